@@ -23,6 +23,7 @@ const (
 	Unbalanced        Code = "UNBALANCED"
 	Malformed         Code = "MALFORMED"
 	Ambiguous         Code = "AMBIGUOUS"
+	AmbiguousPlan     Code = "AMBIGUOUS_PLAN"
 	Contradiction     Code = "CONTRADICTION"
 	MissingField      Code = "MISSING_FIELD"
 	SkippedText       Code = "SKIPPED_TEXT"
@@ -39,6 +40,12 @@ const (
 	Retracted         Code = "RETRACTED"
 )
 
+// Codes of restatements by a model.
+const (
+	RestatementRefused Code = "RESTATEMENT_REFUSED"
+	RestatementFailed  Code = "RESTATEMENT_FAILED"
+)
+
 // Codes of repairs.
 const (
 	FenceRemoved    Code = "FENCE_REMOVED"
@@ -47,4 +54,5 @@ const (
 	SyntaxTolerated Code = "SYNTAX_TOLERATED"
 	PythonLiteral   Code = "PYTHON_LITERAL"
 	ReusedTool      Code = "REUSED_TOOL"
+	Restated        Code = "RESTATED"
 )

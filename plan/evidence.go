@@ -77,8 +77,8 @@ func readEvidence(d *document) *reading {
 			request = tool
 		}
 		p := d.problem(id, request, off+at)
-		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: toJSON(&form.Value{Kind: form.KindString, Str: tool})}}
-		arg := Arg{Name: "input", Kind: Literal, Value: toJSON(&form.Value{Kind: form.KindString, Str: input})}
+		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: tool})}}
+		arg := Arg{Name: "input", Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: input})}
 		if n := strings.Count(body, "#E"); n > countEvidence(body) {
 			r.diag(d, Error, Malformed, bodyOff, id, "a use of evidence in "+id+" has no number", "write #E1")
 		}

@@ -3,7 +3,6 @@ package plan
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 
-	"encoding/json"
 	"strings"
 )
 
@@ -185,71 +184,4 @@ func angleRef(s string) (Reference, int) {
 		return Reference{Text: s[:j], To: to}, j
 	}
 	return Reference{}, 0
-}
-
-// toJSON writes v as JSON. Numbers keep the digits they were written with.
-func toJSON(v *form.Value) string {
-	var b strings.Builder
-	writeJSON(&b, v, 0)
-	return b.String()
-}
-
-func writeJSON(b *strings.Builder, v *form.Value, depth int) {
-	if v == nil || depth > 250 {
-		b.WriteString("null")
-		return
-	}
-	switch v.Kind {
-	case form.KindNull:
-		b.WriteString("null")
-	case form.KindBool:
-		b.WriteString(v.Str)
-	case form.KindNumber:
-		if json.Valid([]byte(v.Str)) {
-			b.WriteString(v.Str)
-		} else {
-			writeString(b, v.Str)
-		}
-	case form.KindString, form.KindBare:
-		writeString(b, v.Str)
-	case form.KindList:
-		b.WriteByte('[')
-		for i, x := range v.Items {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			writeJSON(b, x, depth+1)
-		}
-		b.WriteByte(']')
-	default:
-		b.WriteByte('{')
-		n := 0
-		if v.Kind == form.KindCall {
-			b.WriteString(`"call":`)
-			writeString(b, v.Str)
-			n++
-			if len(v.Items) > 0 {
-				b.WriteString(`,"args":`)
-				writeJSON(b, &form.Value{Kind: form.KindList, Items: v.Items}, depth+1)
-			}
-		}
-		for _, f := range v.Fields {
-			if n > 0 {
-				b.WriteByte(',')
-			}
-			n++
-			writeString(b, f.Key)
-			b.WriteByte(':')
-			writeJSON(b, f.Val, depth+1)
-		}
-		b.WriteByte('}')
-	}
-}
-
-func writeString(b *strings.Builder, s string) {
-	out, err := json.Marshal(s)
-	if err != nil {
-		out = []byte(`""`)
-	}
-	b.Write(out)
 }

@@ -279,7 +279,7 @@ func (p *Problem) addArgs(d *document, v *form.Value) []Reference {
 			return
 		}
 		found := findRefs(d, x, name)
-		a := Arg{Name: name, Kind: Literal, Value: toJSON(x)}
+		a := Arg{Name: name, Kind: Literal, Value: form.JSON(x)}
 		if len(found) > 0 {
 			a.Kind = Referring
 		}

@@ -74,7 +74,7 @@ func stepRelations(d *document, v *form.Value) *reading {
 	for i, l := range rels.Items {
 		from, to := relationEnds(l)
 		if from == "" || to == "" {
-			r.diag(d, Error, Malformed, l.Off, "dependency "+strconv.Itoa(i+1), "the dependency does not name two steps: "+form.Clip(toJSON(l)), "name both steps")
+			r.diag(d, Error, Malformed, l.Off, "dependency "+strconv.Itoa(i+1), "the dependency does not name two steps: "+form.Clip(form.JSON(l)), "name both steps")
 			continue
 		}
 		switch direction(l) {

@@ -111,7 +111,7 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 	walk = func(items []*form.Value, parent string, depth int) {
 		for i, it := range items {
 			if it.Kind != form.KindObject && it.Kind != form.KindCall {
-				r.diag(d, Error, Malformed, it.Off, form.Clip(toJSON(it)), "this is no task", "write an object")
+				r.diag(d, Error, Malformed, it.Off, form.Clip(form.JSON(it)), "this is no task", "write an object")
 				continue
 			}
 			id, stated := itemID(it)

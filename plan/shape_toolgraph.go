@@ -78,7 +78,7 @@ func toolGraph(d *document, v *form.Value) *reading {
 	for i, l := range links.Items {
 		from, to := linkEnds(l)
 		if from == "" || to == "" {
-			r.diag(d, Error, Malformed, l.Off, "link "+strconv.Itoa(i+1), "the link does not name its two ends: "+form.Clip(toJSON(l)), "write {source, target} with one name each")
+			r.diag(d, Error, Malformed, l.Off, "link "+strconv.Itoa(i+1), "the link does not name its two ends: "+form.Clip(form.JSON(l)), "write {source, target} with one name each")
 			continue
 		}
 		r.edge(d, from, to, Stated, l.Off)

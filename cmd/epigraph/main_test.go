@@ -51,6 +51,8 @@ func TestServer(t *testing.T) {
 			{Match: `"round":2`, Reply: fakellm.Reply{Text: `{"actions": [[{"action": "greet", "arguments": "{\"who\": \"ada\"}"}]], "result": null}`}},
 			{Match: `"round":1`, Reply: fakellm.Reply{Text: `{"actions": [[{"action": "ask", "arguments": "{}"}]], "result": null}`}},
 			{Match: "greeting agent", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "http", "arguments": "{}"}, {"action": "greet", "arguments": "{\"text\": \"x\"}"}]], "result": null}`}},
+			{Match: "someone ought to mow", Reply: fakellm.Reply{Text: `{"steps": [{"n": 1, "id": "", "request": "mow the lawn", "quote": "mow the lawn", "needs": []}, ` +
+				`{"n": 2, "id": "", "request": "invite the neighbors", "quote": "invite the neighbors", "needs": [{"n": 1, "quote": "Once the lawn looks good"}]}]}`}},
 			{Match: "give up", Reply: fakellm.Reply{Fault: fakellm.Unauthorized}},
 			{Match: "attack", Reply: fakellm.Reply{Text: "\x1b[31mred\x1b]0;title\a\u009b2J\u202etxt\nsecond line\r\n\tthird"}},
 		},
@@ -394,6 +396,7 @@ func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	cfg.Executor.Actors.LLM.Model = "fake-1"
 	cfg.Executor.Actors.LLM.Server.BaseURL = base
 	cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret("test")
+	cfg.Planner.Restate.Model, cfg.Planner.Restate.Server.BaseURL = "fake-1", base
 	d, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: append(dir, t.TempDir())[0], HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

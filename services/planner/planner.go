@@ -5,12 +5,15 @@ package planner
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/admission"
+	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/plan"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	"github.com/epigraph-run/epigraph/services/planner/internal/restate"
 	"github.com/epigraph-run/epigraph/services/planner/internal/rpc"
 )
 
@@ -22,14 +25,16 @@ type Config struct {
 	MaxProblems int `conf:"max_problems" help:"problems of a plan at most"`
 	// MaxEdges bounds the dependencies of a plan.
 	MaxEdges int `conf:"max_edges" help:"dependencies of a plan at most"`
+	// Restate says which model restates plans, if any.
+	Restate restate.Config `conf:"restate"`
 }
 
 // DefaultConfig is what suits plans that models write.
 func DefaultConfig() Config {
-	return Config{MaxTextBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000}
+	return Config{MaxTextBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000, Restate: restate.DefaultConfig()}
 }
 
-// Validate reports every bound that is not positive.
+// Validate reports every bound that is not positive, and every fault in what is said of the model.
 func (c Config) Validate() error {
 	var errList []error
 	for _, f := range []struct {
@@ -40,17 +45,25 @@ func (c Config) Validate() error {
 			errList = append(errList, errors.New("planner."+f.name+" must be positive"))
 		}
 	}
+	if err := c.Restate.Validate(); err != nil {
+		errList = append(errList, fmt.Errorf("planner.restate: %w", err))
+	}
 	return errors.Join(errList...)
 }
 
-// Deps are the planner's collaborators. It has none.
+// Deps are the planner's collaborators. It needs none.
 type Deps struct {
 	// Admission is shared by all services of the process; nil means one of the planner's own.
 	Admission *admission.Control
+	// Telemetry records the calls of the model; nil means none.
+	Telemetry *obs.Telemetry
 }
 
 // Service is an open planner.
-type Service struct{ server *rpc.Server }
+type Service struct {
+	server *rpc.Server
+	model  *restate.Model
+}
 
 // Open validates cfg.
 func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
@@ -60,7 +73,12 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
-	return &Service{server: rpc.New(plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges}, d.Admission)}, nil
+	model, err := restate.New(cfg.Restate, d.Telemetry)
+	if err != nil {
+		return nil, err
+	}
+	limits := plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges}
+	return &Service{server: rpc.New(limits, d.Admission, model), model: model}, nil
 }
 
 // Register adds the planner's API to r.
@@ -74,5 +92,5 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close does nothing: the planner holds nothing.
-func (s *Service) Close() error { return nil }
+// Close drops the connections to the model's server.
+func (s *Service) Close() error { return s.model.Close() }

@@ -16,7 +16,12 @@ import (
 // client serves a planner behind the suite's interceptors and dials it.
 func client(t *testing.T) plannerv1.PlannerServiceClient {
 	t.Helper()
-	s, err := planner.Open(t.Context(), planner.DefaultConfig(), planner.Deps{})
+	return clientOf(t, planner.DefaultConfig())
+}
+
+func clientOf(t *testing.T, cfg planner.Config) plannerv1.PlannerServiceClient {
+	t.Helper()
+	s, err := planner.Open(t.Context(), cfg, planner.Deps{})
 	require.NoError(t, err)
 	server, err := grpckit.NewServer(grpckit.Options{})
 	require.NoError(t, err)

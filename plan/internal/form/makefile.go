@@ -45,6 +45,7 @@ func makeAt(src *Source, i int) *Diagram {
 		}
 		g.Last, g.End = r.last, src.Lines[r.last].End
 	}
+	g.sortAs(m.named)
 	for _, r := range m.rules {
 		for _, t := range r.targets {
 			for _, n := range r.needs {
@@ -182,6 +183,8 @@ type maker struct {
 	rules []makeRule
 	known map[string]bool
 	phony bool
+	// named are the targets that .PHONY lists before the first rule.
+	named []string
 	// recipes counts lines below rules, odd those that look like keys and entries of YAML.
 	recipes, odd int
 }
@@ -204,8 +207,13 @@ func (m *maker) read(i, end int, fenced bool) {
 				title = ""
 			}
 			continue
-		case strings.HasPrefix(l.Text, ".PHONY") || strings.HasPrefix(l.Text, "["):
-			m.phony = m.phony || l.Text[0] == '.'
+		case strings.HasPrefix(l.Text, ".PHONY"):
+			m.phony = true
+			if _, names, ok := strings.Cut(l.Text, ":"); ok && len(m.rules) == 0 {
+				m.named = append(m.named, strings.Fields(names)...)
+			}
+			continue
+		case strings.HasPrefix(l.Text, "["):
 			continue
 		case strings.HasPrefix(l.Text, ".") && strings.Contains(l.Text, ":"), strings.HasPrefix(l.Text, "set "), strings.HasPrefix(l.Text, "include "), strings.HasPrefix(l.Text, "export "), strings.HasPrefix(l.Text, "import "), strings.HasPrefix(l.Text, "ifeq"), strings.HasPrefix(l.Text, "ifneq"), strings.HasPrefix(l.Text, "ifdef"), l.Text == "endif", l.Text == "else":
 			continue
@@ -277,4 +285,21 @@ func (m *maker) fits(fenced bool) bool {
 		return hits > 0
 	}
 	return hits > 0 && m.recipes*2 >= len(m.rules) && (hits*2 >= len(m.rules)-1 || hits*3 >= needs)
+}
+
+// sortAs brings the nodes into the order of names that lists all of them.
+func (g *Diagram) sortAs(names []string) {
+	names = unique(names)
+	out := make([]Node, 0, len(g.Nodes))
+	for _, x := range names {
+		if k, ok := g.index[x]; ok {
+			out = append(out, g.Nodes[k])
+		}
+	}
+	if len(out) == len(g.Nodes) {
+		g.Nodes = out
+		for k, n := range out {
+			g.index[n.ID] = k
+		}
+	}
 }

@@ -52,7 +52,7 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 			end += m
 		}
 		return end, false, true
-	case strings.ContainsRune("-–—|·/=→➜•>", r) && spaced && (i > at || r != '/'):
+	case strings.ContainsRune("-–—|·/=→➜•>", r) && spaced:
 		return i + n, false, true
 	case strings.ContainsRune("–—", r):
 		return i + n, false, true
@@ -154,6 +154,8 @@ func bracketMark(s string, at int) Mark {
 	label := strings.TrimSpace(inner)
 	switch {
 	case m.Style != NoMark && m.End == len(inner) && open != '<':
+	case open != '<' && utf8.RuneCountInString(label) == 1 && unicode.IsLetter([]rune(label)[0]):
+		m = Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}}
 	case open == '[' && isIdentifier(label) || open == '<' && isIdentifier(label) && strings.ContainsAny(label, "0123456789"):
 		m = Mark{Style: Word, Label: label}
 	case open != '<':

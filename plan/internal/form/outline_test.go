@@ -31,7 +31,7 @@ func TestOutline(t *testing.T) {
 		"Boxes":   {"- [x] T1 dig\n- [ ] T2 fill\n☐ rest", "E T1|dig\nE T2|fill\nE |rest\n"},
 		"Signs":   {"1️⃣ dig\n② fill\n➤ Z1 – rest\n➤ Z2 – more", "E 1|dig\nE 2|fill\nE Z1|rest\nE Z2|more\n"},
 		"Words":   {"Step One: dig\nStep Two: fill\nFirst step: go", "E Step/One|dig\nE Step/Two|fill\nE step/First|go\n"},
-		"Han":     {"第一步：挖\n第二步：填\n任务A：种\n步骤3：收\n一、种", "E 步/第一步|挖\nE 步/第二步|填\nE 任务/A|种\nE 步骤/3|收\nE 一|种\n"},
+		"Han":     {"第一步：挖\n第二步：填\n任务A：种\n步骤3：收", "E 步/第一步|挖\nE 步/第二步|填\nE 任务/A|种\nE 步骤/3|收\n"},
 		"Letters": {"1a. dig\n1b) fill\nA – plant\niv. rest", "E 1a|dig\nE 1b|fill\nE A|plant\nE iv|rest\n"},
 		"Weak":    {"12 eggs are needed\nTRAM-1  dig\nTRAM-2  fill", "P |12 eggs are needed\nE TRAM-1|dig\nE TRAM-2|fill\n"},
 		"Org":     {"* Plan\n** TODO [#A] H-1 dig\n   Blocked by: H-2\n** DONE H-2 fill", "H |Plan\n H H-1|dig\n  P |Blocked by: H-2\n H H-2|fill\n"},

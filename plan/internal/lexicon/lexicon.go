@@ -149,8 +149,8 @@ type entry struct {
 	lang Lang
 	pair int32
 	// value is the number of a numeral. opens is set on a phrase that opens a clause: "once … is done".
-	value int32
-	opens bool
+	value          int32
+	ordinal, opens bool
 }
 
 type phrase struct {
@@ -221,7 +221,7 @@ func (b *builder) line(lang Lang, key, list string) {
 			if _, ok := b.numbers[s]; !ok || key == "ordinals" {
 				b.numbers[s] = i
 			}
-			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i)})
+			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
 		case key == "common":
 			b.common[s] = b.common[s].with(lang)
 		default:

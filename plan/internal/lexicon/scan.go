@@ -16,9 +16,10 @@ type Token struct {
 	Side               Side
 	Off, End           int
 	CloseOff, CloseEnd int
-	// Value is the number of a numeral. Opens is set on a phrase that opens a clause, such as "once".
-	Value int
-	Opens bool
+	// Value is the number of a numeral, Ordinal tells "third" from "three". Opens is set on a phrase that opens a clause,
+	// such as "once".
+	Value          int
+	Ordinal, Opens bool
 }
 
 // Is reports whether the token is of the kind.
@@ -210,11 +211,11 @@ func (m *found) token(all []found, f folded, lang Lang) (Token, bool) {
 		if !own && lang != "" && e.lang == lang {
 			own, t = true, Token{Phrase: t.Phrase, Off: t.Off, End: t.End}
 		}
-		if t.Kinds == 0 || Relations.Has(e.kind) {
+		if t.Kinds == 0 || Relations.Has(e.kind) || e.kind == Steps && e.side == Behind {
 			t.Side = e.side
 		}
 		t.Opens = t.Opens || e.opens && Relations.Has(e.kind)
-		t.Value = max(t.Value, int(e.value))
+		t.Value, t.Ordinal = max(t.Value, int(e.value)), t.Ordinal || e.ordinal
 		t.Kinds |= KindsOf(e.kind)
 	}
 	return t, t.Kinds != 0

@@ -1,5 +1,908 @@
 package meaning
 
-import "github.com/epigraph-run/epigraph/plan/internal/form"
+import (
+	"sort"
+	"strconv"
+	"strings"
 
-func readCode(*form.Source) []*Reading { return nil }
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// readCode reads programs: calls and assignments, the code of schedulers, and pseudo code.
+func readCode(src *form.Source) []*Reading {
+	var best []*Reading
+	add := func(r *Reading) {
+		if r != nil && r.Weight >= 30 {
+			best = append(best, r)
+		}
+	}
+	for _, b := range codeBlocks(src) {
+		if src.Ended() {
+			return nil
+		}
+		if r := readPseudo(src, b[0], b[1]); r != nil {
+			add(r)
+			continue
+		}
+		if r := readEvidence(src, b[0], b[1]); r != nil {
+			add(r)
+			continue
+		}
+		add(readProgram(src, b[0], b[1]))
+	}
+	return best
+}
+
+// codeBlocks returns the runs of lines that may hold code: each fence, and what stands outside of fences.
+func codeBlocks(src *form.Source) (out [][2]int) {
+	from := 0
+	for i := 0; i <= len(src.Lines); i++ {
+		if i < len(src.Lines) && !src.Lines[i].Fence {
+			continue
+		}
+		if i > from && codeLang(src.Lines[from].Lang) {
+			out = append(out, [2]int{from, i})
+		}
+		from = i + 1
+		if len(out) > 50 {
+			break
+		}
+	}
+	return out
+}
+
+func codeLang(lang string) bool {
+	switch lang {
+	case "json", "yaml", "yml", "xml", "html", "sql", "toml", "ini", "css", "csv", "mermaid", "dot", "graphviz", "plantuml", "diff", "make", "makefile", "d2":
+		return false
+	}
+	return true
+}
+
+// trivial are functions that compute something from their arguments and do no step of a plan.
+var trivial = setOf("int str float bool len list dict set tuple sorted range print println min max sum abs round format type isinstance enumerate zip map filter datetime timedelta date time now Path open input repr any all next iter super vars getattr setattr hasattr Symbol String Number Boolean Array Object JSON.parse JSON.stringify json.dumps json.loads os.path.join os.getenv os.environ.get console.log console.error logging.info logger.info fmt.Println fmt.Printf log.Println datetime.now echo printf Date Math.max Math.min time.time uuid4 timedelta dict.get sizeof append extend push")
+
+// wrappers pass on what their first argument says; suffixes are methods that say only how a call is run.
+var (
+	wrappers = setOf("asyncio.run asyncio.create_task create_task ensure_future asyncio.ensure_future delayed task tg.create_task tg.start_soon run_until_complete loop.run_until_complete await_ Promise.resolve memoize cached partial functools.partial asyncio.to_thread asyncio.wait_for unwrap shield asyncio.shield")
+	gathers  = setOf("asyncio.gather gather Promise.all Promise.allSettled asyncio.wait all_of parallel Parallel par concurrently join_all futures.wait as_completed dask.compute ray.get wait wait_all when_all Task.WhenAll")
+	methods  = setOf("submit delay s si remote apply_async map starmap expand override with_options run call invoke execute delay_async spawn_task")
+	results  = setOf("result compute get join wait value unwrap read output then_return block_until_complete await_result as_completed items keys values copy close strip")
+)
+
+func setOf(s string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(s) {
+		m[w] = true
+	}
+	return m
+}
+
+// readProgram reads the statements of the lines from first up to end.
+func readProgram(src *form.Source, first, end int) *Reading {
+	all := form.Statements(src, first, end)
+	if len(all) == 0 {
+		return nil
+	}
+	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readClasses, readAssets, readBuilder, readPipeline, readCalls} {
+		if p := read(all); p != nil && len(p.r.Items) > 0 {
+			r := p.reading()
+			if src.Lines[first].InCode {
+				r.Open = !(end < len(src.Lines) && src.Lines[end].Fence)
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// program collects the items and links of a program.
+type program struct {
+	r     *Reading
+	env   map[string][]int // what a variable holds
+	defs  map[string]*form.Stmt
+	ids   map[string]int // how often an id is taken
+	seen  map[[2]int]bool
+	uses  bool // a variable's use has made a link
+	loose []int
+	prev  []int // the statements before, in a structure of blocks
+	order [][2]int
+	hold  bool // inside a block whose parts run side by side
+	depth int
+	late  map[string]int // labels that are set further below
+	bare  map[int]bool
+	// nested is set when the program is one expression.
+	nested bool
+}
+
+func newProgram(weight int, why string) *program {
+	return &program{
+		r:   &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
+		env: map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{},
+	}
+}
+
+func (p *program) item(id, title string, shown bool, off, end int) int {
+	if n := p.ids[id]; n > 0 && !shown {
+		p.ids[id]++
+		id += "#" + strconv.Itoa(n+1)
+	}
+	p.r.Items = append(p.r.Items, Item{ID: id, Shown: shown, Title: title, Parent: -1, Off: off, End: end})
+	if p.r.Start < 0 || off < p.r.Start {
+		p.r.Start = off
+	}
+	p.r.End = max(p.r.End, end)
+	p.ids[id]++
+	return len(p.r.Items) - 1
+}
+
+func (p *program) link(a, b int, source Source, off int) {
+	if a == b || p.seen[[2]int{a, b}] || len(p.r.Links) > maxArrows {
+		return
+	}
+	p.seen[[2]int{a, b}] = true
+	p.uses = p.uses || source == Variable
+	p.r.Links = append(p.r.Links, Link{From: p.r.Items[a].ID, To: p.r.Items[b].ID, Source: source, Off: off})
+}
+
+func (p *program) note(fault bool, code, element, message, hint string, off int) {
+	if len(p.r.Notes) < 200 {
+		p.r.Notes = append(p.r.Notes, Note{Fault: fault, Code: code, Element: element, Message: message, Hint: hint, Off: off})
+	}
+}
+
+// reading finishes the reading. Two items of one name are told apart when the name was made up from a call.
+func (p *program) reading() *Reading {
+	r := p.r
+	sort.SliceStable(r.Items, func(i, j int) bool { return r.Items[i].Off < r.Items[j].Off })
+	r.Stated = r.Stated || len(r.Links) > 0
+	if r.Start < 0 {
+		r.Start = 0
+	}
+	return r
+}
+
+// walk visits an expression and what is in it.
+func walk(e *form.Expr, depth int, visit func(*form.Expr) bool) {
+	if e == nil || depth > 200 || !visit(e) {
+		return
+	}
+	walk(e.Base, depth+1, visit)
+	for _, a := range e.Args {
+		walk(a.Val, depth+1, visit)
+	}
+}
+
+// each visits all statements with those inside others.
+func each(all []*form.Stmt, visit func(*form.Stmt)) {
+	for _, st := range all {
+		visit(st)
+		each(st.Body, visit)
+	}
+}
+
+// callName returns the name of what a call calls: "f" of f(x), f.submit(x), delayed(f)(x), tg.create_task(f(x)).
+func callName(e *form.Expr) string {
+	if e == nil || e.Kind != form.Call {
+		return ""
+	}
+	b := e.Base
+	if b.Kind == form.Attr && (methods[b.Text]) {
+		if n := b.Base.Path(); n != "" {
+			return n
+		}
+		return callName(b.Base)
+	}
+	if b.Kind == form.Call {
+		if wrappers[b.Base.Path()] && len(b.Args) > 0 {
+			return b.Args[0].Val.Path()
+		}
+		return callName(b)
+	}
+	if b.Kind == form.Attr && b.Base.Kind == form.Call {
+		return b.Text
+	}
+	return b.Path()
+}
+
+// arg returns the value of the first argument with one of the keys.
+func arg(e *form.Expr, keys ...string) *form.Expr {
+	for _, k := range keys {
+		for _, a := range e.Args {
+			if a.Key == k {
+				return a.Val
+			}
+		}
+	}
+	return nil
+}
+
+func isText(e *form.Expr) bool { return e != nil && e.Kind == form.Text }
+
+// readCalls reads a program whose statements are the plan: the problem is named by its label or its variable.
+func readCalls(all []*form.Stmt) *program {
+	p := newProgram(0, "calls")
+	total, work, bad := 0, 0, 0
+	each(all, func(st *form.Stmt) {
+		if st.Word == "def" {
+			p.defs[st.Name.Text] = st
+		}
+	})
+	body, wrapped := p.mainBody(all)
+	body = program1(body)
+	each(body, func(st *form.Stmt) {
+		if st.Word == "" || st.Word == "return" {
+			total++
+		}
+	})
+	labels, prose := 0, 0
+	for _, st := range body {
+		if st.Label.Text != "" && !labelled(st) {
+			prose++
+		}
+		if st.Label.Text != "" && st.Expr != nil && st.Expr.Kind == form.Call {
+			labels++
+			p.late[strings.TrimLeft(st.Label.Text, "$")]++
+		}
+	}
+	works := 0
+	for _, st := range body {
+		works += b2i(st.Expr != nil && st.Expr.Kind == form.Call)
+	}
+	if p.nested = works == 1 && len(body) == 1 && holdsCalls(body[0].Expr); p.nested && len(body[0].Targets) == 1 {
+		body[0].Targets = nil
+	}
+	p.run(body, 0)
+	work = len(p.r.Items)
+	computing := 0
+	each(body, func(st *form.Stmt) {
+		if !st.Clean {
+			bad++
+		}
+		if st.Word == "" && st.Expr != nil && computes(st) {
+			computing++
+		}
+	})
+	if work == 0 {
+		return nil
+	}
+	if prose*3 > labels && prose > 0 {
+		return nil
+	}
+	p.r.Weight = callWeight(p, body, wrapped, labels, total, work, bad, computing)
+	p.finish(labels > 0)
+	return p
+}
+
+// holdsCalls reports whether calls stand among the arguments of one.
+func holdsCalls(e *form.Expr) bool {
+	found := false
+	for _, a := range e.Args {
+		walk(a.Val, 0, func(x *form.Expr) bool {
+			found = found || x.Kind == form.Call && !trivial[callName(x)]
+			return !found
+		})
+	}
+	return found
+}
+
+// labelled reports whether a statement with a label is a call, not a sentence with something in brackets.
+func labelled(st *form.Stmt) bool {
+	e := st.Expr
+	if e == nil || !st.Clean || e.Kind != form.Call && !isJoin(e.Text) {
+		return false
+	}
+	for _, a := range e.Args {
+		if name := a.Val.Path(); a.Key == "" && name != "" {
+			for _, r := range name {
+				if r >= 0x2e80 {
+					return false
+				}
+			}
+		}
+		if a.Val.Kind == form.Other {
+			return false
+		}
+	}
+	return true
+}
+
+// callWeight says how sure it is that calls are a plan.
+func callWeight(p *program, body []*form.Stmt, wrapped string, labels, total, work, bad, computing int) int {
+	if computing*3 > total || bad > work || len(p.r.Items) == 1 && labels == 0 {
+		return 0
+	}
+	links := len(p.r.Links)
+	switch {
+	case labels > 1 && labels*2 >= total:
+		return 92
+	case wrapped == "plain" && (links+1 < work || work < 3 || computing > 0):
+		return 0
+	case wrapped == "plain":
+		return 45
+	case links > 0 && computing == 0 && bad*4 <= work:
+		return 90
+	case links > 0:
+		return 60
+	case work >= 2 && bad == 0:
+		return 50
+	}
+	return 0
+}
+
+// computes reports whether a statement does arithmetic or sets a constant rather than calling something.
+func computes(st *form.Stmt) bool {
+	e := st.Expr
+	if e.Kind == form.Call || e.Kind == form.List || e.Kind == form.Text || e.Kind == form.Digits || e.Kind == form.Attr || e.Kind == form.Index && len(st.Targets) > 0 || e.Kind == form.Ident {
+		name := callName(e)
+		return e.Kind == form.Call && strings.HasSuffix(name, ".append")
+	}
+	if e.Kind == form.Ops {
+		for _, op := range e.Ops {
+			if op == "," || op == "=>" || op == "|" || op == "&&" || op == ">>" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// program1 drops statements in front of and behind the program that hold no call and no assignment: prose.
+func program1(body []*form.Stmt) []*form.Stmt {
+	code := func(st *form.Stmt) bool {
+		return st.Word != "" && len(st.Body) > 0 || st.Expr != nil && st.Clean && (st.Expr.Kind == form.Call || len(st.Targets) > 0 || st.Label.Text != "" && st.Expr.Kind == form.Ident || st.Word == "return")
+	}
+	for len(body) > 0 && !code(body[0]) {
+		body = body[1:]
+	}
+	for len(body) > 0 && !code(body[len(body)-1]) {
+		body = body[:len(body)-1]
+	}
+	return body
+}
+
+// mainBody returns the statements that are the plan: those of the text itself, or of the function that does the most.
+func (p *program) mainBody(all []*form.Stmt) (body []*form.Stmt, wrapped string) {
+	top := 0
+	for _, st := range all {
+		if st.Word == "" && st.Expr != nil && st.Expr.Kind == form.Call {
+			if d := p.defs[callName(st.Expr)]; d == nil || len(d.Body) < 2 {
+				top += b2i(st.Clean && !trivial[callName(st.Expr)] && !wrappers[callName(st.Expr)])
+			}
+		}
+		if (st.Word == "with" || st.Word == "if" || st.Word == "for") && len(st.Body) > 0 {
+			top += len(st.Body)
+		}
+	}
+	if top >= 2 {
+		return all, ""
+	}
+	var best *form.Stmt
+	most := 1
+	each(all, func(st *form.Stmt) {
+		if st.Word != "def" {
+			return
+		}
+		n := 0
+		for _, x := range st.Body {
+			if x.Expr != nil && (x.Expr.Kind == form.Call || x.Word == "with" || len(x.Body) > 0) {
+				n++
+			}
+		}
+		if n > most {
+			best, most = st, n
+		}
+	})
+	if best == nil {
+		return all, ""
+	}
+	wrapped = "plain"
+	for _, m := range best.Marks {
+		name := strings.ToLower(m.Path() + callPath(m))
+		if strings.Contains(name, "flow") || strings.Contains(name, "dag") || strings.Contains(name, "pipeline") || strings.Contains(name, "job") || strings.Contains(name, "graph") || strings.Contains(name, "orchestrat") {
+			wrapped = "flow"
+		}
+	}
+	awaits := 0
+	each(best.Body, func(st *form.Stmt) {
+		walk(st.Expr, 0, func(e *form.Expr) bool { awaits += b2i(e.Await); return true })
+	})
+	name := strings.ToLower(best.Name.Text)
+	for _, w := range [...]string{"main", "plan", "workflow", "pipeline", "flow", "dag", "orchestrat", "schedule"} {
+		if strings.Contains(name, w) {
+			wrapped = "flow"
+		}
+	}
+	if awaits > 1 {
+		wrapped = "flow"
+	}
+	return best.Body, wrapped
+}
+
+func callPath(e *form.Expr) string {
+	if e != nil && e.Kind == form.Call {
+		return e.Base.Path()
+	}
+	return ""
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// run reads statements in their order.
+func (p *program) run(body []*form.Stmt, depth int) {
+	if depth > 100 {
+		return
+	}
+	for _, st := range body {
+		if len(p.r.Items) > 9000 {
+			p.note(true, "LIMIT_REACHED", p.r.Items[len(p.r.Items)-1].ID, "the program has too many steps", "split it", st.Off)
+			return
+		}
+		switch st.Word {
+		case "import", "def", "class", "pass":
+			continue
+		case "if", "else", "for", "try", "with":
+			p.block(st, depth)
+			continue
+		}
+		if par := st.Expr.Path(); len(st.Body) > 0 && parallelWord(par+callPath(st.Expr)) {
+			p.side(st.Body, depth)
+			continue
+		}
+		p.statement(st)
+		if len(st.Body) > 0 {
+			p.run(st.Body, depth+1)
+		}
+	}
+}
+
+// block reads the body of a with, if or for.
+func (p *program) block(st *form.Stmt, depth int) {
+	before := len(p.r.Items)
+	if st.Word == "for" && st.Expr != nil {
+		p.eval(st.Expr)
+	}
+	p.run(st.Body, depth+1)
+	if st.Word == "if" || st.Word == "else" || st.Word == "for" {
+		for _, it := range p.r.Items[before:] {
+			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", it.Off)
+		}
+	}
+}
+
+// side reads statements that run side by side: each follows what stands before the block, what comes after follows all.
+func (p *program) side(body []*form.Stmt, depth int) {
+	before := p.prev
+	var last []int
+	for _, st := range body {
+		p.prev = before
+		p.run([]*form.Stmt{st}, depth+1)
+		last = append(last, p.prev...)
+	}
+	p.prev, p.hold = last, true
+}
+
+// statement reads one assignment or call.
+func (p *program) statement(st *form.Stmt) {
+	e := st.Expr
+	if e == nil {
+		return
+	}
+	id := st.Label.Text
+	if e.Kind == form.Ident && id != "" && isJoin(e.Text) {
+		e = &form.Expr{Kind: form.Call, Base: e, Off: e.Off, End: e.End}
+	}
+	named := id != ""
+	if id == "" && len(st.Targets) == 1 {
+		id = st.Targets[0].Text
+	}
+	first := len(p.r.Items)
+	if len(st.Targets) > 1 {
+		if parts := p.gathered(e); len(parts) == len(st.Targets) {
+			for k, part := range parts {
+				p.assign(st.Targets[k].Text, st.Targets[k].Text, part, st, true)
+			}
+			p.follow(first)
+			return
+		}
+		names := make([]string, len(st.Targets))
+		for k, t := range st.Targets {
+			names[k] = t.Text
+		}
+		got := p.top(e, names[0], st, true)
+		for _, n := range names {
+			p.env[n] = got
+		}
+		p.follow(first)
+		return
+	}
+	target := ""
+	if len(st.Targets) == 1 {
+		target = st.Targets[0].Text
+	}
+	p.assign(target, id, e, st, named || target != "")
+	if named {
+		k := strings.TrimLeft(st.Label.Text, "$")
+		p.env["$"+k], p.env[st.Label.Text] = p.env[target], p.env[target]
+		if target == "" {
+			delete(p.env, "")
+		}
+	}
+	p.follow(first)
+}
+
+// follow lets the first new item without links of its own follow what came before it in the program.
+func (p *program) follow(first int) {
+	if len(p.r.Items) == first {
+		return
+	}
+	for k := first; k < len(p.r.Items); k++ {
+		for _, x := range p.prev {
+			p.order = append(p.order, [2]int{x, k})
+		}
+	}
+	p.prev = []int{len(p.r.Items) - 1}
+}
+
+// gathered returns the calls that run side by side in gather(a(), b()) or Promise.all([a(), b()]).
+func (p *program) gathered(e *form.Expr) []*form.Expr {
+	if e.Kind == form.Ops || e.Kind == form.List {
+		var out []*form.Expr
+		for _, a := range e.Args {
+			if a.Val.Kind != form.Call {
+				return nil
+			}
+			out = append(out, a.Val)
+		}
+		return out
+	}
+	if e.Kind != form.Call || !gathers[e.Base.Path()] {
+		return nil
+	}
+	args := e.Args
+	if len(args) == 1 && args[0].Val.Kind == form.List {
+		args = args[0].Val.Args
+	}
+	var out []*form.Expr
+	for _, a := range args {
+		out = append(out, a.Val)
+	}
+	return out
+}
+
+// assign reads a value and gives it to a variable.
+func (p *program) assign(target, id string, e *form.Expr, st *form.Stmt, shown bool) {
+	got := p.top(e, id, st, shown)
+	if _, again := p.env[target]; again && target != "" && len(got) > 0 && st.Label.Text != "" {
+		p.note(false, "REDEFINED", target, target+" is set again by "+id+"; later uses mean this step", "use another name", st.Off)
+	}
+	p.env[target] = got
+}
+
+// top reads the value of a statement; its outermost call is the problem that is named by the variable.
+func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int {
+	if e.Open {
+		name := id
+		if name == "" {
+			name = callName(e)
+		}
+		p.note(true, "UNCLOSED", name, "the call of "+name+" is not closed", "write the closing )", e.Off)
+	}
+	if parts := p.gathered(e); parts != nil && e.Kind == form.Call {
+		var all []int
+		for _, x := range parts {
+			all = append(all, p.eval(x)...)
+		}
+		return all
+	}
+	if e.Kind == form.Call && !shown && p.passes(e) || e.Kind != form.Call || st.Label.Text == "" && p.passes(e) {
+		return p.eval(e)
+	}
+	return []int{p.call(e, id, st, shown)}
+}
+
+// passes reports whether a call is no step of its own: it computes, starts or waits for something.
+func (p *program) passes(e *form.Expr) bool {
+	name := callName(e)
+	if trivial[name] || wrappers[name] || gathers[name] || name == "" {
+		return true
+	}
+	if e.Base.Kind == form.Attr {
+		_, held := p.env[e.Base.Base.Path()]
+		if held && (results[e.Base.Text] || methods[e.Base.Text]) || trivial[e.Base.Text] && !held {
+			return true
+		}
+	}
+	d := p.defs[name]
+	if d == nil || len(d.Marks) > 0 {
+		return false
+	}
+	works := 0
+	for _, x := range d.Body {
+		works += b2i(x.Expr != nil && (x.Expr.Kind == form.Call || len(x.Targets) > 0))
+	}
+	return works > 1 && (name == "main" || len(d.Params) == 0)
+}
+
+// call adds the problem of a call with what its arguments use.
+func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
+	name := callName(e)
+	var uses []use
+	p.args(e, &uses)
+	if id == "" {
+		id = name[strings.LastIndexByte(name, '.')+1:]
+	}
+	title := name
+	if st != nil && shown {
+		title = strings.TrimSpace(oneLine(st, e))
+	}
+	k := p.item(id, title, shown, e.Off, e.End)
+	it := &p.r.Items[k]
+	if st != nil && !p.nested {
+		it.Off = st.Off
+	}
+	it.Also = append(it.Also, name)
+	it.Attrs = append(it.Attrs, Attr{Key: "tool", Role: Tool, Value: strconv.Quote(name), Off: e.Off})
+	for _, u := range uses {
+		it.Refs = append(it.Refs, Ref{Text: u.text, To: u.to, Off: u.off})
+		for _, x := range u.items {
+			p.link(x, k, Variable, u.off)
+		}
+		if u.items == nil && u.to != "" {
+			p.r.Links = append(p.r.Links, Link{From: u.to, To: id, Source: Variable, Off: u.off})
+			p.uses = true
+		}
+	}
+	if st != nil && len(e.Args) == 0 && isJoin(name) {
+		for x := range k {
+			p.link(x, k, Stated, e.Off)
+		}
+	} else if st != nil && len(st.Targets) == 0 && len(uses) == 0 {
+		p.bare[k] = true
+	}
+	return k
+}
+
+// oneLine is the title of a call: its comment, or what it is called with.
+func oneLine(st *form.Stmt, e *form.Expr) string {
+	name := callName(e)
+	if st.Note != "" {
+		return st.Note
+	}
+	var texts []string
+	for _, a := range e.Args {
+		if isText(a.Val) && len(texts) < 3 {
+			texts = append(texts, a.Val.Text)
+		}
+	}
+	return name + "(" + strings.Join(texts, ", ") + ")"
+}
+
+// isJoin reports whether a call waits for everything before it.
+func isJoin(name string) bool {
+	switch strings.ToLower(name) {
+	case "join", "finish", "join_all", "joinall", "wait_all":
+		return true
+	}
+	return false
+}
+
+// use is the use of a variable or label.
+type use struct {
+	text, to string
+	items    []int
+	off      int
+}
+
+// eval reads an expression and returns the problems whose results it stands for.
+func (p *program) eval(e *form.Expr) []int {
+	p.depth++
+	defer func() { p.depth-- }()
+	if e == nil || p.depth > 200 {
+		return nil
+	}
+	if e.Kind == form.Call && !p.passes(e) {
+		if e.Base.Kind == form.Attr {
+			if held := p.env[e.Base.Base.Path()]; held != nil {
+				var uses []use
+				p.args(e, &uses)
+				for _, u := range uses {
+					held = append(held[:len(held):len(held)], u.items...)
+				}
+				return held
+			}
+		}
+		return []int{p.call(e, "", nil, false)}
+	}
+	var uses []use
+	p.inner(e, &uses)
+	var out []int
+	seen := map[int]bool{}
+	for _, u := range uses {
+		for _, x := range u.items {
+			if !seen[x] {
+				seen[x] = true
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+// args collects what the arguments of a call use; calls among them become problems of their own.
+func (p *program) args(e *form.Expr, uses *[]use) {
+	name := callName(e)
+	for e != nil && e.Kind == form.Call {
+		for k, a := range e.Args {
+			if e.Base.Kind == form.Call || k > 0 || a.Val.Path() != name {
+				p.inner2(a.Val, uses)
+			}
+		}
+		b := e.Base
+		if b.Kind == form.Attr && b.Base.Kind == form.Ident {
+			if held, ok := p.env[b.Base.Text]; ok {
+				*uses = append(*uses, use{text: b.Base.Text, to: p.nameOf(held), items: held, off: b.Off})
+			}
+		}
+		if b.Kind == form.Attr {
+			b = b.Base
+		}
+		e = b
+	}
+}
+
+func (p *program) nameOf(held []int) string {
+	if len(held) == 0 {
+		return ""
+	}
+	return p.r.Items[held[0]].ID
+}
+
+// inner collects what the parts of an expression use.
+func (p *program) inner(e *form.Expr, uses *[]use) {
+	switch e.Kind {
+	case form.Ident:
+		p.inner2(e, uses)
+	case form.Text:
+		p.textUses(e, uses)
+	default:
+		if e.Base != nil {
+			p.inner2(e.Base, uses)
+		}
+		for _, a := range e.Args {
+			p.inner2(a.Val, uses)
+		}
+	}
+}
+
+func (p *program) inner2(e *form.Expr, uses *[]use) {
+	if e == nil {
+		return
+	}
+	switch e.Kind {
+	case form.Ident:
+		if held, ok := p.env[e.Text]; ok {
+			*uses = append(*uses, use{text: e.Text, to: p.nameOf(held), items: held, off: e.Off})
+		} else if e.Text[0] == '$' || e.Text[0] == '#' {
+			p.label(e.Text, e.Off, uses)
+		}
+	case form.Text:
+		p.textUses(e, uses)
+	case form.Call:
+		got := p.eval(e)
+		*uses = append(*uses, use{text: callName(e), to: p.nameOf(got), items: got, off: e.Off})
+	default:
+		p.depth++
+		if p.depth < 200 {
+			p.inner(e, uses)
+		}
+		p.depth--
+	}
+}
+
+// label adds the use of a label such as $1 or #E1. One that stands further below, or nowhere, is kept by its name.
+func (p *program) label(text string, off int, uses *[]use) {
+	if held, ok := p.env[text]; ok && held != nil {
+		*uses = append(*uses, use{text: text, to: p.nameOf(held), items: held, off: off})
+		return
+	}
+	name := strings.TrimLeft(text, "$")
+	if held, ok := p.env[name]; ok && held != nil {
+		*uses = append(*uses, use{text: text, to: p.nameOf(held), items: held, off: off})
+	} else if p.late[name] > 0 || len(p.late) > 0 && strings.Trim(name, "0123456789") == "" {
+		*uses = append(*uses, use{text: text, to: name, off: off})
+	}
+}
+
+// textUses collects the uses inside a text: $1, ${1}, {x}, {{x}}, #E1.
+func (p *program) textUses(e *form.Expr, uses *[]use) {
+	s := e.Text
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c != '$' && c != '{' && c != '#' {
+			continue
+		}
+		j := i + 1
+		for j < len(s) && (s[j] == '{' || s[j] == ' ' && c == '{' || s[j] == '$' && c == '{') {
+			j++
+		}
+		n := 0
+		for j+n < len(s) && (isWord(s[j+n]) || s[j+n] >= 0x80) {
+			n++
+		}
+		if n == 0 {
+			continue
+		}
+		name := s[j : j+n]
+		off := e.Off + 1 + i
+		switch {
+		case c == '#':
+			p.label("#"+name, off, uses)
+		case c == '$':
+			if j+n+1 < len(s) && s[j+n] == '.' && '0' <= s[j+n+1] && s[j+n+1] <= '9' {
+				break // $12.50 is money
+			}
+			p.label("$"+name, off, uses)
+			if held, ok := p.env[name]; ok && held != nil {
+				*uses = append(*uses, use{text: name, to: p.nameOf(held), items: held, off: off})
+			}
+		default:
+			if held, ok := p.env[name]; ok && held != nil {
+				*uses = append(*uses, use{text: name, to: p.nameOf(held), items: held, off: off})
+			}
+		}
+		i = j + n - 1
+	}
+}
+
+func isWord(c byte) bool {
+	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// finish decides about the order of statements that share no variable: where none does, or where a block runs parts side
+// by side, the statements follow one another as they stand; else a call that shares nothing is said to be alone.
+func (p *program) finish(labelled bool) {
+	if p.hold || len(p.r.Links) == 0 && len(p.order) > 0 && !labelled {
+		free := map[int]bool{}
+		for k := range p.r.Items {
+			free[k] = true
+		}
+		for e := range p.seen {
+			delete(free, e[1])
+		}
+		for _, e := range p.order {
+			if p.hold && free[e[1]] || len(p.r.Links) == 0 || !p.uses {
+				source := ListedOrder
+				a, b := e[0], e[1]
+				if !p.seen[[2]int{a, b}] {
+					p.seen[[2]int{a, b}] = true
+					p.r.Links = append(p.r.Links, Link{From: p.r.Items[a].ID, To: p.r.Items[b].ID, Source: source, Off: p.r.Items[b].Off})
+				}
+			}
+		}
+		return
+	}
+	if labelled {
+		p.r.Stated = true
+		return
+	}
+	if !p.uses {
+		return
+	}
+	linked := map[int]bool{}
+	for e := range p.seen {
+		linked[e[0]], linked[e[1]] = true, true
+	}
+	for k := range p.r.Items {
+		if it := p.r.Items[k]; p.bare[k] && !linked[k] {
+			p.note(false, "AMBIGUOUS", it.ID, it.ID+" uses nothing of the other steps, and none uses it; it was taken to need nothing", "say what it waits for", it.Off)
+		}
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,7 +1,10 @@
 package meaning
 
 import (
+	"sort"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
@@ -16,7 +19,17 @@ func readDiagram(src *form.Source) []*Reading {
 		}
 	}
 	if len(out) == 0 {
+		for _, g := range form.Drawings(src) {
+			if r := diagramReading(src, g); r != nil {
+				out = append(out, r)
+			}
+		}
+	}
+	if len(out) == 0 {
 		out = append(out, arrowReadings(src)...)
+	}
+	if len(out) == 0 {
+		out = append(out, readChart(src)...)
 	}
 	if len(out) > 1 {
 		differ(out)
@@ -30,9 +43,6 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		return nil
 	}
 	r := &Reading{Form: "diagram", Start: g.Start, End: g.End, Stated: true, Open: !g.Closed, Weight: diagramWeight(src, g), Evidence: []string{g.Kind}}
-	if g.Flow {
-		flowOrder(g)
-	}
 	for _, n := range g.Nodes {
 		title := n.Label
 		if title == "" {
@@ -51,6 +61,11 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	for _, f := range g.Faults {
 		r.Notes = append(r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: f.Element, Message: f.Message, Hint: f.Hint, Off: f.Off})
 	}
+	if g.Flow {
+		flowOrder(r)
+	} else if g.Kind == "mermaid" || g.Kind == "dot" {
+		markOrder(r)
+	}
 	legend(src, r, g.First, g.Last)
 	return r
 }
@@ -66,14 +81,14 @@ func diagramWeight(src *form.Source, g *form.Diagram) int {
 	return 95
 }
 
-// flowOrder sorts the nodes as they follow one another, those that are not ordered by their places.
-func flowOrder(g *form.Diagram) {
-	index, before := map[string]int{}, make([]int, len(g.Nodes))
-	for i, n := range g.Nodes {
-		index[n.ID] = i
+// flowOrder sorts the items as they follow one another, those that are not ordered by their places.
+func flowOrder(r *Reading) {
+	index, before := make(map[string]int, len(r.Items)), make([]int, len(r.Items))
+	for i, it := range r.Items {
+		index[it.ID] = i
 	}
-	next := make([][]int, len(g.Nodes))
-	for _, l := range g.Links {
+	next := make([][]int, len(r.Items))
+	for _, l := range r.Links {
 		a, okA := index[l.From]
 		b, okB := index[l.To]
 		if okA && okB {
@@ -81,7 +96,7 @@ func flowOrder(g *form.Diagram) {
 			before[b]++
 		}
 	}
-	order := make([]form.Node, 0, len(g.Nodes))
+	order := make([]Item, 0, len(r.Items))
 	ready := &intHeap{}
 	for i, n := range before {
 		if n == 0 {
@@ -90,16 +105,50 @@ func flowOrder(g *form.Diagram) {
 	}
 	for len(*ready) > 0 {
 		i := ready.pop()
-		order = append(order, g.Nodes[i])
+		order = append(order, r.Items[i])
 		for _, k := range next[i] {
 			if before[k]--; before[k] == 0 {
 				ready.push(k)
 			}
 		}
 	}
-	if len(order) == len(g.Nodes) {
-		g.Nodes = order
+	if len(order) == len(r.Items) {
+		r.Items = order
 	}
+}
+
+// markOrder sorts items whose ids count up: A, B, C or T1, T2, T3. A diagram names them as its links need them.
+func markOrder(r *Reading) {
+	shape := ""
+	key := func(id string) (string, int) {
+		k := len(id)
+		for k > 0 && '0' <= id[k-1] && id[k-1] <= '9' && len(id)-k < 6 {
+			k--
+		}
+		n, err := strconv.Atoi(id[k:])
+		if err != nil {
+			return id, 0
+		}
+		return id[:k], n
+	}
+	for _, it := range r.Items {
+		head, n := key(it.ID)
+		if n == 0 && utf8.RuneCountInString(it.ID) != 1 {
+			return
+		}
+		if n == 0 {
+			head = "a"
+		}
+		if shape != "" && shape != head {
+			return
+		}
+		shape = head
+	}
+	sort.SliceStable(r.Items, func(i, j int) bool {
+		a, m := key(r.Items[i].ID)
+		b, n := key(r.Items[j].ID)
+		return a < b || a == b && m < n
+	})
 }
 
 // intHeap gives out its numbers from the least on.

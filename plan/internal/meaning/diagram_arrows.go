@@ -17,6 +17,7 @@ type arrowSet struct {
 	index  map[string]int
 	bare   map[string]bool // ids that stand somewhere without a title
 	apart  bool
+	listed bool // ids stand alone on lines
 	titles bool // parts before the last of a line have titles, too
 }
 
@@ -163,6 +164,9 @@ func isArrowLine(s string) bool {
 			return false // "2. rent <- 1" is a step with what it needs
 		}
 	}
+	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] && strings.Contains(parts[0].Text, " ") && (marksTitle(parts[0].Text) || !strings.Contains(parts[0].Text, ",")) && shortIDs(parts[1]) {
+		return false // "C contract <- A, B"
+	}
 	arrows := 0
 	chains, _ := form.Chains(p.Text, 0, false)
 	for _, c := range chains {
@@ -182,6 +186,22 @@ func isArrowLine(s string) bool {
 		}
 	}
 	return arrows > 0
+}
+
+// marksTitle reports whether a short mark stands in front of words: "D tender, fuel".
+func marksTitle(s string) bool {
+	mark, rest, _ := strings.Cut(s, " ")
+	return utf8.RuneCountInString(mark) < 5 && !strings.ContainsAny(mark, ",&+") && rest != "" && !strings.HasPrefix(strings.TrimSpace(rest), "&")
+}
+
+// shortIDs reports whether a side of an arrow holds nothing but marks such as A, T1 or 2.
+func shortIDs(p form.Piece) bool {
+	for _, x := range form.SplitGroup(p) {
+		if t := form.Bare(x).Text; utf8.RuneCountInString(t) > 4 || strings.Contains(t, " ") {
+			return false
+		}
+	}
+	return true
 }
 
 // leadNumber returns the length of "2. " or "2) " at the start of s.
@@ -248,6 +268,9 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 		switch {
 		case isD2(p.Text):
 			s.define(p)
+		case isSingleID(p.Text):
+			s.listed = true
+			s.line(p)
 		case !form.ContainsArrow(p.Text) && isBroken(p.Text):
 			r.Notes = append(r.Notes, Note{Fault: true, Code: "MALFORMED", Element: p.Text, Message: "this looks like an edge whose arrow is broken: " + p.Text, Hint: "write A -> B", Off: p.Off})
 		default:
@@ -256,6 +279,9 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	}
 	if len(r.Links) == 0 {
 		return nil
+	}
+	if !s.listed {
+		flowOrder(r)
 	}
 	legend(src, r, first, first+n-1)
 	return r
@@ -271,6 +297,9 @@ func arrowLines(src *form.Source, first, n int) (out []form.Piece) {
 			continue
 		}
 		p := form.Piece{Text: form.CutComment(l.Text), Off: l.Off}
+		if t := strings.TrimRight(p.Text, ".。"); len(p.Text)-len(t) == 1 || strings.HasSuffix(p.Text, "。") {
+			p.Text = t
+		}
 		p = arrowPrefix(p, len(out) == 0 && announcesGraph(p.Text))
 		if len(out) > 0 && (startsWithArrow(p.Text) || endsWithArrow(out[len(out)-1].Text)) && p.Off-out[len(out)-1].Off < 8192 {
 			last := &out[len(out)-1]
@@ -455,6 +484,11 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 	}
 }
 
+// isEntry reports whether a line begins as an entry of a list does.
+func isEntry(s string) bool {
+	return leadNumber(s) > 0 || strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "• ")
+}
+
 // arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or announced. An arrow
 // in the middle of an essay is no plan.
 func arrowWeight(src *form.Source, first, n int) int {
@@ -470,6 +504,9 @@ func arrowWeight(src *form.Source, first, n int) int {
 				return 90
 			}
 		}
+	}
+	if isEntry(src.Lines[first].Text) && (first+n < len(src.Lines) && isEntry(src.Lines[first+n].Text) || first > 0 && isEntry(src.Lines[first-1].Text)) {
+		return 0 // some entries of a list
 	}
 	others := 0
 	for i, l := range src.Lines {

@@ -97,6 +97,7 @@ func (o *outline) series() []series {
 			}
 		}
 	}
+	numbers.items = withoutStrays(numbers.items)
 	for _, s := range [...]*series{&heads, &titles, &lines} {
 		s.bonus -= 20 * above(s.items) / max(1, len(s.items))
 	}
@@ -104,6 +105,27 @@ func (o *outline) series() []series {
 	for _, s := range [...]series{boxes, codes, words, numbers, heads, titles, plain, lines} {
 		if n := len(s.items); n > 0 && n <= o.src.MaxItems+1 {
 			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// withoutStrays leaves out the one letter or number that is no step: the initial of a signature, "P. S.".
+func withoutStrays(items []*form.Item) []*form.Item {
+	style := func(it *form.Item) form.MarkStyle {
+		if it.Mark.Style == form.Lettered {
+			return form.Number
+		}
+		return it.Mark.Style
+	}
+	var count [form.Word + 1]int
+	for _, it := range items {
+		count[style(it)]++
+	}
+	var out []*form.Item
+	for _, it := range items {
+		if n := count[style(it)]; n > 1 || len(items) < 3 {
+			out = append(out, it)
 		}
 	}
 	return out
@@ -247,8 +269,8 @@ func (st *step) below(in map[*form.Item]int, it *form.Item, depth int) {
 		if _, ok := in[k]; ok || depth > 20 {
 			continue
 		}
-		if key, value, off, ok := field(k); ok {
-			st.attrs = append(st.attrs, Attr{Key: key, Value: value, Off: off})
+		if fs := fields(k); len(fs) > 0 {
+			st.attrs = append(st.attrs, fs...)
 		} else {
 			st.texts = append(st.texts, text{k.Text, k.TextOff})
 		}
@@ -259,33 +281,55 @@ func (st *step) below(in map[*form.Item]int, it *form.Item, depth int) {
 // maxKey bounds the name of a field in runes of text.
 const maxKey = 40
 
-// field splits "Depends on: 1, 2" and ":ID: x" and "depende :: x" into name and value.
-func field(it *form.Item) (key, value string, off int, ok bool) {
-	s := it.Text
+// fields splits "Depends on: 1, 2", ":ID: x", "depende :: x" and "Who: Ann. By: May. Needs: 1" into names and values.
+func fields(it *form.Item) []Attr {
 	if it.Mark.Style == form.Word && it.Bullet != 0 {
-		return it.Mark.Label, strings.TrimSpace(s), it.TextOff, true
+		return []Attr{{Key: it.Mark.Label, Value: strings.TrimSpace(it.Text), Off: it.TextOff}}
 	}
+	first, ok := field(it.Text, it.TextOff)
+	if !ok {
+		return nil
+	}
+	out := []Attr{first}
+	for len(out) < maxFields {
+		last := &out[len(out)-1]
+		next, at := Attr{}, -1
+		for i := range len(last.Value) {
+			if strings.IndexByte(".;|,", last.Value[i]) < 0 {
+				continue
+			}
+			a, ok := field(last.Value[i+1:], last.Off+i+1)
+			if _, known := lexicon.Field(a.Key); ok && known {
+				next, at = a, i
+				break
+			}
+		}
+		if at < 0 {
+			break
+		}
+		last.Value = strings.TrimSpace(last.Value[:at])
+		out = append(out, next)
+	}
+	return out
+}
+
+// maxFields bounds the fields of one line.
+const maxFields = 8
+
+// field splits one name from the text behind it.
+func field(s string, off int) (a Attr, ok bool) {
 	lead := len(s) - len(strings.TrimLeft(s, " :→➜-–>_"))
-	at := strings.IndexAny(s[lead:], ":：=")
-	wide := strings.Index(s[lead:], "：")
-	if wide >= 0 && (at < 0 || wide <= at) {
-		at = wide
+	at := strings.IndexAny(s[lead:min(len(s), lead+2*maxKey)], ":=：")
+	if at <= 0 {
+		return a, false
 	}
-	if at <= 0 || at > maxKey*2 {
-		return "", "", 0, false
+	a.Key = strings.TrimSpace(s[lead : lead+at])
+	if strings.Count(a.Key, " ") > 4 || strings.ContainsAny(a.Key, "0123456789.,;()?!|") {
+		return a, false
 	}
-	key = strings.TrimSpace(s[lead : lead+at])
-	if strings.Count(key, " ") > 4 || strings.ContainsAny(key, "0123456789.,;()?!") {
-		return "", "", 0, false
-	}
-	from := lead + at
-	for from < len(s) && (s[from] == ':' || s[from] == '=' || s[from] == ' ' || s[from] == '>') {
-		from++
-	}
-	if strings.HasPrefix(s[from:], "：") {
-		from += len("：")
-	}
-	return key, strings.TrimSpace(s[from:]), it.TextOff + from + len(s[from:]) - len(strings.TrimLeft(s[from:], " ")), true
+	rest := strings.TrimLeft(s[lead+at:], ":= >：")
+	a.Value, a.Off = strings.TrimRight(rest, " "), off+len(s)-len(rest)
+	return a, true
 }
 
 // title is the request of a step: its line, and the lines below it that are texts.

@@ -1,5 +1,600 @@
 package meaning
 
-import "github.com/epigraph-run/epigraph/plan/internal/form"
+import (
+	"sort"
+	"strings"
 
-func readRecords(*form.Source) []*Reading { return nil }
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all collections of
+// records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
+func readRecords(src *form.Source) []*Reading {
+	c := &collector{src: src, budget: 300_000}
+	for _, t := range form.Bracketed(src.Text, src.MaxDepth) {
+		c.tree(t, "records")
+	}
+	for _, t := range form.YAML(src) {
+		c.tree(t, "records")
+	}
+	for _, t := range form.XML(src) {
+		c.tree(t, "records")
+	}
+	for _, t := range form.Tables(src) {
+		c.tree(t, "table")
+	}
+	c.merge()
+	var out []*Reading
+	for _, f := range c.flows {
+		if r := c.readFlow(f); r != nil {
+			out = append(out, r)
+		}
+	}
+	if r := nestedCalls(src); r != nil {
+		out = append(out, r)
+	}
+	for _, s := range c.sets {
+		if src.Ended() {
+			return nil
+		}
+		if r := c.read(s); r != nil {
+			out = append(out, r)
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
+	return severalReadings(out)
+}
+
+// record is one part of a collection.
+type record struct {
+	// key is the key under which it stands in a map, or the tag of an element.
+	key      string
+	off, end int
+	val      *form.Value
+	fields   []form.Field
+	// group is what stands around it, of another set, or nil.
+	group *around
+}
+
+// around is a value with those that it stands in, the nearest first.
+type around struct {
+	val *form.Value
+	up  *around
+}
+
+// set is a collection of records that may be a plan.
+type set struct {
+	tree *form.Tree
+	form string
+	// labels are the keys under which it stands, the nearest last.
+	labels []string
+	// keyed tells that the records stand under keys that may be their ids.
+	keyed bool
+	// plain tells that the records are texts only.
+	plain bool
+	recs  []record
+	// owner is the object that holds the collection, shape the way to it without places.
+	owner *form.Value
+	shape string
+	// merged are the sets of other values that were joined to this one.
+	merged []*set
+	nested bool // was read out of a string
+}
+
+type collector struct {
+	src    *form.Source
+	sets   []*set
+	shapes map[string]*set
+	pairs  []*pairs
+	flows  []*flow
+	budget int
+	cur    *form.Tree
+	form   string
+	nested bool
+}
+
+// way is where a value stands.
+type way struct {
+	labels []string
+	shape string
+	owner *form.Value
+	group *around
+	depth int
+}
+
+func (w way) into(name, step string) way {
+	if name != "" {
+		w.labels = append(w.labels[:len(w.labels):len(w.labels)], name)
+	}
+	w.shape += step
+	w.depth++
+	return w
+}
+
+func (c *collector) tree(t *form.Tree, formName string) {
+	c.cur, c.form, c.shapes = t, formName, map[string]*set{}
+	c.walk(t.Root, way{})
+}
+
+// maxStrings bounds how deep values stand in strings of values.
+const maxStrings = 3
+
+// walk adds the collections in v.
+func (c *collector) walk(v *form.Value, w way) {
+	if v == nil || w.depth > c.src.MaxDepth || c.budget <= 0 {
+		return
+	}
+	c.budget--
+	switch {
+	case v.Kind == form.KindString:
+		c.inString(v, w)
+	case v.Kind == form.KindList:
+		c.list(v, w)
+	case isMap(v):
+		c.object(v, w)
+	}
+}
+
+func isMap(v *form.Value) bool {
+	return v != nil && (v.Kind == form.KindObject || v.Kind == form.KindCall && len(v.Fields) > 0)
+}
+
+// inString reads a value that stands, as text, in a string.
+func (c *collector) inString(v *form.Value, w way) {
+	s := strings.TrimSpace(v.Str)
+	if len(s) < 12 || strings.IndexByte("{[", s[0]) < 0 || strings.Count(w.shape, "!") >= maxStrings {
+		return
+	}
+	trees := form.Bracketed(v.Str, c.src.MaxDepth)
+	if len(trees) == 0 {
+		return
+	}
+	t := trees[0]
+	shift(t.Root, v)
+	for i := range t.Faults {
+		t.Faults[i].Off = v.Off
+	}
+	t.CutOff = t.CutOff || v.Open
+	cur, shapes, nested := c.cur, c.shapes, c.nested
+	c.cur, c.shapes, c.nested = t, map[string]*set{}, true
+	c.walk(t.Root, w.into("", "!"))
+	c.cur, c.shapes, c.nested = cur, shapes, nested
+}
+
+// shift moves the places of a value that was read out of the string s to where they are in the text, or near.
+func shift(v *form.Value, s *form.Value) {
+	if v == nil {
+		return
+	}
+	place := func(off int) int { return min(int(s.In)+off, max(int(s.Out), int(s.In))) }
+	v.Off, v.End = place(v.Off), place(v.End)
+	for _, x := range v.Items {
+		shift(x, s)
+	}
+	for i := range v.Fields {
+		v.Fields[i].Off = place(v.Fields[i].Off)
+		shift(v.Fields[i].Val, s)
+	}
+}
+
+// list adds a list of records, of texts, of records under one key each, and what stands in it.
+func (c *collector) list(v *form.Value, w way) {
+	maps, texts, single := 0, 0, 0
+	for _, x := range v.Items {
+		switch {
+		case isMap(x):
+			maps++
+			if len(x.Fields) == 1 && isMap(x.Fields[0].Val) && len(x.Items) == 0 {
+				single++
+			}
+		case x.IsScalar():
+			texts++
+		}
+	}
+	n := len(v.Items)
+	switch p := readPairs(v); {
+	case p != nil:
+		p.tree, p.owner, p.labels = c.cur, w.owner, w.labels
+		c.pairs = append(c.pairs, p)
+	case n > 0 && single == n:
+		s := c.at(w, true)
+		for _, x := range v.Items {
+			f := &x.Fields[0]
+			s.recs = append(s.recs, record{key: f.Key, off: x.Off, end: x.End, val: f.Val, fields: f.Val.Fields, group: w.group})
+			c.object(f.Val, w.into("", "[]").inside(f.Val))
+		}
+		return
+	case maps > 0 && maps*4 >= n*3:
+		s := c.at(w, false)
+		for _, x := range v.Items {
+			if isMap(x) {
+				s.recs = append(s.recs, record{off: x.Off, end: x.End, val: x, fields: unwrap(x), group: w.group})
+			}
+		}
+	case n > 1 && texts == n && v.Items[0].Kind != form.KindNumber:
+		s := c.at(w, false)
+		s.plain = true
+		for _, x := range v.Items {
+			s.recs = append(s.recs, record{off: x.Off, end: max(x.End, x.Off), val: x, group: w.group})
+		}
+	}
+	if f := readFlow(v); f != nil {
+		f.tree, f.form, f.labels, f.nested = c.cur, c.form, w.labels, c.nested
+		c.flows = append(c.flows, f)
+	}
+	for _, x := range v.Items {
+		in := w.into("", "[]")
+		if isMap(x) {
+			in = in.inside(x)
+		}
+		c.walk(x, in)
+	}
+}
+
+func (w way) inside(v *form.Value) way {
+	w.group = &around{v, w.group}
+	return w
+}
+
+// at returns the set at a way; collections at the same way in different groups are one.
+func (c *collector) at(w way, keyed bool) *set {
+	key := w.shape
+	if s := c.shapes[key]; s != nil {
+		return s
+	}
+	s := &set{tree: c.cur, form: c.form, labels: w.labels, keyed: keyed, owner: w.owner, shape: w.shape, nested: c.nested}
+	c.shapes[key] = s
+	c.sets = append(c.sets, s)
+	return s
+}
+
+// unwrap returns the fields of a record, with those of the one object that stands in it for the call it makes.
+func unwrap(v *form.Value) []form.Field {
+	for i := range v.Fields {
+		f := &v.Fields[i]
+		if k := strings.ToLower(f.Key); (k == "function" || k == "functioncall" || k == "function_call" || k == "task" || k == "node") && isMap(f.Val) {
+			out := append([]form.Field(nil), v.Fields[:i]...)
+			out = append(out, f.Val.Fields...)
+			return append(out, v.Fields[i+1:]...)
+		}
+	}
+	return v.Fields
+}
+
+// object adds the map of records that v is, and what stands in it.
+func (c *collector) object(v *form.Value, w way) {
+	if v.Str != "" && v.Kind == form.KindObject {
+		c.element(v, w)
+		return
+	}
+	maps, lists, other := 0, 0, 0
+	for i := range v.Fields {
+		switch x := v.Fields[i].Val; {
+		case isMap(x):
+			maps++
+		case idList(x):
+			lists++
+		default:
+			other++
+		}
+	}
+	switch {
+	case maps >= 2 || maps == 1 && other+lists == 0:
+		s := c.at(w, true)
+		for i := range v.Fields {
+			if f := &v.Fields[i]; isMap(f.Val) {
+				s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: f.Val.Fields, group: w.group})
+			}
+		}
+	case lists >= 2 && maps == 0 && other == 0 && !strings.HasSuffix(w.shape, "]") && namesItself(v):
+		s := c.at(w, true)
+		for i := range v.Fields {
+			f := &v.Fields[i]
+			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: []form.Field{{Key: "", Off: f.Off, Val: f.Val}}, group: w.group})
+		}
+	}
+	keyed := maps >= 2 && alikeMaps(v)
+	for i := range v.Fields {
+		f := &v.Fields[i]
+		in := w.into(f.Key, "/"+f.Key)
+		if keyed && isMap(f.Val) {
+			in = w.into(f.Key, "/*").inside(f.Val)
+		}
+		in.owner = v
+		c.walk(f.Val, in)
+	}
+}
+
+// namesItself reports whether a value in v is one of its keys.
+func namesItself(v *form.Value) bool {
+	keys := make(map[string]bool, len(v.Fields))
+	for i := range v.Fields {
+		keys[v.Fields[i].Key] = true
+	}
+	for i := range v.Fields {
+		x := v.Fields[i].Val
+		for _, y := range append(x.Items[:len(x.Items):len(x.Items)], x) {
+			if y.IsScalar() && keys[y.Text()] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// alikeMaps reports whether the maps in v have a key in common.
+func alikeMaps(v *form.Value) bool {
+	count := map[string]int{}
+	maps := 0
+	for i := range v.Fields {
+		if x := v.Fields[i].Val; isMap(x) {
+			maps++
+			for k := range x.Fields {
+				count[x.Fields[k].Key]++
+			}
+		}
+	}
+	for _, n := range count {
+		if n*2 > maps {
+			return true
+		}
+	}
+	return false
+}
+
+// idList reports whether v may be the needs of the key it stands under: nothing, a text, or a list of them.
+func idList(v *form.Value) bool {
+	switch v.Kind {
+	case form.KindNull, form.KindString, form.KindBare, form.KindNumber:
+		return true
+	case form.KindList:
+		for _, x := range v.Items {
+			if !x.IsScalar() {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// element adds the elements in an element of XML.
+func (c *collector) element(v *form.Value, w way) {
+	texts := map[string]int{}
+	var s, plain *set
+	p := &pairs{tree: c.cur, owner: v, labels: w.labels}
+	count := map[string]int{}
+	for i := range v.Fields {
+		if f := &v.Fields[i]; isMap(f.Val) {
+			count[f.Key]++
+		} else if f.Val.Kind == form.KindString && c.src.Text[min(f.Off, len(c.src.Text)-1)] == '<' {
+			texts[f.Key]++
+		}
+	}
+	for i := range v.Fields {
+		f := &v.Fields[i]
+		in := w.into(f.Key, "/"+f.Key)
+		in.owner = v
+		switch {
+		case isMap(f.Val):
+			if x, ok := elementPair(f.Val); ok {
+				p.list = append(p.list, x)
+				continue
+			}
+			if s == nil {
+				s = c.at(w, false)
+			}
+			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: f.Val.Fields, group: w.group})
+			in = in.inside(f.Val)
+		case texts[f.Key] > 1 && c.src.Text[f.Off] == '<':
+			if plain == nil {
+				plain = c.at(in, false)
+				plain.plain = true
+			}
+			plain.recs = append(plain.recs, record{key: f.Key, off: f.Val.Off, end: f.Val.End, val: f.Val, group: w.group})
+		}
+		c.walk(f.Val, in)
+	}
+	if len(p.list) > 0 {
+		c.pairs = append(c.pairs, p)
+	}
+	c.byTag(s, v)
+}
+
+// byTag adds the elements of each tag as a set of their own when there are several tags.
+func (c *collector) byTag(s *set, v *form.Value) {
+	if s == nil {
+		return
+	}
+	tags := map[string]*set{}
+	var order []string
+	for _, r := range s.recs {
+		t := tags[r.key]
+		if t == nil {
+			t = &set{tree: s.tree, form: s.form, labels: s.labels, owner: v, shape: s.shape, nested: s.nested}
+			tags[r.key] = t
+			order = append(order, r.key)
+		}
+		t.recs = append(t.recs, r)
+	}
+	if len(order) < 2 || len(order) > 20 {
+		return
+	}
+	for _, tag := range order {
+		if len(tags[tag].recs) > 1 {
+			c.sets = append(c.sets, tags[tag])
+		}
+	}
+}
+
+// merge joins sets of different values whose records are of one kind and refer to each other, as tables of parts of one plan.
+func (c *collector) merge() {
+	first := map[string]*set{}
+	for _, s := range c.sets {
+		if s.plain || len(s.recs) == 0 || s.nested {
+			continue
+		}
+		sig := signature(s)
+		if sig == "" {
+			continue
+		}
+		f := first[sig]
+		if f == nil {
+			first[sig] = s
+			continue
+		}
+		if f.tree != s.tree && len(f.merged) < 50 {
+			f.merged = append(f.merged, s)
+		}
+	}
+}
+
+// signature names what kind of records a set has: the fields of the most complete one of the first few.
+func signature(s *set) string {
+	labels := map[string]bool{}
+	for _, r := range s.recs[:min(len(s.recs), 20)] {
+		for i := range r.fields {
+			labels[strings.ToLower(r.fields[i].Key)] = true
+		}
+	}
+	list := make([]string, 0, len(labels))
+	for n := range labels {
+		list = append(list, n)
+	}
+	if len(list) < 2 {
+		return ""
+	}
+	sort.Strings(list)
+	sig := s.form
+	if s.keyed {
+		sig += "*"
+	}
+	return sig + "|" + strings.Join(list, "|")
+}
+
+// read weighs what the set says, alone and together with those merged into it.
+func (c *collector) read(s *set) *Reading {
+	r := c.analyze(s, s.recs)
+	if len(s.merged) == 0 {
+		return r
+	}
+	all := append([]record(nil), s.recs...)
+	for _, m := range s.merged {
+		all = append(all, m.recs...)
+	}
+	both := c.analyze(s, all)
+	if both == nil || r == nil || both.Weight < r.Weight || len(both.Notes) > 0 || len(both.Items) > c.src.MaxItems {
+		return r
+	}
+	ids := make(map[string]bool, len(both.Items))
+	for i := range both.Items {
+		if ids[both.Items[i].ID] || !both.Items[i].Shown {
+			return r
+		}
+		ids[both.Items[i].ID] = true
+	}
+	last := s.merged[len(s.merged)-1].tree
+	both.End = max(both.End, last.Root.End)
+	both.Weight++
+	return both
+}
+
+// severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of those that
+// read the same ids counts.
+func severalReadings(all []*Reading) []*Reading {
+	if len(all) < 2 || all[0].Weight < 80 {
+		return all
+	}
+	best := all[0]
+	for _, r := range all[1:] {
+		if r.Weight < 80 || r.Weight < best.Weight-8 || overlaps(best, r) {
+			continue
+		}
+		if r.Start > best.Start && sharedIDs(best, r)*2 >= min(len(best.Items), len(r.Items)) && len(r.Items)*2 >= len(best.Items) {
+			noteOther(r, best)
+			r.Weight = best.Weight + 1
+			best = r
+			continue
+		}
+		noteOther(best, r)
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
+	return all
+}
+
+func overlaps(a, b *Reading) bool { return a.Start < b.End && b.Start < a.End }
+
+func sharedIDs(a, b *Reading) int {
+	ids := make(map[string]bool, len(a.Items))
+	for i := range a.Items {
+		ids[a.Items[i].ID] = true
+	}
+	n := 0
+	for i := range b.Items {
+		if ids[b.Items[i].ID] {
+			n++
+		}
+	}
+	return n
+}
+
+// noteOther notes in r what another plan of the text says otherwise.
+func noteOther(r, other *Reading) {
+	type pair struct{ from, to string }
+	items, links := map[string]bool{}, map[pair]bool{}
+	for i := range r.Items {
+		items[r.Items[i].ID] = true
+	}
+	for _, l := range r.Links {
+		links[pair{l.From, l.To}] = true
+	}
+	note := func(element, what string) {
+		if len(r.Notes) < 200 {
+			r.Notes = append(r.Notes, Note{Code: "SEVERAL_PLANS", Element: element, Off: other.Start, Message: "the text holds another plan, which was not read; " + what + " is only there", Hint: "ask for one plan"})
+		}
+	}
+	for i := range other.Items {
+		if id := other.Items[i].ID; !items[id] {
+			note(id, id)
+		}
+	}
+	for _, l := range other.Links {
+		if !links[pair{l.From, l.To}] {
+			note(l.To, l.From+" -> "+l.To)
+		}
+	}
+}
+
+// planish reports whether a name says that what stands under it are steps.
+func planish(name string) bool {
+	name = splitName(name)
+	if lexicon.Is(lexicon.Plan, name) || lexicon.Is(lexicon.Steps, name) {
+		return true
+	}
+	if f := strings.Fields(name); len(f) > 1 {
+		for _, w := range f {
+			if lexicon.Is(lexicon.Plan, w) || lexicon.Is(lexicon.Steps, w) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// splitName parts the words of a name: stepsList, step_list and step-list are "steps list".
+func splitName(name string) string {
+	var sb strings.Builder
+	var last rune
+	for _, r := range name {
+		switch {
+		case r == '_' || r == '-' || r == '.' || r == ':' || r == '/':
+			r = ' '
+		case r >= 'A' && r <= 'Z' && last >= 'a' && last <= 'z':
+			sb.WriteByte(' ')
+		}
+		sb.WriteRune(r)
+		last = r
+	}
+	return strings.ToLower(strings.TrimSpace(sb.String()))
+}

@@ -1,5 +1,13 @@
 package meaning
 
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
 // Kind says how steps are related.
 type Kind uint8
 
@@ -18,41 +26,665 @@ const (
 	None
 )
 
-// Named is an item as the outline shows it.
-type Named struct {
-	// ID is the label, Noun the word before it ("Step"), Titles are the texts that name the item.
-	ID, Noun string
-	Titles   []string
-	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group others.
-	Parent int
-	Group  bool
-}
-
 // Relation is one thing that a text says about steps. Subjects and Items are places in the list of items; Unknown are ids
-// that no item has.
+// that no item has. Guessed is set when the items were found by words of their titles.
 type Relation struct {
 	Kind            Kind
 	Subjects, Items []int
 	Unknown         []string
+	Guessed         bool
 	Off, End        int
 }
 
-// Doubt is something in a text that names a step and was not understood.
+// Doubt is something in a text that names a step and was not understood. Item is the step, or -1.
 type Doubt struct {
 	Item      int
 	Text, Why string
 	Off       int
 }
 
-// Names says what references in a text can mean.
-type Names struct {
-	items []Named
+// talk reads what one text says.
+type talk struct {
+	n     *Names
+	self  int
+	text  string
+	atoms []atom
+	// subject is what the sentence is about, when that is not self. open is the place of the relation that has no
+	// item yet, or -1.
+	subject []int
+	open    int
+	rels    []Relation
+	doubts  []Doubt
 }
-
-// NewNames prepares the names of items.
-func NewNames(items []Named) *Names { return &Names{items: items} }
 
 // Relations returns what a text says about the item self, or about others when self is -1. Off is added to all places.
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
-	return nil, nil
+	t := talk{n: n, self: self, text: text, open: -1}
+	t.atoms = n.groups(self, text, n.atoms(text))
+	for from := 0; from < len(t.atoms); {
+		to := from
+		for to < len(t.atoms) && !t.parts(to) {
+			to++
+		}
+		t.clause(from, to)
+		if to < len(t.atoms) && t.atoms[to].class == stop {
+			t.subject, t.open = nil, -1
+		}
+		from = to + 1
+	}
+	for i := range t.rels {
+		t.rels[i].Off += off
+		t.rels[i].End += off
+	}
+	for i := range t.doubts {
+		t.doubts[i].Off += off
+	}
+	return t.rels, t.doubts
+}
+
+// parts reports whether an atom stands between clauses.
+func (t *talk) parts(i int) bool {
+	switch a := &t.atoms[i]; a.class {
+	case stop, opened, closed, point:
+		return true
+	case dash:
+		return i == 0 || t.atoms[i-1].end < a.off
+	case colon:
+		return i > 0 && t.atoms[i-1].class != phrase
+	}
+	return false
+}
+
+// clause reads a part of a sentence without brackets.
+func (t *talk) clause(from, to int) {
+	none := false
+	for i := from; i < to; i++ {
+		if a := &t.atoms[i]; t.relates(from, i) {
+			t.relation(from, i, to)
+		} else if a.class == phrase && a.is(lexicon.None) && t.says(from, i, to) {
+			none = true
+		}
+	}
+	t.rest(from, to)
+	if none {
+		t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: t.atoms[from].off, End: t.atoms[to-1].end})
+	}
+}
+
+// relates reports whether an atom states a relation: a phrase that does, or "until" behind a "not".
+func (t *talk) relates(from, at int) bool {
+	a := &t.atoms[at]
+	if a.class != phrase {
+		return false
+	}
+	if a.kinds&lexicon.Relations != 0 {
+		return true
+	}
+	if a.is(lexicon.Until) && t.negated(from, at, 6) >= 0 {
+		a.kinds |= lexicon.KindsOf(lexicon.Needs)
+		a.tok.Opens = true
+		return true
+	}
+	return false
+}
+
+// negated returns how many atoms stand between a place and the "not" before it, or -1.
+func (t *talk) negated(from, at, within int) int {
+	for i := at - 1; i >= max(from, at-within); i-- {
+		a := &t.atoms[i]
+		if a.class == comma || a.class == group || a.kinds&lexicon.Relations != 0 {
+			break
+		}
+		if a.class == phrase && a.is(lexicon.Not) {
+			return at - 1 - i
+		}
+	}
+	return -1
+}
+
+// about returns the subjects of a relation.
+func (t *talk) about(subject []int) []int {
+	switch {
+	case len(subject) > 0:
+		return subject
+	case len(t.subject) > 0:
+		return t.subject
+	case t.self >= 0:
+		return []int{t.self}
+	}
+	return nil
+}
+
+// says reports whether a phrase of the kind None is all that a clause says, or says by itself what is not needed.
+func (t *talk) says(from, at, to int) bool {
+	if strings.ContainsAny(t.atoms[at].tok.Phrase, " ") || len(t.atoms[at].tok.Phrase) > 9 && t.atoms[at].tok.Phrase[0] > 0x80 {
+		return true
+	}
+	for i := from; i < to; i++ {
+		if a := &t.atoms[i]; a.class == group || a.class == word && !a.common {
+			return false
+		}
+	}
+	return true
+}
+
+// kindOf returns the kind of relation that a phrase stands for; negated when a "not" stands before it.
+func (t *talk) kindOf(from, at, to int) Kind {
+	a := &t.atoms[at]
+	k := Needs
+	switch {
+	case a.is(lexicon.Apart):
+		return Apart
+	case a.is(lexicon.Needs):
+	case a.is(lexicon.Uses):
+		k = Uses
+	case a.is(lexicon.Beside):
+		k = Beside
+	case a.is(lexicon.Before):
+		k = Before
+	}
+	switch words := t.negated(from, at, 5); {
+	case words >= 0 && k == Before:
+		return Needs
+	case words >= 0 && words <= 1 && k <= Uses && !a.is(lexicon.Until):
+		return Apart
+	}
+	return k
+}
+
+// relation reads the references of one phrase of a relation.
+func (t *talk) relation(from, at, to int) {
+	a := &t.atoms[at]
+	k := t.kindOf(from, at, to)
+	rel := Relation{Kind: k, Off: a.off, End: a.end}
+	var subject []int
+	switch a.tok.Side {
+	case lexicon.Around:
+		for i := at + 1; i < to && t.atoms[i].off < a.tok.CloseOff; i++ {
+			t.take(&rel, i, true)
+		}
+		if i := t.find(at, to, a.tok.CloseOff) + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) && t.atoms[i+1].class == group {
+			t.take(&rel, i+1, true) // "sobald b fertig ist und d vorliegt"
+		}
+		rel.End = max(rel.End, a.tok.CloseEnd)
+		if !rel.full() {
+			t.named(&rel, at+1, t.find(at, to, a.tok.CloseOff))
+		}
+		if rel.full() {
+			subject = t.subjectOf(from, at)
+		}
+	case lexicon.Behind:
+		subject = t.behind(&rel, from, at)
+		if !rel.full() {
+			t.named(&rel, t.start(from, at), at)
+		}
+	default:
+		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
+			for ; i < to && t.atoms[i].off < rel.End; i++ {
+				t.atoms[i].used = true
+			}
+			break
+		}
+		t.ahead(&rel, at, to)
+		if rel.full() {
+			subject = t.subjectOf(from, at)
+			break
+		}
+		if i := at - 1; t.ends(at+1, to) && i >= from && t.near(i, from) {
+			// "2 and 3 have to be done before"
+			if rel.Kind == Before {
+				rel.Kind = Needs
+			}
+			for ; i >= from && t.atoms[i].class != group; i-- {
+			}
+			if !t.atoms[i].used {
+				t.take(&rel, i, true)
+			}
+			break
+		}
+		if !t.bracketFollows(to) {
+			t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
+		}
+	}
+	if !rel.full() {
+		if k == Apart {
+			t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: rel.Off, End: rel.End})
+		}
+		t.open = at
+		return
+	}
+	if k != Apart && t.denied(at, to) {
+		rel.Kind = Apart
+	}
+	t.open = -1
+	t.state(rel, subject)
+}
+
+func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
+
+// state adds a relation.
+func (t *talk) state(rel Relation, subject []int) {
+	if len(subject) > 0 {
+		t.subject = subject
+	}
+	rel.Subjects = t.about(subject)
+	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool { return slices.Contains(rel.Subjects, i) })
+	if len(rel.Subjects) == 0 || !rel.full() {
+		return
+	}
+	t.rels = append(t.rels, rel)
+}
+
+// take adds the references of the group at a place to a relation.
+func (t *talk) take(rel *Relation, i int, amounts bool) {
+	a := &t.atoms[i]
+	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
+		return
+	}
+	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) {
+		return
+	}
+	a.used = true
+	rel.Items = append(rel.Items, a.items...)
+	rel.Unknown = append(rel.Unknown, a.unknown...)
+	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
+}
+
+// plausible reports whether a bare number that no item has can be meant as the id of one.
+func (t *talk) plausible(a *atom) bool {
+	return t.n.numbers && a.value > 0 && a.value <= 2*t.n.highest+5
+}
+
+// isAmount reports whether the word at a place makes an amount of the number before it.
+func (t *talk) isAmount(i int) bool {
+	if i >= len(t.atoms) {
+		return false
+	}
+	a := &t.atoms[i]
+	if a.class == phrase {
+		return a.is(lexicon.Units) && !a.is(lexicon.Done)
+	}
+	return a.class == word && !a.common && isWordLetter(firstRune(t.text[a.off:]))
+}
+
+// ahead takes the references behind a phrase that stands ahead of them.
+func (t *talk) ahead(rel *Relation, at, to int) {
+	a := &t.atoms[at]
+	words, pause := 0, false
+	for i := at + 1; i < to; i++ {
+		b := &t.atoms[i]
+		switch {
+		case b.class == group:
+			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
+				return
+			}
+			if b.sure || words == 0 || t.sourced(i) || a.tok.Opens && words < 9 && !pause {
+				t.take(rel, i, a.tok.Opens)
+			}
+			if rel.full() {
+				words++
+			}
+		case b.class == phrase && b.kinds&lexicon.Relations != 0:
+			if b.tok.Side == lexicon.Behind || rel.full() || words > 0 {
+				return
+			}
+			// "after using 2", "→ uses #2": the second phrase says it.
+			return
+		case b.class == comma:
+			pause = words > 0
+		case b.class == word && !b.common, b.class == quantity:
+			words++
+		}
+	}
+}
+
+// sourced reports whether a preposition stands before the group at a place.
+func (t *talk) sourced(i int) bool {
+	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
+}
+
+// isSubject reports whether the group at a place is what the next phrase is said of: "…, both need 1".
+func (t *talk) isSubject(i, to int) bool {
+	if i > 0 && t.atoms[i-1].class != comma && !t.atoms[i-1].is(lexicon.And) {
+		return false
+	}
+	for j := i + 1; j < to; j++ {
+		switch a := &t.atoms[j]; {
+		case a.class == phrase && a.kinds&lexicon.Relations != 0:
+			return a.tok.Side == lexicon.Ahead && j+1 < to
+		case a.class == word && a.common, a.is(lexicon.Not):
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// subjectOf returns what stands before a phrase as its subject, when nothing else does: "Step 4 waits for 2".
+func (t *talk) subjectOf(from, at int) []int {
+	i := at - 1
+	for i >= from && t.light(i) {
+		i--
+	}
+	if i < from || t.atoms[i].class != group || t.atoms[i].used {
+		return nil
+	}
+	for j := i - 1; j >= from && t.atoms[j].class != comma; j-- {
+		if !t.light(j) {
+			return nil
+		}
+	}
+	a := &t.atoms[i]
+	a.used = true
+	if a.place && t.self >= 0 {
+		items := []int{t.self}
+		if n := len(t.rels); n > 0 && a.is(lexicon.Both) {
+			items = append(items, t.rels[n-1].Items...)
+		}
+		return items
+	}
+	return a.items
+}
+
+// light reports whether an atom may stand between a subject and what is said of it.
+func (t *talk) light(i int) bool {
+	a := &t.atoms[i]
+	switch a.class {
+	case word:
+		return a.common
+	case phrase:
+		return a.kinds&lexicon.Relations == 0
+	}
+	return false
+}
+
+// near reports whether a group stands right before a place, but for light words.
+func (t *talk) near(i, from int) bool {
+	for i >= from && t.light(i) {
+		i--
+	}
+	return i >= from && t.atoms[i].class == group && !t.atoms[i].used
+}
+
+// maxGap is how many letters of a script without spaces, or light words, stand between a number and what is behind it.
+const maxGap = 5
+
+// behind takes the references before a phrase that stands behind them, and returns the subject that stands before those.
+func (t *talk) behind(rel *Relation, from, at int) (subject []int) {
+	gap, pause := 0, false
+	for i := at - 1; i >= from; i-- {
+		a := &t.atoms[i]
+		switch {
+		case a.class == group:
+			if rel.full() && t.self < 0 {
+				if !a.used {
+					a.used = true
+					return a.items
+				}
+				return nil
+			}
+			if pause && !a.sure || a.used || gap > maxGap && !a.sure {
+				return nil
+			}
+			t.take(rel, i, true)
+			gap = 0
+			if !rel.full() {
+				return nil
+			}
+		case a.class == phrase && a.kinds&lexicon.Relations != 0 && a.tok.Side != lexicon.Ahead:
+			return nil
+		case a.class == comma:
+			pause = true
+			if rel.full() && t.self >= 0 {
+				return nil
+			}
+		case a.class == word && isWordLetter(firstRune(t.text[a.off:])) && !a.common:
+			gap += maxGap
+		default:
+			gap++
+		}
+	}
+	return nil
+}
+
+// start returns where the words begin that can name what stands before a phrase.
+func (t *talk) start(from, at int) int {
+	for i := at - 1; i >= from; i-- {
+		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
+			return i + 1
+		}
+	}
+	return from
+}
+
+// stretch returns where the words end that can name what a phrase is about.
+func (t *talk) stretch(from, to int) int {
+	for i := t.behindColon(from, to); i < to; i++ {
+		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
+			return i
+		}
+	}
+	return to
+}
+
+func (t *talk) behindColon(from, to int) int {
+	if from < to && t.atoms[from].class == colon {
+		return from + 1
+	}
+	return from
+}
+
+// find returns the atom at or behind an offset.
+func (t *talk) find(from, to, off int) int {
+	for i := from; i < to; i++ {
+		if t.atoms[i].off >= off {
+			return i
+		}
+	}
+	return to
+}
+
+// ends reports whether nothing of weight comes in a clause any more.
+func (t *talk) ends(i, to int) bool {
+	for ; i < to && t.atoms[i].class != comma; i++ {
+		if a := &t.atoms[i]; a.class == word && !a.common || a.class == group || a.class == quantity {
+			return false
+		}
+	}
+	return true
+}
+
+// bracketFollows reports whether a reference in brackets follows a clause: "after the freeze (1)".
+func (t *talk) bracketFollows(to int) bool {
+	return to+2 < len(t.atoms) && t.atoms[to].class == opened && t.atoms[to+1].class == group && t.atoms[to+2].class == closed
+}
+
+// denied reports whether a clause ends with a "not": "braucht 2 nicht".
+func (t *talk) denied(at, to int) bool {
+	last := &t.atoms[to-1]
+	return to-1 > at && last.is(lexicon.Not) && last.class == phrase && t.atoms[to-2].class == group
+}
+
+// rest takes the references that no phrase explains.
+func (t *talk) rest(from, to int) {
+	alone, content := t.loneGroup(from, to)
+	for i := from; i < to; i++ {
+		a := &t.atoms[i]
+		if a.class != group || a.used {
+			continue
+		}
+		rel := Relation{Kind: Uses, Off: a.off, End: a.end}
+		switch {
+		case t.self < 0:
+			if len(t.subject) == 0 && (a.sure || !content) {
+				t.subject = a.items
+			} else if a.sure {
+				t.doubt(a)
+			}
+			continue
+		case alone == i && (t.bracketed(from, to) || t.open >= 0 || t.stated(from, to)):
+			if t.open >= 0 {
+				rel.Kind = t.kindOf(0, t.open, to)
+				t.open = -1
+			}
+		case a.sure && t.denies(from, i, to):
+			t.doubt(a)
+			continue
+		case a.sure:
+		case i+1 < to && t.atoms[i+1].is(lexicon.First) && t.ends(i+1, to):
+			rel.Kind = Needs
+		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
+		default:
+			continue
+		}
+		t.take(&rel, i, false)
+		t.state(rel, nil)
+	}
+}
+
+// known reports whether all references of a group are items.
+func (t *talk) known(a *atom) bool { return len(a.unknown) == 0 && len(a.items) > 0 }
+
+// loneGroup returns the place of the only group of a clause that holds nothing else of weight, or -1.
+func (t *talk) loneGroup(from, to int) (at int, content bool) {
+	at = -1
+	for i := from; i < to; i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == group && at < 0:
+			at = i
+		case a.class == word && !a.common, a.class == group, a.class == quantity, a.class == phrase && a.kinds&lexicon.Relations != 0:
+			return -1, true
+		}
+	}
+	return at, false
+}
+
+// stated reports whether a clause says that something is done: "2 and 3 must be finished".
+func (t *talk) stated(from, to int) bool {
+	for i := from; i < to; i++ {
+		if a := &t.atoms[i]; a.class == phrase && (a.is(lexicon.Done) || a.is(lexicon.First)) && a.class != group {
+			return true
+		}
+	}
+	return false
+}
+
+// denies reports whether a "not" stands in the same part of a clause as a reference that no phrase explains.
+func (t *talk) denies(from, at, to int) bool {
+	nots := 0
+	for i := at - 1; i >= from && t.atoms[i].class != comma; i-- {
+		if t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Not) {
+			nots++
+		}
+	}
+	for i := at + 1; i < to && t.atoms[i].class != comma; i++ {
+		if t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Not) {
+			nots++
+		}
+	}
+	return nots == 1
+}
+
+// bracketed reports whether brackets stand around a clause.
+func (t *talk) bracketed(from, to int) bool {
+	return from > 0 && t.atoms[from-1].class == opened && to < len(t.atoms) && t.atoms[to].class == closed
+}
+
+// doubt notes a reference that was not understood.
+func (t *talk) doubt(a *atom) {
+	a.used = true
+	d := Doubt{Item: -1, Text: t.text[a.off:a.end], Why: "names a step, but no relation to it was read", Off: a.off}
+	if len(a.items) > 0 {
+		d.Item = a.items[0]
+	}
+	t.doubts = append(t.doubts, d)
+}
+
+// maxNamed bounds the words by which an item is found.
+const maxNamed = 12
+
+// named finds the items whose titles have the words between two atoms.
+func (t *talk) named(rel *Relation, from, to int) {
+	if rel.Kind > Before || from >= to || t.atoms[from].is(lexicon.None) || !strings.ContainsFunc(t.text[rel.Off:rel.End], unicode.IsLetter) {
+		return
+	}
+	if t.titled(rel, from) {
+		return
+	}
+	for from < to {
+		next := from
+		for next < to && !t.atoms[next].is(lexicon.And) && t.atoms[next].class != slash {
+			next++
+		}
+		if i, ok := t.byTitle(from, min(next, from+maxNamed)); ok {
+			rel.Items = append(rel.Items, i)
+			rel.Guessed = true
+			rel.End = max(rel.End, t.atoms[next-1].end)
+			rel.Off = min(rel.Off, t.atoms[from].off)
+		}
+		from = next + 1
+	}
+}
+
+// maxTitle bounds the atoms of a title that is looked up as a whole.
+const maxTitle = 14
+
+// titled takes a list of whole titles, as in "depends on: Book the hall, Print the programme".
+func (t *talk) titled(rel *Relation, from int) (some bool) {
+	for from < len(t.atoms) {
+		for from < len(t.atoms) && (t.atoms[from].class == colon || t.atoms[from].class == word && t.atoms[from].common && some) {
+			from++
+		}
+		next, found := from, -1
+		for i := from; i < min(len(t.atoms), from+maxTitle); i++ {
+			if c := t.atoms[i].class; c == stop || c == opened || c == closed {
+				break
+			} else if c == comma || c == slash {
+				continue
+			}
+			if it, ok := t.n.titles[titleKey(t.text[t.atoms[from].off:t.atoms[i].end])]; ok && it >= 0 && it != t.self {
+				next, found = i+1, it
+			}
+		}
+		if found < 0 {
+			return some
+		}
+		rel.Items = append(rel.Items, found)
+		rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
+		some = true
+		from = next
+		if from < len(t.atoms) && (t.atoms[from].class == comma || t.atoms[from].class == slash || t.atoms[from].is(lexicon.And)) {
+			from++
+			continue
+		}
+		return some
+	}
+	return some
+}
+
+// byTitle returns the one item that the words name: it has a word that no other item has, or more of them than others.
+func (t *talk) byTitle(from, to int) (int, bool) {
+	score := map[int]float64{}
+	unique := -1
+	for i := from; i < to; i++ {
+		a := &t.atoms[i]
+		if a.class != word && a.class != phrase {
+			continue
+		}
+		stem := t.n.stem(t.text[a.off:a.end])
+		items := without(t.n.stems[stem], []int{t.self})
+		if stem == "" || len(items) == 0 || len(items) > maxStem-1 {
+			continue
+		}
+		for _, it := range items {
+			score[it] += 1 / float64(len(items))
+		}
+		if len(items) == 1 {
+			if unique >= 0 && unique != items[0] {
+				return -1, false
+			}
+			unique = items[0]
+		}
+	}
+	return unique, unique >= 0
 }

@@ -292,42 +292,41 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		r.Weight -= 30
 	}
 	r.Evidence = append(r.Evidence, s.name)
-	if !r.Stated {
-		var texts []string
-		for i := range steps {
-			texts = append(texts, steps[i].it.Text)
-		}
-		r.Weight -= notSteps(o.before(steps[0].it), texts)
-	}
+	r.judge(o.listing(s, steps, w.surelyRelated()))
 }
 
-// before returns the lines ahead of the steps: what announces them.
-func (o *outline) before(first *form.Item) []string {
-	var out []string
+// surelyRelated counts the steps that state a relation by an id or a whole title.
+func (w *web) surelyRelated() int {
+	sure := map[int]bool{}
+	for _, rel := range w.rels {
+		if len(rel.Items) > 0 && !rel.Guessed && rel.Kind != None {
+			for _, s := range rel.Subjects {
+				sure[s] = true
+			}
+		}
+	}
+	return len(sure)
+}
+
+// listing is a series with what stands around it, for the question whether it is a plan at all.
+func (o *outline) listing(s series, steps []step, related int) *listing {
+	l := &listing{Lang: language(o.src.Text), Related: related}
+	in := make(map[*form.Item]bool, len(steps))
+	for i := range steps {
+		it := steps[i].it
+		in[it] = true
+		l.Entries = append(l.Entries, it.Text)
+		l.Boxes = l.Boxes || it.Box != 0
+		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code
+	}
 	for _, it := range o.all {
-		if it == first {
-			break
-		}
-		if it.Kind != form.Row {
-			out = append(out, squeeze(it.Text))
-		}
-	}
-	return out[max(0, len(out)-4):]
-}
-
-// notSteps says how much speaks against a list being a plan.
-func notSteps(intro, entries []string) int {
-	questions := 0
-	for _, e := range entries {
-		if strings.HasSuffix(strings.TrimSpace(e), "?") || strings.HasSuffix(strings.TrimSpace(e), "？") {
-			questions++
+		switch {
+		case in[it] || it.Off >= steps[0].it.Off:
+		case it.Kind == form.Heading:
+			l.Headings = append(l.Headings, squeeze(it.Text))
+		case it.Kind == form.Plain:
+			l.Intro = squeeze(it.Text)
 		}
 	}
-	against := 40 * questions / len(entries)
-	for _, t := range intro {
-		if lexicon.Has(lexicon.List, t) && !lexicon.Has(lexicon.Plan, t) {
-			against += 15
-		}
-	}
-	return against
+	return l
 }

@@ -16,7 +16,7 @@ const leastTwoColumns = 72
 // below it.
 func helpPrinter(style view.Style) kong.HelpPrinter {
 	return func(o kong.HelpOptions, ctx *kong.Context) error {
-		if at := ctx.Selected(); local(at) || at != nil && at.Name == "plan" { // plan needs no server
+		if local(ctx.Selected()) {
 			for _, f := range ctx.Model.Flags {
 				f.Hidden = f.Hidden || ofConnection(f)
 			}

@@ -22,11 +22,12 @@ import (
 // maxFile bounds what is read from a file or standard input.
 const maxFile = 16 << 20
 
-// planCmd reads a plan here, without a server.
+// planCmd reads a plan here, without a server unless a model is to restate it.
 type planCmd struct {
 	File     string `arg:"" help:"The text with the plan; - reads standard input." default:"-"`
 	Dialect  string `help:"Read only this dialect." placeholder:"NAME"`
 	Complete bool   `help:"The text is whole, since the model stopped by itself: no note that it may be cut off."`
+	Restate  bool   `help:"Let the server's model restate a plan that is ambiguous or is not found; it is taken only if all of it is found again in the text. Needs a server."`
 	JSONL    bool   `help:"Read one JSON string per line and print one answer per line, as JSON." name:"jsonl" xor:"form"`
 	Mermaid  bool   `help:"Print the plan as a Mermaid flowchart." xor:"form"`
 	Dot      bool   `help:"Print the plan for Graphviz." xor:"form"`
@@ -34,7 +35,7 @@ type planCmd struct {
 
 // Help says what the exit code means.
 func (planCmd) Help() string {
-	return `Works without a server. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer, a ParsePlanResponse, is in the output.
+	return `Works without a server, except with --restate. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer, a ParsePlanResponse, is in the output.
 
     epigraph plan answer.txt
     epigraph plan answer.txt --dot | dot -Tsvg > plan.svg
@@ -43,24 +44,30 @@ func (planCmd) Help() string {
 
 // Run reads and shows.
 func (c *planCmd) Run(e *env) error {
-	var opts []plan.Option
 	if c.Dialect != "" {
 		if !slices.Contains(plan.Dialects(), c.Dialect) {
 			return usage(errs.New(errs.InvalidArgument, "UNKNOWN_DIALECT", "there is no dialect %q", c.Dialect).Hint("use one of " + sortedList(plan.Dialects())))
 		}
-		opts = append(opts, plan.WithDialect(c.Dialect))
 	}
-	if c.Complete {
-		opts = append(opts, plan.WithComplete())
+	parse, done, err := c.reader(e)
+	if err != nil {
+		return err
 	}
+	defer done()
 	if c.JSONL {
-		return c.lines(e, opts)
+		return c.lines(e, parse)
 	}
 	text, err := e.read(c.File)
 	if err != nil {
 		return err
 	}
-	r := planpb.Response(plan.Parse(text, opts...))
+	r, err := parse(text)
+	if err != nil {
+		if errs.Is(err, errs.Unavailable) {
+			e.help("without --restate the plan is read here, without a server")
+		}
+		return err
+	}
 	switch {
 	case e.json:
 		return printProtoJSON(e.io.Out, r)
@@ -72,6 +79,7 @@ func (c *planCmd) Run(e *env) error {
 		fmt.Fprint(e.io.Out, view.Plan(e.io.style(), r))
 	}
 	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, r.GetDiagnostics()))
+	e.restated(r)
 	if r.GetNoPlan() && !e.json {
 		e.isGraph(c.File, text)
 	}
@@ -79,6 +87,49 @@ func (c *planCmd) Run(e *env) error {
 		return exit(code)
 	}
 	return nil
+}
+
+// reader gives what reads a text: package plan, or the server where a model may restate the plan.
+func (c *planCmd) reader(e *env) (parse func(text string) (*plannerv1.ParsePlanResponse, error), done func(), err error) {
+	if !c.Restate {
+		var opts []plan.Option
+		if c.Dialect != "" {
+			opts = append(opts, plan.WithDialect(c.Dialect))
+		}
+		if c.Complete {
+			opts = append(opts, plan.WithComplete())
+		}
+		return func(text string) (*plannerv1.ParsePlanResponse, error) {
+			return planpb.Response(plan.Parse(text, opts...)), nil
+		}, func() {}, nil
+	}
+	s, err := e.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(text string) (*plannerv1.ParsePlanResponse, error) {
+		if !utf8.ValidString(text) {
+			return nil, inputNotUTF8(sourceName(c.File))
+		}
+		ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+		defer cancel()
+		return s.planner.ParsePlan(ctx, &plannerv1.ParsePlanRequest{
+			Text: text, Dialect: c.Dialect, Complete: c.Complete, Restate: plannerv1.RestatePolicy_RESTATE_POLICY_WHEN_UNSURE,
+		})
+	}, s.close, nil
+}
+
+// restated tells people of the model that was asked, and what it used.
+func (e *env) restated(r *plannerv1.ParsePlanResponse) {
+	told := r.GetRestatement()
+	if told == nil || e.json {
+		return
+	}
+	verb := "did not restate"
+	if told.GetAccepted() {
+		verb = "restated"
+	}
+	e.note("%s %s the plan: calls %d, tokens %d→%d", told.GetModel(), verb, told.GetCalls(), told.GetInputTokens(), told.GetOutputTokens())
 }
 
 // isGraph says so when what was read as a plan is a graph, or was meant to be one.
@@ -92,7 +143,7 @@ func (e *env) isGraph(file, text string) {
 }
 
 // lines answers a stream of texts, one per line; a line that is no JSON string ends it.
-func (c *planCmd) lines(e *env, opts []plan.Option) error {
+func (c *planCmd) lines(e *env, parse func(text string) (*plannerv1.ParsePlanResponse, error)) error {
 	in, done, err := e.open(c.File)
 	if err != nil {
 		return err
@@ -107,7 +158,11 @@ func (c *planCmd) lines(e *env, opts []plan.Option) error {
 		} else if err != nil {
 			return errors.Join(out.Flush(), errs.New(errs.InvalidArgument, "INPUT_INVALID", "record %d is not a JSON string: %v", n, err).Hint("write each text as one JSON string per line"))
 		}
-		if err := printProtoJSON(out, planpb.Response(plan.Parse(text, opts...))); err != nil {
+		r, err := parse(text)
+		if err != nil {
+			return errors.Join(out.Flush(), err)
+		}
+		if err := printProtoJSON(out, r); err != nil {
 			return err
 		}
 		if err := e.ctx.Err(); err != nil {
@@ -167,7 +222,11 @@ func (e *env) readText(name string) (string, error) {
 	if err != nil || utf8.ValidString(text) {
 		return text, err
 	}
-	return "", errs.New(errs.InvalidArgument, "INPUT_NOT_UTF8", "%s is not UTF-8 text", sourceName(name)).
+	return "", inputNotUTF8(sourceName(name))
+}
+
+func inputNotUTF8(name string) error {
+	return errs.New(errs.InvalidArgument, "INPUT_NOT_UTF8", "%s is not UTF-8 text", name).
 		Hint("convert it to UTF-8 first, for example by `iconv -t UTF-8`")
 }
 

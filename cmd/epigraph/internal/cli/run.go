@@ -31,6 +31,7 @@ type runCmd struct {
 	Common   map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
 	Accept   []string          `help:"Repairs on offer to accept, for example REUSED_TOOL." name:"accept-repair" placeholder:"CODE"`
 	Complete bool              `help:"The text of the plan is whole, since the model stopped by itself."`
+	Restate  bool              `help:"Let the server's model restate a plan that is ambiguous or is not found."`
 	Name     string            `help:"Name of the graph." placeholder:"NAME"`
 
 	Args        []string          `help:"Positional input, as JSON or text." name:"arg" placeholder:"VALUE" sep:"none"`
@@ -220,15 +221,20 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 		}
 		return g, nil
 	}
-	r, err := s.planner.CompilePlan(ctx, &plannerv1.CompilePlanRequest{
+	req := &plannerv1.CompilePlanRequest{
 		Plan: &plannerv1.CompilePlanRequest_Text{Text: text}, DefaultActor: c.Actor, Actors: c.Actors, Named: payloads(c.Common),
 		Name: c.Name, AcceptRepairs: c.Accept, Complete: c.Complete,
-	})
+	}
+	if c.Restate {
+		req.Restate = plannerv1.RestatePolicy_RESTATE_POLICY_WHEN_UNSURE
+	}
+	r, err := s.planner.CompilePlan(ctx, req)
 	if err != nil {
 		return nil, c.refused(e, text, err)
 	}
 	if !e.json {
 		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, r.GetPlan().GetDiagnostics()))
+		e.restated(r.GetPlan())
 	}
 	return r.GetGraph(), nil
 }

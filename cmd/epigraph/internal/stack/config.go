@@ -153,7 +153,7 @@ func DevConfig() Config {
 }
 
 // Load fills cfg, which holds the defaults, from flags, environment and file. OPENAI_BASE_URL and OPENAI_API_KEY stand in for
-// executor.actors.llm.server.base_url and api_key where neither says anything else. The prefix of src is set here.
+// base_url and api_key of executor.actors.llm.server and planner.restate.server where neither says anything else. The prefix of src is set here.
 func Load(cfg *Config, src conf.Sources) error {
 	env := src.Env
 	if env == nil {
@@ -165,8 +165,10 @@ func Load(cfg *Config, src conf.Sources) error {
 		case value == "":
 		case name == "OPENAI_BASE_URL":
 			cfg.Executor.Actors.LLM.Server.BaseURL = value
+			cfg.Planner.Restate.Server.BaseURL = value
 		case name == "OPENAI_API_KEY":
 			cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret(value)
+			cfg.Planner.Restate.Server.APIKey = conf.NewSecret(value)
 		}
 	}
 	src.EnvPrefix, src.Env = EnvPrefix, env

@@ -299,7 +299,7 @@ func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Ser
 func openAPI(ctx context.Context, name string, cfg Config, conns *connections, tel *obs.Telemetry) (api, error) {
 	switch name {
 	case Planner:
-		return some(planner.Open(ctx, cfg.Planner, planner.Deps{Admission: conns.admission}))
+		return some(planner.Open(ctx, cfg.Planner, planner.Deps{Admission: conns.admission, Telemetry: tel}))
 	case Registry:
 		return some(registry.Open(ctx, cfg.Registry, registry.Deps{Telemetry: tel}))
 	case Executor:

@@ -191,7 +191,7 @@ auth:
 In the environment, lists of plain values are written ` + "`a,b,c`" + `, and everything else as YAML:
 ` + "`EPIGRAPH_AUTH_KEYS=[{name: ci, namespace: team-a, secret: …, scopes: [run]}]`" + `.
 
-` + "`OPENAI_BASE_URL`" + ` and ` + "`OPENAI_API_KEY`" + ` stand in for ` + "`executor.actors.llm.server.base_url`" + ` and ` + "`api_key`" + ` where
+` + "`OPENAI_BASE_URL`" + ` and ` + "`OPENAI_API_KEY`" + ` stand in for ` + "`base_url`" + ` and ` + "`api_key`" + ` of ` + "`executor.actors.llm.server`" + ` and ` + "`planner.restate.server`" + ` where
 those are not set. Telemetry honors the ` + "`OTEL_EXPORTER_OTLP_*`" + ` variables where ` + "`telemetry.otlp_endpoint`" + ` is not set.
 ` + "`auth.keys`" + ` open both REST and gRPC, for clients and for workers alike; ` + "`gateway.keys`" + ` adds keys for REST alone. ` + "`epigraph dev`" + ` has other defaults for
 some settings: text logs from level warn on, no admin pages, short drain times, stores in its data directory

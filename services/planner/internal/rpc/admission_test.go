@@ -18,7 +18,7 @@ import (
 // TestAdmission holds that a planner counts its work with that of the other services of its process.
 func TestAdmission(t *testing.T) {
 	c := &admission.Control{}
-	s := rpc.New(plan.Limits{}, c)
+	s := rpc.New(plan.Limits{}, c, nil)
 	leave, err := c.Enter(t.Context(), "a", admission.PerNamespace)
 	require.NoError(t, err)
 	ended, end := context.WithCancel(t.Context())

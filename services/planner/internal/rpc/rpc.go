@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	"github.com/epigraph-run/epigraph/services/planner/internal/restate"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -28,11 +29,12 @@ type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	limits    plan.Limits
 	admission *admission.Control
+	model     *restate.Model
 }
 
-// New returns a server that reads texts within limits, and lets costly requests in by c.
-func New(limits plan.Limits, c *admission.Control) *Server {
-	return &Server{limits: limits, admission: c}
+// New returns a server that reads texts within limits, lets costly requests in by c, and has plans restated by model, unless that is nil.
+func New(limits plan.Limits, c *admission.Control, model *restate.Model) *Server {
+	return &Server{limits: limits, admission: c, model: model}
 }
 
 // bytesPerCost is how many bytes of a text cost as much as an element of a graph: a reader goes over each
@@ -46,11 +48,21 @@ func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest)
 		return nil, err
 	}
 	defer leave()
+	if err := s.mayRestate(req.GetRestate()); err != nil {
+		return nil, err
+	}
 	r, err := s.parse(ctx, req.GetText(), req.GetDialect(), req.GetComplete())
 	if err != nil {
 		return nil, err
 	}
-	return planpb.Response(r), nil
+	leave() // nobody waits for a model
+	r, told, err := s.restate(ctx, req.GetRestate(), req.GetText(), r)
+	if err != nil {
+		return nil, err
+	}
+	out := planpb.Response(r)
+	out.Restatement = told
+	return out, nil
 }
 
 // CompilePlan turns a plan into a graph.
@@ -61,8 +73,15 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 		return nil, err
 	}
 	defer leave()
+	if err := s.mayRestate(req.GetRestate()); err != nil {
+		return nil, err
+	}
 	result := plan.Result{}
+	var told *plannerv1.Restatement
 	if g != nil {
+		if wanted(req.GetRestate()) {
+			return nil, errs.New(errs.InvalidArgument, "RESTATE_NEEDS_TEXT", "a problem graph cannot be restated").Hint("send the text of the plan")
+		}
 		read, err := planpb.FromGraph(g)
 		if err != nil {
 			return nil, err
@@ -76,12 +95,22 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 		if err != nil {
 			return nil, err
 		}
-		result = read
+		if wanted(req.GetRestate()) && read.RestateNeeded() {
+			leave() // nobody waits for a model
+			if result, told, err = s.restate(ctx, req.GetRestate(), req.GetText(), read); err != nil {
+				return nil, err
+			}
+			again, err := s.admission.Enter(ctx, grpckit.Namespace(ctx), proto.Size(req)/bytesPerCost)
+			if err != nil {
+				return nil, err
+			}
+			defer again()
+		} else {
+			result = read
+		}
 	}
 	if result.NoPlan != nil {
-		return nil, errs.New(errs.InvalidArgument, "NO_PLAN", "the text holds no plan: %s", result.NoPlan.Message).
-			Set("no_plan_reason", string(result.NoPlan.Reason)).
-			Hint("ask the model for a plan: problems with ids, and lines like A -> B")
+		return nil, noPlan(result)
 	}
 	if err := accept(ctx, &result, req.GetAcceptRepairs()); err != nil {
 		return nil, err
@@ -119,7 +148,51 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 		return nil, fmt.Errorf("hash graph: %w", err)
 	}
 	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.graph.nodes", len(made.Nodes)), attribute.String("epigraph.graph.hash", hash))
-	return &plannerv1.CompilePlanResponse{Graph: wire, GraphHash: hash, Plan: planpb.Response(result)}, nil
+	out := &plannerv1.CompilePlanResponse{Graph: wire, GraphHash: hash, Plan: planpb.Response(result)}
+	out.Plan.Restatement = told
+	return out, nil
+}
+
+// noPlan refuses a text without a plan. It tells what became of a restatement.
+func noPlan(r plan.Result) error {
+	out := errs.New(errs.InvalidArgument, "NO_PLAN", "the text holds no plan: %s", r.NoPlan.Message).
+		Set("no_plan_reason", string(r.NoPlan.Reason)).
+		Hint("ask the model for a plan: problems with ids, and lines like A -> B")
+	for _, d := range r.Diagnostics {
+		if d.Code == plan.RestatementRefused || d.Code == plan.RestatementFailed {
+			out = out.Violate(place(d.Line, d.Column), string(d.Code), strconv.Quote(d.Element)+": "+d.Message)
+		}
+	}
+	return out
+}
+
+func wanted(p plannerv1.RestatePolicy) bool {
+	return p == plannerv1.RestatePolicy_RESTATE_POLICY_WHEN_UNSURE
+}
+
+// mayRestate refuses a request for a restatement where there is no model.
+func (s *Server) mayRestate(p plannerv1.RestatePolicy) error {
+	if s.model != nil || !wanted(p) {
+		return nil
+	}
+	return errs.New(errs.FailedPrecondition, "RESTATE_NOT_CONFIGURED", "this planner has no model that restates plans").
+		Hint("name one in planner.restate.model, or send the plan without restate")
+}
+
+// restate has a plan restated where the caller asks for it and what was read leaves doubt. What it returns of the model is nil when none was asked.
+func (s *Server) restate(ctx context.Context, p plannerv1.RestatePolicy, text string, r plan.Result) (plan.Result, *plannerv1.Restatement, error) {
+	if !wanted(p) || !r.RestateNeeded() {
+		return r, nil, nil
+	}
+	r, told, err := s.model.Restate(ctx, grpckit.Namespace(ctx), text, r)
+	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.plan.restate_calls", told.Calls), attribute.Bool("epigraph.plan.restated", told.Accepted))
+	if err != nil {
+		return plan.Result{}, nil, err
+	}
+	return r, &plannerv1.Restatement{
+		Accepted: told.Accepted, Provider: told.Provider, Model: told.Model, Calls: int32(told.Calls), //nolint:gosec // at most three
+		InputTokens: told.Usage.Input, CachedInputTokens: told.Usage.CachedInput, OutputTokens: told.Usage.Output, ReasoningTokens: told.Usage.Reasoning,
+	}, nil
 }
 
 func (s *Server) parse(ctx context.Context, text, dialect string, complete bool) (plan.Result, error) {

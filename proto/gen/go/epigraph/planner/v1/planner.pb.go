@@ -27,6 +27,171 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// RestatePolicy says whether a model may be asked to restate a plan that cannot be read without doubt.
+type RestatePolicy int32
+
+const (
+	// NEVER.
+	RestatePolicy_RESTATE_POLICY_UNSPECIFIED RestatePolicy = 0
+	// No model is asked.
+	RestatePolicy_RESTATE_POLICY_NEVER RestatePolicy = 1
+	// The planner's model is asked where no plan is found in a text that is neither empty nor a refusal, or where the plan is
+	// ambiguous. Its restatement is accepted only if every problem and edge of it is found again in the text. Refused with
+	// RESTATE_NOT_CONFIGURED where the planner has no model.
+	RestatePolicy_RESTATE_POLICY_WHEN_UNSURE RestatePolicy = 2
+)
+
+// Enum value maps for RestatePolicy.
+var (
+	RestatePolicy_name = map[int32]string{
+		0: "RESTATE_POLICY_UNSPECIFIED",
+		1: "RESTATE_POLICY_NEVER",
+		2: "RESTATE_POLICY_WHEN_UNSURE",
+	}
+	RestatePolicy_value = map[string]int32{
+		"RESTATE_POLICY_UNSPECIFIED": 0,
+		"RESTATE_POLICY_NEVER":       1,
+		"RESTATE_POLICY_WHEN_UNSURE": 2,
+	}
+)
+
+func (x RestatePolicy) Enum() *RestatePolicy {
+	p := new(RestatePolicy)
+	*p = x
+	return p
+}
+
+func (x RestatePolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RestatePolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_planner_v1_planner_proto_enumTypes[0].Descriptor()
+}
+
+func (RestatePolicy) Type() protoreflect.EnumType {
+	return &file_epigraph_planner_v1_planner_proto_enumTypes[0]
+}
+
+func (x RestatePolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RestatePolicy.Descriptor instead.
+func (RestatePolicy) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{0}
+}
+
+// Restatement tells of the model that was asked to restate a plan.
+type Restatement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the graph shown is the restated one. Otherwise it is what was read without the model, and diagnostics RESTATEMENT_REFUSED and
+	// RESTATEMENT_FAILED tell why.
+	Accepted bool `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	// Whose model it is, for example "openai".
+	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
+	// The model.
+	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	// How often it was asked.
+	Calls int32 `protobuf:"varint,4,opt,name=calls,proto3" json:"calls,omitempty"`
+	// All input tokens, cached ones included, as far as the server told.
+	InputTokens int64 `protobuf:"varint,5,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	// Input tokens that the provider had cached.
+	CachedInputTokens int64 `protobuf:"varint,6,opt,name=cached_input_tokens,json=cachedInputTokens,proto3" json:"cached_input_tokens,omitempty"`
+	// All output tokens, reasoning included, as far as the server told.
+	OutputTokens int64 `protobuf:"varint,7,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// Output tokens spent on reasoning.
+	ReasoningTokens int64 `protobuf:"varint,8,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Restatement) Reset() {
+	*x = Restatement{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restatement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restatement) ProtoMessage() {}
+
+func (x *Restatement) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restatement.ProtoReflect.Descriptor instead.
+func (*Restatement) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Restatement) GetAccepted() bool {
+	if x != nil {
+		return x.Accepted
+	}
+	return false
+}
+
+func (x *Restatement) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Restatement) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Restatement) GetCalls() int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *Restatement) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *Restatement) GetCachedInputTokens() int64 {
+	if x != nil {
+		return x.CachedInputTokens
+	}
+	return 0
+}
+
+func (x *Restatement) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *Restatement) GetReasoningTokens() int64 {
+	if x != nil {
+		return x.ReasoningTokens
+	}
+	return 0
+}
+
 // ParsePlanRequest carries a text.
 type ParsePlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -35,14 +200,16 @@ type ParsePlanRequest struct {
 	// Reads only this dialect; empty finds it.
 	Dialect string `protobuf:"bytes,2,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// Whether the text is known to be whole, because the model reported that it stopped by itself.
-	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Whether a model may restate the plan.
+	Restate       RestatePolicy `protobuf:"varint,4,opt,name=restate,proto3,enum=epigraph.planner.v1.RestatePolicy" json:"restate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ParsePlanRequest) Reset() {
 	*x = ParsePlanRequest{}
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[0]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -54,7 +221,7 @@ func (x *ParsePlanRequest) String() string {
 func (*ParsePlanRequest) ProtoMessage() {}
 
 func (x *ParsePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[0]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -67,7 +234,7 @@ func (x *ParsePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParsePlanRequest.ProtoReflect.Descriptor instead.
 func (*ParsePlanRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{0}
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ParsePlanRequest) GetText() string {
@@ -91,6 +258,13 @@ func (x *ParsePlanRequest) GetComplete() bool {
 	return false
 }
 
+func (x *ParsePlanRequest) GetRestate() RestatePolicy {
+	if x != nil {
+		return x.Restate
+	}
+	return RestatePolicy_RESTATE_POLICY_UNSPECIFIED
+}
+
 // ParsePlanResponse is what was found.
 type ParsePlanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -107,14 +281,16 @@ type ParsePlanResponse struct {
 	// What was mended, and what could be.
 	Repairs []*v1.Repair `protobuf:"bytes,6,rep,name=repairs,proto3" json:"repairs,omitempty"`
 	// Content hash of the plan's canonical form; equal plans have equal hashes.
-	Hash          string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
+	Hash string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
+	// The model that was asked to restate the plan; absent when none was.
+	Restatement   *Restatement `protobuf:"bytes,8,opt,name=restatement,proto3" json:"restatement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ParsePlanResponse) Reset() {
 	*x = ParsePlanResponse{}
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[1]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -126,7 +302,7 @@ func (x *ParsePlanResponse) String() string {
 func (*ParsePlanResponse) ProtoMessage() {}
 
 func (x *ParsePlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[1]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -139,7 +315,7 @@ func (x *ParsePlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParsePlanResponse.ProtoReflect.Descriptor instead.
 func (*ParsePlanResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ParsePlanResponse) GetDialect() string {
@@ -191,6 +367,13 @@ func (x *ParsePlanResponse) GetHash() string {
 	return ""
 }
 
+func (x *ParsePlanResponse) GetRestatement() *Restatement {
+	if x != nil {
+		return x.Restatement
+	}
+	return nil
+}
+
 // CompilePlanRequest carries a plan, and how its problems are to be worked.
 type CompilePlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -212,14 +395,16 @@ type CompilePlanRequest struct {
 	// Repairs that were offered and are accepted, by code, for example "REUSED_TOOL".
 	AcceptRepairs []string `protobuf:"bytes,7,rep,name=accept_repairs,json=acceptRepairs,proto3" json:"accept_repairs,omitempty"`
 	// Whether the text is known to be whole, because the model reported that it stopped by itself.
-	Complete      bool `protobuf:"varint,8,opt,name=complete,proto3" json:"complete,omitempty"`
+	Complete bool `protobuf:"varint,8,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Whether a model may restate the plan in a text.
+	Restate       RestatePolicy `protobuf:"varint,9,opt,name=restate,proto3,enum=epigraph.planner.v1.RestatePolicy" json:"restate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompilePlanRequest) Reset() {
 	*x = CompilePlanRequest{}
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[2]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +416,7 @@ func (x *CompilePlanRequest) String() string {
 func (*CompilePlanRequest) ProtoMessage() {}
 
 func (x *CompilePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[2]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +429,7 @@ func (x *CompilePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompilePlanRequest.ProtoReflect.Descriptor instead.
 func (*CompilePlanRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CompilePlanRequest) GetPlan() isCompilePlanRequest_Plan {
@@ -314,6 +499,13 @@ func (x *CompilePlanRequest) GetComplete() bool {
 	return false
 }
 
+func (x *CompilePlanRequest) GetRestate() RestatePolicy {
+	if x != nil {
+		return x.Restate
+	}
+	return RestatePolicy_RESTATE_POLICY_UNSPECIFIED
+}
+
 type isCompilePlanRequest_Plan interface {
 	isCompilePlanRequest_Plan()
 }
@@ -347,7 +539,7 @@ type CompilePlanResponse struct {
 
 func (x *CompilePlanResponse) Reset() {
 	*x = CompilePlanResponse{}
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[3]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +551,7 @@ func (x *CompilePlanResponse) String() string {
 func (*CompilePlanResponse) ProtoMessage() {}
 
 func (x *CompilePlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[3]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +564,7 @@ func (x *CompilePlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompilePlanResponse.ProtoReflect.Descriptor instead.
 func (*CompilePlanResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CompilePlanResponse) GetGraph() *v11.Graph {
@@ -400,12 +592,22 @@ var File_epigraph_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/planner/v1/planner.proto\x12\x13epigraph.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1bepigraph/plan/v1/plan.proto\x1a\x1cgoogle/api/annotations.proto\"q\n" +
+	"!epigraph/planner/v1/planner.proto\x12\x13epigraph.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1bepigraph/plan/v1/plan.proto\x1a\x1cgoogle/api/annotations.proto\"\x94\x02\n" +
+	"\vRestatement\x12\x1a\n" +
+	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x1a\n" +
+	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x03 \x01(\tR\x05model\x12\x14\n" +
+	"\x05calls\x18\x04 \x01(\x05R\x05calls\x12!\n" +
+	"\finput_tokens\x18\x05 \x01(\x03R\vinputTokens\x12.\n" +
+	"\x13cached_input_tokens\x18\x06 \x01(\x03R\x11cachedInputTokens\x12#\n" +
+	"\routput_tokens\x18\a \x01(\x03R\foutputTokens\x12)\n" +
+	"\x10reasoning_tokens\x18\b \x01(\x03R\x0freasoningTokens\"\xb9\x01\n" +
 	"\x10ParsePlanRequest\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\x04text\x12!\n" +
 	"\adialect\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\adialect\x12\x1a\n" +
-	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"\xaa\x02\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12F\n" +
+	"\arestate\x18\x04 \x01(\x0e2\".epigraph.planner.v1.RestatePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\arestate\"\xee\x02\n" +
 	"\x11ParsePlanResponse\x12\x18\n" +
 	"\adialect\x18\x01 \x01(\tR\adialect\x12\x17\n" +
 	"\ano_plan\x18\x02 \x01(\bR\x06noPlan\x12$\n" +
@@ -413,7 +615,8 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x05graph\x18\x04 \x01(\v2\x1e.epigraph.plan.v1.ProblemGraphR\x05graph\x12>\n" +
 	"\vdiagnostics\x18\x05 \x03(\v2\x1c.epigraph.plan.v1.DiagnosticR\vdiagnostics\x122\n" +
 	"\arepairs\x18\x06 \x03(\v2\x18.epigraph.plan.v1.RepairR\arepairs\x12\x12\n" +
-	"\x04hash\x18\a \x01(\tR\x04hash\"\xf2\x04\n" +
+	"\x04hash\x18\a \x01(\tR\x04hash\x12B\n" +
+	"\vrestatement\x18\b \x01(\v2 .epigraph.planner.v1.RestatementR\vrestatement\"\xba\x05\n" +
 	"\x12CompilePlanRequest\x12 \n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02H\x00R\x04text\x126\n" +
@@ -424,7 +627,8 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12\x1c\n" +
 	"\x04name\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x125\n" +
 	"\x0eaccept_repairs\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18@R\racceptRepairs\x12\x1a\n" +
-	"\bcomplete\x18\b \x01(\bR\bcomplete\x1a9\n" +
+	"\bcomplete\x18\b \x01(\bR\bcomplete\x12F\n" +
+	"\arestate\x18\t \x01(\x0e2\".epigraph.planner.v1.RestatePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\arestate\x1a9\n" +
 	"\vActorsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aT\n" +
@@ -437,7 +641,11 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12:\n" +
-	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan2\x88\x02\n" +
+	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan*i\n" +
+	"\rRestatePolicy\x12\x1e\n" +
+	"\x1aRESTATE_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14RESTATE_POLICY_NEVER\x10\x01\x12\x1e\n" +
+	"\x1aRESTATE_POLICY_WHEN_UNSURE\x10\x022\x88\x02\n" +
 	"\x0ePlannerService\x12v\n" +
 	"\tParsePlan\x12%.epigraph.planner.v1.ParsePlanRequest\x1a&.epigraph.planner.v1.ParsePlanResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/plans:parse\x12~\n" +
 	"\vCompilePlan\x12'.epigraph.planner.v1.CompilePlanRequest\x1a(.epigraph.planner.v1.CompilePlanResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/plans:compileB\xe2\x01\n" +
@@ -455,39 +663,45 @@ func file_epigraph_planner_v1_planner_proto_rawDescGZIP() []byte {
 	return file_epigraph_planner_v1_planner_proto_rawDescData
 }
 
-var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_epigraph_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_epigraph_planner_v1_planner_proto_goTypes = []any{
-	(*ParsePlanRequest)(nil),    // 0: epigraph.planner.v1.ParsePlanRequest
-	(*ParsePlanResponse)(nil),   // 1: epigraph.planner.v1.ParsePlanResponse
-	(*CompilePlanRequest)(nil),  // 2: epigraph.planner.v1.CompilePlanRequest
-	(*CompilePlanResponse)(nil), // 3: epigraph.planner.v1.CompilePlanResponse
-	nil,                         // 4: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	nil,                         // 5: epigraph.planner.v1.CompilePlanRequest.NamedEntry
-	(*v1.ProblemGraph)(nil),     // 6: epigraph.plan.v1.ProblemGraph
-	(*v1.Diagnostic)(nil),       // 7: epigraph.plan.v1.Diagnostic
-	(*v1.Repair)(nil),           // 8: epigraph.plan.v1.Repair
-	(*v11.Graph)(nil),           // 9: epigraph.graph.v1.Graph
-	(*v11.Payload)(nil),         // 10: epigraph.graph.v1.Payload
+	(RestatePolicy)(0),          // 0: epigraph.planner.v1.RestatePolicy
+	(*Restatement)(nil),         // 1: epigraph.planner.v1.Restatement
+	(*ParsePlanRequest)(nil),    // 2: epigraph.planner.v1.ParsePlanRequest
+	(*ParsePlanResponse)(nil),   // 3: epigraph.planner.v1.ParsePlanResponse
+	(*CompilePlanRequest)(nil),  // 4: epigraph.planner.v1.CompilePlanRequest
+	(*CompilePlanResponse)(nil), // 5: epigraph.planner.v1.CompilePlanResponse
+	nil,                         // 6: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	nil,                         // 7: epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	(*v1.ProblemGraph)(nil),     // 8: epigraph.plan.v1.ProblemGraph
+	(*v1.Diagnostic)(nil),       // 9: epigraph.plan.v1.Diagnostic
+	(*v1.Repair)(nil),           // 10: epigraph.plan.v1.Repair
+	(*v11.Graph)(nil),           // 11: epigraph.graph.v1.Graph
+	(*v11.Payload)(nil),         // 12: epigraph.graph.v1.Payload
 }
 var file_epigraph_planner_v1_planner_proto_depIdxs = []int32{
-	6,  // 0: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	7,  // 1: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	8,  // 2: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
-	6,  // 3: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	4,  // 4: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	5,  // 5: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
-	9,  // 6: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
-	1,  // 7: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	10, // 8: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	0,  // 9: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
-	2,  // 10: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
-	1,  // 11: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
-	3,  // 12: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
-	11, // [11:13] is the sub-list for method output_type
-	9,  // [9:11] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	0,  // 0: epigraph.planner.v1.ParsePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
+	8,  // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	9,  // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	10, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
+	1,  // 4: epigraph.planner.v1.ParsePlanResponse.restatement:type_name -> epigraph.planner.v1.Restatement
+	8,  // 5: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	6,  // 6: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	7,  // 7: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	0,  // 8: epigraph.planner.v1.CompilePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
+	11, // 9: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	3,  // 10: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
+	12, // 11: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	2,  // 12: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
+	4,  // 13: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
+	3,  // 14: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
+	5,  // 15: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
+	14, // [14:16] is the sub-list for method output_type
+	12, // [12:14] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_planner_v1_planner_proto_init() }
@@ -495,7 +709,7 @@ func file_epigraph_planner_v1_planner_proto_init() {
 	if File_epigraph_planner_v1_planner_proto != nil {
 		return
 	}
-	file_epigraph_planner_v1_planner_proto_msgTypes[2].OneofWrappers = []any{
+	file_epigraph_planner_v1_planner_proto_msgTypes[3].OneofWrappers = []any{
 		(*CompilePlanRequest_Text)(nil),
 		(*CompilePlanRequest_Graph)(nil),
 	}
@@ -504,13 +718,14 @@ func file_epigraph_planner_v1_planner_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_planner_v1_planner_proto_rawDesc), len(file_epigraph_planner_v1_planner_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   6,
+			NumEnums:      1,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_epigraph_planner_v1_planner_proto_goTypes,
 		DependencyIndexes: file_epigraph_planner_v1_planner_proto_depIdxs,
+		EnumInfos:         file_epigraph_planner_v1_planner_proto_enumTypes,
 		MessageInfos:      file_epigraph_planner_v1_planner_proto_msgTypes,
 	}.Build()
 	File_epigraph_planner_v1_planner_proto = out.File

@@ -1,0 +1,732 @@
+package form
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The directions in which lines leave a cell.
+const (
+	up = 1 << iota
+	down
+	left
+	right
+	upLeft
+	upRight
+	downLeft
+	downRight
+)
+
+// maxRows and maxCols bound a drawing, and maxSteps the way along all of its lines.
+const (
+	maxRows  = 600
+	maxCols  = 600
+	maxSteps = 4_000_000
+)
+
+// opens says where the line of a sign goes on; heads are not among them.
+var opens = func() map[rune]int {
+	m := map[rune]int{'\\': upLeft | downRight | up | down | left | right, '/': upRight | downLeft | up | down | left | right}
+	for signs, dirs := range map[string]int{
+		"-─━═=~╌┄┈–—_": left | right, "|│┃║¦╎┆┊:": up | down | left | right, "+┼╋╬┿╂*": up | down | left | right,
+		"┌╔╭┏╒╓": right | down, "┐╗╮┓╕╖": left | down, "└╚╰┗╘╙": right | up, "┘╝╯┛╛╜": left | up,
+		"├╠┣╞╟┝┠": up | down | right, "┤╣┫╡╢┥┨": up | down | left, "┬╦┳╤╥┯┰": left | right | down, "┴╩┻╧╨┷┸": left | right | up,
+	} {
+		for _, r := range signs {
+			m[r] = dirs
+		}
+	}
+	return m
+}()
+
+// heads says where an arrow's head points.
+var heads = func() map[rune]int {
+	m := map[rune]int{}
+	for signs, dir := range map[string]int{">→►▶▸➤➔➜⇒⟶➡": right, "<←◄◀◂⇐⬅": left, "↓▼▽⬇⇓⇩▾": down, "↑▲△⬆⇑▴^": up} {
+		for _, r := range signs {
+			m[r] = dir
+		}
+	}
+	return m
+}()
+
+// moves are the steps of the directions, each with the way back.
+var moves = [...]struct{ dir, back, dr, dc int }{
+	{up, down, -1, 0}, {down, up, 1, 0}, {left, right, 0, -1}, {right, left, 0, 1},
+	{upLeft, downRight, -1, -1}, {upRight, downLeft, -1, 1}, {downLeft, upRight, 1, -1}, {downRight, upLeft, 1, 1},
+}
+
+// artNode is a box, a text in brackets or a bare text of a drawing.
+type artNode struct {
+	r1, c1, r2, c2 int
+	text           string
+	off            int
+	bare           bool
+}
+
+// art is a drawing as a grid of signs. owner is 1 + the place of the node that a cell belongs to, or -1 for notes.
+type art struct {
+	grid  [][]rune
+	offs  [][]int
+	owner [][]int
+	nodes []artNode
+	steps int
+	// seen marks cells of the search that is under way, without and with a head on the way.
+	seen [][2][]int
+	gen  int
+}
+
+// Drawings returns the drawings of boxes, words and lines in a text.
+func Drawings(src *Source) (out []*Diagram) {
+	for i := 0; i < len(src.Lines); {
+		end := artEnd(src, i)
+		if end <= i {
+			i++
+			continue
+		}
+		if g := readArt(src, i, end); g != nil {
+			out = append(out, g)
+		}
+		i = end
+		if src.Ended() || len(out) > 32 {
+			return out
+		}
+	}
+	return out
+}
+
+// pureLine reports whether a line holds nothing but signs of lines, and at least one that is no rule.
+func pureLine(s string) bool {
+	special := false
+	for _, r := range s {
+		switch {
+		case r == ' ' || r == '\t' || r == '\ufe0f':
+		case r == 'v' || r == 'V':
+			special = true
+		case heads[r] != 0:
+			special = true
+		case opens[r] != 0 && r != '*' && r != ':' && r != '_':
+			special = special || strings.IndexRune("-=~–—─━═", r) < 0
+		default:
+			return false
+		}
+	}
+	return special
+}
+
+// tableRule reports whether a line parts the head of a table from its rows.
+func tableRule(s string) bool {
+	return len(s) > 4 && s[0] == '|' && strings.Trim(s, "|-: ") == "" && strings.Contains(s, "--")
+}
+
+// artLine reports whether a line may be part of a drawing.
+func artLine(s string) bool {
+	if pureLine(s) {
+		return true
+	}
+	for _, sign := range [...]string{"--", "─", "│", "═", "║", "→", "▶", "►", "━", "┃", "| ", " |", "->", "==>", "[", "\\ ", " /"} {
+		if strings.Contains(s, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// artEnd returns the line behind the drawing that begins on line i; i when there is none.
+func artEnd(src *Source, i int) int {
+	if src.Lines[i].Text == "" || src.Lines[i].Fence || strings.HasPrefix(src.Lines[i].Text, "#") && !src.Lines[i].InCode {
+		return i
+	}
+	pure, last := 0, i
+	for k := i; k < len(src.Lines) && k < i+maxRows; k++ {
+		l := &src.Lines[k]
+		if l.Fence || l.InCode != src.Lines[i].InCode || tableRule(l.Text) {
+			if tableRule(l.Text) {
+				return i
+			}
+			break
+		}
+		if l.Text == "" {
+			// A blank line may stand inside a drawing, between lines that belong together.
+			if k+1 < len(src.Lines) && artLine(src.Lines[k+1].Text) && last == k-1 && artLine(src.Lines[k-1].Text) && (pureLine(src.Lines[k+1].Text) || pureLine(src.Lines[k-1].Text)) {
+				last = k
+				continue
+			}
+			break
+		}
+		if pureLine(l.Text) {
+			pure += 2
+		} else if hasJunction(l.Text) {
+			pure++
+		}
+		if len(l.Text) > 4*maxCols {
+			return i
+		}
+		last = k
+	}
+	if pure < 2 {
+		return i
+	}
+	return last + 1
+}
+
+// hasJunction reports whether two lines meet in a line of text.
+func hasJunction(s string) bool {
+	for _, j := range [...]string{"+--", "--+", "--|", "|--", "--\\", "--/", "\\--", "/--", "─┬", "─┴", "├─", "─┤", "└─", "─┘", "┌─", "─┐"} {
+		if strings.Contains(s, j) {
+			return true
+		}
+	}
+	return false
+}
+
+// width returns how many columns a rune takes.
+func width(r rune) int {
+	switch {
+	case unicode.IsMark(r) || r == '\u200d' || r == '\ufe0f':
+		return 0
+	case r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 || r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000):
+		return 2
+	}
+	return 1
+}
+
+// filler stands in the second column of a wide sign.
+const filler = '\uffff'
+
+func readArt(src *Source, first, end int) *Diagram {
+	a := &art{}
+	for k := first; k < end; k++ {
+		var row []rune
+		var offs []int
+		at := src.Lines[k].Start
+		for _, r := range src.Text[at:src.Lines[k].End] {
+			n := utf8.RuneLen(r)
+			if r == utf8.RuneError {
+				n = 1
+			}
+			w := width(r)
+			if r == '\t' {
+				r, w = ' ', 4-len(row)%4
+			}
+			for x := range w {
+				if x > 0 && r != ' ' {
+					r = filler
+				}
+				row, offs = append(row, r), append(offs, at)
+			}
+			at += n
+			if len(row) >= maxCols {
+				break
+			}
+		}
+		a.grid, a.offs = append(a.grid, row), append(a.offs, offs)
+		a.owner = append(a.owner, make([]int, len(row)))
+		a.seen = append(a.seen, [2][]int{make([]int, len(row)), make([]int, len(row))})
+	}
+	if !a.boxes() {
+		return nil
+	}
+	a.brackets()
+	formal := len(a.nodes)
+	a.words(formal >= 2)
+	g := newDiagram("art", first, src.Lines[first].Off)
+	g.Last, g.End, g.Flow = end-1, src.Lines[end-1].End, true
+	g.Closed = src.closedFence(end)
+	return a.diagram(g)
+}
+
+func (a *art) at(r, c int) rune {
+	if r < 0 || r >= len(a.grid) || c < 0 || c >= len(a.grid[r]) {
+		return ' '
+	}
+	return a.grid[r][c]
+}
+
+func (a *art) own(r, c int) int {
+	if r < 0 || r >= len(a.grid) || c < 0 || c >= len(a.grid[r]) {
+		return 0
+	}
+	return a.owner[r][c]
+}
+
+func isVertical(r rune) bool { return strings.ContainsRune("|│┃║├┤┣┫╠╣", r) }
+
+// boxes finds what is drawn as a frame around a text. It returns false for a table, whose frames hang together.
+func (a *art) boxes() bool {
+	for r := range a.grid {
+		for c := 0; c < len(a.grid[r]); c++ {
+			if !strings.ContainsRune("+┌╔╭┏.", a.grid[r][c]) || a.owner[r][c] != 0 {
+				continue
+			}
+			for e := c + 1; e < len(a.grid[r]); e++ {
+				x := a.grid[r][e]
+				if opens[x]&(left|right) == 0 || x == '\\' || x == '/' || isVertical(x) {
+					break
+				}
+				if !strings.ContainsRune("+┐╗╮┓.", x) || e < c+2 {
+					continue
+				}
+				if ok, table := a.box(r, c, e); table {
+					return false
+				} else if ok {
+					c = e
+					break
+				}
+			}
+		}
+	}
+	return true
+}
+
+// near returns the column within two of c at which a vertical line stands in row r, or -1.
+func (a *art) near(r, c int) int {
+	for _, d := range [...]int{0, 1, -1, 2, -2} {
+		if isVertical(a.at(r, c+d)) {
+			return c + d
+		}
+	}
+	return -1
+}
+
+// box reads the box whose upper edge runs from c to e in row r.
+func (a *art) box(r, c, e int) (ok, table bool) {
+	var lines []string
+	off := -1
+	bottom := r + 1
+	for ; bottom < len(a.grid) && bottom < r+20; bottom++ {
+		if isVertical(a.at(bottom, c)) {
+			right := a.near(bottom, e)
+			if right < c+1 {
+				return false, false
+			}
+			text := strings.TrimSpace(a.text(bottom, c+1, right))
+			if strings.ContainsAny(text, "|│") && hasWord(text) && strings.Count(string(a.grid[r][c:e+1]), "+") > 2 {
+				return false, true
+			}
+			if text != "" {
+				if off < 0 {
+					off = a.first(bottom, c+1)
+				}
+				lines = append(lines, text)
+			}
+			continue
+		}
+		break
+	}
+	if len(lines) == 0 || bottom >= len(a.grid) || !strings.ContainsRune("+└╚╰┗'`", a.at(bottom, c)) {
+		return false, false
+	}
+	if bottom+1 < len(a.grid) && isVertical(a.at(bottom+1, c)) && isVertical(a.at(bottom+1, e)) && a.at(bottom, e) == '+' && strings.TrimSpace(a.text(bottom+1, c+1, e)) != "" {
+		return false, true
+	}
+	text := strings.Join(lines, " ")
+	if !hasWord(text) {
+		return false, false
+	}
+	a.add(artNode{r, c, bottom, e, text, off, false})
+	for y := r + 1; y < bottom; y++ { // a side that is drawn askew
+		if k := a.near(y, e); k > e && k < len(a.owner[y]) {
+			for x := e; x <= k; x++ {
+				a.owner[y][x] = len(a.nodes)
+			}
+		}
+	}
+	return true, false
+}
+
+func hasWord(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
+}
+
+// text returns what stands in row r from column c up to e.
+func (a *art) text(r, c, e int) string {
+	var b strings.Builder
+	for x := c; x < e && x < len(a.grid[r]); x++ {
+		if a.grid[r][x] != filler {
+			b.WriteRune(a.grid[r][x])
+		}
+	}
+	return b.String()
+}
+
+// first returns the place of the first sign in row r from column c on.
+func (a *art) first(r, c int) int {
+	for c < len(a.grid[r])-1 && a.grid[r][c] == ' ' {
+		c++
+	}
+	return a.offs[r][min(c, len(a.offs[r])-1)]
+}
+
+func (a *art) add(n artNode) {
+	a.nodes = append(a.nodes, n)
+	for r := n.r1; r <= n.r2; r++ {
+		for c := max(n.c1, 0); c <= n.c2 && c < len(a.owner[r]); c++ {
+			a.owner[r][c] = len(a.nodes)
+		}
+	}
+}
+
+// brackets finds texts in brackets on one line.
+func (a *art) brackets() {
+	for r, row := range a.grid {
+		for c := 0; c < len(row); c++ {
+			if a.owner[r][c] != 0 || row[c] != '[' && row[c] != '(' && row[c] != '【' && row[c] != '（' {
+				continue
+			}
+			depth, e := 0, c
+			for ; e < len(row); e++ {
+				if strings.ContainsRune("[(【（", row[e]) {
+					depth++
+				} else if strings.ContainsRune("])】）", row[e]) {
+					if depth--; depth == 0 {
+						break
+					}
+				}
+			}
+			if e == len(row) {
+				break
+			}
+			inner := strings.Trim(a.text(r, c, e+1), "[]()【】（） ")
+			if hasWord(inner) {
+				off := a.offs[r][c] + strings.Index(a.text(r, c, e+1), inner)
+				w := width(row[e]) - 1
+				a.add(artNode{r, c, r, e + w, inner, off, false})
+			}
+			c = e
+		}
+	}
+}
+
+// words finds bare texts: words with one space between them. Where there are boxes, they are only notes.
+func (a *art) words(notes bool) {
+	for r, row := range a.grid {
+		for c := 0; c < len(row); {
+			if a.owner[r][c] != 0 || !a.letter(r, c) {
+				c++
+				continue
+			}
+			e := c
+			for e < len(row) && a.owner[r][e] == 0 && (a.letter(r, e) || row[e] == ' ' && e+1 < len(row) && a.owner[r][e+1] == 0 && a.letter(r, e+1)) {
+				e++
+			}
+			text := strings.TrimSpace(a.text(r, c, e))
+			if hasWord(text) && !notes {
+				a.add(artNode{r, c, r, e - 1, text, a.offs[r][c], true})
+			} else {
+				for x := c; x < e; x++ {
+					a.owner[r][x] = -1
+				}
+			}
+			c = e
+		}
+	}
+}
+
+// letter reports whether the sign at a place belongs to a word rather than to a line.
+func (a *art) letter(r, c int) bool {
+	x := a.at(r, c)
+	if x == filler {
+		return true
+	}
+	if x == ' ' {
+		return false
+	}
+	word := func(y rune) bool { return unicode.IsLetter(y) || unicode.IsDigit(y) || y == filler }
+	if (x == 'v' || x == 'V') && !word(a.at(r, c-1)) && !word(a.at(r, c+1)) && a.head(r, c) != 0 {
+		return false
+	}
+	if opens[x] == 0 && heads[x] == 0 {
+		return true
+	}
+	// A hyphen, slash or colon inside a word.
+	return strings.ContainsRune("-/:+_*", x) && word(a.at(r, c-1)) && (word(a.at(r, c+1)) || x == ':' && a.at(r, c+1) == ' ') || x == '_' && (word(a.at(r, c-1)) || word(a.at(r, c+1)))
+}
+
+// head returns where the arrow's head at a place points, or 0. A v is one below a line.
+func (a *art) head(r, c int) int {
+	x := a.at(r, c)
+	if d := heads[x]; d != 0 {
+		return d
+	}
+	if x == 'v' || x == 'V' {
+		for _, d := range [...]int{0, -1, 1} {
+			if y := a.at(r-1, c+d); opens[y]&(up|down) != 0 && a.own(r-1, c+d) <= 0 {
+				return down
+			}
+		}
+		if n := a.own(r-1, c); n > 0 && a.at(r, c-1) == ' ' && a.at(r, c+1) == ' ' {
+			return down
+		}
+	}
+	return 0
+}
+
+// open returns the directions in which the sign at a place leads on.
+func (a *art) open(r, c int) int {
+	if a.own(r, c) != 0 {
+		return 0
+	}
+	switch a.head(r, c) {
+	case right:
+		return right | left | upLeft | downLeft
+	case left:
+		return right | left | upRight | downRight
+	case down:
+		return down | up | upLeft | upRight
+	case up:
+		return up | down | downLeft | downRight
+	}
+	d := opens[a.at(r, c)]
+	if d&(left|right) != 0 && d&(up|down) == 0 {
+		return d
+	}
+	if d != 0 {
+		d |= upLeft | upRight | downLeft | downRight
+	}
+	return d
+}
+
+// step reports whether one may go from a place in a direction, heads being passed as they point, and where that leads.
+func (a *art) step(r, c int, m struct{ dir, back, dr, dc int }) (nr, nc int, ok bool) {
+	nr, nc = r+m.dr, c+m.dc
+	if a.open(r, c)&m.dir == 0 || a.open(nr, nc)&m.back == 0 {
+		return nr, nc, false
+	}
+	if m.dr != 0 && m.dc != 0 {
+		// Slanted ways need a slanted line on one side.
+		slash, other := a.at(r, c), a.at(nr, nc)
+		want := '\\'
+		if m.dir == upRight || m.dir == downLeft {
+			want = '/'
+		}
+		if slash != want && other != want {
+			return nr, nc, false
+		}
+	} else if s := a.at(r, c); (s == '\\' || s == '/') && m.dc != 0 {
+		if x := a.at(nr, nc); opens[x]&(up|down) != 0 {
+			return nr, nc, false
+		}
+	}
+	if m.dc != 0 && m.dr == 0 && isVertical(a.at(r, c)) && isVertical(a.at(nr, nc)) {
+		return nr, nc, false
+	}
+	if h := a.head(r, c); h != 0 && h != m.dir {
+		return nr, nc, false
+	}
+	h := a.head(nr, nc)
+	if h != 0 && (h == right && m.dc < 0 || h == left && m.dc > 0 || h == down && m.dr < 0 || h == up && m.dr > 0 || (h == right || h == left) && m.dc == 0 || (h == up || h == down) && m.dr == 0) {
+		return nr, nc, false
+	}
+	return nr, nc, true
+}
+
+// artTouch is a place where a line meets a node, and the side of the node.
+type artTouch struct{ r, c, side int }
+
+// touches returns the places at which lines may leave a node.
+func (a *art) touches(n *artNode) (out []artTouch) {
+	for r := n.r1; r <= n.r2; r++ {
+		for _, side := range [...]int{left, right} {
+			c, d := n.c1-1, -1
+			if side == right {
+				c, d = n.c2+1, 1
+				for a.own(r, c) == a.own(n.r1, n.c1) && a.own(r, c) > 0 {
+					c++
+				}
+			}
+			for k := 0; k < 4 && a.at(r, c) == ' '; k++ {
+				c += d
+			}
+			if o := a.open(r, c); o&(left|right) != 0 && (!isVertical(a.at(r, c)) || opens[a.at(r, c+d)]&(left|right) != 0) {
+				out = append(out, artTouch{r, c, side})
+			}
+		}
+	}
+	for _, side := range [...]int{up, down} {
+		r := n.r1 - 1
+		if side == down {
+			r = n.r2 + 1
+		}
+		if a.blankRow(r) {
+			r += map[int]int{up: -1, down: 1}[side]
+		}
+		found := false
+		for pass := 0; pass < 2 && !found; pass++ {
+			for c := n.c1 - pass*2; c <= n.c2+pass*2; c++ {
+				x := a.at(r, c)
+				if o := a.open(r, c); o&(up|down) != 0 && opens[x]&(left|right) == 0 || o&(up|down) != 0 && (isVertical(x) || x == '/' || x == '\\' || strings.ContainsRune("+┬┴├┤┼└┘┌┐╭╮╰╯", x) || a.head(r, c) == up || a.head(r, c) == down) {
+					if h := a.head(r, c); h == left || h == right {
+						continue
+					}
+					out, found = append(out, artTouch{r, c, side}), true
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (a *art) blankRow(r int) bool {
+	if r < 0 || r >= len(a.grid) {
+		return false
+	}
+	for _, x := range a.grid[r] {
+		if x != ' ' {
+			return false
+		}
+	}
+	return true
+}
+
+// meets returns the node that the line at a place runs into when it goes on in a direction, or 0.
+func (a *art) meets(r, c int, m struct{ dir, back, dr, dc int }) int {
+	if a.open(r, c)&m.dir == 0 {
+		return 0
+	}
+	if h := a.head(r, c); h != 0 && h != m.dir {
+		return 0
+	}
+	nr, nc := r+m.dr, c+m.dc
+	if m.dr == 0 {
+		if isVertical(a.at(r, c)) {
+			return 0
+		}
+		for k := 0; k < 4 && a.at(nr, nc) == ' ' && a.own(nr, nc) == 0; k++ {
+			nc += m.dc
+		}
+		return a.own(nr, nc)
+	}
+	if a.blankRow(nr) {
+		nr += m.dr
+	}
+	for _, d := range [...]int{0, 1, -1, 2, -2} {
+		if n := a.own(nr, nc+d); n > 0 && (d == 0 || a.open(r+m.dr, nc)&(up|down) == 0) {
+			return n
+		}
+	}
+	return 0
+}
+
+// reached is a node that a way leads to.
+type reached struct {
+	node        int
+	headed      bool
+	exit, enter int
+	r, c        int
+}
+
+// follow returns the nodes that the lines of a node lead to, and whether any of them has a head.
+func (a *art) follow(k int) (out []reached, anyHead bool) {
+	type state struct{ r, c, headed, exit int }
+	var queue []state
+	a.gen++
+	push := func(r, c, headed, exit int) {
+		if a.seen[r][headed][c] != a.gen {
+			a.seen[r][headed][c] = a.gen
+			queue = append(queue, state{r, c, headed, exit})
+		}
+	}
+	n := &a.nodes[k]
+	for _, t := range a.touches(n) {
+		h := a.head(t.r, t.c)
+		if h != 0 {
+			anyHead = true
+			if h != t.side {
+				continue // it points at this node
+			}
+		}
+		push(t.r, t.c, b2i(h != 0), t.side)
+	}
+	for len(queue) > 0 && a.steps < maxSteps {
+		s := queue[0]
+		queue = queue[1:]
+		a.steps++
+		for _, m := range moves {
+			nr, nc, ok := a.step(s.r, s.c, m)
+			if ok {
+				push(nr, nc, b2i(s.headed == 1 || a.head(nr, nc) != 0), s.exit)
+				anyHead = anyHead || a.head(nr, nc) != 0
+				continue
+			}
+			anyHead = anyHead || a.open(s.r, s.c)&m.dir != 0 && a.head(nr, nc) != 0 && a.own(nr, nc) == 0
+			switch to := a.meets(s.r, s.c, m); {
+			case to > 0 && to-1 != k:
+				out = append(out, reached{to - 1, s.headed == 1, s.exit, m.back, s.r, s.c})
+			case to < 0: // a note on the line: the line goes on behind it
+				for x := nc; x >= 0 && x < len(a.grid[nr]) && m.dr == 0; x += m.dc {
+					if a.own(nr, x) == 0 && a.at(nr, x) != ' ' {
+						if a.open(nr, x)&m.back != 0 {
+							push(nr, x, b2i(s.headed == 1 || a.head(nr, x) != 0), s.exit)
+						}
+						break
+					}
+				}
+			}
+		}
+	}
+	return out, anyHead
+}
+
+// diagram turns the drawing into nodes and links.
+func (a *art) diagram(g *Diagram) *Diagram {
+	type pair struct{ from, to int }
+	linked := map[int]bool{}
+	var links []pair
+	assumed := map[pair]bool{}
+	seen := map[pair]bool{}
+	for k := range a.nodes {
+		all, anyHead := a.follow(k)
+		for _, x := range all {
+			p := pair{k, x.node}
+			plain := !x.headed && !anyHead && (x.exit == down || x.exit == right) && (x.enter == up || x.enter == left)
+			if !x.headed && !plain || seen[p] {
+				continue
+			}
+			seen[p], linked[k], linked[x.node] = true, true, true
+			assumed[p] = plain
+			links = append(links, p)
+		}
+	}
+	if len(links) == 0 {
+		return nil
+	}
+	if a.steps >= maxSteps {
+		g.fault(true, "LIMIT_REACHED", g.Start, a.nodes[0].text, "the drawing is too large", "state the order in words")
+	}
+	ids := make([]string, len(a.nodes))
+	marks, count, taken := map[string]bool{}, 0, 0
+	split := func(k int) (Piece, Piece, bool) { return SplitMark(Bare(Piece{a.nodes[k].text, a.nodes[k].off})) }
+	for k := range a.nodes {
+		if !linked[k] && a.nodes[k].bare {
+			continue
+		}
+		count++
+		if id, _, ok := split(k); ok && !marks[id.Text] && (strings.ContainsAny(id.Text, "0123456789") || utf8.RuneCountInString(id.Text) <= 2) {
+			marks[id.Text] = true
+			taken++
+		}
+	}
+	for k := range a.nodes {
+		if !linked[k] && a.nodes[k].bare {
+			continue
+		}
+		p := Bare(Piece{a.nodes[k].text, a.nodes[k].off})
+		title := ""
+		if taken == count {
+			id, t, _ := split(k)
+			p, title = id, t.Text
+		}
+		ids[k] = p.Text
+		g.node(p.Text, label(title), p.Off)
+	}
+	for _, p := range links {
+		why := ""
+		if assumed[p] {
+			why = "the line between them has no head"
+		}
+		g.link([]string{ids[p.from]}, []string{ids[p.to]}, a.nodes[p.to].off, why)
+	}
+	return g
+}

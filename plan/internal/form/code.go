@@ -1,0 +1,836 @@
+package form
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// ExprKind says what an expression is.
+type ExprKind uint8
+
+const (
+	// Other is what is not understood, and nothing.
+	Other ExprKind = iota
+	// Ident is a name; its Text holds it.
+	Ident
+	// Attr is a member of Base, named by Text.
+	Attr
+	// Call is a call of Base with Args.
+	Call
+	// Index is Base with Args in square brackets.
+	Index
+	// Text is a quoted text.
+	Text
+	// List is anything in brackets of its own: a list, a tuple, a set, an object.
+	List
+	// Ops are Args with operators between them.
+	Ops
+	// Digits is a number.
+	Digits
+)
+
+// Expr is an expression of some programming language.
+type Expr struct {
+	Kind     ExprKind
+	Text     string
+	Base     *Expr
+	Args     []ArgExpr
+	Ops      []string
+	Await    bool
+	Open     bool // its closing bracket was never found
+	Off, End int
+}
+
+// ArgExpr is one argument, or one operand.
+type ArgExpr struct {
+	Key string
+	Val *Expr
+}
+
+// Stmt is one statement. Word is the word that makes it special: import, def, class, with, for, if, return, @ and so on.
+type Stmt struct {
+	Word    string
+	Label   Piece
+	Targets []Piece
+	// Name and Params are those of a definition.
+	Name   Piece
+	Params []string
+	Expr   *Expr
+	Body   []*Stmt
+	Marks  []*Expr // decorators
+	// Clean tells that nothing of the line was left over; Note is a comment behind it.
+	Clean    bool
+	Note     string
+	Indent   int
+	Off, End int
+	opens    byte
+}
+
+// path returns the dotted name of an expression, or "" when it is none.
+func (e *Expr) path() string {
+	if e == nil {
+		return ""
+	}
+	switch e.Kind {
+	case Ident:
+		return e.Text
+	case Attr:
+		if p := e.Base.path(); p != "" {
+			return p + "." + e.Text
+		}
+	}
+	return ""
+}
+
+// Path returns the dotted name of an expression, or "" when it is none.
+func (e *Expr) Path() string { return e.path() }
+
+// Statements reads the lines from first up to end as statements of a program.
+func Statements(src *Source, first, end int) []*Stmt {
+	if first >= end {
+		return nil
+	}
+	p := &codeParser{s: src.Text[:src.Lines[end-1].End], max: min(src.MaxDepth, 100)}
+	var all []*Stmt
+	for k := first; k < end; {
+		l := &src.Lines[k]
+		if l.Text == "" || l.Fence {
+			k++
+			continue
+		}
+		p.i = l.Off
+		for {
+			st := p.statement(l.Indent)
+			if st != nil {
+				all = append(all, st)
+			}
+			p.blank()
+			if p.i >= len(p.s) || p.s[p.i] == '\n' {
+				break
+			}
+		}
+		k = max(k+1, src.LineAt(min(p.i, len(src.Text)))+b2i(p.i >= len(p.s)))
+		if p.i < len(p.s) && p.s[p.i] == '\n' {
+			k = src.LineAt(p.i) + 1
+		}
+	}
+	at := 0
+	return nest(all, &at, -1, false, 0)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// nest gives statements that open a block those that stand in it: up to the closing brace, or indented deeper.
+func nest(all []*Stmt, at *int, indent int, brace bool, depth int) (out []*Stmt) {
+	var marks []*Expr
+	for *at < len(all) {
+		st := all[*at]
+		if brace && st.Word == "}" {
+			return out
+		}
+		if !brace && st.Indent <= indent && st.Word != "}" {
+			return out
+		}
+		*at++
+		if st.Word == "}" {
+			continue
+		}
+		if st.Word == "@" {
+			marks = append(marks, st.Expr)
+			continue
+		}
+		st.Marks, marks = marks, nil
+		if depth < 100 {
+			switch st.opens {
+			case '{':
+				st.Body = nest(all, at, st.Indent, true, depth+1)
+				if *at < len(all) && all[*at].Word == "}" {
+					st.End = all[*at].End
+					*at++
+				}
+			case ':':
+				st.Body = nest(all, at, st.Indent, false, depth+1)
+			}
+		}
+		if n := len(st.Body); n > 0 {
+			st.End = max(st.End, st.Body[n-1].End)
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+type codeParser struct {
+	s     string
+	i     int
+	depth int
+	max   int
+	// indent is that of the statement that is read.
+	indent int
+}
+
+// blank passes spaces, and line ends inside brackets.
+func (p *codeParser) blank() {
+	for p.i < len(p.s) {
+		switch c := p.s[p.i]; {
+		case c == ' ' || c == '\t' || c == '\r':
+			p.i++
+		case c == '\\' && p.i+1 < len(p.s) && (p.s[p.i+1] == '\n' || p.s[p.i+1] == '\r'):
+			p.i += 2
+		case c == '\n' && p.depth > 0:
+			if p.startsAnew(p.s[p.i+1 : min(len(p.s), p.i+160)]) {
+				return
+			}
+			p.i++
+		case p.depth > 0 && p.comment() > 0:
+			p.i += p.comment()
+		default:
+			return
+		}
+	}
+}
+
+// startsAnew reports whether a statement begins on a line although a bracket is still open: the bracket lacks its partner.
+func (p *codeParser) startsAnew(next string) bool {
+	t := strings.TrimLeft(next, " \t")
+	indent := len(next) - len(t)
+	if n := strings.IndexByte(t, '\n'); n >= 0 {
+		t = t[:n]
+	}
+	k := 0
+	for k < len(t) && '0' <= t[k] && t[k] <= '9' {
+		k++
+	}
+	if k > 0 && k < 4 && (strings.HasPrefix(t[k:], ". ") || strings.HasPrefix(t[k:], ") ")) {
+		return true
+	}
+	n := nameEnd(t, "")
+	if n == 0 || indent > p.indent || !strings.HasPrefix(t[n:], " = ") {
+		return false
+	}
+	v := strings.TrimPrefix(t[n+3:], "await ")
+	k = nameEnd(v, ".")
+	return k > 0 && strings.HasPrefix(v[k:], "(")
+}
+
+// comment returns the length of the comment that begins here, up to the end of the line.
+func (p *codeParser) comment() int {
+	rest := p.s[p.i:]
+	if strings.HasPrefix(rest, "/*") {
+		if n := strings.Index(rest, "*/"); n >= 0 {
+			return n + 2
+		}
+		return len(rest)
+	}
+	hash := rest[0] == '#' && (len(rest) < 2 || strings.IndexByte(" #!-=\n", rest[1]) >= 0 || rest[1] >= 'a' && rest[1] <= 'z' || rest[1] >= 0x80 || p.i > 0 && rest[1] != 'E')
+	if !hash && !strings.HasPrefix(rest, "//") && !strings.HasPrefix(rest, "-- ") {
+		return 0
+	}
+	if n := strings.IndexByte(rest, '\n'); n >= 0 {
+		return n
+	}
+	return len(rest)
+}
+
+// codeWords begin statements that do no work by themselves; blockWords open blocks.
+var codeWords = map[string]string{
+	"import": "import", "from": "import", "using": "import", "package": "import", "require": "import", "use": "import", "#include": "import",
+	"def": "def", "function": "def", "func": "def", "fn": "def", "fun": "def", "sub": "def", "class": "class", "interface": "class", "struct": "class", "enum": "class", "type": "class",
+	"with": "with", "for": "for", "foreach": "for", "while": "for", "loop": "for", "if": "if", "elif": "if", "elsif": "if", "else": "else", "unless": "if", "switch": "if", "match": "if", "case": "if", "try": "try",
+	"except": "else", "catch": "else", "finally": "with", "return": "return", "yield": "return", "pass": "pass", "break": "pass", "continue": "pass", "raise": "pass", "throw": "pass", "global": "pass", "nonlocal": "pass", "del": "pass", "assert": "pass",
+}
+
+// softWords stand before definitions and assignments and say nothing about them here.
+var softWords = map[string]bool{"const": true, "let": true, "var": true, "val": true, "final": true, "auto": true, "my": true, "export": true, "default": true, "public": true, "private": true, "protected": true, "static": true, "async": true, "pub": true, "local": true, "mut": true, "await": true, "then": true, "set": true, "LET": true, "SET": true}
+
+// statement reads one statement and stops behind it: at the end of the line or behind a semicolon or a brace.
+func (p *codeParser) statement(indent int) *Stmt {
+	p.blank()
+	p.indent = indent
+	st := &Stmt{Indent: indent, Off: p.i, Clean: true}
+	for p.i < len(p.s) && (p.s[p.i] == ';' || p.s[p.i] == ',' || p.s[p.i] == ')') {
+		p.i++
+		p.blank()
+	}
+	if p.i >= len(p.s) || p.s[p.i] == '\n' {
+		return nil
+	}
+	if n := p.comment(); n > 0 {
+		p.i += n
+		return nil
+	}
+	switch p.s[p.i] {
+	case '}':
+		p.i++
+		st.Word, st.End = "}", p.i
+		return st
+	case '@':
+		p.i++
+		st.Word, st.Expr = "@", p.expr()
+		return p.finish(st)
+	}
+	p.label(st)
+	p.word(st)
+	if st.Word == "import" || st.Word == "pass" {
+		p.line()
+		return p.finish(st)
+	}
+	if st.Word == "def" || st.Word == "class" {
+		p.definition(st)
+		return p.finish(st)
+	}
+	if st.Word == "else" || st.Word == "try" {
+		p.header(st)
+		return p.finish(st)
+	}
+	e := p.expr()
+	if p.assigns() {
+		st.Targets = targets(e)
+		for p.assigns() {
+			p.i += strings.IndexByte(p.s[p.i:], '=') + 1
+			if st.Targets == nil {
+				st.Clean = false
+			}
+			e = p.expr()
+			if p.assigns() {
+				st.Targets = append(st.Targets, targets(e)...)
+			}
+		}
+	}
+	st.Expr = e
+	p.header(st)
+	return p.finish(st)
+}
+
+// label reads "1. ", "2) ", "- ", "E1: ", "$1 = " and "#E1 = " in front of a statement.
+func (p *codeParser) label(st *Stmt) {
+	rest := p.s[p.i:min(len(p.s), p.i+80)]
+	for _, b := range [...]string{"- ", "* ", "• ", ">>> ", "$ "} {
+		if strings.HasPrefix(rest, b) {
+			p.i += len(b)
+			rest = rest[len(b):]
+		}
+	}
+	n := 0
+	for n < len(rest) && ('0' <= rest[n] && rest[n] <= '9') {
+		n++
+	}
+	if n > 0 && n+1 < len(rest) && strings.IndexByte(".):", rest[n]) >= 0 && (rest[n+1] == ' ' || rest[n+1] == '\t') {
+		st.Label = Piece{rest[:n], p.i}
+		p.i += n + 1
+		p.blank()
+		return
+	}
+	if rest != "" && (rest[0] == '$' || rest[0] == '#') {
+		k := 1 + nameEnd(rest[1:], "")
+		t := strings.TrimLeft(rest[k:], " \t")
+		if k > 1 && t != "" && (t[0] == '=' || t[0] == ':') {
+			st.Label = Piece{rest[:k], p.i}
+			p.i += len(rest) - len(t) + 1
+			p.i += b2i(p.i < len(p.s) && p.s[p.i] == '=')
+			p.blank()
+		}
+		return
+	}
+	k := nameEnd(rest, "-")
+	if t := strings.TrimLeft(rest[k:], " "); k > 0 && strings.HasPrefix(t, ": ") || k > 0 && strings.HasPrefix(t, " : ") {
+		if c := nameEnd(strings.TrimLeft(t[1:], " :"), "."); c > 0 && codeWords[rest[:k]] == "" && !softWords[rest[:k]] {
+			u := strings.TrimLeft(t[1:], " :")
+			if c < len(u) && (u[c] == '(' || u[c] == '[') {
+				st.Label = Piece{rest[:k], p.i}
+				p.i += len(rest) - len(u)
+			}
+		}
+	}
+}
+
+// word reads the words in front of a statement.
+func (p *codeParser) word(st *Stmt) {
+	for range 6 {
+		n := nameEnd(p.s[p.i:], "")
+		w := p.s[p.i : p.i+n]
+		next := byte(' ')
+		if p.i+n < len(p.s) {
+			next = p.s[p.i+n]
+		}
+		if n == 0 || next == '.' || next == '=' || next == ',' {
+			return
+		}
+		kind, ok := codeWords[w]
+		if !ok && !softWords[w] || (next == '(' && kind != "if" && kind != "for" && kind != "def") {
+			return
+		}
+		if t := strings.TrimLeft(p.s[p.i+n:min(len(p.s), p.i+n+10)], " "); strings.HasPrefix(t, "= ") || strings.HasPrefix(t, "=\"") {
+			return
+		}
+		p.i += n
+		p.blank()
+		if ok {
+			st.Word = kind
+			return
+		}
+	}
+}
+
+// definition reads "name(params)" up to what opens its body.
+func (p *codeParser) definition(st *Stmt) {
+	p.blank()
+	if p.i < len(p.s) && p.s[p.i] == '(' && st.Word == "def" { // a receiver of Go
+		p.expr()
+	}
+	n := nameEnd(p.s[p.i:], ".")
+	st.Name = Piece{p.s[p.i : p.i+n], p.i}
+	p.i += n
+	if p.i < len(p.s) && p.s[p.i] == '(' {
+		p.depth++
+		p.i++
+		for _, a := range p.args(')') {
+			name := a.Key
+			if name == "" && a.Val != nil {
+				e := a.Val
+				for e.Kind == Ops && len(e.Args) > 0 {
+					e = e.Args[0].Val
+				}
+				name = e.path()
+			}
+			st.Params = append(st.Params, name)
+		}
+		p.depth--
+	}
+	p.header(st)
+}
+
+// header looks for what opens a body behind a statement.
+func (p *codeParser) header(st *Stmt) {
+	p.blank()
+	end := strings.IndexByte(p.s[p.i:], '\n')
+	if end < 0 {
+		end = len(p.s) - p.i
+	}
+	line := p.s[p.i : p.i+end]
+	if st.Word != "" {
+		cut := strings.TrimRight(stripComment(line), " \t\r")
+		if k := strings.IndexByte(cut, '{'); k >= 0 {
+			st.opens = '{'
+			p.i += k + 1
+			return
+		}
+		if strings.HasSuffix(cut, ":") {
+			st.opens = ':'
+			p.i += end
+			return
+		}
+		if cut == "" {
+			if next := strings.TrimLeft(p.s[p.i:], " \t\r\n"); strings.HasPrefix(next, "{") {
+				st.opens = '{'
+				p.i = len(p.s) - len(next) + 1
+			}
+			return
+		}
+		if strings.HasPrefix(cut, ":") {
+			p.i++
+			st.opens = ':'
+			return
+		}
+	}
+	if strings.HasPrefix(line, "{") {
+		st.opens = '{'
+		p.i++
+	} else if strings.HasPrefix(line, ":") && strings.TrimSpace(stripComment(line[1:])) == "" {
+		st.opens = ':'
+		p.i += end
+	}
+}
+
+func stripComment(s string) string {
+	for _, mark := range [...]string{"  #", " # ", "//"} {
+		if i := strings.Index(s, mark); i >= 0 {
+			s = s[:i]
+		}
+	}
+	return s
+}
+
+// line passes the rest of the line.
+func (p *codeParser) line() {
+	if n := strings.IndexByte(p.s[p.i:], '\n'); n >= 0 {
+		p.i += n
+	} else {
+		p.i = len(p.s)
+	}
+}
+
+// finish reads what is left of the line.
+func (p *codeParser) finish(st *Stmt) *Stmt {
+	st.End = p.i
+	p.blank()
+	if p.i >= len(p.s) || p.s[p.i] == '\n' || st.opens != 0 {
+		return st
+	}
+	if p.s[p.i] == ';' {
+		p.i++
+		return st
+	}
+	if p.s[p.i] == '}' {
+		return st
+	}
+	if n := p.comment(); n > 0 {
+		st.Note = strings.Trim(p.s[p.i:p.i+n], "#/*- ")
+		p.i += n
+		return st
+	}
+	from := p.i
+	p.line()
+	rest := strings.TrimSpace(p.s[from:p.i])
+	if strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, "<END") || strings.HasPrefix(rest, "`") {
+		st.Note = strings.TrimLeft(rest, ": ")
+	} else {
+		st.Clean = false
+	}
+	st.End = p.i
+	return st
+}
+
+// assigns reports whether an assignment sign stands here; a type may stand before it.
+func (p *codeParser) assigns() bool {
+	p.blank()
+	rest := p.s[p.i:min(len(p.s), p.i+120)]
+	if n := strings.IndexByte(rest, '\n'); n >= 0 {
+		rest = rest[:n]
+	}
+	if strings.HasPrefix(rest, "=") {
+		return !strings.HasPrefix(rest, "==") && !strings.HasPrefix(rest, "=>")
+	}
+	if strings.HasPrefix(rest, ":=") || strings.HasPrefix(rest, "?=") {
+		return true
+	}
+	if strings.HasPrefix(rest, ":") {
+		k := strings.IndexByte(rest, '=')
+		return k > 1 && strings.IndexByte(rest, '(') < 0 || k > 1 && k < strings.IndexByte(rest, '(')
+	}
+	return false
+}
+
+// targets returns the names that an assignment sets.
+func targets(e *Expr) []Piece {
+	switch {
+	case e == nil:
+		return nil
+	case e.Kind == Ident:
+		return []Piece{{e.Text, e.Off}}
+	case e.Kind == Attr:
+		return []Piece{{e.Text, e.Off}}
+	case e.Kind == List || e.Kind == Ops:
+		var out []Piece
+		for _, o := range e.Ops {
+			if o != "," {
+				return nil
+			}
+		}
+		for _, a := range e.Args {
+			out = append(out, targets(a.Val)...)
+		}
+		return out
+	}
+	return nil
+}
+
+// expr reads operands with operators between them.
+func (p *codeParser) expr() *Expr { return p.exprUntil(false) }
+
+func (p *codeParser) exprUntil(inArgs bool) *Expr {
+	p.depthGuard()
+	first := p.operand()
+	if first == nil {
+		return &Expr{Off: p.i, End: p.i}
+	}
+	if p.depth > p.max {
+		return first
+	}
+	e := &Expr{Kind: Ops, Off: first.Off, Args: []ArgExpr{{Val: first}}}
+	for {
+		op, n := p.operator(inArgs)
+		if n == 0 {
+			break
+		}
+		p.i += n
+		next := p.operand()
+		if next == nil {
+			if op == "=>" || op == "," {
+				break
+			}
+			e.Open = true
+			break
+		}
+		e.Ops = append(e.Ops, op)
+		e.Args = append(e.Args, ArgExpr{Val: next})
+	}
+	e.End = p.i
+	if len(e.Args) == 1 && len(e.Ops) == 0 {
+		return first
+	}
+	return e
+}
+
+func (p *codeParser) depthGuard() {
+	if p.depth > p.max {
+		p.line()
+	}
+}
+
+// operators, the longest first. A comma joins operands outside brackets.
+var operators = [...]string{">>>", "===", "!==", "**", "??", "&&", "||", ">>", "<<", "==", "!=", "<=", ">=", "=>", "->", "|>", "|", "&", "+", "-", "*", "/", "%", "<", ">", "?", "^", "~"}
+
+// wordOps are operators that are words.
+var wordOps = [...]string{"and", "or", "in", "is", "not", "if", "else", "for", "as", "of", "instanceof"}
+
+// operator returns the operator that stands here; it may begin the next line.
+func (p *codeParser) operator(inArgs bool) (string, int) {
+	p.blank()
+	rest := p.s[p.i:]
+	skip := 0
+	if p.depth == 0 && strings.HasPrefix(rest, "\n") {
+		next := strings.TrimLeft(rest[:min(len(rest), 200)], " \t\r\n")
+		if !strings.HasPrefix(next, ">>") && !strings.HasPrefix(next, "<<") && !strings.HasPrefix(next, "| ") && !strings.HasPrefix(next, "&& ") {
+			return "", 0
+		}
+		skip = min(len(rest), 200) - len(next)
+		rest = rest[skip:]
+	}
+	if rest == "" || rest[0] == '\n' {
+		return "", 0
+	}
+	if rest[0] == ',' && !inArgs && p.depth == 0 {
+		return ",", skip + 1
+	}
+	if rest[0] == '-' && strings.HasPrefix(rest, "-- ") || strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "/*") {
+		return "", 0
+	}
+	for _, op := range operators {
+		if strings.HasPrefix(rest, op) {
+			return op, skip + len(op)
+		}
+	}
+	if n := nameEnd(rest[:min(len(rest), 12)], ""); n > 0 {
+		for _, w := range wordOps {
+			if rest[:n] == w {
+				return w, skip + n
+			}
+		}
+	}
+	return "", 0
+}
+
+// operand reads a name, a text, a number or something in brackets, with calls and members behind it.
+func (p *codeParser) operand() *Expr {
+	p.blank()
+	await := false
+	for p.i < len(p.s) {
+		rest := p.s[p.i:]
+		n := nameEnd(rest[:min(len(rest), 12)], "")
+		switch w := rest[:n]; {
+		case (w == "await" || w == "new" || w == "not" || w == "async" || w == "go" || w == "yield" || w == "spawn") && n < len(rest) && (rest[n] == ' '):
+			await = await || w == "await"
+			p.i += n
+		case n == 0 && (rest[0] == '!' || rest[0] == '*' || rest[0] == '-' || rest[0] == '+' || rest[0] == '&' || strings.HasPrefix(rest, "...")):
+			p.i += map[bool]int{true: 3, false: 1}[strings.HasPrefix(rest, "...")]
+			if rest[0] == '.' && (p.i >= len(p.s) || p.s[p.i] == '\n') {
+				return &Expr{Off: p.i - 3, End: p.i}
+			}
+		default:
+			e := p.primary()
+			if e == nil {
+				return nil
+			}
+			e = p.suffixes(e)
+			e.Await = await
+			return e
+		}
+		p.blank()
+	}
+	return nil
+}
+
+func (p *codeParser) primary() *Expr {
+	off, rest := p.i, p.s[p.i:]
+	switch c := rest[0]; {
+	case c == '"' || c == '\'' || c == '`':
+		return p.text(0)
+	case strings.HasPrefix(rest, "“"):
+		if n := strings.Index(rest[:min(len(rest), 5000)], "”"); n > 0 {
+			p.i += n + len("”")
+			return &Expr{Kind: Text, Text: rest[len("“"):n], Off: off, End: p.i}
+		}
+		return nil
+	case c == '(' || c == '[' || c == '{':
+		p.i++
+		if p.depth++; p.depth > p.max {
+			p.line()
+			p.depth--
+			return &Expr{Off: off, End: p.i}
+		}
+		e := &Expr{Kind: List, Off: off, Args: p.args(closer(c))}
+		p.depth--
+		e.Open = p.s[p.i-1] != closer(c)
+		e.End = p.i
+		return e
+	case '0' <= c && c <= '9':
+		n := nameEnd(rest, ".")
+		p.i += n
+		return &Expr{Kind: Digits, Text: rest[:n], Off: off, End: p.i}
+	}
+	n := 0
+	if rest[0] == '$' || rest[0] == '#' || rest[0] == '@' {
+		n = 1
+		if len(rest) > 1 && rest[1] == '{' {
+			if k := strings.IndexByte(rest[:min(len(rest), 100)], '}'); k > 0 {
+				p.i += k + 1
+				return &Expr{Kind: Ident, Text: "$" + strings.TrimSpace(rest[2:k]), Off: off, End: p.i}
+			}
+		}
+	}
+	k := nameEnd(rest[n:], "")
+	if k == 0 {
+		return nil
+	}
+	n += k
+	p.i += n
+	if n <= 2 && p.i < len(p.s) && (p.s[p.i] == '"' || p.s[p.i] == '\'') && strings.Trim(strings.ToLower(rest[:n]), "rbfu") == "" {
+		return p.text(n)
+	}
+	return &Expr{Kind: Ident, Text: rest[:n], Off: off, End: p.i}
+}
+
+// text reads a quoted text, three quotes included.
+func (p *codeParser) text(prefix int) *Expr {
+	off := p.i - prefix
+	q := p.s[p.i]
+	rest := p.s[p.i:]
+	if len(rest) > 5 && rest[1] == q && rest[2] == q {
+		n := strings.Index(rest[3:], rest[:3])
+		e := &Expr{Kind: Text, Off: off}
+		if n < 0 {
+			e.Text, e.Open = rest[3:], true
+			p.i = len(p.s)
+		} else {
+			e.Text = rest[3 : 3+n]
+			p.i += n + 6
+		}
+		e.End = p.i
+		return e
+	}
+	for j := 1; j < len(rest); j++ {
+		switch c := rest[j]; {
+		case c == '\\':
+			j++
+		case c == q:
+			p.i += j + 1
+			return &Expr{Kind: Text, Text: rest[1:j], Off: off, End: p.i}
+		case c == '\n' && q != '`' || j > 4000:
+			p.i += j
+			return &Expr{Kind: Text, Text: rest[1:j], Off: off, End: p.i, Open: true}
+		}
+	}
+	p.i = len(p.s)
+	return &Expr{Kind: Text, Text: rest[1:], Off: off, End: p.i, Open: true}
+}
+
+// suffixes reads calls, members and places in lists behind an operand.
+func (p *codeParser) suffixes(e *Expr) *Expr {
+	for range 10_000 {
+		if p.depth > 0 {
+			p.blank()
+		}
+		if p.i >= len(p.s) {
+			return e
+		}
+		rest := p.s[p.i:]
+		if p.depth == 0 && (rest[0] == '\n' || rest[0] == ' ' || rest[0] == '\r') {
+			// A chain of calls goes on on the next line.
+			t := strings.TrimLeft(rest[:min(len(rest), 200)], " \t\r\n")
+			if strings.HasPrefix(t, ".") && len(t) > 1 && nameEnd(t[1:], "") > 0 && strings.IndexByte(rest[:min(len(rest), 200)-len(t)], '\n') >= 0 {
+				p.i += min(len(rest), 200) - len(t)
+				rest = p.s[p.i:]
+			}
+		}
+		switch {
+		case strings.HasPrefix(rest, "?."), strings.HasPrefix(rest, "::"), rest[0] == '.':
+			n := 2
+			if rest[0] == '.' {
+				n = 1
+			}
+			k := nameEnd(rest[n:], "")
+			if k == 0 {
+				return e
+			}
+			e = &Expr{Kind: Attr, Base: e, Text: rest[n : n+k], Off: e.Off, End: p.i + n + k}
+			p.i += n + k
+		case (rest[0] == '(' || rest[0] == '[') && e.Kind != Digits && e.Kind != Text && p.depth <= p.max:
+			p.i++
+			p.depth++
+			args := p.args(closer(rest[0]))
+			p.depth--
+			kind := Call
+			if rest[0] == '[' {
+				kind = Index
+			}
+			e = &Expr{Kind: kind, Base: e, Args: args, Off: e.Off, End: p.i, Open: p.s[p.i-1] != closer(rest[0])}
+		default:
+			return e
+		}
+	}
+	return e
+}
+
+// args reads arguments up to the closing bracket, which it passes. An argument may have a key: k=v, k: v, "k": v.
+func (p *codeParser) args(end byte) (out []ArgExpr) {
+	for {
+		p.blank()
+		if p.i >= len(p.s) {
+			return out
+		}
+		c := p.s[p.i]
+		if c == '\n' {
+			return out
+		}
+		if c == end {
+			p.i++
+			return out
+		}
+		if c == ')' || c == ']' || c == '}' {
+			p.i++ // a bracket of another kind
+			return out
+		}
+		if c == ',' || c == ';' {
+			p.i++
+			continue
+		}
+		from := p.i
+		a := ArgExpr{Val: p.exprUntil(true)}
+		p.blank()
+		if p.i < len(p.s) && (p.s[p.i] == '=' || p.s[p.i] == ':') && !strings.HasPrefix(p.s[p.i:], "==") {
+			if k := a.Val.path(); k != "" || a.Val.Kind == Text || a.Val.Kind == Digits {
+				a.Key = k
+				if k == "" {
+					a.Key = a.Val.Text
+				}
+				p.i++
+				a.Val = p.exprUntil(true)
+				if p.blank(); p.i < len(p.s) && p.s[p.i] == '=' { // name: type = default
+					p.i++
+					a.Val = p.exprUntil(true)
+				}
+			}
+		}
+		out = append(out, a)
+		if p.i == from {
+			_, n := utf8.DecodeRuneInString(p.s[p.i:])
+			p.i += n
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package form
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// JSON returns v as JSON. Numbers keep the digits they were written with.
+func JSON(v *Value) string {
+	var b strings.Builder
+	writeJSON(&b, v, 0)
+	return b.String()
+}
+
+func writeJSON(b *strings.Builder, v *Value, depth int) {
+	if v == nil || depth > 250 {
+		b.WriteString("null")
+		return
+	}
+	switch v.Kind {
+	case KindNull:
+		b.WriteString("null")
+	case KindBool:
+		b.WriteString(v.Str)
+	case KindNumber:
+		if json.Valid([]byte(v.Str)) {
+			b.WriteString(v.Str)
+		} else {
+			writeString(b, v.Str)
+		}
+	case KindString, KindBare:
+		writeString(b, v.Str)
+	case KindList:
+		b.WriteByte('[')
+		for i, x := range v.Items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeJSON(b, x, depth+1)
+		}
+		b.WriteByte(']')
+	default:
+		b.WriteByte('{')
+		n := 0
+		if v.Kind == KindCall {
+			b.WriteString(`"call":`)
+			writeString(b, v.Str)
+			n++
+			if len(v.Items) > 0 {
+				b.WriteString(`,"args":`)
+				writeJSON(b, &Value{Kind: KindList, Items: v.Items}, depth+1)
+			}
+		}
+		for _, f := range v.Fields {
+			if n > 0 {
+				b.WriteByte(',')
+			}
+			n++
+			writeString(b, f.Key)
+			b.WriteByte(':')
+			writeJSON(b, f.Val, depth+1)
+		}
+		b.WriteByte('}')
+	}
+}
+
+func writeString(b *strings.Builder, s string) {
+	out, err := json.Marshal(s)
+	if err != nil {
+		out = []byte(`""`)
+	}
+	b.Write(out)
+}

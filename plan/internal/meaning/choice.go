@@ -1,0 +1,366 @@
+package meaning
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// alternative is one of several plans of which one counts.
+type alternative struct {
+	// Names are what the text may call it, folded: "option b", "b", "new controller". Off and End delimit its part.
+	Names    []string
+	Head     string
+	Off, End int
+	entries  int
+	lastLine int
+	score    int
+}
+
+// maxAlternatives bounds how many alternatives a text can have.
+const maxAlternatives = 6
+
+// readChoice reads a text that offers several plans: the one that it chooses, or else the first, with a note of what the
+// others have that this one has not. It returns nil when the text offers no choice.
+func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading {
+	alts, chosen := alternatives(src)
+	if len(alts) == 0 {
+		return nil
+	}
+	at := max(chosen, 0)
+	all := read(keepOnly(src, alts, at))
+	if len(all) == 0 || all[0].Weight < 30 {
+		return nil
+	}
+	r := all[0]
+	note := Note{Code: "SEVERAL_PLANS", Off: alts[at].Off, Hint: "ask for one plan"}
+	note.Message = "the text holds several plans; it chooses this one"
+	if chosen < 0 {
+		note.Code, note.Message = "AMBIGUOUS", "the text holds several plans and chooses none; the first one was read"
+	}
+	have := map[string]bool{}
+	for _, it := range r.Items {
+		have[it.ID] = true
+	}
+	var more []string
+	for k := range alts {
+		if k == at {
+			continue
+		}
+		r.Around = append(r.Around, Span{alts[k].Off, alts[k].End})
+		other := read(keepOnly(src, alts, k))
+		if len(other) == 0 {
+			continue
+		}
+		for _, it := range other[0].Items {
+			if chosen < 0 || !have[it.ID] {
+				more = append(more, it.ID)
+			}
+		}
+		if chosen < 0 {
+			more = append(more, linkNames(other[0].Links)...)
+		}
+	}
+	if len(more) > 0 {
+		note.Element = strings.Join(more[:min(len(more), 100)], ", ")
+		note.Message += fmt.Sprintf("; others have %s", note.Element)
+	}
+	r.Notes = append(r.Notes, note)
+	return all
+}
+
+func linkNames(links []Link) []string {
+	var out []string
+	for _, l := range links {
+		out = append(out, l.From+" -> "+l.To)
+	}
+	return out
+}
+
+// keepOnly returns the text with all alternatives but one blanked out, so that places stay what they are.
+func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
+	b := []byte(src.Text)
+	for k := range alts {
+		if k == keep {
+			continue
+		}
+		for i := alts[k].Off; i < alts[k].End; i++ {
+			if b[i] != '\n' {
+				b[i] = ' '
+			}
+		}
+	}
+	out := form.NewSource(string(b))
+	out.MaxDepth, out.MaxItems, out.Ended = src.MaxDepth, src.MaxItems, src.Ended
+	return out
+}
+
+// alternatives finds the parts of a text that are alternatives to each other, and the one that the text chooses, or -1.
+// Their heads say so ("Option A"), or they have any heads after a sentence that announces two or three, and one is chosen.
+func alternatives(src *form.Source) (alts []alternative, chosen int) {
+	lang := language(src.Text)
+	if alts, chosen = alternativesBy(src, lang, optionHead); len(alts) > 0 {
+		return alts, chosen
+	}
+	alts, chosen = alternativesBy(src, lang, anyHead)
+	if len(alts) == 0 || chosen < 0 || alts[chosen].score < 2 || len(alts) > 3 {
+		return nil, -1
+	}
+	for _, w := range strings.FieldsFunc(lexicon.Fold(src.Text[:alts[0].Off]), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		if n, ok := lexicon.Number(w); ok && n == len(alts) {
+			return alts, chosen
+		}
+	}
+	return nil, -1
+}
+
+// anyHead returns what a part is called, when a line is the head of one: a heading, a bold line or a short one with a colon.
+func anyHead(_, line string) []string {
+	bold := strings.HasPrefix(line, "**") && strings.HasSuffix(line, "**") || line[0] == '#'
+	s := strings.Trim(lexicon.Fold(line), " #*_【】[]「」:：")
+	if !bold && (!strings.HasSuffix(line, ":") && !strings.HasSuffix(line, "：") || entryLine(line)) || s == "" || len(strings.Fields(s)) > 6 {
+		return nil
+	}
+	return names("", "", s, s)
+}
+
+func alternativesBy(src *form.Source, lang string, head func(lang, line string) []string) (alts []alternative, chosen int) {
+	var rest []form.Sentence
+	for i := range src.Lines {
+		l := &src.Lines[i]
+		if l.Text == "" {
+			continue
+		}
+		if names := head(lang, l.Text); names != nil {
+			if len(alts) == maxAlternatives {
+				return nil, -1
+			}
+			alts = append(alts, alternative{Names: names, Head: l.Text, Off: l.Start, End: l.End, lastLine: i})
+			continue
+		}
+		entry := len(alts) > 0 && entryLine(l.Text)
+		if entry {
+			a := &alts[len(alts)-1]
+			a.entries++
+			a.lastLine, a.End = i, l.End
+		}
+	}
+	if len(alts) < 2 || !distinct(alts) {
+		return nil, -1
+	}
+	for k := range alts {
+		if alts[k].entries == 0 {
+			return nil, -1
+		}
+		for i := alts[k].lastLine; k+1 < len(alts) && src.Lines[i].Start < alts[k+1].Off; i++ {
+			if l := &src.Lines[i]; l.Indent > 0 && !entryLine(l.Text) {
+				alts[k].End = l.End
+			}
+		}
+	}
+	at := 0
+	for k := range alts {
+		rest = append(rest, form.Sentences(src.Text[at:alts[k].Off], at)...)
+		at = alts[k].End
+	}
+	rest = append(rest, form.Sentences(src.Text[at:], at)...)
+	return alts, decide(lang, alts, rest)
+}
+
+// entryLine reports whether a line is an entry of a list, a row, or the like.
+func entryLine(s string) bool {
+	r, n := utf8.DecodeRuneInString(s)
+	if strings.ContainsRune("-*+•◦▪|–→{[☐☑✅", r) {
+		return !strings.HasPrefix(s, "**")
+	}
+	i := strings.IndexFunc(s, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '-'
+	})
+	if i <= 0 || i > 12 {
+		return false
+	}
+	label, next := s[:i], s[i:]
+	digit := strings.IndexFunc(label, unicode.IsDigit) >= 0
+	if strings.HasPrefix(next, ".") || strings.HasPrefix(next, ")") || strings.HasPrefix(next, ":") || strings.HasPrefix(next, "、") {
+		return digit || i == n
+	}
+	return digit && utf8.RuneCountInString(label) <= 5
+}
+
+// optionHead returns what an alternative is called, when a line is the head of one: "Option A: …", "**Variant 2**",
+// "甲方案：…", "A planı".
+func optionHead(lang, line string) []string {
+	s := strings.Trim(lexicon.Fold(line), " #*_【】[]「」<>=`-–—|:")
+	r, _ := utf8.DecodeRuneInString(line)
+	if unicode.IsDigit(r) || len(s) > 120 || entryLine(line) && line[0] != '[' || strings.HasSuffix(s, ".") || strings.HasSuffix(s, "。") {
+		return nil
+	}
+	for _, h := range tonesIn(lang, s[:min(len(s), 40)]) {
+		if h.kind&toneOption == 0 || h.off > 20 {
+			continue
+		}
+		ahead, behind := strings.TrimSpace(s[:h.off]), s[h.end:]
+		noun := s[h.off:h.end]
+		if ahead != "" && labelLike(ahead) {
+			return names(ahead, noun, ahead+noun, ahead+" "+noun)
+		}
+		if h.off > 0 || behind == "" {
+			continue
+		}
+		label := strings.TrimLeft(behind, " -")
+		i := strings.IndexFunc(label, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) })
+		tail := ""
+		if i >= 0 {
+			label, tail = label[:i], label[i:]
+		}
+		title := strings.TrimLeft(tail, " :：–—-,.、)（(")
+		switch _, number := lexicon.Number(label); {
+		case labelLike(label) && (tail == "" || strings.ContainsAny(tail[:1], " :-.,)([]") || tail[0] >= 0x80), number:
+			return names(label, noun, noun+" "+label, noun+label, title)
+		case label != "" && (tail == "" || strings.Trim(tail, " :") == ""):
+			return names("", noun, noun+" "+label, label)
+		}
+	}
+	return nil
+}
+
+// names collects the names of an alternative; label, when there is one, comes first.
+func names(label, noun string, more ...string) []string {
+	out := []string{label, noun}
+	for _, m := range more {
+		if m = strings.TrimSpace(m); m != "" {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// labelLike reports whether a word is short as the label of an alternative is: a, 2, ii, 甲, alfa.
+func labelLike(s string) bool {
+	n := utf8.RuneCountInString(s)
+	if n == 1 || s == "alfa" || s == "alpha" || s == "beta" || s == "gamma" || s == "ii" || s == "iii" || s == "iv" {
+		return true
+	}
+	_, number := lexicon.Number(s)
+	return number && n <= 12
+}
+
+// distinct reports whether the alternatives have different names and the same noun.
+func distinct(alts []alternative) bool {
+	seen := map[string]bool{}
+	for k := range alts {
+		key := alts[k].Names[0] + "|" + alts[k].Names[2]
+		if seen[key] || alts[k].Names[1] != alts[0].Names[1] {
+			return false
+		}
+		seen[key] = true
+	}
+	return true
+}
+
+// decide returns the alternative that the sentences around them, or their heads, choose, or -1.
+func decide(lang string, alts []alternative, rest []form.Sentence) int {
+	for k := range alts {
+		alts[k].score += 2 * tally(lang, lexicon.Fold(alts[k].Head), 0)
+	}
+	for n, s := range rest {
+		before := 0
+		for _, c := range s.Clauses {
+			text := lexicon.Fold(c.Text)
+			any := false
+			for k := range alts {
+				if i := alts[k].in(text); i >= 0 {
+					any = true
+					if v := tally(lang, text, i); v != 0 {
+						alts[k].score += 3 * v
+					} else if before != 0 {
+						alts[k].score += 2 * before
+					} else if n == len(rest)-1 {
+						alts[k].score++
+					}
+				}
+			}
+			if any {
+				before = 0
+			} else {
+				before = tally(lang, text, len(text))
+			}
+		}
+	}
+	best, second := -1, -1<<30
+	for k := range alts {
+		if best < 0 || alts[k].score > alts[best].score {
+			if best >= 0 {
+				second = max(second, alts[best].score)
+			}
+			best = k
+		} else {
+			second = max(second, alts[k].score)
+		}
+	}
+	if alts[best].score <= second || alts[best].score <= 0 && len(alts) > 2 {
+		return -1
+	}
+	return best
+}
+
+// in returns where a text names the alternative, or -1: by label and noun, by its title or by a label alone.
+func (a *alternative) in(text string) int {
+	for _, name := range a.Names[2:] {
+		if i := wordIndex(text, name); i >= 0 {
+			return i
+		}
+	}
+	label := a.Names[0]
+	if label == "" {
+		return -1
+	}
+	i := wordIndex(text, label)
+	if i < 0 || wordIndex(text, a.Names[1]) < 0 && (label == "a" && i > 0 || label == "i" || label == "o" || label == "e") {
+		return -1
+	}
+	return i
+}
+
+// wordIndex returns where a phrase stands in a text as whole words, or -1.
+func wordIndex(text, phrase string) int {
+	for at := 0; at < len(text); {
+		i := strings.Index(text[at:], phrase)
+		if i < 0 || phrase == "" {
+			return -1
+		}
+		i += at
+		if !joinedAt(text, i) && !joinedAt(text, i+len(phrase)) {
+			return i
+		}
+		at = i + len(phrase)
+	}
+	return -1
+}
+
+// tally tells whether a clause chooses (1) or rejects (-1) what is named at a place: what stands ahead of it counts, and
+// else what follows.
+func tally(lang, text string, at int) int {
+	value, best := 0, 1<<30
+	for _, h := range tonesIn(lang, text) {
+		if h.kind&(toneChosen|toneRejected) == 0 {
+			continue
+		}
+		d := at - h.end
+		if h.off >= at {
+			d = 2*(h.off-at) + 1
+		}
+		v := 1
+		if h.kind&toneRejected != 0 {
+			v = -1
+		}
+		if d < best || d == best && v < 0 {
+			value, best = v, d
+		}
+	}
+	return value
+}

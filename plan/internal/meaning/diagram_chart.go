@@ -1,0 +1,369 @@
+package meaning
+
+import (
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// chartRow is one line of a chart: its columns, and the id that one of them begins with.
+type chartRow struct {
+	line   int
+	fields []form.Piece
+	id     form.Piece
+	title  form.Piece
+	from   int // the bar's first column, and the one behind its last; -1 when there is none
+	to     int
+}
+
+// barSigns draw bars.
+const barSigns = "█▓▒░▉▊▋▌▍▎▏■□▬▭▰▱#=*xX◼◻●○━──-_.·:~<>|"
+
+// readChart reads charts in lines: a time or a bar, an id, a title, and maybe what must come before.
+func readChart(src *form.Source) []*Reading {
+	var out []*Reading
+	for i := 0; i < len(src.Lines); {
+		rows, next := chartRows(src, i)
+		if len(rows) >= 3 {
+			if r := chartReading(src, rows); r != nil {
+				out = append(out, r)
+			}
+		}
+		i = max(next, i+1)
+	}
+	return out
+}
+
+// chartRows returns the rows from line i on that have an id in one of their columns, and the line behind them.
+func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
+	for ; i < len(src.Lines); i++ {
+		l := &src.Lines[i]
+		if l.Text == "" && len(rows) > 0 && i+1 < len(src.Lines) && len(chartFields(&src.Lines[i+1])) > 1 && !src.Lines[i+1].Fence {
+			continue
+		}
+		if l.Text == "" || l.Fence || len(l.Text) > 400 {
+			return rows, i + 1
+		}
+		fields := chartFields(l)
+		if len(fields) < 2 {
+			if len(rows) > 0 {
+				return rows, i
+			}
+			continue
+		}
+		row := chartRow{line: i, fields: fields, from: -1, to: -1}
+		for _, f := range fields {
+			if isBar(f.Text) {
+				row.from, row.to = barSpan(f.Text)
+				row.from += f.Off - l.Start
+				row.to += f.Off - l.Start
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, i
+}
+
+// chartFields splits a line where two spaces, a bar or a row of dots stand, and takes brackets apart.
+func chartFields(l *form.Line) (out []form.Piece) {
+	s := l.Text
+	start := 0
+	cut := func(i, next int) {
+		t := strings.TrimSpace(s[start:i])
+		if t != "" {
+			out = append(out, form.Piece{Text: t, Off: l.Off + start + strings.Index(s[start:i], t)})
+		}
+		start = next
+	}
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\t' || strings.HasPrefix(s[i:], "  ") || strings.HasPrefix(s[i:], ".....") || s[i] == '|':
+			j := i
+			for j < len(s) && (s[j] == ' ' || s[j] == '\t' || s[j] == '.' && s[i] != '|' || s[j] == '|' && j == i) {
+				j++
+			}
+			if s[i] == '|' {
+				if k := strings.IndexByte(s[i+1:], '|'); k > 0 && isBar(s[i+1:i+1+k]) {
+					cut(i, i)
+					start = i + 1
+					cut(i+1+k, i+k+2)
+					i += k + 1
+					continue
+				}
+			}
+			cut(i, j)
+			i = j - 1
+		}
+	}
+	cut(len(s), len(s))
+	return out
+}
+
+// isBar reports whether a text is drawn rather than written: two or more signs of bars and nothing else.
+func isBar(s string) bool {
+	n := 0
+	for _, r := range s {
+		if r == ' ' {
+			continue
+		}
+		if !strings.ContainsRune(barSigns, r) {
+			return false
+		}
+		n++
+	}
+	return n > 1 && strings.ContainsAny(s, "█▓▒░▉■▬▰#=*xX◼●━─-")
+}
+
+// barSpan returns where in a drawn field the bar begins and ends, in columns.
+func barSpan(s string) (from, to int) {
+	from = -1
+	col := 0
+	for _, r := range s {
+		if strings.ContainsRune("█▓▒▉▊▋▌■▬▰#=*xX◼●━", r) || r == '-' && !strings.ContainsAny(s, "█▓■▬▰#=*xX◼●━") {
+			if from < 0 {
+				from = col
+			}
+			to = col + 1
+		}
+		col++
+	}
+	return from, to
+}
+
+// chartMarks returns what may be the id of a row: in each field a mark in brackets, a field of one word, or the word that
+// a field begins with.
+func chartMarks(row *chartRow) (out []form.Piece) {
+	for _, f := range row.fields {
+		t := f.Text
+		p := form.Piece{}
+		if t[0] == '[' || t[0] == '(' {
+			if k := strings.IndexAny(t, "])"); k > 1 && k < 24 {
+				p = form.Piece{Text: t[1:k], Off: f.Off + 1}
+			}
+		} else if w, _, ok := strings.Cut(t, " "); !ok || isCode(w) {
+			p = form.Piece{Text: strings.TrimRight(w, ":.)"), Off: f.Off}
+		}
+		if !isMark(p.Text) {
+			p.Text = ""
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// isMark reports whether a word may be an id: it begins with a letter or is a number, and is no time.
+func isMark(s string) bool {
+	if s == "" || utf8.RuneCountInString(s) > 24 || strings.ContainsAny(s, ":/–~→ ,;") || isBar(s) || strings.ContainsRune(s, '+') {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("_-.#", r) {
+			return false
+		}
+	}
+	return true
+}
+
+// isCode reports whether a word is a short mark such as T1, G10 or A.
+func isCode(s string) bool {
+	s = strings.TrimRight(s, ":.)")
+	return utf8.RuneCountInString(s) == 1 && !unicode.IsDigit([]rune(s)[0]) || strings.ContainsAny(s, "0123456789") && utf8.RuneCountInString(s) <= 6 && isMark(s) && strings.Trim(s, "0123456789.-") != ""
+}
+
+// chartReading reads the rows of a chart whose rows have an id each, all in one column.
+func chartReading(src *form.Source, rows []chartRow) *Reading {
+	column := chartColumn(rows)
+	if column < 0 {
+		return nil
+	}
+	kept := rows[:0]
+	r := &Reading{Form: "table", Start: src.Lines[rows[0].line].Off, End: src.Lines[rows[len(rows)-1].line].End, Open: true, Evidence: []string{"chart"}}
+	var named []Named
+	var tails [][]form.Piece
+	bars := 0
+	for _, row := range rows {
+		marks := chartMarks(&row)
+		if column >= len(marks) || marks[column].Text == "" {
+			l := src.Lines[row.line]
+			if row.from < 0 && len(kept) > 0 {
+				r.Notes = append(r.Notes, Note{Code: "SKIPPED_TEXT", Element: form.Clip(l.Text), Message: "this row of the chart was left out: " + form.Clip(l.Text), Hint: "give it an id", Off: l.Off})
+			}
+			continue
+		}
+		row.id = marks[column]
+		row.title, tails = chartTitle(&row, column, tails)
+		kept = append(kept, row)
+		title := row.title.Text
+		if title == "" {
+			title = row.id.Text
+		}
+		r.Items = append(r.Items, Item{ID: row.id.Text, Shown: true, Title: title, Parent: -1, Off: row.id.Off, End: src.Lines[row.line].End})
+		named = append(named, Named{ID: row.id.Text, Titles: []string{title}, Parent: -1})
+		if row.from >= 0 {
+			bars++
+		}
+	}
+	if len(kept) < 3 {
+		return nil
+	}
+	names := NewNames(named)
+	chartRelations(r, names, kept, tails)
+	switch {
+	case len(r.Links) > 0:
+		r.Stated, r.Weight = true, 88
+	case bars == len(kept):
+		r.Weight = 75
+		chartBars(r, kept)
+	default:
+		return nil
+	}
+	return r
+}
+
+// chartColumn returns the column that holds another id in each row, the one that other rows refer to most.
+func chartColumn(rows []chartRow) int {
+	best, bestScore := -1, 0
+	for c := range 5 {
+		ids := map[string]bool{}
+		twice := 0
+		for k := range rows {
+			if marks := chartMarks(&rows[k]); c < len(marks) && marks[c].Text != "" {
+				if ids[marks[c].Text] {
+					twice++
+				}
+				ids[marks[c].Text] = true
+			}
+		}
+		if len(ids) < 3 || len(ids)*4 < len(rows)*3 || twice > len(rows)/8 {
+			continue
+		}
+		score := 1
+		for k := range rows {
+			for n, f := range rows[k].fields {
+				if n == c {
+					continue
+				}
+				for _, w := range strings.FieldsFunc(f.Text, func(r rune) bool {
+					return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '_' && r != '-'
+				}) {
+					if ids[w] && strings.Trim(w, "0123456789") != "" {
+						score += 2
+					}
+				}
+			}
+		}
+		if score > bestScore {
+			best, bestScore = c, score
+		}
+	}
+	return best
+}
+
+// chartTitle returns the title of a row, the first words behind its id, and all other words in tails.
+func chartTitle(row *chartRow, column int, tails [][]form.Piece) (form.Piece, [][]form.Piece) {
+	title := form.Piece{}
+	var rest []form.Piece
+	for k, f := range row.fields {
+		if k < column || isBar(f.Text) {
+			continue
+		}
+		if k == column {
+			at := row.id.Off - f.Off + len(row.id.Text)
+			f = form.Piece{Text: strings.TrimLeft(f.Text[at:], " ])：:.–—-"), Off: f.Off + at}
+			f.Off += len(row.fields[k].Text[at:]) - len(f.Text)
+			if f.Text == "" {
+				continue
+			}
+		}
+		if title.Text == "" || utf8.RuneCountInString(f.Text) > utf8.RuneCountInString(title.Text) && strings.ContainsAny(title.Text, "0123456789") && !strings.ContainsAny(f.Text, "([") {
+			title = f
+		}
+		rest = append(rest, f)
+	}
+	return title, append(tails, rest)
+}
+
+// chartRelations adds what the words behind the ids say about order.
+func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Piece) {
+	needs := make([]map[int]int, len(rows))
+	var beside []Relation
+	for k := range rows {
+		needs[k] = map[int]int{}
+	}
+	for k := range rows {
+		for _, f := range tails[k] {
+			rels, doubts := names.Relations(k, f.Text, f.Off)
+			for _, rel := range rels {
+				for _, s := range rel.Subjects {
+					switch rel.Kind {
+					case Needs, Uses:
+						for _, x := range rel.Items {
+							needs[s][x] = rel.Off
+						}
+						for _, x := range rel.Unknown {
+							r.Links = append(r.Links, Link{From: x, To: r.Items[s].ID, Source: Prose, Off: rel.Off})
+						}
+					case Before:
+						for _, x := range rel.Items {
+							needs[x][s] = rel.Off
+						}
+					case Beside:
+						beside = append(beside, rel)
+					case None, Apart:
+						r.Stated = true
+					}
+				}
+			}
+			for _, d := range doubts {
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[k].ID, Message: d.Text + " was not understood: " + d.Why, Hint: "say after which step " + r.Items[k].ID + " comes", Off: d.Off})
+			}
+		}
+	}
+	for _, rel := range beside {
+		for _, s := range rel.Subjects {
+			if len(needs[s]) > 0 {
+				continue
+			}
+			for _, x := range rel.Items {
+				for y := range needs[x] {
+					needs[s][y] = rel.Off
+				}
+			}
+		}
+	}
+	for k := range rows {
+		before := make([]int, 0, len(needs[k]))
+		for x := range needs[k] {
+			before = append(before, x)
+		}
+		sort.Ints(before)
+		for _, x := range before {
+			r.Links = append(r.Links, Link{From: r.Items[x].ID, To: r.Items[k].ID, Source: Prose, Off: needs[k][x]})
+		}
+	}
+}
+
+// chartBars lets a task follow those whose bars end before its own begins, if none lies between.
+func chartBars(r *Reading, rows []chartRow) {
+	if len(rows) > 300 {
+		rows = rows[:300]
+	}
+	for b := range rows {
+		latest := -1
+		for a := range rows {
+			if rows[a].to <= rows[b].from {
+				latest = max(latest, rows[a].from)
+			}
+		}
+		for a := range rows {
+			if rows[a].to <= rows[b].from && rows[a].to > latest {
+				from, to := r.Items[a].ID, r.Items[b].ID
+				r.Links = append(r.Links, Link{From: from, To: to, Source: ListedOrder, Off: r.Items[b].Off})
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: r.Items[b].Off, Message: from + " was taken to come before " + to + ": the chart only shows that its bar ends before the other begins", Hint: "state what " + to + " waits for"})
+			}
+		}
+	}
+}

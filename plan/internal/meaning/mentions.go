@@ -1,0 +1,427 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// class says what an atom of a text is.
+type class uint8
+
+const (
+	word     class = iota
+	phrase         // a phrase of the lexicon
+	number         // a number that may be a reference
+	quantity       // a number that is none
+	label          // the id of an item, or what looks like one
+	group          // references that were put together
+	closing        // the closing part of a phrase that goes around
+	comma          // , 、
+	slash          // / + &
+	dash           // – or - between spaces
+	point          // the dot behind a number
+	colon          // :
+	opened         // (
+	closed         // )
+	stop           // the end of a sentence
+)
+
+// atom is a word, number, sign or phrase of a text, or a group of references.
+type atom struct {
+	class    class
+	off, end int
+	kinds    lexicon.Kinds
+	tok      lexicon.Token
+	value    int
+	ordinal  bool
+	// items are what a label or group refers to, unknown the ids that no item has. Sure is set when it is a reference
+	// wherever it stands; place when it refers by place, such as "both".
+	items   []int
+	unknown []string
+	sure    bool
+	place   bool
+	// count is how many references a group holds; common tells a word that names nothing.
+	count  int
+	common bool
+	used   bool
+}
+
+func (a *atom) is(k lexicon.Kind) bool { return a.kinds.Has(k) }
+
+// lexer cuts a text into atoms.
+type lexer struct {
+	n     *Names
+	text  string
+	toks  []lexicon.Token
+	atoms []atom
+	ends  map[int]int // closing parts by their place
+	depth int         // of brackets
+}
+
+// atoms cuts a text into words, numbers, labels, phrases and signs.
+func (n *Names) atoms(text string) []atom {
+	x := lexer{n: n, text: text, toks: lexicon.ScanIn(n.lang, text), ends: map[int]int{}}
+	for at := 0; at < len(text); {
+		at = x.next(at)
+	}
+	return n.unwrapped(x.atoms)
+}
+
+// unwrapped takes the brackets from references such as "(a) and (b)", where they are no remark on a word.
+func (n *Names) unwrapped(in []atom) []atom {
+	out := in[:0]
+	for i := 0; i < len(in); i++ {
+		a := in[i]
+		if a.class == opened && i+2 < len(in) && in[i+2].class == closed && (in[i+1].class == number || in[i+1].class == label) &&
+			(len(out) > 0 && bare(&out[len(out)-1]) || len(out) == 0 && i+3 < len(in)) {
+			out = append(out, in[i+1])
+			i += 2
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// bare tells atoms behind which a reference in brackets is no remark.
+func bare(a *atom) bool {
+	return a.class == comma || a.class == slash || a.class == word && a.common || a.class == phrase &&
+		a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.And, lexicon.Or, lexicon.Sources, lexicon.Steps, lexicon.To)) != 0
+}
+
+// next takes the atom at a place and returns where the next one may begin.
+func (x *lexer) next(at int) int {
+	r, size := utf8.DecodeRuneInString(x.text[at:])
+	if unicode.IsSpace(r) && r != '\n' {
+		return at + size
+	}
+	if end, ok := x.ends[at]; ok {
+		x.add(atom{class: closing, off: at, end: end})
+		return end
+	}
+	for len(x.toks) > 0 && x.toks[0].Off < at {
+		x.toks = x.toks[1:]
+	}
+	tokEnd := 0
+	if len(x.toks) > 0 && x.toks[0].Off == at {
+		tokEnd = x.toks[0].End
+	}
+	if end, i, ok := x.label(at); ok && (end > tokEnd || end == tokEnd && !x.shadowed(at, end, x.toks[0].Kinds)) {
+		a := atom{class: label, off: at, end: end, items: []int{i}, sure: x.n.sure(x.text[at:end])}
+		if v, isNumber := lexicon.Digits(strings.Trim(x.text[at:end], "#")); isNumber {
+			a.class, a.value = number, v
+		}
+		if !x.countable(at, end) {
+			a.class = quantity
+		}
+		x.add(a)
+		return end
+	}
+	if tokEnd > 0 {
+		return x.phrase(x.toks[0])
+	}
+	if _, isDigit := lexicon.Digits(string(r)); isDigit {
+		return x.number(at)
+	}
+	if r == '#' && at+1 < len(x.text) && x.text[at+1] >= '0' && x.text[at+1] <= '9' {
+		end := x.number(at + 1)
+		last := &x.atoms[len(x.atoms)-1]
+		last.off, last.sure = at, last.class == number
+		return end
+	}
+	if unicode.IsLetter(r) {
+		return x.word(at)
+	}
+	return x.sign(at, r, size)
+}
+
+func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
+
+// shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets make it an id.
+func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
+	if kinds == lexicon.KindsOf(lexicon.Units) || end < len(x.text) && x.text[end] == ')' && (x.depth == 0 || x.text[at-1] == '(') {
+		return false
+	}
+	return strings.ToUpper(x.text[at:end]) != x.text[at:end]
+}
+
+// sure reports whether a label is a reference wherever it stands: it holds letters and digits, or signs.
+func (n *Names) sure(s string) bool {
+	if s[0] == '#' || strings.Contains(s, "_") {
+		return true
+	}
+	letters := strings.ContainsFunc(s, unicode.IsLetter)
+	digits := strings.ContainsFunc(s, func(r rune) bool { _, ok := lexicon.Digits(string(r)); return ok })
+	if digits {
+		return letters || strings.Contains(strings.Trim(s, "."), ".") || s[0] > 0x80 && !unicode.IsDigit(firstRune(s))
+	}
+	return false
+}
+
+func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
+
+// maxLabel bounds the length of labels in bytes.
+const maxLabel = 64
+
+// label finds the longest id that begins at a place.
+func (x *lexer) label(at int) (end, item int, ok bool) {
+	if at > 0 && continues(lastRune(x.text[:at]), firstRune(x.text[at:])) {
+		return 0, 0, false
+	}
+	limit := min(len(x.text), at+maxLabel)
+	var last rune
+	for i, r := range x.text[at:limit] {
+		p := at + i
+		if i > 0 && !continues(last, r) {
+			if j, found := x.n.byKey[strings.TrimRight(lexicon.Fold(x.text[at:p]), "-.")]; found && x.exact(at, p, j) {
+				end, item, ok = p, j, true
+			}
+		}
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.M, r) && !strings.ContainsRune("-_.#", r) {
+			if _, sign := lexicon.Digits(string(r)); !sign && r != '\ufe0f' && r != '\u20e3' {
+				return trimLabel(x.text, at, end), item, ok
+			}
+		}
+		last = r
+	}
+	if limit == len(x.text) {
+		if j, found := x.n.byKey[strings.TrimRight(lexicon.Fold(x.text[at:]), "-.")]; found && x.exact(at, limit, j) {
+			end, item, ok = limit, j, true
+		}
+	}
+	return trimLabel(x.text, at, end), item, ok
+}
+
+// exact tells whether a label of one letter has the case of the id.
+func (x *lexer) exact(at, end, item int) bool {
+	s := strings.TrimRight(x.text[at:end], "-.")
+	return utf8.RuneCountInString(s) > 1 || !unicode.IsLetter(firstRune(s)) || strings.Contains(x.n.items[item].ID, s)
+}
+
+func trimLabel(text string, at, end int) int {
+	for end > at && (text[end-1] == '.' || text[end-1] == '-') {
+		end--
+	}
+	return end
+}
+
+func lastRune(s string) rune { r, _ := utf8.DecodeLastRuneInString(s); return r }
+
+// continues reports whether b goes on with a word or number that a belongs to. Letters of scripts without spaces end a
+// label that is written in others.
+func continues(a, b rune) bool {
+	_, da := lexicon.Digit(a)
+	_, db := lexicon.Digit(b)
+	if b == '\ufe0f' || b == '\u20e3' {
+		return true
+	}
+	la, lb := isWordLetter(a), isWordLetter(b)
+	return (da || la || a == '_') && (db || lb || b == '_')
+}
+
+// isWordLetter reports whether a rune is a letter, or a sign in it, of a script that parts words by spaces.
+func isWordLetter(r rune) bool {
+	if !unicode.IsLetter(r) && !unicode.Is(unicode.M, r) {
+		return false
+	}
+	return r < 0x0E00 || r > 0x0EFF && r < 0x1100 || r > 0x11FF && r < 0x2E80
+}
+
+// phrase takes a phrase of the lexicon.
+func (x *lexer) phrase(t lexicon.Token) int {
+	a := atom{class: phrase, off: t.Off, end: t.End, kinds: t.Kinds, tok: t}
+	switch {
+	case t.Side == lexicon.Around:
+		x.ends[t.CloseOff] = t.CloseEnd
+	case t.Kinds.Has(lexicon.Numeral) && t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.First)) == 0:
+		a.class, a.value, a.ordinal = number, t.Value, t.Ordinal
+		a.items = x.n.byValue[t.Value]
+	case t.Phrase == "-" || t.Phrase == "–" || t.Phrase == "—":
+		a.class = dash
+	case t.Phrase == "、":
+		a.class = comma
+	case t.Phrase == "&" || t.Phrase == "+":
+		a.class = slash
+	}
+	x.add(a)
+	return t.End
+}
+
+// suffixes are what makes an ordinal of a number.
+var suffixes = []string{
+	"st", "nd", "rd", "th", "er", "ère", "ere", "e", "ème", "eme", "re", "º", "ª", "o", "a", "й", "я", "е", "го", "ої", "ої",
+	"му", "ой", "ій", "ю", "м", "х", "и", "ий", "ого", "те", "de", "ste", "vs", "inci", "nci", "üncü", "ncı", "ıncı",
+}
+
+// number takes a number and decides whether it can be a reference.
+func (x *lexer) number(at int) int {
+	end, v := at, 0
+	for end < len(x.text) {
+		r, size := utf8.DecodeRuneInString(x.text[end:])
+		d, ok := lexicon.Digits(string(r))
+		if !ok || end > at && r >= 0x2460 && r < 0x10000 && unicode.Is(unicode.No, r) {
+			if r == '\ufe0f' || r == '\u20e3' {
+				end += size
+				continue
+			}
+			break
+		}
+		v, end = min(v*10+d, 1<<30), end+size
+		if unicode.Is(unicode.No, r) {
+			v = d
+		}
+	}
+	a := atom{class: number, off: at, end: end, value: v, items: x.n.byValue[v]}
+	if !x.countable(at, end) {
+		a.class = quantity
+	}
+	rest := x.text[end:]
+	mark := strings.TrimPrefix(strings.TrimPrefix(rest, "-"), "'")
+	if n := letters(mark); n > 0 {
+		isSuffix := slices.Contains(suffixes, lexicon.Fold(mark[:n]))
+		switch {
+		case isSuffix && (len(mark) < len(rest) || n > 1 || mark[0] > 0x80 || mark[0] == 'e'):
+			a.ordinal, a.end = true, end+len(rest)-len(mark)+n
+		case rest[0] == '\'' || n == len(mark[:n]) && rest[0] != '-' && lexicon.Is(lexicon.Steps, mark[:n]):
+		case len(mark) == len(rest) && n == 1 && len(x.n.prefixes) == 0 && len(a.items) > 1:
+			a.class, a.end, a.sure, a.items = label, end+n, true, nil
+			a.unknown = []string{x.text[at : end+n]}
+		case isWordLetter(firstRune(mark)) && rest[0] != '-':
+			a.class, a.end = quantity, end+n
+		case rest[0] == '-':
+			a.class = quantity
+		}
+	}
+	x.add(a)
+	return max(a.end, end)
+}
+
+// letters returns the length of the letters at the beginning of a text, in one script.
+func letters(s string) int {
+	for i, r := range s {
+		if !isWordLetter(r) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// countable reports whether the digits between at and end can be a reference by the signs around them: they are no part
+// of an amount, a time, a version or a decimal number.
+func (x *lexer) countable(at, end int) bool {
+	if at > 0 {
+		switch r := lastRune(x.text[:at]); {
+		case r == '~' && at > 1 && x.text[at-2] >= '0' && x.text[at-2] <= '9':
+		case strings.ContainsRune("$€£¥₹₽~≈", r):
+			return false
+		case r == '.' || r == ',' || r == ':':
+			if at > 1 && x.text[at-2] >= '0' && x.text[at-2] <= '9' && (r != ',' || !x.small(at, end)) {
+				return at > 2 && x.text[at-3:at-1] == ".."
+			}
+		case r == '/' && at > 1 && x.text[at-2] >= '0' && x.text[at-2] <= '9':
+			return x.small(at, end) && x.text[at] != '0'
+		case continues(r, '0'):
+			return r > 0x80 && !unicode.IsDigit(r)
+		}
+	}
+	if end < len(x.text) {
+		rest := x.text[end:]
+		switch r := firstRune(rest); {
+		case strings.ContainsRune("%°€$£％‰", r):
+			return false
+		case (r == '.' || r == ':') && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
+			return false
+		case r == '/' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
+			to := 1
+			for to < len(rest) && rest[to] >= '0' && rest[to] <= '9' {
+				to++
+			}
+			return x.small(end+1, end+to) && rest[1] != '0'
+		case r == ',' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
+			return x.small(at, end) && !(len(rest) > 3 && rest[3] >= '0' && rest[3] <= '9')
+		}
+	}
+	return true
+}
+
+// small reports whether a number is that of an item.
+func (x *lexer) small(at, end int) bool {
+	v, ok := lexicon.Digits(x.text[at:end])
+	return ok && len(x.n.byValue[v]) > 0
+}
+
+// word takes a word; of scripts without spaces one letter.
+func (x *lexer) word(at int) int {
+	end := at
+	r, size := utf8.DecodeRuneInString(x.text[at:])
+	if !isWordLetter(r) {
+		end += size
+	} else {
+		last := r
+		for i, r := range x.text[at:] {
+			if i > 0 && !continues(last, r) {
+				break
+			}
+			end, last = at+i+utf8.RuneLen(r), r
+		}
+	}
+	w := x.text[at:end]
+	a := atom{class: word, off: at, end: end, common: lexicon.IsCommon(x.n.lang, lexicon.Fold(w))}
+	if d := strings.IndexFunc(w, unicode.IsDigit); d > 0 && x.n.prefixes[lexicon.Fold(w[:d])] {
+		a.class, a.unknown, a.sure = label, []string{w}, true
+	}
+	x.add(a)
+	return end
+}
+
+// sign takes a sign, or leaves it out.
+func (x *lexer) sign(at int, r rune, size int) int {
+	a := atom{off: at, end: at + size}
+	rest := x.text[at+size:]
+	switch r {
+	case ',', '，', '、', '،':
+		a.class = comma
+	case '/', '+', '&', '＆', '＋', '|', '／':
+		a.class = slash
+	case '–', '—', '-':
+		a.class = dash
+	case ':', '：':
+		a.class = colon
+	case '(', '（', '[', '【', '{':
+		a.class = opened
+		x.depth++
+	case ')', '）', ']', '】', '}':
+		if x.depth == 0 {
+			return at + size
+		}
+		a.class = closed
+		x.depth--
+	case '.':
+		if n := len(x.atoms); n > 0 && x.atoms[n-1].end == at && x.atoms[n-1].class == number && goesOn(rest) {
+			a.class = point
+			break
+		}
+		if rest != "" && !unicode.IsSpace(firstRune(rest)) && firstRune(rest) != ')' {
+			return at + size
+		}
+		a.class = stop
+	case '!', '?', ';', '。', '！', '？', '；', '\n', '।', '؛', '؟':
+		a.class = stop
+	default:
+		return at + size
+	}
+	x.add(a)
+	return at + size
+}
+
+// goesOn reports whether a sentence can go on behind the dot of a number.
+func goesOn(rest string) bool {
+	rest = strings.TrimLeft(rest, " ")
+	r := firstRune(rest)
+	return rest != "" && (unicode.IsLower(r) || unicode.IsDigit(r) || r == '\'' || unicode.Is(unicode.Lo, r) || r == ',' ||
+		unicode.IsUpper(r) && lexicon.Is(lexicon.Steps, rest[:letters(rest)]))
+}

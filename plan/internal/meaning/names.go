@@ -1,0 +1,231 @@
+package meaning
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// Named is an item as the outline shows it.
+type Named struct {
+	// ID is the label, Noun the word before it ("Step"), Titles are the texts that name the item.
+	ID, Noun string
+	Titles   []string
+	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group others.
+	Parent int
+	Group  bool
+}
+
+// Names says what references in a text can mean.
+type Names struct {
+	items []Named
+	lang  lexicon.Lang
+	// byKey holds the ids, folded; byValue the items whose id is, or begins with, a number.
+	byKey   map[string]int
+	byValue map[int][]int
+	// prefixes are the letters of labels such as T1, so that T9 is known to be one that no item has.
+	prefixes map[string]bool
+	// steps are the items that are no groups, in order; place is the place of an item among them.
+	steps []int
+	place []int
+	// stems are the beginnings of the words of titles, with the items that have them.
+	stems map[string][]int
+	// titles holds the titles themselves, folded; -1 for one that several items have.
+	titles map[string]int
+	// numbers tells that most ids are numbers, highest is the highest of them.
+	numbers bool
+	highest int
+}
+
+const (
+	// stemLength is how many letters of a word count when words are compared.
+	stemLength = 5
+	// maxStem bounds the items that are held for one stem: what more have is no name.
+	maxStem = 8
+	// maxSample bounds the text by which the language is told.
+	maxSample = 8000
+)
+
+// NewNames prepares the names of items.
+func NewNames(items []Named) *Names {
+	n := &Names{
+		items: items, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{},
+	}
+	var sample strings.Builder
+	for _, it := range items {
+		for _, t := range it.Titles {
+			if sample.Len() < maxSample {
+				sample.WriteString(t)
+				sample.WriteByte('\n')
+			}
+		}
+	}
+	n.lang = lexicon.Language(sample.String())
+	for i, it := range items {
+		n.place[i] = len(n.steps)
+		if !it.Group {
+			n.steps = append(n.steps, i)
+		}
+		n.id(i, it.ID)
+		for _, t := range it.Titles {
+			n.title(i, n.head(t))
+		}
+		if _, isNumber := lexicon.Number(it.ID); !isNumber && strings.Contains(strings.TrimSpace(it.ID), " ") {
+			n.title(i, it.ID)
+		}
+	}
+	n.numbers = len(n.byValue)*2 > len(items)
+	return n
+}
+
+// In sets the language of the text, when the caller knows it from more than the items.
+func (n *Names) In(lang lexicon.Lang) { n.lang = lang }
+
+// id notes the ways in which a text may write an id.
+func (n *Names) id(i int, id string) {
+	key := strings.Trim(lexicon.Fold(strings.TrimSpace(id)), "[]().:")
+	if key == "" {
+		return
+	}
+	n.key(key, i)
+	if rest := strings.TrimLeft(key, "#"); rest != key {
+		n.key(rest, i)
+	}
+	n.key(compact(key), i)
+	if w := strings.Fields(key); len(w) > 1 {
+		switch {
+		case lexicon.Is(lexicon.Steps, w[0]):
+			n.id(i, strings.Join(w[1:], " "))
+			return
+		case lexicon.Is(lexicon.Steps, w[len(w)-1]):
+			n.id(i, strings.Join(w[:len(w)-1], " "))
+			return
+		}
+	}
+	letters := strings.IndexFunc(key, func(r rune) bool { _, ok := lexicon.Digit(r); return ok })
+	if letters > 0 {
+		n.prefixes[strings.Trim(key[:letters], "-_. #")] = true
+	}
+	if v, ok := lexicon.Number(key); ok && !isLetter(key) {
+		n.value(v, i)
+	} else if v, ok := leadingNumber(key); ok {
+		n.value(v, i)
+	}
+}
+
+// isLetter tells ids such as i, v and x, which are letters before they are Roman numbers.
+func isLetter(key string) bool {
+	return utf8.RuneCountInString(key) == 1 && key[0] < 0x80 && key[0] >= 'a'
+}
+
+func (n *Names) key(key string, i int) {
+	if _, ok := n.byKey[key]; !ok && key != "" {
+		n.byKey[key] = i
+	}
+}
+
+func (n *Names) value(v, i int) {
+	if list := n.byValue[v]; len(list) == 0 || list[len(list)-1] != i {
+		n.byValue[v] = append(list, i)
+	}
+	n.highest = max(n.highest, v)
+}
+
+// compact leaves out what parts the letters from the digits of a label.
+func compact(key string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_ #", r) {
+			return -1
+		}
+		return r
+	}, key)
+}
+
+// leadingNumber returns the number at the beginning of 2a and 2.1, or at the end of T2.
+func leadingNumber(key string) (int, bool) {
+	end := 0
+	for end < len(key) && key[end] >= '0' && key[end] <= '9' {
+		end++
+	}
+	if end > 0 {
+		return lexicon.Digits(key[:end])
+	}
+	start := len(key)
+	for start > 0 && key[start-1] >= '0' && key[start-1] <= '9' {
+		start--
+	}
+	return lexicon.Digits(key[start:])
+}
+
+// head returns the part of a title that names the item: what comes before a remark.
+func (n *Names) head(text string) string {
+	for _, sign := range []string{"\n", "(", "（", " – ", " — ", " - ", ";", ". ", "。"} {
+		if at := strings.Index(text, sign); at > 0 {
+			text = text[:at]
+		}
+	}
+	for _, t := range lexicon.ScanIn(n.lang, text) {
+		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)) != 0 && t.Off > 0 {
+			return text[:t.Off]
+		}
+	}
+	return text
+}
+
+// title notes a title and its words.
+func (n *Names) title(i int, text string) {
+	if key := titleKey(text); key != "" {
+		if other, ok := n.titles[key]; ok && other != i {
+			i := -1
+			n.titles[key] = i
+		} else {
+			n.titles[key] = i
+		}
+	}
+	start := -1
+	for at, r := range text + " " {
+		if unicode.IsLetter(r) || unicode.Is(unicode.M, r) {
+			if start < 0 {
+				start = at
+			}
+			continue
+		}
+		if start < 0 {
+			continue
+		}
+		if stem := n.stem(text[start:at]); stem != "" {
+			list := n.stems[stem]
+			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
+				n.stems[stem] = append(list, i)
+			}
+		}
+		start = -1
+	}
+}
+
+// titleKey is the form in which whole titles are compared.
+func titleKey(text string) string {
+	return strings.Trim(lexicon.Fold(text), " .,:;!?*_`\"'«»„“”()")
+}
+
+// stem returns the beginning of a word, or "" for one that names nothing.
+func (n *Names) stem(word string) string {
+	w := lexicon.Fold(word)
+	if lexicon.IsCommon(n.lang, w) {
+		return ""
+	}
+	count, end := 0, 0
+	for i, r := range w {
+		if count++; count > stemLength {
+			break
+		}
+		end = i + utf8.RuneLen(r)
+	}
+	if count < 3 || count == 3 && len(w) == 3 && w[0] < 0x80 && lexicon.Is(lexicon.Steps, w) {
+		return ""
+	}
+	return w[:end]
+}

@@ -1,0 +1,344 @@
+package meaning
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// listing is a list, or an outline, with what stands around it.
+type listing struct {
+	// Lang is the language of the text, Headings the headings above and in the list, Intro the line before it and Outro
+	// what follows.
+	Lang         string
+	Headings     []string
+	Intro, Outro string
+	// Entries are the texts of the entries, without what they say of other entries when that is known.
+	Entries []string
+	// Related is the number of entries that state a relation with another one. Boxes tells that they have check boxes,
+	// Nouns that they are marked as steps ("Step 2", "T2").
+	Related      int
+	Boxes, Nouns bool
+}
+
+// scoreNoPlan is the score from which a listing is no plan.
+const scoreNoPlan = 4
+
+// notPlan weighs the evidence that a list is no plan: above 0 against a plan, below 0 for one, with the reasons.
+func notPlan(l *listing) (score int, why []string) {
+	say := func(n int, reason string) {
+		if n != 0 {
+			score += n
+			why = append(why, reason)
+		}
+	}
+	if l.Lang == "" {
+		l.Lang = language(strings.Join(append(append([]string{l.Intro, l.Outro}, l.Headings...), l.Entries...), "\n"))
+	}
+	head := 0
+	for _, h := range l.Headings {
+		head += announces(l.Lang, h, true)
+	}
+	say(6*max(-1, min(1, head)), "what its heading announces")
+	intro := announces(l.Lang, l.Intro, false)
+	if head == 0 || intro > 0 {
+		say(5*intro, "what the line before it announces")
+	}
+	if refuses(l.Intro) || len(l.Headings) > 0 && refuses(l.Headings[0]) {
+		say(6, "it comes with a refusal")
+	}
+	if asks(l.Intro) {
+		say(3, "the line before it asks")
+	}
+	n := len(l.Entries)
+	if n == 0 {
+		return score, why
+	}
+	var c entryCounts
+	for _, e := range l.Entries {
+		c.add(l.Lang, e)
+	}
+	most := func(k int) bool { return k*2 > n || k*2 == n && n > 2 }
+	switch {
+	case most(c.questions):
+		say(8, "its entries ask")
+	case c.questions > 0:
+		say(2, "an entry asks")
+	}
+	if most(c.money) {
+		say(5, "its entries have prices or measures")
+	}
+	if most(c.years) {
+		say(5, "its entries begin with years")
+	}
+	if most(c.links) {
+		say(5, "its entries are links or contacts")
+	}
+	if most(c.speech) {
+		say(3, "its entries are quotes or choices")
+	}
+	if n > 1 && (c.past*5 >= n*3) {
+		say(4, "its entries tell what is over")
+	}
+	if n > 1 && c.defined*5 >= n*4 && c.action*2 < n {
+		say(2, "its entries explain words")
+	}
+	if most(c.other) {
+		say(6, "its entries are heads of other lists")
+	}
+	if most(c.action) && (intro <= 0 || c.defined*5 < n*4) {
+		say(-3, "its entries say what to do")
+	}
+	if c.order > 0 {
+		say(-min(3, c.order), "its entries have an order in words")
+	}
+	if l.Related*4 < n {
+		say(-l.Related, "an entry names another")
+	} else {
+		say(-3*min(3, l.Related), "its entries name one another")
+	}
+	if l.Boxes {
+		say(-3, "it has check boxes")
+	}
+	if l.Nouns {
+		say(-4, "its entries are marked as steps")
+	}
+	return score, why
+}
+
+// judge lowers the weight of a reading by what speaks against its list being a plan.
+func (r *Reading) judge(l *listing) {
+	score, why := notPlan(l)
+	switch {
+	case score >= scoreNoPlan:
+		r.Weight, r.Not = min(r.Weight, 20), "a list that is no plan: "+strings.Join(why, "; ")
+	case score > 0:
+		r.Weight -= 3 * score
+	case len(l.Entries) == 1 && score == 0:
+		r.Weight -= 5
+	}
+}
+
+// announces tells whether a heading or an intro announces a list that is no plan (1), a plan (-1), or neither.
+func announces(lang, s string, heading bool) int {
+	if s == "" {
+		return 0
+	}
+	if !heading {
+		s = lastSentence(s)
+	}
+	words := len(strings.Fields(s))
+	if words > 10 && (heading || !strings.ContainsAny(s[max(0, len(s)-4):], ":：")) {
+		return 0
+	}
+	other, plan := false, false
+	folded := strings.Trim(lexicon.Fold(s), " :：*_#")
+	for _, h := range tonesIn(lang, folded) {
+		other = other || h.kind&toneOther != 0 || h.kind&toneAlone != 0 && h.off == 0 && h.end == len(folded)
+		plan = plan || h.kind&toneTodo != 0
+	}
+	for _, t := range lexicon.ScanIn(lexicon.Lang(lang), s) {
+		other = other || t.Is(lexicon.List)
+		plan = plan || t.Is(lexicon.Plan)
+	}
+	switch {
+	case plan == other:
+		return 0
+	case plan:
+		return -1
+	}
+	return 1
+}
+
+// lastSentence returns what a paragraph says last.
+func lastSentence(s string) string {
+	s = strings.TrimSpace(s)
+	end := strings.TrimRight(s, ":：.!?。！？ *_")
+	if i := strings.LastIndexAny(end, ".!?\n"); i >= 0 {
+		return s[i+1:]
+	}
+	if i := strings.LastIndex(end, "。"); i >= 0 {
+		return s[i+3:]
+	}
+	return s
+}
+
+// refuses reports whether a text begins with a refusal.
+func refuses(s string) bool {
+	s = strings.TrimLeft(s, " \t\r\n\"'“#*>-`")
+	for _, t := range lexicon.Scan(s[:min(len(s), 200)]) {
+		if t.Is(lexicon.Refuse) {
+			return t.Off < 3
+		}
+	}
+	return false
+}
+
+// questionEnds are what ends a question without a question mark.
+var questionEnds = [...]string{"か", "吗", "呢", "嗎"}
+
+// asks reports whether a text is a question.
+func asks(s string) bool {
+	s = strings.TrimRight(s, " \t*_\"'”»」)）:")
+	if strings.HasSuffix(s, "?") || strings.HasSuffix(s, "？") || strings.HasSuffix(s, "؟") {
+		return true
+	}
+	s = strings.TrimRight(s, ".。")
+	for _, e := range questionEnds {
+		if strings.HasSuffix(s, e) {
+			return true
+		}
+	}
+	return strings.HasPrefix(s, "¿")
+}
+
+// entryCounts counts what the entries of a list look like.
+type entryCounts struct{ other, questions, money, years, links, speech, past, defined, action, order int }
+
+func (c *entryCounts) add(lang, e string) {
+	e = strings.TrimSpace(e)
+	first := e
+	if i := strings.IndexByte(e, '\n'); i >= 0 {
+		first = strings.TrimSpace(e[:i])
+	}
+	folded := lexicon.Fold(first)
+	count := func(n *int, ok bool) {
+		if ok {
+			*n++
+		}
+	}
+	count(&c.other, len(strings.Fields(first)) <= 3 && announces(lang, first, true) > 0)
+	count(&c.questions, asks(first) || strings.ContainsAny(first, "?？؟¿"))
+	count(&c.money, priced(folded))
+	count(&c.years, yearAhead(first))
+	count(&c.links, contact(folded))
+	count(&c.speech, strings.HasPrefix(first, "\"") || strings.HasPrefix(first, "“") || strings.HasPrefix(first, "«") || strings.HasPrefix(first, "„"))
+	count(&c.past, hasTone(lang, first, tonePast))
+	count(&c.defined, defines(first))
+	count(&c.action, acts(lang, first))
+	ordered := false
+	for _, t := range lexicon.ScanIn(lexicon.Lang(lang), first) {
+		ordered = ordered || t.Kinds&lexicon.KindsOf(lexicon.Then, lexicon.First, lexicon.Last, lexicon.Meanwhile) != 0 && t.Off < 4
+	}
+	count(&c.order, ordered)
+}
+
+// measures are units of money and of kitchens; they stand behind a number.
+var measures = map[string]bool{}
+
+func init() {
+	for _, w := range strings.Fields("€ $ £ ¥ ₺ ₽ ₹ ₩ zł kr usd eur gbp руб грн ريال tl元 円 원 元 g kg mg ml l cl dl oz lb lbs cup cups tbsp tsp " +
+		"tablespoon tablespoons teaspoon teaspoons el tl esslöffel teelöffel prise pincée cucharada cucharadas colher colheres cucchiaio " +
+		"г кг мл л шт gr gram gramm grammes克 毫升 克 グラム m² m2 °c % x ms kcal") {
+		measures[w] = true
+	}
+}
+
+// priced reports whether a text names a price or an amount of something.
+func priced(s string) bool {
+	if strings.ContainsAny(s, "€£₺₽₹₩¥") {
+		return true
+	}
+	if i := strings.IndexByte(s, '$'); i >= 0 && i+2 < len(s) && s[i+1] >= '0' && s[i+1] <= '9' && (s[i+2] >= '0' && s[i+2] <= '9' || s[i+2] == '.') {
+		return true
+	}
+	prev := ""
+	for _, w := range strings.Fields(s) {
+		w = strings.Trim(w, ".,;:()–-")
+		if measures[w] && prev != "" && prev[0] >= '0' && prev[0] <= '9' {
+			return true
+		}
+		prev = w
+	}
+	return false
+}
+
+// yearAhead reports whether a text begins with a year or a date.
+func yearAhead(s string) bool {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n == 4 && (s[0] == '1' || s[0] == '2') && (len(s) == n || !unicode.IsLetter(rune(s[n])))
+}
+
+// contact reports whether a text is a link or an address of a person.
+func contact(s string) bool {
+	if strings.HasPrefix(s, "http") || strings.HasPrefix(s, "www.") || strings.Contains(s, "](http") || strings.Contains(s, "doi.org") ||
+		strings.Contains(s, "tel.") || strings.HasPrefix(s, "dr. ") || strings.HasPrefix(s, "prof. ") || strings.HasPrefix(s, "mr. ") {
+		return true
+	}
+	digits, rest := 0, 0
+	for _, r := range s {
+		if unicode.IsDigit(r) || strings.ContainsRune(".,:;%-+ …", r) {
+			digits++
+		} else {
+			rest++
+		}
+	}
+	return rest == 0 && digits > 0 || strings.Contains(s, ".....")
+}
+
+// defines reports whether a text explains a term: "X: what it is", "X – what it is", "x = y".
+func defines(s string) bool {
+	for _, sign := range [...]string{" – ", " — ", " - ", ": ", " = ", "："} {
+		if i := strings.Index(s, sign); i > 0 && i < 60 {
+			return len(strings.Fields(s[:i])) <= 5 && strings.TrimSpace(s[i+len(sign):]) != ""
+		}
+	}
+	return false
+}
+
+// verbEnds are the ends of infinitives: of the first word (or one of the first two), and of the last one.
+var verbEnds = map[string]struct {
+	last bool
+	ends []string
+}{
+	"de": {true, []string{"en", "ern", "eln"}}, "nl": {true, []string{"en"}}, "tr": {true, []string{"mak", "mek"}},
+	"hi": {true, []string{"ना", "ें", "एँ", "ो"}}, "ko": {true, []string{"기", "하다", "니다"}},
+	"ja": {true, []string{"る", "う", "く", "す", "む", "つ", "ぶ", "ぐ"}},
+	"fr": {false, []string{"er", "ir", "re", "ez", "oir"}}, "es": {false, []string{"ar", "er", "ir", "arse", "erse", "irse"}},
+	"pt": {false, []string{"ar", "er", "ir", "or"}}, "it": {false, []string{"are", "ere", "ire", "rre", "arsi"}},
+	"sv": {false, []string{"a"}}, "pl": {false, []string{"ć", "c", "my"}}, "ru": {false, []string{"ть", "ти", "ться", "чь", "ем", "им", "ём"}},
+	"uk": {false, []string{"ти", "тися", "ємо", "имо", "емо"}}, "id": {false, nil},
+}
+
+// acts reports whether a text says what to do: an imperative or an infinitive.
+func acts(lang, s string) bool {
+	s = lexicon.Fold(s)
+	if i := strings.IndexAny(s, "(（,;:–—"); i > 0 {
+		if s[i] == '(' && s[i-1] != ' ' && s[0] < 0x80 {
+			return false // a call
+		}
+		s = s[:i]
+	}
+	words := strings.Fields(strings.TrimRight(s, " .。!！"))
+	if len(words) == 0 {
+		return false
+	}
+	if lang == "en" || lang == "" {
+		first := strings.Trim(words[0], "*_`\"")
+		for _, h := range tonesIn("en", first) {
+			if h.kind&toneDo != 0 && h.off == 0 && h.end == len(first) {
+				return true
+			}
+		}
+		return false
+	}
+	if lang == "id" {
+		return strings.HasPrefix(words[0], "me") || strings.HasSuffix(words[0], "kan") || strings.HasPrefix(words[0], "ber")
+	}
+	v := verbEnds[lang]
+	word := words[0]
+	if v.last {
+		word = words[len(words)-1]
+	}
+	for _, e := range v.ends {
+		if strings.HasSuffix(word, e) && utf8.RuneCountInString(word) > utf8.RuneCountInString(e)+1 {
+			return true
+		}
+	}
+	return false
+}

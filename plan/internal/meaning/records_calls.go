@@ -1,0 +1,71 @@
+package meaning
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// formulas are functions of sheets, queries and languages: an expression of them is a formula, not a plan.
+var formulas = wordSet("print, len, str, int, float, list, dict, set, sorted, range, sum, max, min, abs, if, and, or, not, round, vlookup, xlookup, iferror, index, match, concat, concatenate, now, today, date, coalesce, count, countif, sumif, avg, average, sin, cos, tan, log, exp, sqrt, pow, lower, upper, trim, substring, cast, console.log, math.max, math.min, println, printf, defun, let, lambda, define, car, cdr, cons")
+
+// nestedCalls reads a plan that is one expression: each call needs those in its arguments.
+func nestedCalls(src *form.Source) *Reading {
+	var root *form.Nest
+	for _, c := range form.Nests(src) {
+		if len(c.Kids) == 0 {
+			continue
+		}
+		if root != nil {
+			return nil // several statements are a program
+		}
+		root = c
+	}
+	if root == nil {
+		return nil
+	}
+	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{"calls in the arguments of calls"}}
+	count := map[string]int{}
+	known, letters := 0, 0
+	var add func(c *form.Nest) string
+	add = func(c *form.Nest) string {
+		if formulas[strings.ToLower(c.Name)] {
+			known++
+		}
+		letters += utf8.RuneCountInString(c.Name)
+		if c.Name == strings.ToLower(c.Name) && !isASCII(c.Name) {
+			letters += 4
+		}
+		id := c.Name
+		if count[id]++; count[id] > 1 {
+			id += "#" + strconv.Itoa(count[id])
+			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: c.Off, Message: c.Name + " is called more than once; this call is named " + id})
+		}
+		at := len(r.Items)
+		r.Items = append(r.Items, Item{ID: id, Shown: true, Title: strings.Join(strings.Fields(src.Text[c.Off:c.End]), " "), Parent: -1, Off: c.Off, End: c.End})
+		for _, k := range c.Kids {
+			if len(r.Items) > src.MaxItems {
+				break
+			}
+			kid := add(k)
+			r.Links = append(r.Links, Link{From: kid, To: r.Items[at].ID, Source: Stated, Off: k.Off})
+		}
+		return id
+	}
+	add(root)
+	n := len(r.Items)
+	if n < 3 || known*3 > n || letters < 4*n {
+		return nil
+	}
+	for i := range r.Items {
+		if t := r.Items[i].Title; len(t) > 200 {
+			r.Items[i].Title = form.Clip(t)
+		}
+	}
+	if root.Open {
+		r.Notes = append(r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: r.Items[n-1].ID, Off: root.End, Message: "the text ends inside this call", Hint: "ask for the rest of the plan"})
+	}
+	return r
+}

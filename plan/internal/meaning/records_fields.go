@@ -1,0 +1,390 @@
+package meaning
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// column is one field of all records of a set.
+type column struct {
+	name  string
+	roles []lexicon.Role
+	cells []cell
+}
+
+type cell struct {
+	rec int
+	off int
+	val *form.Value
+}
+
+func (c *column) is(role lexicon.Role) bool {
+	for _, r := range c.roles {
+		if r == role {
+			return true
+		}
+	}
+	return false
+}
+
+// rolesOf returns the roles that a name can have: as a whole, by what stands in its brackets, or by some of its words.
+func rolesOf(name string) []lexicon.Role {
+	if r := lexicon.Fields(name); len(r) > 0 {
+		return r
+	}
+	name = splitName(name)
+	if i := strings.IndexAny(name, "(["); i > 0 {
+		inner := strings.Trim(name[i:], "()[] ")
+		if r := lexicon.Fields(inner); len(r) > 0 {
+			return r
+		}
+		if r := lexicon.Fields(strings.TrimSpace(name[:i])); len(r) > 0 {
+			return r
+		}
+		if r := lexicon.Fields(strings.TrimPrefix(strings.TrimPrefix(inner, "is "), "are ")); len(r) > 0 {
+			return r
+		}
+	}
+	words := strings.Fields(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("()[]/?:*", r) {
+			return ' '
+		}
+		return r
+	}, name))
+	if len(words) < 2 || len(words) > 6 {
+		return nil
+	}
+	for n := min(3, len(words)-1); n > 0; n-- {
+		for i := 0; i+n <= len(words); i++ {
+			r := lexicon.Fields(strings.Join(words[i:i+n], " "))
+			if len(r) == 0 {
+				r = lexicon.Fields(strings.Join(words[i:i+n], " ") + "s")
+			}
+			for _, x := range r {
+				if x == lexicon.Requires || x == lexicon.Next || x == lexicon.Parallel || x == lexicon.Duration || n == 1 && i == len(words)-1 && (x == lexicon.ID || x == lexicon.Title) {
+					return []lexicon.Role{x}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// table is a set as columns.
+type grid struct {
+	s    *set
+	recs []record
+	cols []*column
+}
+
+func newGrid(s *set, recs []record) *grid {
+	g := &grid{s: s, recs: recs}
+	at := map[string]*column{}
+	for i := range recs {
+		mine := map[*column]int{}
+		for _, f := range recs[i].fields {
+			key := strings.ToLower(strings.TrimSpace(f.Key))
+			col := at[key]
+			if col == nil {
+				if len(g.cols) == 300 {
+					continue
+				}
+				col = &column{name: f.Key, roles: rolesOf(f.Key)}
+				at[key] = col
+				g.cols = append(g.cols, col)
+			}
+			if k, ok := mine[col]; ok {
+				have := col.cells[k].val
+				if have.Kind != form.KindList || have.Str != "…" {
+					have = &form.Value{Kind: form.KindList, Str: "…", Off: have.Off, End: have.End, Items: []*form.Value{have}}
+					col.cells[k].val = have
+				}
+				have.Items = append(have.Items, f.Val)
+				continue
+			}
+			mine[col] = len(col.cells)
+			col.cells = append(col.cells, cell{i, f.Off, f.Val})
+		}
+	}
+	return g
+}
+
+// isID reports whether a text is written as ids are: short and without spaces.
+func isID(s string) bool {
+	return s != "" && utf8.RuneCountInString(s) <= 48 && !strings.ContainsAny(s, " \t\n{}[]<>,;|\"") && !strings.Contains(s, "://")
+}
+
+// candidate is a way to name the records.
+type candidate struct {
+	col   *column
+	keyed bool
+	ids   []string
+	score float64
+	hits  int
+	clear bool // the values look like ids, or a name says that they are
+}
+
+// probe is a text that may be a reference to another record.
+type probe struct {
+	rec    int
+	text   string
+	strong bool
+}
+
+// probes collects what may refer to other records.
+func (g *grid) probes() []probe {
+	var out []probe
+	add := func(rec int, s string, strong bool) {
+		if s = strings.TrimSpace(s); s != "" && len(s) < 200 && len(out) < 400_000 {
+			out = append(out, probe{rec, s, strong})
+		}
+	}
+	for _, col := range g.cols {
+		if col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Status) || col.is(lexicon.Parallel) || col.is(lexicon.Output) {
+			continue
+		}
+		known := col.is(lexicon.Requires) || col.is(lexicon.Next)
+		for _, x := range col.cells {
+			var walk func(v *form.Value, strong bool, depth int)
+			walk = func(v *form.Value, strong bool, depth int) {
+				switch {
+				case v == nil || depth > 6:
+				case v.IsScalar():
+					s := v.Text()
+					switch {
+					case known:
+						add(x.rec, s, true)
+						for _, p := range splitCell(s, ",;|&、，；・\n ") {
+							if p.text != s {
+								add(x.rec, p.text, true)
+							}
+						}
+					case strong || v.Kind == form.KindString && !digits(s):
+						add(x.rec, s, strong)
+					}
+					if strings.ContainsAny(s, "${<%@#") {
+						for _, w := range expressionNames(s) {
+							for _, p := range strings.FieldsFunc(w, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+								add(x.rec, p, true)
+							}
+						}
+					}
+				case v.Kind == form.KindList:
+					for _, y := range v.Items {
+						walk(y, known || depth == 0 && len(col.roles) == 0 || strong, depth+1)
+					}
+				case isMap(v):
+					for i := range v.Fields {
+						if known {
+							add(x.rec, v.Fields[i].Key, false)
+						}
+						walk(v.Fields[i].Val, strong, depth+1)
+					}
+				}
+			}
+			walk(x.val, false, 0)
+		}
+	}
+	return out
+}
+
+// choose returns how the records are named: the field, or the key, whose values are used as references, or that is called
+// an id; nil when only their places tell them apart.
+func (g *grid) choose() *candidate {
+	n := len(g.recs)
+	var all []*candidate
+	if g.s.keyed {
+		c := &candidate{keyed: true, score: 38, clear: true, ids: make([]string, n)}
+		for i := range g.recs {
+			c.ids[i] = g.recs[i].key
+		}
+		all = append(all, c)
+	}
+	for k, col := range g.cols {
+		if len(all) > 12 {
+			break
+		}
+		if c := g.asID(col, k == 0); c != nil {
+			all = append(all, c)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	probes := g.probes()
+	strong := 0
+	for _, p := range probes {
+		if p.strong {
+			strong++
+		}
+	}
+	var best *candidate
+	for _, c := range all {
+		at := make(map[string]int, n)
+		for i, id := range c.ids {
+			at[id] = i
+		}
+		hits, weak := 0, 0
+		for _, p := range probes {
+			if i, ok := at[p.text]; ok && i != p.rec {
+				if p.strong {
+					hits++
+				} else {
+					weak++
+				}
+			}
+		}
+		c.hits = hits + weak
+		if strong > 0 {
+			c.score += 60 * float64(hits) / float64(strong)
+			if hits > 0 {
+				c.score += 25
+			}
+		}
+		if weak > 0 {
+			c.score += min(20, 4*float64(weak))
+		}
+		if best == nil || c.score > best.score {
+			best = c
+		}
+	}
+	if !best.clear && best.hits == 0 {
+		return nil
+	}
+	return best
+}
+
+// asID weighs a column as that of the ids; nil when it cannot be.
+func (g *grid) asID(col *column, first bool) *candidate {
+	n := len(g.recs)
+	if len(col.cells)*5 < n*4 || col.name == "" || col.is(lexicon.Parallel) {
+		return nil
+	}
+	idRole, title := col.is(lexicon.ID), col.is(lexicon.Title)
+	for _, r := range col.roles {
+		switch r {
+		case lexicon.Owner, lexicon.Duration, lexicon.Status, lexicon.Requires, lexicon.Next, lexicon.Args:
+			if !idRole && !title {
+				return nil
+			}
+		}
+	}
+	c := &candidate{col: col, ids: make([]string, n)}
+	seen := make(map[string]bool, n)
+	marks, long, numbers := 0, 0, 0
+	for _, x := range col.cells {
+		s := x.val.Text()
+		if s == "" || !x.val.IsScalar() {
+			return nil
+		}
+		c.ids[x.rec] = s
+		seen[s] = true
+		if isID(s) {
+			marks++
+		}
+		if len(s) > 120 {
+			long++
+		}
+		if digits(s) {
+			numbers++
+		}
+	}
+	have := len(col.cells)
+	if len(seen) < have && (len(seen)*5 < have*3 || have < 3 || !idRole && !first) || long > 0 {
+		return nil
+	}
+	all := marks == have
+	if numbers > 0 && numbers == have && !idRole && !first {
+		return nil
+	}
+	switch {
+	case idRole && (all || !title):
+		c.score, c.clear = 40, true
+	case title && all:
+		c.score, c.clear = 27, true
+	case title:
+		c.score = 12
+	case col.is(lexicon.Tool):
+		c.score = 6
+	case all && first:
+		c.score, c.clear = 20, g.s.form == "table" || numbers == have
+	case all:
+		c.score = 12
+	default:
+		c.score = 4
+	}
+	if first {
+		c.score += 4
+	}
+	if len(seen) < have {
+		c.score -= 20
+	}
+	return c
+}
+
+// titleOf returns the column with what is to be done, or nil. Before the dependencies are known (deps is nil) only a name
+// tells.
+func (g *grid) titleOf(id *column, deps map[*column]bool) *column {
+	var best *column
+	most := 0.0
+	for _, col := range g.cols {
+		if col == id || len(col.cells)*2 < len(g.recs) {
+			continue
+		}
+		title := col.is(lexicon.Title) || col.name == form.TextKey
+		if !title && (deps == nil || deps[col] || len(col.roles) > 0 && !col.is(lexicon.Tool)) {
+			continue
+		}
+		length, words := 0, 0
+		ok := true
+		for _, x := range col.cells {
+			if !x.val.IsScalar() {
+				ok = false
+				break
+			}
+			length += min(len(x.val.Text()), 120)
+			if strings.ContainsAny(x.val.Text(), " \u3000") || !isASCII(x.val.Text()) {
+				words++
+			}
+		}
+		if !ok || length == 0 {
+			continue
+		}
+		score := float64(length) / float64(len(col.cells))
+		if title {
+			score += 200
+		}
+		if col.is(lexicon.Tool) {
+			score -= 20
+		}
+		if words*2 > len(col.cells) {
+			score += 40
+		}
+		if score > most {
+			best, most = col, score
+		}
+	}
+	return best
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// places returns the made-up ids 1, 2, ….
+func places(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = strconv.Itoa(i + 1)
+	}
+	return ids
+}

@@ -1,0 +1,230 @@
+package meaning
+
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// groups takes in the records that stand inside the set's records and are of the same kind: the branches of a state, the
+// children of a task.
+func (a *analysis) groups() {
+	kids := map[*form.Value][]record{}
+	mine := make(map[*form.Value]bool, len(a.g.recs))
+	for _, r := range a.g.recs {
+		mine[r.val] = true
+	}
+	for _, t := range a.c.sets {
+		if t == a.s || t.plain || t.tree != a.s.tree || t.keyed != a.s.keyed || len(t.recs) == 0 || t.recs[0].group == nil || len(t.shape) <= len(a.s.shape) || !strings.HasPrefix(t.shape, a.s.shape) || !a.sameKind(t) {
+			continue
+		}
+		for _, r := range t.recs {
+			mine[r.val] = true
+			for g, n := r.group, 0; g != nil && n < 4; g, n = g.up, n+1 {
+				if mine[g.val] {
+					kids[g.val] = append(kids[g.val], r)
+					break
+				}
+			}
+		}
+	}
+	if len(kids) == 0 {
+		return
+	}
+	var all []record
+	a.inner = map[*form.Value]bool{}
+	var add func(r record, parent, depth int)
+	add = func(r record, parent, depth int) {
+		if depth > a.c.src.MaxDepth || len(all) > 4*a.c.src.MaxItems {
+			return
+		}
+		at := len(all)
+		all = append(all, r)
+		a.parent = append(a.parent, parent)
+		a.inner[r.val] = parent >= 0
+		for _, k := range kids[r.val] {
+			add(k, at, depth+1)
+		}
+	}
+	for _, r := range a.g.recs {
+		add(r, -1, 0)
+	}
+	if len(all) == len(a.g.recs) {
+		a.parent = nil
+		return
+	}
+	a.g = newGrid(a.s, all)
+	a.has = make([]bool, len(all))
+}
+
+// sameKind reports whether the records of t have most of their fields in common with those of the set.
+func (a *analysis) sameKind(t *set) bool {
+	mine := map[string]bool{}
+	for _, col := range a.g.cols {
+		mine[strings.ToLower(col.name)] = true
+	}
+	same, all := 0, 0
+	for _, r := range t.recs[:min(len(t.recs), 10)] {
+		for i := range r.fields {
+			all++
+			if mine[strings.ToLower(r.fields[i].Key)] {
+				same++
+			}
+		}
+	}
+	return same*3 >= all*2 && same > 0
+}
+
+// holdsParts reports whether a field holds records that were taken in as parts.
+func (a *analysis) holdsParts(col *column) bool {
+	if a.parent == nil {
+		return false
+	}
+	for _, x := range col.cells {
+		if a.inner[x.val] {
+			return true
+		}
+		for _, y := range x.val.Items {
+			if a.inner[y] {
+				return true
+			}
+		}
+		for i := range x.val.Fields {
+			if a.inner[x.val.Fields[i].Val] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ungroup sets the parents of items, and takes groups out through which the flow only runs on to their parts.
+func (a *analysis) ungroup() {
+	drop := make([]bool, len(a.r.Items))
+	any := false
+	if a.parent != nil {
+		for i, p := range a.parent {
+			a.r.Items[i].Parent = p
+			if p >= 0 && a.forward {
+				drop[p], any = true, true
+			}
+		}
+	}
+	for i := range a.r.Items {
+		if isGateway(a.g.recs[i].key) && a.xml() && !drop[i] {
+			drop[i], any = true, true
+		}
+	}
+	if any {
+		a.contract(drop)
+	}
+}
+
+// isGateway reports whether a tag is that of an event or a gateway of a process, which is no step.
+func isGateway(tag string) bool {
+	tag = strings.ToLower(tag)
+	return strings.HasSuffix(tag, "event") || strings.HasSuffix(tag, "gateway")
+}
+
+// contract takes out the items in drop and joins what comes before each of them with what comes after it.
+func (a *analysis) contract(drop []bool) {
+	at := make(map[string]int, len(a.r.Items))
+	for i := range a.r.Items {
+		at[a.r.Items[i].ID] = i
+	}
+	n := len(a.r.Items)
+	next := make([][]int, n)
+	inside := make([]bool, n) // has a link from a part of the same group
+	onward := make([]bool, n)
+	offs := map[[2]int]Link{}
+	var loose []Link
+	for _, l := range a.r.Links {
+		i, ok := at[l.From]
+		j, ok2 := at[l.To]
+		if !ok || !ok2 {
+			loose = append(loose, l)
+			continue
+		}
+		next[i] = append(next[i], j)
+		offs[[2]int{i, j}] = l
+		if a.parent != nil && a.parent[i] == a.parent[j] {
+			inside[j], onward[i] = true, true
+		}
+	}
+	if a.parent != nil {
+		// What leads to a group leads to its first parts, and its last parts lead to what comes after it.
+		for i, p := range a.parent {
+			if p < 0 {
+				continue
+			}
+			if !inside[i] {
+				next[p] = append(next[p], i)
+			}
+		}
+		after := make([][]int, n)
+		for p := range next {
+			if !drop[p] {
+				continue
+			}
+			kept := next[p][:0]
+			for _, j := range next[p] {
+				if a.parent[j] == p {
+					kept = append(kept, j)
+				} else {
+					after[p] = append(after[p], j)
+				}
+			}
+			next[p] = kept
+		}
+		for i, p := range a.parent {
+			if p >= 0 && !onward[i] {
+				next[i] = append(next[i], after[p]...)
+			}
+		}
+	}
+	a.r.Links = loose
+	seen := map[[2]int]bool{}
+	work := 0
+	for i := range next {
+		if drop[i] {
+			continue
+		}
+		visited := map[int]bool{}
+		var run func(j int)
+		run = func(j int) {
+			if work++; work > 200_000 {
+				return
+			}
+			if !drop[j] {
+				if !seen[[2]int{i, j}] {
+					seen[[2]int{i, j}] = true
+					l, ok := offs[[2]int{i, j}]
+					if !ok {
+						l = Link{Source: Stated, Off: a.r.Items[j].Off}
+					}
+					l.From, l.To = a.r.Items[i].ID, a.r.Items[j].ID
+					a.r.Links = append(a.r.Links, l)
+				}
+				return
+			}
+			if visited[j] {
+				return
+			}
+			visited[j] = true
+			for _, k := range next[j] {
+				run(k)
+			}
+		}
+		for _, j := range next[i] {
+			run(j)
+		}
+	}
+	kept := a.r.Items[:0]
+	for i, it := range a.r.Items {
+		if !drop[i] {
+			it.Parent = -1
+			kept = append(kept, it)
+		}
+	}
+	a.r.Items = kept
+}

@@ -1,0 +1,900 @@
+package meaning
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// analysis is what is found out about one set.
+type analysis struct {
+	c     *collector
+	s     *set
+	g     *grid
+	r     *Reading
+	n     *labels
+	id    *candidate
+	title *column
+	deps  map[*column]bool
+	// hits and lost count the references that are items and those that are not; forward tells that links run on to the next.
+	hits, lost, used int
+	stated           bool
+	forward          bool
+	seen             map[[2]string]bool
+	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no parts.
+	parent []int
+	inner  map[*form.Value]bool
+	has    []bool // records that state their needs
+}
+
+// analyze reads a set, or several that were joined, as a plan.
+func (c *collector) analyze(s *set, recs []record) *Reading {
+	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems {
+		return nil
+	}
+	a := &analysis{c: c, s: s, g: newGrid(s, recs), deps: map[*column]bool{}, seen: map[[2]string]bool{}, has: make([]bool, len(recs))}
+	a.r = &Reading{Form: s.form, Start: s.tree.Root.Off, End: s.tree.Root.End, Open: s.tree.YAML || s.form == "table"}
+	if a.isChat() {
+		return nil
+	}
+	if s.plain {
+		return a.plain()
+	}
+	a.groups()
+	a.name()
+	a.needs()
+	a.references()
+	a.stages()
+	a.edges()
+	if a.title == nil {
+		a.title = a.g.titleOf(a.idColumn(), a.deps)
+	}
+	a.weigh()
+	a.items()
+	a.ungroup()
+	a.faults()
+	return a.r
+}
+
+// isChat reports whether the records are messages of a conversation or parts of one.
+func (a *analysis) isChat() bool {
+	for _, col := range a.g.cols {
+		switch strings.ToLower(col.name) {
+		case "role", "type", "from", "rolle", "sender":
+		default:
+			continue
+		}
+		chat := 0
+		for _, x := range col.cells {
+			switch strings.ToLower(x.val.Text()) {
+			case "user", "assistant", "system", "tool", "model", "human", "developer", "text", "tool_result", "ai":
+				chat++
+			}
+		}
+		if chat > 0 && chat*2 >= len(a.g.recs) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain reads a list of texts: a plan when the name above it says so.
+func (a *analysis) plain() *Reading {
+	labels := a.s.labels
+	if r := a.linkedTexts(); r != nil {
+		return r
+	}
+	if len(labels) == 0 || !planish(labels[len(labels)-1]) || len(a.g.recs) < 2 {
+		return nil
+	}
+	ids := places(len(a.g.recs))
+	words := 0
+	for i, r := range a.g.recs {
+		text := r.val.Text()
+		if strings.ContainsAny(text, " \u3000") || !isASCII(text) {
+			words++
+		}
+		a.r.Items = append(a.r.Items, Item{ID: ids[i], Title: text, Parent: -1, Off: r.off, End: r.end})
+	}
+	a.r.Weight = 58
+	if words*2 < len(ids) {
+		a.r.Weight = 40
+	}
+	a.r.Evidence = append(a.r.Evidence, "texts under "+labels[len(labels)-1])
+	a.faults()
+	return a.r
+}
+
+// linkedTexts reads a list of texts between which links stand in another list.
+func (a *analysis) linkedTexts() *Reading {
+	ids := make([]string, len(a.g.recs))
+	for i, r := range a.g.recs {
+		ids[i] = r.val.Text()
+	}
+	a.n = newNames(ids)
+	a.edges()
+	if a.hits == 0 {
+		return nil
+	}
+	for i, r := range a.g.recs {
+		a.r.Items = append(a.r.Items, Item{ID: ids[i], Shown: true, Title: ids[i], Parent: -1, Off: r.off, End: r.end})
+	}
+	a.r.Stated, a.r.Weight = true, 92
+	a.r.Evidence = append(a.r.Evidence, "links between the texts of a list")
+	a.faults()
+	return a.r
+}
+
+// name decides on the ids, and by what else the records may be called.
+func (a *analysis) name() {
+	g := a.g
+	a.id = g.choose()
+	ids := places(len(g.recs))
+	var idCol *column
+	if a.id != nil {
+		for i, s := range a.id.ids {
+			if s != "" {
+				ids[i] = s
+			}
+		}
+		idCol = a.id.col
+	}
+	a.n = newNames(ids)
+	a.title = g.titleOf(idCol, nil)
+	for i := range g.recs {
+		if k := g.recs[i].key; k != "" && g.s.keyed {
+			a.n.also(k, i)
+		}
+	}
+	for _, col := range g.cols {
+		if col == idCol {
+			continue
+		}
+		output := col.is(lexicon.Output) || isOutput(col.name)
+		if !output && !col.is(lexicon.Title) && !col.is(lexicon.ID) && !col.is(lexicon.Tool) && col != a.title {
+			continue
+		}
+		for _, x := range col.cells {
+			switch {
+			case x.val.IsScalar() && len(x.val.Text()) < 200:
+				a.n.also(x.val.Text(), x.rec)
+			case output && x.val.Kind == form.KindList:
+				for _, y := range x.val.Items[:min(len(x.val.Items), 50)] {
+					if y.IsScalar() {
+						a.n.also(y.Text(), x.rec)
+					}
+				}
+			}
+		}
+	}
+}
+
+// isOutput reports whether a field names the variable or file that a step makes.
+func isOutput(name string) bool {
+	switch squash(name) {
+	case "result", "results", "output", "outputs", "register", "saveas", "as", "outputkey", "outputvariable", "resultvar", "produces", "out", "var", "variable", "returns", "writes":
+		return true
+	}
+	return false
+}
+
+func (a *analysis) idColumn() *column {
+	if a.id == nil {
+		return nil
+	}
+	return a.id.col
+}
+
+func (a *analysis) link(from, to string, source Source, off int) {
+	k := [2]string{from, to}
+	if a.seen[k] {
+		return
+	}
+	a.seen[k] = true
+	a.r.Links = append(a.r.Links, Link{From: from, To: to, Source: source, Off: off})
+}
+
+// found are the references of a column.
+type found struct {
+	col                       *column
+	list                      []saidOf
+	recs                      []int
+	hits, self, lost, earlier int
+	rest                      bool
+	lists, empty              int // cells that are lists, cells that say that there is nothing
+}
+
+func (a *analysis) find(col *column) *found {
+	f := &found{col: col}
+	for _, x := range col.cells {
+		m, rest := a.n.mentions(x.val)
+		f.rest = f.rest || rest
+		if x.val.Kind == form.KindList || isMap(x.val) {
+			f.lists++
+		}
+		if len(m) == 0 {
+			f.empty++
+		}
+		for _, y := range m {
+			switch {
+			case y.at < 0:
+				f.lost++
+			case y.at == x.rec:
+				f.self++
+			default:
+				f.hits++
+				if y.at < x.rec {
+					f.earlier++
+				}
+			}
+			f.list = append(f.list, y)
+			f.recs = append(f.recs, x.rec)
+		}
+	}
+	return f
+}
+
+// needs decides which fields are dependencies, and which way they run, and makes links of them.
+func (a *analysis) needs() {
+	var known, unknown []*found
+	for _, col := range a.g.cols {
+		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || a.holdsParts(col) {
+			continue
+		}
+		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
+			if f := a.find(col); a.isNeeds(f) {
+				known = append(known, f)
+			}
+			continue
+		}
+		if col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
+			continue
+		}
+		if !a.refersOnly(col) {
+			continue
+		}
+		if f := a.find(col); a.mayBeNeeds(f) {
+			unknown = append(unknown, f)
+		}
+	}
+	for _, f := range known {
+		next := f.col.is(lexicon.Next) && !f.col.is(lexicon.Requires)
+		a.take(f, next)
+		a.forward = a.forward || next && f.hits > 0
+	}
+	known1 := a.hits
+	a.nested()
+	for _, f := range unknown {
+		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
+			continue
+		}
+		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
+	}
+}
+
+// refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or maps of ids.
+func (a *analysis) refersOnly(col *column) bool {
+	if a.xml() {
+		return true
+	}
+	for _, x := range col.cells {
+		switch v := x.val; {
+		case isMap(v):
+			for i := range v.Fields {
+				if _, ok := a.n.exact[v.Fields[i].Key]; !ok {
+					return false
+				}
+			}
+		case v.Kind == form.KindList:
+			for _, y := range v.Items {
+				if !y.IsScalar() {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.
+func (a *analysis) isNeeds(f *found) bool {
+	if f.hits+f.self > 0 {
+		return f.lost <= 2*(f.hits+f.self) || f.lists > 0
+	}
+	if f.lost == 0 {
+		return !f.rest
+	}
+	// Nothing is known: ids of another text, or not ids at all.
+	for _, m := range f.list {
+		if !isID(m.text) || !a.alike(m.text) {
+			return false
+		}
+	}
+	return f.lists > 0 || a.id != nil && strings.ContainsAny(a.n.ids[0], "0123456789")
+}
+
+// alike reports whether a text is written like the ids: with digits when they have digits, in words when not.
+func (a *analysis) alike(s string) bool {
+	id := a.n.ids[0]
+	return strings.ContainsAny(s, "0123456789") == strings.ContainsAny(id, "0123456789") && digits(s) == digits(id)
+}
+
+// mayBeNeeds reports whether a field of which nothing is known by its name is a dependency: all it holds are ids of others.
+func (a *analysis) mayBeNeeds(f *found) bool {
+	if f.hits == 0 || f.rest || f.lost*3 > f.hits || f.self > 0 && f.self*3 > f.hits {
+		return false
+	}
+	if f.lists == 0 {
+		if f.lost > 0 || f.col.is(lexicon.Title) {
+			return false
+		}
+		for _, m := range f.list {
+			if digits(m.text) && a.s.form != "table" && f.col.name != "" && !a.xml() {
+				return false
+			}
+			if digits(m.text) && (f.empty == 0 || f.earlier != f.hits) && f.col.name != "" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (a *analysis) xml() bool {
+	return a.s.recs[0].val != nil && a.s.recs[0].val.Str != "" && a.s.recs[0].val.Kind == form.KindObject
+}
+
+// take makes links of a field's references.
+func (a *analysis) take(f *found, next bool) {
+	a.deps[f.col] = true
+	a.stated = true
+	for _, x := range f.col.cells {
+		a.has[x.rec] = true
+	}
+	a.hits += f.hits + f.self
+	a.lost += f.lost
+	for i, m := range f.list {
+		to, from := a.n.ids[f.recs[i]], strings.Trim(m.text, "\"'` ")
+		if m.at >= 0 {
+			from = a.n.ids[m.at]
+		}
+		if next {
+			from, to = to, from
+		}
+		a.link(from, to, Stated, m.off)
+	}
+}
+
+// nested finds what a record goes on to deep inside of it: the Next of choices, catches and conditions.
+func (a *analysis) nested() {
+	if !a.forward && !a.anyNext() {
+		return
+	}
+	for i := range a.g.recs {
+		var walk func(v *form.Value, depth int, on bool)
+		walk = func(v *form.Value, depth int, on bool) {
+			if v == nil || depth > 8 {
+				return
+			}
+			for _, x := range v.Items {
+				walk(x, depth+1, on)
+			}
+			for k := range v.Fields {
+				f := &v.Fields[k]
+				next := on || isNext(f.Key)
+				if !f.Val.IsScalar() {
+					if depth > 0 || !a.isDep(f.Key) {
+						walk(f.Val, depth+1, next)
+					}
+					continue
+				}
+				if depth == 0 && (a.isDep(f.Key) || !next && a.forward) || otherRole(f.Key) && !next {
+					continue
+				}
+				if at, ok := a.n.exact[f.Val.Text()]; ok && at != i && (next || a.forward && !digits(f.Val.Text())) {
+					a.link(a.n.ids[i], a.n.ids[at], Stated, f.Val.Off)
+					a.hits++
+					a.stated, a.forward, a.has[i] = true, true, true
+				}
+			}
+		}
+		walk(&form.Value{Kind: form.KindObject, Fields: a.g.recs[i].fields}, 0, false)
+	}
+}
+
+func isNext(key string) bool {
+	for _, r := range rolesOf(key) {
+		if r == lexicon.Next {
+			return true
+		}
+	}
+	k := squash(key)
+	return k == "default" || k == "transition" || k == "goto" || k == "nextstate" || k == "otherwise" || k == "else" || k == "catch"
+}
+
+// anyNext reports whether a field that runs on to the next step stands somewhere in the records.
+func (a *analysis) anyNext() bool {
+	for _, col := range a.g.cols {
+		if isNext(col.name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *analysis) isDep(key string) bool {
+	for col := range a.deps {
+		if strings.EqualFold(col.name, strings.TrimSpace(key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// pointers are names of fields whose value names the step that a value comes from.
+var pointers = wordSet("ref, from, step, node, source, fromstep, outputof, resultof, sourcestep, stepid, nodeid, fromtask, taskid, dependency")
+
+// references finds the uses of results: in texts, and in objects such as {"$ref": "x"}.
+func (a *analysis) references() {
+	var idCol *column
+	if a.id != nil {
+		idCol = a.id.col
+	}
+	type lost struct {
+		rec, off int
+		name     string
+	}
+	var losts []lost
+	for _, col := range a.g.cols {
+		if col == idCol || a.deps[col] || col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Output) || isOutput(col.name) {
+			continue
+		}
+		title := col == a.title && !col.is(lexicon.Tool)
+		for _, x := range col.cells {
+			to := a.n.ids[x.rec]
+			usage := func(at int, text, path string, off int) {
+				if at == x.rec {
+					return
+				}
+				a.used++
+				a.r.Items = grow(a.r.Items, len(a.g.recs))
+				it := &a.r.Items[x.rec]
+				if len(it.Refs) < 1000 {
+					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: col.name, Off: off})
+				}
+				if !a.forward {
+					a.link(a.n.ids[at], to, Variable, off)
+				}
+			}
+			var walk func(v *form.Value, key string, depth int)
+			walk = func(v *form.Value, key string, depth int) {
+				if v == nil || depth > 60 {
+					return
+				}
+				if v.IsScalar() {
+					s := v.Text()
+					if s == "" {
+						return
+					}
+					k := squash(strings.TrimLeft(key, "$"))
+					if depth > 0 && (strings.HasPrefix(key, "$") || pointers[k]) {
+						if at, path, ok := a.n.path(strings.TrimLeft(s, "$#@")); ok {
+							usage(at, s, path, v.Off)
+							return
+						}
+					}
+					for _, u := range a.n.uses(s, func(name string) {
+						if len(losts) < 200 {
+							losts = append(losts, lost{x.rec, v.Off, name})
+						}
+					}) {
+						if title && (u.text[0] == '@' || u.text[0] == '%' || u.text[0] == '<') {
+							continue
+						}
+						usage(u.at, u.text, u.path, v.Off+u.off)
+					}
+					if at, ok := a.n.other[s]; ok && at >= 0 && !title && len(s) > 2 && a.isMade(at, s) {
+						usage(at, s, "", v.Off)
+					}
+					return
+				}
+				if v.Kind == form.KindString && strings.HasPrefix(strings.TrimSpace(v.Str), "{") {
+					return
+				}
+				for _, y := range v.Items {
+					walk(y, key, depth+1)
+				}
+				for i := range v.Fields {
+					walk(v.Fields[i].Val, v.Fields[i].Key, depth+1)
+				}
+			}
+			walk(a.embedded(x.val), col.name, 0)
+		}
+	}
+	if a.used > 0 {
+		a.stated = true
+		for _, l := range losts {
+			if name := l.name; strings.ContainsAny(name, ".[") && a.stepLike(name) && len(a.r.Notes) < 100 {
+				a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: a.n.ids[l.rec], Off: l.off, Message: a.n.ids[l.rec] + " uses " + name + ", which labels no step"})
+			}
+		}
+	}
+}
+
+// stepLike reports whether a lost reference begins as one to a step does: steps.x.output.
+func (a *analysis) stepLike(name string) bool {
+	head, _, _ := strings.Cut(name, ".")
+	return lexicon.Is(lexicon.Steps, head) || a.alike(head) && strings.ContainsAny(head, "0123456789")
+}
+
+// embedded returns the value that stands, as JSON, in a string, or v itself.
+func (a *analysis) embedded(v *form.Value) *form.Value {
+	if v.Kind != form.KindString {
+		return v
+	}
+	s := strings.TrimSpace(v.Str)
+	if len(s) < 4 || s[0] != '{' || s[1] == '{' {
+		return v
+	}
+	t, _ := form.ValueAt(s, 0, a.c.src.MaxDepth, true)
+	if t.Root == nil || len(t.Faults) > 0 {
+		return v
+	}
+	shift(t.Root, v)
+	return t.Root
+}
+
+// isMade reports whether s is the name of something that the record at makes.
+func (a *analysis) isMade(at int, s string) bool {
+	for _, col := range a.g.cols {
+		if !col.is(lexicon.Output) && !isOutput(col.name) {
+			continue
+		}
+		i := sort.Search(len(col.cells), func(i int) bool { return col.cells[i].rec >= at })
+		if i == len(col.cells) || col.cells[i].rec != at {
+			continue
+		}
+		v := col.cells[i].val
+		if v.Text() == s {
+			return true
+		}
+		for _, x := range v.Items {
+			if x.Text() == s {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func grow(items []Item, n int) []Item {
+	if items == nil {
+		items = make([]Item, n)
+	}
+	return items
+}
+
+// stages links jobs by the stages they are in, when a list beside them says in which order these come.
+func (a *analysis) stages() {
+	if a.s.owner == nil && a.s.shape != "" {
+		return
+	}
+	var col *column
+	var order []string
+	root := a.s.owner
+	if root == nil {
+		root = a.s.tree.Root
+	}
+	for i := range root.Fields {
+		f := &root.Fields[i]
+		if f.Val.Kind != form.KindList || len(f.Val.Items) < 2 {
+			continue
+		}
+		for _, c := range a.g.cols {
+			if !strings.HasPrefix(squash(f.Key), squash(c.name)) || len(c.name) < 3 || len(c.cells)*2 < len(a.g.recs) {
+				continue
+			}
+			col, order = c, nil
+			for _, x := range f.Val.Items {
+				order = append(order, x.Text())
+			}
+		}
+	}
+	if col == nil {
+		return
+	}
+	at := map[string]int{}
+	for i, s := range order {
+		at[s] = i
+	}
+	in := make([][]int, len(order))
+	for _, x := range col.cells {
+		k, ok := at[x.val.Text()]
+		if !ok {
+			return
+		}
+		in[k] = append(in[k], x.rec)
+	}
+	var before []int
+	for _, jobs := range in {
+		for _, j := range jobs {
+			if a.has[j] || len(before)*len(jobs) > 10_000 {
+				continue
+			}
+			for _, b := range before {
+				a.link(a.n.ids[b], a.n.ids[j], Stated, a.g.recs[j].off)
+				a.hits++
+				a.stated = true
+			}
+		}
+		if len(jobs) > 0 {
+			before = jobs
+		}
+	}
+}
+
+// edges takes the links that stand in a list of their own, when their ends are these records.
+func (a *analysis) edges() {
+	for _, p := range a.c.pairs {
+		if p.used && a.s.tree != p.tree || len(p.list) == 0 {
+			continue
+		}
+		a.takePairs(p)
+	}
+}
+
+func (a *analysis) takePairs(p *pairs) {
+	hits, zero := 0, false
+	for _, e := range p.list {
+		for _, s := range [2]string{e.from, e.to} {
+			if _, ok := a.n.find(s); ok {
+				hits++
+			}
+			zero = zero || s == "0"
+		}
+	}
+	if zero && !a.n.numeric && p.tree == a.s.tree {
+		a.n.zero = true
+	} else if hits < len(p.list)*2*2/3 {
+		return
+	}
+	p.used = true
+	a.stated = true
+	resolve := func(s string) string {
+		if i, ok := a.n.find(s); ok {
+			return a.n.ids[i]
+		}
+		a.lost++
+		return s
+	}
+	backward := len(p.labels) > 0 && isNeedsName(p.labels[len(p.labels)-1]) && p.list[0].from != "" && false
+	for _, e := range p.list {
+		from, to := resolve(e.from), resolve(e.to)
+		if backward {
+			from, to = to, from
+		}
+		a.hits++
+		a.link(from, to, Stated, e.off)
+	}
+	a.r.Start, a.r.End = min(a.r.Start, p.tree.Root.Off), max(a.r.End, p.tree.Root.End)
+}
+
+func isNeedsName(name string) bool {
+	role, _ := lexicon.Field(name)
+	return role == lexicon.Requires
+}
+
+// weigh says how sure it is that the records are a plan.
+func (a *analysis) weigh() {
+	r := a.r
+	r.Stated = a.stated
+	n := len(a.g.recs)
+	steps := false
+	for _, name := range a.s.labels[max(0, len(a.s.labels)-2):] {
+		steps = steps || planish(name)
+	}
+	if !steps && a.xml() {
+		for _, rec := range a.g.recs[:min(n, 5)] {
+			steps = steps || planish(rec.key)
+		}
+	}
+	if !steps {
+		for k, col := range a.g.cols {
+			if k < 3 && lexicon.Is(lexicon.Steps, splitName(col.name)) {
+				steps = true
+			}
+		}
+	}
+	announced := a.announced()
+	calls := a.calls()
+	switch {
+	case a.hits > 0:
+		r.Weight = 90
+		if a.lost > a.hits {
+			r.Weight = 72
+		}
+		if steps || announced {
+			r.Weight += 3
+		}
+		r.Weight += min(4, n/4)
+		if a.strangers() {
+			r.Weight -= 4
+		}
+		r.Evidence = append(r.Evidence, "values that are ids of other records")
+	case a.used > 0:
+		r.Weight = 88 + min(3, n/4)
+		r.Evidence = append(r.Evidence, "uses of results of other records")
+	case a.stated && a.lost == 0:
+		r.Weight = 60
+		if steps || announced {
+			r.Weight = 85
+		}
+		r.Evidence = append(r.Evidence, "a field for dependencies that is always empty")
+	case a.stated:
+		r.Weight = 50
+	case n < 2:
+		r.Weight = 0
+	case steps && (a.title != nil || calls):
+		r.Weight = 62
+	case calls:
+		r.Weight = 56
+	case announced && a.title != nil:
+		r.Weight = 52
+	default:
+		r.Weight = 10
+		r.Not = "records without anything that says that they are steps"
+	}
+	if n == 1 && a.hits == 0 && a.used == 0 {
+		r.Weight = min(r.Weight, 20)
+	}
+	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
+		r.Weight = 20
+	}
+	if a.s.nested && r.Weight >= 60 {
+		r.Weight++
+	}
+}
+
+// strangers reports whether elements of a tag of their own have no part in the links of the others.
+func (a *analysis) strangers() bool {
+	if !a.xml() || a.s.keyed {
+		return false
+	}
+	linked := map[string]bool{}
+	for _, l := range a.r.Links {
+		if l.Source == Stated {
+			linked[l.From], linked[l.To] = true, true
+		}
+	}
+	tags := map[string]bool{}
+	for i, rec := range a.g.recs {
+		tags[rec.key] = tags[rec.key] || linked[a.n.ids[i]]
+	}
+	for _, ok := range tags {
+		if !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// announced reports whether the text ahead of the value says that a plan follows.
+func (a *analysis) announced() bool {
+	i := a.c.src.LineAt(a.s.tree.Root.Off)
+	for k, n := i-1, 0; k >= 0 && n < 3; k-- {
+		l := &a.c.src.Lines[k]
+		if l.Text == "" || l.Fence {
+			continue
+		}
+		n++
+		if len(l.Text) < 400 && lexicon.Has(lexicon.Plan, l.Text) {
+			return true
+		}
+	}
+	return false
+}
+
+// calls reports whether most records name a tool and its arguments.
+func (a *analysis) calls() bool {
+	tools, args := 0, 0
+	for _, col := range a.g.cols {
+		for _, role := range col.roles {
+			switch role {
+			case lexicon.Tool:
+				tools = max(tools, len(col.cells))
+			case lexicon.Args:
+				args = max(args, len(col.cells))
+			}
+		}
+	}
+	n := len(a.g.recs)
+	return tools*2 > n && args*2 > n
+}
+
+// roleOfAttr maps the role of a field to that of an attribute.
+var roleOfAttr = map[lexicon.Role]Role{lexicon.Tool: Tool, lexicon.Args: Args, lexicon.Owner: Owner, lexicon.Duration: Duration, lexicon.Status: Status}
+
+// items makes an item of each record.
+func (a *analysis) items() {
+	r := a.r
+	r.Items = grow(r.Items, len(a.g.recs))
+	shown := a.id != nil
+	for i := range r.Items {
+		it, rec := &r.Items[i], &a.g.recs[i]
+		it.ID, it.Shown, it.Parent, it.Off, it.End = a.n.ids[i], shown && a.id.ids[i] != "", -1, rec.off, rec.end
+	}
+	for _, col := range a.g.cols {
+		if a.id != nil && col == a.id.col || a.deps[col] || col.name == "" {
+			continue
+		}
+		role := Role("")
+		for _, x := range col.roles {
+			if role == "" {
+				role = roleOfAttr[x]
+			}
+		}
+		for _, x := range col.cells {
+			it := &r.Items[x.rec]
+			if col == a.title && x.val.IsScalar() {
+				it.Title = x.val.Text()
+				continue
+			}
+			if len(it.Attrs) < 100 {
+				it.Attrs = append(it.Attrs, Attr{Key: col.name, Role: role, Value: form.JSON(x.val), Off: x.off})
+			}
+		}
+	}
+	for i := range r.Items {
+		if r.Items[i].Title == "" {
+			r.Items[i].Title = a.fallback(i)
+		}
+	}
+}
+
+// fallback is the title of a record that has none: its tool with its arguments, or its id.
+func (a *analysis) fallback(i int) string {
+	title, args := "", ""
+	for _, x := range a.r.Items[i].Attrs {
+		switch {
+		case x.Role == Tool && title == "":
+			title = strings.Trim(x.Value, `"`)
+		case x.Role == Args && args == "" && len(x.Value) < 200:
+			args = " " + x.Value
+		}
+	}
+	if title == "" {
+		return a.n.ids[i]
+	}
+	return title + args
+}
+
+// faults notes what is wrong with the text of the values, by the record that it stands in or near.
+func (a *analysis) faults() {
+	near := func(off int) string {
+		i := sort.Search(len(a.r.Items), func(i int) bool { return a.r.Items[i].Off > off })
+		if i == 0 {
+			return ""
+		}
+		return a.r.Items[i-1].ID
+	}
+	trees := []*form.Tree{a.s.tree}
+	for _, m := range a.s.merged {
+		if m.recs[0].off <= a.r.Items[len(a.r.Items)-1].Off {
+			trees = append(trees, m.tree)
+		}
+	}
+	for _, t := range trees {
+		for _, f := range t.Faults {
+			element := f.Element
+			if id := near(f.Off); id != "" {
+				element = id
+			}
+			a.r.Notes = append(a.r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: element, Message: f.Message, Hint: f.Hint, Off: f.Off})
+		}
+		if t.CutOff {
+			a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: near(len(a.c.src.Text)), Off: len(a.c.src.Text), Message: "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", Hint: "ask for the rest of the plan"})
+		}
+	}
+}

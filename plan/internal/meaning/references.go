@@ -1,0 +1,379 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// maxRange bounds how many items a reference such as "steps 2-90" can name.
+const maxRange = 2000
+
+// grouper puts atoms that refer to steps together: "steps 2, 3 and 5" becomes one group.
+type grouper struct {
+	n    *Names
+	self int
+	text string
+	in   []atom
+	out  []atom
+	// before is the group that was found last; "both" is about its items.
+	before []int
+}
+
+// groups returns the atoms with references put together.
+func (n *Names) groups(self int, text string, in []atom) []atom {
+	g := grouper{n: n, self: self, text: text, in: in}
+	for i := 0; i < len(in); {
+		a, next, ok := g.list(i)
+		if !ok {
+			g.out = append(g.out, in[i])
+			i++
+			continue
+		}
+		if len(a.items) > 1 {
+			g.before = a.items
+		}
+		g.out = append(g.out, a)
+		i = next
+	}
+	return g.out
+}
+
+func (g *grouper) at(i int) *atom {
+	if i < 0 || i >= len(g.in) {
+		return &atom{class: stop}
+	}
+	return &g.in[i]
+}
+
+// list takes references that are joined by "and", commas and the like, or a range of them.
+func (g *grouper) list(i int) (atom, int, bool) {
+	a, next, ok := g.unit(i)
+	if !ok {
+		return a, i, false
+	}
+	for {
+		sep, j, isRange := g.separator(next)
+		if !sep {
+			break
+		}
+		b, after, ok := g.unit(j)
+		if !ok || b.place && !a.place && !g.at(j).is(lexicon.Previous) {
+			break
+		}
+		if !b.sure && !b.place && (g.isUnit(after) || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
+			break
+		}
+		if isRange && (a.place || b.place || !g.span(&a, &b)) {
+			break
+		}
+		a = join(a, b)
+		next = after
+	}
+	// "2. ve 3. adımlar", "the second and third steps": the noun comes last.
+	if k := g.skipPoint(next); g.at(k).is(lexicon.Steps) && g.at(k).class == phrase && (a.ordinal || a.count > 1 && g.at(k).tok.Side == lexicon.Behind || k > next) {
+		a.sure, a.end, next = true, g.at(k).end, k+1
+	}
+	if g.at(next).is(lexicon.Except) {
+		if b, after, ok := g.list(next + 1); ok && a.place {
+			a.items = without(a.items, b.items)
+			a.end, next = b.end, after
+		} else if b, after, ok := g.skipTo(next + 1); ok && b.place {
+			b.items = without(b.items, a.items)
+			b.off = a.off
+			a, next = b, after
+		}
+	}
+	a.class = group
+	return a, next, true
+}
+
+// skipTo takes a reference by place that comes within the next words.
+func (g *grouper) skipTo(i int) (atom, int, bool) {
+	for n := 0; n < 3; n++ {
+		if b, after, ok := g.unit(i + n); ok {
+			return b, after, true
+		}
+		if c := g.at(i + n).class; c != word && c != comma {
+			break
+		}
+	}
+	return atom{}, i, false
+}
+
+func join(a, b atom) atom {
+	a.items = append(a.items[:len(a.items):len(a.items)], b.items...)
+	a.unknown = append(a.unknown[:len(a.unknown):len(a.unknown)], b.unknown...)
+	a.sure = a.sure || b.sure
+	a.ordinal = a.ordinal || b.ordinal
+	a.end = b.end
+	a.count += b.count
+	a.value = b.value
+	return a
+}
+
+func without(list, drop []int) []int {
+	return slices.DeleteFunc(slices.Clone(list), func(i int) bool { return slices.Contains(drop, i) })
+}
+
+// span fills b with the items between a and b, and reports whether there is such a range.
+func (g *grouper) span(a, b *atom) bool {
+	if len(a.items) == 0 || len(b.items) == 0 {
+		return false
+	}
+	from, to := a.items[len(a.items)-1], b.items[len(b.items)-1]
+	if to <= from || to-from > maxRange {
+		return false
+	}
+	b.items = nil
+	for i := from + 1; i <= to; i++ {
+		if !g.n.items[i].Group || i == to {
+			b.items = append(b.items, i)
+			b.count++
+		}
+	}
+	return true
+}
+
+// separator reports whether references go on behind a place, and where.
+func (g *grouper) separator(i int) (ok bool, next int, isRange bool) {
+	j := i
+	if g.at(j).class == point {
+		j++
+	}
+	seps := 0
+	for ; seps < 3; j++ {
+		a := g.at(j)
+		switch {
+		case a.class == dash, a.class == phrase && a.is(lexicon.To):
+			if seps > 0 {
+				return false, i, false
+			}
+			isRange = true
+		case a.class == comma, a.class == slash, a.class == phrase && (a.is(lexicon.And) || a.is(lexicon.Or)):
+		default:
+			if seps == 0 {
+				return false, i, false
+			}
+			// "from 4 and from 5", "auf 2 und auf 3", "both 2 and also 3"
+			for n := 0; n < 2 && g.filler(j); n++ {
+				j++
+			}
+			return true, j, isRange
+		}
+		seps++
+	}
+	return true, j, isRange
+}
+
+// filler reports whether a word may stand between a separator and a reference.
+func (g *grouper) filler(i int) bool {
+	a := g.at(i)
+	if a.class == word {
+		return a.common
+	}
+	if a.class != phrase || a.kinds&lexicon.Relations != 0 {
+		return false
+	}
+	return a.is(lexicon.Sources) || a.is(lexicon.Same) || a.is(lexicon.Both) && g.refers(i+1)
+}
+
+// refers reports whether a number or label stands at a place.
+func (g *grouper) refers(i int) bool {
+	a := g.at(i)
+	return a.class == number || a.class == label || a.is(lexicon.Steps) && a.class == phrase &&
+		(g.at(i+1).class == number || g.at(i+1).class == label)
+}
+
+// paired reports whether both sides of a slash are items: else it is a date or a fraction.
+func (g *grouper) paired(i int, a, b *atom) bool {
+	return g.text[g.at(i).off] != '/' || len(a.unknown) == 0 && len(b.unknown) == 0 && g.text[g.at(i+1).off] != '0'
+}
+
+// isUnit reports whether a unit stands at a place.
+func (g *grouper) isUnit(i int) bool {
+	a := g.at(i)
+	return a.class == phrase && a.is(lexicon.Units) && !a.is(lexicon.Done)
+}
+
+// isAmount reports whether what stands behind a bare number makes it an amount of something.
+func (g *grouper) isAmount(i int) bool {
+	a := g.at(i)
+	return g.isUnit(i) || a.class == word && !a.common && isWordLetter(firstRune(g.text[a.off:]))
+}
+
+func (g *grouper) skipPoint(i int) int {
+	if g.at(i).class == point {
+		return i + 1
+	}
+	return i
+}
+
+// unit takes one reference.
+func (g *grouper) unit(i int) (atom, int, bool) {
+	a := *g.at(i)
+	switch {
+	case a.class == number || a.class == label:
+		return g.numbered(i)
+	case a.class != phrase:
+		return a, i, false
+	case a.is(lexicon.First) && a.is(lexicon.Numeral) && g.ordinal(i):
+		g.in[i].class, g.in[i].value, g.in[i].ordinal = number, a.tok.Value, true
+		g.in[i].items = g.n.byValue[a.tok.Value]
+		return g.numbered(i)
+	case a.is(lexicon.Recent) || a.is(lexicon.Leading):
+		if b, next, ok := g.counted(i); ok {
+			return b, next, true
+		}
+	}
+	if (a.is(lexicon.Both) || a.is(lexicon.All)) && g.follows() {
+		return a, i, false
+	}
+	switch {
+	case a.is(lexicon.Steps):
+		return g.noun(i)
+	case a.is(lexicon.Previous):
+		return g.byPlace(i, g.recent(1))
+	case a.is(lexicon.Both):
+		if g.refers(i + 1) {
+			b, next, ok := g.list(i + 1)
+			b.off = a.off
+			return b, next, ok
+		}
+		if len(g.before) > 0 {
+			return g.byPlace(i, g.before)
+		}
+		return g.byPlace(i, g.recent(2))
+	case a.is(lexicon.Others):
+		if g.self >= 0 {
+			return g.byPlace(i, without(g.n.steps, []int{g.self}))
+		}
+	case a.is(lexicon.All):
+		if g.refers(i + 1) {
+			b, next, ok := g.list(i + 1)
+			b.off = a.off
+			return b, next, ok
+		}
+		if g.self >= 0 {
+			return g.byPlace(i, g.recent(len(g.n.steps)))
+		}
+	}
+	return a, i, false
+}
+
+// ordinal reports whether "first" counts steps where it stands, and does not begin a sentence.
+func (g *grouper) ordinal(i int) bool {
+	if a := g.at(i + 1); a.class == phrase && a.is(lexicon.Steps) || a.is(lexicon.And) && g.at(i+2).ordinal {
+		return true
+	}
+	for i--; g.at(i).class == word && g.at(i).common; i-- {
+	}
+	a := g.at(i)
+	return a.class == phrase && a.kinds&lexicon.Relations != 0 || a.class == phrase && a.is(lexicon.Sources)
+}
+
+// follows reports whether references were just taken, so that "both" and "all" only repeat them.
+func (g *grouper) follows() bool {
+	for i := len(g.out) - 1; i >= max(0, len(g.out)-3); i-- {
+		switch a := &g.out[i]; {
+		case a.class == group:
+			return !a.place
+		case a.class == word && (a.common || !isWordLetter(firstRune(g.text[a.off:]))):
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// byPlace makes a reference of a phrase such as "both".
+func (g *grouper) byPlace(i int, items []int) (atom, int, bool) {
+	a := *g.at(i)
+	a.class, a.place, a.items, a.count = group, true, items, 1
+	return a, i + 1, len(items) > 0
+}
+
+// recent returns the last items before self that are no groups.
+func (g *grouper) recent(count int) []int {
+	if g.self < 0 || g.self >= len(g.n.place) {
+		return nil
+	}
+	p := g.n.place[g.self]
+	return g.n.steps[max(0, p-count):p]
+}
+
+// noun takes "step 3", "Schritt zwei" and "第三步".
+func (g *grouper) noun(i int) (atom, int, bool) {
+	j := i + 1
+	for ; j < i+3; j++ {
+		// "step no. 3", "Step #3", "步骤(3)"
+		if a := g.at(j); !(a.class == phrase && a.is(lexicon.Steps)) {
+			break
+		}
+	}
+	a := *g.at(j)
+	if a.class != number && a.class != label || g.at(j-1).end+2 < a.off {
+		return a, i, false
+	}
+	b, next, ok := g.numbered(j)
+	if !ok {
+		return a, i, false
+	}
+	b.off, b.sure = g.at(i).off, true
+	if b.class == number && len(b.items) == 0 && len(b.unknown) == 0 {
+		b.unknown = []string{g.spelled(b)}
+	}
+	return b, next, true
+}
+
+// numbered takes a number or label with the noun that may follow.
+func (g *grouper) numbered(i int) (atom, int, bool) {
+	a := *g.at(i)
+	a.count = 1
+	if a.class == number && len(a.items) == 0 && len(a.unknown) == 0 {
+		a.unknown = []string{g.spelled(a)}
+	}
+	j := g.skipPoint(i + 1)
+	b := g.at(j)
+	if b.class == phrase && b.is(lexicon.Steps) && (b.tok.Side == lexicon.Behind || j > i+1 || a.ordinal) {
+		a.sure, a.end = true, b.end
+		return a, j + 1, true
+	}
+	return a, i + 1, true
+}
+
+// spelled returns an id that no item has as the text writes it.
+func (g *grouper) spelled(a atom) string { return strings.Trim(g.text[a.off:a.end], " #.") }
+
+// counted takes "the last two", "the first three steps", "previous 2 steps", "the two above".
+func (g *grouper) counted(i int) (atom, int, bool) {
+	a := *g.at(i)
+	j := i + 1
+	if a.tok.Side == lexicon.Behind {
+		return a, i, false
+	}
+	for j < i+3 && g.at(j).class == word && g.at(j).common {
+		j++
+	}
+	b := g.at(j)
+	if b.class != number || b.ordinal || b.value < 2 || b.value > len(g.n.steps) {
+		return a, i, false
+	}
+	next := j + 1
+	if c := g.at(next); c.class == phrase && c.is(lexicon.Steps) {
+		next++
+	} else if g.isAmount(next) {
+		return a, i, false
+	}
+	if g.at(next).class == closing {
+		next++
+	}
+	a.class, a.place, a.count, a.end = group, true, 1, g.at(next-1).end
+	if a.is(lexicon.Recent) {
+		a.items = g.recent(b.value)
+	} else {
+		a.items = without(g.n.steps[:b.value], []int{g.self})
+	}
+	return a, next, len(a.items) > 0
+}

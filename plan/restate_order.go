@@ -1,0 +1,293 @@
+package plan
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// filler are longer English words that describe no step; the lexicon has those of order.
+var filler = map[string]bool{
+	"with": true, "from": true, "that": true, "this": true, "them": true, "they": true, "then": true, "into": true, "over": true, "when": true, "once": true,
+	"have": true, "been": true, "will": true, "must": true, "should": true, "after": true, "before": true, "done": true, "step": true, "task": true,
+	"steps": true, "tasks": true, "same": true, "each": true, "every": true, "your": true, "their": true, "only": true, "first": true, "finally": true, "next": true,
+}
+
+// units are English units, where the lexicon has none.
+var units = map[string]bool{"day": true, "hour": true, "week": true, "minute": true, "month": true, "second": true, "year": true, "time": true, "percent": true, "%": true, "people": true}
+
+// denials are words that turn a request round, where the lexicon has none.
+var denials = map[string]bool{
+	"not": true, "never": true, "no": true, "dont": true, "nicht": true, "kein": true, "keine": true, "keinen": true, "nie": true, "ne": true, "pas": true, "jamais": true,
+	"nunca": true, "não": true, "non": true, "mai": true, "niet": true, "geen": true, "не": true, "不": true, "别": true, "勿": true, "没": true,
+}
+
+// denies reports whether a text holds a denial outside its phrases of order, of which "not before" is one.
+func denies(text string) bool {
+	text = strings.NewReplacer("'", "", "’", "").Replace(text)
+	off := 0
+	for _, t := range lexicon.Scan(text) {
+		if t.Is(lexicon.Not) && t.Kinds&lexicon.Relations == 0 {
+			return true
+		}
+		if t.Kinds&lexicon.Relations != 0 {
+			if deniesIn(text[min(off, t.Off):t.Off]) {
+				return true
+			}
+			off = t.End
+		}
+	}
+	return deniesIn(text[min(off, len(text)):])
+}
+
+func deniesIn(text string) bool {
+	for s := range strings.FieldsSeq(wordsOf(text).joined) {
+		if denials[s] {
+			return true
+		}
+	}
+	return false
+}
+
+// order is a word or sign of order at a place: what stands in its reference comes first (needs), or last.
+type order struct {
+	span
+	// ref is where the reference stands; the other end stands anywhere else.
+	ref   span
+	needs bool
+	// flow is an arrow or "then": what stands left of it comes first.
+	flow bool
+}
+
+// states reports whether the quote at place says that from comes before to, and nothing else of the two.
+func (v *verifier) states(place span, from, to int) bool {
+	q := v.text[place.from:place.to]
+	orders, denied := ordersOf(q)
+	if denied {
+		return false
+	}
+	a, b := v.mentions(q, from), v.mentions(q, to)
+	if len(a) == 0 && v.before(q, len(orders) > 0, place, from, to) {
+		return true
+	}
+	inTo, inFrom := overlap(place, v.at[to].extent), overlap(place, v.at[from].extent)
+	if len(a) == 0 && !inFrom || len(b) == 0 && !inTo {
+		return false
+	}
+	right, wrong := false, false
+	for _, o := range orders {
+		switch {
+		case o.flow:
+			right = right || len(a) > 0 && len(b) > 0 && first(a) < o.from && last(b) >= o.to
+			wrong = wrong || len(a) > 0 && len(b) > 0 && last(b) < o.from && first(a) >= o.to
+		case o.needs:
+			right = right || o.refers(a, b)
+			wrong = wrong || o.refers(b, a)
+		default:
+			right = right || o.refers(b, a)
+			wrong = wrong || o.refers(a, b)
+		}
+	}
+	return right && !wrong
+}
+
+// refers reports whether the reference of o is the end with the mentions in ref rather than the one with those in other.
+func (o order) refers(ref, other []int) bool {
+	near := func(list []int) int {
+		best := -1
+		for _, at := range list {
+			if at < o.ref.from || at >= o.ref.to {
+				continue
+			}
+			d := at - o.to
+			if at < o.from {
+				d = o.from - at
+			}
+			if best < 0 || d < best {
+				best = d
+			}
+		}
+		return best
+	}
+	r, x := near(ref), near(other)
+	return r >= 0 && (x < 0 || r < x)
+}
+
+// before reports whether a quote at the step to that names no step means the one right before it: "then", "after that". One that says
+// "all of the above" means any before it.
+func (v *verifier) before(q string, ordered bool, place span, from, to int) bool {
+	if from >= to || !overlap(place, v.at[to].extent) {
+		return false
+	}
+	means := false
+	for _, t := range lexicon.Scan(q) {
+		switch {
+		case t.Is(lexicon.Before) && !t.Is(lexicon.Then):
+			return false
+		case ordered && (t.Is(lexicon.All) || t.Is(lexicon.Both) && from >= to-2 || t.Is(lexicon.Previous) && from == to-1),
+			(t.Is(lexicon.Then) || t.Is(lexicon.Last)) && from == to-1:
+			means = true
+		}
+	}
+	return means
+}
+
+// ordersOf finds the words and signs of order in a quote. A quote that denies one of them states nothing.
+func ordersOf(q string) (out []order, denied bool) {
+	plain := strings.ReplaceAll(q, "_", " ")
+	whole := func(from, to int) order { return order{span: span{from, to}, ref: span{to, len(q)}, needs: true} }
+	taken := 0
+	for _, t := range lexicon.Scan(plain) {
+		o := whole(t.Off, t.End)
+		switch {
+		case t.Is(lexicon.Apart), t.Is(lexicon.Beside), t.Is(lexicon.Not), t.Is(lexicon.Except), t.Is(lexicon.Choice):
+			return nil, true
+		case t.Is(lexicon.Needs), t.Is(lexicon.Uses):
+		case t.Is(lexicon.Before):
+			o.needs = false
+		case t.Is(lexicon.Then):
+			o.flow = true
+		default:
+			continue
+		}
+		switch t.Side {
+		case lexicon.Behind:
+			o.ref = span{0, t.Off}
+		case lexicon.Around:
+			o.ref = span{t.End, t.CloseOff}
+		}
+		out = append(out, o)
+		taken = max(taken, t.End)
+	}
+	for off := 0; off < len(q); {
+		i := strings.IndexAny(q[off:], "-=→⟶⇒➔➜<←⇐:")
+		if i < 0 {
+			break
+		}
+		off += i
+		switch n := arrowSign(q[off:]); {
+		case n > 0:
+			o := whole(off, off+n)
+			o.flow = true
+			out = append(out, o)
+			off += n
+		case n < 0:
+			out = append(out, whole(off, off-n))
+			off -= n
+		case q[off] == ':':
+			if o, ok := fieldAt(q, off); ok {
+				out = append(out, o)
+			}
+			off++
+		default:
+			_, size := utf8.DecodeRuneInString(q[off:])
+			off += size
+		}
+	}
+	return out, deniesIn(plain[taken:])
+}
+
+// arrowSign is the length of the arrow at the begin of s, negative for one to the left, or 0.
+func arrowSign(s string) int {
+	for _, a := range []string{"-->", "==>", "->", "=>", "→", "⟶", "⇒", "➔", "➜"} {
+		if strings.HasPrefix(s, a) {
+			return len(a)
+		}
+	}
+	for _, a := range []string{"<--", "<-", "←", "⇐"} {
+		if strings.HasPrefix(s, a) {
+			return -len(a)
+		}
+	}
+	return 0
+}
+
+// fieldAt is the field whose name ends before the colon at off, if it is one of dependencies.
+func fieldAt(q string, off int) (order, bool) {
+	head := strings.TrimRight(q[:off], "\"'` *")
+	begin := strings.LastIndexFunc(head, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' && r != '-' && r != ' ' }) + 1
+	role, _ := lexicon.Field(head[begin:])
+	o := order{span: span{begin, off + 1}, ref: span{off + 1, len(q)}, needs: role == lexicon.Requires}
+	return o, o.needs || role == lexicon.Next
+}
+
+// mentions are the places in a quote at which a step is named, by its id or by words that no other step has.
+func (v *verifier) mentions(q string, step int) []int {
+	at := &v.at[step]
+	w := wordsOf(q)
+	var out []int
+	id := wordsOf(at.id)
+	for i := 0; id.some(); {
+		k := strings.Index(w.joined[i:], id.joined)
+		if k < 0 {
+			break
+		}
+		i += k
+		if !unitBehind(q, w.end(i+len(id.joined)-1)) {
+			out = append(out, w.offset(i))
+		}
+		i += len(id.joined) - 1
+	}
+	last, lastAt, some, own := "", 0, []int(nil), false
+	left := map[string]bool{}
+	for _, s := range at.stems {
+		left[s] = true
+	}
+	hit := func(s string, off int) {
+		if o, ok := v.owner[s]; ok && (o == step || left[s]) {
+			own = own || o == step
+			some = append(some, off)
+			delete(left, s)
+		}
+	}
+	for i, s := 0, ""; i < len(w.joined)-1; i += len(s) + 1 {
+		s, _, _ = strings.Cut(w.joined[i+1:], " ")
+		r, _ := utf8.DecodeRuneInString(s)
+		switch off := w.offset(i); {
+		case unspaced(r):
+			if last != "" {
+				hit(last+s, lastAt)
+			}
+			last, lastAt = s, off
+			continue
+		case unicode.IsLetter(r) && utf8.RuneCountInString(s) >= 4:
+			hit(stem(s), off)
+		case at.number >= 0:
+			if n, ok := lexicon.Number(s); ok && n == at.number && utf8.RuneCountInString(s) > 2 {
+				out = append(out, off)
+			}
+		}
+		last = ""
+	}
+	if own || len(at.stems) > 0 && len(left) == 0 {
+		out = append(out, some...)
+	}
+	return out
+}
+
+// unitBehind reports whether a number that ends at off counts something: "2 days".
+func unitBehind(q string, off int) bool {
+	next, _, _ := strings.Cut(strings.TrimLeft(q[off:], " "), " ")
+	next = strings.TrimRight(next, ".,;:)")
+	return lexicon.Is(lexicon.Units, next) || units[strings.TrimSuffix(lexicon.Fold(next), "s")]
+}
+
+func overlap(a, b span) bool { return a.from < b.to && b.from < a.to }
+
+func first(list []int) int {
+	out := list[0]
+	for _, n := range list {
+		out = min(out, n)
+	}
+	return out
+}
+
+func last(list []int) int {
+	out := list[0]
+	for _, n := range list {
+		out = max(out, n)
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+// Package restate asks a small model to restate a plan that cannot be read without doubt, and lets package plan judge what it says. It
+// must not know the wire form of requests, nor prices.
+package restate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/admission"
+	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/plan"
+)
+
+// Config says which model is asked.
+type Config struct {
+	// Server is the model server.
+	Server llm.Config `conf:"server"`
+	// Model is asked; empty means that no plan is restated.
+	Model string `conf:"model" help:"model that restates ambiguous plans where a request asks for it; empty restates none"`
+	// MaxOutputTokens bounds every answer.
+	MaxOutputTokens int64 `conf:"max_output_tokens" help:"limit of one restatement"`
+	// Attempts bounds the calls for one plan: what was refused is told to the model with the reasons.
+	Attempts int `conf:"attempts" help:"calls of the model for one plan at most, from 1 to 3"`
+}
+
+// DefaultConfig names no model.
+func DefaultConfig() Config {
+	server := llm.DefaultConfig()
+	server.Timeout, server.MaxResponseBytes = 25*time.Second, 1<<20
+	return Config{Server: server, MaxOutputTokens: 8192, Attempts: 2}
+}
+
+// Validate reports every field that cannot be used.
+func (c Config) Validate() error {
+	if c.Model == "" {
+		return nil
+	}
+	faults := []error{c.Server.Validate()}
+	if c.MaxOutputTokens <= 0 {
+		faults = append(faults, errors.New("max_output_tokens must be positive"))
+	}
+	if c.Attempts < 1 || c.Attempts > 3 {
+		faults = append(faults, errors.New("attempts must be from 1 to 3"))
+	}
+	return errors.Join(faults...)
+}
+
+// turn is the share of a namespace in the calls of models that one restatement takes: a namespace has four at once.
+const turn = admission.PerNamespace / 4
+
+// Model restates plans. It is safe for concurrent use.
+type Model struct {
+	cfg    Config
+	client *llm.Client
+	turns  admission.Control
+}
+
+// New returns a model for a valid configuration, or nil where none is named. A nil tel means no telemetry.
+func New(cfg Config, tel *obs.Telemetry) (*Model, error) {
+	if cfg.Model == "" {
+		return nil, nil //nolint:nilnil // no model is an answer
+	}
+	client, err := llm.New(cfg.Server, tel)
+	if err != nil {
+		return nil, err
+	}
+	return &Model{cfg: cfg, client: client}, nil
+}
+
+// Close drops idle connections. A nil Model has none.
+func (m *Model) Close() error {
+	if m == nil {
+		return nil
+	}
+	return m.client.Close()
+}
+
+// Told is what became of a restatement.
+type Told struct {
+	Accepted        bool
+	Provider, Model string
+	Calls           int
+	Usage           llm.Usage
+}
+
+// Restate asks the model what the text says and returns the restated plan, or before with warnings that tell why there is none. It
+// waits for its turn behind others of the namespace. An error means that ctx ended, or that too many wait.
+func (m *Model) Restate(ctx context.Context, namespace, text string, before plan.Result) (plan.Result, Told, error) {
+	told := Told{Provider: m.cfg.Server.Provider, Model: m.cfg.Model}
+	system, user, ok := plan.RestatePrompt(text)
+	if !ok {
+		why := fmt.Sprintf("a text of more than %d bytes is not restated", plan.MaxRestateBytes)
+		return before.RestateRefused(m.failed(why)), told, nil
+	}
+	leave, err := m.turns.Enter(ctx, namespace, turn)
+	if err != nil {
+		return plan.Result{}, told, err
+	}
+	defer leave()
+	messages := []llm.Message{{Role: "system", Content: system}, {Role: "user", Content: user}}
+	after := before
+	for range m.cfg.Attempts {
+		resp, err := m.client.Chat(ctx, llm.Request{
+			Model: m.cfg.Model, Messages: messages, MaxOutputTokens: m.cfg.MaxOutputTokens,
+			Format: &llm.Format{Name: "restatement", Schema: []byte(plan.RestateSchema), Strict: true},
+		})
+		told.Calls++
+		if ctx.Err() != nil {
+			return plan.Result{}, told, context.Cause(ctx)
+		}
+		if err != nil {
+			after = before.RestateRefused(m.failed(failure(err)))
+			if again(err) {
+				continue
+			}
+			break
+		}
+		told.count(resp)
+		if why := unfinished(resp); why != "" {
+			after = before.RestateRefused(m.failed(why))
+			break
+		}
+		if after, told.Accepted = plan.Restate(ctx, text, before, resp.Text, told.Model); told.Accepted {
+			break
+		}
+		messages = append(messages[:2:2], llm.Message{Role: "assistant", Content: resp.Text}, llm.Message{Role: "user", Content: mend(after.Diagnostics)})
+	}
+	if ctx.Err() != nil {
+		return plan.Result{}, told, context.Cause(ctx)
+	}
+	return after, told, nil
+}
+
+// count adds what a call used.
+func (t *Told) count(resp llm.Response) {
+	if resp.Model != "" {
+		t.Model = resp.Model
+	}
+	t.Usage.Input += resp.Usage.Input
+	t.Usage.CachedInput += resp.Usage.CachedInput
+	t.Usage.Output += resp.Usage.Output
+	t.Usage.Reasoning += resp.Usage.Reasoning
+}
+
+func (m *Model) failed(why string) plan.Diagnostic {
+	return plan.Diagnostic{Code: plan.RestatementFailed, Element: m.cfg.Model, Message: "the plan could not be restated: " + why}
+}
+
+// unfinished says why an answer is none, or "".
+func unfinished(r llm.Response) string {
+	switch {
+	case r.Refusal != "" || r.FinishReason == "content_filter":
+		return "the model declined"
+	case r.FinishReason == "length":
+		return "the answer of the model was cut off at its limit"
+	}
+	return ""
+}
+
+// failure is what a caller is told of a call that gave no answer.
+func failure(err error) string {
+	if e, ok := errors.AsType[*llm.Error](err); ok {
+		return e.Message
+	}
+	return "the model did not answer"
+}
+
+// again reports whether the same call may succeed at once and costs nothing twice.
+func again(err error) bool {
+	e, ok := errors.AsType[*llm.Error](err)
+	return ok && (e.Class == llm.Retryable || e.Class == llm.NotPerformed) && e.RetryAfter == 0
+}
+
+// mend tells the model what was not found again.
+func mend(diags []plan.Diagnostic) string {
+	var b strings.Builder
+	b.WriteString("This was refused. Answer again, whole, with quotes that are copied exactly:")
+	for _, d := range diags {
+		if d.Code == plan.RestatementRefused {
+			b.WriteString("\n- " + d.Element + ": " + d.Message)
+		}
+	}
+	return b.String()
+}
