@@ -175,6 +175,8 @@ type text struct {
 
 // read reads the steps of a series.
 func (o *outline) read(s series) *Reading {
+	var left []run
+	s.items, left = o.one(s)
 	steps, ok := o.steps(s)
 	if !ok || len(steps) == 0 {
 		return nil
@@ -207,6 +209,7 @@ func (o *outline) read(s series) *Reading {
 		}
 		r.Items = append(r.Items, item)
 	}
+	o.other(r, left)
 	r.Open = r.End >= len(strings.TrimRight(o.src.Text, " \n\t\r"))
 	return r
 }
