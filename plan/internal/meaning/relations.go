@@ -198,6 +198,9 @@ func (t *talk) kindOf(from, at, to int) Kind {
 	case a.is(lexicon.Before):
 		k = Before
 	}
+	if k == Before && a.tok.Side == lexicon.Behind && at+1 < to && t.atoms[at+1].class == phrase && t.atoms[at+1].is(lexicon.Not) {
+		return Needs // "3 से पहले नहीं"
+	}
 	switch words := t.negated(from, at, 5); {
 	case words >= 0 && k == Before:
 		return Needs
@@ -250,7 +253,7 @@ func (t *talk) relation(from, at, to int) {
 			switch {
 			case rel.Kind == Before:
 				rel.Kind = Needs
-			case rel.Kind <= Uses && at+1 < to && t.atoms[at+1].class == word:
+			case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
 				rel.Kind = Before // "2 and 4 wait for this"
 			}
 			for ; i >= from && t.atoms[i].class != group; i-- {
