@@ -15,11 +15,11 @@ type pair struct {
 
 // pairs is a list of links.
 type pairs struct {
-	tree  *form.Tree
-	owner *form.Value
+	tree   *form.Tree
+	owner  *form.Value
 	labels []string
-	list  []pair
-	used  bool
+	list   []pair
+	used   bool
 }
 
 // sources and targets are what the ends of links are called. The names of ends in the lexicon of fields are used, too.
@@ -122,7 +122,7 @@ func elementPair(x *form.Value) (pair, bool) {
 type flow struct {
 	tree        *form.Tree
 	form        string
-	labels       []string
+	labels      []string
 	nested      bool
 	leaves      []*form.Value
 	keys        []string

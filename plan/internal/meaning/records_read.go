@@ -21,8 +21,10 @@ type analysis struct {
 	// hits and lost count the references that are items and those that are not; forward tells that links run on to the next.
 	hits, lost, used int
 	stated           bool
-	forward          bool
-	seen             map[[2]string]bool
+	// said counts the relations that the texts of records state in words.
+	said    int
+	forward bool
+	seen    map[[2]string]bool
 	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no parts.
 	parent []int
 	inner  map[*form.Value]bool
@@ -51,9 +53,13 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if a.title == nil {
 		a.title = a.g.titleOf(a.idColumn(), a.deps)
 	}
+	if !a.stated && len(a.r.Links) == 0 && !a.forward {
+		a.words(a.cellTexts())
+	}
 	a.weigh()
 	a.items()
 	a.ungroup()
+	c.by[a.r] = a
 	a.faults()
 	return a.r
 }
@@ -106,8 +112,37 @@ func (a *analysis) plain() *Reading {
 		a.r.Weight = 40
 	}
 	a.r.Evidence = append(a.r.Evidence, "texts under "+labels[len(labels)-1])
+	if a.r.Weight == 31 {
+		a.faults()
+		return a.r
+	}
+	if marks := a.marks(); marks != nil {
+		for i := range a.r.Items {
+			a.r.Items[i].ID, a.r.Items[i].Shown = marks[i], true
+		}
+		ids = marks
+	}
+	a.n = newNames(ids)
+	a.words(func(i int) []text { return []text{{a.g.recs[i].val.Text(), a.g.recs[i].val.Off}} })
+	if a.said > 0 {
+		a.r.Weight = max(a.r.Weight+20, 80)
+	}
 	a.faults()
 	return a.r
+}
+
+// marks returns the labels that the texts of a list begin with, or nil.
+func (a *analysis) marks() []string {
+	out := make([]string, len(a.g.recs))
+	seen := map[string]bool{}
+	for i, r := range a.g.recs {
+		out[i] = labeled(r.val.Text())
+		if out[i] == "" || seen[out[i]] {
+			return nil
+		}
+		seen[out[i]] = true
+	}
+	return out
 }
 
 // linkedTexts reads a list of texts between which links stand in another list.
@@ -730,6 +765,12 @@ func (a *analysis) weigh() {
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
+	case a.said > 0:
+		r.Weight = 66
+		if steps || named || announced || a.said > 1 {
+			r.Weight = 88
+		}
+		r.Evidence = append(r.Evidence, "relations in words")
 	case a.stated && a.lost == 0:
 		r.Weight = 60
 		if steps || announced {
