@@ -217,7 +217,7 @@ func (c *collector) list(v *form.Value, w way) {
 				s.recs = append(s.recs, record{off: x.Off, end: x.End, val: x, fields: unwrap(x), group: w.group})
 			}
 		}
-	case n > 1 && texts == n && v.Items[0].Kind != form.KindNumber:
+	case texts == n && v.Items[0].Kind != form.KindNumber && (n > 1 || n == 1 && strings.Contains(w.shape, "[]")):
 		s := c.at(w, false)
 		s.plain = true
 		for _, x := range v.Items {
