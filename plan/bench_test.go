@@ -29,7 +29,7 @@ func layered(n int) plan.Graph {
 
 // BenchmarkParse reads generated plans of each dialect; equal MB/s at all sizes shows that time is linear.
 func BenchmarkParse(b *testing.B) {
-	for _, name := range plan.Dialects() {
+	for _, name := range plantest.Notations() {
 		for _, n := range []int{10, 100, 1000} {
 			r, err := plantest.Render(layered(n), name)
 			if errors.Is(err, plantest.ErrCannotExpress) {

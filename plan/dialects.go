@@ -1,7 +1,7 @@
 package plan
 
-// dialect is one way of writing a plan. read returns nil when the text is not of this dialect; it must be strict about
-// what it accepts, because the first dialect in the table that accepts a text decides how it is read.
+// dialect is a notation with a reader of its own. read returns nil when the text is not of this dialect; it must be strict
+// about what it accepts, because the first dialect in the table that accepts a text decides how it is read.
 type dialect struct {
 	name string
 	read func(*document) *reading
@@ -9,12 +9,7 @@ type dialect struct {
 	data bool
 }
 
-// looseFrom is the first of the dialects that accept what is merely formatted like a plan. They are not tried on a text
-// that another dialect has recognized as data that is no plan.
-const looseFrom = "arrows"
-
-// dialects is the table of all dialects, most specific first. To add one, write its reader in a file of its own and
-// name it here.
+// dialects is the table of the notations that the general way does not read as well, most specific first.
 var dialects = [...]dialect{
 	{"xml_problems", readXMLProblems, false},
 	{"xml_functions", readXMLFunctions, false},
@@ -31,12 +26,10 @@ var dialects = [...]dialect{
 	{"call_log", readCallLog, false},
 	{"numbered_calls", readNumberedCalls, false},
 	{"assignments", readAssignments, false},
-	{"arrows", readArrows, false},
-	{"yaml", readYAML, false},
-	{"table", readTable, false},
-	{"numbered", readNumbered, false},
-	{"general", readGeneral, false},
 }
+
+// forms are the kinds of text that are read in the general way: by their form first, then by what they mean.
+var forms = [...]string{"records", "table", "code", "diagram", "outline", "prose"}
 
 // isData reports whether the named dialect reads values rather than lines of text.
 func isData(name string) bool {
@@ -45,14 +38,15 @@ func isData(name string) bool {
 			return dialects[i].data
 		}
 	}
-	return false
+	return name == "records"
 }
 
-// Dialects returns the names of all dialects in the order in which they are tried.
+// Dialects returns the names of all notations with a reader of their own, in the order in which they are tried, and of
+// the forms of text that are read in the general way.
 func Dialects() []string {
-	names := make([]string, len(dialects))
-	for i, d := range dialects {
-		names[i] = d.name
+	names := make([]string, 0, len(dialects)+len(forms))
+	for _, d := range dialects {
+		names = append(names, d.name)
 	}
-	return names
+	return append(names, forms[:]...)
 }

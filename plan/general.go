@@ -8,15 +8,79 @@ import (
 // leastWeight is the weight from which a reading is taken for a plan.
 const leastWeight = 30
 
+// closeCall is the difference in weight up to which another reading of the same text is reported.
+const closeCall = 4
+
 // readGeneral reads whatever the text is written in: package form makes trees of it, package meaning says what they mean.
-func readGeneral(d *document) *reading {
+// It returns the form that it was read as.
+func readGeneral(d *document, o options, dataOnly bool) (*reading, string) {
 	src := form.NewSource(d.text)
-	src.MaxDepth, src.MaxItems = d.limits.MaxDepth, d.limits.MaxProblems
-	all := meaning.Read(src)
-	if len(all) == 0 || all[0].Weight < leastWeight {
-		return nil
+	src.MaxDepth, src.MaxItems, src.Ended = d.limits.MaxDepth, d.limits.MaxProblems, o.ended
+	var best *meaning.Reading
+	var next []*meaning.Reading
+	for _, m := range meaning.Read(src) {
+		switch {
+		case m.Weight < leastWeight || o.dialect != "" && m.Form != o.dialect || dataOnly && m.Form != "records":
+		case best == nil:
+			best = m
+		case m.Weight >= best.Weight-closeCall:
+			next = append(next, m)
+		}
 	}
-	return d.reading(all[0])
+	if best == nil {
+		return nil, ""
+	}
+	r := d.reading(best)
+	for _, m := range next {
+		r.ambiguous(d, best.Form, m.Form, d.reading(m))
+	}
+	return r, best.Form
+}
+
+// maxAlternative bounds how many differences of another reading are listed.
+const maxAlternative = 40
+
+// ambiguous says how the text can be read as well, and names everything in which the readings differ.
+func (r *reading) ambiguous(d *document, as, alsoAs string, other *reading) {
+	if other.end <= r.start || other.start >= r.end {
+		return // it is another part of the text
+	}
+	said := 0
+	say := func(element, message string) {
+		if said++; said <= maxAlternative {
+			r.diag(d, Warning, AmbiguousPlan, other.start, element, "the text was read as "+as+"; read as "+alsoAs+", "+message, "write the plan in one way")
+		}
+	}
+	have := map[string]int{}
+	for _, p := range r.graph.Problems {
+		have[p.ID]++
+	}
+	for _, p := range other.graph.Problems {
+		if have[p.ID]--; have[p.ID] < 0 {
+			say(p.ID, p.ID+" is a problem, too")
+		}
+	}
+	for _, p := range r.graph.Problems {
+		if have[p.ID] > 0 {
+			have[p.ID]--
+			say(p.ID, p.ID+" is no problem")
+		}
+	}
+	edges := map[pairKey]bool{}
+	for _, e := range r.graph.Edges {
+		edges[pairKey{e.From, e.To}] = true
+	}
+	for _, e := range other.graph.Edges {
+		if k := (pairKey{e.From, e.To}); !edges[k] {
+			say(e.From+" -> "+e.To, e.From+" comes before "+e.To)
+		}
+		delete(edges, pairKey{e.From, e.To})
+	}
+	for _, e := range r.graph.Edges {
+		if edges[pairKey{e.From, e.To}] {
+			say(e.From+" -> "+e.To, e.From+" does not come before "+e.To)
+		}
+	}
 }
 
 // reading turns what package meaning says into problems and edges with places.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestReader(t *testing.T) {
-	for _, name := range plan.Dialects() {
+	for _, name := range plantest.Notations() {
 		r, err := plantest.Render(layered(40), name)
 		if errors.Is(err, plantest.ErrCannotExpress) {
 			continue

@@ -41,7 +41,7 @@ func drawGraph(t *rapid.T) plan.Graph {
 
 // TestRoundTrip writes random graphs in every dialect, reads them back, and damages the texts.
 func TestRoundTrip(t *testing.T) {
-	for _, name := range plan.Dialects() {
+	for _, name := range plantest.Notations() {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				r, err := plantest.Render(drawGraph(t), name)

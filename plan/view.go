@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"slices"
 
 	"html"
 	"strings"
@@ -59,9 +60,6 @@ func findDirect(d *document, o options, dataOnly bool) found {
 			return found{}
 		}
 		dl := &dialects[i]
-		if dl.name == looseFrom && noPlan != nil {
-			break
-		}
 		if o.dialect != "" && o.dialect != dl.name || dataOnly && !dl.data {
 			continue
 		}
@@ -72,6 +70,12 @@ func findDirect(d *document, o options, dataOnly bool) found {
 			noPlan = r.noPlan
 		default:
 			return found{d: d, dialect: dl.name, r: r}
+		}
+	}
+	// What a notation has recognized as data that is no plan is no plan in the general way either.
+	if noPlan == nil && (o.dialect == "" || slices.Contains(forms[:], o.dialect)) {
+		if r, name := readGeneral(d, o, dataOnly); r != nil {
+			return found{d: d, dialect: name, r: r}
 		}
 	}
 	return found{noPlan: noPlan}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +43,9 @@ func Render(g plan.Graph, dialect string) (Rendered, error) {
 	}
 	return w(g)
 }
+
+// Notations returns the names of the ways in which Render writes, in order.
+func Notations() []string { return slices.Sorted(maps.Keys(writers)) }
 
 var writers = map[string]func(plan.Graph) (Rendered, error){
 	"xml_problems":   xmlProblems,

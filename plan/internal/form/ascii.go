@@ -80,13 +80,11 @@ type art struct {
 // Drawings returns the drawings of boxes, words and lines in a text.
 func Drawings(src *Source) (out []*Diagram) {
 	for i := 0; i < len(src.Lines); {
-		end := artEnd(src, i)
-		if end <= i {
-			i++
-			continue
-		}
-		if g := readArt(src, i, end); g != nil {
-			out = append(out, g)
+		end, drawn := artEnd(src, i)
+		if drawn {
+			if g := readArt(src, i, end); g != nil {
+				out = append(out, g)
+			}
 		}
 		i = end
 		if src.Ended() || len(out) > 32 {
@@ -133,17 +131,17 @@ func artLine(s string) bool {
 	return false
 }
 
-// artEnd returns the line behind the drawing that begins on line i; i when there is none.
-func artEnd(src *Source, i int) int {
+// artEnd returns the line behind the lines that belong together from line i on, and whether they may be a drawing.
+func artEnd(src *Source, i int) (end int, drawn bool) {
 	if src.Lines[i].Text == "" || src.Lines[i].Fence || strings.HasPrefix(src.Lines[i].Text, "#") && !src.Lines[i].InCode {
-		return i
+		return i + 1, false
 	}
-	pure, last := 0, i
+	pure, last, branches := 0, i, 0
 	for k := i; k < len(src.Lines) && k < i+maxRows; k++ {
 		l := &src.Lines[k]
 		if l.Fence || l.InCode != src.Lines[i].InCode || tableRule(l.Text) {
 			if tableRule(l.Text) {
-				return i
+				return k + 1, false
 			}
 			break
 		}
@@ -155,25 +153,39 @@ func artEnd(src *Source, i int) int {
 			}
 			break
 		}
+		branches += b2i(treeLine(l.Text))
 		if pureLine(l.Text) {
 			pure += 2
 		} else if hasJunction(l.Text) {
 			pure++
 		}
 		if len(l.Text) > 4*maxCols {
-			return i
+			return k + 1, false
 		}
 		last = k
 	}
-	if pure < 2 {
-		return i
+	return last + 1, pure >= 2 && branches < 2
+}
+
+// treeLine reports whether a line is one of a tree of files and the like: "├── name".
+func treeLine(s string) bool {
+	for _, branch := range [...]string{"├", "└", "|--", "`--", "+--", "\\--"} {
+		i := strings.Index(s, branch)
+		if i < 0 || strings.Trim(s[:i], "│| \t") != "" {
+			continue
+		}
+		rest := strings.TrimLeft(s[i+len(branch):], "─-")
+		if t := strings.TrimLeft(rest, " "); len(t) < len(rest) && t != "" && hasWord(t) && !ContainsArrow(t) {
+			r, _ := utf8.DecodeRuneInString(t)
+			return opens[r] == 0 && heads[r] == 0 || r == '_' || r == '.'
+		}
 	}
-	return last + 1
+	return false
 }
 
 // hasJunction reports whether two lines meet in a line of text.
 func hasJunction(s string) bool {
-	for _, j := range [...]string{"+--", "--+", "--|", "|--", "--\\", "--/", "\\--", "/--", "─┬", "─┴", "├─", "─┤", "└─", "─┘", "┌─", "─┐"} {
+	for _, j := range [...]string{" -/", " -\\", "+--", "--+", "--|", "|--", "--\\", "--/", "\\--", "/--", "─┬", "─┴", "├─", "─┤", "└─", "─┘", "┌─", "─┐"} {
 		if strings.Contains(s, j) {
 			return true
 		}

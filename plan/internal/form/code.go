@@ -246,7 +246,7 @@ var codeWords = map[string]string{
 }
 
 // softWords stand before definitions and assignments and say nothing about them here.
-var softWords = map[string]bool{"const": true, "let": true, "var": true, "val": true, "final": true, "auto": true, "my": true, "export": true, "default": true, "public": true, "private": true, "protected": true, "static": true, "async": true, "pub": true, "local": true, "mut": true, "await": true, "then": true, "set": true, "LET": true, "SET": true}
+var softWords = map[string]bool{"const": true, "let": true, "var": true, "val": true, "final": true, "auto": true, "my": true, "export": true, "default": true, "public": true, "private": true, "protected": true, "static": true, "async": true, "pub": true, "local": true, "mut": true, "then": true, "set": true, "LET": true, "SET": true}
 
 // statement reads one statement and stops behind it: at the end of the line or behind a semicolon or a brace.
 func (p *codeParser) statement(indent int) *Stmt {
@@ -302,7 +302,9 @@ func (p *codeParser) statement(indent int) *Stmt {
 			}
 		}
 	}
-	st.Expr = e
+	if st.Expr = e; st.Label.Text != "" && e.Kind == Index {
+		e.Kind = Call // Tool[input]
+	}
 	p.header(st)
 	return p.finish(st)
 }

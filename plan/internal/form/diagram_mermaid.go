@@ -24,7 +24,7 @@ func mermaidAt(src *Source, i int) *Diagram {
 			break
 		}
 		g.Last, g.End = k, src.Lines[k].End
-		for k+1 < end && openLabel(text) && src.Lines[k+1].End-off < 2000 {
+		for k+1 < end && openLabel(text) && src.Lines[k+1].End-off < 600 {
 			k++
 			text = src.Text[off:src.Lines[k].End]
 			g.Last, g.End = k, src.Lines[k].End
@@ -179,8 +179,8 @@ func (m *mermaid) stateLine(text string, off int) bool {
 			return true
 		}
 		m.add(name, title, off)
-		if kind != "" {
-			m.Nodes[m.index[name]].Pseudo = true
+		if k, ok := m.index[name]; ok && kind != "" {
+			m.Nodes[k].Pseudo = true
 		}
 		return true
 	}

@@ -105,11 +105,20 @@ func (u *uml) push(f *Flow) { u.stack = append(u.stack, f) }
 
 func (u *uml) step(title string, off int) {
 	title = label(title)
-	id := stepID(len(u.Nodes) + 1)
+	n := len(u.Nodes) + 1
+	for u.has(stepID(n)) {
+		n++
+	}
+	id := stepID(n)
 	u.node(id, title, off)
-	n := &u.Nodes[len(u.Nodes)-1]
-	n.Hidden, n.End = true, off+len(title)
-	u.top().Add("step", len(u.Nodes)-1)
+	k := len(u.Nodes) - 1
+	u.Nodes[k].Hidden, u.Nodes[k].End = true, off+len(title)
+	u.top().Add("step", k)
+}
+
+func (u *uml) has(id string) bool {
+	_, ok := u.index[id]
+	return ok
 }
 
 // umlBlocks are the words that begin, divide and end blocks of activity diagrams.
@@ -201,7 +210,9 @@ func (u *uml) declare(text string, off int) bool {
 	if strings.Contains(text, "<<fork>>") || strings.Contains(text, "<<join>>") || strings.Contains(text, "<<choice>>") {
 		id, _, _ = strings.Cut(id, " ")
 		u.node(id, "", off)
-		u.Nodes[u.index[id]].Pseudo = true
+		if k, ok := u.index[id]; ok {
+			u.Nodes[k].Pseudo = true
+		}
 		return true
 	}
 	u.alias[title] = id

@@ -117,6 +117,9 @@ func (c *ganttChart) task(title, data string, off int) {
 	if hidden {
 		t.id = title
 	}
+	if t.id == "" {
+		return
+	}
 	if _, twice := c.index[t.id]; twice && !hidden {
 		c.Nodes = append(c.Nodes, Node{ID: t.id, Label: label(title), Off: off, End: off + len(title)})
 	} else {

@@ -284,6 +284,9 @@ func (m *maker) fits(fenced bool) bool {
 	if fenced || m.phony {
 		return hits > 0
 	}
+	if m.recipes == 0 && hits == needs && hits > 1 && len(m.rules) > 2 && hits >= len(m.rules)-2 {
+		return true // nothing but names of one another
+	}
 	return hits > 0 && m.recipes*2 >= len(m.rules) && (hits*2 >= len(m.rules)-1 || hits*3 >= needs)
 }
 

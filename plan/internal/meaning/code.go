@@ -111,6 +111,8 @@ type program struct {
 	depth int
 	late  map[string]int // labels that are set further below
 	bare  map[int]bool
+	// fresh are the items from which the statement that is read has made links.
+	fresh map[int]bool
 	// nested is set when the program is one expression.
 	nested bool
 }
@@ -141,6 +143,10 @@ func (p *program) link(a, b int, source Source, off int) {
 		return
 	}
 	p.seen[[2]int{a, b}] = true
+	if p.fresh == nil {
+		p.fresh = map[int]bool{}
+	}
+	p.fresh[a] = true
 	p.uses = p.uses || source == Variable
 	p.r.Links = append(p.r.Links, Link{From: p.r.Items[a].ID, To: p.r.Items[b].ID, Source: source, Off: off})
 }
@@ -181,12 +187,34 @@ func each(all []*form.Stmt, visit func(*form.Stmt)) {
 	}
 }
 
+// unwrap returns the call that a wrapper starts: f(x) of tg.create_task(f(x)).
+func unwrap(e *form.Expr) *form.Expr {
+	for range 5 {
+		if e.Kind != form.Call || len(e.Args) == 0 || e.Args[0].Val.Kind != form.Call {
+			return e
+		}
+		if !wrappers[e.Base.Path()] && !(e.Base.Kind == form.Attr && wrappers[e.Base.Text]) {
+			return e
+		}
+		e = e.Args[0].Val
+	}
+	return e
+}
+
+// executors are usual names of what runs a function that it is given.
+var executors = setOf("ex executor pool tpe e threadpool client")
+
 // callName returns the name of what a call calls: "f" of f(x), f.submit(x), delayed(f)(x), tg.create_task(f(x)).
 func callName(e *form.Expr) string {
 	if e == nil || e.Kind != form.Call {
 		return ""
 	}
 	b := e.Base
+	if b.Kind == form.Attr && b.Text == "submit" && len(e.Args) > 0 && executors[strings.ToLower(b.Base.Path())] {
+		if n := e.Args[0].Val.Path(); n != "" {
+			return n
+		}
+	}
 	if b.Kind == form.Attr && (methods[b.Text]) {
 		if n := b.Base.Path(); n != "" {
 			return n
@@ -293,7 +321,7 @@ func labelled(st *form.Stmt) bool {
 		return false
 	}
 	for _, a := range e.Args {
-		if name := a.Val.Path(); a.Key == "" && name != "" {
+		if name := a.Val.Text; a.Key == "" && a.Val.Kind != form.Text {
 			for _, r := range name {
 				if r >= 0x2e80 {
 					return false
@@ -386,7 +414,7 @@ func (p *program) mainBody(all []*form.Stmt) (body []*form.Stmt, wrapped string)
 		n := 0
 		for _, x := range st.Body {
 			if x.Expr != nil && (x.Expr.Kind == form.Call || x.Word == "with" || len(x.Body) > 0) {
-				n++
+				n += 1 + b2i(x.Expr.Kind == form.Call && holdsCalls(x.Expr))
 			}
 		}
 		if n > most {
@@ -546,7 +574,17 @@ func (p *program) follow(first int) {
 			p.order = append(p.order, [2]int{x, k})
 		}
 	}
-	p.prev = []int{len(p.r.Items) - 1}
+	inner := map[int]bool{}
+	for e := range p.fresh {
+		inner[e] = true
+	}
+	p.fresh = nil
+	p.prev = nil
+	for k := first; k < len(p.r.Items); k++ {
+		if !inner[k] {
+			p.prev = append(p.prev, k)
+		}
+	}
 }
 
 // gathered returns the calls that run side by side in gather(a(), b()) or Promise.all([a(), b()]).
@@ -586,6 +624,7 @@ func (p *program) assign(target, id string, e *form.Expr, st *form.Stmt, shown b
 
 // top reads the value of a statement; its outermost call is the problem that is named by the variable.
 func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int {
+	e = unwrap(e)
 	if e.Open {
 		name := id
 		if name == "" {
@@ -894,13 +933,10 @@ func (p *program) finish(labelled bool) {
 	if !p.uses {
 		return
 	}
-	linked := map[int]bool{}
-	for e := range p.seen {
-		linked[e[0]], linked[e[1]] = true, true
-	}
-	for k := range p.r.Items {
-		if it := p.r.Items[k]; p.bare[k] && !linked[k] {
-			p.note(false, "AMBIGUOUS", it.ID, it.ID+" uses nothing of the other steps, and none uses it; it was taken to need nothing", "say what it waits for", it.Off)
+	for _, e := range p.order {
+		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; p.bare[e[1]] {
+			p.link(e[0], e[1], ListedOrder, b.Off)
+			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", which stands before it", "say what it waits for", b.Off)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 		if l.Text == "" {
 			continue
 		}
-		if strings.HasPrefix(l.Text, "@") || strings.HasPrefix(l.Text, "import ") || strings.HasPrefix(l.Text, "from ") || len(l.Text) > 300 {
+		if strings.HasPrefix(l.Text, "@") || strings.HasPrefix(l.Text, "import ") || strings.HasPrefix(l.Text, "from ") || strings.HasPrefix(l.Text, "with ") || strings.HasPrefix(l.Text, "async ") || strings.HasPrefix(l.Text, "def ") || len(l.Text) > 300 {
 			return nil
 		}
 		lines++
@@ -151,11 +151,11 @@ func isField(s string) bool {
 // blockHead reports whether line k begins a block: it is short, and what follows stands deeper or a line ends it.
 func blockHead(src *form.Source, k, end int) bool {
 	l := &src.Lines[k]
+	if strings.Contains(l.Text, "{") && !isListed(l.Text) {
+		return true
+	}
 	if len(l.Text) > 60 || strings.Count(l.Text, " ") > 4 || isListed(l.Text) || strings.HasSuffix(l.Text, ".") {
 		return false
-	}
-	if strings.Contains(l.Text, "{") {
-		return true
 	}
 	n := k + 1
 	for n < end && src.Lines[n].Text == "" {

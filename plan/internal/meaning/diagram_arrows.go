@@ -495,6 +495,15 @@ func arrowWeight(src *form.Source, first, n int) int {
 	if src.Lines[first].InCode {
 		return 90
 	}
+	others := 0
+	for i, l := range src.Lines {
+		if (i < first || i >= first+n) && l.Text != "" && !l.Fence {
+			others++
+		}
+	}
+	if others > 3*n && others > 20 {
+		return 55 // a part of something larger
+	}
 	if head, _, ok := strings.Cut(src.Lines[first].Text, ":"); ok && len(head) < 60 && announcesGraph(head) {
 		return 90
 	}
@@ -507,12 +516,6 @@ func arrowWeight(src *form.Source, first, n int) int {
 	}
 	if isEntry(src.Lines[first].Text) && (first+n < len(src.Lines) && isEntry(src.Lines[first+n].Text) || first > 0 && isEntry(src.Lines[first-1].Text)) {
 		return 0 // some entries of a list
-	}
-	others := 0
-	for i, l := range src.Lines {
-		if (i < first || i >= first+n) && l.Text != "" && !l.Fence {
-			others++
-		}
 	}
 	switch {
 	case others <= n && others <= 2 || n > 1 && others <= 2*n:

@@ -25,6 +25,11 @@ const barSigns = "█▓▒░▉▊▋▌▍▎▏■□▬▭▰▱#=*xX◼◻
 // readChart reads charts in lines: a time or a bar, an id, a title, and maybe what must come before.
 func readChart(src *form.Source) []*Reading {
 	var out []*Reading
+	for i := range src.Lines {
+		if t := src.Lines[i].Text; strings.HasPrefix(t, "|") && strings.HasSuffix(t, "|") || strings.ContainsRune(t, '\t') {
+			return nil // a table, which others read
+		}
+	}
 	for i := 0; i < len(src.Lines); {
 		rows, next := chartRows(src, i)
 		if len(rows) >= 3 {
@@ -44,7 +49,7 @@ func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
 		if l.Text == "" && len(rows) > 0 && i+1 < len(src.Lines) && len(chartFields(&src.Lines[i+1])) > 1 && !src.Lines[i+1].Fence {
 			continue
 		}
-		if l.Text == "" || l.Fence || len(l.Text) > 400 {
+		if l.Text == "" || l.Fence || len(l.Text) > 400 || l.InCode && !codeLang(l.Lang) {
 			return rows, i + 1
 		}
 		fields := chartFields(l)
@@ -79,6 +84,14 @@ func chartFields(l *form.Line) (out []form.Piece) {
 		start = next
 	}
 	for i := 0; i < len(s); i++ {
+		if s[i] == '[' {
+			if k := strings.IndexByte(s[i+1:], ']'); k > 1 && isBar(s[i+1:i+1+k]) {
+				cut(i, i+1)
+				cut(i+1+k, i+k+2)
+				i += k + 1
+				continue
+			}
+		}
 		switch {
 		case s[i] == '\t' || strings.HasPrefix(s[i:], "  ") || strings.HasPrefix(s[i:], ".....") || s[i] == '|':
 			j := i
@@ -184,7 +197,14 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	var named []Named
 	var tails [][]form.Piece
 	bars := 0
+	drawn := 0
 	for _, row := range rows {
+		drawn += b2i(row.from >= 0)
+	}
+	for n, row := range rows {
+		if n == 0 && row.from < 0 && drawn > 1 && drawn == len(rows)-1 {
+			continue // the head of the columns
+		}
 		marks := chartMarks(&row)
 		if column >= len(marks) || marks[column].Text == "" {
 			l := src.Lines[row.line]
@@ -213,7 +233,10 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	chartRelations(r, names, kept, tails)
 	switch {
 	case len(r.Links) > 0:
-		r.Stated, r.Weight = true, 88
+		r.Stated, r.Weight = true, 72
+		if column > 0 || bars*2 > len(kept) {
+			r.Weight = 88
+		}
 	case bars == len(kept):
 		r.Weight = 75
 		chartBars(r, kept)
