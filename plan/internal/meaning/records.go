@@ -217,7 +217,7 @@ func (c *collector) list(v *form.Value, w way) {
 				s.recs = append(s.recs, record{off: x.Off, end: x.End, val: x, fields: unwrapped(x), group: w.group})
 			}
 		}
-	case texts == n && v.Items[0].Kind != form.KindNumber && (n > 1 || n == 1 && strings.Contains(w.shape, "[]")):
+	case n > 0 && texts == n && v.Items[0].Kind != form.KindNumber && (n > 1 || n == 1 && strings.Contains(w.shape, "[]")):
 		s := c.at(w, false)
 		s.plain = true
 		for _, x := range v.Items {
