@@ -35,7 +35,7 @@ Answer with {"steps": [{"n": 1, "id": "", "request": "…", "quote": "…", "nee
 - id: the number or name that the text shows for the step, as it is written there; "" if it shows none.
 - quote: the words of the text that name the step, copied exactly. No two steps share words.
 - request: what is to be done, in words of the quote only.
-- needs: the steps that must come before this one, by n, only where the text says so. quote: the words that say so, copied exactly, with the word of order ("after", "then", "before") and the names of both steps if they stand there. A list without words of order states no needs.
+- needs: the steps that must come before this one, by n, only where the text says so. quote: the words of one sentence or line that say so, copied exactly, with the word of order ("after", "then", "before") and the names of both steps if they stand there. A list without words of order states no needs.
 If the text holds no plan, answer {"steps": []}.`
 
 // RestateNeeded reports whether a restatement may help with what Parse read: a text in which no plan was found, unless it is

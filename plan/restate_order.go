@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -61,11 +62,14 @@ type order struct {
 	flow bool
 }
 
+// maxOrders is how many words of order a quote may have.
+const maxOrders = 16
+
 // states reports whether the quote at place says that from comes before to, and nothing else of the two.
 func (v *verifier) states(place span, from, to int) bool {
 	q := v.text[place.from:place.to]
 	orders, denied := ordersOf(q)
-	if denied {
+	if denied || len(orders) > maxOrders || sentenceEnd(q, 0) < len(q) {
 		return false
 	}
 	a, b := v.mentions(q, from), v.mentions(q, to)
@@ -77,11 +81,26 @@ func (v *verifier) states(place span, from, to int) bool {
 		return false
 	}
 	right, wrong := false, false
-	for _, o := range orders {
+	for i, o := range orders {
+		if v.ofAnother(place.from+o.from, from, to) {
+			continue
+		}
+		near := span{0, len(q)} // up to the other words of order
+		for k, x := range orders {
+			if k != i && x.to <= o.from {
+				near.from = max(near.from, x.to)
+			}
+			if k != i && x.from >= o.to {
+				near.to = min(near.to, x.from)
+			}
+		}
+		o.ref = span{max(o.ref.from, near.from), min(o.ref.to, near.to)}
 		switch {
+		case len(a) > 0 && !near.holds(a), len(b) > 0 && !near.holds(b):
 		case o.flow:
-			right = right || len(a) > 0 && len(b) > 0 && first(a) < o.from && last(b) >= o.to
-			wrong = wrong || len(a) > 0 && len(b) > 0 && last(b) < o.from && first(a) >= o.to
+			left, behind := span{near.from, o.from}, span{o.to, near.to}
+			right = right || left.holds(a) && behind.holds(b)
+			wrong = wrong || left.holds(b) && behind.holds(a)
 		case o.needs:
 			right = right || o.refers(a, b)
 			wrong = wrong || o.refers(b, a)
@@ -91,6 +110,16 @@ func (v *verifier) states(place span, from, to int) bool {
 		}
 	}
 	return right && !wrong
+}
+
+// ofAnother reports whether a word of order stands in the sentence of a third step, at that step.
+func (v *verifier) ofAnother(off, from, to int) bool {
+	k := sort.Search(len(v.at), func(i int) bool { return v.at[i].extent.to > off })
+	if k == len(v.at) || k == from || k == to || v.at[k].extent.from > off {
+		return false
+	}
+	q := v.at[k].quote
+	return off < q.to || sentenceEnd(v.text[:off+1], q.to) > off
 }
 
 // refers reports whether the reference of o is the end with the mentions in ref rather than the one with those in other.
@@ -140,6 +169,9 @@ func ordersOf(q string) (out []order, denied bool) {
 	whole := func(from, to int) order { return order{span: span{from, to}, ref: span{to, len(q)}, needs: true} }
 	taken := 0
 	for _, t := range lexicon.Scan(plain) {
+		if !strings.ContainsFunc(t.Phrase, unicode.IsLetter) {
+			continue // signs are read below
+		}
 		o := whole(t.Off, t.End)
 		switch {
 		case t.Is(lexicon.Apart), t.Is(lexicon.Beside), t.Is(lexicon.Not), t.Is(lexicon.Except), t.Is(lexicon.Choice):
@@ -242,10 +274,12 @@ func (v *verifier) mentions(q string, step int) []int {
 			delete(left, s)
 		}
 	}
-	for i, s := 0, ""; i < len(w.joined)-1; i += len(s) + 1 {
-		s, _, _ = strings.Cut(w.joined[i+1:], " ")
+	for i := 0; i < len(w.joined)-1; {
+		s, _, _ := strings.Cut(w.joined[i+1:], " ")
 		r, _ := utf8.DecodeRuneInString(s)
-		switch off := w.offset(i); {
+		off := w.offset(i)
+		i += len(s) + 1
+		switch {
 		case unspaced(r):
 			if last != "" {
 				hit(last+s, lastAt)
@@ -276,18 +310,12 @@ func unitBehind(q string, off int) bool {
 
 func overlap(a, b span) bool { return a.from < b.to && b.from < a.to }
 
-func first(list []int) int {
-	out := list[0]
-	for _, n := range list {
-		out = min(out, n)
+// holds reports whether one of the places is in the span.
+func (s span) holds(list []int) bool {
+	for _, at := range list {
+		if at >= s.from && at < s.to {
+			return true
+		}
 	}
-	return out
-}
-
-func last(list []int) int {
-	out := list[0]
-	for _, n := range list {
-		out = max(out, n)
-	}
-	return out
+	return false
 }

@@ -145,13 +145,32 @@ func (v *verifier) describe() {
 				v.owner[s] = i
 			}
 		}
-		floor := 0
+		begin := sentenceStart(v.text, a.quote.from)
 		if i > 0 {
-			floor = v.at[i-1].quote.to
-			v.at[i-1].extent.to = max(floor, sentenceStart(v.text, a.quote.from))
+			begin = v.part(&v.at[i-1], a.quote.from, begin)
 		}
-		a.extent = span{max(floor, sentenceStart(v.text, a.quote.from)), len(v.text)}
+		a.extent = span{begin, len(v.text)}
+		if k := strings.Index(v.text[a.quote.to:], "\n\n"); k >= 0 {
+			a.extent.to = a.quote.to + k
+		}
 	}
+}
+
+// part ends the extent of a step before the next one, whose quote and sentence begin at these places, and returns where that of the next one
+// begins. What stands between two steps of one sentence belongs to the step from which no comma parts it.
+func (v *verifier) part(a *restatedPlace, quote, sentence int) int {
+	if sentence >= a.quote.to {
+		a.extent.to = min(a.extent.to, sentence)
+		return sentence
+	}
+	const marks = ",;:(，、；：—"
+	between := v.text[a.quote.to:quote]
+	a.extent.to = a.quote.to
+	if i := strings.IndexAny(between, marks); i >= 0 {
+		a.extent.to += i
+		return a.quote.to + strings.LastIndexAny(between, marks) + 1
+	}
+	return quote
 }
 
 // sentenceStart is the begin of the sentence or line in which off stands.

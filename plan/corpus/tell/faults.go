@@ -32,6 +32,10 @@ func (t *teller) faulty() bool {
 		t.out.Report, t.out.Note = []string{"CYCLE"}, "a cycle"
 	case 1:
 		k := 1 + t.IntN(n-1)
+		t.needs[k] = nil
+		if t.edgeless() {
+			return false
+		}
 		t.needs[k] = []int{k}
 		t.out.Report, t.out.Note = []string{"SELF_LOOP"}, "a self loop"
 	case 2:

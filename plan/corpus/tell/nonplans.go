@@ -91,8 +91,12 @@ func (t *teller) notPlan() bool {
 		) + "\n```"
 	case 13: // a record of data
 		body = render(object{{"name", t.say("name")}, {"age", 20 + t.IntN(60)}, {"address", object{{"city", "Lund"}, {"zip", fmt.Sprint(10000 + t.IntN(80000))}}}, {"tags", []any{"gold", "newsletter"}}}, t.one("", "  "))
-	case 14: // a list of things
-		body = enumerate(t.some("noun", 5), t.one("%d. ", "- ", "• "))
+	case 14: // a list of things with prices, which nobody takes for steps
+		of := t.some("noun", 5)
+		for i := range of {
+			of[i] = fmt.Sprintf("%s – %d,%02d €", t.cap(of[i]), 3+t.IntN(90), t.IntN(100))
+		}
+		body = enumerate(of, t.one("%d. ", "- ", "• "))
 	case 15: // results as a table
 		body = "| Model | F1 | Recall |\n|---|---|---|\n"
 		for _, x := range []string{"base", "large", "tiny"}[:2+t.IntN(2)] {

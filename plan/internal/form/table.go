@@ -225,10 +225,13 @@ func allEmpty(cells []*Value) bool {
 // plainHeads reports whether cells can be the heads of columns: short, not all of digits, no sentence.
 func plainHeads(cells []*Value) bool {
 	for i, c := range cells {
-		if c.Str == "" && i < len(cells)-1 || len(c.Str) > 60 || strings.Count(c.Str, " ") > 4 || strings.ContainsAny(c.Str, "{}[]<>!?") || strings.HasSuffix(c.Str, ".") && len(c.Str) > 5 || strings.HasSuffix(c.Str, ":") {
+		if c.Str == "" && i < len(cells)-1 || len(c.Str) > 60 || strings.Count(c.Str, " ") > 4 || strings.ContainsAny(c.Str, "{}[]<>!?=|█。，;\"") || strings.HasSuffix(c.Str, ".") && len(c.Str) > 5 || strings.HasSuffix(c.Str, ":") {
 			return false
 		}
-		if c.Str != "" && strings.Trim(c.Str, "0123456789") == "" {
+		if digits := strings.TrimLeft(c.Str, "0123456789"); len(digits) < len(c.Str) && (digits == "" || strings.IndexByte(".)", digits[0]) >= 0) {
+			return false
+		}
+		if strings.Count(c.Str, "(") != strings.Count(c.Str, ")") || strings.Contains(c.Str, "()") {
 			return false
 		}
 	}
@@ -289,6 +292,9 @@ func aligned(src *Source, i int) (*Tree, int) {
 		return nil, i
 	}
 	cols := gaps(head.Text)
+	if first, _, _ := strings.Cut(head.Text, " "); len(first) < 8 && strings.ContainsAny(first, "0123456789") {
+		return nil, i
+	}
 	if len(cols) < 3 || !plainHeads(alignedCells(src, head, cols)) {
 		return nil, i
 	}

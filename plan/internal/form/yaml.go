@@ -33,6 +33,14 @@ func yamlStarts(src *Source, i int) bool {
 	if l.Text == "" || l.Fence || l.Text[0] == '#' {
 		return false
 	}
+	if i > 0 && l.Indent > 0 {
+		// What hangs under a line that is no key belongs to that line.
+		if up := &src.Lines[i-1]; up.Text != "" && !up.Fence && up.Indent < l.Indent {
+			if _, rest, ok := yamlKey(strings.TrimLeft(up.Text, "- ")); !ok || rest != "" && up.Text[0] != '-' {
+				return false
+			}
+		}
+	}
 	rest, isItem := cutItem(l.Text)
 	for isItem {
 		l, isItem = &Line{Text: rest}, false
@@ -331,6 +339,9 @@ func isNumber(s string) bool {
 // flow reads a flow value or a quoted text at off. It ends with its line, unless its brackets go on.
 func (p *yamlParser) flow(s string, off int) *Value {
 	end := off + len(s)
+	if v := plainList(s, off); v != nil {
+		return v
+	}
 	if s[0] == '[' || s[0] == '{' {
 		for k, n := p.i, 0; n < 20 && k < len(p.src.Lines) && unclosed(p.src.Text[off:end]); k, n = k+1, n+1 {
 			l := &p.src.Lines[k]
@@ -353,6 +364,27 @@ func (p *yamlParser) flow(s string, off int) *Value {
 		p.take(&p.src.Lines[p.i])
 	}
 	return t.Root
+}
+
+// plainList reads [a, b c, ./d] without quotes and brackets in it.
+func plainList(s string, off int) *Value {
+	if len(s) < 2 || s[0] != '[' || s[len(s)-1] != ']' || strings.ContainsAny(s[1:len(s)-1], "[]{}\"'#") {
+		return nil
+	}
+	v := &Value{Kind: KindList, Off: off, End: off + len(s)}
+	at := 1
+	for _, raw := range strings.Split(s[1:len(s)-1], ",") {
+		if t := strings.TrimSpace(raw); t != "" {
+			from := off + at + strings.Index(raw, t)
+			x := &Value{Kind: KindString, Str: t, Off: from, End: from + len(t)}
+			if isNumber(t) {
+				x.Kind = KindNumber
+			}
+			v.Items = append(v.Items, x)
+		}
+		at += len(raw) + 1
+	}
+	return v
 }
 
 // unclosed reports whether more brackets are opened than closed in s, quotes left out.

@@ -19,6 +19,8 @@ type Kind uint8
 const (
 	// Steps are the nouns for a step: step, task, phase.
 	Steps Kind = iota
+	// Parts are those of the nouns that are said of other things, too: part, phase, number.
+	Parts
 	// And, Or and To stand between references.
 	And
 	Or
@@ -40,6 +42,11 @@ const (
 	First
 	Last
 	Meanwhile
+	// Loose and Chained are said of all steps: that they need nothing, that each follows the one before. Sequence says
+	// that they are in order, which leaves open whether some need less.
+	Loose
+	Chained
+	Sequence
 	// Plan announces a plan, List a list that is none. Choice goes with alternatives, Correct with a change of mind.
 	Plan
 	List
@@ -71,8 +78,8 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"steps", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
-	"then", "first", "last", "meanwhile", "plan", "list", "choice", "correct", "refuse", "others", "recent", "leading",
+	"steps", "parts", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
+	"then", "first", "last", "meanwhile", "loose", "chained", "sequence", "plan", "list", "choice", "correct", "refuse", "others", "recent", "leading",
 	"until", "sources", "not", "except", "same", "done", "units", "common", "numeral",
 }
 
@@ -183,6 +190,7 @@ func load() *lexicon {
 			panic(err)
 		}
 		lang := Lang(strings.TrimSuffix(f.Name(), ".txt"))
+		b.endings = nil
 		for line := range strings.Lines(string(text)) {
 			if key, list, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key[0] != '#' {
 				b.line(lang, key, strings.TrimSpace(list))
@@ -204,6 +212,8 @@ type builder struct {
 	*lexicon
 	at    map[string]int
 	pairs int32
+	// endings are what the last word of a phrase becomes in front of an article: "de" is "del".
+	endings [][2]string
 }
 
 // line adds one line of a file. Phrases are parted by ", "; a section behind ";" goes on in the same kind.
@@ -222,6 +232,9 @@ func (b *builder) line(lang Lang, key, list string) {
 				b.numbers[s] = i
 			}
 			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
+		case key == "endings":
+			from, to, _ := strings.Cut(s, "/")
+			b.endings = append(b.endings, [2]string{" " + from, " " + to})
 		case key == "common":
 			b.common[s] = b.common[s].with(lang)
 		default:
@@ -244,11 +257,16 @@ func (b *builder) phrase(lang Lang, k Kind, s string) {
 	switch {
 	case len(parts) == 1:
 		b.add(parts[0], e)
+		for _, end := range b.endings {
+			if stem, ok := strings.CutSuffix(parts[0], end[0]); ok && Relations.Has(k) {
+				b.add(stem+end[1], e)
+			}
+		}
 	case k == And && len(parts) <= 3, k == To && len(parts) == 3:
 		b.add(parts[1], e)
 	case k == To:
 		b.add(parts[0], e)
-	case k == Steps:
+	case k == Steps || k == Parts:
 		b.add(parts[0], e)
 		e.side = Behind
 		b.add(parts[1], e)

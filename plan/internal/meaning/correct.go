@@ -68,13 +68,13 @@ func corrects(line string) bool {
 	line = line[:min(len(line), 120)]
 	colon := strings.IndexAny(line, ":：")
 	for _, t := range lexicon.Scan(line) {
-		if t.Is(lexicon.Correct) && (strings.Count(line[:t.Off], " ") < 3 || t.Off < colon) {
+		if t.Is(lexicon.Correct) && (t.Off < 16 || t.Off < colon) {
 			return true
 		}
 	}
 	words := strings.FieldsFunc(lexicon.Fold(line), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) })
 	for k, w := range words {
-		if k < 3 && slices.Contains(correctionWords, w) {
+		if k < 5 && slices.Contains(correctionWords, w) {
 			return true
 		}
 	}
@@ -87,7 +87,7 @@ var correctionWords = []string{
 	"korrektur", "korrekturen", "nachtrag", "änderung", "änderungen", "rectification", "correctif", "corrige", "corrección", "correcciones",
 	"correção", "correções", "correzione", "correzioni", "correctie", "correcties", "rättelse", "rättelser", "ändring", "korekta", "poprawka",
 	"poprawki", "исправление", "исправления", "поправка", "виправлення", "поправки", "правка", "düzeltme", "düzeltmeler", "koreksi", "ralat",
-	"تصحيح", "تعديل", "सुधार", "संशोधन", "đính", "sửa", "訂正", "修正", "정정", "수정", "잘못", "更正", "修改", "勘误", "перепутал", "scusate",
+	"تصحيح", "تعديل", "عفوا", "عذرا", "أخطأت", "सुधार", "संशोधन", "गलती", "ग़लती", "माफ़", "đính", "sửa", "訂正", "修正", "정정", "수정", "잘못", "更正", "修改", "勘误", "перепутал", "scusate",
 }
 
 // amender changes a reading by sentences that stand around its list.
@@ -105,18 +105,18 @@ type amender struct {
 	gone       map[int]bool
 	subject    []int
 	ordered    bool
+	// old is the number of items before the amendment, applied how many sentences changed something.
+	old, applied int
 }
 
 // amend changes a reading by what a text around its list says. Correcting is set when the text takes back what was said
 // before: then a need that is stated replaces the ones before.
 func amend(r *Reading, text string, off int, correcting bool) {
-	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}}
+	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}, old: len(r.Items)}
 	a.index()
 	if len(r.Links) == 0 && !r.Stated {
-		for i := range r.Items {
-			if !a.names.items[i].Group {
-				a.order = append(a.order, []int{i})
-			}
+		for _, i := range a.steps() {
+			a.order = append(a.order, []int{i})
 		}
 	}
 	a.ordered = hasTone(a.lang, text, toneInOrder|toneRest)
@@ -125,12 +125,26 @@ func amend(r *Reading, text string, off int, correcting bool) {
 			a.sentence(s)
 		}
 	}
+	if a.applied == 0 && correcting {
+		all := a.idsOf(a.steps())
+		a.doubt("the text corrects the plan, and the correction was not understood", all[:min(len(all), 100)], off)
+	}
 	if a.order != nil && a.moved {
 		a.explicit()
 	}
 	if len(a.gone) > 0 {
 		a.clear()
 	}
+}
+
+// steps returns the items that are no groups.
+func (a *amender) steps() (out []int) {
+	for i := range a.r.Items {
+		if !a.names.items[i].Group {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // index makes the names of the items.
@@ -149,21 +163,24 @@ func (a *amender) index() {
 	a.names.In(lexicon.Lang(a.lang))
 }
 
-// mention is a reference in a sentence.
+// mention is a reference in a sentence. Explicit tells that it is by an id rather than a title.
 type mention struct {
 	ids      []string
 	off, end int
+	explicit bool
 }
 
-// mentions returns the references of a text, with the places that they have in it.
+// mentions returns the references of a folded text, with the places that they have in it.
 func (a *amender) mentions(text string) (out []mention) {
 	for _, g := range a.names.groups(-1, text, a.names.atoms(text)) {
 		if g.class != group || len(g.items)+len(g.unknown) == 0 {
 			continue
 		}
-		m := mention{off: g.off, end: g.end}
+		m := mention{off: g.off, end: g.end, explicit: len(g.unknown) > 0}
 		for _, i := range g.items {
-			m.ids = append(m.ids, a.r.Items[i].ID)
+			id := a.r.Items[i].ID
+			m.ids = append(m.ids, id)
+			m.explicit = m.explicit || strings.Contains(text[g.off:g.end], strings.ToLower(id)) || strings.ContainsFunc(text[g.off:g.end], unicode.IsDigit)
 		}
 		m.ids = append(m.ids, g.unknown...)
 		out = append(out, m)
@@ -171,54 +188,301 @@ func (a *amender) mentions(text string) (out []mention) {
 	return out
 }
 
+// event is something in a sentence that matters for a correction.
+type event struct {
+	what     rune // 'm'ention, 'r'elation, 'n'ot, 'p'ronoun, or ',' between clauses
+	off, end int
+	ids      []string
+	kind     Kind
+	behind   bool
+	// guess is set on mentions by title, and unless on relations that count when they are denied: "not without 3".
+	guess, unless bool
+}
+
+// events returns what matters in a folded sentence, in order.
+func (a *amender) events(text string, all []mention) (out []event) {
+	taken := func(off, end int) bool {
+		return slices.ContainsFunc(all, func(m mention) bool { return m.off < end && off < m.end })
+	}
+	for _, m := range all {
+		out = append(out, event{what: 'm', off: m.off, end: m.end, ids: m.ids, guess: !m.explicit})
+	}
+	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
+		e := event{off: t.Off, end: t.End, behind: t.Side == lexicon.Behind}
+		switch {
+		case t.Is(lexicon.Not):
+			e.what = 'n'
+		case t.Is(lexicon.Apart):
+			e.what, e.kind = 'r', Apart
+		case t.Is(lexicon.None) && len(t.Phrase) > 3:
+			e.what, e.kind = 'r', None
+		case t.Is(lexicon.Needs) || t.Is(lexicon.Uses):
+			e.what, e.kind = 'r', Needs
+		case t.Is(lexicon.Before):
+			e.what, e.kind = 'r', Before
+		case t.Is(lexicon.Beside):
+			e.what, e.kind = 'r', Beside
+		case t.Is(lexicon.Previous):
+			e.what = 'p'
+		}
+		if e.what != 0 && !taken(t.Off, t.End) {
+			out = append(out, e)
+		}
+	}
+	for _, h := range tonesIn(a.lang, text) {
+		e := event{off: h.off, end: h.end}
+		switch {
+		case h.kind&toneUnless != 0:
+			e.what, e.unless = 'r', true
+		case h.kind&toneInstead != 0:
+			e.what = 'n'
+		case h.kind&toneNeed != 0:
+			e.what, e.behind = 'r', a.verbLast()
+		case h.kind&tonePronoun != 0:
+			e.what = 'p'
+		}
+		if e.what == 0 || taken(h.off, h.end) {
+			continue
+		}
+		over := func(x event) bool { return x.what != 'm' && x.off < h.end && h.off < x.end }
+		if e.unless || e.what == 'n' {
+			out = slices.DeleteFunc(out, over)
+		}
+		if !slices.ContainsFunc(out, over) {
+			out = append(out, e)
+		}
+	}
+	for _, s := range form.Sentences(text, 0) {
+		for _, c := range s.Clauses {
+			if c.Off > 0 && c.Sep != '(' && c.Sep != ')' && !taken(c.Off-1, c.Off) {
+				out = append(out, event{what: ',', off: c.Off, end: c.Off})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(x, y event) int {
+		if x.off == y.off && x.what != y.what && (x.what == ',' || y.what == ',') {
+			return int(x.what) - int(y.what) // ',' comes first
+		}
+		return x.off - y.off
+	})
+	return out
+}
+
+// verbLast reports whether the language puts its verbs behind what they need.
+func (a *amender) verbLast() bool {
+	return a.lang == "tr" || a.lang == "ja" || a.lang == "ko" || a.lang == "hi"
+}
+
+// sentence changes the reading by one sentence.
 func (a *amender) sentence(s form.Sentence) {
-	rels, _ := a.names.Relations(-1, s.Text, s.Off)
-	all := a.mentions(s.Text)
+	text := lexicon.Fold(s.Text)
+	all := a.mentions(text)
+	all = a.split(text, all)
+	if explicit := slices.ContainsFunc(all, func(m mention) bool { return m.explicit }); explicit {
+		// What is named by its title counts besides.
+	} else if !a.correcting || !hasTone(a.lang, text, toneDrop|toneSwap) {
+		all = nil
+	}
 	a.replaced = map[int]bool{}
-	if len(all) == 0 && len(rels) == 0 || a.sequence(all) {
+	if a.sequence(all) {
+		a.applied++
 		return
 	}
-	said, last := len(rels) > 0, Relation{Kind: None}
-	if len(a.subject) > 0 {
-		last = Relation{Kind: Needs, Subjects: a.subject}
+	said := a.change(text, all, s)
+	if !said {
+		said = a.claims(a.events(text, all), s) || a.firstThen(text, all, s)
 	}
-	for k, c := range s.Clauses {
-		end := c.Off + len(c.Text)
-		if k+1 < len(s.Clauses) {
-			end = s.Clauses[k+1].Off
+	if said {
+		a.applied++
+		return
+	}
+	for _, m := range all {
+		a.doubt("a correction names this step and was not understood: "+form.Clip(s.Text), m.ids, s.Off)
+	}
+}
+
+// firstThen reads a sentence that names two steps in their order: "first 2, then 1".
+func (a *amender) firstThen(text string, all []mention, s form.Sentence) bool {
+	if len(all) != 2 || len(all[0].ids) != 1 || len(all[1].ids) != 1 {
+		return false
+	}
+	x, y := a.placesOf(all[0].ids), a.placesOf(all[1].ids)
+	if len(x)*len(y) == 0 || x[0] == y[0] {
+		return false
+	}
+	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
+		if t.Is(lexicon.First) || t.Is(lexicon.Then) {
+			a.apply(Relation{Kind: Before, Subjects: x, Items: y, Off: s.Off}, false)
+			return true
 		}
-		var here []mention
-		for _, m := range all {
-			if m.off+s.Off >= c.Off && m.off+s.Off < end {
-				here = append(here, m)
+	}
+	return false
+}
+
+// split parts mentions that go over a comma to the subject of the next clause: "after 2, and step 4 after 3".
+func (a *amender) split(text string, all []mention) (out []mention) {
+	relation := func(from, to int) bool {
+		for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text[from:to]) {
+			if t.Kinds&lexicon.Relations != 0 {
+				return true
 			}
 		}
-		stated := false
-		for _, r := range rels {
-			if r.Off >= c.Off && r.Off < end {
-				stated = true
-				if len(r.Subjects) == 0 {
-					r.Subjects = last.Subjects
-				}
-				a.apply(r, also(a.lang, c.Text))
-				last = r
+		return false
+	}
+	for k, m := range all {
+		comma := strings.LastIndexAny(text[m.off:m.end], ",，،")
+		next := len(text)
+		if k+1 < len(all) {
+			next = all[k+1].off
+		}
+		if comma < 0 || k == 0 || k+1 == len(all) || !relation(all[k-1].end, m.off) || !relation(m.end, next) {
+			out = append(out, m)
+			continue
+		}
+		at := m.off + comma
+		for _, part := range [...][2]int{{m.off, at}, {at, m.end}} {
+			for _, t := range a.mentions(text[part[0]:part[1]]) {
+				t.off, t.end = t.off+part[0], t.end+part[0]
+				out = append(out, t)
 			}
 		}
-		if !stated && len(here) > 0 && (a.change(c, here, s) || a.goesOn(c, here, last)) {
+	}
+	return out
+}
+
+// claims reads the relations that a sentence of a correction states. What it is about is what it names first, else what the
+// sentence before was about.
+func (a *amender) claims(all []event, s form.Sentence) (said bool) {
+	subject := a.subject
+	var open, last *event
+	var waiting []event // mentions that no relation has used yet
+	negated, broke := false, false
+	emit := func(kind Kind, off int, ids []string, not bool) {
+		if not {
+			kind = Apart
+		}
+		r := Relation{Kind: kind, Subjects: subject, Off: s.Off}
+		fresh := true
+		for _, id := range ids {
+			if i, ok := a.place[id]; ok {
+				r.Items = append(r.Items, i)
+				fresh = fresh && a.isNew(i)
+			} else {
+				r.Unknown = append(r.Unknown, id)
+				fresh = false
+			}
+		}
+		if len(subject) > 0 {
 			said = true
+			a.apply(r, fresh || also(a.lang, s.Text) && kind == Needs)
 		}
-		if len(here) > 0 && !stated && len(here[0].ids) > 0 {
-			if i, ok := a.place[here[0].ids[0]]; ok && len(last.Subjects) == 0 {
-				last = Relation{Kind: None, Subjects: []int{i}}
+	}
+	for k := range all {
+		e := &all[k]
+		switch e.what {
+		case ',':
+			broke = true
+			if open == nil {
+				negated = false
 			}
+		case 'n':
+			if a.verbLast() && len(waiting) > 0 {
+				waiting[len(waiting)-1].kind = Apart
+			} else {
+				negated = true
+			}
+		case 'p':
+			if open != nil && len(a.subject) > 0 && !slices.Equal(subject, a.subject) {
+				emit(open.kind, e.off, a.idsOf(a.subject), false)
+				last, open = open, nil
+			} else if a.verbLast() && len(a.subject) > 0 && len(waiting) > 0 {
+				waiting = append(waiting, event{what: 'm', off: e.off, ids: a.idsOf(a.subject)})
+			}
+		case 'm':
+			switch {
+			case e.guess && (open == nil || broke):
+			case open != nil && (!broke || !a.relationFollows(all[k+1:])):
+				emit(open.kind, e.off, e.ids, negated)
+				last, open, negated = open, nil, false
+			case last != nil && !a.relationFollows(all[k+1:]):
+				kind := last.kind
+				if kind == Apart || kind == None {
+					kind = Needs
+				}
+				emit(kind, e.off, e.ids, negated)
+				negated = false
+			default:
+				waiting, open = append(waiting, *e), nil
+				if !a.verbLast() || len(waiting) == 1 {
+					subject = a.placesOf(e.ids)
+				}
+			}
+		case 'r':
+			if e.behind && len(waiting) > 0 {
+				if len(waiting) > 1 || len(subject) == 0 {
+					subject = a.placesOf(waiting[0].ids)
+					for _, w := range waiting[1:] {
+						emit(e.kind, e.off, w.ids, w.kind == Apart || negated)
+					}
+				} else if !slices.Equal(subject, a.placesOf(waiting[0].ids)) {
+					emit(e.kind, e.off, waiting[0].ids, negated)
+				}
+				waiting, last, negated = nil, e, false
+				continue
+			}
+			waiting, broke = nil, false
+			if e.unless {
+				if negated {
+					open, negated = e, false
+				}
+				continue
+			}
+			if e.kind == None {
+				emit(None, e.off, nil, false)
+				last = e
+				continue
+			}
+			if negated && e.kind == Needs {
+				e.kind, negated = Apart, false
+			}
+			open = e
 		}
 	}
-	a.subject = last.Subjects
-	if !said && a.correcting {
-		for _, m := range all {
-			a.doubt("a correction names this step and was not understood: "+form.Clip(s.Text), m.ids, s.Off)
+	if len(subject) > 0 {
+		a.subject = subject
+	}
+	return said
+}
+
+// relationFollows reports whether a relation follows before the next mention.
+func (a *amender) relationFollows(rest []event) bool {
+	for _, e := range rest {
+		switch e.what {
+		case 'r':
+			return true
+		case 'm', ',':
+			return e.what == 'm' && a.verbLast() && a.relationFollows(rest[1:])
 		}
 	}
+	return false
+}
+
+func (a *amender) isNew(i int) bool { return i >= a.old }
+
+func (a *amender) idsOf(items []int) (ids []string) {
+	for _, i := range items {
+		ids = append(ids, a.r.Items[i].ID)
+	}
+	return ids
+}
+
+func (a *amender) placesOf(ids []string) (items []int) {
+	for _, id := range ids {
+		if i, ok := a.place[id]; ok {
+			items = append(items, i)
+		}
+	}
+	return items
 }
 
 // sequence reads a sentence that lists all steps in their order.
@@ -251,62 +515,64 @@ func (a *amender) sequence(all []mention) bool {
 	return true
 }
 
-// change reads a clause that drops, adds or swaps steps.
-func (a *amender) change(c form.Clause, here []mention, s form.Sentence) bool {
-	var kinds tone
-	for _, h := range tonesIn(a.lang, lexicon.Fold(c.Text)) {
-		kinds |= h.kind
-	}
-	var known []int
-	var fresh []string
-	for _, m := range here {
-		for _, id := range m.ids {
-			if i, ok := a.place[id]; ok {
-				known = append(known, i)
-			} else {
-				fresh = append(fresh, id)
+// change reads a sentence that drops, adds or swaps steps.
+func (a *amender) change(text string, all []mention, s form.Sentence) (said bool) {
+	at := 0
+	for _, e := range append(a.events(text, all), event{what: ',', off: len(text)}) {
+		if e.what != ',' {
+			continue
+		}
+		clause := text[at:e.off]
+		var kinds tone
+		for _, h := range tonesIn(a.lang, clause) {
+			kinds |= h.kind
+		}
+		var known []int
+		var fresh []string
+		end := 0
+		for _, m := range all {
+			if m.off < at || m.off >= e.off {
+				continue
+			}
+			end = m.end
+			known = append(known, a.placesOf(m.ids)...)
+			for _, id := range m.ids {
+				if _, ok := a.place[id]; !ok {
+					fresh = append(fresh, id)
+				}
 			}
 		}
-	}
-	switch {
-	case len(fresh) == 1 && kinds&toneAdd != 0:
-		a.add(fresh[0], c, here[0], s)
-	case kinds&toneSwap != 0 && len(known) == 2:
-		a.swap(known[0], known[1], c.Off)
-	case kinds&toneDrop != 0 && len(known) > 0 && a.correcting:
-		for _, i := range known {
-			a.drop(i)
+		switch {
+		case len(fresh) == 1 && kinds&toneAdd != 0:
+			a.add(fresh[0], s, end)
+			said = true
+			if rest := slices.DeleteFunc(slices.Clone(all), func(m mention) bool { return m.off < end }); true {
+				from := slices.DeleteFunc(a.events(text, rest), func(e event) bool { return e.off < end })
+				a.claims(from, s)
+			}
+			return said
+		case kinds&toneSwap != 0 && len(known) == 2:
+			a.swap(known[0], known[1], s.Off)
+			said = true
+		case kinds&toneDrop != 0 && len(known) > 0 && a.correcting && !a.claimed(clause):
+			for _, i := range known {
+				a.drop(i)
+			}
+			said = true
 		}
-	default:
-		return false
+		at = e.off
 	}
-	return true
+	return said
 }
 
-// goesOn reads a clause that names a step and goes on with what the clause before said: "only for 1", "and not for 3".
-func (a *amender) goesOn(c form.Clause, here []mention, last Relation) bool {
-	if len(last.Subjects) == 0 || last.Kind == Beside || len(here) != 1 || !a.correcting {
-		return false
-	}
-	r := Relation{Kind: Needs, Subjects: last.Subjects, Off: c.Off, End: c.Off + len(c.Text)}
-	if last.Kind == Before {
-		r.Kind = Before
-	}
-	for _, id := range here[0].ids {
-		if i, ok := a.place[id]; ok && !slices.Contains(r.Subjects, i) {
-			r.Items = append(r.Items, i)
+// claimed reports whether a clause states a relation, so that what it drops is that and no step.
+func (a *amender) claimed(clause string) bool {
+	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), clause) {
+		if t.Kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Apart, lexicon.Beside) != 0 {
+			return true
 		}
 	}
-	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), c.Text) {
-		if t.Is(lexicon.Not) || t.Is(lexicon.Except) || t.Is(lexicon.Apart) {
-			r.Kind = Apart
-		}
-	}
-	if len(r.Items) == 0 || last.Kind == Needs && r.Kind == Needs && len(last.Items) > 0 && c.Sep != ',' {
-		return false
-	}
-	a.apply(r, last.Kind == Needs && len(last.Items) > 0)
-	return true
+	return false
 }
 
 // also reports whether a clause adds to what was said before.
@@ -572,8 +838,8 @@ func (a *amender) clear() {
 }
 
 // add puts a new step at the end of the plan: what it waits for is stated, or nothing.
-func (a *amender) add(id string, c form.Clause, m mention, s form.Sentence) {
-	title := s.Text[m.end:]
+func (a *amender) add(id string, s form.Sentence, end int) {
+	title := s.Text[min(end, len(s.Text)):]
 	if i := strings.IndexAny(title, ":"); i >= 0 && i < 40 {
 		title = title[i+1:]
 	}
@@ -582,12 +848,12 @@ func (a *amender) add(id string, c form.Clause, m mention, s form.Sentence) {
 		title = title[:i]
 	}
 	if title == "" {
-		title = c.Text
+		title = s.Text
 	}
 	if a.order != nil {
 		a.explicit()
 	}
-	a.r.Items = append(a.r.Items, Item{ID: id, Shown: true, Title: title, Parent: -1, Off: c.Off, End: s.Off + len(s.Text)})
+	a.r.Items = append(a.r.Items, Item{ID: id, Shown: true, Title: title, Parent: -1, Off: s.Off, End: s.Off + len(s.Text)})
 	a.r.Stated = true
 	a.index()
 	a.subject = []int{len(a.r.Items) - 1}

@@ -44,6 +44,8 @@ type atom struct {
 	unknown []string
 	sure    bool
 	place   bool
+	// spelled tells a number in words, bare a group of numbers without a noun, part a noun such as "phase".
+	spelled, bare, part bool
 	// count is how many references a group holds; common tells a word that names nothing.
 	count  int
 	common bool
@@ -77,7 +79,7 @@ func (n *Names) unwrapped(in []atom) []atom {
 	for i := 0; i < len(in); i++ {
 		a := in[i]
 		if a.class == opened && i+2 < len(in) && in[i+2].class == closed && (in[i+1].class == number || in[i+1].class == label) &&
-			(len(out) > 0 && bare(&out[len(out)-1]) || len(out) == 0 && i+3 < len(in)) {
+			(bare(out) || len(out) == 0 && i+3 < len(in)) {
 			out = append(out, in[i+1])
 			i += 2
 			continue
@@ -87,10 +89,18 @@ func (n *Names) unwrapped(in []atom) []atom {
 	return out
 }
 
-// bare tells atoms behind which a reference in brackets is no remark.
-func bare(a *atom) bool {
-	return a.class == comma || a.class == slash || a.class == word && a.common || a.class == phrase &&
-		a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.And, lexicon.Or, lexicon.Sources, lexicon.Steps, lexicon.To)) != 0
+// bare tells atoms behind which a reference in brackets is no remark on what is before them.
+func bare(out []atom) bool {
+	n := len(out)
+	if n == 0 {
+		return false
+	}
+	a := &out[n-1]
+	if a.class == phrase && a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.Sources, lexicon.Steps)) != 0 {
+		return true
+	}
+	joint := a.class == comma || a.class == slash || a.kinds&lexicon.KindsOf(lexicon.And, lexicon.Or, lexicon.To) != 0
+	return joint && n > 1 && (out[n-2].class == number || out[n-2].class == label)
 }
 
 // next takes the atom at a place and returns where the next one may begin.
@@ -143,7 +153,7 @@ func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 
 // shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets make it an id.
 func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
-	if kinds == lexicon.KindsOf(lexicon.Units) || end < len(x.text) && x.text[end] == ')' && (x.depth == 0 || x.text[at-1] == '(') {
+	if kinds == lexicon.KindsOf(lexicon.Units) || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
 		return false
 	}
 	return strings.ToUpper(x.text[at:end]) != x.text[at:end]
@@ -238,11 +248,11 @@ func (x *lexer) phrase(t lexicon.Token) int {
 	case t.Side == lexicon.Around:
 		x.ends[t.CloseOff] = t.CloseEnd
 	case t.Kinds.Has(lexicon.Numeral) && t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.First)) == 0:
-		a.class, a.value, a.ordinal = number, t.Value, t.Ordinal
+		a.class, a.value, a.ordinal, a.spelled = number, t.Value, t.Ordinal, true
 		a.items = x.n.byValue[t.Value]
 	case t.Phrase == "-" || t.Phrase == "–" || t.Phrase == "—":
 		a.class = dash
-	case t.Phrase == "、":
+	case t.Phrase == "、" || t.Phrase == ",":
 		a.class = comma
 	case t.Phrase == "&" || t.Phrase == "+":
 		a.class = slash

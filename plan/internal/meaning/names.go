@@ -16,6 +16,8 @@ type Named struct {
 	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group others.
 	Parent int
 	Group  bool
+	// Made is set when the text shows no id and ID was made from its place.
+	Made bool
 }
 
 // Names says what references in a text can mean.
@@ -37,6 +39,9 @@ type Names struct {
 	// numbers tells that most ids are numbers, highest is the highest of them.
 	numbers bool
 	highest int
+	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the items.
+	made  bool
+	nouns map[string]bool
 }
 
 const (
@@ -52,7 +57,7 @@ const (
 func NewNames(items []Named) *Names {
 	n := &Names{
 		items: items, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{},
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
 	}
 	var sample strings.Builder
 	for _, it := range items {
@@ -70,6 +75,8 @@ func NewNames(items []Named) *Names {
 			n.steps = append(n.steps, i)
 		}
 		n.id(i, it.ID)
+		n.made = n.made && it.Made
+		n.nouns[lexicon.Fold(it.Noun)] = true
 		for _, t := range it.Titles {
 			n.title(i, n.head(t))
 		}

@@ -175,6 +175,8 @@ type text struct {
 
 // read reads the steps of a series.
 func (o *outline) read(s series) *Reading {
+	var left []run
+	s.items, left = o.one(s)
 	steps, ok := o.steps(s)
 	if !ok || len(steps) == 0 {
 		return nil
@@ -207,6 +209,7 @@ func (o *outline) read(s series) *Reading {
 		}
 		r.Items = append(r.Items, item)
 	}
+	o.other(r, left)
 	r.Open = r.End >= len(strings.TrimRight(o.src.Text, " \n\t\r"))
 	return r
 }
@@ -355,7 +358,7 @@ func (o *outline) name(steps []step) (named []Named, members [][]int) {
 	for i := range steps {
 		st := &steps[i]
 		it := st.it
-		n := Named{ID: st.id, Noun: it.Mark.Noun, Parent: st.up, Group: st.holds}
+		n := Named{ID: st.id, Noun: it.Mark.Noun, Parent: st.up, Group: st.holds, Made: !st.shown}
 		if it.Strong > 0 && it.Strong < len(it.Text) {
 			n.Titles = append(n.Titles, squeeze(it.Text[:it.Strong]))
 		}

@@ -1,5 +1,621 @@
 package meaning
 
-import "github.com/epigraph-run/epigraph/plan/internal/form"
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
-func readProse(*form.Source) []*Reading { return nil }
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// maxProse bounds the running text that is read for a plan.
+const maxProse = 40_000
+
+// readProse reads a plan that is told in running text. Each part of a sentence with work in it is a step; words such as
+// "then", "meanwhile" and "once both are done" say what it waits for.
+func readProse(src *form.Source) []*Reading {
+	from, to, ok := running(src)
+	if !ok || refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
+		return nil
+	}
+	t := &teller{lang: language(src.Text[from:to])}
+	sentences := form.Sentences(src.Text[from:to], from)
+	for k := range sentences {
+		if !sentences[k].Question {
+			t.sentence(&sentences[k], k)
+		}
+		if len(t.steps) > src.MaxItems {
+			return nil
+		}
+	}
+	return t.reading(sentences)
+}
+
+// running returns where the running text stands, without greetings and the like, when the text has no list.
+func running(src *form.Source) (from, to int, ok bool) {
+	from, to = -1, 0
+	short, lines, entries := 0, 0, 0
+	for i := range src.Lines {
+		l := &src.Lines[i]
+		n := utf8.RuneCountInString(l.Text)
+		switch {
+		case l.Text == "":
+			continue
+		case l.Fence || l.InCode || l.Text[0] == '|' || l.Text[0] == '{' || l.Text[0] == '<':
+			return 0, 0, false
+		case listed(l.Text) || entryLine(l.Text) || l.Text[0] == '#' || strings.Contains(l.Text[:min(len(l.Text), 12)], ": "):
+			entries++
+		}
+		lines++
+		if n < 60 {
+			short++
+		}
+		wide := n >= 60 || l.Text[0] >= 0xE3 && n >= 20
+		if from < 0 && !wide && (n < 40 || !strings.ContainsAny(l.Text, ".。।")) {
+			continue // a greeting, a subject, a title
+		}
+		if from < 0 {
+			from = l.Start
+		}
+		if wide || strings.ContainsAny(l.Text[max(0, len(l.Text)-4):], ".。।!！;") {
+			to = l.End
+		}
+	}
+	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && (lines < 4 || short*3 < lines*2)
+}
+
+// told is a step that running text tells.
+type told struct {
+	text     string
+	off, end int
+	needs    []int
+	// linked tells that a word says what it waits for, open that it waits for nothing. Stems are the beginnings of its words.
+	linked, open bool
+	stems        map[string]bool
+}
+
+type teller struct {
+	lang  string
+	steps []told
+	// group are the steps that were told last and run beside each other.
+	group []int
+	// connected counts sentences with a word of order, thesis those that list arguments, past those about what is over.
+	connected, thesis, past int
+	unsure                  bool
+	// idle are sentences without a word of order before the first step, skipped those behind it.
+	idle, skipped []form.Sentence
+}
+
+// part is a part of a sentence that may be a step, with what its words of order are.
+type part struct {
+	text            string
+	off             int
+	condition, main string
+	kinds           lexicon.Kinds
+	tones           tone
+	beside          bool
+}
+
+// sentence reads one sentence.
+func (t *teller) sentence(s *form.Sentence, n int) {
+	if hasTone(t.lang, s.Text, tonePast) {
+		t.past++
+	}
+	parts := t.parts(s)
+	said := false
+	for k := range parts {
+		p := &parts[k]
+		ordered := p.kinds&lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile) != 0 || p.condition != "" || p.tones&toneFree != 0 || p.beside || len(t.enumerated(p)) > 1
+		if !ordered && !said {
+			continue
+		}
+		if !ordered && len(strings.Fields(p.text)) < 3 && t.spaced() {
+			continue
+		}
+		if !said {
+			t.connected++
+			if len(t.steps) == 0 && !p.kinds.Has(lexicon.First) && len(t.idle) > 0 {
+				i := t.idle[len(t.idle)-1]
+				t.step(part{text: i.Text, off: i.Off}, nil, false)
+			}
+		}
+		said = true
+		t.tell(p)
+	}
+	if !said {
+		if len(t.steps) == 0 {
+			t.idle = append(t.idle, *s)
+		} else {
+			t.skipped = append(t.skipped, *s)
+		}
+	}
+}
+
+func (t *teller) spaced() bool { return t.lang != "zh" && t.lang != "ja" }
+
+// thesisWords follow a word of order where arguments are told rather than steps.
+var thesisWords = map[string]bool{"que": true, "that": true, "dass": true, "che": true, "что": true, "що": true, "że": true, "att": true, "dat": true, "bahwa": true, "rằng": true}
+
+// parts splits a sentence into what may be steps of their own.
+func (t *teller) parts(s *form.Sentence) (out []part) {
+	var cur part
+	during := false
+	flush := func() {
+		if strings.TrimSpace(cur.text) != "" {
+			cur.text = strings.TrimSpace(cur.text)
+			out = append(out, cur)
+		}
+		cur = part{}
+	}
+	for k, c := range s.Clauses {
+		end := s.Off + len(s.Text)
+		if k+1 < len(s.Clauses) {
+			end = s.Clauses[k+1].Off
+		}
+		whole := s.Text[c.Off-s.Off : end-s.Off]
+		for _, piece := range t.pieces(whole, c.Off) {
+			kinds, tones, ahead, bare := t.words(piece.text)
+			if f := strings.Fields(lexicon.Fold(piece.text)); len(f) > 0 && k > 0 && thesisWords[f[0]] && bareOrder(cur.text) {
+				t.thesis++
+			}
+			piece.beside, during = piece.beside || during, t.endsWithWhile(piece.text)
+			when := ahead&toneWhen != 0
+			order := kinds & lexicon.KindsOf(lexicon.Then, lexicon.Last, lexicon.Meanwhile, lexicon.First)
+			fresh := piece.beside || c.Sep == ';' || order != 0 || when && cur.main != "" && (k+1 < len(s.Clauses) || ahead&toneAdd != 0)
+			if c.Sep == '(' || c.Sep == ')' {
+				fresh = false
+			}
+			if fresh && (cur.main != "" || cur.condition != "" && !when && c.Sep == ';') {
+				flush()
+			}
+			if c.Sep == ':' && cur.kinds == 0 && cur.condition == "" && order != 0 {
+				cur = part{} // "I would do it like this: first …"
+			}
+			if cur.text == "" {
+				cur.off = piece.off
+			}
+			cur.text += piece.text
+			cur.kinds |= kinds
+			cur.tones |= tones
+			cur.beside = cur.beside || piece.beside
+			switch {
+			case when:
+				cur.condition += " " + piece.text
+				if k+1 == len(s.Clauses) || ahead&toneDone != 0 || len(strings.Fields(piece.text)) > 9 && t.spaced() {
+					cur.main += " " + piece.text
+				}
+			case !bare:
+				cur.main += " " + piece.text
+			}
+		}
+	}
+	flush()
+	return out
+}
+
+func bareOrder(s string) bool { return len(strings.Fields(s)) <= 4 }
+
+type piece struct {
+	text   string
+	off    int
+	beside bool
+}
+
+// pieces splits a clause before "and then", "while" and the like inside of it.
+func (t *teller) pieces(s string, off int) (out []piece) {
+	at, beside := 0, false
+	cut := func(i int, b bool) {
+		if i-at > 12 && len(s)-i > 12 {
+			out = append(out, piece{s[at:i], off + at, beside})
+			at, beside = i, b
+		}
+	}
+	type mark struct {
+		off    int
+		beside bool
+	}
+	var marks []mark
+	toks := lexicon.ScanIn(lexicon.Lang(t.lang), s)
+	for k, tok := range toks {
+		if tok.Kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last, lexicon.Meanwhile) == 0 || tok.Is(lexicon.Needs) {
+			continue
+		}
+		at := tok.Off
+		if k > 0 && toks[k-1].Is(lexicon.And) && tok.Off-toks[k-1].End <= 2 {
+			at = toks[k-1].Off
+		} else if !tok.Is(lexicon.Meanwhile) && t.spaced() || len(strings.Fields(s[:tok.Off])) < 4 && t.spaced() {
+			continue
+		}
+		marks = append(marks, mark{at, tok.Is(lexicon.Meanwhile)})
+	}
+	folded := lexicon.Fold(s)
+	if len(folded) == len(s) {
+		for _, h := range tonesIn(t.lang, folded) {
+			if h.kind&toneWhile != 0 && h.off > 12 && !t.verbLast() {
+				marks = append(marks, mark{h.off, true})
+			}
+		}
+	}
+	slices.SortFunc(marks, func(a, b mark) int { return a.off - b.off })
+	for _, m := range marks {
+		cut(m.off, m.beside)
+	}
+	return append(out, piece{s[at:], off + at, beside})
+}
+
+// words returns the words of order in a piece, those of them that begin it, and whether it holds nothing else.
+func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare bool) {
+	n := 0
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
+		k := tok.Kinds & lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile, lexicon.Both, lexicon.All)
+		if k != 0 {
+			kinds |= k
+			n += tok.End - tok.Off
+		}
+	}
+	folded := lexicon.Fold(s)
+	for _, h := range tonesIn(t.lang, folded) {
+		tones |= h.kind
+		if h.kind&toneWhen == 0 {
+			continue
+		}
+		before := len(strings.Fields(folded[:h.off]))
+		switch t.lang {
+		case "tr", "ja", "ko", "hi":
+			ahead |= toneWhen
+			if utf8.RuneCountInString(folded[h.end:]) > 4 {
+				ahead |= toneDone // the condition and what follows stand in one
+			}
+		case "zh":
+			if rest := utf8.RuneCountInString(strings.TrimRight(folded[h.end:], " ,，、。")); rest < 3 || h.off < 12 {
+				ahead |= toneWhen
+			}
+		default:
+			if before <= 1 {
+				ahead |= toneWhen
+			}
+			if before == 1 {
+				ahead |= toneAdd // "and after that"
+			}
+		}
+	}
+	letters := 0
+	for _, r := range s {
+		if unicode.IsLetter(r) {
+			letters += utf8.RuneLen(r)
+		}
+	}
+	return kinds, tones, ahead, letters-n < 6 && n > 0
+}
+
+// endsWithWhile reports whether a clause ends with a word such as "while".
+func (t *teller) endsWithWhile(s string) bool {
+	folded := strings.TrimRight(lexicon.Fold(s), " ,")
+	for _, h := range tonesIn(t.lang, folded) {
+		if h.kind&toneWhile != 0 && h.end == len(folded) && h.off > 0 && !t.verbLast() {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *teller) verbLast() bool {
+	return t.lang == "tr" || t.lang == "ja" || t.lang == "ko" || t.lang == "hi"
+}
+
+// tell adds the step of a part.
+func (t *teller) tell(p *part) {
+	if p.main == "" && p.condition == "" {
+		return
+	}
+	var needs []int
+	linked := true
+	switch {
+	case p.kinds.Has(lexicon.Last):
+		needs = t.ends()
+	case p.condition != "":
+		needs = t.refersEach(p.condition)
+	case p.tones&toneFree != 0 && !p.kinds.Has(lexicon.Then):
+		linked = false
+	case p.kinds.Has(lexicon.Meanwhile) || p.beside:
+		if len(t.steps) > 0 {
+			needs = t.steps[len(t.steps)-1].needs
+		}
+	case p.kinds.Has(lexicon.First) && !p.kinds.Has(lexicon.Then):
+		if len(t.steps) > 0 {
+			needs = t.group
+		}
+	default:
+		needs = t.refers(p.text)
+		linked = p.kinds.Has(lexicon.Then)
+		t.unsure = t.unsure || !linked
+	}
+	if list := t.enumerated(p); len(list) > 1 {
+		var group []int
+		for _, l := range list {
+			t.step(l, needs, linked)
+			group = append(group, len(t.steps)-1)
+		}
+		t.group = group
+		return
+	}
+	beside := (p.kinds.Has(lexicon.Meanwhile) || p.beside || !linked) && p.condition == ""
+	group := t.group
+	t.step(*p, needs, linked)
+	if beside {
+		t.group = append(slices.Clone(group), len(t.steps)-1)
+	}
+}
+
+func (t *teller) step(p part, needs []int, linked bool) {
+	s := told{text: strings.Join(strings.Fields(p.text), " "), off: p.off, end: p.off + len(p.text), needs: needs, linked: linked}
+	s.open = p.tones&toneFree != 0
+	s.stems = stems(p.text)
+	t.steps = append(t.steps, s)
+	t.group = []int{len(t.steps) - 1}
+}
+
+// enumerated splits "two things: a, and b" into as many steps as the text says.
+func (t *teller) enumerated(p *part) (out []part) {
+	count, at := 0, 0
+	for i, r := range p.text {
+		if unicode.IsLetter(r) || unicode.IsMark(r) {
+			continue
+		}
+		if at < i {
+			if n, ok := lexicon.Number(p.text[at:i]); ok && n > 1 && n < 7 && count == 0 {
+				count = n
+			}
+		}
+		at = i + utf8.RuneLen(r)
+		if count > 0 && strings.ContainsRune(":：,", r) {
+			break
+		}
+	}
+	if count == 0 || at == 0 || at >= len(p.text) || !strings.ContainsAny(p.text[at-1:at], ":,\x9a") {
+		return nil
+	}
+	rest := p.text[at:]
+	start := 0
+	add := func(to, next int) {
+		if s := strings.Trim(rest[start:to], " ,;.，、"); s != "" {
+			out = append(out, part{text: s, off: p.off + at + start, tones: p.tones})
+		}
+		start = next
+	}
+	ands := map[int]int{}
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), rest) {
+		if tok.Is(lexicon.And) {
+			ands[tok.Off] = tok.End
+		}
+	}
+	for i, r := range rest {
+		if i < start {
+			continue
+		}
+		if end, ok := ands[i]; ok {
+			add(i, end)
+		} else if strings.ContainsRune(",;，、；،", r) {
+			add(i, i+utf8.RuneLen(r))
+		}
+	}
+	add(len(rest), len(rest))
+	if len(out) != count {
+		t.unsure = true
+		return nil
+	}
+	return out
+}
+
+// ends returns the steps for which no other one waits.
+func (t *teller) ends() (out []int) {
+	waited := map[int]bool{}
+	for i := range t.steps {
+		for _, n := range t.steps[i].needs {
+			waited[n] = true
+		}
+	}
+	for i := range t.steps {
+		if !waited[i] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// refersEach returns the steps that a condition is about; each part of it between "and" is about its own.
+func (t *teller) refersEach(s string) (out []int) {
+	var parts []string
+	at := 0
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
+		if tok.Is(lexicon.And) && len(strings.TrimSpace(s[at:tok.Off])) > 8 {
+			parts = append(parts, s[at:tok.Off])
+			at = tok.End
+		}
+	}
+	parts = append(parts, s[at:])
+	if len(parts) == 1 || hasTone(t.lang, s, toneTwo) {
+		return t.refers(s)
+	}
+	hit := false
+	for _, p := range parts {
+		before := t.unsure
+		t.unsure = false
+		for _, i := range t.refers(p) {
+			if !slices.Contains(out, i) {
+				out = append(out, i)
+			}
+		}
+		hit = hit || t.unsure
+		t.unsure = t.unsure || before
+	}
+	t.unsure = true
+	if e := t.ends(); !hit && len(e) >= len(parts) {
+		return e[len(e)-len(parts):]
+	}
+	slices.Sort(out)
+	return out
+}
+
+// refers returns the steps that a condition is about: both or all, those whose words it uses, or else the last ones.
+func (t *teller) refers(s string) []int {
+	n := len(t.steps)
+	if n == 0 {
+		return nil
+	}
+	count := 0
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
+		if tok.Is(lexicon.All) && !tok.Is(lexicon.Previous) {
+			return t.ends()
+		}
+	}
+	if hasTone(t.lang, s, toneTwo) {
+		count = 2
+	}
+	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
+		if k, ok := lexicon.Number(w); ok && k > 1 && k < 5 && count == 0 && len(w) > 2 {
+			count = k
+		}
+	}
+	if count > 0 {
+		if e := t.ends(); len(e) >= count {
+			return e[len(e)-count:]
+		}
+		return span(max(0, n-count), n)
+	}
+	mine := stems(s)
+	var hits []int
+	used := map[string]bool{}
+	for i := n - 1; i >= 0; i-- {
+		for w := range t.steps[i].stems {
+			if mine[w] && !used[w] {
+				if !slices.Contains(hits, i) {
+					hits = append(hits, i)
+				}
+				used[w] = true
+			}
+		}
+	}
+	if len(hits) == 0 {
+		return slices.Clone(t.group)
+	}
+	t.unsure = true
+	slices.Sort(hits)
+	return t.latest(hits)
+}
+
+// latest drops the steps that others of the list wait for.
+func (t *teller) latest(list []int) (out []int) {
+	above := map[int]bool{}
+	for _, i := range list {
+		for _, n := range t.steps[i].needs {
+			above[n] = true
+		}
+	}
+	for _, i := range list {
+		if !above[i] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func span(from, to int) (out []int) {
+	for i := from; i < to; i++ {
+		out = append(out, i)
+	}
+	return out
+}
+
+// stems returns the beginnings of the longer words of a text, of scripts without spaces pairs of signs.
+func stems(s string) map[string]bool {
+	out := map[string]bool{}
+	var prev rune
+	for _, r := range s {
+		if r >= 0x4E00 && r <= 0x9FFF && prev >= 0x4E00 && prev <= 0x9FFF {
+			out[string([]rune{prev, r})] = true
+		}
+		prev = r
+	}
+	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
+		rs := []rune(lexicon.Fold(w))
+		upper := unicode.IsUpper([]rune(w)[0])
+		switch {
+		case rs[0] >= 0xAC00 && rs[0] <= 0xD7A3:
+			if len(rs) > 1 {
+				out[string(rs[:2])] = true
+			}
+		case rs[0] >= 0x3040:
+		case len(rs) > 5 || upper && len(rs) > 2:
+			out[string(rs[:min(len(rs), 5)])] = true
+		}
+	}
+	for w := range out {
+		if lexicon.Is(lexicon.Then, w) || stopStems[w] {
+			delete(out, w)
+		}
+	}
+	return out
+}
+
+// stopStems begin words of order and other words that name nothing.
+var stopStems = func() map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields("after befor finis ready compl start begin anoth other their there where while which these those until needs " +
+		"werde würde könne müsse sobal nachd danac ansch währe schli erled ferti beide arbei lorsq ensui termi despu cuand mient estén listo depoi quand " +
+		"enqua pront conte dopo mentre prima потом после когда закон готов щойно далі тільк potem kiedy gotow zakoń sonra önce bitin hazır setel selesa " +
+		"عندما ذلك once then both with from when that this first next the and und der die das wir les des los las gli sie") {
+		m[w] = true
+	}
+	return m
+}()
+
+// reading makes a reading of the steps, when they are told as a plan.
+func (t *teller) reading(sentences []form.Sentence) []*Reading {
+	n := len(t.steps)
+	questions, linked := 0, 0
+	for _, s := range sentences {
+		if s.Question {
+			questions++
+		}
+	}
+	for i := range t.steps {
+		if t.steps[i].linked {
+			linked++
+		}
+	}
+	if n < 3 || t.thesis > 0 || questions*3 > len(sentences) || linked < 2 || t.connected*2 < len(sentences) && t.connected < 3 {
+		return nil
+	}
+	r := &Reading{Form: "prose", Stated: true, Start: t.steps[0].off, End: t.steps[n-1].end}
+	for i := range t.steps {
+		s := &t.steps[i]
+		r.Items = append(r.Items, Item{ID: strconv.Itoa(i + 1), Title: s.text, Parent: -1, Off: s.off, End: s.end})
+		for _, k := range s.needs {
+			r.Links = append(r.Links, Link{From: strconv.Itoa(k + 1), To: strconv.Itoa(i + 1), Source: Prose, Off: s.off})
+		}
+	}
+	r.Weight = 45 + 20*linked/n
+	if t.past*2 > len(sentences) {
+		r.Weight -= 25
+	}
+	r.Evidence = append(r.Evidence, "words of order in running text")
+	if t.unsure || n > linked+1 {
+		for i := range r.Items[:min(n, maxDoubts)] {
+			t.doubt(r, r.Items[i].ID, "this step, and what it waits for, were read from running text and may mean something else: "+r.Items[i].Title, r.Items[i].Off)
+		}
+	}
+	for _, s := range t.skipped {
+		t.doubt(r, form.Clip(s.Text), "this sentence was read as no step: "+s.Text, s.Off)
+	}
+	return []*Reading{r}
+}
+
+func (t *teller) doubt(r *Reading, element, message string, off int) {
+	if len(r.Notes) < maxDoubts {
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: element, Message: message, Off: off, Hint: "ask for a list that says what each step waits for"})
+	}
+}

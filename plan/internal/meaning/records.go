@@ -209,7 +209,7 @@ func (c *collector) list(v *form.Value, w way) {
 		s := c.at(w, false)
 		for _, x := range v.Items {
 			if isMap(x) {
-				s.recs = append(s.recs, record{off: x.Off, end: x.End, val: x, fields: unwrap(x), group: w.group})
+				s.recs = append(s.recs, record{off: x.Off, end: x.End, val: x, fields: unwrapped(x), group: w.group})
 			}
 		}
 	case n > 1 && texts == n && v.Items[0].Kind != form.KindNumber:
@@ -249,8 +249,8 @@ func (c *collector) at(w way, keyed bool) *set {
 	return s
 }
 
-// unwrap returns the fields of a record, with those of the one object that stands in it for the call it makes.
-func unwrap(v *form.Value) []form.Field {
+// unwrapped returns the fields of a record, with those of the one object that stands in it for the call it makes.
+func unwrapped(v *form.Value) []form.Field {
 	for i := range v.Fields {
 		f := &v.Fields[i]
 		if k := strings.ToLower(f.Key); (k == "function" || k == "functioncall" || k == "function_call" || k == "task" || k == "node") && isMap(f.Val) {

@@ -11,6 +11,9 @@ import (
 // formulas are functions of sheets, queries and languages: an expression of them is a formula, not a plan.
 var formulas = wordSet("print, len, str, int, float, list, dict, set, sorted, range, sum, max, min, abs, if, and, or, not, round, vlookup, xlookup, iferror, index, match, concat, concatenate, now, today, date, coalesce, count, countif, sumif, avg, average, sin, cos, tan, log, exp, sqrt, pow, lower, upper, trim, substring, cast, console.log, math.max, math.min, println, printf, defun, let, lambda, define, car, cdr, cons")
 
+// combinators only order the calls inside them, which is read as code.
+var combinators = wordSet("chain, group, chord, gather, asyncio.gather, parallel, sequence, seq, par, pipe, compose, then, series, all, promise.all, sequential, serial, concurrent, workflow, pipeline, plan, steps")
+
 // nestedCalls reads a plan that is one expression: each call needs those in its arguments.
 func nestedCalls(src *form.Source) *Reading {
 	var root *form.Nest
@@ -53,6 +56,9 @@ func nestedCalls(src *form.Source) *Reading {
 			r.Links = append(r.Links, Link{From: kid, To: r.Items[at].ID, Source: Stated, Off: k.Off})
 		}
 		return id
+	}
+	if combinators[strings.ToLower(root.Name)] {
+		return nil
 	}
 	add(root)
 	n := len(r.Items)

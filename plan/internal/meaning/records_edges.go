@@ -262,7 +262,7 @@ func (c *collector) readFlow(f *flow) *Reading {
 		title[i] = x.Text()
 		shown = shown && isID(title[i])
 		if isMap(x) {
-			recs = append(recs, record{off: x.Off, end: x.End, val: x, fields: unwrap(x)})
+			recs = append(recs, record{off: x.Off, end: x.End, val: x, fields: unwrapped(x)})
 		}
 	}
 	r := &Reading{Form: f.form, Stated: true, Start: f.tree.Root.Off, End: f.tree.Root.End, Open: f.tree.YAML, Weight: 70, Evidence: []string{"steps and groups side by side in a list"}}

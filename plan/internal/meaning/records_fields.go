@@ -261,7 +261,7 @@ func (g *grid) choose() *candidate {
 // asID weighs a column as that of the ids; nil when it cannot be.
 func (g *grid) asID(col *column, first bool) *candidate {
 	n := len(g.recs)
-	if len(col.cells)*5 < n*4 || col.name == "" || col.is(lexicon.Parallel) {
+	if len(col.cells)*5 < n*4 || col.name == "" && (g.s.form != "table" || !first) || col.is(lexicon.Parallel) {
 		return nil
 	}
 	idRole, title := col.is(lexicon.ID), col.is(lexicon.Title)

@@ -99,6 +99,9 @@ func (a *analysis) plain() *Reading {
 		a.r.Items = append(a.r.Items, Item{ID: ids[i], Title: text, Parent: -1, Off: r.off, End: r.end})
 	}
 	a.r.Weight = 58
+	if a.s.tree.YAML && !a.fenced() {
+		a.r.Weight = 31 // as likely a list of Markdown
+	}
 	if words*2 < len(ids) {
 		a.r.Weight = 40
 	}
@@ -691,9 +694,10 @@ func (a *analysis) weigh() {
 	r := a.r
 	r.Stated = a.stated
 	n := len(a.g.recs)
-	steps := false
+	steps, named := false, false
 	for _, name := range a.s.labels[max(0, len(a.s.labels)-2):] {
 		steps = steps || planish(name)
+		named = named || lexicon.Is(lexicon.Plan, splitName(name))
 	}
 	if !steps && a.xml() {
 		for _, rec := range a.g.recs[:min(n, 5)] {
@@ -736,12 +740,12 @@ func (a *analysis) weigh() {
 		r.Weight = 50
 	case n < 2:
 		r.Weight = 0
-	case steps && (a.title != nil || calls):
+	case named && (a.title != nil || calls) && (calls || !a.figures()):
 		r.Weight = 62
 	case calls:
 		r.Weight = 56
-	case announced && a.title != nil:
-		r.Weight = 52
+	case (announced || steps) && a.title != nil && a.inWords() && !a.figures():
+		r.Weight = 54
 	default:
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
@@ -755,6 +759,50 @@ func (a *analysis) weigh() {
 	if a.s.nested && r.Weight >= 60 {
 		r.Weight++
 	}
+	if a.s.tree.YAML && len(a.s.tree.Faults) > 0 && !a.fenced() && a.hits < 2 {
+		r.Weight = min(r.Weight, 31)
+	}
+}
+
+// fenced reports whether the value stands in a code fence.
+func (a *analysis) fenced() bool { return a.c.src.Lines[a.c.src.LineAt(a.s.tree.Root.Off)].InCode }
+
+// inWords reports whether most titles are of more than one word.
+func (a *analysis) inWords() bool {
+	n := 0
+	for _, x := range a.title.cells {
+		if s := strings.TrimSpace(x.val.Text()); strings.ContainsAny(s, " \u3000") || !isASCII(s) && len(s) >= 12 {
+			n++
+		}
+	}
+	return n*2 > len(a.title.cells)
+}
+
+// figures reports whether the records hold numbers that say that they are data: two fields, or one with prices.
+func (a *analysis) figures() bool {
+	fields := 0
+	for _, col := range a.g.cols {
+		if col == a.idColumn() || a.deps[col] || len(col.roles) > 0 && !col.is(lexicon.Title) || len(col.cells)*2 < len(a.g.recs) {
+			continue
+		}
+		n := 0
+		for _, x := range col.cells {
+			s := strings.TrimSpace(x.val.Text())
+			if s != "" && len(s) < 16 && strings.ContainsAny(s[:1]+s[len(s)-1:], "0123456789") && x.val.Kind != form.KindBool {
+				n++
+			}
+			if strings.ContainsAny(s, "€$£¥₽") && len(s) < 16 {
+				n += 2
+			}
+		}
+		if n*3 >= len(col.cells)*2 {
+			fields++
+		}
+		if n*3 > len(col.cells)*4 {
+			fields++
+		}
+	}
+	return fields >= 2
 }
 
 // strangers reports whether elements of a tag of their own have no part in the links of the others.

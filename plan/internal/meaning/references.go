@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
@@ -53,8 +54,13 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	if !ok {
 		return a, i, false
 	}
+	part := a
 	for {
 		sep, j, isRange := g.separator(next)
+		if b, after, ok := g.unit(next); ok && !sep && a.part && b.sure && g.within(&part, &b) {
+			a, next = b, after
+			continue
+		}
 		if !sep {
 			break
 		}
@@ -64,6 +70,14 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		}
 		if !b.sure && !b.place && (g.isUnit(after) || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
 			break
+		}
+		if part.part && !b.part && b.class == number && g.within(&part, &b) {
+			if a.part {
+				a, next = b, after
+				continue
+			}
+		} else if b.part {
+			part = b
 		}
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
 			break
@@ -109,6 +123,8 @@ func join(a, b atom) atom {
 	a.ordinal = a.ordinal || b.ordinal
 	a.end = b.end
 	a.count += b.count
+	a.bare = a.bare && b.bare
+	a.spelled = a.spelled || b.spelled
 	a.value = b.value
 	return a
 }
@@ -226,6 +242,10 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		if b, next, ok := g.counted(i); ok {
 			return b, next, true
 		}
+		if a.is(lexicon.Leading) && !a.is(lexicon.Numeral) && g.ordinal(i) && !g.isAmount(i+1) {
+			g.in[i].class, g.in[i].value, g.in[i].ordinal, g.in[i].items = number, 1, true, g.n.byValue[1]
+			return g.numbered(i)
+		}
 	}
 	if (a.is(lexicon.Both) || a.is(lexicon.All)) && g.follows() {
 		return a, i, false
@@ -291,7 +311,17 @@ func (g *grouper) follows() bool {
 func (g *grouper) byPlace(i int, items []int) (atom, int, bool) {
 	a := *g.at(i)
 	a.class, a.place, a.items, a.count = group, true, items, 1
-	return a, i + 1, len(items) > 0
+	next := i + 1
+	// "both earlier steps", "die beiden vorigen Schritte"
+	for k := next; k <= next+1; k++ {
+		if b := g.at(k); b.class == phrase && b.is(lexicon.Steps) {
+			a.end, next = b.end, k+1
+			break
+		} else if b.class != word {
+			break
+		}
+	}
+	return a, next, len(items) > 0
 }
 
 // recent returns the last items before self that are no groups.
@@ -320,7 +350,22 @@ func (g *grouper) noun(i int) (atom, int, bool) {
 	if !ok {
 		return a, i, false
 	}
-	b.off, b.sure = g.at(i).off, true
+	b.off, b.sure, b.bare, b.part = g.at(i).off, true, false, g.isPart(g.at(i))
+	if b.class == number && !b.part {
+		b.items = g.local(b)
+	}
+	if !b.part {
+		k := next
+		for k < next+3 && (g.at(k).class == opened || g.at(k).class == word && g.at(k).common || g.at(k).class == phrase && g.at(k).is(lexicon.Sources)) {
+			k++
+		}
+		if c := g.at(k); k > next && c.class == phrase && g.isPart(c) && g.at(k+1).class == number && g.within(g.at(k+1), &b) {
+			b.end, next = g.at(k+1).end, k+2
+			if g.at(next).class == closed {
+				next++
+			}
+		}
+	}
 	if b.class == number && len(b.items) == 0 && len(b.unknown) == 0 {
 		b.unknown = []string{g.spelled(b)}
 	}
@@ -331,16 +376,50 @@ func (g *grouper) noun(i int) (atom, int, bool) {
 func (g *grouper) numbered(i int) (atom, int, bool) {
 	a := *g.at(i)
 	a.count = 1
+	a.bare = a.class == number && !a.sure
+	if a.class == number && !a.sure {
+		a.items = g.local(a)
+	}
 	if a.class == number && len(a.items) == 0 && len(a.unknown) == 0 {
 		a.unknown = []string{g.spelled(a)}
 	}
 	j := g.skipPoint(i + 1)
 	b := g.at(j)
 	if b.class == phrase && b.is(lexicon.Steps) && (b.tok.Side == lexicon.Behind || j > i+1 || a.ordinal) {
-		a.sure, a.end = true, b.end
+		a.sure, a.end, a.part, a.bare = true, b.end, g.isPart(b), false
 		return a, j + 1, true
 	}
 	return a, i + 1, true
+}
+
+// local returns the items that a number means: where numbers begin anew in each part, that of the same part.
+func (g *grouper) local(a atom) []int {
+	if g.self < 0 || len(a.items) == 0 {
+		return a.items
+	}
+	id := g.n.items[g.self].ID
+	if dot := strings.LastIndexByte(id, '.'); dot > 0 && !g.n.has(strconv.Itoa(a.value)) {
+		if i, ok := g.n.byKey[id[:dot+1]+strconv.Itoa(a.value)]; ok {
+			return []int{i}
+		}
+	}
+	return a.items
+}
+
+func (n *Names) has(key string) bool { _, ok := n.byKey[key]; return ok }
+
+// isPart reports whether a noun is one of parts of a plan rather than of steps, and not that of the items.
+func (g *grouper) isPart(a *atom) bool {
+	return a.is(lexicon.Parts) && !g.n.nouns[a.tok.Phrase]
+}
+
+// within puts "phase 2, step 1" and "step 1 of phase 2" together, when there is such an item.
+func (g *grouper) within(part, step *atom) bool {
+	i, ok := g.n.byKey[strconv.Itoa(part.value)+"."+strconv.Itoa(step.value)]
+	if ok {
+		step.items, step.unknown, step.sure, step.bare = []int{i}, nil, true, false
+	}
+	return ok
 }
 
 // spelled returns an id that no item has as the text writes it.

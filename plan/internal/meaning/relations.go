@@ -53,13 +53,15 @@ type talk struct {
 	// item yet, or -1.
 	subject []int
 	open    int
-	rels    []Relation
-	doubts  []Doubt
+	// last is the phrase that was read last in the sentence, or -1: "needs 1; 2; 3".
+	last   int
+	rels   []Relation
+	doubts []Doubt
 }
 
 // Relations returns what a text says about the item self, or about others when self is -1. Off is added to all places.
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
-	t := talk{n: n, self: self, text: text, open: -1}
+	t := talk{n: n, self: self, text: text, open: -1, last: -1}
 	t.atoms = n.groups(self, text, n.atoms(text))
 	for from := 0; from < len(t.atoms); {
 		to := from
@@ -69,6 +71,9 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 		t.clause(from, to)
 		if to < len(t.atoms) && t.atoms[to].class == stop {
 			t.subject, t.open = nil, -1
+			if t.text[t.atoms[to].off] != ';' {
+				t.last = -1
+			}
 		}
 		from = to + 1
 	}
@@ -157,6 +162,16 @@ func (t *talk) about(subject []int) []int {
 
 // says reports whether a phrase of the kind None is all that a clause says, or says by itself what is not needed.
 func (t *talk) says(from, at, to int) bool {
+	for i := at - 1; i >= from; i-- {
+		if t.atoms[i].class == comma {
+			from = i + 1
+		}
+	}
+	for i := to - 1; i > at; i-- {
+		if t.atoms[i].class == comma {
+			to = i
+		}
+	}
 	if strings.ContainsAny(t.atoms[at].tok.Phrase, " ") || len(t.atoms[at].tok.Phrase) > 9 && t.atoms[at].tok.Phrase[0] > 0x80 {
 		return true
 	}
@@ -256,7 +271,7 @@ func (t *talk) relation(from, at, to int) {
 	if k != Apart && t.denied(at, to) {
 		rel.Kind = Apart
 	}
-	t.open = -1
+	t.open, t.last = -1, at
 	t.state(rel, subject)
 }
 
@@ -281,7 +296,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
 		return
 	}
-	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) {
+	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && !a.ordinal {
 		return
 	}
 	a.used = true
@@ -340,6 +355,9 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 
 // sourced reports whether a preposition stands before the group at a place.
 func (t *talk) sourced(i int) bool {
+	for i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common {
+		i--
+	}
 	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
 }
 
@@ -375,6 +393,9 @@ func (t *talk) subjectOf(from, at int) []int {
 		}
 	}
 	a := &t.atoms[i]
+	if a.spelled && !a.sure {
+		return nil
+	}
 	a.used = true
 	if a.place && t.self >= 0 {
 		items := []int{t.self}
@@ -527,19 +548,37 @@ func (t *talk) rest(from, to int) {
 				rel.Kind = t.kindOf(0, t.open, to)
 				t.open = -1
 			}
-		case a.sure && t.denies(from, i, to):
+		case alone == i && t.last >= 0 && t.last < from && !t.inside(from):
+			rel.Kind = t.kindOf(0, t.last, to)
+		case a.spelled && !a.sure:
+			continue
+		case a.sure && (a.part || t.denies(from, i, to)):
+			if len(a.items) == 0 {
+				continue
+			}
 			t.doubt(a)
 			continue
 		case a.sure:
 		case i+1 < to && t.atoms[i+1].is(lexicon.First) && t.ends(i+1, to):
 			rel.Kind = Needs
 		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
+		case t.tails(from, i, to) && t.known(a) && !t.n.made:
+			t.doubt(a)
+			continue
 		default:
 			continue
 		}
 		t.take(&rel, i, false)
 		t.state(rel, nil)
 	}
+}
+
+// inside reports whether a clause stands behind something else than a semicolon.
+func (t *talk) inside(from int) bool { return t.atoms[from-1].class != stop }
+
+// tails reports whether a remark ends with numbers, as one in words that are not known would: "(presupposing 2 and 3)".
+func (t *talk) tails(from, at, to int) bool {
+	return at == to-1 && from > 0 && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
 }
 
 // known reports whether all references of a group are items.
@@ -608,7 +647,7 @@ func (t *talk) named(rel *Relation, from, to int) {
 	if rel.Kind > Before || from >= to || t.atoms[from].is(lexicon.None) || !strings.ContainsFunc(t.text[rel.Off:rel.End], unicode.IsLetter) {
 		return
 	}
-	if t.titled(rel, from) {
+	if t.titled(rel, from) || !t.guessable(rel, from, to) {
 		return
 	}
 	for from < to {
@@ -624,6 +663,23 @@ func (t *talk) named(rel *Relation, from, to int) {
 		}
 		from = next + 1
 	}
+}
+
+// guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the item does:
+// "Combine the figures" names none, "after the survey, combine" does.
+func (t *talk) guessable(rel *Relation, from, to int) bool {
+	at := max(0, from-1)
+	for at > 0 && t.atoms[at].kinds&lexicon.Relations == 0 {
+		at--
+	}
+	a := &t.atoms[at]
+	if a.tok.Side != lexicon.Ahead || a.tok.Opens {
+		return true
+	}
+	if rel.Kind == Uses && !strings.Contains(a.tok.Phrase, " ") {
+		return false
+	}
+	return at > 0 || rel.Kind == Needs
 }
 
 // maxTitle bounds the atoms of a title that is looked up as a whole.

@@ -33,10 +33,16 @@ const (
 	toneTodo
 	toneAlone
 	toneOption
+	toneNeed
+	toneUnless
+	toneInstead
+	tonePronoun
+	toneWhile
+	toneTwo
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two",
 }
 
 // toneHit is a phrase of tones.txt in a text.

@@ -17,6 +17,7 @@ type web struct {
 	rels    []Relation
 	doubts  []Doubt
 	ids     map[string]bool
+	rule    Rule
 }
 
 // say takes what a text of a step says.
@@ -37,7 +38,7 @@ func (w *web) field(self int, a Attr) {
 		lead = "is needed for: "
 	case ok && role == lexicon.Parallel:
 		lead = "in parallel with "
-	case ok && (role == lexicon.ID || role == lexicon.Owner || role == lexicon.Duration || role == lexicon.Status || role == lexicon.Output):
+	case ok && role == lexicon.ID:
 		return
 	default:
 		lead = a.Key + ": "
@@ -52,6 +53,7 @@ func (w *web) field(self int, a Attr) {
 
 // aside takes what a line outside of the steps says.
 func (w *web) aside(t text) bool {
+	w.rule = max(w.rule, w.names.Rule(t.s))
 	rels, doubts := w.names.Relations(-1, t.s, t.off)
 	n := len(w.rels)
 	for _, rel := range rels {
@@ -117,6 +119,7 @@ func (w *web) link() {
 	r := w.r
 	needs := make([][]int, len(w.steps))
 	var beside []Relation
+	said := make([]bool, len(w.steps))
 	add := func(a, b, off int) {
 		if len(r.Links) < maxLinks {
 			needs[b] = append(needs[b], a)
@@ -125,6 +128,9 @@ func (w *web) link() {
 	}
 	for _, rel := range w.rels {
 		subjects, items := w.spread(rel.Subjects), w.spread(rel.Items)
+		for _, x := range subjects {
+			said[x] = said[x] || rel.Kind != Before
+		}
 		if rel.Kind == Beside {
 			rel.Subjects, rel.Items = subjects, items
 			beside = append(beside, rel)
@@ -151,6 +157,10 @@ func (w *web) link() {
 			}
 		}
 	}
+	r.Stated = r.Stated || w.rule == Loose
+	if w.rule == Chained {
+		w.chain(said, add)
+	}
 	if !r.Stated && len(r.Links) == 0 {
 		w.stages(append(beside, w.lettered()...))
 	} else {
@@ -163,6 +173,20 @@ func (w *web) link() {
 	}
 	for _, d := range w.doubts {
 		w.doubt(d)
+	}
+}
+
+// chain lets each step that says nothing follow the one before it.
+func (w *web) chain(said []bool, add func(a, b, off int)) {
+	last := -1
+	for i := range w.steps {
+		if w.steps[i].holds {
+			continue
+		}
+		if last >= 0 && !said[i] {
+			add(last, i, w.steps[i].it.Off)
+		}
+		last = i
 	}
 }
 
@@ -317,7 +341,7 @@ func (o *outline) listing(s series, steps []step, related int) *listing {
 		in[it] = true
 		l.Entries = append(l.Entries, it.Text)
 		l.Boxes = l.Boxes || it.Box != 0
-		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code
+		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code || len(it.Mark.Path) > 1
 	}
 	for _, it := range o.all {
 		switch {

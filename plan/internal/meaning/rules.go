@@ -1,0 +1,29 @@
+package meaning
+
+import "github.com/epigraph-run/epigraph/plan/internal/lexicon"
+
+// Rule is what a text says about all steps at once.
+type Rule uint8
+
+const (
+	// NoRule: nothing is said.
+	NoRule Rule = iota
+	// Loose: steps need nothing, unless they say so.
+	Loose
+	// Chained: each step needs the one before, unless it says otherwise.
+	Chained
+)
+
+// Rule returns what a line outside of the steps says about all of them.
+func (n *Names) Rule(text string) Rule {
+	rule := NoRule
+	for _, t := range lexicon.ScanIn(n.lang, text) {
+		switch {
+		case t.Is(lexicon.Chained):
+			rule = Chained
+		case t.Is(lexicon.Loose) && rule == NoRule:
+			rule = Loose
+		}
+	}
+	return rule
+}

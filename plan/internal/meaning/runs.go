@@ -1,0 +1,151 @@
+package meaning
+
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// run is a part of a series that stands together: below one heading, or below one line of text.
+type run struct {
+	items []*form.Item
+	// head is the heading above it, intro the line of text before it; both may be nil.
+	head, intro *form.Item
+}
+
+// runs splits a series where another heading or a line of text stands between two of its items.
+func (o *outline) runs(items []*form.Item) []run {
+	in := make(map[*form.Item]bool, len(items))
+	for _, it := range items {
+		in[it] = true
+	}
+	var out []run
+	var intro *form.Item
+	fresh := true
+	for _, it := range o.all {
+		switch {
+		case in[it]:
+			p := o.parent[it]
+			if p.Kind != form.Heading || p.Level == 0 {
+				p = nil
+			}
+			nested := o.parent[it].Kind == form.Entry
+			if len(out) == 0 || !nested && (p != out[len(out)-1].head || fresh && intro != nil) {
+				out = append(out, run{head: p, intro: intro})
+			}
+			out[len(out)-1].items = append(out[len(out)-1].items, it)
+			intro, fresh = nil, false
+		case it.Kind == form.Heading:
+			intro, fresh = nil, true
+		case it.Kind == form.Plain && o.parent[it].Kind == form.Heading:
+			intro, fresh = it, true
+		}
+	}
+	return out
+}
+
+// announced reports whether the heading or the line before a run says that a plan follows.
+func (r *run) announced(lang string) bool {
+	if r.head != nil && announces(lang, squeeze(r.head.Text), true) < 0 {
+		return true
+	}
+	return r.intro != nil && announces(lang, squeeze(r.intro.Text), false) < 0
+}
+
+// phase reports whether a run stands below a heading with a number, such as "Phase 2: Build".
+func (r *run) phase() bool { return r.head != nil && r.head.Mark.Style != form.NoMark }
+
+// one leaves of a series the run that is the plan, when the others are something else: lists under other headings, or
+// the same list before it was revised. It returns the items that stay, and the runs that were left out.
+func (o *outline) one(s series) ([]*form.Item, []run) {
+	all := o.runs(s.items)
+	if len(all) < 2 {
+		return s.items, nil
+	}
+	lang := language(o.src.Text)
+	announced, last := 0, 0
+	phases := true
+	for i := range all {
+		phases = phases && all[i].phase()
+		if all[i].announced(lang) {
+			announced++
+			last = i
+		}
+	}
+	restarts, goesOn := o.numbering(all)
+	switch {
+	case phases || goesOn:
+		return s.items, nil
+	case announced == 1 && (restarts || all[last].head != nil && s.name != "labels"):
+	case restarts && !headed(all):
+		last = len(all) - 1
+	default:
+		return s.items, nil
+	}
+	return all[last].items, append(append([]run{}, all[:last]...), all[last+1:]...)
+}
+
+// headed reports whether every run stands below a heading of its own.
+func headed(all []run) bool {
+	for i := range all {
+		if all[i].head == nil || i > 0 && all[i].head == all[i-1].head {
+			return false
+		}
+	}
+	return true
+}
+
+// numbering tells whether the numbers of a later run begin again, and whether those of all runs go on.
+func (o *outline) numbering(all []run) (restarts, goesOn bool) {
+	seen := map[string]bool{}
+	goesOn = true
+	next := 0
+	for i := range all {
+		for k, it := range all[i].items {
+			m := it.Mark
+			if len(m.Path) == 1 && m.Style == form.Number && m.Noun == "" {
+				goesOn = goesOn && (k > 0 || i == 0 || m.Path[0] == next)
+				next = m.Path[0] + 1
+			} else if k == 0 {
+				goesOn = false
+			}
+			key := strings.ToLower(m.Label)
+			if i > 0 && k == 0 && m.Style != form.NoMark && seen[key] {
+				restarts = true
+			}
+			seen[key] = true
+		}
+	}
+	return restarts, goesOn
+}
+
+// other says of the runs that were left out what they hold that the plan does not.
+func (o *outline) other(r *Reading, left []run) {
+	have := map[string]bool{}
+	for i := range r.Items {
+		have[r.Items[i].ID] = true
+	}
+	for i := range left {
+		for _, it := range left[i].items {
+			id := it.Mark.Label
+			if id == "" {
+				id = squeeze(it.Text)
+			}
+			if len(r.Notes) > 200 {
+				return
+			}
+			if !have[id] {
+				r.Notes = append(r.Notes, Note{Code: "SEVERAL_PLANS", Element: clipped(id), Off: it.Off, Message: "the text holds another list, which was not read; " + clipped(id) + " is only there", Hint: "ask for one plan"})
+			}
+		}
+		r.Around = append(r.Around, Span{left[i].items[0].Off, left[i].items[len(left[i].items)-1].End})
+	}
+}
+
+// clipped shortens a text for a message.
+func clipped(s string) string {
+	if r := []rune(s); len(r) > 60 {
+		return string(r[:60]) + "…"
+	}
+	return s
+}
