@@ -134,6 +134,7 @@ func (t *teller) sentence(s *form.Sentence, n int) {
 			t.connected++
 			if len(t.steps) == 0 && !p.kinds.Has(lexicon.First) && len(t.idle) > 0 {
 				i := t.idle[len(t.idle)-1]
+				t.idle = t.idle[:len(t.idle)-1]
 				t.step(part{text: i.Text, off: i.Off}, nil, false)
 			}
 		}
@@ -177,13 +178,13 @@ func (t *teller) parts(s *form.Sentence) (out []part) {
 				t.thesis++
 			}
 			piece.beside, during = piece.beside || during, t.endsWithWhile(piece.text)
-			when := ahead&toneWhen != 0
+			when := ahead&toneWhen != 0 || cur.condition != "" && cur.main == "" && k+1 < len(s.Clauses) && t.andLed(piece.text) && kinds == 0
 			order := kinds & lexicon.KindsOf(lexicon.Then, lexicon.Last, lexicon.Meanwhile, lexicon.First)
 			fresh := piece.beside || c.Sep == ';' || order != 0 || when && cur.main != "" && (k+1 < len(s.Clauses) || ahead&toneAdd != 0)
 			if c.Sep == '(' || c.Sep == ')' {
 				fresh = false
 			}
-			if andThen := t.andLed(piece.text) && order.Has(lexicon.Then) && len(cur.condition) > 30; fresh && (andThen || cur.main != "" || cur.condition != "" && !when && c.Sep == ';') {
+			if andThen := order.Has(lexicon.Then) && len(cur.condition) > 30 && !correlative(piece.text); fresh && (andThen || cur.main != "" || cur.condition != "" && !when && c.Sep == ';') {
 				flush()
 			}
 			if c.Sep == ':' && cur.kinds == 0 && cur.condition == "" && order != 0 {
@@ -277,6 +278,16 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 	folded := lexicon.Fold(s)
 	for _, h := range tonesIn(t.lang, folded) {
 		tones |= h.kind
+		switch {
+		case h.off > len(folded)/2:
+		case h.kind&toneThence != 0:
+			n += h.end - h.off
+			kinds |= lexicon.KindsOf(lexicon.Then)
+		case h.kind&toneStart != 0:
+			kinds |= lexicon.KindsOf(lexicon.First)
+		case h.kind&toneFinal != 0:
+			kinds |= lexicon.KindsOf(lexicon.Last)
+		}
 		if h.kind&toneWhen == 0 {
 			continue
 		}
@@ -316,10 +327,21 @@ func isDone(lang, folded string) bool {
 	return slices.ContainsFunc(tonesIn(lang, folded), func(h toneHit) bool { return h.kind&toneDone != 0 })
 }
 
+// correlative reports whether a clause begins with the "then" that only goes with the "when" before it.
+func correlative(s string) bool {
+	f := strings.Fields(lexicon.Fold(s))
+	return len(f) > 0 && correlatives[strings.Trim(f[0], ",")]
+}
+
+var correlatives = map[string]bool{
+	"then": true, "dann": true, "so": true, "alors": true, "entonces": true, "então": true, "allora": true, "dan": true, "då": true, "så": true,
+	"wtedy": true, "to": true, "то": true, "тогда": true, "тоді": true, "maka": true, "thì": true, "barulah": true, "baru": true,
+}
+
 // andLed reports whether a clause begins with "and".
 func (t *teller) andLed(s string) bool {
 	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
-		return tok.Off <= 1 && (tok.Is(lexicon.And) || strings.Contains(tok.Phrase, " "))
+		return tok.Off <= 1 && tok.Is(lexicon.And)
 	}
 	return false
 }
@@ -351,6 +373,7 @@ func (t *teller) tell(p *part) {
 		needs = t.ends()
 	case p.condition != "":
 		needs = t.refersEach(p.condition)
+		t.unsure = t.unsure || len(t.group) > 1 && !hasTone(t.lang, p.condition, toneTwo)
 	case p.tones&toneFree != 0 && !p.kinds.Has(lexicon.Then):
 		linked = false
 	case p.kinds.Has(lexicon.Meanwhile) || p.beside:
@@ -369,6 +392,10 @@ func (t *teller) tell(p *part) {
 		t.unsure = true
 	}
 	if list := t.enumerated(p); len(list) > 1 {
+		if p.condition == "" && p.tones&toneFree == 0 {
+			needs = slices.Clone(t.group)
+		}
+		t.unsure = true
 		var group []int
 		for _, l := range list {
 			t.step(l, needs, linked)
@@ -638,12 +665,12 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 		r.Weight -= 25
 	}
 	r.Evidence = append(r.Evidence, "words of order in running text")
-	if t.unsure || n > linked+1 {
+	if t.unsure || n > linked+1 || len(t.skipped) > 0 {
 		for i := range r.Items[:min(n, maxDoubts)] {
 			t.doubt(r, r.Items[i].ID, "this step, and what it waits for, were read from running text and may mean something else: "+r.Items[i].Title, r.Items[i].Off)
 		}
 	}
-	for _, s := range t.skipped {
+	for _, s := range append(t.idle, t.skipped...) {
 		t.doubt(r, form.Clip(s.Text), "this sentence was read as no step: "+s.Text, s.Off)
 	}
 	return []*Reading{r}
