@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -783,6 +784,16 @@ func isNeedsName(name string) bool {
 	return role == lexicon.Requires
 }
 
+// hasField reports whether a field is named for one of the roles.
+func (a *analysis) hasField(roles ...lexicon.Role) bool {
+	for _, col := range a.g.cols {
+		if role, ok := lexicon.Field(col.name); ok && slices.Contains(roles, role) {
+			return true
+		}
+	}
+	return false
+}
+
 // weigh says how sure it is that the records are a plan.
 func (a *analysis) weigh() {
 	r := a.r
@@ -824,12 +835,16 @@ func (a *analysis) weigh() {
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
+	case a.said > 0 && !steps && !named && !announced && !calls:
+		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
 	case a.said > 0:
 		r.Weight = 66
 		if steps || named || announced || a.said > 1 {
 			r.Weight = 88
 		}
 		r.Evidence = append(r.Evidence, "relations in words")
+	case a.stated && a.lost == 0 && !steps && !announced && !named && !calls && !a.hasField(lexicon.Requires, lexicon.Next):
+		r.Weight = 28 // sentences in data sound like dependencies; nothing says that they are steps
 	case a.stated && a.lost == 0:
 		r.Weight = 60
 		if steps || announced {
