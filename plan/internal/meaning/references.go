@@ -406,7 +406,8 @@ func (g *grouper) local(a atom) []int {
 	return a.items
 }
 
-func (n *Names) has(key string) bool { _, ok := n.byKey[key]; return ok }
+// has reports whether a step has this id.
+func (n *Names) has(key string) bool { i, ok := n.byKey[key]; return ok && !n.items[i].Group }
 
 // isPart reports whether a noun is one of parts of a plan rather than of steps, and not that of the items.
 func (g *grouper) isPart(a *atom) bool {

@@ -588,7 +588,7 @@ func (t *talk) inside(from int) bool { return t.atoms[from-1].class != stop }
 
 // tails reports whether a remark ends with numbers, as one in words that are not known would: "(presupposing 2 and 3)".
 func (t *talk) tails(from, at, to int) bool {
-	return at == to-1 && from > 0 && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
+	return at == to-1 && from > 0 && !strings.Contains(t.text[t.atoms[at].off:t.atoms[at].end], "/") && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
 }
 
 // known reports whether all references of a group are items.
