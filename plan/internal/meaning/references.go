@@ -55,10 +55,12 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		return a, i, false
 	}
 	part := a
+	a.items, a.unknown = slices.Clone(a.items), slices.Clone(a.unknown)
 	for {
 		sep, j, isRange := g.separator(next)
 		if b, after, ok := g.unit(next); ok && !sep && a.part && b.sure && g.within(&part, &b) {
 			a, next = b, after
+			a.items = slices.Clone(a.items)
 			continue
 		}
 		if !sep {
@@ -74,6 +76,7 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if part.part && !b.part && b.class == number && g.within(&part, &b) {
 			if a.part {
 				a, next = b, after
+				a.items = slices.Clone(a.items)
 				continue
 			}
 		} else if b.part {
@@ -117,8 +120,8 @@ func (g *grouper) skipTo(i int) (atom, int, bool) {
 }
 
 func join(a, b atom) atom {
-	a.items = append(a.items[:len(a.items):len(a.items)], b.items...)
-	a.unknown = append(a.unknown[:len(a.unknown):len(a.unknown)], b.unknown...)
+	a.items = append(a.items, b.items...)
+	a.unknown = append(a.unknown, b.unknown...)
 	a.sure = a.sure || b.sure
 	a.ordinal = a.ordinal || b.ordinal
 	a.end = b.end
@@ -406,7 +409,8 @@ func (g *grouper) local(a atom) []int {
 	return a.items
 }
 
-func (n *Names) has(key string) bool { _, ok := n.byKey[key]; return ok }
+// has reports whether a step has this id.
+func (n *Names) has(key string) bool { i, ok := n.byKey[key]; return ok && !n.items[i].Group }
 
 // isPart reports whether a noun is one of parts of a plan rather than of steps, and not that of the items.
 func (g *grouper) isPart(a *atom) bool {

@@ -162,6 +162,7 @@ func (t *talk) about(subject []int) []int {
 
 // says reports whether a phrase of the kind None is all that a clause says, or says by itself what is not needed.
 func (t *talk) says(from, at, to int) bool {
+	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from; i-- {
 		if t.atoms[i].class == comma {
 			from = i + 1
@@ -210,8 +211,13 @@ func (t *talk) kindOf(from, at, to int) Kind {
 	return k
 }
 
+// reach bounds how many atoms before and behind a phrase are read for it, so that the time stays linear.
+const reach = 120
+
 // relation reads the references of one phrase of a relation.
 func (t *talk) relation(from, at, to int) {
+	end := to
+	from, to = max(from, at-reach), min(to, at+reach)
 	a := &t.atoms[at]
 	k := t.kindOf(from, at, to)
 	rel := Relation{Kind: k, Off: a.off, End: a.end}
@@ -263,7 +269,7 @@ func (t *talk) relation(from, at, to int) {
 			}
 			break
 		}
-		if !t.bracketFollows(to) {
+		if !t.bracketFollows(end) {
 			t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
 		}
 	}
@@ -365,7 +371,7 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 
 // sourced reports whether a preposition stands before the group at a place.
 func (t *talk) sourced(i int) bool {
-	for i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common {
+	for n := 0; n < reach && i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common; n++ {
 		i--
 	}
 	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
@@ -588,7 +594,7 @@ func (t *talk) inside(from int) bool { return t.atoms[from-1].class != stop }
 
 // tails reports whether a remark ends with numbers, as one in words that are not known would: "(presupposing 2 and 3)".
 func (t *talk) tails(from, at, to int) bool {
-	return at == to-1 && from > 0 && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
+	return at == to-1 && from > 0 && !strings.Contains(t.text[t.atoms[at].off:t.atoms[at].end], "/") && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
 }
 
 // known reports whether all references of a group are items.
@@ -621,6 +627,7 @@ func (t *talk) stated(from, to int) bool {
 // denies reports whether a "not" stands in the same part of a clause as a reference that no phrase explains.
 func (t *talk) denies(from, at, to int) bool {
 	nots := 0
+	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from && t.atoms[i].class != comma; i-- {
 		if t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Not) {
 			nots++
