@@ -26,7 +26,7 @@ func FuzzValues(f *testing.F) {
 func TestValuesAreReadInLinearTime(t *testing.T) {
 	for _, part := range []string{"a: [", "- - ", "<a>", "<a b=", "\"x", "f(", "| a ", "a;\"b\n", "{[", "a: |\n", "  x\n"} {
 		start := time.Now()
-		readValues(strings.Repeat(part, 20_000/len(part)))
+		readValues(strings.Repeat(part, 200_000/len(part)))
 		require.Less(t, time.Since(start), 2*time.Second, part)
 	}
 }

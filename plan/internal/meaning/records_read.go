@@ -136,7 +136,7 @@ func (a *analysis) marks() []string {
 	out := make([]string, len(a.g.recs))
 	seen := map[string]bool{}
 	for i, r := range a.g.recs {
-		out[i] = labeled(r.val.Text())
+		out[i] = leadingLabel(r.val.Text())
 		if out[i] == "" || seen[out[i]] {
 			return nil
 		}
