@@ -53,7 +53,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if a.title == nil {
 		a.title = a.g.titleOf(a.idColumn(), a.deps)
 	}
-	if !a.stated && len(a.r.Links) == 0 && !a.forward {
+	if !a.stated && len(a.r.Links) == 0 && !a.forward && !a.s.keyed {
 		a.words(a.cellTexts())
 	}
 	a.weigh()
@@ -825,9 +825,13 @@ func (a *analysis) weigh() {
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
 	case a.said > 0:
-		r.Weight = 66
-		if steps || named || announced || a.said > 1 {
-			r.Weight = 88
+		r.Weight = 20
+		switch {
+		case a.figures():
+		case steps || named || announced:
+			r.Weight = 86
+		case a.said*2 >= n:
+			r.Weight = 70
 		}
 		r.Evidence = append(r.Evidence, "relations in words")
 	case a.stated && a.lost == 0:

@@ -45,7 +45,7 @@ func (a *analysis) cellTexts() func(i int) []text {
 	all := make([][]text, len(a.g.recs))
 	put := func(col *column) {
 		for _, x := range col.cells {
-			if s := x.val.Text(); x.val.Kind == form.KindString && len(s) > 2 && strings.IndexByte("{[", s[0]) < 0 {
+			if s := x.val.Text(); x.val.Kind == form.KindString && len(s) > 2 && strings.IndexByte("{[", s[0]) < 0 && (strings.Contains(s, " ") || !isASCII(s)) {
 				all[x.rec] = append(all[x.rec], text{s, x.val.Off})
 			}
 		}
