@@ -54,7 +54,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if a.title == nil {
 		a.title = a.g.titleOf(a.idColumn(), a.deps)
 	}
-	if !a.stated && len(a.r.Links) == 0 && !a.forward {
+	if !a.stated && len(a.r.Links) == 0 && !a.forward && !a.s.keyed {
 		a.words(a.cellTexts())
 	}
 	a.weigh()
@@ -137,7 +137,7 @@ func (a *analysis) marks() []string {
 	out := make([]string, len(a.g.recs))
 	seen := map[string]bool{}
 	for i, r := range a.g.recs {
-		out[i] = labeled(r.val.Text())
+		out[i] = leadingLabel(r.val.Text())
 		if out[i] == "" || seen[out[i]] {
 			return nil
 		}
@@ -838,9 +838,13 @@ func (a *analysis) weigh() {
 	case a.said > 0 && !steps && !named && !announced && !calls:
 		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
 	case a.said > 0:
-		r.Weight = 66
-		if steps || named || announced || a.said > 1 {
-			r.Weight = 88
+		r.Weight = 20
+		switch {
+		case a.figures():
+		case steps || named || announced:
+			r.Weight = 86
+		case a.said*2 >= n:
+			r.Weight = 70
 		}
 		r.Evidence = append(r.Evidence, "relations in words")
 	case a.stated && a.lost == 0 && !steps && !announced && !named && !calls && !a.hasField(lexicon.Requires, lexicon.Next):
