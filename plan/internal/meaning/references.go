@@ -442,7 +442,7 @@ func (g *grouper) counted(i int) (atom, int, bool) {
 	next := j + 1
 	if c := g.at(next); c.class == phrase && c.is(lexicon.Steps) {
 		next++
-	} else if g.isAmount(next) {
+	} else if a.is(lexicon.Leading) && !b.spelled || g.isAmount(next) {
 		return a, i, false
 	}
 	if g.at(next).class == closing {

@@ -198,6 +198,9 @@ func (t *talk) kindOf(from, at, to int) Kind {
 	case a.is(lexicon.Before):
 		k = Before
 	}
+	if k == Before && a.tok.Side == lexicon.Behind && at+1 < to && t.atoms[at+1].class == phrase && t.atoms[at+1].is(lexicon.Not) {
+		return Needs // "3 से पहले नहीं"
+	}
 	switch words := t.negated(from, at, 5); {
 	case words >= 0 && k == Before:
 		return Needs
@@ -247,8 +250,11 @@ func (t *talk) relation(from, at, to int) {
 		}
 		if i := at - 1; t.ends(at+1, to) && i >= from && t.near(i, from) {
 			// "2 and 3 have to be done before"
-			if rel.Kind == Before {
+			switch {
+			case rel.Kind == Before:
 				rel.Kind = Needs
+			case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
+				rel.Kind = Before // "2 and 4 wait for this"
 			}
 			for ; i >= from && t.atoms[i].class != group; i-- {
 			}
@@ -307,7 +313,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 
 // plausible reports whether a bare number that no item has can be meant as the id of one.
 func (t *talk) plausible(a *atom) bool {
-	return t.n.numbers && a.value > 0 && a.value <= 2*t.n.highest+5
+	return t.n.numbers && a.value > 0 && a.value <= 2*t.n.highest+99
 }
 
 // isAmount reports whether the word at a place makes an amount of the number before it.
@@ -316,10 +322,12 @@ func (t *talk) isAmount(i int) bool {
 		return false
 	}
 	a := &t.atoms[i]
-	if a.class == phrase {
-		return a.is(lexicon.Units) && !a.is(lexicon.Done)
-	}
-	return a.class == word && !a.common && isWordLetter(firstRune(t.text[a.off:]))
+	return t.isUnit(i) || a.class == word && !a.common && isWordLetter(firstRune(t.text[a.off:]))
+}
+
+// isUnit reports whether a unit stands at a place.
+func (t *talk) isUnit(i int) bool {
+	return i < len(t.atoms) && t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Units) && !t.atoms[i].is(lexicon.Done)
 }
 
 // ahead takes the references behind a phrase that stands ahead of them.
@@ -338,6 +346,8 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			}
 			if rel.full() {
 				words++
+			} else if b.bare && !b.spelled && !b.used && words == 0 && rel.Kind == Needs && t.known(b) && !t.isUnit(i+1) && !t.n.made {
+				t.doubt(b) // "after 3 blinks"
 			}
 		case b.class == phrase && b.kinds&lexicon.Relations != 0:
 			if b.tok.Side == lexicon.Behind || rel.full() || words > 0 {

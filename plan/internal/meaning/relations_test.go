@@ -107,7 +107,7 @@ func TestRelationsOfItem5(t *testing.T) {
 			"Serve 3 customers after lunch":                       "",
 			"Wait 5 minutes, then pay $3 for 2 people":            "",
 			"Upgrade to version 2 in 3 weeks at 10:30 with 50 %":  "",
-			"Needs 3 volunteers":                                  "",
+			"Needs 3 volunteers":                                  "?3",
 			"After 2 weeks of rest":                               "",
 			"Buy 2 boxes, after 1":                                "1>5",
 			"Waits for 2 as well as 3":                            "2>5 3>5",
