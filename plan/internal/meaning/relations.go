@@ -303,7 +303,7 @@ func (t *talk) state(rel Relation, subject []int) {
 	}
 	rel.Subjects = t.about(subject)
 	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
-		return slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) })
+		return slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
 	})
 	if len(rel.Subjects) == 0 || !rel.full() {
 		return
