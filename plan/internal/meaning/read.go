@@ -16,10 +16,14 @@ var readers = [...]func(*form.Source) []*Reading{
 // alternatives, such as "Option A" and "Option B", the one that it chooses is read, and a correction
 // below a plan changes it.
 func Read(src *form.Source) []*Reading {
+	src = withoutPrograms(src)
 	if all := readChoice(src, readAll); all != nil {
 		return all
 	}
 	if all := readCorrected(src, readAll); all != nil {
+		return all
+	}
+	if all := readSection(src, readAll); all != nil {
 		return all
 	}
 	all := joined(readAll(src))

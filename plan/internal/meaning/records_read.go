@@ -23,7 +23,9 @@ type analysis struct {
 	hits, lost, used int
 	stated           bool
 	// said counts the relations that the texts of records state in words.
-	said    int
+	said int
+	// guessed is set when they state some only by words of titles.
+	guessed bool
 	forward bool
 	seen    map[[2]string]bool
 	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no parts.
@@ -847,15 +849,13 @@ func (a *analysis) weigh() {
 			r.Weight = 70
 		}
 		r.Evidence = append(r.Evidence, "relations in words")
-	case a.stated && a.lost == 0 && !steps && !announced && !named && !calls && !a.hasField(lexicon.Requires, lexicon.Next):
-		r.Weight = 28 // sentences in data sound like dependencies; nothing says that they are steps
-	case a.stated && a.lost == 0:
+	case a.stated && a.lost == 0 && (!a.guessed || steps || announced):
 		r.Weight = 60
 		if steps || announced {
 			r.Weight = 85
 		}
 		r.Evidence = append(r.Evidence, "a field for dependencies that is always empty")
-	case a.stated:
+	case a.stated && !a.guessed:
 		r.Weight = 50
 	case n < 2:
 		r.Weight = 0

@@ -38,6 +38,7 @@ func (a *analysis) words(texts func(i int) []text) {
 	w.link()
 	a.stated = a.r.Stated || len(a.r.Links) > 0
 	a.said = w.surelyRelated()
+	a.guessed = a.said == 0
 }
 
 // cellTexts returns, for each record, the texts in fields that are no ids and no figures.

@@ -287,6 +287,19 @@ func (t *talk) relation(from, at, to int) {
 	t.state(rel, subject)
 }
 
+// maxNested bounds how far up the groups of an item are looked for.
+const maxNested = 20
+
+// within reports whether an item stands in a group: what a step names of itself is no relation.
+func (n *Names) within(item, group int) bool {
+	for d := 0; item >= 0 && d < maxNested; d++ {
+		if item = n.items[item].Parent; item == group {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
 
 // state adds a relation.
@@ -295,7 +308,9 @@ func (t *talk) state(rel Relation, subject []int) {
 		t.subject = subject
 	}
 	rel.Subjects = t.about(subject)
-	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool { return slices.Contains(rel.Subjects, i) })
+	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
+		return slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
+	})
 	if len(rel.Subjects) == 0 || !rel.full() {
 		return
 	}
@@ -745,7 +760,7 @@ func (t *talk) byTitle(from, to int) (int, bool) {
 			continue
 		}
 		stem := t.n.stem(t.text[a.off:a.end])
-		items := without(t.n.stems[stem], []int{t.self})
+		items := slices.DeleteFunc(without(t.n.stems[stem], []int{t.self}), func(i int) bool { return t.self >= 0 && t.n.within(t.self, i) })
 		if stem == "" || len(items) == 0 || len(items) > maxStem-1 {
 			continue
 		}
