@@ -228,14 +228,7 @@ func diagramAt(src *Source, i int, rules *makeTries) *Diagram {
 
 // blockEnd returns the place of the first line behind i that no longer belongs to its code fence; the end of the text
 // where there is no fence.
-func (s *Source) blockEnd(i int) int {
-	for j := i; j < len(s.Lines); j++ {
-		if s.Lines[j].Fence || s.Lines[j].InCode != s.Lines[i].InCode {
-			return j
-		}
-	}
-	return len(s.Lines)
-}
+func (s *Source) blockEnd(i int) int { return s.ends[i] }
 
 // closedFence reports whether line j is the fence that closes the block before it.
 func (s *Source) closedFence(j int) bool { return j < len(s.Lines) && s.Lines[j].Fence }

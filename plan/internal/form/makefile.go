@@ -167,12 +167,17 @@ func makeHead(p Piece) (targets, needs []Piece, ok bool) {
 
 // colonOutside returns where the first colon outside quotes and brackets stands, or -1.
 func colonOutside(s string) int {
-	depth := 0
+	depth, open := 0, byte(0)
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
 		case '"', '\'':
+			if c == open {
+				break
+			}
 			if n := quoted(s[i:]); n > 0 {
 				i += n - 1
+			} else {
+				open = c
 			}
 		case '(', '{':
 			depth++

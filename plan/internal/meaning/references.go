@@ -54,11 +54,11 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	if !ok {
 		return a, i, false
 	}
-	part := a
+	part, joined := a, false
 	for {
 		sep, j, isRange := g.separator(next)
 		if b, after, ok := g.unit(next); ok && !sep && a.part && b.sure && g.within(&part, &b) {
-			a, next = b, after
+			a, next, joined = b, after, false
 			continue
 		}
 		if !sep {
@@ -73,7 +73,7 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		}
 		if part.part && !b.part && b.class == number && g.within(&part, &b) {
 			if a.part {
-				a, next = b, after
+				a, next, joined = b, after, false
 				continue
 			}
 		} else if b.part {
@@ -81,6 +81,9 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		}
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
 			break
+		}
+		if !joined {
+			a.items, a.unknown, joined = slices.Clone(a.items), slices.Clone(a.unknown), true
 		}
 		a = join(a, b)
 		next = after
@@ -116,9 +119,10 @@ func (g *grouper) skipTo(i int) (atom, int, bool) {
 	return atom{}, i, false
 }
 
+// join puts two references together; the lists of the first one grow.
 func join(a, b atom) atom {
-	a.items = append(a.items[:len(a.items):len(a.items)], b.items...)
-	a.unknown = append(a.unknown[:len(a.unknown):len(a.unknown)], b.unknown...)
+	a.items = append(a.items, b.items...)
+	a.unknown = append(a.unknown, b.unknown...)
 	a.sure = a.sure || b.sure
 	a.ordinal = a.ordinal || b.ordinal
 	a.end = b.end

@@ -145,7 +145,7 @@ func tonesIn(lang, text string) (hits []toneHit) {
 					}
 				}
 				if kind != 0 {
-						hits = append(hits, toneHit{kind, i, i + d + 1})
+					hits = append(hits, toneHit{kind, i, i + d + 1})
 				}
 			}
 		}
