@@ -159,6 +159,8 @@ func indexFold(s, needle string) int {
 
 // reading is what one dialect made of a document.
 type reading struct {
+	// weight is how sure a reading in the general way is.
+	weight  int
 	graph   Graph
 	diags   []Diagnostic
 	repairs []Repair

@@ -8,18 +8,24 @@ import (
 // leastWeight is the weight from which a reading is taken for a plan.
 const leastWeight = 30
 
+// sureWeight is the weight from which a reading is sure.
+const sureWeight = 80
+
 // closeCall is the difference in weight up to which another reading of the same text is reported.
 const closeCall = 4
 
 // readGeneral reads whatever the text is written in: package form makes trees of it, package meaning says what they mean.
-// It returns the form that it was read as.
-func readGeneral(d *document, o options, dataOnly bool) (*reading, string) {
+// The dialect of what it finds is the form of the text.
+func readGeneral(d *document, o options, dataOnly bool) found {
 	src := form.NewSource(d.text)
 	src.MaxDepth, src.MaxItems, src.Ended = d.limits.MaxDepth, d.limits.MaxProblems, o.ended
 	var best *meaning.Reading
 	var next []*meaning.Reading
+	var f found
 	for _, m := range meaning.Read(src) {
 		switch {
+		case m.Not != "" && best == nil && !dataOnly:
+			f.noPlan = &NoPlan{Reason: Prose, Message: "the text holds " + m.Not}
 		case m.Weight < leastWeight || o.dialect != "" && m.Form != o.dialect || dataOnly && m.Form != "records":
 		case best == nil:
 			best = m
@@ -28,13 +34,13 @@ func readGeneral(d *document, o options, dataOnly bool) (*reading, string) {
 		}
 	}
 	if best == nil {
-		return nil, ""
+		return f
 	}
 	r := d.reading(best)
 	for _, m := range next {
 		r.ambiguous(d, best.Form, m.Form, d.reading(m))
 	}
-	return r, best.Form
+	return found{d: d, dialect: best.Form, r: r}
 }
 
 // maxAlternative bounds how many differences of another reading are listed.
@@ -85,7 +91,7 @@ func (r *reading) ambiguous(d *document, as, alsoAs string, other *reading) {
 
 // reading turns what package meaning says into problems and edges with places.
 func (d *document) reading(m *meaning.Reading) *reading {
-	r := &reading{start: m.Start, end: m.End, openEnded: m.Open, edgesStated: m.Stated || len(m.Links) > 0}
+	r := &reading{weight: m.Weight, start: m.Start, end: m.End, openEnded: m.Open, edgesStated: m.Stated || len(m.Links) > 0}
 	for i := range m.Items {
 		it := &m.Items[i]
 		p := d.problem(it.ID, it.Title, it.Off)

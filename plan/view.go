@@ -52,9 +52,10 @@ func find(d *document, o options, depth int) found {
 	return f
 }
 
-// findDirect tries the dialects, or only those that read data, on d itself.
+// findDirect reads d itself: by the notations with a reader of their own, and in the general way. With dataOnly it reads
+// values only.
 func findDirect(d *document, o options, dataOnly bool) found {
-	var noPlan *NoPlan
+	old, general := found{}, found{}
 	for i := range dialects {
 		if o.ended() {
 			return found{}
@@ -66,19 +67,57 @@ func findDirect(d *document, o options, dataOnly bool) found {
 		r := readOnce(d, dl, 0)
 		switch {
 		case r == nil:
+			continue
 		case r.noPlan != nil:
-			noPlan = r.noPlan
-		default:
+			old.noPlan = r.noPlan
+			continue
+		case !dl.data && dl.name != numberedList:
 			return found{d: d, dialect: dl.name, r: r}
 		}
+		old = found{d: d, dialect: dl.name, r: r}
+		break
 	}
 	// What a notation has recognized as data that is no plan is no plan in the general way either.
-	if noPlan == nil && (o.dialect == "" || slices.Contains(forms[:], o.dialect)) {
-		if r, name := readGeneral(d, o, dataOnly); r != nil {
-			return found{d: d, dialect: name, r: r}
-		}
+	if old.noPlan == nil && (o.dialect == "" || slices.Contains(forms[:], o.dialect)) {
+		general = readGeneral(d, o, dataOnly)
 	}
-	return found{noPlan: noPlan}
+	switch {
+	case general.r == nil && (general.noPlan == nil || old.dialect != numberedList):
+		return old
+	case old.r == nil || general.r == nil || general.saysMore(old):
+		return general
+	}
+	return old
+}
+
+// saysMore reports whether f, a reading in the general way, knows more of the text than one by a notation: it has links
+// where the other one has none, or knows the ends of links that the other one does not.
+func (f found) saysMore(old found) bool {
+	if old.dialect == numberedList {
+		return f.r.edgesStated && (!old.r.edgesStated || len(f.r.graph.Edges) >= len(old.r.graph.Edges)) || f.r.weight >= sureWeight && old.r.start > f.r.start
+	}
+	return f.r.weight >= sureWeight && len(f.r.graph.Problems) >= len(old.r.graph.Problems) && len(f.r.graph.Edges) > 0 &&
+		(len(old.r.graph.Edges) == 0 || f.r.looseEnds() < old.r.looseEnds())
+}
+
+// looseEnds counts the ends of edges that are no problems.
+func (r *reading) looseEnds() int {
+	known := make(map[string]bool, len(r.graph.Problems))
+	for _, p := range r.graph.Problems {
+		known[p.ID] = true
+	}
+	n := 0
+	for _, e := range r.graph.Edges {
+		n += b2i(!known[e.From]) + b2i(!known[e.To])
+	}
+	return n
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // findPacked reads a text that is all packing: every line quoted, markup escaped, or one string or value of JSON.

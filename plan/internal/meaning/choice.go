@@ -69,7 +69,9 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 		note.Element = strings.Join(more[:min(len(more), 100)], ", ")
 		note.Message += fmt.Sprintf("; others have %s", note.Element)
 	}
-	r.Notes = append(r.Notes, note)
+	if note.Element != "" || chosen < 0 {
+		r.Notes = append(r.Notes, note)
+	}
 	return all
 }
 

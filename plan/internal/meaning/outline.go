@@ -417,7 +417,7 @@ func (o *outline) ids(steps []step) {
 			seen[st.id]++
 		}
 	}
-	if marks == 0 && o.byTitle(steps) {
+	if marks == 0 && len(seen) == 0 && o.byTitle(steps) {
 		return
 	}
 	repeated := 0

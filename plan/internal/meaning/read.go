@@ -32,6 +32,25 @@ func readAll(src *form.Source) []*Reading {
 		}
 		all = append(all, read(src)...)
 	}
+	tails(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
 }
+
+// tails takes arrows that only stand before what a step needs ("2. fill → after 1") for a part of the list, not for a
+// drawing: then the list knows as many links.
+func tails(all []*Reading) {
+	for _, d := range all {
+		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
+			continue
+		}
+		for _, r := range all {
+			if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && r.Start < d.End && d.Start < r.End {
+				d.Weight = min(d.Weight, r.Weight-closeReading)
+			}
+		}
+	}
+}
+
+// closeReading is the difference in weight from which one reading is clearly the better one.
+const closeReading = 6

@@ -341,7 +341,7 @@ func (o *outline) listing(s series, steps []step, related int) *listing {
 		in[it] = true
 		l.Entries = append(l.Entries, it.Text)
 		l.Boxes = l.Boxes || it.Box != 0
-		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code
+		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code || len(it.Mark.Path) > 1
 	}
 	for _, it := range o.all {
 		switch {
