@@ -154,7 +154,7 @@ func isBroken(s string) bool {
 
 // isArrowLine reports whether s consists of short ids between arrows and commas.
 func isArrowLine(s string) bool {
-	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "|") {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "|") {
 		return false
 	}
 	p := arrowPrefix(form.Piece{Text: form.CutComment(s)}, false)

@@ -148,6 +148,27 @@ func (a *analysis) marks() []string {
 	return out
 }
 
+// joined reports whether links between texts meet: pairs of which no two have an end in common are names with what is
+// said of them, and so are those that repeat a text.
+func (a *analysis) joined() bool {
+	seen := map[string]bool{}
+	for _, r := range a.g.recs {
+		id := r.val.Text()
+		if seen[id] {
+			return false
+		}
+		seen[id] = true
+	}
+	ends := map[string]bool{}
+	for _, l := range a.r.Links {
+		if ends[l.From] || ends[l.To] {
+			return true
+		}
+		ends[l.From], ends[l.To] = true, true
+	}
+	return len(a.r.Links) < 2
+}
+
 // linkedTexts reads a list of texts between which links stand in another list.
 func (a *analysis) linkedTexts() *Reading {
 	ids := make([]string, len(a.g.recs))
@@ -156,7 +177,7 @@ func (a *analysis) linkedTexts() *Reading {
 	}
 	a.n = newNames(ids)
 	a.edges()
-	if a.hits == 0 {
+	if a.hits == 0 || !a.joined() {
 		return nil
 	}
 	for i, r := range a.g.recs {
@@ -761,7 +782,7 @@ func (a *analysis) takePairs(p *pairs) {
 	}
 	if zero && !a.n.numeric && p.tree == a.s.tree {
 		a.n.zero = true
-	} else if hits < len(p.list)*2*2/3 {
+	} else if hits*3 < len(p.list)*2*2 {
 		return
 	}
 	p.used = true

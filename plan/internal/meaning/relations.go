@@ -687,7 +687,7 @@ func (t *talk) named(rel *Relation, from, to int) {
 		for next < to && !t.atoms[next].is(lexicon.And) && t.atoms[next].class != slash {
 			next++
 		}
-		if i, ok := t.byTitle(from, min(next, from+maxNamed)); ok {
+		if i, ok := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
 			rel.Items = append(rel.Items, i)
 			rel.Guessed = true
 			rel.End = max(rel.End, t.atoms[next-1].end)
