@@ -95,6 +95,9 @@ func finish(d *document, name string, r *reading, o options) Result {
 		res.Graph = r.graph
 		res.Diagnostics = append(res.Diagnostics, assumed(res.Graph.Edges, source)...)
 	}
+	before := len(r.diags)
+	d.uncovered(name, r, res.Graph, o)
+	res.Diagnostics = append(res.Diagnostics, r.diags[before:]...)
 	if n := d.limits.MaxEdges; len(res.Graph.Edges) > n {
 		e := res.Graph.Edges[n]
 		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: LimitReached, Severity: Error, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To, Message: "the plan has more than " + strconv.Itoa(n) + " edges; the rest was not read", Hint: "split the plan"})
