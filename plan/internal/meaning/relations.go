@@ -311,7 +311,7 @@ func (t *talk) state(rel Relation, subject []int) {
 	}
 	rel.Subjects = t.about(subject)
 	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it, are no relation.
-	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(rel.Items) == 1 && len(subject) == 0 && rel.Items[0] == rel.Subjects[0]
+	itself := rel.Kind == Needs && rel.own && len(rel.Subjects) == 1 && len(rel.Items) == 1 && len(subject) == 0 && rel.Items[0] == rel.Subjects[0]
 	if !itself {
 		rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
 			return slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })

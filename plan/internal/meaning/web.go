@@ -149,6 +149,9 @@ func (w *web) link() {
 				}
 			}
 			for _, u := range rel.Unknown {
+				if w.strange(u) {
+					continue
+				}
 				l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
 				if rel.Kind == Before {
 					l.From, l.To = l.To, l.From
@@ -188,6 +191,26 @@ func (w *web) chain(said []bool, add func(a, b, off int)) {
 		}
 		last = i
 	}
+}
+
+// strange reports whether a number that is no step is an amount rather than a step that is missing: the steps have other
+// numbers, such as 2.1, or it is far above them.
+func (w *web) strange(u string) bool {
+	v, ok := lexicon.Digits(u)
+	if !ok {
+		return false
+	}
+	pathed, highest := 0, 0
+	for i := range w.steps {
+		p := w.steps[i].it.Mark.Path
+		if len(p) > 1 {
+			pathed++
+		}
+		if len(p) > 0 {
+			highest = max(highest, p[0])
+		}
+	}
+	return pathed*2 > len(w.steps) || v > 2*highest+10
 }
 
 // lettered returns that 2a and 2b run beside each other, for all such steps.
