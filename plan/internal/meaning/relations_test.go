@@ -59,7 +59,7 @@ func numbered(n int) []Named {
 	return items
 }
 
-func labeled(ids string) []Named {
+func withIDs(ids string) []Named {
 	var items []Named
 	for _, id := range strings.Fields(ids) {
 		items = append(items, Named{ID: id, Parent: -1})
@@ -345,7 +345,7 @@ func TestRelationsByLabel(t *testing.T) {
 		{"AP1 AP2 AP3 AP4", "AP4", "nach AP1–AP3", "AP1>AP4 AP2>AP4 AP3>AP4"},
 		{"① ② ③", "③", "sau ① và ②", "①>③ ②>③"},
 	} {
-		items := labeled(c.ids)
+		items := withIDs(c.ids)
 		n := NewNames(items)
 		self := 0
 		for i := range items {
