@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"encoding/json"
+
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
@@ -100,6 +102,10 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		}
 		for _, a := range it.Attrs {
 			arg := Arg{Name: a.Key, Kind: Literal, Value: a.Value}
+			if !json.Valid([]byte(a.Value)) {
+				quoted, _ := json.Marshal(a.Value) // strings always marshal
+				arg.Value = string(quoted)
+			}
 			for _, f := range it.Refs {
 				if f.Arg == a.Key {
 					arg.Kind = Referring

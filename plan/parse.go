@@ -93,13 +93,11 @@ func finish(d *document, name string, r *reading, o options) Result {
 		r.graph = res.Graph
 		r.chain(d, source)
 		res.Graph = r.graph
-		p := res.Graph.Problems[0]
-		message := "the plan states no dependencies: its problems were chained in listed order"
-		if source == Numbering {
-			message = "the plan states no dependencies: its numbers were taken as the order"
-		}
-		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: AssumedOrder, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: message, Hint: "state what depends on what"})
+		res.Diagnostics = append(res.Diagnostics, assumed(res.Graph.Edges, source)...)
 	}
+	before := len(r.diags)
+	d.uncovered(name, r, res.Graph, o)
+	res.Diagnostics = append(res.Diagnostics, r.diags[before:]...)
 	if n := d.limits.MaxEdges; len(res.Graph.Edges) > n {
 		e := res.Graph.Edges[n]
 		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: LimitReached, Severity: Error, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To, Message: "the plan has more than " + strconv.Itoa(n) + " edges; the rest was not read", Hint: "split the plan"})
@@ -138,6 +136,28 @@ func finish(d *document, name string, r *reading, o options) Result {
 		return a.Column < b.Column
 	})
 	return res
+}
+
+// maxAssumed bounds how many assumed edges are named one by one.
+const maxAssumed = 200
+
+// assumed says of each edge that the text does not state it.
+func assumed(edges []Edge, source EdgeSource) []Diagnostic {
+	why := "the plan states no dependencies: its problems were chained in listed order"
+	if source == Numbering {
+		why = "the plan states no dependencies: its numbers were taken as the order"
+	}
+	var out []Diagnostic
+	for i, e := range edges {
+		x := Diagnostic{Code: AssumedOrder, Severity: Warning, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To, Message: why, Hint: "state what depends on what"}
+		if i == maxAssumed {
+			x.Message = strconv.Itoa(len(edges)-i) + " more edges were assumed; " + why
+		}
+		if out = append(out, x); i == maxAssumed {
+			break
+		}
+	}
+	return out
 }
 
 // damaged reports whether the text lost some of its structure. What was read of it is no ground to assume an order on:

@@ -91,13 +91,14 @@ func findDirect(d *document, o options, dataOnly bool) found {
 }
 
 // saysMore reports whether f, a reading in the general way, knows more of the text than one by a notation: it has links
-// where the other one has none, or knows the ends of links that the other one does not.
+// where the other one has none, or other problems, and knows all ends of links of which the other one does not know the most.
 func (f found) saysMore(old found) bool {
 	if old.dialect == numberedList {
 		return f.r.edgesStated && (!old.r.edgesStated || len(f.r.graph.Edges) >= len(old.r.graph.Edges)) || f.r.weight >= sureWeight && old.r.start > f.r.start
 	}
+	loose, edges := old.r.looseEnds(), len(old.r.graph.Edges)
 	return f.r.weight >= sureWeight && len(f.r.graph.Problems) >= len(old.r.graph.Problems) && len(f.r.graph.Edges) > 0 &&
-		(len(old.r.graph.Edges) == 0 || f.r.looseEnds() < old.r.looseEnds())
+		(edges == 0 || len(f.r.graph.Edges) >= edges && f.r.looseEnds() == 0 && (loose == 2*edges || loose >= edges && !f.r.sameProblems(old.r)))
 }
 
 // looseEnds counts the ends of edges that are no problems.
@@ -111,6 +112,11 @@ func (r *reading) looseEnds() int {
 		n += b2i(!known[e.From]) + b2i(!known[e.To])
 	}
 	return n
+}
+
+// sameProblems reports whether two readings have the same problems in the same order.
+func (r *reading) sameProblems(other *reading) bool {
+	return slices.EqualFunc(r.graph.Problems, other.graph.Problems, func(a, b Problem) bool { return a.ID == b.ID })
 }
 
 func b2i(b bool) int {

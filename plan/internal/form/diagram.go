@@ -192,8 +192,12 @@ func (g *Diagram) openGroups() {
 // Diagrams returns the diagrams of a text in their order.
 func Diagrams(src *Source) []*Diagram {
 	var out []*Diagram
+	var rules makeTries
 	for i := 0; i < len(src.Lines); {
-		g := diagramAt(src, i)
+		if i&1023 == 0 && src.Ended() {
+			return nil
+		}
+		g := diagramAt(src, i, &rules)
 		if g == nil || len(g.Nodes) == 0 {
 			i++
 			continue
@@ -209,29 +213,22 @@ func Diagrams(src *Source) []*Diagram {
 }
 
 // diagramAt reads the diagram with a head that begins on line i.
-func diagramAt(src *Source, i int) *Diagram {
+func diagramAt(src *Source, i int, rules *makeTries) *Diagram {
 	l := &src.Lines[i]
 	if l.Text == "" || l.Fence {
 		return nil
 	}
-	for _, read := range [...]func(*Source, int) *Diagram{mermaidAt, ganttAt, dotAt, umlAt, makeAt} {
+	for _, read := range [...]func(*Source, int) *Diagram{mermaidAt, ganttAt, dotAt, umlAt} {
 		if g := read(src, i); g != nil {
 			return g
 		}
 	}
-	return nil
+	return makeAt(src, i, rules)
 }
 
 // blockEnd returns the place of the first line behind i that no longer belongs to its code fence; the end of the text
 // where there is no fence.
-func (s *Source) blockEnd(i int) int {
-	for j := i; j < len(s.Lines); j++ {
-		if s.Lines[j].Fence || s.Lines[j].InCode != s.Lines[i].InCode {
-			return j
-		}
-	}
-	return len(s.Lines)
-}
+func (s *Source) blockEnd(i int) int { return s.ends[i] }
 
 // closedFence reports whether line j is the fence that closes the block before it.
 func (s *Source) closedFence(j int) bool { return j < len(s.Lines) && s.Lines[j].Fence }

@@ -10,8 +10,14 @@ type makeRule struct {
 	title          string
 }
 
+// makeTries counts how often the lines up to end were read for rules in vain.
+type makeTries struct{ end, count int }
+
+// maxTries bounds how often lines are read for rules that begin on different lines.
+const maxTries = 3
+
 // makeAt reads the Makefile, justfile or the like that begins on line i: rules with recipes below them.
-func makeAt(src *Source, i int) *Diagram {
+func makeAt(src *Source, i int, tries *makeTries) *Diagram {
 	l := &src.Lines[i]
 	fenced := l.InCode && makeLang(l.Lang)
 	if l.InCode && !fenced && l.Lang != "" && l.Lang != "text" && l.Lang != "txt" && l.Lang != "plaintext" {
@@ -20,12 +26,15 @@ func makeAt(src *Source, i int) *Diagram {
 	if i > 0 && src.Lines[i-1].Text != "" && !src.Lines[i-1].Fence && !fenced && !makeComment(src.Lines[i-1].Text) && !strings.HasSuffix(src.Lines[i-1].Text, ":") {
 		return nil
 	}
-	if !makeBegins(l.Text) {
+	if i >= tries.end {
+		tries.count = 0
+	}
+	if tries.count >= maxTries || !makeBegins(l.Text) {
 		return nil
 	}
 	m := &maker{src: src, known: map[string]bool{}}
 	end := src.blockEnd(i)
-	m.read(i, end, fenced)
+	tries.end, tries.count = max(tries.end, m.read(i, end, fenced)), tries.count+1
 	if len(m.rules) < 2 || !m.fits(fenced) {
 		return nil
 	}
@@ -158,12 +167,17 @@ func makeHead(p Piece) (targets, needs []Piece, ok bool) {
 
 // colonOutside returns where the first colon outside quotes and brackets stands, or -1.
 func colonOutside(s string) int {
-	depth := 0
+	depth, open := 0, byte(0)
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
 		case '"', '\'':
+			if c == open {
+				break
+			}
 			if n := quoted(s[i:]); n > 0 {
 				i += n - 1
+			} else {
+				open = c
 			}
 		case '(', '{':
 			depth++
@@ -189,8 +203,8 @@ type maker struct {
 	recipes, odd int
 }
 
-// read reads the rules from line i on.
-func (m *maker) read(i, end int, fenced bool) {
+// read reads the rules from line i on. It returns the line on which it stops.
+func (m *maker) read(i, end int, fenced bool) int {
 	title := ""
 	base := m.src.Lines[i].Indent
 	for k := i; k < end; k++ {
@@ -232,7 +246,7 @@ func (m *maker) read(i, end int, fenced bool) {
 				title = ""
 				continue
 			}
-			return
+			return k
 		}
 		if h := strings.Index(text, "## "); h > 0 {
 			title = strings.TrimSpace(text[h+3:])
@@ -243,6 +257,7 @@ func (m *maker) read(i, end int, fenced bool) {
 		m.rules = append(m.rules, makeRule{targets: targets, needs: needs, line: k, last: last, title: title})
 		title, k = "", last
 	}
+	return end
 }
 
 // makeWord reports whether a word before a colon is one of programming languages, not a target.

@@ -13,6 +13,8 @@ type Source struct {
 	MaxDepth, MaxItems int
 	// Ended reports whether nobody waits for the result any more; loops over the text ask now and then.
 	Ended func() bool
+	// ends are the places of the first line behind each line's code fence, or behind the text between two.
+	ends []int
 }
 
 // Line is one line without its line end.
@@ -68,9 +70,26 @@ func NewSource(text string) *Source {
 		}
 		s.Lines = append(s.Lines, l)
 		if n < 0 {
+			s.blocks()
 			return s
 		}
 		start += n + 1
+	}
+}
+
+// blocks finds out where the block of each line ends.
+func (s *Source) blocks() {
+	s.ends = make([]int, len(s.Lines))
+	for i := len(s.Lines) - 1; i >= 0; i-- {
+		l := &s.Lines[i]
+		switch {
+		case l.Fence:
+			s.ends[i] = i
+		case i+1 < len(s.Lines) && s.Lines[i+1].InCode == l.InCode:
+			s.ends[i] = s.ends[i+1]
+		default:
+			s.ends[i] = i + 1
+		}
 	}
 }
 

@@ -33,6 +33,8 @@ type xmlParser struct {
 	trees  []*Tree
 	faults []Fault
 	budget int
+	// missing are the ends that do not come any more.
+	missing map[string]bool
 }
 
 func (p *xmlParser) run() {
@@ -80,19 +82,34 @@ func (p *xmlParser) addText(from, to int) {
 	e.text.WriteString(p.s[from:to])
 }
 
+// index returns where a sign stands behind i, or -1. That there is no more of it is found out once.
+func (p *xmlParser) index(i int, sign string) int {
+	if p.missing[sign] {
+		return -1
+	}
+	n := strings.Index(p.s[i:], sign)
+	if n < 0 {
+		if p.missing == nil {
+			p.missing = map[string]bool{}
+		}
+		p.missing[sign] = true
+	}
+	return n
+}
+
 // tag reads what begins with the < at i and returns its length, or 0 when it is no tag.
 func (p *xmlParser) tag(i int) int {
 	rest := p.s[i:]
 	for _, x := range [...][2]string{{"<!--", "-->"}, {"<?", "?>"}, {"<!DOCTYPE", ">"}} {
 		if strings.HasPrefix(rest, x[0]) {
-			if n := strings.Index(rest, x[1]); n >= 0 {
+			if n := p.index(i, x[1]); n >= 0 {
 				return n + len(x[1])
 			}
 			return len(x[0])
 		}
 	}
 	if strings.HasPrefix(rest, "<![CDATA[") {
-		n := strings.Index(rest, "]]>")
+		n := p.index(i, "]]>")
 		if n < 0 {
 			n = len(rest)
 		}
@@ -135,9 +152,12 @@ func (p *xmlParser) tag(i int) int {
 	return j - i
 }
 
+// maxTag bounds the length of a tag.
+const maxTag = 4000
+
 // attributes reads what stands in a tag behind its name, up to its end.
 func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) {
-	s := p.s
+	s := p.s[:min(len(p.s), i+maxTag)]
 	for i < len(s) {
 		switch c := s[i]; {
 		case c == '>':
@@ -166,7 +186,7 @@ func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) 
 				return i, false, false
 			}
 			j := i
-			for j < len(s) && strings.IndexByte(" \t\r\n>/", s[j]) < 0 {
+			for j < len(s) && strings.IndexByte(" \t\r\n>/<", s[j]) < 0 {
 				j++
 			}
 			f.Val = &Value{Kind: KindString, Str: s[i:j], Off: i, End: j}

@@ -3,6 +3,7 @@ package lexicon
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Fold brings a text into the form in which phrases are compared: lower case, plain apostrophes and spaces, full-width
@@ -55,31 +56,37 @@ func foldRune(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// folded is a folded text with the places of its bytes in the text that was given.
+// folded is a folded text with the places of its bytes in the text that was given; of plain text these are the same.
 type folded struct {
-	text []byte
+	text string
 	at   []int32
 }
 
+// place returns the place of a byte of the folded text in the text that was given.
+func (f *folded) place(i int) int {
+	if f.at == nil {
+		return i
+	}
+	return int(f.at[i])
+}
+
 func foldText(s string) folded {
-	f := folded{text: make([]byte, 0, len(s)), at: make([]int32, 0, len(s)+1)}
+	plain := true
+	for i := 0; i < len(s) && plain; i++ {
+		plain = s[i] < utf8.RuneSelf
+	}
+	if plain {
+		return folded{text: Fold(s)}
+	}
+	text, at := make([]byte, 0, len(s)), make([]int32, 0, len(s)+1)
 	for i, r := range s {
-		if r < 0x80 {
-			if r >= 'A' && r <= 'Z' {
-				r += 'a' - 'A'
-			}
-			f.text = append(f.text, byte(r))
-			f.at = append(f.at, int32(i))
-			continue
-		}
 		if r = foldRune(r); r >= 0 {
-			n := len(f.text)
-			f.text = append(f.text, string(r)...)
-			for range len(f.text) - n {
-				f.at = append(f.at, int32(i))
+			n := len(text)
+			text = utf8.AppendRune(text, r)
+			for range len(text) - n {
+				at = append(at, int32(i))
 			}
 		}
 	}
-	f.at = append(f.at, int32(len(s)))
-	return f
+	return folded{text: string(text), at: append(at, int32(len(s)))}
 }

@@ -1,8 +1,8 @@
 package lexicon
 
 import (
-	"bytes"
 	"sort"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -49,18 +49,23 @@ func ScanIn(lang Lang, text string) []Token {
 	f := foldText(text)
 	var all []found
 	for i := 0; i < len(f.text); {
-		if !joined(f.text, i) {
+		c := f.text[i]
+		if l.starts[c] < l.starts[int(c)+1] && !joined(f.text, i) {
 			all = l.matches(all, f.text, i)
 		}
-		_, n := utf8.DecodeRune(f.text[i:])
+		if c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(f.text[i:])
 		i += n
 	}
 	pair(all, f.text, lang)
-	return pick(all, f, lang)
+	return pick(all, &f, lang)
 }
 
 // matches appends the phrases that begin at a place.
-func (l *lexicon) matches(all []found, text []byte, at int) []found {
+func (l *lexicon) matches(all []found, text string, at int) []found {
 	lo, hi := int(l.starts[text[at]]), int(l.starts[int(text[at])+1])
 	for d := 1; lo < hi; d++ {
 		if len(l.phrases[lo].text) == d {
@@ -80,12 +85,15 @@ func (l *lexicon) matches(all []found, text []byte, at int) []found {
 }
 
 // joined reports whether a place stands within a word.
-func joined(text []byte, at int) bool {
+func joined(text string, at int) bool {
 	if at <= 0 || at >= len(text) {
 		return false
 	}
-	b, _ := utf8.DecodeRune(text[at:])
-	a, _ := utf8.DecodeLastRune(text[:at])
+	if text[at] < utf8.RuneSelf && !letter(rune(text[at])) || text[at-1] < utf8.RuneSelf && !letter(rune(text[at-1])) {
+		return false
+	}
+	b, _ := utf8.DecodeRuneInString(text[at:])
+	a, _ := utf8.DecodeLastRuneInString(text[:at])
 	return letter(a) && letter(b) && script(a) == script(b)
 }
 
@@ -117,7 +125,7 @@ func scriptSpaced(r rune) int {
 }
 
 // pair finds for each opening part its closing part: the next one in the same sentence.
-func pair(all []found, text []byte, lang Lang) {
+func pair(all []found, text string, lang Lang) {
 	open := map[int32]int{}
 	last := 0
 	for i := range all {
@@ -154,18 +162,18 @@ func pair(all []found, text []byte, lang Lang) {
 }
 
 // sentenceEnd reports whether a sentence ends in the text. A dot behind a digit ends none.
-func sentenceEnd(text []byte) bool {
-	if i := bytes.IndexAny(text, "\n;!?。；！？"); i >= 0 {
+func sentenceEnd(text string) bool {
+	if i := strings.IndexAny(text, "\n;!?。；！？"); i >= 0 {
 		return true
 	}
-	i := bytes.IndexByte(text, '.')
+	i := strings.IndexByte(text, '.')
 	return i > 0 && (text[i-1] < '0' || text[i-1] > '9')
 }
 
 func (e *entry) in(lang Lang) bool { return lang == "" || e.lang == lang || e.lang == English }
 
 // pick drops parts without their pair and what overlaps.
-func pick(all []found, f folded, lang Lang) []Token {
+func pick(all []found, f *folded, lang Lang) []Token {
 	var out []Token
 	end := 0
 	taken := map[int]int{} // places of closing parts that are taken
@@ -197,12 +205,12 @@ func pick(all []found, f folded, lang Lang) []Token {
 }
 
 // token returns the token of a match, when it has a meaning at its place.
-func (m *found) token(all []found, f folded, lang Lang) (Token, bool) {
-	t := Token{Phrase: m.phrase.text, Off: int(f.at[m.off]), End: int(f.at[m.end])}
+func (m *found) token(all []found, f *folded, lang Lang) (Token, bool) {
+	t := Token{Phrase: m.phrase.text, Off: f.place(m.off), End: f.place(m.end)}
 	if m.close >= 0 {
 		e, c := &m.phrase.entries[m.entry], &all[m.close]
 		t.Kinds, t.Side, t.Opens = KindsOf(e.kind), Around, true
-		t.CloseOff, t.CloseEnd = int(f.at[c.off]), int(f.at[c.end])
+		t.CloseOff, t.CloseEnd = f.place(c.off), f.place(c.end)
 		return t, true
 	}
 	own := false

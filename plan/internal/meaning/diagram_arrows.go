@@ -154,7 +154,7 @@ func isBroken(s string) bool {
 
 // isArrowLine reports whether s consists of short ids between arrows and commas.
 func isArrowLine(s string) bool {
-	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "|") {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "|") {
 		return false
 	}
 	p := arrowPrefix(form.Piece{Text: form.CutComment(s)}, false)
@@ -290,7 +290,7 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 // arrowLines returns the lines of a block without comments, numbers and prefixes; a line that begins or ends with an
 // arrow is joined to the one that it belongs to.
 func arrowLines(src *form.Source, first, n int) (out []form.Piece) {
-	numbered := true
+	numbered, trails := true, false
 	for i := first; i < first+n; i++ {
 		l := &src.Lines[i]
 		if l.Text == "" || isComment(l.Text) || l.Text == "}" {
@@ -301,14 +301,15 @@ func arrowLines(src *form.Source, first, n int) (out []form.Piece) {
 			p.Text = t
 		}
 		p = arrowPrefix(p, len(out) == 0 && announcesGraph(p.Text))
-		if len(out) > 0 && (startsWithArrow(p.Text) || endsWithArrow(out[len(out)-1].Text)) && p.Off-out[len(out)-1].Off < 8192 {
+		if len(out) > 0 && (startsWithArrow(p.Text) || trails) && p.Off-out[len(out)-1].Off < 8192 {
 			last := &out[len(out)-1]
 			last.Text += strings.Repeat(" ", p.Off-last.Off-len(last.Text)) + p.Text
+			trails = endsWithArrow(p.Text)
 			continue
 		}
 		lead := leadNumber(p.Text)
 		numbered = numbered && lead > 0 && !startsWithArrow(p.Text[lead:])
-		out = append(out, p)
+		out, trails = append(out, p), endsWithArrow(p.Text)
 	}
 	if numbered && len(out) > 1 {
 		for i, p := range out {

@@ -116,10 +116,13 @@ type part struct {
 
 // sentence reads one sentence.
 func (t *teller) sentence(s *form.Sentence, n int) {
-	if hasTone(t.lang, s.Text, tonePast) {
-		t.past++
-	}
 	parts := t.parts(s)
+	for k := range parts {
+		if parts[k].condition == "" && parts[k].tones&tonePast != 0 && parts[k].tones&toneFree == 0 {
+			t.past++
+			break
+		}
+	}
 	said := false
 	for k := range parts {
 		p := &parts[k]
@@ -662,7 +665,7 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 	}
 	r.Weight = 45 + 20*linked/n
 	if t.past*2 > len(sentences) {
-		r.Weight -= 25
+		r.Weight -= 35
 	}
 	r.Evidence = append(r.Evidence, "words of order in running text")
 	if t.unsure || n > linked+1 || len(t.skipped) > 0 {

@@ -269,7 +269,7 @@ func (g *grid) byLabel(col *column) *candidate {
 	c := &candidate{ids: make([]string, len(g.recs)), score: 30, clear: true}
 	seen := map[string]bool{}
 	for _, x := range col.cells {
-		label := labeled(x.val.Text())
+		label := leadingLabel(x.val.Text())
 		if label == "" || seen[label] || !x.val.IsScalar() {
 			return nil
 		}

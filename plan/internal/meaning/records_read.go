@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -22,7 +23,9 @@ type analysis struct {
 	hits, lost, used int
 	stated           bool
 	// said counts the relations that the texts of records state in words.
-	said    int
+	said int
+	// guessed is set when they state some only by words of titles.
+	guessed bool
 	forward bool
 	seen    map[[2]string]bool
 	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no parts.
@@ -53,7 +56,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if a.title == nil {
 		a.title = a.g.titleOf(a.idColumn(), a.deps)
 	}
-	if !a.stated && len(a.r.Links) == 0 && !a.forward {
+	if !a.stated && len(a.r.Links) == 0 && !a.forward && !a.s.keyed {
 		a.words(a.cellTexts())
 	}
 	a.weigh()
@@ -136,13 +139,34 @@ func (a *analysis) marks() []string {
 	out := make([]string, len(a.g.recs))
 	seen := map[string]bool{}
 	for i, r := range a.g.recs {
-		out[i] = labeled(r.val.Text())
+		out[i] = leadingLabel(r.val.Text())
 		if out[i] == "" || seen[out[i]] {
 			return nil
 		}
 		seen[out[i]] = true
 	}
 	return out
+}
+
+// joined reports whether links between texts meet: pairs of which no two have an end in common are names with what is
+// said of them, and so are those that repeat a text.
+func (a *analysis) joined() bool {
+	seen := map[string]bool{}
+	for _, r := range a.g.recs {
+		id := r.val.Text()
+		if seen[id] {
+			return false
+		}
+		seen[id] = true
+	}
+	ends := map[string]bool{}
+	for _, l := range a.r.Links {
+		if ends[l.From] || ends[l.To] {
+			return true
+		}
+		ends[l.From], ends[l.To] = true, true
+	}
+	return len(a.r.Links) < 2
 }
 
 // linkedTexts reads a list of texts between which links stand in another list.
@@ -153,7 +177,7 @@ func (a *analysis) linkedTexts() *Reading {
 	}
 	a.n = newNames(ids)
 	a.edges()
-	if a.hits == 0 {
+	if a.hits == 0 || !a.joined() {
 		return nil
 	}
 	for i, r := range a.g.recs {
@@ -758,7 +782,7 @@ func (a *analysis) takePairs(p *pairs) {
 	}
 	if zero && !a.n.numeric && p.tree == a.s.tree {
 		a.n.zero = true
-	} else if hits < len(p.list)*2*2/3 {
+	} else if hits*3 < len(p.list)*2*2 {
 		return
 	}
 	p.used = true
@@ -781,6 +805,16 @@ func (a *analysis) takePairs(p *pairs) {
 func isNeedsName(name string) bool {
 	role, _ := lexicon.Field(name)
 	return role == lexicon.Requires
+}
+
+// hasField reports whether a field is named for one of the roles.
+func (a *analysis) hasField(roles ...lexicon.Role) bool {
+	for _, col := range a.g.cols {
+		if role, ok := lexicon.Field(col.name); ok && slices.Contains(roles, role) {
+			return true
+		}
+	}
+	return false
 }
 
 // weigh says how sure it is that the records are a plan.
@@ -824,19 +858,25 @@ func (a *analysis) weigh() {
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
+	case a.said > 0 && !steps && !named && !announced && !calls:
+		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
 	case a.said > 0:
-		r.Weight = 66
-		if steps || named || announced || a.said > 1 {
-			r.Weight = 88
+		r.Weight = 20
+		switch {
+		case a.figures():
+		case steps || named || announced:
+			r.Weight = 86
+		case a.said*2 >= n:
+			r.Weight = 70
 		}
 		r.Evidence = append(r.Evidence, "relations in words")
-	case a.stated && a.lost == 0:
+	case a.stated && a.lost == 0 && (!a.guessed || steps || announced):
 		r.Weight = 60
 		if steps || announced {
 			r.Weight = 85
 		}
 		r.Evidence = append(r.Evidence, "a field for dependencies that is always empty")
-	case a.stated:
+	case a.stated && !a.guessed:
 		r.Weight = 50
 	case n < 2:
 		r.Weight = 0

@@ -221,7 +221,7 @@ func isNone(s string) bool {
 		return true
 	}
 	switch strings.ToLower(s) {
-	case "null", "nil", "none", "n/a", "na", "false", "start", "–":
+	case "null", "nil", "none", "n/a", "na", "false", "start", "–", "-1":
 		return true
 	}
 	return false

@@ -38,6 +38,7 @@ func (a *analysis) words(texts func(i int) []text) {
 	w.link()
 	a.stated = a.r.Stated || len(a.r.Links) > 0
 	a.said = w.surelyRelated()
+	a.guessed = a.said == 0
 }
 
 // cellTexts returns, for each record, the texts in fields that are no ids and no figures.
@@ -45,7 +46,7 @@ func (a *analysis) cellTexts() func(i int) []text {
 	all := make([][]text, len(a.g.recs))
 	put := func(col *column) {
 		for _, x := range col.cells {
-			if s := x.val.Text(); x.val.Kind == form.KindString && len(s) > 2 && strings.IndexByte("{[", s[0]) < 0 {
+			if s := x.val.Text(); x.val.Kind == form.KindString && len(s) > 2 && strings.IndexByte("{[", s[0]) < 0 && (strings.Contains(s, " ") || !isASCII(s)) {
 				all[x.rec] = append(all[x.rec], text{s, x.val.Off})
 			}
 		}
@@ -62,8 +63,8 @@ func (a *analysis) cellTexts() func(i int) []text {
 	return func(i int) []text { return all[i] }
 }
 
-// labeled returns the label that begins a text, as in "PM-1 Reproduce it" and "T2: dig", or "".
-func labeled(s string) string {
+// leadingLabel returns the label that begins a text, as in "PM-1 Reproduce it" and "T2: dig", or "".
+func leadingLabel(s string) string {
 	s = strings.TrimLeft(s, "*[(")
 	end := strings.IndexFunc(s, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '.' && r != '_'

@@ -54,13 +54,11 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	if !ok {
 		return a, i, false
 	}
-	part := a
-	a.items, a.unknown = slices.Clone(a.items), slices.Clone(a.unknown)
+	part, joined := a, false
 	for {
 		sep, j, isRange := g.separator(next)
 		if b, after, ok := g.unit(next); ok && !sep && a.part && b.sure && g.within(&part, &b) {
-			a, next = b, after
-			a.items = slices.Clone(a.items)
+			a, next, joined = b, after, false
 			continue
 		}
 		if !sep {
@@ -75,8 +73,7 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		}
 		if part.part && !b.part && b.class == number && g.within(&part, &b) {
 			if a.part {
-				a, next = b, after
-				a.items = slices.Clone(a.items)
+				a, next, joined = b, after, false
 				continue
 			}
 		} else if b.part {
@@ -84,6 +81,9 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		}
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
 			break
+		}
+		if !joined {
+			a.items, a.unknown, joined = slices.Clone(a.items), slices.Clone(a.unknown), true
 		}
 		a = join(a, b)
 		next = after
@@ -119,6 +119,7 @@ func (g *grouper) skipTo(i int) (atom, int, bool) {
 	return atom{}, i, false
 }
 
+// join puts two references together; the lists of the first one grow.
 func join(a, b atom) atom {
 	a.items = append(a.items, b.items...)
 	a.unknown = append(a.unknown, b.unknown...)

@@ -34,6 +34,8 @@ type Relation struct {
 	Unknown         []string
 	Guessed         bool
 	Off, End        int
+	// own is set when a reference by label or number may be one of a step to itself.
+	own bool
 }
 
 // Doubt is something in a text that names a step and was not understood. Item is the step, or -1.
@@ -287,6 +289,19 @@ func (t *talk) relation(from, at, to int) {
 	t.state(rel, subject)
 }
 
+// maxNested bounds how far up the groups of an item are looked for.
+const maxNested = 20
+
+// within reports whether an item stands in a group: what a step names of itself is no relation.
+func (n *Names) within(item, group int) bool {
+	for d := 0; item >= 0 && d < maxNested; d++ {
+		if item = n.items[item].Parent; item == group {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
 
 // state adds a relation.
@@ -295,7 +310,13 @@ func (t *talk) state(rel Relation, subject []int) {
 		t.subject = subject
 	}
 	rel.Subjects = t.about(subject)
-	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool { return slices.Contains(rel.Subjects, i) })
+	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it, are no relation.
+	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(rel.Items) == 1 && len(subject) == 0 && rel.Items[0] == rel.Subjects[0]
+	if !itself {
+		rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
+			return slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
+		})
+	}
 	if len(rel.Subjects) == 0 || !rel.full() {
 		return
 	}
@@ -312,6 +333,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 		return
 	}
 	a.used = true
+	rel.own = rel.own || !a.place && a.sure
 	rel.Items = append(rel.Items, a.items...)
 	rel.Unknown = append(rel.Unknown, a.unknown...)
 	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
@@ -672,7 +694,7 @@ func (t *talk) named(rel *Relation, from, to int) {
 		for next < to && !t.atoms[next].is(lexicon.And) && t.atoms[next].class != slash {
 			next++
 		}
-		if i, ok := t.byTitle(from, min(next, from+maxNamed)); ok {
+		if i, ok := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
 			rel.Items = append(rel.Items, i)
 			rel.Guessed = true
 			rel.End = max(rel.End, t.atoms[next-1].end)
@@ -745,7 +767,7 @@ func (t *talk) byTitle(from, to int) (int, bool) {
 			continue
 		}
 		stem := t.n.stem(t.text[a.off:a.end])
-		items := without(t.n.stems[stem], []int{t.self})
+		items := slices.DeleteFunc(without(t.n.stems[stem], []int{t.self}), func(i int) bool { return t.self >= 0 && t.n.within(t.self, i) })
 		if stem == "" || len(items) == 0 || len(items) > maxStem-1 {
 			continue
 		}

@@ -65,6 +65,9 @@ type tonePhrase struct {
 
 type toneWords struct {
 	phrases []tonePhrase
+	// starts are the places of the phrases by their first byte; inside tells which of these begin what ends a word.
+	starts [257]int
+	inside [256]bool
 }
 
 //go:embed tones.txt
@@ -95,29 +98,47 @@ var toneData = sync.OnceValue(func() *toneWords {
 		}
 	}
 	sort.Slice(w.phrases, func(i, j int) bool { return w.phrases[i].text < w.phrases[j].text })
+	n := 0
+	for c := range w.starts {
+		for n < len(w.phrases) && int(w.phrases[n].text[0]) < c {
+			w.inside[w.phrases[n].text[0]] = w.inside[w.phrases[n].text[0]] || w.phrases[n].suffix
+			n++
+		}
+		w.starts[c] = n
+	}
 	return w
 })
 
 // maxTone bounds how long, in bytes, a phrase of tones.txt is.
 const maxTone = 60
 
+// maxRest bounds how far from a phrase, in bytes, what must follow it stands.
+const maxRest = 1000
+
 // tonesIn finds the phrases of a language, or of all when it is "", in a text; at each place the longest one
 // of each kind. The text is folded.
 func tonesIn(lang, text string) (hits []toneHit) {
 	w := toneData()
 	for i := 0; i < len(text); {
-		_, n := utf8.DecodeRuneInString(text[i:])
-		inside := i > 0 && joinedAt(text, i)
-		lo, hi := 0, len(w.phrases)
-		var seen tone
+		n := 1
+		if text[i] >= utf8.RuneSelf {
+			_, n = utf8.DecodeRuneInString(text[i:])
+		}
+		lo, hi := w.starts[text[i]], w.starts[int(text[i])+1]
+		inside := lo < hi && joinedAt(text, i)
+		if inside && !w.inside[text[i]] {
+			lo = hi
+		}
 		from := len(hits)
 		for d := 0; i+d < len(text) && d < maxTone && lo < hi; d++ {
 			c := text[i+d]
-			lo += sort.Search(hi-lo, func(k int) bool { return len(w.phrases[lo+k].text) > d && w.phrases[lo+k].text[d] >= c })
-			hi = lo + sort.Search(hi-lo, func(k int) bool { return w.phrases[lo+k].text[d] > c })
+			if d > 0 {
+				lo += sort.Search(hi-lo, func(k int) bool { return len(w.phrases[lo+k].text) > d && w.phrases[lo+k].text[d] >= c })
+				hi = lo + sort.Search(hi-lo, func(k int) bool { return w.phrases[lo+k].text[d] > c })
+			}
 			for k := lo; k < hi && len(w.phrases[k].text) == d+1; k++ {
 				p := &w.phrases[k]
-				if inside && !p.suffix || joinedAt(text, i+d+1) || p.rest != "" && !strings.Contains(text[i+d:], p.rest) {
+				if inside && !p.suffix || joinedAt(text, i+d+1) || p.rest != "" && !strings.Contains(text[i+d:min(len(text), i+d+maxRest)], p.rest) {
 					continue
 				}
 				kind := p.kinds[lang]
@@ -127,7 +148,6 @@ func tonesIn(lang, text string) (hits []toneHit) {
 					}
 				}
 				if kind != 0 {
-					seen |= kind
 					hits = append(hits, toneHit{kind, i, i + d + 1})
 				}
 			}
@@ -137,7 +157,9 @@ func tonesIn(lang, text string) (hits []toneHit) {
 				hits[k].kind &^= later.kind
 			}
 		}
-		hits = slices.DeleteFunc(hits, func(h toneHit) bool { return h.kind == 0 })
+		if len(hits) > from+1 {
+			hits = append(hits[:from], slices.DeleteFunc(hits[from:], func(h toneHit) bool { return h.kind == 0 })...)
+		}
 		i += n
 	}
 	return hits
@@ -156,6 +178,9 @@ func hasTone(lang, text string, kinds tone) bool {
 // joinedAt reports whether a place stands within a word of a script that puts spaces between words.
 func joinedAt(text string, at int) bool {
 	if at <= 0 || at >= len(text) {
+		return false
+	}
+	if b := text[at]; b < utf8.RuneSelf && !spaced(rune(b)) {
 		return false
 	}
 	a, _ := utf8.DecodeLastRuneInString(text[:at])
