@@ -87,6 +87,8 @@ func (o *outline) series() []series {
 				if !o.isDetail(it) {
 					words.items = append(words.items, it)
 				}
+			case m.Weak && it.Text != "" && it.Text[0] >= '0' && it.Text[0] <= '9':
+				// "10 14: yes" is a row of figures.
 			case m.Style != form.NoMark:
 				numbers.items = append(numbers.items, it)
 			case p.Kind != form.Entry && it.Box == 0:

@@ -120,10 +120,11 @@ func blanked(src *form.Source, spans ...Span) *form.Source {
 	return out
 }
 
-// withoutPrograms returns the text without blocks of code that define classes with state: such a program is no plan.
+// withoutPrograms returns the text without blocks of code that define classes with state, or import modules and
+// loop: such a program is no plan.
 func withoutPrograms(src *form.Source) *form.Source {
 	var spans []Span
-	from, keeps := -1, false
+	from, keeps, imports := -1, false, false
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
@@ -133,9 +134,10 @@ func withoutPrograms(src *form.Source) *form.Source {
 			}
 			from = -1
 		case l.Fence:
-			from, keeps = l.End, false
+			from, keeps, imports = l.End, false, false
 		case from >= 0:
-			keeps = keeps || strings.HasPrefix(l.Text, "def __init__(self") || strings.HasPrefix(l.Text, "self.") && strings.Contains(l.Text, " = ")
+			imports = imports || strings.HasPrefix(l.Text, "from ") && strings.Contains(l.Text, " import ") || strings.HasPrefix(l.Text, "import ")
+			keeps = keeps || imports && strings.HasPrefix(l.Text, "while ") || strings.HasPrefix(l.Text, "def __init__(self") || strings.HasPrefix(l.Text, "self.") && strings.Contains(l.Text, " = ")
 		}
 	}
 	if from >= 0 && keeps {

@@ -338,8 +338,21 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	if n == 1 {
 		r.Weight -= 30
 	}
+	sure, empty, acting := w.surelyRelated(), 0, 0
+	for i := range steps {
+		if steps[i].it.Text == "" && len(steps[i].it.Kids) == 0 {
+			empty++
+		}
+		acting += b2i(acts(language(o.src.Text), steps[i].it.Text))
+	}
+	switch {
+	case empty*2 > n && hit == 0:
+		r.Weight -= 40 // tags in brackets
+	case s.name == "headings" && sure == 0 && acting*2 < n:
+		r.Weight = min(r.Weight, 45) - 20 // what is below headings is text, which names words of titles by chance
+	}
 	r.Evidence = append(r.Evidence, s.name)
-	r.judge(o.listing(s, steps, w.surelyRelated()))
+	r.judge(o.listing(s, steps, sure))
 }
 
 // surelyRelated counts the steps that state a relation by an id or a whole title.
