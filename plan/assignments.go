@@ -14,6 +14,9 @@ func readAssignments(d *document) *reading {
 	var strange, unread []line
 	for _, l := range programLines(d, true) {
 		p, ok := readProgramLine(l, true)
+		if ok && strings.HasPrefix(p.rest, "(") {
+			return nil // a call of what a call returns: code, which is read by its statements
+		}
 		switch {
 		case !ok:
 			other++

@@ -94,9 +94,9 @@ func findDirect(d *document, o options, dataOnly bool) found {
 // where the other one has none, or knows the ends of links that the other one does not.
 func (f found) saysMore(old found) bool {
 	if old.dialect == numberedList {
-		return f.r.edgesStated && !old.r.edgesStated || f.r.weight >= sureWeight && old.r.start > f.r.start
+		return f.r.edgesStated && (!old.r.edgesStated || len(f.r.graph.Edges) >= len(old.r.graph.Edges)) || f.r.weight >= sureWeight && old.r.start > f.r.start
 	}
-	return f.r.weight >= sureWeight && len(f.r.graph.Problems) >= len(old.r.graph.Problems) && len(f.r.graph.Edges) > 0 &&
+	return f.r.weight >= sureWeight && f.r.end > old.r.start && len(f.r.graph.Problems) >= len(old.r.graph.Problems) && len(f.r.graph.Edges) > 0 &&
 		(len(old.r.graph.Edges) == 0 || f.r.looseEnds() < old.r.looseEnds())
 }
 

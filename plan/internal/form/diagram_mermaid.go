@@ -98,7 +98,7 @@ func mermaidLine(s string, state bool) bool {
 		return true
 	}
 	s = strings.TrimRight(s, "; ")
-	n := nameEnd(s, ".-*[]")
+	n := mermaidName(s, 0)
 	if n == 0 {
 		return false
 	}

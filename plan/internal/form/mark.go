@@ -52,7 +52,7 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 			end += m
 		}
 		return end, false, true
-	case strings.ContainsRune("-–—|·/=→➜•>", r) && spaced:
+	case strings.ContainsRune("-–—|·/=•>", r) && spaced:
 		return i + n, false, true
 	case strings.ContainsRune("–—", r):
 		return i + n, false, true
@@ -367,7 +367,7 @@ func nounMark(s string, at int) Mark {
 		if m := ordinal(s, j); m.Style != NoMark && (j > end || !isASCIILetter(s, end-1)) {
 			known := lexicon.Is(lexicon.Steps, noun)
 			if e, weak, ok := markEnd(s, m.End); ok && (!weak || known) {
-				if m.Style == Spelled && !known {
+				if !known && (m.Style == Spelled || e == len(s) || lexicon.Relates(noun)) {
 					return Mark{}
 				}
 				m.Noun, m.Weak, m.End = noun, weak, skipSpace(s, e)
@@ -497,6 +497,9 @@ func wordMark(s string, at int) Mark {
 		end += n
 	}
 	label := s[at:end]
+	if end > at && isIdentifier(label) && strings.HasPrefix(s[end:], ") ") {
+		return Mark{Style: Word, Label: label, End: skipSpace(s, end+1)}
+	}
 	if end == at || !strings.ContainsAny(label, "_-") || !isIdentifier(label) || strings.HasSuffix(label, "-") {
 		return Mark{}
 	}

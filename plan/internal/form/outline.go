@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // Outline is a text as an outline. Root is a heading of level 0 without a text.
@@ -30,6 +32,7 @@ func Outline(src *Source) *Item {
 		gap = false
 		items = append(items, it)
 	}
+	romans(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
 	for _, it := range items {
@@ -148,7 +151,7 @@ func (o *outliner) item(l *Line) *Item {
 	text := blankEmphasis(s)
 	bold := boldSpan(s, at)
 	m := mark(text[at:])
-	if m.Style != NoMark {
+	if m.Style != NoMark && !(m.Weak && arrowStarts(text[at+m.End:])) {
 		m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
 		it.Mark = m
 		at = m.End - l.Off
@@ -173,6 +176,16 @@ func (o *outliner) item(l *Line) *Item {
 		it.Kind, it.Level = Heading, 7
 	}
 	return it
+}
+
+// arrowStarts reports whether a text begins with an arrow, so that what stands before it is one end of a link.
+func arrowStarts(s string) bool {
+	for _, a := range [...]string{"->", "=>", "<-", "-->", "--", "==>", "→", "⟶", "⇒", "←", "⟵", "➜", "➔", "➡", "<=", ">>"} {
+		if strings.HasPrefix(s, a) {
+			return true
+		}
+	}
+	return false
 }
 
 // bullet reads the sign of a list entry at s[at:] and returns where the text goes on.
@@ -277,6 +290,30 @@ func boldSpan(s string, at int) int {
 		}
 	}
 	return at
+}
+
+// romans takes I, V and X for numbers where II or IV stand beside them and no letters do.
+func romans(items []*Item) {
+	longer, other := false, false
+	for _, it := range items {
+		switch l := it.Mark.Label; it.Mark.Style {
+		case Spelled:
+			if _, ok := lexicon.Roman(lexicon.Fold(l)); ok && len(l) > 1 {
+				longer = true
+			}
+		case Letter:
+			other = other || !strings.Contains("IVXivx", l)
+		}
+	}
+	if !longer || other {
+		return
+	}
+	for _, it := range items {
+		if it.Mark.Style == Letter {
+			v, _ := lexicon.Roman(lexicon.Fold(it.Mark.Label))
+			it.Mark.Style, it.Mark.Path = Spelled, []int{v}
+		}
+	}
 }
 
 // dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside them.

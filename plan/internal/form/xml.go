@@ -152,9 +152,12 @@ func (p *xmlParser) tag(i int) int {
 	return j - i
 }
 
+// maxTag bounds the length of a tag.
+const maxTag = 4000
+
 // attributes reads what stands in a tag behind its name, up to its end.
 func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) {
-	s := p.s
+	s := p.s[:min(len(p.s), i+maxTag)]
 	for i < len(s) {
 		switch c := s[i]; {
 		case c == '>':
@@ -183,7 +186,7 @@ func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) 
 				return i, false, false
 			}
 			j := i
-			for j < len(s) && strings.IndexByte(" \t\r\n>/", s[j]) < 0 {
+			for j < len(s) && strings.IndexByte(" \t\r\n>/<", s[j]) < 0 {
 				j++
 			}
 			f.Val = &Value{Kind: KindString, Str: s[i:j], Off: i, End: j}

@@ -350,6 +350,16 @@ func Is(k Kind, text string) bool {
 	return false
 }
 
+// Relates reports whether a phrase in the text relates steps.
+func Relates(text string) bool {
+	for _, t := range Scan(text) {
+		if t.Kinds&Relations != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Has reports whether a phrase of the kind stands in the text.
 func Has(k Kind, text string) bool {
 	for _, t := range Scan(text) {

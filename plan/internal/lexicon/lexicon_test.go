@@ -62,3 +62,24 @@ func TestIs(t *testing.T) {
 	require.False(t, Is(Steps, "dog"))
 	require.True(t, Has(Plan, "Here is the workflow for you"))
 }
+
+func TestLanguage(t *testing.T) {
+	for text, want := range map[string]Lang{
+		"the house is on the hill and it is for you": "en", "das Haus ist auf dem Hügel und wird nicht verkauft": "de",
+		"la maison est dans le village avec les autres": "fr", "дом стоит на холме, и мы его не продаём": "ru",
+		"家は丘の上にあります": "ja", "房子在山上": "zh", "집은 언덕 위에 있다": "ko", "Boil": "",
+	} {
+		require.Equal(t, want, Language(text), text)
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	f.Add("needs 1, sobald 2 fertig ist, 2の後 İ ①")
+	f.Fuzz(func(t *testing.T, text string) {
+		end := 0
+		for _, tok := range Scan(text) {
+			require.True(t, end <= tok.Off && tok.Off < tok.End && tok.End <= len(text))
+			end = tok.End
+		}
+	})
+}

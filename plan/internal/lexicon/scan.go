@@ -28,6 +28,9 @@ func (t *Token) Is(k Kind) bool { return t.Kinds.Has(k) }
 // maxAround bounds how far, in bytes, the two parts of a phrase that goes around a reference stand from each other.
 const maxAround = 300
 
+// maxCounted bounds the number between two parts: "the two above".
+const maxCounted = 24
+
 // found is a phrase found at a place in the folded text.
 type found struct {
 	phrase   *phrase
@@ -141,7 +144,7 @@ func pair(all []found, text string, lang Lang) {
 				}
 			default:
 				o, ok := open[e.pair]
-				if !ok || all[o].end >= m.off || m.off-all[o].end > maxAround {
+				if !ok || all[o].end >= m.off || m.off-all[o].end > maxAround || (e.kind == Recent || e.kind == Leading) && m.off-all[o].end > maxCounted {
 					continue
 				}
 				delete(open, e.pair)

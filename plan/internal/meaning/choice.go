@@ -69,7 +69,9 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 		note.Element = strings.Join(more[:min(len(more), 100)], ", ")
 		note.Message += fmt.Sprintf("; others have %s", note.Element)
 	}
-	r.Notes = append(r.Notes, note)
+	if note.Element != "" || chosen < 0 {
+		r.Notes = append(r.Notes, note)
+	}
 	return all
 }
 
@@ -83,20 +85,13 @@ func linkNames(links []Link) []string {
 
 // keepOnly returns the text with all alternatives but one blanked out, so that places stay what they are.
 func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
-	b := []byte(src.Text)
+	var spans []Span
 	for k := range alts {
-		if k == keep {
-			continue
-		}
-		for i := alts[k].Off; i < alts[k].End; i++ {
-			if b[i] != '\n' {
-				b[i] = ' '
-			}
+		if k != keep {
+			spans = append(spans, Span{alts[k].Off, alts[k].End})
 		}
 	}
-	out := form.NewSource(string(b))
-	out.MaxDepth, out.MaxItems, out.Ended = src.MaxDepth, src.MaxItems, src.Ended
-	return out
+	return blanked(src, spans...)
 }
 
 // alternatives finds the parts of a text that are alternatives to each other, and the one that the text chooses, or -1.

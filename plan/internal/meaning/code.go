@@ -187,8 +187,8 @@ func each(all []*form.Stmt, visit func(*form.Stmt)) {
 	}
 }
 
-// unwrap returns the call that a wrapper starts: f(x) of tg.create_task(f(x)).
-func unwrap(e *form.Expr) *form.Expr {
+// started returns the call that a wrapper starts: f(x) of tg.create_task(f(x)).
+func started(e *form.Expr) *form.Expr {
 	for range 5 {
 		if e.Kind != form.Call || len(e.Args) == 0 || e.Args[0].Val.Kind != form.Call {
 			return e
@@ -624,7 +624,7 @@ func (p *program) assign(target, id string, e *form.Expr, st *form.Stmt, shown b
 
 // top reads the value of a statement; its outermost call is the problem that is named by the variable.
 func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int {
-	e = unwrap(e)
+	e = started(e)
 	if e.Open {
 		name := id
 		if name == "" {

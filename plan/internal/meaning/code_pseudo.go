@@ -341,6 +341,9 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 					continue
 				}
 			}
+			if k > 0 && parallelWord(lines[k-1].text) && endsWord(n.text, lines[k-1].kids) {
+				continue
+			}
 			r.leaf(n, f)
 			continue
 		}
@@ -361,6 +364,16 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 			r.block(n.kids, f.Add("seq", 0), depth+1)
 		}
 	}
+}
+
+// endsWord reports whether a line is one word behind a block whose lines all hold several: it ends the block.
+func endsWord(s string, kids []*pseudoLine) bool {
+	for _, n := range kids {
+		if !strings.Contains(n.text, " ") {
+			return false
+		}
+	}
+	return len(kids) > 0 && !strings.ContainsAny(s, " _(")
 }
 
 // side reads what stands in a parallel block: branches with steps below them, or single steps.

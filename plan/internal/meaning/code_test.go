@@ -10,8 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// toldLinks writes the items and links of the likeliest reading in one line each.
-func toldLinks(read func(*form.Source) []*Reading, text string) (items, links string) {
+// likeliest writes the items and links of the likeliest reading in one line each.
+func likeliest(read func(*form.Source) []*Reading, text string) (items, links string) {
 	var best *Reading
 	for _, r := range read(form.NewSource(text)) {
 		if best == nil || r.Weight > best.Weight {
@@ -55,7 +55,7 @@ func TestReadCode(t *testing.T) {
 		"one call":   {"print(\"hello\")\n", "none", ""},
 		"not closed": {"a = f(1\nb = g(a)\n", "a b", "a>b"},
 	} {
-		items, links := toldLinks(readCode, c.text)
+		items, links := likeliest(readCode, c.text)
 		require.Equal(t, c.items, items, name)
 		require.Equal(t, c.links, links, name)
 	}
@@ -80,7 +80,7 @@ func TestReadDiagram(t *testing.T) {
 		"menu":      {"Open File → Export → PDF, and then press the button that says OK.\n", "none", ""},
 		"file tree": {"app/\n├── src\n│   └── main.go\n└── README\n", "none", ""},
 	} {
-		items, links := toldLinks(readDiagram, c.text)
+		items, links := likeliest(readDiagram, c.text)
 		require.Equal(t, c.items, items, name)
 		require.Equal(t, c.links, links, name)
 	}

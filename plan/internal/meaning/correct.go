@@ -9,11 +9,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
+// maxCorrection bounds the text that is read as a correction.
+const maxCorrection = 20_000
+
 // readCorrected reads a plan that is corrected further down: what stands above the correction is read, and the sentences
 // below change it. It returns nil when the text corrects nothing.
 func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Reading {
 	at := correctedFrom(src)
-	if at < 0 {
+	if at < 0 || len(src.Text)-at > maxCorrection {
 		return nil
 	}
 	head := keepOnly(src, []alternative{{}, {Off: at, End: len(src.Text)}}, 0)

@@ -485,6 +485,12 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 	}
 }
 
+// alone reports whether a line of at least two arrows has no other line next to it.
+func alone(src *form.Source, i int) bool {
+	_, back := form.SplitArrows(src.Lines[i].Text, 0)
+	return len(back) > 1 && (i == 0 || src.Lines[i-1].Text == "") && (i+1 == len(src.Lines) || src.Lines[i+1].Text == "")
+}
+
 // isEntry reports whether a line begins as an entry of a list does.
 func isEntry(s string) bool {
 	return leadNumber(s) > 0 || strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "• ")
@@ -519,6 +525,10 @@ func arrowWeight(src *form.Source, first, n int) int {
 		return 0 // some entries of a list
 	}
 	switch {
+	case others <= 2 && n > 2:
+		return 95
+	case n == 1 && others <= 4 && alone(src, first):
+		return 80
 	case others <= n && others <= 2 || n > 1 && others <= 2*n:
 		return 85
 	case n > 1:

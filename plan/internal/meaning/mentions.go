@@ -267,6 +267,10 @@ var suffixes = []string{
 	"му", "ой", "ій", "ю", "м", "х", "и", "ий", "ого", "те", "de", "ste", "vs", "inci", "nci", "üncü", "ncı", "ıncı",
 }
 
+// maxShown is the highest number that is taken for the id of an item that is not there: higher ones count or name
+// something else, such as an account or a telephone.
+const maxShown = 99_999
+
 // number takes a number and decides whether it can be a reference.
 func (x *lexer) number(at int) int {
 	end, v := at, 0
@@ -286,7 +290,7 @@ func (x *lexer) number(at int) int {
 		}
 	}
 	a := atom{class: number, off: at, end: end, value: v, items: x.n.byValue[v]}
-	if !x.countable(at, end) {
+	if !x.countable(at, end) || v > maxShown && len(a.items) == 0 {
 		a.class = quantity
 	}
 	rest := x.text[end:]

@@ -76,7 +76,9 @@ func NewNames(items []Named) *Names {
 		}
 		n.id(i, it.ID)
 		n.made = n.made && it.Made
-		n.nouns[lexicon.Fold(it.Noun)] = true
+		if !it.Group {
+			n.nouns[lexicon.Fold(it.Noun)] = true
+		}
 		for _, t := range it.Titles {
 			n.title(i, n.head(t))
 		}

@@ -63,7 +63,7 @@ func notPlan(l *listing) (score int, why []string) {
 	most := func(k int) bool { return k*2 > n || k*2 == n && n > 2 }
 	switch {
 	case most(c.questions):
-		say(8, "its entries ask")
+		say(12, "its entries ask")
 	case c.questions > 0:
 		say(2, "an entry asks")
 	}

@@ -241,7 +241,7 @@ func (o *outline) steps(s series) ([]step, bool) {
 		}
 	}
 	for i := range steps {
-		steps[i].below(in, steps[i].it, 0)
+		steps[i].below(o.src, in, steps[i].it, 0)
 	}
 	return steps, true
 }
@@ -264,7 +264,7 @@ func sub(up, it *form.Item) bool {
 }
 
 // below takes what stands below an item for the step's fields and texts.
-func (st *step) below(in map[*form.Item]int, it *form.Item, depth int) {
+func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, depth int) {
 	if depth == 0 {
 		st.texts = append(st.texts, text{it.Text, it.TextOff})
 	}
@@ -275,10 +275,19 @@ func (st *step) below(in map[*form.Item]int, it *form.Item, depth int) {
 		if fs := fields(k); len(fs) > 0 {
 			st.attrs = append(st.attrs, fs...)
 		} else {
-			st.texts = append(st.texts, text{k.Text, k.TextOff})
+			st.texts = append(st.texts, marked(src, k))
 		}
-		st.below(in, k, depth+1)
+		st.below(src, in, k, depth+1)
 	}
+}
+
+// marked returns the text of an item with what was taken for its mark: "T1 must be done" refers to T1.
+func marked(src *form.Source, it *form.Item) text {
+	m := it.Mark
+	if m.Style == form.NoMark || m.Noun == "" && (m.Style == form.Number || m.Style == form.Letter) || m.Off > it.TextOff || it.TextOff > len(src.Text) {
+		return text{it.Text, it.TextOff}
+	}
+	return text{src.Text[m.Off:it.TextOff] + it.Text, m.Off}
 }
 
 // maxKey bounds the name of a field in runes of text.
@@ -408,7 +417,7 @@ func (o *outline) ids(steps []step) {
 			seen[st.id]++
 		}
 	}
-	if marks == 0 && o.byTitle(steps) {
+	if marks == 0 && len(seen) == 0 && o.byTitle(steps) {
 		return
 	}
 	repeated := 0

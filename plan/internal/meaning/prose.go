@@ -38,6 +38,7 @@ func readProse(src *form.Source) []*Reading {
 func running(src *form.Source) (from, to int, ok bool) {
 	from, to = -1, 0
 	short, lines, entries := 0, 0, 0
+	more, moreShort := 0, 0
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		n := utf8.RuneCountInString(l.Text)
@@ -46,12 +47,8 @@ func running(src *form.Source) (from, to int, ok bool) {
 			continue
 		case l.Fence || l.InCode || l.Text[0] == '|' || l.Text[0] == '{' || l.Text[0] == '<':
 			return 0, 0, false
-		case listed(l.Text) || entryLine(l.Text) || l.Text[0] == '#' || strings.Contains(l.Text[:min(len(l.Text), 12)], ": "):
+		case listed(l.Text) || entryLine(l.Text) || l.Text[0] == '#' || stepLine(l.Text):
 			entries++
-		}
-		lines++
-		if n < 60 {
-			short++
 		}
 		wide := n >= 60 || l.Text[0] >= 0xE3 && n >= 20
 		if from < 0 && !wide && (n < 40 || !strings.ContainsAny(l.Text, ".。।")) {
@@ -60,15 +57,33 @@ func running(src *form.Source) (from, to int, ok bool) {
 		if from < 0 {
 			from = l.Start
 		}
+		more++
+		if n < 60 {
+			moreShort++
+		}
 		if wide || strings.ContainsAny(l.Text[max(0, len(l.Text)-4):], ".。।!！;") {
-			to = l.End
+			to, lines, short = l.End, more, moreShort
 		}
 	}
 	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && (lines < 4 || short*3 < lines*2)
 }
 
-// told is a step that running text tells.
-type told struct {
+// stepLine reports whether a line begins as a step of a list does: "Week 2: …", "Step two, …".
+func stepLine(s string) bool {
+	head := s[:min(len(s), 30)]
+	if i := strings.IndexAny(head, ":："); i > 0 && strings.Count(head[:i], " ") < 3 && strings.ContainsFunc(head[:i], unicode.IsDigit) {
+		return true
+	}
+	for _, t := range lexicon.Scan(head) {
+		if t.Is(lexicon.Steps) && t.Off < 16 {
+			return true
+		}
+	}
+	return false
+}
+
+// tale is a step that running text tells.
+type tale struct {
 	text     string
 	off, end int
 	needs    []int
@@ -79,7 +94,7 @@ type told struct {
 
 type teller struct {
 	lang  string
-	steps []told
+	steps []tale
 	// group are the steps that were told last and run beside each other.
 	group []int
 	// connected counts sentences with a word of order, thesis those that list arguments, past those about what is over.
@@ -101,14 +116,17 @@ type part struct {
 
 // sentence reads one sentence.
 func (t *teller) sentence(s *form.Sentence, n int) {
-	if hasTone(t.lang, s.Text, tonePast) {
-		t.past++
-	}
 	parts := t.parts(s)
+	for k := range parts {
+		if parts[k].condition == "" && parts[k].tones&tonePast != 0 && parts[k].tones&toneFree == 0 {
+			t.past++
+			break
+		}
+	}
 	said := false
 	for k := range parts {
 		p := &parts[k]
-		ordered := p.kinds&lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile) != 0 || p.condition != "" || p.tones&toneFree != 0 || p.beside || len(t.enumerated(p)) > 1
+		ordered := k+1 < len(parts) && parts[k+1].beside || p.kinds&lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile) != 0 || p.condition != "" || p.tones&toneFree != 0 || p.beside || len(t.enumerated(p)) > 1
 		if !ordered && !said {
 			continue
 		}
@@ -119,6 +137,7 @@ func (t *teller) sentence(s *form.Sentence, n int) {
 			t.connected++
 			if len(t.steps) == 0 && !p.kinds.Has(lexicon.First) && len(t.idle) > 0 {
 				i := t.idle[len(t.idle)-1]
+				t.idle = t.idle[:len(t.idle)-1]
 				t.step(part{text: i.Text, off: i.Off}, nil, false)
 			}
 		}
@@ -162,13 +181,13 @@ func (t *teller) parts(s *form.Sentence) (out []part) {
 				t.thesis++
 			}
 			piece.beside, during = piece.beside || during, t.endsWithWhile(piece.text)
-			when := ahead&toneWhen != 0
+			when := ahead&toneWhen != 0 || cur.condition != "" && cur.main == "" && k+1 < len(s.Clauses) && t.andLed(piece.text) && kinds == 0
 			order := kinds & lexicon.KindsOf(lexicon.Then, lexicon.Last, lexicon.Meanwhile, lexicon.First)
 			fresh := piece.beside || c.Sep == ';' || order != 0 || when && cur.main != "" && (k+1 < len(s.Clauses) || ahead&toneAdd != 0)
 			if c.Sep == '(' || c.Sep == ')' {
 				fresh = false
 			}
-			if fresh && (cur.main != "" || cur.condition != "" && !when && c.Sep == ';') {
+			if andThen := order.Has(lexicon.Then) && len(cur.condition) > 30 && !correlative(piece.text); fresh && (andThen || cur.main != "" || cur.condition != "" && !when && c.Sep == ';') {
 				flush()
 			}
 			if c.Sep == ':' && cur.kinds == 0 && cur.condition == "" && order != 0 {
@@ -208,7 +227,7 @@ type piece struct {
 func (t *teller) pieces(s string, off int) (out []piece) {
 	at, beside := 0, false
 	cut := func(i int, b bool) {
-		if i-at > 12 && len(s)-i > 12 {
+		if i-at > 12 && len(strings.TrimRight(s, " ,"))-i > 12 {
 			out = append(out, piece{s[at:i], off + at, beside})
 			at, beside = i, b
 		}
@@ -227,6 +246,9 @@ func (t *teller) pieces(s string, off int) (out []piece) {
 		if k > 0 && toks[k-1].Is(lexicon.And) && tok.Off-toks[k-1].End <= 2 {
 			at = toks[k-1].Off
 		} else if !tok.Is(lexicon.Meanwhile) && t.spaced() || len(strings.Fields(s[:tok.Off])) < 4 && t.spaced() {
+			continue
+		}
+		if len(s)-tok.End < 9 {
 			continue
 		}
 		marks = append(marks, mark{at, tok.Is(lexicon.Meanwhile)})
@@ -259,6 +281,16 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 	folded := lexicon.Fold(s)
 	for _, h := range tonesIn(t.lang, folded) {
 		tones |= h.kind
+		switch {
+		case h.off > len(folded)/2:
+		case h.kind&toneThence != 0:
+			n += h.end - h.off
+			kinds |= lexicon.KindsOf(lexicon.Then)
+		case h.kind&toneStart != 0:
+			kinds |= lexicon.KindsOf(lexicon.First)
+		case h.kind&toneFinal != 0:
+			kinds |= lexicon.KindsOf(lexicon.Last)
+		}
 		if h.kind&toneWhen == 0 {
 			continue
 		}
@@ -276,8 +308,10 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 		default:
 			if before <= 1 {
 				ahead |= toneWhen
+			} else if h.end-h.off > 3 && isDone(t.lang, folded[h.end:]) {
+				ahead |= toneWhen | toneDone
 			}
-			if before == 1 {
+			if before == 1 || strings.HasPrefix(folded[h.off:], "و") && h.off == 0 {
 				ahead |= toneAdd // "and after that"
 			}
 		}
@@ -289,6 +323,30 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 		}
 	}
 	return kinds, tones, ahead, letters-n < 6 && n > 0
+}
+
+// isDone reports whether a text says that something is ready.
+func isDone(lang, folded string) bool {
+	return slices.ContainsFunc(tonesIn(lang, folded), func(h toneHit) bool { return h.kind&toneDone != 0 })
+}
+
+// correlative reports whether a clause begins with the "then" that only goes with the "when" before it.
+func correlative(s string) bool {
+	f := strings.Fields(lexicon.Fold(s))
+	return len(f) > 0 && correlatives[strings.Trim(f[0], ",")]
+}
+
+var correlatives = map[string]bool{
+	"then": true, "dann": true, "so": true, "alors": true, "entonces": true, "então": true, "allora": true, "dan": true, "då": true, "så": true,
+	"wtedy": true, "to": true, "то": true, "тогда": true, "тоді": true, "maka": true, "thì": true, "barulah": true, "baru": true,
+}
+
+// andLed reports whether a clause begins with "and".
+func (t *teller) andLed(s string) bool {
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
+		return tok.Off <= 1 && tok.Is(lexicon.And)
+	}
+	return false
 }
 
 // endsWithWhile reports whether a clause ends with a word such as "while".
@@ -318,6 +376,7 @@ func (t *teller) tell(p *part) {
 		needs = t.ends()
 	case p.condition != "":
 		needs = t.refersEach(p.condition)
+		t.unsure = t.unsure || len(t.group) > 1 && !hasTone(t.lang, p.condition, toneTwo)
 	case p.tones&toneFree != 0 && !p.kinds.Has(lexicon.Then):
 		linked = false
 	case p.kinds.Has(lexicon.Meanwhile) || p.beside:
@@ -328,12 +387,18 @@ func (t *teller) tell(p *part) {
 		if len(t.steps) > 0 {
 			needs = t.group
 		}
+	case p.kinds.Has(lexicon.Then):
+		needs = slices.Clone(t.group)
 	default:
 		needs = t.refers(p.text)
-		linked = p.kinds.Has(lexicon.Then)
-		t.unsure = t.unsure || !linked
+		linked = false
+		t.unsure = true
 	}
 	if list := t.enumerated(p); len(list) > 1 {
+		if p.condition == "" && p.tones&toneFree == 0 {
+			needs = slices.Clone(t.group)
+		}
+		t.unsure = true
 		var group []int
 		for _, l := range list {
 			t.step(l, needs, linked)
@@ -342,7 +407,7 @@ func (t *teller) tell(p *part) {
 		t.group = group
 		return
 	}
-	beside := (p.kinds.Has(lexicon.Meanwhile) || p.beside || !linked) && p.condition == ""
+	beside := (p.kinds.Has(lexicon.Meanwhile) || p.beside || p.tones&toneFree != 0) && p.condition == ""
 	group := t.group
 	t.step(*p, needs, linked)
 	if beside {
@@ -351,7 +416,7 @@ func (t *teller) tell(p *part) {
 }
 
 func (t *teller) step(p part, needs []int, linked bool) {
-	s := told{text: strings.Join(strings.Fields(p.text), " "), off: p.off, end: p.off + len(p.text), needs: needs, linked: linked}
+	s := tale{text: strings.Join(strings.Fields(p.text), " "), off: p.off, end: p.off + len(p.text), needs: needs, linked: linked}
 	s.open = p.tones&toneFree != 0
 	s.stems = stems(p.text)
 	t.steps = append(t.steps, s)
@@ -476,7 +541,7 @@ func (t *teller) refers(s string) []int {
 		count = 2
 	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
-		if k, ok := lexicon.Number(w); ok && k > 1 && k < 5 && count == 0 && len(w) > 2 {
+		if k, ok := lexicon.Number(w); ok && k > 2 && k < 6 && count == 0 && len(w) > 2 {
 			count = k
 		}
 	}
@@ -540,9 +605,9 @@ func stems(s string) map[string]bool {
 		}
 		prev = r
 	}
-	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
+	for k, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
 		rs := []rune(lexicon.Fold(w))
-		upper := unicode.IsUpper([]rune(w)[0])
+		upper := k > 0 && unicode.IsUpper([]rune(w)[0])
 		switch {
 		case rs[0] >= 0xAC00 && rs[0] <= 0xD7A3:
 			if len(rs) > 1 {
@@ -600,15 +665,15 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 	}
 	r.Weight = 45 + 20*linked/n
 	if t.past*2 > len(sentences) {
-		r.Weight -= 25
+		r.Weight -= 35
 	}
 	r.Evidence = append(r.Evidence, "words of order in running text")
-	if t.unsure || n > linked+1 {
+	if t.unsure || n > linked+1 || len(t.skipped) > 0 {
 		for i := range r.Items[:min(n, maxDoubts)] {
 			t.doubt(r, r.Items[i].ID, "this step, and what it waits for, were read from running text and may mean something else: "+r.Items[i].Title, r.Items[i].Off)
 		}
 	}
-	for _, s := range t.skipped {
+	for _, s := range append(t.idle, t.skipped...) {
 		t.doubt(r, form.Clip(s.Text), "this sentence was read as no step: "+s.Text, s.Off)
 	}
 	return []*Reading{r}

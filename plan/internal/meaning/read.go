@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -15,14 +16,39 @@ var readers = [...]func(*form.Source) []*Reading{
 // alternatives, such as "Option A" and "Option B", the one that it chooses is read, and a correction
 // below a plan changes it.
 func Read(src *form.Source) []*Reading {
+	src = withoutPrograms(src)
 	if all := readChoice(src, readAll); all != nil {
 		return all
 	}
 	if all := readCorrected(src, readAll); all != nil {
 		return all
 	}
-	return readAll(src)
+	if all := readSection(src, readAll); all != nil {
+		return all
+	}
+	all := joined(readAll(src))
+	if len(all) > 0 && all[0].Weight >= 30 {
+		below(src, all[0])
+	}
+	return all
 }
+
+// below reads the sentences below a plan: "Steps 2 and 3 can run side by side; 4 waits for both."
+func below(src *form.Source, r *Reading) {
+	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || r.End >= len(src.Text) {
+		return
+	}
+	end := r.End
+	for i := src.LineAt(r.End) + 1; i < len(src.Lines) && !src.Lines[i].Fence; i++ {
+		end = src.Lines[i].End
+	}
+	if end > r.End && end-r.End < maxClosing {
+		amend(r, src.Text[r.End:end], r.End, false)
+	}
+}
+
+// maxClosing bounds the text below a plan that is read for what it says of the plan.
+const maxClosing = 8 << 10
 
 func readAll(src *form.Source) []*Reading {
 	var all []*Reading
@@ -32,6 +58,132 @@ func readAll(src *form.Source) []*Reading {
 		}
 		all = append(all, read(src)...)
 	}
+	tails(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
+}
+
+// tails takes arrows that only stand before what a step needs ("2. fill → after 1") for a part of the list, not for a
+// drawing: then the list knows as many links.
+func tails(all []*Reading) {
+	for _, d := range all {
+		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
+			continue
+		}
+		for _, r := range all {
+			if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && r.Start < d.End && d.Start < r.End {
+				d.Weight = min(d.Weight, r.Weight-closeReading)
+			}
+		}
+	}
+}
+
+// closeReading is the difference in weight from which one reading is clearly the better one.
+const closeReading = 6
+
+// joined puts the likeliest reading together with those of other parts of the text, when a link of one part names a step
+// of the other: a list, a table and a drawing may be the parts of one plan.
+func joined(all []*Reading) []*Reading {
+	if len(all) < 2 || all[0].Weight < 60 {
+		return all
+	}
+	best := all[0]
+	have := make(map[string]bool, len(best.Items))
+	missing := map[string]bool{} // ends of links that are no steps yet
+	note := func(r *Reading) {
+		for i := range r.Items {
+			have[r.Items[i].ID] = true
+		}
+		for _, l := range r.Links {
+			for _, id := range [...]string{l.From, l.To} {
+				if !have[id] {
+					missing[id] = true
+				}
+			}
+		}
+	}
+	note(best)
+	parts := []*Reading{best}
+	rest := slices.Clone(all[1:])
+	for again := true; again && len(parts) < maxParts; {
+		again = false
+		for i, r := range rest {
+			if r == nil || r.Weight < 30 && r.Weight != partWeight || !apartFrom(parts, r) || !fits(r, have, missing) {
+				continue
+			}
+			parts, rest[i], again = append(parts, r), nil, true
+			note(r)
+		}
+	}
+	if len(parts) == 1 {
+		return all
+	}
+	sort.SliceStable(parts, func(i, j int) bool { return parts[i].Start < parts[j].Start })
+	return append([]*Reading{together(parts, best)}, all...)
+}
+
+const (
+	// maxParts bounds the parts of one plan, partWeight is the weight of a part that is no plan by itself.
+	maxParts   = 20
+	partWeight = 29
+)
+
+// apartFrom reports whether a reading overlaps none of the others.
+func apartFrom(parts []*Reading, r *Reading) bool {
+	for _, p := range parts {
+		if r.Start < p.End && p.Start < r.End {
+			return false
+		}
+	}
+	return true
+}
+
+// fits reports whether a reading has steps that are missing, or links to steps that are there, and no step twice.
+func fits(r *Reading, have, missing map[string]bool) bool {
+	own := make(map[string]bool, len(r.Items))
+	some := false
+	for i := range r.Items {
+		id := r.Items[i].ID
+		if have[id] || !r.Items[i].Shown && (r.Form == "outline" || r.Form == "prose") {
+			return false
+		}
+		own[id] = true
+		some = some || missing[id]
+	}
+	for _, l := range r.Links {
+		some = some || have[l.From] && own[l.To] || own[l.From] && have[l.To]
+	}
+	return some
+}
+
+// together makes one reading of parts in the order of the text.
+func together(parts []*Reading, best *Reading) *Reading {
+	sum := &Reading{Form: best.Form, Stated: true, Start: parts[0].Start, Weight: best.Weight + 1, Evidence: []string{"parts that name each other's steps"}}
+	for _, p := range parts {
+		base := len(sum.Items)
+		for _, it := range p.Items {
+			if it.Parent >= 0 {
+				it.Parent += base
+			}
+			sum.Items = append(sum.Items, it)
+		}
+		if !p.Stated && len(p.Links) == 0 {
+			for i := 1; i < len(p.Items); i++ {
+				sum.Links = append(sum.Links, Link{From: p.Items[i-1].ID, To: p.Items[i].ID, Source: ListedOrder, Off: p.Items[i].Off})
+			}
+		}
+		sum.Links = append(sum.Links, p.Links...)
+		sum.Notes = append(sum.Notes, p.Notes...)
+		sum.Around = append(sum.Around, p.Around...)
+		sum.End = max(sum.End, p.End)
+	}
+	sum.Open = parts[len(parts)-1].Open
+	notes := sum.Notes[:0]
+	for _, n := range sum.Notes {
+		if n.Code != "SEVERAL_PLANS" {
+			notes = append(notes, n)
+		}
+	}
+	sum.Notes = notes
+	return sum
 }

@@ -11,7 +11,7 @@ import (
 // readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all collections of
 // records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}}
 	for _, t := range form.Bracketed(src.Text, src.MaxDepth) {
 		c.tree(t, "records")
 	}
@@ -43,7 +43,11 @@ func readRecords(src *form.Source) []*Reading {
 		}
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
-	return severalReadings(out)
+	out = severalReadings(out)
+	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
+		c.by[out[0]].around()
+	}
+	return out
 }
 
 // record is one part of a collection.
@@ -89,6 +93,7 @@ type collector struct {
 	pairs  []*pairs
 	flows  []*flow
 	budget int
+	by     map[*Reading]*analysis
 	cur    *form.Tree
 	form   string
 	nested bool
@@ -212,7 +217,7 @@ func (c *collector) list(v *form.Value, w way) {
 				s.recs = append(s.recs, record{off: x.Off, end: x.End, val: x, fields: unwrapped(x), group: w.group})
 			}
 		}
-	case n > 1 && texts == n && v.Items[0].Kind != form.KindNumber:
+	case n > 0 && texts == n && v.Items[0].Kind != form.KindNumber && (n > 1 || n == 1 && strings.Contains(w.shape, "[]")):
 		s := c.at(w, false)
 		s.plain = true
 		for _, x := range v.Items {

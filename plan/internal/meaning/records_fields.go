@@ -208,6 +208,9 @@ func (g *grid) choose() *candidate {
 		if len(all) > 12 {
 			break
 		}
+		if c := g.byLabel(col); c != nil {
+			all = append(all, c)
+		}
 		if c := g.asID(col, k == 0); c != nil {
 			all = append(all, c)
 		}
@@ -256,6 +259,24 @@ func (g *grid) choose() *candidate {
 		return nil
 	}
 	return best
+}
+
+// byLabel takes the labels that all texts of a column begin with for ids; nil when they do not.
+func (g *grid) byLabel(col *column) *candidate {
+	if len(col.cells) < len(g.recs) || col.is(lexicon.Requires) || col.is(lexicon.Next) {
+		return nil
+	}
+	c := &candidate{ids: make([]string, len(g.recs)), score: 30, clear: true}
+	seen := map[string]bool{}
+	for _, x := range col.cells {
+		label := leadingLabel(x.val.Text())
+		if label == "" || seen[label] || !x.val.IsScalar() {
+			return nil
+		}
+		seen[label] = true
+		c.ids[x.rec] = label
+	}
+	return c
 }
 
 // asID weighs a column as that of the ids; nil when it cannot be.

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -21,8 +22,12 @@ type analysis struct {
 	// hits and lost count the references that are items and those that are not; forward tells that links run on to the next.
 	hits, lost, used int
 	stated           bool
-	forward          bool
-	seen             map[[2]string]bool
+	// said counts the relations that the texts of records state in words.
+	said int
+	// guessed is set when they state some only by words of titles.
+	guessed bool
+	forward bool
+	seen    map[[2]string]bool
 	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no parts.
 	parent []int
 	inner  map[*form.Value]bool
@@ -51,9 +56,13 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if a.title == nil {
 		a.title = a.g.titleOf(a.idColumn(), a.deps)
 	}
+	if !a.stated && len(a.r.Links) == 0 && !a.forward && !a.s.keyed {
+		a.words(a.cellTexts())
+	}
 	a.weigh()
 	a.items()
 	a.ungroup()
+	c.by[a.r] = a
 	a.faults()
 	return a.r
 }
@@ -106,8 +115,37 @@ func (a *analysis) plain() *Reading {
 		a.r.Weight = 40
 	}
 	a.r.Evidence = append(a.r.Evidence, "texts under "+labels[len(labels)-1])
+	if a.r.Weight == 31 {
+		a.faults()
+		return a.r
+	}
+	if marks := a.marks(); marks != nil {
+		for i := range a.r.Items {
+			a.r.Items[i].ID, a.r.Items[i].Shown = marks[i], true
+		}
+		ids = marks
+	}
+	a.n = newNames(ids)
+	a.words(func(i int) []text { return []text{{a.g.recs[i].val.Text(), a.g.recs[i].val.Off}} })
+	if a.said > 0 {
+		a.r.Weight = max(a.r.Weight+20, 80)
+	}
 	a.faults()
 	return a.r
+}
+
+// marks returns the labels that the texts of a list begin with, or nil.
+func (a *analysis) marks() []string {
+	out := make([]string, len(a.g.recs))
+	seen := map[string]bool{}
+	for i, r := range a.g.recs {
+		out[i] = leadingLabel(r.val.Text())
+		if out[i] == "" || seen[out[i]] {
+			return nil
+		}
+		seen[out[i]] = true
+	}
+	return out
 }
 
 // linkedTexts reads a list of texts between which links stand in another list.
@@ -386,6 +424,9 @@ func (a *analysis) nested() {
 			}
 			for k := range v.Fields {
 				f := &v.Fields[k]
+				if a.inner[f.Val] || len(f.Val.Items) > 0 && a.inner[f.Val.Items[0]] {
+					continue
+				}
 				next := on || isNext(f.Key)
 				if !f.Val.IsScalar() {
 					if depth > 0 || !a.isDep(f.Key) {
@@ -420,7 +461,7 @@ func isNext(key string) bool {
 // anyNext reports whether a field that runs on to the next step stands somewhere in the records.
 func (a *analysis) anyNext() bool {
 	for _, col := range a.g.cols {
-		if isNext(col.name) {
+		if isNext(col.name) && !a.holdsParts(col) {
 			return true
 		}
 	}
@@ -498,12 +539,15 @@ func (a *analysis) references() {
 						}
 						usage(u.at, u.text, u.path, v.Off+u.off)
 					}
+					if head, path, ok := strings.Cut(s, "."); ok && !title && isID(s) && path != "" && !digits(head) {
+						if at, ok := a.n.exact[head]; ok {
+							usage(at, s, path, v.Off)
+							return
+						}
+					}
 					if at, ok := a.n.other[s]; ok && at >= 0 && !title && len(s) > 2 && a.isMade(at, s) {
 						usage(at, s, "", v.Off)
 					}
-					return
-				}
-				if v.Kind == form.KindString && strings.HasPrefix(strings.TrimSpace(v.Str), "{") {
 					return
 				}
 				for _, y := range v.Items {
@@ -646,6 +690,63 @@ func (a *analysis) edges() {
 		}
 		a.takePairs(p)
 	}
+	a.linkMaps()
+}
+
+// linkMaps takes the links in maps that stand beside the records: {"connections": {"a": {"main": [[{"node": "b"}]]}}} and
+// {"edges": {"a": ["b"]}}.
+func (a *analysis) linkMaps() {
+	if a.s.owner == nil || a.s.keyed {
+		return
+	}
+	for i := range a.s.owner.Fields {
+		f := &a.s.owner.Fields[i]
+		if !isMap(f.Val) || len(f.Val.Fields) == 0 {
+			continue
+		}
+		type link struct{ from, to, off int }
+		var links []link
+		known := true
+		for k := range f.Val.Fields {
+			x := &f.Val.Fields[k]
+			key, ok := a.n.find(x.Key)
+			if known = known && ok; !known {
+				break
+			}
+			var walk func(v *form.Value, depth int)
+			walk = func(v *form.Value, depth int) {
+				if v == nil || depth > 8 {
+					return
+				}
+				if v.IsScalar() && v.Kind != form.KindNumber {
+					if at, ok := a.n.find(v.Text()); ok && v.Text() != "" && at != key {
+						links = append(links, link{key, at, v.Off})
+					}
+				}
+				for _, y := range v.Items {
+					walk(y, depth+1)
+				}
+				for j := range v.Fields {
+					if !otherRole(v.Fields[j].Key) {
+						walk(v.Fields[j].Val, depth+1)
+					}
+				}
+			}
+			walk(x.Val, 0)
+		}
+		if !known || len(links) == 0 {
+			continue
+		}
+		a.stated = true
+		for _, l := range links {
+			from, to := a.n.ids[l.from], a.n.ids[l.to]
+			if isNeedsName(f.Key) {
+				from, to = to, from
+			}
+			a.hits++
+			a.link(from, to, Stated, l.off)
+		}
+	}
 }
 
 func (a *analysis) takePairs(p *pairs) {
@@ -672,12 +773,8 @@ func (a *analysis) takePairs(p *pairs) {
 		a.lost++
 		return s
 	}
-	backward := len(p.labels) > 0 && isNeedsName(p.labels[len(p.labels)-1]) && p.list[0].from != "" && false
 	for _, e := range p.list {
 		from, to := resolve(e.from), resolve(e.to)
-		if backward {
-			from, to = to, from
-		}
 		a.hits++
 		a.link(from, to, Stated, e.off)
 	}
@@ -687,6 +784,16 @@ func (a *analysis) takePairs(p *pairs) {
 func isNeedsName(name string) bool {
 	role, _ := lexicon.Field(name)
 	return role == lexicon.Requires
+}
+
+// hasField reports whether a field is named for one of the roles.
+func (a *analysis) hasField(roles ...lexicon.Role) bool {
+	for _, col := range a.g.cols {
+		if role, ok := lexicon.Field(col.name); ok && slices.Contains(roles, role) {
+			return true
+		}
+	}
+	return false
 }
 
 // weigh says how sure it is that the records are a plan.
@@ -730,13 +837,25 @@ func (a *analysis) weigh() {
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
-	case a.stated && a.lost == 0:
+	case a.said > 0 && !steps && !named && !announced && !calls:
+		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
+	case a.said > 0:
+		r.Weight = 20
+		switch {
+		case a.figures():
+		case steps || named || announced:
+			r.Weight = 86
+		case a.said*2 >= n:
+			r.Weight = 70
+		}
+		r.Evidence = append(r.Evidence, "relations in words")
+	case a.stated && a.lost == 0 && (!a.guessed || steps || announced):
 		r.Weight = 60
 		if steps || announced {
 			r.Weight = 85
 		}
 		r.Evidence = append(r.Evidence, "a field for dependencies that is always empty")
-	case a.stated:
+	case a.stated && !a.guessed:
 		r.Weight = 50
 	case n < 2:
 		r.Weight = 0

@@ -54,11 +54,13 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	if !ok {
 		return a, i, false
 	}
-	part, joined := a, false
+	part := a
+	a.items, a.unknown = slices.Clone(a.items), slices.Clone(a.unknown)
 	for {
 		sep, j, isRange := g.separator(next)
 		if b, after, ok := g.unit(next); ok && !sep && a.part && b.sure && g.within(&part, &b) {
-			a, next, joined = b, after, false
+			a, next = b, after
+			a.items = slices.Clone(a.items)
 			continue
 		}
 		if !sep {
@@ -73,7 +75,8 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		}
 		if part.part && !b.part && b.class == number && g.within(&part, &b) {
 			if a.part {
-				a, next, joined = b, after, false
+				a, next = b, after
+				a.items = slices.Clone(a.items)
 				continue
 			}
 		} else if b.part {
@@ -81,9 +84,6 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		}
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
 			break
-		}
-		if !joined {
-			a.items, a.unknown, joined = slices.Clone(a.items), slices.Clone(a.unknown), true
 		}
 		a = join(a, b)
 		next = after
@@ -119,7 +119,6 @@ func (g *grouper) skipTo(i int) (atom, int, bool) {
 	return atom{}, i, false
 }
 
-// join puts two references together; the lists of the first one grow.
 func join(a, b atom) atom {
 	a.items = append(a.items, b.items...)
 	a.unknown = append(a.unknown, b.unknown...)
@@ -410,7 +409,8 @@ func (g *grouper) local(a atom) []int {
 	return a.items
 }
 
-func (n *Names) has(key string) bool { _, ok := n.byKey[key]; return ok }
+// has reports whether a step has this id.
+func (n *Names) has(key string) bool { i, ok := n.byKey[key]; return ok && !n.items[i].Group }
 
 // isPart reports whether a noun is one of parts of a plan rather than of steps, and not that of the items.
 func (g *grouper) isPart(a *atom) bool {
@@ -446,7 +446,7 @@ func (g *grouper) counted(i int) (atom, int, bool) {
 	next := j + 1
 	if c := g.at(next); c.class == phrase && c.is(lexicon.Steps) {
 		next++
-	} else if g.isAmount(next) {
+	} else if a.is(lexicon.Leading) && !b.spelled || g.isAmount(next) {
 		return a, i, false
 	}
 	if g.at(next).class == closing {

@@ -162,6 +162,7 @@ func (t *talk) about(subject []int) []int {
 
 // says reports whether a phrase of the kind None is all that a clause says, or says by itself what is not needed.
 func (t *talk) says(from, at, to int) bool {
+	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from; i-- {
 		if t.atoms[i].class == comma {
 			from = i + 1
@@ -198,6 +199,9 @@ func (t *talk) kindOf(from, at, to int) Kind {
 	case a.is(lexicon.Before):
 		k = Before
 	}
+	if k == Before && a.tok.Side == lexicon.Behind && at+1 < to && t.atoms[at+1].class == phrase && t.atoms[at+1].is(lexicon.Not) {
+		return Needs // "3 से पहले नहीं"
+	}
 	switch words := t.negated(from, at, 5); {
 	case words >= 0 && k == Before:
 		return Needs
@@ -207,8 +211,13 @@ func (t *talk) kindOf(from, at, to int) Kind {
 	return k
 }
 
+// reach bounds how many atoms before and behind a phrase are read for it, so that the time stays linear.
+const reach = 120
+
 // relation reads the references of one phrase of a relation.
 func (t *talk) relation(from, at, to int) {
+	end := to
+	from, to = max(from, at-reach), min(to, at+reach)
 	a := &t.atoms[at]
 	k := t.kindOf(from, at, to)
 	rel := Relation{Kind: k, Off: a.off, End: a.end}
@@ -247,8 +256,11 @@ func (t *talk) relation(from, at, to int) {
 		}
 		if i := at - 1; t.ends(at+1, to) && i >= from && t.near(i, from) {
 			// "2 and 3 have to be done before"
-			if rel.Kind == Before {
+			switch {
+			case rel.Kind == Before:
 				rel.Kind = Needs
+			case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
+				rel.Kind = Before // "2 and 4 wait for this"
 			}
 			for ; i >= from && t.atoms[i].class != group; i-- {
 			}
@@ -257,7 +269,7 @@ func (t *talk) relation(from, at, to int) {
 			}
 			break
 		}
-		if !t.bracketFollows(to) {
+		if !t.bracketFollows(end) {
 			t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
 		}
 	}
@@ -275,6 +287,19 @@ func (t *talk) relation(from, at, to int) {
 	t.state(rel, subject)
 }
 
+// maxNested bounds how far up the groups of an item are looked for.
+const maxNested = 20
+
+// within reports whether an item stands in a group: what a step names of itself is no relation.
+func (n *Names) within(item, group int) bool {
+	for d := 0; item >= 0 && d < maxNested; d++ {
+		if item = n.items[item].Parent; item == group {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
 
 // state adds a relation.
@@ -283,7 +308,9 @@ func (t *talk) state(rel Relation, subject []int) {
 		t.subject = subject
 	}
 	rel.Subjects = t.about(subject)
-	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool { return slices.Contains(rel.Subjects, i) })
+	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
+		return slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
+	})
 	if len(rel.Subjects) == 0 || !rel.full() {
 		return
 	}
@@ -307,7 +334,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 
 // plausible reports whether a bare number that no item has can be meant as the id of one.
 func (t *talk) plausible(a *atom) bool {
-	return t.n.numbers && a.value > 0 && a.value <= 2*t.n.highest+5
+	return t.n.numbers && a.value > 0 && a.value <= 2*t.n.highest+99
 }
 
 // isAmount reports whether the word at a place makes an amount of the number before it.
@@ -316,10 +343,12 @@ func (t *talk) isAmount(i int) bool {
 		return false
 	}
 	a := &t.atoms[i]
-	if a.class == phrase {
-		return a.is(lexicon.Units) && !a.is(lexicon.Done)
-	}
-	return a.class == word && !a.common && isWordLetter(firstRune(t.text[a.off:]))
+	return t.isUnit(i) || a.class == word && !a.common && isWordLetter(firstRune(t.text[a.off:]))
+}
+
+// isUnit reports whether a unit stands at a place.
+func (t *talk) isUnit(i int) bool {
+	return i < len(t.atoms) && t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Units) && !t.atoms[i].is(lexicon.Done)
 }
 
 // ahead takes the references behind a phrase that stands ahead of them.
@@ -338,6 +367,8 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			}
 			if rel.full() {
 				words++
+			} else if b.bare && !b.spelled && !b.used && words == 0 && rel.Kind == Needs && t.known(b) && !t.isUnit(i+1) && !t.n.made {
+				t.doubt(b) // "after 3 blinks"
 			}
 		case b.class == phrase && b.kinds&lexicon.Relations != 0:
 			if b.tok.Side == lexicon.Behind || rel.full() || words > 0 {
@@ -355,7 +386,7 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 
 // sourced reports whether a preposition stands before the group at a place.
 func (t *talk) sourced(i int) bool {
-	for i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common {
+	for n := 0; n < reach && i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common; n++ {
 		i--
 	}
 	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
@@ -578,7 +609,7 @@ func (t *talk) inside(from int) bool { return t.atoms[from-1].class != stop }
 
 // tails reports whether a remark ends with numbers, as one in words that are not known would: "(presupposing 2 and 3)".
 func (t *talk) tails(from, at, to int) bool {
-	return at == to-1 && from > 0 && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
+	return at == to-1 && from > 0 && !strings.Contains(t.text[t.atoms[at].off:t.atoms[at].end], "/") && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
 }
 
 // known reports whether all references of a group are items.
@@ -611,6 +642,7 @@ func (t *talk) stated(from, to int) bool {
 // denies reports whether a "not" stands in the same part of a clause as a reference that no phrase explains.
 func (t *talk) denies(from, at, to int) bool {
 	nots := 0
+	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from && t.atoms[i].class != comma; i-- {
 		if t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Not) {
 			nots++
@@ -728,7 +760,7 @@ func (t *talk) byTitle(from, to int) (int, bool) {
 			continue
 		}
 		stem := t.n.stem(t.text[a.off:a.end])
-		items := without(t.n.stems[stem], []int{t.self})
+		items := slices.DeleteFunc(without(t.n.stems[stem], []int{t.self}), func(i int) bool { return t.self >= 0 && t.n.within(t.self, i) })
 		if stem == "" || len(items) == 0 || len(items) > maxStem-1 {
 			continue
 		}

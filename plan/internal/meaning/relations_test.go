@@ -59,7 +59,7 @@ func numbered(n int) []Named {
 	return items
 }
 
-func labeled(ids string) []Named {
+func withIDs(ids string) []Named {
 	var items []Named
 	for _, id := range strings.Fields(ids) {
 		items = append(items, Named{ID: id, Parent: -1})
@@ -107,7 +107,7 @@ func TestRelationsOfItem5(t *testing.T) {
 			"Serve 3 customers after lunch":                       "",
 			"Wait 5 minutes, then pay $3 for 2 people":            "",
 			"Upgrade to version 2 in 3 weeks at 10:30 with 50 %":  "",
-			"Needs 3 volunteers":                                  "",
+			"Needs 3 volunteers":                                  "?3",
 			"After 2 weeks of rest":                               "",
 			"Buy 2 boxes, after 1":                                "1>5",
 			"Waits for 2 as well as 3":                            "2>5 3>5",
@@ -345,7 +345,7 @@ func TestRelationsByLabel(t *testing.T) {
 		{"AP1 AP2 AP3 AP4", "AP4", "nach AP1–AP3", "AP1>AP4 AP2>AP4 AP3>AP4"},
 		{"① ② ③", "③", "sau ① và ②", "①>③ ②>③"},
 	} {
-		items := labeled(c.ids)
+		items := withIDs(c.ids)
 		n := NewNames(items)
 		self := 0
 		for i := range items {

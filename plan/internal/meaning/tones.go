@@ -39,10 +39,13 @@ const (
 	tonePronoun
 	toneWhile
 	toneTwo
+	toneThence
+	toneStart
+	toneFinal
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final",
 }
 
 // toneHit is a phrase of tones.txt in a text.

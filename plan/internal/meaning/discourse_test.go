@@ -1,0 +1,138 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// edges writes the links of the likeliest reading as "1>2 2>3".
+func edges(r *Reading) string {
+	var out []string
+	for _, l := range r.Links {
+		out = append(out, l.From+">"+l.To)
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+func TestProse(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"English": {"First we clear the attic. Then Tom lays the cables; meanwhile Ann paints the beams. Once both are done we move the desks up.", "1>2 1>3 2>4 3>4"},
+		"German":  {"Zuerst räumen wir den Speicher aus. Danach verlegt Tom die Kabel, währenddessen streicht Anna die Balken. Sobald beide fertig sind, tragen wir die Tische hoch.", "1>2 1>3 2>4 3>4"},
+		"Spanish": {"Primero vaciamos el desván. Luego Tomás tiende los cables; al mismo tiempo Ana pinta las vigas. Por último subimos las mesas.", "1>2 1>3 2>4 3>4"},
+		"Free":    {"First we clear the attic. Then Tom lays the cables. Ann can order the desks at any time. Finally everything is carried upstairs.", "1>2 2>4 3>4"},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := readProse(form.NewSource(c.text))
+			require.Len(t, all, 1)
+			require.Equal(t, c.want, edges(all[0]))
+		})
+	}
+}
+
+func TestProseIsNoPlan(t *testing.T) {
+	for name, text := range map[string]string{
+		"Essay":   "L'essai défend trois thèses : d'abord, que la langue change ; ensuite, que nul ne la gouverne ; enfin, qu'il faut s'en réjouir. L'auteur conclut sans trancher.",
+		"Poem":    "First comes the rain, then comes the light,\nthen comes the fox on the edge of the night;\nafter the fox, the hush of the field,\nafter the hush, what the furrows will yield.",
+		"Refusal": "I'm sorry, but I can't help with that. First you should ask a lawyer, then a friend, and finally the police.",
+		"Minutes": "Protokoll: Wir haben den Verzug besprochen, Carla hat die Zahlen gezeigt, und es wurde beschlossen, das Thema zu vertagen.",
+		"Story":   "He was born in Leeds and grew up by the sea. After school he worked on trawlers, then in a bank. Later he moved to Oslo, where he was finally happy.",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, r := range readProse(form.NewSource(text)) {
+				require.Less(t, r.Weight, 30)
+			}
+		})
+	}
+}
+
+// amended applies a correction to a list of four steps, chained unless links are given.
+func amended(correction string, links ...Link) *Reading {
+	r := &Reading{Links: slices.Clone(links), Stated: len(links) > 0}
+	for _, id := range []string{"1", "2", "3", "4"} {
+		r.Items = append(r.Items, Item{ID: id, Title: "x", Parent: -1})
+	}
+	amend(r, correction, 0, true)
+	return r
+}
+
+func TestCorrections(t *testing.T) {
+	chain := []Link{{From: "1", To: "2"}, {From: "2", To: "3"}, {From: "3", To: "4"}}
+	tests := map[string]struct {
+		text  string
+		links []Link
+		want  string
+	}{
+		"Before":  {"Scratch that, step 3 comes before step 2.", nil, "1>3 2>4 3>2"},
+		"Swapped": {"Moment: 2 und 3 gehören vertauscht.", nil, "1>3 2>4 3>2"},
+		"Only":    {"Actually 3 does not wait for 2, it only needs 1.", chain, "1>2 1>3 3>4"},
+		"Instead": {"Step 4 needs 2 instead of 3.", chain, "1>2 2>3 2>4"},
+		"Drop":    {"Koreksi: langkah 3 dihapus.", chain, "1>2 2>4"},
+		"Add":     {"Add step 5: call Ann. Step 4 can't start without it.", chain, "1>2 2>3 3>4 5>4"},
+		"Order":   {"Endgültig gilt also 1, 3, 2, 4, strikt nacheinander.", nil, "1>3 2>4 3>2"},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, edges(amended(c.text, c.links...)))
+		})
+	}
+	t.Run("NotUnderstood", func(t *testing.T) {
+		r := amended("Oh wait, 3 is rubbish somehow.")
+		require.NotEmpty(t, r.Notes)
+		require.Contains(t, r.Notes[0].Element, "3")
+	})
+}
+
+func TestAlternatives(t *testing.T) {
+	const lists = "Option A: boat\n1. rent\n2. sail\n\nOption B: train\n1. book\n2. ride\n\n"
+	for text, want := range map[string]int{
+		"We go with option B.": 1, "Forget B, it is too expensive.": 0, "Option A is off the table.": 1, "Both are nice.": -1,
+	} {
+		alts, chosen := alternatives(form.NewSource(lists + text))
+		require.Len(t, alts, 2)
+		require.Equal(t, want, chosen, text)
+	}
+	alts, _ := alternatives(form.NewSource("Plan:\n1. rent\n2. sail\n"))
+	require.Empty(t, alts)
+}
+
+func TestNotPlan(t *testing.T) {
+	tests := map[string]struct {
+		list listing
+		no   bool
+	}{
+		"Questions":   {listing{Intro: "Before I can plan:", Entries: []string{"How many guests?", "Where?"}}, true},
+		"Ingredients": {listing{Lang: "en", Headings: []string{"Ingredients"}, Entries: []string{"2 eggs", "200 g flour"}}, true},
+		"Minutes":     {listing{Lang: "es", Headings: []string{"Acta de la reunión"}, Entries: []string{"Se aprobó el acta.", "El presidente informó."}}, true},
+		"Prices":      {listing{Lang: "de", Intro: "Unsere Preisliste:", Entries: []string{"Ölwechsel – 40 €", "Reifen – 20 €"}}, true},
+		"Steps":       {listing{Lang: "en", Intro: "Here is the plan:", Entries: []string{"Book the hall", "Invite people"}}, false},
+		"Related":     {listing{Lang: "en", Intro: "My results so far:", Entries: []string{"Hall", "Music (after 1)"}, Related: 1, Nouns: true}, false},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			score, why := notPlan(&c.list)
+			require.Equal(t, c.no, score >= scoreNoPlan, "%d %v", score, why)
+		})
+	}
+}
+
+func FuzzDiscourse(f *testing.F) {
+	f.Add("1. dig\n2. fill\n\nScratch that, 2 before 1. Drop 1. Add 3: x. 3 needs it.")
+	f.Add("First dig. Then fill; meanwhile paint. Once both are done, rest.")
+	f.Add("Option A\n1. a\nOption B\n1. b\nwe choose B")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, r := range Read(form.NewSource(text)) {
+			for _, it := range r.Items {
+				if it.Off < 0 || it.Off > len(text) {
+					t.Fatalf("the item %q is outside of the text", it.ID)
+				}
+			}
+		}
+	})
+}

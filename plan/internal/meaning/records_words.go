@@ -1,0 +1,117 @@
+package meaning
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// words takes the relations that the texts of records state in words, when no field states any.
+func (a *analysis) words(texts func(i int) []text) {
+	n := len(a.n.ids)
+	named, steps, members := make([]Named, n), make([]step, n), make([][]int, n)
+	all := make([][]text, n)
+	size := 0
+	for i, id := range a.n.ids {
+		named[i] = Named{ID: id, Parent: -1}
+		all[i] = texts(i)
+		for k, t := range all[i] {
+			size += len(t.s)
+			if k == 0 {
+				named[i].Titles = []string{t.s}
+			}
+		}
+		steps[i] = step{id: id, it: &form.Item{Off: a.g.recs[i].off}}
+		members[i] = []int{i}
+	}
+	if size > 4*len(a.c.src.Text) {
+		return
+	}
+	w := &web{r: a.r, names: NewNames(named), steps: steps, members: members}
+	for i := range all {
+		for _, t := range all[i] {
+			w.say(i, t)
+		}
+	}
+	w.link()
+	a.stated = a.r.Stated || len(a.r.Links) > 0
+	a.said = w.surelyRelated()
+	a.guessed = a.said == 0
+}
+
+// cellTexts returns, for each record, the texts in fields that are no ids and no figures.
+func (a *analysis) cellTexts() func(i int) []text {
+	all := make([][]text, len(a.g.recs))
+	put := func(col *column) {
+		for _, x := range col.cells {
+			if s := x.val.Text(); x.val.Kind == form.KindString && len(s) > 2 && strings.IndexByte("{[", s[0]) < 0 && (strings.Contains(s, " ") || !isASCII(s)) {
+				all[x.rec] = append(all[x.rec], text{s, x.val.Off})
+			}
+		}
+	}
+	if a.title != nil {
+		put(a.title)
+	}
+	for _, col := range a.g.cols {
+		if col == a.title || col == a.idColumn() || col.is(lexicon.Owner) || col.is(lexicon.Args) || col.is(lexicon.Output) || col.is(lexicon.Tool) || otherRole(col.name) && !col.is(lexicon.Status) && !col.is(lexicon.Duration) {
+			continue
+		}
+		put(col)
+	}
+	return func(i int) []text { return all[i] }
+}
+
+// leadingLabel returns the label that begins a text, as in "PM-1 Reproduce it" and "T2: dig", or "".
+func leadingLabel(s string) string {
+	s = strings.TrimLeft(s, "*[(")
+	end := strings.IndexFunc(s, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '.' && r != '_'
+	})
+	if end <= 0 || end > 12 || end == len(s) {
+		return ""
+	}
+	label := strings.TrimRight(s[:end], ".-")
+	if label == "" || !strings.ContainsAny(label, "0123456789") || strings.IndexByte(" :)].–", s[end]) < 0 {
+		return ""
+	}
+	if digits(label) && s[end-1] != '.' && strings.IndexByte(":).", s[end]) < 0 {
+		return ""
+	}
+	return label
+}
+
+// around changes a reading by the prose around the value it was read from: what it states when the value states nothing,
+// and what it corrects.
+func (a *analysis) around() {
+	src := a.c.src
+	from := src.LineAt(min(a.r.End, len(src.Text))) + 1
+	for from < len(src.Lines) && (src.Lines[from].Fence || src.Lines[from].Text == "") {
+		from++
+	}
+	if from >= len(src.Lines) {
+		return
+	}
+	for i := from; i < len(src.Lines); i++ {
+		l := &src.Lines[i]
+		if l.Fence || l.InCode || l.Text != "" && strings.IndexByte("{[<|", l.Text[0]) >= 0 {
+			return
+		}
+	}
+	off := src.Lines[from].Start
+	if !a.r.Stated && len(a.r.Links) == 0 {
+		amend(a.r, src.Text[off:], off, false)
+		if len(a.r.Links) > 0 {
+			a.r.Stated = true
+			a.r.Weight = max(a.r.Weight, 85)
+		}
+		return
+	}
+	for i := from; i < len(src.Lines); i++ {
+		if l := &src.Lines[i]; corrects(l.Text) {
+			amend(a.r, src.Text[l.Start:], l.Start, true)
+			return
+		}
+	}
+}
