@@ -97,7 +97,7 @@ func (f found) saysMore(old found) bool {
 		return f.r.edgesStated && (!old.r.edgesStated || len(f.r.graph.Edges) >= len(old.r.graph.Edges)) || f.r.weight >= sureWeight && old.r.start > f.r.start
 	}
 	loose, edges := old.r.looseEnds(), len(old.r.graph.Edges)
-	return f.r.weight >= sureWeight && len(f.r.graph.Problems) >= len(old.r.graph.Problems) && len(f.r.graph.Edges) > 0 && !f.r.loops() &&
+	return f.r.weight >= sureWeight && f.r.end > old.r.start && len(f.r.graph.Problems) >= len(old.r.graph.Problems) && len(f.r.graph.Edges) > 0 && !f.r.loops() &&
 		(edges == 0 || len(f.r.graph.Edges) >= edges && f.r.looseEnds() == 0 && (loose == 2*edges || loose >= edges && !f.r.sameProblems(old.r)))
 }
 
