@@ -82,6 +82,9 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
 			break
 		}
+		if !joined {
+			a.items, a.unknown, joined = slices.Clone(a.items), slices.Clone(a.unknown), true
+		}
 		a = join(a, b)
 		next = after
 	}
@@ -116,6 +119,7 @@ func (g *grouper) skipTo(i int) (atom, int, bool) {
 	return atom{}, i, false
 }
 
+// join puts two references together; the lists of the first one grow.
 func join(a, b atom) atom {
 	a.items = append(a.items, b.items...)
 	a.unknown = append(a.unknown, b.unknown...)
