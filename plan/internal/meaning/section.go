@@ -91,7 +91,7 @@ func readSection(src *form.Source, read func(*form.Source) []*Reading) []*Readin
 		}
 	}
 	inside := whole.Start >= s.off && whole.End <= s.end
-	if inside || same == len(r.Items) && len(whole.Links) > len(r.Links) && whole.Weight >= 70 {
+	if inside || same == len(whole.Items) && same == len(r.Items) && len(whole.Links) > len(r.Links) && whole.Weight >= 70 {
 		return all
 	}
 	if whole.Weight >= 70 && whole.Form != "code" {
