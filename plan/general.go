@@ -120,10 +120,11 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		}
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
-	type pair struct{ from, to string }
-	seen := make(map[pair]bool, len(m.Links))
+	// Words say a thing in two ways; what a value or a drawing says twice is a fault.
+	words := m.Form == "outline" || m.Form == "prose" || m.Form == "code"
+	seen := make(map[pairKey]bool, len(m.Links))
 	for _, l := range m.Links {
-		if k := (pair{l.From, l.To}); !seen[k] {
+		if k := (pairKey{l.From, l.To}); !words || !seen[k] {
 			seen[k] = true
 			r.edge(d, l.From, l.To, EdgeSource(l.Source), l.Off)
 		}

@@ -254,14 +254,14 @@ func TestHostileTexts(t *testing.T) {
 		text := strings.Repeat(unit, (128<<10)/len(unit))
 		start := time.Now()
 		plan.Parse(text)
-		require.Less(t, time.Since(start), 20*time.Second, "unit %q", unit)
+		require.Less(t, time.Since(start), 5*time.Second, "unit %q", unit)
 		for _, name := range plan.Dialects() {
 			start := time.Now()
-			plan.Parse(text[:len(text)/4], plan.WithDialect(name))
+			plan.Parse(text[:len(text)/16], plan.WithDialect(name))
 			if s := time.Since(start); s > 150*time.Millisecond {
 				t.Logf("%s %s %q", s, name, unit)
 			}
-			require.Less(t, time.Since(start), 10*time.Second, "%s, unit %q", name, unit)
+			require.Less(t, time.Since(start), 2*time.Second, "%s, unit %q", name, unit)
 		}
 	}
 }

@@ -309,3 +309,20 @@ func (c *collector) readFlow(f *flow) *Reading {
 	(&analysis{c: c, s: s, r: r}).faults()
 	return r
 }
+
+// arcWords are the last words of the names of lists of links.
+var arcWords = wordSet("links, edges, arcs, dependencies, connections, relations, kanten, abhängigkeiten, aristas, arêtes, dépendances, dependencias, связи, зависимости, 依赖, 边, 依存関係")
+
+// noLinks reports whether the object around the records has a list of links that is empty.
+func (a *analysis) noLinks() bool {
+	if a.s.owner == nil {
+		return false
+	}
+	for _, f := range a.s.owner.Fields {
+		words := strings.Fields(splitName(f.Key))
+		if len(words) > 0 && arcWords[words[len(words)-1]] && f.Val != nil && f.Val.Kind == form.KindList && len(f.Val.Items) == 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -53,6 +53,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	a.references()
 	a.stages()
 	a.edges()
+	a.stated = a.stated || len(a.r.Links) == 0 && a.noLinks()
 	if a.title == nil {
 		a.title = a.g.titleOf(a.idColumn(), a.deps)
 	}
@@ -177,6 +178,7 @@ func (a *analysis) linkedTexts() *Reading {
 	}
 	a.n = newNames(ids)
 	a.edges()
+	a.stated = a.stated || len(a.r.Links) == 0 && a.noLinks()
 	if a.hits == 0 || !a.joined() {
 		return nil
 	}
