@@ -128,7 +128,7 @@ func (d *document) proseBetween(a, b Graph) bool {
 		if _, ok := planPrefix(l.text); ok || l.text == "" || l.indent > 0 || hasFold(l.text, "thought") || strings.Contains(l.text, "#E") || !strings.ContainsFunc(l.text, unicode.IsLetter) {
 			continue
 		}
-		if key, rest, ok := yamlKey(l.text); ok && rest != "" && form.IsName(key) {
+		if key, rest, ok := strings.Cut(l.text, ": "); ok && strings.TrimSpace(rest) != "" && form.IsName(key) {
 			continue
 		}
 		return true

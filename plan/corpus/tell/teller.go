@@ -215,16 +215,6 @@ func (t *teller) edgeless() bool {
 	return !slices.ContainsFunc(t.needs, func(x []int) bool { return len(x) > 0 })
 }
 
-// isChain reports whether the steps follow one another as they are listed.
-func (t *teller) isChain() bool {
-	for i, x := range t.needs {
-		if i == 0 && len(x) > 0 || i > 0 && (len(x) != 1 || x[0] != i-1) {
-			return false
-		}
-	}
-	return true
-}
-
 // after are the nodes that need node i.
 func (t *teller) after(i int) (out []int) {
 	for k, x := range t.needs {

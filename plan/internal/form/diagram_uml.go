@@ -64,7 +64,6 @@ type uml struct {
 	stack  []*Flow
 	alias  map[string]string
 	last   string // the node that a line that begins with an arrow goes on from
-	note   bool
 	ending string // what ends the part that is passed over
 }
 

@@ -103,8 +103,7 @@ type program struct {
 	defs  map[string]*form.Stmt
 	ids   map[string]int // how often an id is taken
 	seen  map[[2]int]bool
-	uses  bool // a variable's use has made a link
-	loose []int
+	uses  bool  // a variable's use has made a link
 	prev  []int // the statements before, in a structure of blocks
 	order [][2]int
 	hold  bool // inside a block whose parts run side by side

@@ -125,7 +125,6 @@ type flow struct {
 	labels      []string
 	nested      bool
 	leaves      []*form.Value
-	keys        []string
 	links       [][2]int
 	side        bool // steps stand side by side somewhere
 	named       bool // and a name says so

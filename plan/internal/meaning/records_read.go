@@ -1,7 +1,6 @@
 package meaning
 
 import (
-	"slices"
 	"sort"
 	"strings"
 
@@ -807,16 +806,6 @@ func (a *analysis) takePairs(p *pairs) {
 func isNeedsName(name string) bool {
 	role, _ := lexicon.Field(name)
 	return role == lexicon.Requires
-}
-
-// hasField reports whether a field is named for one of the roles.
-func (a *analysis) hasField(roles ...lexicon.Role) bool {
-	for _, col := range a.g.cols {
-		if role, ok := lexicon.Field(col.name); ok && slices.Contains(roles, role) {
-			return true
-		}
-	}
-	return false
 }
 
 // weigh says how sure it is that the records are a plan.
