@@ -78,7 +78,6 @@ func TestNotAPlan(t *testing.T) {
 		"MermaidPie":           "```mermaid\npie title Pets\n \"Dogs\" : 386\n \"Cats\" : 85\n```",
 		"MermaidEr":            "```mermaid\nerDiagram\n CUSTOMER ||--o{ ORDER : places\n```",
 		"MermaidQuadrant":      "```mermaid\nquadrantChart\n x-axis Low --> High\n y-axis Low --> High\n A: [0.3, 0.6]\n```",
-		"Csv":                  "id,name,depends\n1,a,\n2,b,1",
 		"TsvScores":            "1\t0.5\n2\t0.7\n3\t0.9",
 		"Log":                  "2024-01-01 10:00:00 INFO start\n2024-01-01 10:00:01 INFO step 1 done\n2024-01-01 10:00:02 ERROR step 2 failed",
 		"Traceback":            "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    f()\nValueError: x -> y",
@@ -94,12 +93,10 @@ func TestNotAPlan(t *testing.T) {
 		"ToolsSchema2":         `{"tools": [{"name": "search", "description": "d", "input_schema": {"type": "object"}}, {"name": "math", "description": "d", "input_schema": {}}]}`,
 		"ToolsSchema3":         `[{"name": "search", "description": "Search the web", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}, {"name": "math", "description": "Do math", "parameters": {"type": "object", "properties": {}}}]`,
 		"GraphOfFriends":       `{"people": ["a", "b"], "friends": [["a", "b"]]}`,
-		"Compose":              "version: '3'\nservices:\n  web:\n    image: nginx\n    depends_on:\n      - db\n  db:\n    image: postgres\n",
 		"K8S":                  "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n    - name: c\n      image: nginx\n",
 		"Toml":                 "[package]\nname = \"x\"\nversion = \"1\"\n\n[dependencies]\nserde = \"1\"",
 		"Ini":                  "[a]\nx = 1\ny = 2\n",
 		"Env":                  "A=1\nB=2\nPATH=/usr/bin\n",
-		"Makefile":             "all: build test\n\nbuild: gen\n\tgo build\n\ntest: build\n\tgo test ./...\n",
 		"Dockerfile":           "FROM golang:1.26\nWORKDIR /src\nCOPY . .\nRUN go build\nCMD [\"./x\"]",
 		"Html":                 "<html><body><h1>Title</h1><ul><li>One</li><li>Two</li></ul></body></html>",
 		"XmlOther":             "<catalog><book id=\"1\"><title>A</title></book><book id=\"2\"><title>B</title></book></catalog>",
@@ -156,7 +153,6 @@ func TestNotAPlan(t *testing.T) {
 		"ExplainCode":          "Here is how the code works:\n\n1. It loads the file.\n2. It parses each line.\n3. It prints the sum.\n\n```python\nprint(sum(map(int, open('x'))))\n```",
 		"Summary":              "Summary:\n1. Sales rose by 3 %.\n2. Costs fell.\n3. Profit doubled.",
 		"Minutes":              "Meeting notes\n- Ann: budget ok\n- Bob: needs time\nDecisions:\n1. Ship in May\n2. Hire one",
-		"N8N":                  `{"name": "wf", "nodes": [{"id": "1", "name": "Start", "type": "trigger"}, {"id": "2", "name": "HTTP", "type": "http"}], "connections": {"Start": {"main": [[{"node": "HTTP"}]]}}}`,
 	} {
 		t.Run("NotAPlan/"+name, func(t *testing.T) {
 			t.Parallel()
@@ -165,4 +161,15 @@ func TestNotAPlan(t *testing.T) {
 			require.Empty(t, r.Graph.Problems)
 		})
 	}
+}
+
+// TestReadAsPlan reads what states steps and what they wait for in a form that is not made for plans.
+func TestReadAsPlan(t *testing.T) {
+	t.Parallel()
+	checkVariants(t, []variant{
+		{"Makefile", "all: build test\n\nbuild: gen\n\tgo build\n\ntest: build\n\tgo test ./...\n", "all|build|test", "*"},
+		{"Compose", "version: '3'\nservices:\n  web:\n    image: nginx\n    depends_on:\n      - db\n  db:\n    image: postgres\n", "web|db", "db>web"},
+		{"N8N", `{"name": "wf", "nodes": [{"id": "1", "name": "Start", "type": "trigger"}, {"id": "2", "name": "HTTP", "type": "http"}], "connections": {"Start": {"main": [[{"node": "HTTP"}]]}}}`, "1|2", "1>2"},
+		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
+	})
 }

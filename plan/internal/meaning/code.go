@@ -87,6 +87,9 @@ func readProgram(src *form.Source, first, end int) *Reading {
 	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readClasses, readAssets, readBuilder, readPipeline, readCalls} {
 		if p := read(all); p != nil && len(p.r.Items) > 0 {
 			r := p.reading()
+			if r.Evidence[0] == "calls" && ordinary(src, first, end) {
+				return &Reading{Form: "code", Not: "a program that computes something", Start: r.Start, End: r.End}
+			}
 			if src.Lines[first].InCode {
 				r.Open = !(end < len(src.Lines) && src.Lines[end].Fence)
 			}

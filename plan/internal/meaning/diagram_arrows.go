@@ -499,6 +499,9 @@ func isEntry(s string) bool {
 // arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or announced. An arrow
 // in the middle of an essay is no plan.
 func arrowWeight(src *form.Source, first, n int) int {
+	if otherArrows(src, first, n) {
+		return 0
+	}
 	if src.Lines[first].InCode {
 		return 90
 	}

@@ -79,6 +79,15 @@ func notPlan(l *listing) (score int, why []string) {
 	if most(c.speech) {
 		say(3, "its entries are quotes or choices")
 	}
+	if most(c.code) {
+		say(8, "its entries are expressions or commits")
+	}
+	if n > 1 && most(c.told) && c.action == 0 {
+		say(5, "its entries describe what something does")
+	}
+	if short := most(c.short) && c.action == 0 && l.Related == 0; short && (asks(l.Intro) || strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:")) {
+		say(4, "its entries are names")
+	}
 	if n > 1 && (c.past*5 >= n*3) {
 		say(4, "its entries tell what is over")
 	}
@@ -195,7 +204,9 @@ func asks(s string) bool {
 }
 
 // entryCounts counts what the entries of a list look like.
-type entryCounts struct{ other, questions, money, years, links, speech, past, defined, action, order int }
+type entryCounts struct {
+	other, questions, money, years, links, speech, past, defined, action, order, code, told, short int
+}
 
 func (c *entryCounts) add(lang, e string) {
 	e = strings.TrimSpace(e)
@@ -218,6 +229,9 @@ func (c *entryCounts) add(lang, e string) {
 	count(&c.past, hasTone(lang, first, tonePast))
 	count(&c.defined, defines(first))
 	count(&c.action, acts(lang, first))
+	count(&c.code, computed(first))
+	count(&c.told, strings.HasPrefix(folded, "it ") || strings.HasPrefix(folded, "this "))
+	count(&c.short, len(strings.Fields(first)) <= 2)
 	ordered := false
 	for _, t := range lexicon.ScanIn(lexicon.Lang(lang), first) {
 		ordered = ordered || t.Kinds&lexicon.KindsOf(lexicon.Then, lexicon.First, lexicon.Last, lexicon.Meanwhile) != 0 && t.Off < 4
@@ -266,19 +280,40 @@ func yearAhead(s string) bool {
 
 // contact reports whether a text is a link or an address of a person.
 func contact(s string) bool {
-	if strings.HasPrefix(s, "http") || strings.HasPrefix(s, "www.") || strings.Contains(s, "](http") || strings.Contains(s, "doi.org") ||
+	if strings.HasPrefix(s, "http") || strings.HasPrefix(s, "www.") || strings.HasPrefix(s, "(http") || strings.Contains(s, "](http") || strings.Contains(s, "doi.org") ||
 		strings.Contains(s, "tel.") || strings.HasPrefix(s, "dr. ") || strings.HasPrefix(s, "prof. ") || strings.HasPrefix(s, "mr. ") {
 		return true
 	}
 	digits, rest := 0, 0
 	for _, r := range s {
-		if unicode.IsDigit(r) || strings.ContainsRune(".,:;%-+ …", r) {
+		if unicode.IsDigit(r) || strings.ContainsRune(".,:;%-+> …", r) {
 			digits++
 		} else {
 			rest++
 		}
 	}
 	return rest == 0 && digits > 0 || strings.Contains(s, ".....")
+}
+
+// computed reports whether a text is an expression or a statement of a program, or a commit.
+func computed(s string) bool {
+	if strings.HasSuffix(s, ";") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "::") {
+		return true
+	}
+	word, _, _ := strings.Cut(s, " ")
+	if len(word) >= 6 && len(word) <= 40 && strings.Trim(word, "0123456789abcdef") == "" && strings.ContainsAny(word, "0123456789") && strings.ContainsAny(word, "abcdef") {
+		return true
+	}
+	letters, signs := 0, false
+	for _, w := range strings.Fields(s) {
+		switch r, _ := utf8.DecodeRuneInString(w); {
+		case unicode.IsLetter(r) && len(w) > 1:
+			letters++
+		case strings.ContainsRune("+-*/=|", r):
+			signs = true
+		}
+	}
+	return letters == 0 && (signs || strings.Trim(s, "0123456789.,") == "") || letters <= 1 && strings.Contains(s, "=>") && !strings.ContainsAny(s, ",;")
 }
 
 // defines reports whether a text explains a term: "X: what it is", "X – what it is", "x = y".

@@ -1,0 +1,118 @@
+package meaning
+
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// otherArrows reports whether the arrows of n lines from first on are no order of steps: the axes of a chart, renamed
+// files, a reaction, a span of days, a message of an error, or a report of what is over.
+func otherArrows(src *form.Source, first, n int) bool {
+	if chartAbove(src, first) || traceAbove(src, first) {
+		return true
+	}
+	lines, renames, reactions := 0, 0, 0
+	for i := first; i < first+n; i++ {
+		text := strings.TrimRight(src.Lines[i].Text, " .")
+		parts, _ := form.SplitArrows(text, 0)
+		if len(parts) < 2 {
+			continue
+		}
+		lines++
+		renames += b2i(len(parts) == 2 && movesFile(parts[0].Text, parts[1].Text))
+		reactions += b2i(isReaction(parts))
+		if len(parts) == 2 && n == 1 && daySpan(parts[0].Text, parts[1].Text) {
+			return true
+		}
+		head, _, ok := strings.Cut(parts[0].Text, ":")
+		if ok && n == 1 && strings.Contains(head, ". ") && hasTone(language(src.Text), head, tonePast) {
+			return true
+		}
+	}
+	return lines > 0 && (renames == lines || reactions == lines)
+}
+
+// charts are the drawings of Mermaid whose arrows are no order of steps.
+var charts = setOf("quadrantchart xychart xychart-beta sequencediagram classdiagram erdiagram pie radar-beta sankey-beta packet-beta requirementdiagram c4context")
+
+// chartAbove reports whether the first line of the fence around a line names a drawing that is no graph.
+func chartAbove(src *form.Source, i int) bool {
+	if !src.Lines[i].InCode || src.Lines[i].Lang != "mermaid" {
+		return false
+	}
+	for i > 0 && src.Lines[i-1].InCode && !src.Lines[i-1].Fence {
+		i--
+	}
+	word, _, _ := strings.Cut(src.Lines[i].Text, " ")
+	return charts[strings.ToLower(word)]
+}
+
+// traceAbove reports whether a stack trace ends in the lines at i.
+func traceAbove(src *form.Source, i int) bool {
+	for k := i; k >= 0 && k > i-12; k-- {
+		if t := src.Lines[k].Text; strings.HasPrefix(t, "Traceback (") || strings.HasPrefix(t, "Exception in thread") || strings.HasPrefix(t, "panic: ") {
+			return true
+		}
+	}
+	return false
+}
+
+// movesFile reports whether a file is moved to another path: the last parts of both paths are the same.
+func movesFile(a, b string) bool {
+	a, b = a[strings.LastIndexByte(a, ' ')+1:], strings.TrimSpace(b)
+	b, _, _ = strings.Cut(b, " ")
+	base := a[strings.LastIndexByte(a, '/')+1:]
+	return a != base && base == b[strings.LastIndexByte(b, '/')+1:] && strings.IndexByte(base, '.') > 0
+}
+
+// days are the names of days, by their first three letters.
+var days = setOf("mon tue wed thu fri sat sun die mit don fre sam son lun mar mer jeu ven dim mié jue vie sáb dom")
+
+// daySpan reports whether an arrow stands between two days: "Opening hours: Mon -> Fri 9-17".
+func daySpan(a, b string) bool {
+	day := func(s string) bool { return len(s) >= 3 && days[strings.ToLower(s[:3])] }
+	b, _, _ = strings.Cut(strings.TrimSpace(b), " ")
+	a = strings.TrimSpace(a)
+	return day(a[strings.LastIndexByte(a, ' ')+1:]) && day(b)
+}
+
+// elements are the symbols of usual chemical elements.
+var elements = setOf("H He Li Be B C N O F Na Mg Al Si P S Cl K Ca Ti Cr Mn Fe Co Ni Cu Zn As Br Ag Sn I Ba Pt Au Hg Pb U")
+
+// isReaction reports whether all that stands between arrows and signs is a chemical formula, and one is of several elements.
+func isReaction(parts []form.Piece) bool {
+	compound := false
+	for _, p := range parts {
+		for _, x := range strings.Split(p.Text, "+") {
+			x = strings.TrimLeft(strings.TrimSpace(x), "0123456789 ")
+			count, ok := formula(x)
+			if !ok {
+				return false
+			}
+			compound = compound || count > 1 && strings.ContainsAny(x, "23456789")
+		}
+	}
+	return compound
+}
+
+// formula counts the elements in a chemical formula.
+func formula(s string) (count int, ok bool) {
+	for i := 0; i < len(s); {
+		c := s[i]
+		if strings.IndexByte("0123456789()+-", c) >= 0 {
+			i++
+			continue
+		}
+		n := 1
+		if i+1 < len(s) && elements[s[i:i+2]] {
+			n = 2
+		}
+		if !elements[s[i:i+n]] {
+			return 0, false
+		}
+		count++
+		i += n
+	}
+	return count, count > 0
+}
