@@ -85,6 +85,9 @@ func notPlan(l *listing) (score int, why []string) {
 	if most(c.code) {
 		say(8, "its entries are expressions or commits")
 	}
+	if most(c.empty) && l.Related == 0 {
+		say(8, "its entries say nothing")
+	}
 	if n > 1 && most(c.told) && c.action == 0 {
 		say(10, "its entries describe what something does")
 	}
@@ -208,7 +211,7 @@ func asks(s string) bool {
 
 // entryCounts counts what the entries of a list look like.
 type entryCounts struct {
-	other, questions, money, years, links, speech, past, defined, action, order, code, told, short int
+	other, questions, money, years, links, speech, past, defined, action, order, code, told, short, empty int
 }
 
 func (c *entryCounts) add(lang, e string) {
@@ -235,6 +238,7 @@ func (c *entryCounts) add(lang, e string) {
 	count(&c.action, !code && acts(lang, first))
 	count(&c.code, code)
 	count(&c.told, strings.HasPrefix(folded, "it ") || strings.HasPrefix(folded, "this "))
+	count(&c.empty, first == "")
 	count(&c.short, len(strings.Fields(first)) <= 2)
 	ordered := false
 	for _, t := range lexicon.ScanIn(lexicon.Lang(lang), first) {
