@@ -49,6 +49,9 @@ func notPlan(l *listing) (score int, why []string) {
 	if refuses(l.Intro) || len(l.Headings) > 0 && refuses(l.Headings[0]) {
 		say(6, "it comes with a refusal")
 	}
+	if word, _, _ := strings.Cut(l.Intro, " "); word == "def" || word == "func" || word == "function" || word == "fn" {
+		say(8, "it is the body of a function")
+	}
 	if asks(l.Intro) {
 		say(3, "the line before it asks")
 	}
@@ -82,14 +85,17 @@ func notPlan(l *listing) (score int, why []string) {
 	if most(c.code) {
 		say(8, "its entries are expressions or commits")
 	}
+	if most(c.empty) && l.Related == 0 {
+		say(8, "its entries say nothing")
+	}
 	if n > 1 && most(c.told) && c.action == 0 {
-		say(5, "its entries describe what something does")
+		say(10, "its entries describe what something does")
 	}
 	if short := most(c.short) && c.action == 0 && l.Related == 0; short && (asks(l.Intro) || strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:")) {
 		say(4, "its entries are names")
 	}
 	if n > 1 && (c.past*5 >= n*3) {
-		say(4, "its entries tell what is over")
+		say(5, "its entries tell what is over")
 	}
 	if n > 1 && c.defined*5 >= n*4 && c.action*2 < n {
 		say(2, "its entries explain words")
@@ -205,7 +211,7 @@ func asks(s string) bool {
 
 // entryCounts counts what the entries of a list look like.
 type entryCounts struct {
-	other, questions, money, years, links, speech, past, defined, action, order, code, told, short int
+	other, questions, money, years, links, speech, past, defined, action, order, code, told, short, empty int
 }
 
 func (c *entryCounts) add(lang, e string) {
@@ -226,11 +232,13 @@ func (c *entryCounts) add(lang, e string) {
 	count(&c.years, yearAhead(first))
 	count(&c.links, contact(folded))
 	count(&c.speech, strings.HasPrefix(first, "\"") || strings.HasPrefix(first, "“") || strings.HasPrefix(first, "«") || strings.HasPrefix(first, "„"))
-	count(&c.past, hasTone(lang, first, tonePast))
+	count(&c.past, hasTone(lang, first, tonePast) || (lang == "en" || lang == "") && reportVerbs[strings.SplitN(folded, " ", 2)[0]])
 	count(&c.defined, defines(first))
-	count(&c.action, acts(lang, first))
-	count(&c.code, computed(first))
+	code := computed(first)
+	count(&c.action, !code && acts(lang, first))
+	count(&c.code, code)
 	count(&c.told, strings.HasPrefix(folded, "it ") || strings.HasPrefix(folded, "this "))
+	count(&c.empty, first == "")
 	count(&c.short, len(strings.Fields(first)) <= 2)
 	ordered := false
 	for _, t := range lexicon.ScanIn(lexicon.Lang(lang), first) {
@@ -295,14 +303,23 @@ func contact(s string) bool {
 	return rest == 0 && digits > 0 || strings.Contains(s, ".....")
 }
 
+// reportVerbs are what entries of change logs and reports begin with.
+var reportVerbs = setOf("added fixed removed changed updated improved deprecated refactored renamed reworked dropped bumped introduced released merged resolved")
+
 // computed reports whether a text is an expression or a statement of a program, or a commit.
 func computed(s string) bool {
-	if strings.HasSuffix(s, ";") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "::") {
+	if s == "" {
+		return false
+	}
+	if strings.HasSuffix(s, ";") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, ":") && strings.Contains(s, "->") {
 		return true
 	}
 	word, _, _ := strings.Cut(s, " ")
 	if len(word) >= 6 && len(word) <= 40 && strings.Trim(word, "0123456789abcdef") == "" && strings.ContainsAny(word, "0123456789") && strings.ContainsAny(word, "abcdef") {
 		return true
+	}
+	if _, bar, ok := strings.Cut(s, " | "); ok && strings.Trim(bar, "0123456789 +-") == "" && strings.ContainsAny(bar, "+-") {
+		return true // a file with its changed lines
 	}
 	letters, signs := 0, false
 	for _, w := range strings.Fields(s) {

@@ -288,11 +288,17 @@ func (c *collector) readFlow(f *flow) *Reading {
 		}
 	}
 	seen := map[string]bool{}
-	for _, id := range ids {
+	marks, texts := 0, 0
+	for i, id := range ids {
+		marks += b2i(len(title[i]) > 0 && len(title[i]) < 4)
+		texts += b2i(strings.Count(title[i], " ") > 2)
 		if seen[id] {
 			return nil
 		}
 		seen[id] = true
+	}
+	if marks*2 == len(ids) && texts == marks {
+		return nil // rows of a mark and a text
 	}
 	for _, l := range f.links {
 		r.Links = append(r.Links, Link{From: ids[l[0]], To: ids[l[1]], Source: Stated, Off: f.leaves[l[1]].Off})

@@ -166,7 +166,7 @@ func (a *analysis) joined() bool {
 		}
 		ends[l.From], ends[l.To] = true, true
 	}
-	return len(a.r.Links) < 2
+	return len(a.r.Links) < 2 && (len(a.s.labels) == 0 || planish(a.s.labels[len(a.s.labels)-1]))
 }
 
 // linkedTexts reads a list of texts between which links stand in another list.
@@ -881,6 +881,9 @@ func (a *analysis) weigh() {
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
 	}
+	if a.packages() || a.asks() {
+		r.Weight = 20
+	}
 	if n == 1 && a.hits == 0 && a.used == 0 {
 		r.Weight = min(r.Weight, 20)
 	}
@@ -893,6 +896,25 @@ func (a *analysis) weigh() {
 	if a.s.tree.YAML && len(a.s.tree.Faults) > 0 && !a.fenced() && a.hits < 2 {
 		r.Weight = min(r.Weight, 31)
 	}
+}
+
+// packages reports whether the records are the packages of a lock file: they have versions, and no titles.
+func (a *analysis) packages() bool {
+	for _, col := range a.g.cols {
+		if col.name == "version" && a.title == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// asks reports whether most of the records are questions.
+func (a *analysis) asks() bool {
+	n := 0
+	for i := range a.r.Items {
+		n += b2i(asks(a.r.Items[i].Title))
+	}
+	return n*2 > len(a.r.Items)
 }
 
 // fenced reports whether the value stands in a code fence.

@@ -385,6 +385,9 @@ func (o *outline) listing(s series, steps []step, related int) *listing {
 		case it.Kind == form.Heading:
 			l.Headings = append(l.Headings, squeeze(it.Text))
 		case it.Kind == form.Plain:
+			if l.Intro == "" && len(strings.Fields(it.Text)) <= 3 && it == o.all[0] {
+				l.Headings = append(l.Headings, squeeze(it.Text))
+			}
 			l.Intro = squeeze(it.Text)
 		}
 	}
