@@ -232,7 +232,7 @@ func TestVariantsArrows(t *testing.T) {
 		{"Arrows/Comment//", "A -> B // first\nB -> C // x", "A|B|C", "A>B|B>C"},
 		{"Arrows/Plan:Inline", "Plan: A -> B -> C", "A|B|C", "A>B|B>C"},
 		{"Arrows/GraphInline", "Dependency graph: A -> B -> C", "A|B|C", "A>B|B>C"},
-		{"Arrows/LeftArrow", "B <- A\nC <- B", "B|A|C", "A>B|B>C"},
+		{"Arrows/LeftArrow", "B <- A\nC <- B", "A|B|C", "A>B|B>C"},
 		{"Arrows/↓", "A\n↓\nB\n↓\nC", "A|B|C", "A>B|B>C"},
 		{"Arrows/LoneMulti", "A ->\n B ->\n C", "A|B|C", "A>B|B>C"},
 		{"Arrows/LeadingArrow", "A\n-> B\n-> C", "A|B|C", "A>B|B>C"},

@@ -27,6 +27,13 @@ func find(d *document, o options, depth int) found {
 			return f
 		}
 	}
+	if strings.IndexByte(d.text, '"') < 0 && strings.ContainsAny(d.text, "＂”") {
+		if v := d.wideView(); v != nil {
+			if g := findDirect(v, o, true); g.r != nil {
+				return g
+			}
+		}
+	}
 	f := findDirect(d, o, false)
 	if f.r != nil || depth >= maxViews {
 		return f

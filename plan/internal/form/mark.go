@@ -354,6 +354,9 @@ func nounMark(s string, at int) Mark {
 			return Mark{}
 		}
 		noun := strings.TrimSpace(s[at:end])
+		if len(noun) == 1 {
+			return Mark{}
+		}
 		if hanRune(noun) {
 			// A letter that stands right behind a Chinese noun: 任务A.
 			if k := strings.IndexFunc(noun, func(r rune) bool { return r < 0x80 }); k > 0 {
@@ -467,7 +470,7 @@ func letterMark(s string, at int) Mark {
 	}
 	label := s[at : at+n]
 	e, weak, ok := markEnd(s, at+n)
-	if !ok || weak && e < at+n+2 || e == len(s) {
+	if !ok || weak && e < at+n+2 || e == len(s) || s[at+n] == '.' && s[e-1] == '.' && s[e] != ' ' || s[e] == ':' {
 		return Mark{}
 	}
 	return Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}, Weak: weak, End: skipSpace(s, e)}

@@ -456,5 +456,8 @@ func samePath(a, b []int) bool {
 
 // continues reports whether a line without a mark belongs to the entry above it.
 func (o *outliner) continues(it, above *Item) bool {
+	if it.Indent == above.Indent && above.Bullet != 0 && (strings.HasSuffix(it.Text, ":") || strings.HasSuffix(it.Text, "：")) {
+		return false // it announces what follows
+	}
 	return it.Indent > above.Indent || !it.Gap && it.Indent == above.Indent
 }
