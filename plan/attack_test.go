@@ -65,7 +65,7 @@ func TestAttacks(t *testing.T) {
 		}
 		r := plan.Parse(strings.Join(from, ", ") + " -> " + strings.Join(to, ", "))
 		require.LessOrEqual(t, len(r.Graph.Edges), 100_000)
-		require.True(t, r.HasErrors())
+		require.True(t, r.HasErrors() || r.NoPlan != nil)
 	})
 }
 

@@ -55,14 +55,14 @@ func TestSeveralPlans(t *testing.T) {
 	}{
 		"Twice/IsOne":          {"A -> B\nB -> C\n\nAgain:\n\nA -> B\nB -> C", "A>B B>C", ""},
 		"Revised/LaterCounts":  {"A -> B\nB -> C\n\nRevised plan:\n\nA -> C\nC -> B", "A>C C>B", "B"},
-		"Other/IsNamed":        {"A -> B\nB -> C\n\nSome people do it like so:\n\nA -> D", "A>B B>C", "D"},
+		"Other/IsNamed":        {"A -> B\nB -> C\n\nSome people do it like so:\n\nA -> D", "A>D", "B"},
 		"JSON/LaterCounts":     {`[{"id":1,"deps":[]},{"id":2,"deps":[1]}]` + "\nCorrected:\n" + `[{"id":1,"deps":[]},{"id":2,"deps":[]}]`, "", "1 -> 2"},
 		"Calls/Twice":          {"1. f(\"a\")\n2. g(\"$1\")\n\nOnce more:\n\n1. f(\"a\")\n2. g(\"$1\")", "1>2", ""},
 		"Calls/LaterCounts":    {"1. f(\"a\")\n2. g(\"$1\")\n\nBetter:\n\n1. f(\"a\")\n2. g(\"b\")\n3. h(\"$2\")", "2>3", "3"},
 		"NodeEdge/LaterCounts": {"Node:\n1: a\n2: b\nEdge: (START,1) (1,2) (2,END)\n\nUpdated:\nNode:\n1: a\n2: b\nEdge: (START,2) (2,1) (1,END)", "2>1", "1 -> 2"},
 		"Numbered/LaterCounts": {"Plan:\n1. go\n2. eat\n\nRevised plan:\n1. eat\n2. go\n3. rest", "1>2 2>3", "3"},
 		"Repeated/IDIsAFault":  {"1. f(\"a\")\n2. g(\"$1\")\n1. h(\"$2\")", "1>2 2>1", ""},
-		"YAML/Other":           {"steps:\n  - id: a\n    needs: []\n  - id: b\n    needs: [a]\n```\nor else\n```\nsteps:\n  - id: a\n    needs: []\n  - id: c\n    needs: [a]\n", "a>b", "c"},
+		"YAML/Other":           {"steps:\n  - id: a\n    needs: []\n  - id: b\n    needs: [a]\n```\nor else\n```\nsteps:\n  - id: a\n    needs: []\n  - id: c\n    needs: [a]\n", "a>c", "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,7 +103,7 @@ func TestDamage(t *testing.T) {
 	t.Run("LinesJoined/AreSplit", func(t *testing.T) {
 		require.Equal(t, "1 2 3", ids(plan.Parse("1. pack 2. drive\n3. rest").Graph))
 		require.Equal(t, "1>3 2>3", edges(plan.Parse("1. f(\"a\") 2. g(\"b\")\n3. h(\"$1\", \"$2\")").Graph))
-		require.Equal(t, "3", find(plan.Parse("1. pack\n2. go on to phase 3. Then rest").Diagnostics, plan.Ambiguous).Element)
+		require.Equal(t, "3", find(plan.Parse("1. pack\n2. go on to phase 3. Then rest").Diagnostics, plan.UnknownReference).Element)
 	})
 	for name, c := range map[string]struct{ text, ids, element string }{
 		"OpeningQuote/OfAText": {`[{"id":"a","deps":[]},{"id":b","deps":["a"]}]`, "a b", "b"},

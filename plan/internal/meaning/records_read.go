@@ -875,7 +875,7 @@ func (a *analysis) weigh() {
 		r.Weight = 62
 	case calls:
 		r.Weight = 56
-	case (announced || steps) && a.title != nil && a.inWords() && !a.figures():
+	case (announced || steps) && a.title != nil && (a.inWords() || steps && a.s.form == "table") && !a.figures():
 		r.Weight = 54
 	default:
 		r.Weight = 10
