@@ -71,11 +71,30 @@ func tails(all []*Reading) {
 			continue
 		}
 		for _, r := range all {
-			if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && r.Start < d.End && d.Start < r.End {
+			if r.Form == "outline" && within(r, d) {
+				r.Weight = min(r.Weight, d.Weight-closeReading)
+			} else if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && r.Start < d.End && d.Start < r.End {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
 	}
+}
+
+// within reports whether a drawing knows all steps of a list, and at least as many links.
+func within(list, drawing *Reading) bool {
+	if len(list.Links) > len(drawing.Links) || len(list.Items) > len(drawing.Items) || drawing.Start > list.Start || drawing.End < list.End {
+		return false
+	}
+	have := make(map[string]bool, len(drawing.Items))
+	for i := range drawing.Items {
+		have[drawing.Items[i].ID] = true
+	}
+	for i := range list.Items {
+		if !have[list.Items[i].ID] {
+			return false
+		}
+	}
+	return true
 }
 
 // closeReading is the difference in weight from which one reading is clearly the better one.
