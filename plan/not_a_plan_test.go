@@ -37,7 +37,6 @@ func TestNotAPlan(t *testing.T) {
 		"Review3":              "# Code Review: `main.py`\n1. Is the code implemented as per the requirements? Yes.\n2. Is the code logic completely correct? No, see line 10.\n3. Does the existing code follow the \"Data structures and interfaces\"? Yes.\n4. Are all functions implemented? Yes.\n\n## Actions\n1. Fix the `draw` method:\n```python\ndef draw(self):\n    pass\n```\n\n## Code Review Result\nLBTM",
 		"Ledger":               "{\n \"is_request_satisfied\": {\n  \"reason\": \"1. done\\n2. not done\",\n  \"answer\": false\n },\n \"next_speaker\": {\n  \"reason\": \"x\",\n  \"answer\": \"Surfer\"\n },\n \"instruction_or_question\": {\n  \"reason\": \"r\",\n  \"answer\": \"1. Open page\\n2. Click\"\n }\n}",
 		"LedgerTable":          "| Date | Account | Debit | Credit |\n|---|---|---|---|\n| 2024-01-01 | Cash | 100 | |\n| 2024-01-02 | Rent | | 50 |",
-		"RecipeProse":          "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.",
 		"Ingredients":          "Ingredients:\n- 2 eggs\n- 100 g flour\n- 1 cup milk\n- salt",
 		"IngredientsNum":       "Ingredients:\n1. 2 eggs\n2. 100 g flour\n3. 1 cup milk",
 		"Changelog":            "# Changelog\n\n## [1.2.0] - 2024-01-02\n### Added\n- New parser\n- `--json` flag\n\n## [1.1.0] - 2023-12-01\n### Fixed\n- Crash on start\n",
@@ -170,6 +169,7 @@ func TestReadAsPlan(t *testing.T) {
 		{"Makefile", "all: build test\n\nbuild: gen\n\tgo build\n\ntest: build\n\tgo test ./...\n", "all|build|test", "*"},
 		{"Compose", "version: '3'\nservices:\n  web:\n    image: nginx\n    depends_on:\n      - db\n  db:\n    image: postgres\n", "web|db", "db>web"},
 		{"N8N", `{"name": "wf", "nodes": [{"id": "1", "name": "Start", "type": "trigger"}, {"id": "2", "name": "HTTP", "type": "http"}], "connections": {"Start": {"main": [[{"node": "HTTP"}]]}}}`, "1|2", "1>2"},
+		{"RecipeProse", "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.", "1|2|3", "1>2|2>3"},
 		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
 	})
 }
