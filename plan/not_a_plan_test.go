@@ -167,6 +167,7 @@ func TestReadAsPlan(t *testing.T) {
 		{"Makefile", "all: build test\n\nbuild: gen\n\tgo build\n\ntest: build\n\tgo test ./...\n", "all|build|test", "*"},
 		{"Compose", "version: '3'\nservices:\n  web:\n    image: nginx\n    depends_on:\n      - db\n  db:\n    image: postgres\n", "web|db", "db>web"},
 		{"N8N", `{"name": "wf", "nodes": [{"id": "1", "name": "Start", "type": "trigger"}, {"id": "2", "name": "HTTP", "type": "http"}], "connections": {"Start": {"main": [[{"node": "HTTP"}]]}}}`, "1|2", "1>2"},
+		{"RecipeProse", "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.", "1|2|3", "1>2|2>3"},
 		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
 	})
 }

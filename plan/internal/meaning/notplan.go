@@ -263,7 +263,7 @@ func priced(s string) bool {
 	if strings.ContainsAny(s, "€£₺₽₹₩¥") {
 		return true
 	}
-	if i := strings.IndexByte(s, '$'); i >= 0 && i+2 < len(s) && s[i+1] >= '0' && s[i+1] <= '9' && (s[i+2] >= '0' && s[i+2] <= '9' || s[i+2] == '.') {
+	if i := strings.IndexByte(s, '$'); i >= 0 && i+2 < len(s) && s[i+1] >= '0' && s[i+1] <= '9' && (s[i+2] >= '0' && s[i+2] <= '9' || s[i+2] == '.' || s[i+2] == ',') {
 		return true
 	}
 	prev := ""

@@ -163,7 +163,7 @@ func fits(r *Reading, have, missing map[string]bool) bool {
 	some := false
 	for i := range r.Items {
 		id := r.Items[i].ID
-		if have[id] || !r.Items[i].Shown && (r.Form == "outline" || r.Form == "prose") {
+		if have[id] || len(id) == 4 && yearAhead(id) || !r.Items[i].Shown && (r.Form == "outline" || r.Form == "prose") {
 			return false
 		}
 		own[id] = true

@@ -901,7 +901,7 @@ func (a *analysis) weigh() {
 // packages reports whether the records are the packages of a lock file: they have versions, and no titles.
 func (a *analysis) packages() bool {
 	for _, col := range a.g.cols {
-		if col.name == "version" && a.title == nil {
+		if col.name == "version" && (a.title == nil || a.title.name == "version" || a.title.name == "name") {
 			return true
 		}
 	}

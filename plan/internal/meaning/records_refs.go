@@ -476,6 +476,9 @@ func openAt(s string) (open, body string, size int) {
 	}
 	switch s[0] {
 	case '$', '@', '#':
+		if s[0] == '$' && priced(s[:min(len(s), 24)]) && strings.IndexByte(s[:min(len(s), 6)], ',') > 1 {
+			return "", "", 0 // an amount of money
+		}
 		j := 1
 		for j < len(s) && j < 200 {
 			r, w := utf8.DecodeRuneInString(s[j:])
