@@ -1,12 +1,12 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"slices"
-
 	"html"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // maxViews bounds how deep texts are taken out of texts: a plan in a string in a string.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 )
 
 //go:embed phrases/*.txt
@@ -71,11 +72,12 @@ func (l *language) spaced() bool { return l.code != "zh" && l.code != "ja" }
 
 // capital writes the first letter large.
 func (l *language) capital(s string) string {
-	for i, r := range s {
-		if i == 0 && l.code == "tr" {
-			return string(unicode.TurkishCase.ToUpper(r)) + s[len(string(r)):]
-		}
-		return string(unicode.ToUpper(r)) + s[len(string(r)):]
+	r, n := utf8.DecodeRuneInString(s)
+	switch {
+	case n == 0:
+		return s
+	case l.code == "tr":
+		return string(unicode.TurkishCase.ToUpper(r)) + s[n:]
 	}
-	return s
+	return string(unicode.ToUpper(r)) + s[n:]
 }

@@ -81,8 +81,8 @@ func (t *teller) lines(marker func(int) string, dress func(string) string) strin
 			title = t.tail(title, t.relation(i), form)
 		}
 		b.WriteString(marker(i) + title + "\n")
-		if f := ""; field != "" {
-			if f = t.field(i, field, always); f != "" {
+		if field != "" {
+			if f := t.field(i, field, always); f != "" {
 				b.WriteString(f + "\n")
 			}
 		}

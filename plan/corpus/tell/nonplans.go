@@ -82,7 +82,7 @@ func (t *teller) notPlan() bool {
 			body = "```yaml\n" + body + "\n```"
 		}
 	case 11: // a changelog
-		body = fmt.Sprintf("## [%d.%d.0] - 2026-%02d-03\n\n### Fixed\n- %s\n- Crash when the list was empty\n\n### Added\n- Dark mode\n- Export as PDF", 1+t.IntN(4), t.IntN(9), 1+t.IntN(12), t.one("Wrong colour of links", "Memory leak in the cache", "Typos in the help"))
+		body = fmt.Sprintf("## [%d.%d.0] - 2026-%02d-03\n\n### Fixed\n- %s\n- Crash when the list was empty\n\n### Added\n- Dark mode\n- Export as PDF", 1+t.IntN(4), t.IntN(9), 1+t.IntN(12), t.one("Wrong color of links", "Memory leak in the cache", "Typos in the help"))
 	case 12: // code that is no plan
 		body = "```python\n" + t.one(
 			"def mean(values):\n    total = 0\n    for v in values:\n        total += v\n    return total / len(values)",

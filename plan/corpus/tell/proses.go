@@ -108,7 +108,7 @@ func (t *teller) mixed() bool {
 	if !t.number {
 		mark = t.one("%s: ", "- %s: ", "* %s – ")
 	}
-	list := ""
+	var list string
 	if t.yes(0.3) {
 		c := columns{rows: make([][]string, len(t.needs))}
 		c.add(t.say("label.id"), func(i int) string { return t.id[i] })

@@ -105,7 +105,7 @@ func pureLine(s string) bool {
 		case heads[r] != 0:
 			special = true
 		case opens[r] != 0 && r != '*' && r != ':' && r != '_':
-			special = special || strings.IndexRune("-=~–—─━═", r) < 0
+			special = special || !strings.ContainsRune("-=~–—─━═", r)
 		default:
 			return false
 		}

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // readValues reads a text in all ways in which values are written.

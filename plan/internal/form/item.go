@@ -53,8 +53,9 @@ const (
 	NoMark MarkStyle = iota
 	// Number is 1, 1.2, ١, １, 1️⃣, ① or (3).
 	Number
-	// Letter is a) or B. or iv), and Lettered is a number with a letter: 1a, 2-b.
+	// Letter is a) or B. or iv).
 	Letter
+	// Lettered is a number with a letter: 1a, 2-b.
 	Lettered
 	// Spelled is a number in words: One, third, первый, 第三.
 	Spelled

@@ -360,7 +360,7 @@ const groupLevel = 8
 
 // promoteGroups turns lines with a noun and a number into headings when entries without it stand between them.
 func promoteGroups(items []*Item) {
-	between, nouns, any := map[string]int{}, map[string]int{}, false
+	between, nouns, gaps := map[string]int{}, map[string]int{}, false
 	last := ""
 	for _, it := range items {
 		switch m := it.Mark; {
@@ -371,10 +371,10 @@ func promoteGroups(items []*Item) {
 			nouns[last]++
 		case m.Style != NoMark && last != "":
 			between[last]++
-			last, any = "", true
+			last, gaps = "", true
 		}
 	}
-	if !any {
+	if !gaps {
 		return
 	}
 	for _, it := range items {

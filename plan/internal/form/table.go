@@ -31,7 +31,7 @@ func (t *table) row(cells []*Value, off, end int) {
 	}
 	r := &Value{Kind: KindObject, Off: off, End: end}
 	for i, c := range cells {
-		head := ""
+		var head string
 		if i < len(t.heads) {
 			head = t.heads[i]
 		} else if c.Str == "" {

@@ -43,11 +43,8 @@ func yamlStarts(src *Source, i int) bool {
 	}
 	rest, isItem := cutItem(l.Text)
 	for isItem {
-		l, isItem = &Line{Text: rest}, false
+		l = &Line{Text: rest}
 		rest, isItem = cutItem(rest)
-		if isItem {
-			continue
-		}
 	}
 	key, val, ok := yamlKey(l.Text)
 	if !ok {

@@ -266,10 +266,10 @@ func decide(lang string, alts []alternative, rest []form.Sentence) int {
 		before := 0
 		for _, c := range s.Clauses {
 			text := lexicon.Fold(c.Text)
-			any := false
+			some := false
 			for k := range alts {
 				if i := alts[k].in(text); i >= 0 {
-					any = true
+					some = true
 					if v := tally(lang, text, i); v != 0 {
 						alts[k].score += 3 * v
 					} else if before != 0 {
@@ -279,7 +279,7 @@ func decide(lang string, alts []alternative, rest []form.Sentence) int {
 					}
 				}
 			}
-			if any {
+			if some {
 				before = 0
 			} else {
 				before = tally(lang, text, len(text))

@@ -252,7 +252,7 @@ func isText(e *form.Expr) bool { return e != nil && e.Kind == form.Text }
 // readCalls reads a program whose statements are the plan: the problem is named by its label or its variable.
 func readCalls(all []*form.Stmt) *program {
 	p := newProgram(0, "calls")
-	total, work, bad := 0, 0, 0
+	total, bad := 0, 0
 	each(all, func(st *form.Stmt) {
 		if st.Word == "def" {
 			p.defs[st.Name.Text] = st
@@ -267,7 +267,7 @@ func readCalls(all []*form.Stmt) *program {
 	})
 	labels, prose := 0, 0
 	for _, st := range body {
-		if st.Label.Text != "" && !labelled(st) {
+		if st.Label.Text != "" && !labeled(st) {
 			prose++
 		}
 		if st.Label.Text != "" && st.Expr != nil && st.Expr.Kind == form.Call {
@@ -283,7 +283,7 @@ func readCalls(all []*form.Stmt) *program {
 		body[0].Targets = nil
 	}
 	p.run(body, 0)
-	work = len(p.r.Items)
+	work := len(p.r.Items)
 	computing := 0
 	each(body, func(st *form.Stmt) {
 		if !st.Clean {
@@ -316,8 +316,8 @@ func holdsCalls(e *form.Expr) bool {
 	return found
 }
 
-// labelled reports whether a statement with a label is a call, not a sentence with something in brackets.
-func labelled(st *form.Stmt) bool {
+// labeled reports whether a statement with a label is a call, not a sentence with something in brackets.
+func labeled(st *form.Stmt) bool {
 	e := st.Expr
 	if e == nil || !st.Clean || e.Kind != form.Call && !isJoin(e.Text) {
 		return false
@@ -615,300 +615,14 @@ func (p *program) gathered(e *form.Expr) []*form.Expr {
 	return out
 }
 
-// assign reads a value and gives it to a variable.
-func (p *program) assign(target, id string, e *form.Expr, st *form.Stmt, shown bool) {
-	got := p.top(e, id, st, shown)
-	if _, again := p.env[target]; again && target != "" && len(got) > 0 && st.Label.Text != "" {
-		p.note(false, "REDEFINED", target, target+" is set again by "+id+"; later uses mean this step", "use another name", st.Off)
-	}
-	p.env[target] = got
-}
-
-// top reads the value of a statement; its outermost call is the problem that is named by the variable.
-func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int {
-	e = started(e)
-	if e.Open {
-		name := id
-		if name == "" {
-			name = callName(e)
-		}
-		p.note(true, "UNCLOSED", name, "the call of "+name+" is not closed", "write the closing )", e.Off)
-	}
-	if parts := p.gathered(e); parts != nil && e.Kind == form.Call {
-		var all []int
-		for _, x := range parts {
-			all = append(all, p.eval(x)...)
-		}
-		return all
-	}
-	if e.Kind == form.Call && !shown && p.passes(e) || e.Kind != form.Call || st.Label.Text == "" && p.passes(e) {
-		return p.eval(e)
-	}
-	return []int{p.call(e, id, st, shown)}
-}
-
-// passes reports whether a call is no step of its own: it computes, starts or waits for something.
-func (p *program) passes(e *form.Expr) bool {
-	name := callName(e)
-	if trivial[name] || wrappers[name] || gathers[name] || name == "" {
-		return true
-	}
-	if e.Base.Kind == form.Attr {
-		_, held := p.env[e.Base.Base.Path()]
-		if held && (results[e.Base.Text] || methods[e.Base.Text]) || trivial[e.Base.Text] && !held {
-			return true
-		}
-	}
-	d := p.defs[name]
-	if d == nil || len(d.Marks) > 0 {
-		return false
-	}
-	works := 0
-	for _, x := range d.Body {
-		works += b2i(x.Expr != nil && (x.Expr.Kind == form.Call || len(x.Targets) > 0))
-	}
-	return works > 1 && (name == "main" || len(d.Params) == 0)
-}
-
-// call adds the problem of a call with what its arguments use.
-func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
-	name := callName(e)
-	var uses []use
-	p.args(e, &uses)
-	if id == "" {
-		id = name[strings.LastIndexByte(name, '.')+1:]
-	}
-	title := name
-	if st != nil && shown {
-		title = strings.TrimSpace(oneLine(st, e))
-	}
-	k := p.item(id, title, shown, e.Off, e.End)
-	it := &p.r.Items[k]
-	if st != nil && !p.nested {
-		it.Off = st.Off
-	}
-	it.Also = append(it.Also, name)
-	it.Attrs = append(it.Attrs, Attr{Key: "tool", Role: Tool, Value: strconv.Quote(name), Off: e.Off})
-	for _, u := range uses {
-		it.Refs = append(it.Refs, Ref{Text: u.text, To: u.to, Off: u.off})
-		for _, x := range u.items {
-			p.link(x, k, Variable, u.off)
-		}
-		if u.items == nil && u.to != "" {
-			p.r.Links = append(p.r.Links, Link{From: u.to, To: id, Source: Variable, Off: u.off})
-			p.uses = true
-		}
-	}
-	if st != nil && len(e.Args) == 0 && isJoin(name) {
-		for x := range k {
-			p.link(x, k, Stated, e.Off)
-		}
-	} else if st != nil && len(st.Targets) == 0 && len(uses) == 0 {
-		p.bare[k] = true
-	}
-	return k
-}
-
-// oneLine is the title of a call: its comment, or what it is called with.
-func oneLine(st *form.Stmt, e *form.Expr) string {
-	name := callName(e)
-	if st.Note != "" {
-		return st.Note
-	}
-	var texts []string
-	for _, a := range e.Args {
-		if isText(a.Val) && len(texts) < 3 {
-			texts = append(texts, a.Val.Text)
-		}
-	}
-	return name + "(" + strings.Join(texts, ", ") + ")"
-}
-
-// isJoin reports whether a call waits for everything before it.
-func isJoin(name string) bool {
-	switch strings.ToLower(name) {
-	case "join", "finish", "join_all", "joinall", "wait_all":
-		return true
-	}
-	return false
-}
-
-// use is the use of a variable or label.
-type use struct {
-	text, to string
-	items    []int
-	off      int
-}
-
-// eval reads an expression and returns the problems whose results it stands for.
-func (p *program) eval(e *form.Expr) []int {
-	p.depth++
-	defer func() { p.depth-- }()
-	if e == nil || p.depth > 200 {
-		return nil
-	}
-	if e.Kind == form.Call && !p.passes(e) {
-		if e.Base.Kind == form.Attr {
-			if held := p.env[e.Base.Base.Path()]; held != nil {
-				var uses []use
-				p.args(e, &uses)
-				for _, u := range uses {
-					held = append(held[:len(held):len(held)], u.items...)
-				}
-				return held
-			}
-		}
-		return []int{p.call(e, "", nil, false)}
-	}
-	var uses []use
-	p.inner(e, &uses)
-	var out []int
-	seen := map[int]bool{}
-	for _, u := range uses {
-		for _, x := range u.items {
-			if !seen[x] {
-				seen[x] = true
-				out = append(out, x)
-			}
-		}
-	}
-	return out
-}
-
-// args collects what the arguments of a call use; calls among them become problems of their own.
-func (p *program) args(e *form.Expr, uses *[]use) {
-	name := callName(e)
-	for e != nil && e.Kind == form.Call {
-		for k, a := range e.Args {
-			if e.Base.Kind == form.Call || k > 0 || a.Val.Path() != name {
-				p.inner2(a.Val, uses)
-			}
-		}
-		b := e.Base
-		if b.Kind == form.Attr && b.Base.Kind == form.Ident {
-			if held, ok := p.env[b.Base.Text]; ok {
-				*uses = append(*uses, use{text: b.Base.Text, to: p.nameOf(held), items: held, off: b.Off})
-			}
-		}
-		if b.Kind == form.Attr {
-			b = b.Base
-		}
-		e = b
-	}
-}
-
-func (p *program) nameOf(held []int) string {
-	if len(held) == 0 {
-		return ""
-	}
-	return p.r.Items[held[0]].ID
-}
-
-// inner collects what the parts of an expression use.
-func (p *program) inner(e *form.Expr, uses *[]use) {
-	switch e.Kind {
-	case form.Ident:
-		p.inner2(e, uses)
-	case form.Text:
-		p.textUses(e, uses)
-	default:
-		if e.Base != nil {
-			p.inner2(e.Base, uses)
-		}
-		for _, a := range e.Args {
-			p.inner2(a.Val, uses)
-		}
-	}
-}
-
-func (p *program) inner2(e *form.Expr, uses *[]use) {
-	if e == nil {
-		return
-	}
-	switch e.Kind {
-	case form.Ident:
-		if held, ok := p.env[e.Text]; ok {
-			*uses = append(*uses, use{text: e.Text, to: p.nameOf(held), items: held, off: e.Off})
-		} else if e.Text[0] == '$' || e.Text[0] == '#' {
-			p.label(e.Text, e.Off, uses)
-		}
-	case form.Text:
-		p.textUses(e, uses)
-	case form.Call:
-		got := p.eval(e)
-		*uses = append(*uses, use{text: callName(e), to: p.nameOf(got), items: got, off: e.Off})
-	default:
-		p.depth++
-		if p.depth < 200 {
-			p.inner(e, uses)
-		}
-		p.depth--
-	}
-}
-
-// label adds the use of a label such as $1 or #E1. One that stands further below, or nowhere, is kept by its name.
-func (p *program) label(text string, off int, uses *[]use) {
-	if held, ok := p.env[text]; ok && held != nil {
-		*uses = append(*uses, use{text: text, to: p.nameOf(held), items: held, off: off})
-		return
-	}
-	name := strings.TrimLeft(text, "$")
-	if held, ok := p.env[name]; ok && held != nil {
-		*uses = append(*uses, use{text: text, to: p.nameOf(held), items: held, off: off})
-	} else if p.late[name] > 0 || len(p.late) > 0 && strings.Trim(name, "0123456789") == "" {
-		*uses = append(*uses, use{text: text, to: name, off: off})
-	}
-}
-
-// textUses collects the uses inside a text: $1, ${1}, {x}, {{x}}, #E1.
-func (p *program) textUses(e *form.Expr, uses *[]use) {
-	s := e.Text
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c != '$' && c != '{' && c != '#' {
-			continue
-		}
-		j := i + 1
-		for j < len(s) && (s[j] == '{' || s[j] == ' ' && c == '{' || s[j] == '$' && c == '{') {
-			j++
-		}
-		n := 0
-		for j+n < len(s) && (isWord(s[j+n]) || s[j+n] >= 0x80) {
-			n++
-		}
-		if n == 0 {
-			continue
-		}
-		name := s[j : j+n]
-		off := e.Off + 1 + i
-		switch {
-		case c == '#':
-			p.label("#"+name, off, uses)
-		case c == '$':
-			if j+n+1 < len(s) && s[j+n] == '.' && '0' <= s[j+n+1] && s[j+n+1] <= '9' {
-				break // $12.50 is money
-			}
-			p.label("$"+name, off, uses)
-			if held, ok := p.env[name]; ok && held != nil {
-				*uses = append(*uses, use{text: name, to: p.nameOf(held), items: held, off: off})
-			}
-		default:
-			if held, ok := p.env[name]; ok && held != nil {
-				*uses = append(*uses, use{text: name, to: p.nameOf(held), items: held, off: off})
-			}
-		}
-		i = j + n - 1
-	}
-}
-
 func isWord(c byte) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
 // finish decides about the order of statements that share no variable: where none does, or where a block runs parts side
 // by side, the statements follow one another as they stand; else a call that shares nothing is said to be alone.
-func (p *program) finish(labelled bool) {
-	if p.hold || len(p.r.Links) == 0 && len(p.order) > 0 && !labelled {
+func (p *program) finish(labeled bool) {
+	if p.hold || len(p.r.Links) == 0 && len(p.order) > 0 && !labeled {
 		free := map[int]bool{}
 		for k := range p.r.Items {
 			free[k] = true
@@ -928,7 +642,7 @@ func (p *program) finish(labelled bool) {
 		}
 		return
 	}
-	if labelled {
+	if labeled {
 		p.r.Stated = true
 		return
 	}

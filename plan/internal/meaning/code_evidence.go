@@ -17,7 +17,7 @@ func quote(s string) string {
 
 // evidenceLine splits "#E1 = Tool[input]" at its sign; the label may have a plan in front of it.
 func evidenceLine(s string) (at, n int, body string) {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if s[i] != '#' {
 			continue
 		}

@@ -187,7 +187,7 @@ func splitBraces(s string, off int) (out []form.Piece) {
 		start = i + 1
 	}
 	quote := byte(0)
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		switch c := s[i]; {
 		case quote != 0:
 			if c == quote {

@@ -171,11 +171,9 @@ func (p *program) stateLinks(e *form.Expr) {
 		}
 		return
 	}
-	a, b := args[0], (*form.Expr)(nil)
+	a, b := e.Base.Base, args[0]
 	if len(args) == 2 {
-		b = args[1]
-	} else {
-		a, b = e.Base.Base, args[0]
+		a, b = args[0], args[1]
 	}
 	from, to := p.ends(a), p.ends(b)
 	if edgeCalls[name] {

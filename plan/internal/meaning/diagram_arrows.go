@@ -38,8 +38,8 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 	return s.r.Links, len(s.r.Links) > 0
 }
 
-// arrowPrefix drops "Order:" or a bullet before the first id. any accepts every short text before a colon.
-func arrowPrefix(p form.Piece, any bool) form.Piece {
+// arrowPrefix drops "Order:" or a bullet before the first id. With loose, it accepts every short text before a colon.
+func arrowPrefix(p form.Piece, loose bool) form.Piece {
 	p = cutBullet(p)
 	for _, colon := range [...]string{":", "："} {
 		head, rest, ok := strings.Cut(p.Text, colon)
@@ -47,7 +47,7 @@ func arrowPrefix(p form.Piece, any bool) form.Piece {
 		if !ok || rest == "" || len(head) > 60 || form.ContainsArrow(head) || !form.ContainsArrow(rest) || rest[0] == ':' {
 			continue
 		}
-		if rest[0] != ' ' && rest[0] != '*' && colon == ":" || !any && !announcesGraph(head) {
+		if rest[0] != ' ' && rest[0] != '*' && colon == ":" || !loose && !announcesGraph(head) {
 			continue
 		}
 		rest = strings.TrimLeft(rest, " *_`")

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -365,6 +366,8 @@ func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 func (o *outline) name(steps []step) (named []Named, members [][]int) {
 	o.ids(steps)
 	named, members = make([]Named, len(steps)), make([][]int, len(steps))
+	var heads []Named
+	var held [][]int
 	groups := map[*form.Item]int{}
 	for i := range steps {
 		st := &steps[i]
@@ -377,13 +380,13 @@ func (o *outline) name(steps []step) (named []Named, members [][]int) {
 		if g := st.group; st.up < 0 && g != nil && g.Mark.Noun != "" {
 			k, ok := groups[g]
 			if !ok {
-				k = len(named)
+				k = len(heads)
 				groups[g] = k
-				named = append(named, Named{ID: g.Mark.Noun + " " + g.Mark.Label, Noun: g.Mark.Noun, Titles: []string{squeeze(g.Text)}, Parent: -1, Group: true})
-				members = append(members, nil)
+				heads = append(heads, Named{ID: g.Mark.Noun + " " + g.Mark.Label, Noun: g.Mark.Noun, Titles: []string{squeeze(g.Text)}, Parent: -1, Group: true})
+				held = append(held, nil)
 			}
-			members[k] = append(members[k], i)
-			n.Parent = k
+			held[k] = append(held[k], i)
+			n.Parent = len(steps) + k
 		}
 		named[i] = n
 		if !st.holds {
@@ -393,7 +396,7 @@ func (o *outline) name(steps []step) (named []Named, members [][]int) {
 			members[up] = append(members[up], i)
 		}
 	}
-	return named, members
+	return slices.Concat(named, heads), slices.Concat(members, held)
 }
 
 // ids gives each step the id that the text shows, or one by its place.

@@ -440,7 +440,10 @@ func (t *teller) enumerated(p *part) (out []part) {
 			break
 		}
 	}
-	if count == 0 || at == 0 || at >= len(p.text) || !strings.ContainsAny(p.text[at-1:at], ":,\x9a") {
+	if count == 0 || at == 0 || at >= len(p.text) {
+		return nil
+	}
+	if c := p.text[at-1]; c != ':' && c != ',' && c < utf8.RuneSelf {
 		return nil
 	}
 	rest := p.text[at:]

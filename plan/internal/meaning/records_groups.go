@@ -101,21 +101,21 @@ func (a *analysis) holdsParts(col *column) bool {
 // ungroup sets the parents of items, and takes groups out through which the flow only runs on to their parts.
 func (a *analysis) ungroup() {
 	drop := make([]bool, len(a.r.Items))
-	any := false
+	some := false
 	if a.parent != nil {
 		for i, p := range a.parent {
 			a.r.Items[i].Parent = p
 			if p >= 0 && a.forward {
-				drop[p], any = true, true
+				drop[p], some = true, true
 			}
 		}
 	}
 	for i := range a.r.Items {
 		if isGateway(a.g.recs[i].key) && a.xml() && !drop[i] {
-			drop[i], any = true, true
+			drop[i], some = true, true
 		}
 	}
-	if any {
+	if some {
 		a.contract(drop)
 	}
 }

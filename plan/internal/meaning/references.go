@@ -108,7 +108,7 @@ func (g *grouper) list(i int) (atom, int, bool) {
 
 // skipTo takes a reference by place that comes within the next words.
 func (g *grouper) skipTo(i int) (atom, int, bool) {
-	for n := 0; n < 3; n++ {
+	for n := range 3 {
 		if b, after, ok := g.unit(i + n); ok {
 			return b, after, true
 		}

@@ -724,7 +724,7 @@ func (t *talk) guessable(rel *Relation, from, to int) bool {
 // maxTitle bounds the atoms of a title that is looked up as a whole.
 const maxTitle = 14
 
-// titled takes a list of whole titles, as in "depends on: Book the hall, Print the programme".
+// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters".
 func (t *talk) titled(rel *Relation, from int) (some bool) {
 	for from < len(t.atoms) {
 		for from < len(t.atoms) && (t.atoms[from].class == colon || t.atoms[from].class == word && t.atoms[from].common && some) {

@@ -368,7 +368,7 @@ func TestRelationsByTitle(t *testing.T) {
 	require.Equal(t, "2>4", said(n, 3, "once the report is ready"))
 	require.Equal(t, "1>4 2>4", said(n, 3, "after the survey and the report"))
 	require.Equal(t, "2>4 3>4", said(n, 3, "depends on: Draft the report, Send the invoice"))
-	require.Equal(t, "", said(n, 3, "after lunch"))
+	require.Empty(t, said(n, 3, "after lunch"))
 }
 
 func TestRelationsOutside(t *testing.T) {

@@ -6,11 +6,11 @@ import "github.com/epigraph-run/epigraph/plan/internal/lexicon"
 type Rule uint8
 
 const (
-	// NoRule: nothing is said.
+	// NoRule means that nothing is said.
 	NoRule Rule = iota
-	// Loose: steps need nothing, unless they say so.
+	// Loose means that steps need nothing, unless they say so.
 	Loose
-	// Chained: each step needs the one before, unless it says otherwise.
+	// Chained means that each step needs the one before, unless it says otherwise.
 	Chained
 )
 

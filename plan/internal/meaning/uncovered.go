@@ -30,7 +30,7 @@ type cover struct {
 	notes []Note
 }
 
-// Uncovered returns a note for each relation that the text states and no link shows, and for each labelled line that is
+// Uncovered returns a note for each relation that the text states and no link shows, and for each labeled line that is
 // no item. Outside from and to, and on the lines of items, texts are read as relations are. Of data, what lies between
 // from and to is left out.
 func Uncovered(src *form.Source, items []Covered, links []Link, from, to int, data bool) []Note {

@@ -30,7 +30,7 @@ func (w *web) say(self int, t text) {
 // field takes what a field of a step says.
 func (w *web) field(self int, a Attr) {
 	role, ok := lexicon.Field(a.Key)
-	lead := ""
+	var lead string
 	switch {
 	case ok && role == lexicon.Requires:
 		lead = "depends on: "

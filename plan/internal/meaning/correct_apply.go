@@ -1,0 +1,286 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// apply changes the links by one relation.
+func (a *amender) apply(r Relation, more bool) {
+	if len(r.Subjects) == 0 {
+		return
+	}
+	ids := append([]string{}, r.Unknown...)
+	for _, i := range r.Items {
+		ids = append(ids, a.r.Items[i].ID)
+	}
+	if a.order != nil && (a.shift(r) || !a.leaveOrder(r)) {
+		return
+	}
+	for _, s := range r.Subjects {
+		id := a.r.Items[s].ID
+		switch r.Kind {
+		case Needs, Uses:
+			a.need(s, ids, more, r.Off)
+		case Before:
+			for _, to := range ids {
+				a.unlink(to, id)
+				a.link(id, to, r.Off)
+			}
+		case Apart:
+			for _, from := range ids {
+				a.unlink(from, id)
+			}
+		case None:
+			if a.correcting {
+				a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
+			}
+		case Beside:
+			a.beside(id, ids, r.Off)
+		}
+	}
+	a.r.Stated = true
+}
+
+// need states what a step needs; in a correction that replaces what was stated before the sentence.
+func (a *amender) need(s int, ids []string, more bool, off int) {
+	id := a.r.Items[s].ID
+	if a.correcting && !more && !a.replaced[s] {
+		a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
+	}
+	a.replaced[s] = true
+	for _, from := range ids {
+		a.link(from, id, off)
+	}
+}
+
+func (a *amender) link(from, to string, off int) {
+	if !slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.From == from && l.To == to }) {
+		a.r.Links = append(a.r.Links, Link{From: from, To: to, Source: Prose, Off: off})
+	}
+}
+
+func (a *amender) unlink(from, to string) {
+	a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.From == from && l.To == to })
+}
+
+// beside lets a step need what others need.
+func (a *amender) beside(id string, others []string, off int) {
+	var needs []string
+	for _, l := range a.r.Links {
+		if slices.Contains(others, l.To) {
+			needs = append(needs, l.From)
+		}
+	}
+	if a.correcting || len(needs) > 0 {
+		a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id && !slices.Contains(needs, l.From) })
+	}
+	for _, from := range needs {
+		if from != id {
+			a.link(from, id, off)
+		}
+	}
+}
+
+// shift changes the listed order by a relation that contradicts it: "3 comes before 2". It reports whether that is all.
+func (a *amender) shift(r Relation) bool {
+	if len(r.Unknown) > 0 {
+		return false
+	}
+	switch r.Kind {
+	case Beside:
+		if len(r.Items) == 0 {
+			return false
+		}
+		for _, s := range r.Subjects {
+			if a.remove(s); a.level(r.Items[0]) >= 0 {
+				k := a.level(r.Items[0])
+				a.order[k] = append(a.order[k], s)
+			}
+		}
+		a.moved = true
+		return true
+	case Before, Needs, Uses:
+		if len(r.Subjects) != 1 || len(r.Items) != 1 {
+			return false
+		}
+		from, to := r.Items[0], r.Subjects[0]
+		if r.Kind == Before {
+			from, to = to, from
+		}
+		f, t := a.level(from), a.level(to)
+		switch {
+		case f < 0 || t < 0 || from == to:
+			return false
+		case f == t-1:
+			return a.correcting || a.ordered
+		case f < t && !a.ordered:
+			return false
+		case r.Kind == Before:
+			a.remove(from)
+			a.order = slices.Insert(a.order, a.level(to), []int{from})
+		default:
+			a.remove(to)
+			a.order = slices.Insert(a.order, a.level(from)+1, []int{to})
+		}
+		a.moved = true
+		return true
+	}
+	return false
+}
+
+// level returns the place of an item in the listed order, or -1.
+func (a *amender) level(item int) int {
+	return slices.IndexFunc(a.order, func(l []int) bool { return slices.Contains(l, item) })
+}
+
+// remove takes an item out of the listed order.
+func (a *amender) remove(item int) {
+	for k := range a.order {
+		a.order[k] = slices.DeleteFunc(a.order[k], func(i int) bool { return i == item })
+	}
+	a.order = slices.DeleteFunc(a.order, func(l []int) bool { return len(l) == 0 })
+}
+
+// leaveOrder ends the listed order because a relation states needs. In a correction, and where the text says that the rest
+// is in order, the other steps keep following one another; else they need nothing.
+func (a *amender) leaveOrder(r Relation) bool {
+	if r.Kind == Apart && !a.correcting {
+		return false
+	}
+	if a.correcting || a.ordered {
+		a.explicit()
+		if r.Kind != None {
+			var ids []string
+			for _, s := range r.Subjects {
+				ids = append(ids, a.r.Items[s].ID)
+			}
+			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", ids, r.Off)
+		}
+	}
+	a.order = nil
+	return true
+}
+
+// explicit turns the listed order into links.
+func (a *amender) explicit() {
+	for k := 1; k < len(a.order); k++ {
+		for _, from := range a.order[k-1] {
+			for _, to := range a.order[k] {
+				l := Link{From: a.r.Items[from].ID, To: a.r.Items[to].ID, Source: ListedOrder, Off: a.r.Items[to].Off}
+				a.r.Links = append(a.r.Links, l)
+			}
+		}
+	}
+	a.order, a.r.Stated = nil, true
+}
+
+// swap lets two steps change places.
+func (a *amender) swap(x, y, off int) {
+	if a.order != nil {
+		p, q := a.level(x), a.level(y)
+		if p >= 0 && q >= 0 && p != q {
+			a.order[p], a.order[q] = a.order[q], a.order[p]
+			a.moved = true
+		}
+		return
+	}
+	idx, idy := a.r.Items[x].ID, a.r.Items[y].ID
+	other := func(id string) string {
+		switch id {
+		case idx:
+			return idy
+		case idy:
+			return idx
+		}
+		return id
+	}
+	for k, l := range a.r.Links {
+		a.r.Links[k].From, a.r.Links[k].To = other(l.From), other(l.To)
+	}
+	a.doubt("two steps with stated needs change places", []string{idx, idy}, off)
+}
+
+// drop takes a step out of the plan. What waits for it and nothing else waits for what it waited for.
+func (a *amender) drop(item int) {
+	id := a.r.Items[item].ID
+	if a.order != nil {
+		a.remove(item)
+	}
+	var needs, next []Link
+	for _, l := range a.r.Links {
+		switch id {
+		case l.From:
+			next = append(next, l)
+		case l.To:
+			needs = append(needs, l)
+		}
+	}
+	a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.From == id || l.To == id })
+	for _, n := range next {
+		if !slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.To == n.To }) {
+			for _, l := range needs {
+				a.link(l.From, n.To, n.Off)
+			}
+		}
+	}
+	if len(next) > 0 {
+		a.r.Stated = true
+	}
+	a.gone[item] = true
+	a.subject = nil
+}
+
+// clear takes the dropped items out.
+func (a *amender) clear() {
+	place := make([]int, len(a.r.Items))
+	var kept []Item
+	for i, it := range a.r.Items {
+		place[i] = len(kept)
+		if !a.gone[i] {
+			kept = append(kept, it)
+		}
+	}
+	for k := range kept {
+		if p := kept[k].Parent; p >= 0 && a.gone[p] {
+			kept[k].Parent = -1
+		} else if p >= 0 {
+			kept[k].Parent = place[p]
+		}
+	}
+	a.r.Items = kept
+}
+
+// add puts a new step at the end of the plan: what it waits for is stated, or nothing.
+func (a *amender) add(id string, s form.Sentence, end int) {
+	title := s.Text[min(end, len(s.Text)):]
+	if i := strings.IndexAny(title, ":"); i >= 0 && i < 40 {
+		title = title[i+1:]
+	}
+	title = strings.Trim(title, " ,.;:\"“”„«»–—-")
+	if i := strings.IndexAny(title, ".;\""); i > 0 {
+		title = title[:i]
+	}
+	if title == "" {
+		title = s.Text
+	}
+	if a.order != nil {
+		a.explicit()
+	}
+	a.r.Items = append(a.r.Items, Item{ID: id, Shown: true, Title: title, Parent: -1, Off: s.Off, End: s.Off + len(s.Text)})
+	a.r.Stated = true
+	a.index()
+	a.subject = []int{len(a.r.Items) - 1}
+}
+
+// maxDoubts bounds the notes of a reading.
+const maxDoubts = 200
+
+// doubt notes that a sentence about steps is not understood, or may mean something else.
+func (a *amender) doubt(message string, ids []string, off int) {
+	if len(a.r.Notes) < maxDoubts && len(ids) > 0 {
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: strings.Join(ids, ", "), Message: message, Off: off})
+	}
+}

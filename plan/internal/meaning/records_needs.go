@@ -1,0 +1,388 @@
+package meaning
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// found are the references of a column.
+type found struct {
+	col                       *column
+	list                      []saidOf
+	recs                      []int
+	hits, self, lost, earlier int
+	rest                      bool
+	lists, empty              int // cells that are lists, cells that say that there is nothing
+}
+
+func (a *analysis) find(col *column) *found {
+	f := &found{col: col}
+	for _, x := range col.cells {
+		m, rest := a.n.mentions(x.val)
+		f.rest = f.rest || rest
+		if x.val.Kind == form.KindList || isMap(x.val) {
+			f.lists++
+		}
+		if len(m) == 0 {
+			f.empty++
+		}
+		for _, y := range m {
+			switch {
+			case y.at < 0:
+				f.lost++
+			case y.at == x.rec:
+				f.self++
+			default:
+				f.hits++
+				if y.at < x.rec {
+					f.earlier++
+				}
+			}
+			f.list = append(f.list, y)
+			f.recs = append(f.recs, x.rec)
+		}
+	}
+	return f
+}
+
+// needs decides which fields are dependencies, and which way they run, and makes links of them.
+func (a *analysis) needs() {
+	var known, unknown []*found
+	for _, col := range a.g.cols {
+		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || a.holdsParts(col) {
+			continue
+		}
+		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
+			if f := a.find(col); a.isNeeds(f) {
+				known = append(known, f)
+			}
+			continue
+		}
+		if col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
+			continue
+		}
+		if !a.refersOnly(col) {
+			continue
+		}
+		if f := a.find(col); a.mayBeNeeds(f) {
+			unknown = append(unknown, f)
+		}
+	}
+	for _, f := range known {
+		next := f.col.is(lexicon.Next) && !f.col.is(lexicon.Requires)
+		a.take(f, next)
+		a.forward = a.forward || next && f.hits > 0
+	}
+	known1 := a.hits
+	a.nested()
+	for _, f := range unknown {
+		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
+			continue
+		}
+		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
+	}
+}
+
+// refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or maps of ids.
+func (a *analysis) refersOnly(col *column) bool {
+	if a.xml() {
+		return true
+	}
+	for _, x := range col.cells {
+		switch v := x.val; {
+		case isMap(v):
+			for i := range v.Fields {
+				if _, ok := a.n.exact[v.Fields[i].Key]; !ok {
+					return false
+				}
+			}
+		case v.Kind == form.KindList:
+			for _, y := range v.Items {
+				if !y.IsScalar() {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.
+func (a *analysis) isNeeds(f *found) bool {
+	if f.hits+f.self > 0 {
+		return f.lost <= 2*(f.hits+f.self) || f.lists > 0
+	}
+	if f.lost == 0 {
+		return !f.rest
+	}
+	// Nothing is known: ids of another text, or not ids at all.
+	for _, m := range f.list {
+		if !isID(m.text) || !a.alike(m.text) {
+			return false
+		}
+	}
+	return f.lists > 0 || a.id != nil && strings.ContainsAny(a.n.ids[0], "0123456789")
+}
+
+// alike reports whether a text is written like the ids: with digits when they have digits, in words when not.
+func (a *analysis) alike(s string) bool {
+	id := a.n.ids[0]
+	return strings.ContainsAny(s, "0123456789") == strings.ContainsAny(id, "0123456789") && digits(s) == digits(id)
+}
+
+// mayBeNeeds reports whether a field of which nothing is known by its name is a dependency: all it holds are ids of others.
+func (a *analysis) mayBeNeeds(f *found) bool {
+	if f.hits == 0 || f.rest || f.lost*3 > f.hits || f.self > 0 && f.self*3 > f.hits {
+		return false
+	}
+	if f.lists == 0 {
+		if f.lost > 0 || f.col.is(lexicon.Title) {
+			return false
+		}
+		for _, m := range f.list {
+			if digits(m.text) && a.s.form != "table" && f.col.name != "" && !a.xml() {
+				return false
+			}
+			if digits(m.text) && (f.empty == 0 || f.earlier != f.hits) && f.col.name != "" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (a *analysis) xml() bool {
+	return a.s.recs[0].val != nil && a.s.recs[0].val.Str != "" && a.s.recs[0].val.Kind == form.KindObject
+}
+
+// take makes links of a field's references.
+func (a *analysis) take(f *found, next bool) {
+	a.deps[f.col] = true
+	a.stated = true
+	for _, x := range f.col.cells {
+		a.has[x.rec] = true
+	}
+	a.hits += f.hits + f.self
+	a.lost += f.lost
+	for i, m := range f.list {
+		to, from := a.n.ids[f.recs[i]], strings.Trim(m.text, "\"'` ")
+		if m.at >= 0 {
+			from = a.n.ids[m.at]
+		}
+		if next {
+			from, to = to, from
+		}
+		a.link(from, to, Stated, m.off)
+	}
+}
+
+// nested finds what a record goes on to deep inside of it: the Next of choices, catches and conditions.
+func (a *analysis) nested() {
+	if !a.forward && !a.anyNext() {
+		return
+	}
+	for i := range a.g.recs {
+		var walk func(v *form.Value, depth int, on bool)
+		walk = func(v *form.Value, depth int, on bool) {
+			if v == nil || depth > 8 {
+				return
+			}
+			for _, x := range v.Items {
+				walk(x, depth+1, on)
+			}
+			for k := range v.Fields {
+				f := &v.Fields[k]
+				if a.inner[f.Val] || len(f.Val.Items) > 0 && a.inner[f.Val.Items[0]] {
+					continue
+				}
+				next := on || isNext(f.Key)
+				if !f.Val.IsScalar() {
+					if depth > 0 || !a.isDep(f.Key) {
+						walk(f.Val, depth+1, next)
+					}
+					continue
+				}
+				if depth == 0 && (a.isDep(f.Key) || !next && a.forward) || otherRole(f.Key) && !next {
+					continue
+				}
+				if at, ok := a.n.exact[f.Val.Text()]; ok && at != i && (next || a.forward && !digits(f.Val.Text())) {
+					a.link(a.n.ids[i], a.n.ids[at], Stated, f.Val.Off)
+					a.hits++
+					a.stated, a.forward, a.has[i] = true, true, true
+				}
+			}
+		}
+		walk(&form.Value{Kind: form.KindObject, Fields: a.g.recs[i].fields}, 0, false)
+	}
+}
+
+func isNext(key string) bool {
+	for _, r := range rolesOf(key) {
+		if r == lexicon.Next {
+			return true
+		}
+	}
+	k := squash(key)
+	return k == "default" || k == "transition" || k == "goto" || k == "nextstate" || k == "otherwise" || k == "else" || k == "catch"
+}
+
+// anyNext reports whether a field that runs on to the next step stands somewhere in the records.
+func (a *analysis) anyNext() bool {
+	for _, col := range a.g.cols {
+		if isNext(col.name) && !a.holdsParts(col) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *analysis) isDep(key string) bool {
+	for col := range a.deps {
+		if strings.EqualFold(col.name, strings.TrimSpace(key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// pointers are names of fields whose value names the step that a value comes from.
+var pointers = wordSet("ref, from, step, node, source, fromstep, outputof, resultof, sourcestep, stepid, nodeid, fromtask, taskid, dependency")
+
+// references finds the uses of results: in texts, and in objects such as {"$ref": "x"}.
+func (a *analysis) references() {
+	var idCol *column
+	if a.id != nil {
+		idCol = a.id.col
+	}
+	type lost struct {
+		rec, off int
+		name     string
+	}
+	var losts []lost
+	for _, col := range a.g.cols {
+		if col == idCol || a.deps[col] || col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Output) || isOutput(col.name) {
+			continue
+		}
+		title := col == a.title && !col.is(lexicon.Tool)
+		for _, x := range col.cells {
+			to := a.n.ids[x.rec]
+			usage := func(at int, text, path string, off int) {
+				if at == x.rec {
+					return
+				}
+				a.used++
+				a.r.Items = grow(a.r.Items, len(a.g.recs))
+				it := &a.r.Items[x.rec]
+				if len(it.Refs) < 1000 {
+					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: col.name, Off: off})
+				}
+				if !a.forward {
+					a.link(a.n.ids[at], to, Variable, off)
+				}
+			}
+			var walk func(v *form.Value, key string, depth int)
+			walk = func(v *form.Value, key string, depth int) {
+				if v == nil || depth > 60 {
+					return
+				}
+				if v.IsScalar() {
+					s := v.Text()
+					if s == "" {
+						return
+					}
+					k := squash(strings.TrimLeft(key, "$"))
+					if depth > 0 && (strings.HasPrefix(key, "$") || pointers[k]) {
+						if at, path, ok := a.n.path(strings.TrimLeft(s, "$#@")); ok {
+							usage(at, s, path, v.Off)
+							return
+						}
+					}
+					for _, u := range a.n.uses(s, func(name string) {
+						if len(losts) < 200 {
+							losts = append(losts, lost{x.rec, v.Off, name})
+						}
+					}) {
+						if title && (u.text[0] == '@' || u.text[0] == '%' || u.text[0] == '<') {
+							continue
+						}
+						usage(u.at, u.text, u.path, v.Off+u.off)
+					}
+					if head, path, ok := strings.Cut(s, "."); ok && !title && isID(s) && path != "" && !digits(head) {
+						if at, ok := a.n.exact[head]; ok {
+							usage(at, s, path, v.Off)
+							return
+						}
+					}
+					if at, ok := a.n.other[s]; ok && at >= 0 && !title && len(s) > 2 && a.isMade(at, s) {
+						usage(at, s, "", v.Off)
+					}
+					return
+				}
+				for _, y := range v.Items {
+					walk(y, key, depth+1)
+				}
+				for i := range v.Fields {
+					walk(v.Fields[i].Val, v.Fields[i].Key, depth+1)
+				}
+			}
+			walk(a.embedded(x.val), col.name, 0)
+		}
+	}
+	if a.used > 0 {
+		a.stated = true
+		for _, l := range losts {
+			if name := l.name; strings.ContainsAny(name, ".[") && a.stepLike(name) && len(a.r.Notes) < 100 {
+				a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: a.n.ids[l.rec], Off: l.off, Message: a.n.ids[l.rec] + " uses " + name + ", which labels no step"})
+			}
+		}
+	}
+}
+
+// stepLike reports whether a lost reference begins as one to a step does: steps.x.output.
+func (a *analysis) stepLike(name string) bool {
+	head, _, _ := strings.Cut(name, ".")
+	return lexicon.Is(lexicon.Steps, head) || a.alike(head) && strings.ContainsAny(head, "0123456789")
+}
+
+// embedded returns the value that stands, as JSON, in a string, or v itself.
+func (a *analysis) embedded(v *form.Value) *form.Value {
+	if v.Kind != form.KindString {
+		return v
+	}
+	s := strings.TrimSpace(v.Str)
+	if len(s) < 4 || s[0] != '{' || s[1] == '{' {
+		return v
+	}
+	t, _ := form.ValueAt(s, 0, a.c.src.MaxDepth, true)
+	if t.Root == nil || len(t.Faults) > 0 {
+		return v
+	}
+	shift(t.Root, v)
+	return t.Root
+}
+
+// isMade reports whether s is the name of something that the record at makes.
+func (a *analysis) isMade(at int, s string) bool {
+	for _, col := range a.g.cols {
+		if !col.is(lexicon.Output) && !isOutput(col.name) {
+			continue
+		}
+		i := sort.Search(len(col.cells), func(i int) bool { return col.cells[i].rec >= at })
+		if i == len(col.cells) || col.cells[i].rec != at {
+			continue
+		}
+		v := col.cells[i].val
+		if v.Text() == s {
+			return true
+		}
+		for _, x := range v.Items {
+			if x.Text() == s {
+				return true
+			}
+		}
+	}
+	return false
+}
