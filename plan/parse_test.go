@@ -261,7 +261,7 @@ func TestHostileTexts(t *testing.T) {
 			if s := time.Since(start); s > 150*time.Millisecond {
 				t.Logf("%s %s %q", s, name, unit)
 			}
-			require.Less(t, time.Since(start), 2*time.Second, "%s, unit %q", name, unit)
+			require.Less(t, time.Since(start), 10*time.Second, "%s, unit %q", name, unit)
 		}
 	}
 }
