@@ -507,7 +507,7 @@ func wordMark(s string, at int) Mark {
 		return Mark{}
 	}
 	e, weak, ok := markEnd(s, end)
-	if !ok || !strings.Contains(label, "_") && (weak || e == len(s)) {
+	if !ok || e == len(s) && strings.HasSuffix(s, ":") || !strings.Contains(label, "_") && (weak || e == len(s)) {
 		return Mark{}
 	}
 	return Mark{Style: Word, Label: label, Weak: weak, End: skipSpace(s, e)}
