@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"strings"
 	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // arrowAt reads the arrow at s[i] and returns its length, 0 if there is none. left is set for arrows that point back.
@@ -69,7 +69,7 @@ func splitArrows(s string) (parts []string, back []bool) {
 	start := 0
 	for i := 0; i < len(s); {
 		if c := s[i]; (c == '"' || c == '`') && opensQuote(s[start:i]) {
-			if n := quotedLength(s[i:]); n > 0 {
+			if n := form.QuotedLength(s[i:]); n > 0 {
 				i += n
 				continue
 			}
@@ -93,21 +93,6 @@ func opensQuote(before string) bool {
 	return t == "" || strings.IndexByte(",;[({&", t[len(t)-1]) >= 0
 }
 
-// quotedLength returns the length of the quoted text that s starts with, or 0 if it does not end.
-func quotedLength(s string) int {
-	for j := 1; j < len(s); j++ {
-		switch s[j] {
-		case '\\':
-			j++
-		case s[0]:
-			return j + 1
-		case '\n':
-			return 0
-		}
-	}
-	return 0
-}
-
 // splitGroup splits "A, B" into its ids and drops their quotes.
 func splitGroup(s string) []string {
 	out := splitPieces(s)
@@ -127,7 +112,7 @@ func splitPieces(s string) []string {
 		case i == len(s):
 			n = 1
 		case (s[i] == '"' || s[i] == '`') && opensQuote(s[start:i]):
-			if q := quotedLength(s[i:]); q > 0 {
+			if q := form.QuotedLength(s[i:]); q > 0 {
 				i += q
 				continue
 			}
@@ -182,7 +167,7 @@ func bareID(s string) string {
 	for {
 		n := len(s)
 		switch {
-		case n > 2 && s[0] == '"' && s[n-1] == '"' && quotedLength(s) == n:
+		case n > 2 && s[0] == '"' && s[n-1] == '"' && form.QuotedLength(s) == n:
 			return form.Unescape(s[1:n-1], true)
 		case n > 2 && (s[0] == '`' || s[0] == '\'') && s[n-1] == s[0] && strings.IndexByte(s[1:n-1], s[0]) < 0:
 			s = strings.TrimSpace(s[1 : n-1])
@@ -205,7 +190,7 @@ func splitStatements(s string) []string {
 		switch s[i] {
 		case '"', '`':
 			if opensQuote(s[start:i]) || strings.HasSuffix(strings.TrimSpace(s[start:i]), ">") {
-				if n := quotedLength(s[i:]); n > 0 {
+				if n := form.QuotedLength(s[i:]); n > 0 {
 					i += n - 1
 				}
 			}

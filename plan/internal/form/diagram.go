@@ -274,8 +274,8 @@ func cutWord(s, word string) (string, bool) {
 	return strings.TrimLeft(rest, " \t"), true
 }
 
-// quoted returns the length of the quoted text that s starts with, or 0 if it does not end on its line.
-func quoted(s string) int {
+// QuotedLength returns the length of the quoted text that s starts with, or 0 if it does not end on its line.
+func QuotedLength(s string) int {
 	for j := 1; j < len(s); j++ {
 		switch s[j] {
 		case '\\':

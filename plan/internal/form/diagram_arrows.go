@@ -115,7 +115,7 @@ func SplitArrows(s string, off int) (parts []Piece, back []bool) {
 	for i := 0; i < len(s); {
 		c := s[i]
 		if (c == '"' || c == '`') && opensQuote(s[start:i]) {
-			if n := quoted(s[i:]); n > 0 {
+			if n := QuotedLength(s[i:]); n > 0 {
 				i += n
 				continue
 			}
@@ -173,7 +173,7 @@ func SplitGroup(p Piece) []Piece {
 	for i := 0; i < len(s); {
 		c := s[i]
 		if (c == '"' || c == '`') && opensQuote(s[start:i]) {
-			if q := quoted(s[i:]); q > 0 {
+			if q := QuotedLength(s[i:]); q > 0 {
 				i += q
 				continue
 			}
@@ -350,7 +350,7 @@ func splitSemicolons(s string, off int) []Piece {
 	start := 0
 	for i := 0; i < len(s); i++ {
 		if (s[i] == '"' || s[i] == '`') && opensQuote(s[start:i]) {
-			if n := quoted(s[i:]); n > 0 {
+			if n := QuotedLength(s[i:]); n > 0 {
 				i += n - 1
 			}
 		} else if w := strings.HasPrefix(s[i:], "；"); s[i] == ';' || w {

@@ -169,7 +169,7 @@ func (m *mermaid) stateLine(text string, off int) bool {
 		name = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(name), "{"))
 		title := ""
 		if strings.HasPrefix(name, `"`) {
-			if n := quoted(name); n > 0 {
+			if n := QuotedLength(name); n > 0 {
 				title = name[1 : n-1]
 				name, _ = cutWord(strings.TrimSpace(name[n:]), "as")
 			}
@@ -434,7 +434,7 @@ func mermaidLabel(s string, i int) (title string, end int, ok bool) {
 
 func quotedOrComma(s string) int {
 	if s != "" && (s[0] == '"' || s[0] == '\'') {
-		return quoted(s)
+		return QuotedLength(s)
 	}
 	return strings.IndexByte(s, ',')
 }

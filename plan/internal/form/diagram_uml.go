@@ -304,7 +304,7 @@ func umlArrow(s string) (from, to string, back, ok bool) {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == '"':
-			if n := quoted(s[i:]); n > 0 {
+			if n := QuotedLength(s[i:]); n > 0 {
 				i += n - 1
 			}
 		case closer(c) != 0 && c != '<':

@@ -174,7 +174,7 @@ func colonOutside(s string) int {
 			if c == open {
 				break
 			}
-			if n := quoted(s[i:]); n > 0 {
+			if n := QuotedLength(s[i:]); n > 0 {
 				i += n - 1
 			} else {
 				open = c

@@ -73,7 +73,7 @@ func tails(all []*Reading) {
 		for _, r := range all {
 			if r.Form == "outline" && within(r, d) {
 				r.Weight = min(r.Weight, d.Weight-closeReading)
-			} else if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && r.Start < d.End && d.Start < r.End {
+			} else if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && overlaps(r, d) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
@@ -85,16 +85,7 @@ func within(list, drawing *Reading) bool {
 	if len(list.Links) > len(drawing.Links) || len(list.Items) > len(drawing.Items) || drawing.Start > list.Start || drawing.End < list.End {
 		return false
 	}
-	have := make(map[string]bool, len(drawing.Items))
-	for i := range drawing.Items {
-		have[drawing.Items[i].ID] = true
-	}
-	for i := range list.Items {
-		if !have[list.Items[i].ID] {
-			return false
-		}
-	}
-	return true
+	return sharedIDs(drawing, list) == len(list.Items)
 }
 
 // closeReading is the difference in weight from which one reading is clearly the better one.
@@ -150,7 +141,7 @@ const (
 // apartFrom reports whether a reading overlaps none of the others.
 func apartFrom(parts []*Reading, r *Reading) bool {
 	for _, p := range parts {
-		if r.Start < p.End && p.Start < r.End {
+		if overlaps(r, p) {
 			return false
 		}
 	}

@@ -530,6 +530,7 @@ func severalReadings(all []*Reading) []*Reading {
 
 func overlaps(a, b *Reading) bool { return a.Start < b.End && b.Start < a.End }
 
+// sharedIDs counts the items of b whose ids a has, too.
 func sharedIDs(a, b *Reading) int {
 	ids := make(map[string]bool, len(a.Items))
 	for i := range a.Items {

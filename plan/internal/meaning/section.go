@@ -80,16 +80,7 @@ func readSection(src *form.Source, read func(*form.Source) []*Reading) []*Readin
 		return part
 	}
 	whole := all[0]
-	ids := make(map[string]bool, len(whole.Items))
-	for i := range whole.Items {
-		ids[whole.Items[i].ID] = true
-	}
-	same := 0
-	for i := range r.Items {
-		if ids[r.Items[i].ID] {
-			same++
-		}
-	}
+	same := sharedIDs(whole, r)
 	inside := whole.Start >= s.off && whole.End <= s.end
 	if inside || same == len(whole.Items) && same == len(r.Items) && len(whole.Links) > len(r.Links) && whole.Weight >= 70 {
 		return all
