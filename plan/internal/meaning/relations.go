@@ -311,12 +311,10 @@ func (t *talk) state(rel Relation, subject []int) {
 	}
 	rel.Subjects = t.about(subject)
 	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it, are no relation.
-	itself := rel.Kind == Needs && rel.own && len(rel.Subjects) == 1 && len(rel.Items) == 1 && len(subject) == 0 && rel.Items[0] == rel.Subjects[0]
-	if !itself {
-		rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
-			return slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
-		})
-	}
+	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(subject) == 0
+	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
+		return !itself && slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
+	})
 	if len(rel.Subjects) == 0 || !rel.full() {
 		return
 	}
@@ -333,7 +331,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 		return
 	}
 	a.used = true
-	rel.own = rel.own || !a.place && a.sure
+	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
 	rel.Items = append(rel.Items, a.items...)
 	rel.Unknown = append(rel.Unknown, a.unknown...)
 	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
