@@ -194,23 +194,16 @@ func (w *web) chain(said []bool, add func(a, b, off int)) {
 }
 
 // strange reports whether a number that is no step is an amount rather than a step that is missing: the steps have other
-// numbers, such as 2.1, or it is far above them.
+// numbers, such as 2.1.
 func (w *web) strange(u string) bool {
-	v, ok := lexicon.Digits(u)
-	if !ok {
+	if _, ok := lexicon.Digits(u); !ok {
 		return false
 	}
-	pathed, highest := 0, 0
+	pathed := 0
 	for i := range w.steps {
-		p := w.steps[i].it.Mark.Path
-		if len(p) > 1 {
-			pathed++
-		}
-		if len(p) > 0 {
-			highest = max(highest, p[0])
-		}
+		pathed += b2i(len(w.steps[i].it.Mark.Path) > 1)
 	}
-	return pathed*2 > len(w.steps) || v > 2*highest+10
+	return pathed*2 > len(w.steps)
 }
 
 // lettered returns that 2a and 2b run beside each other, for all such steps.
