@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -697,6 +698,8 @@ func (t *talk) named(rel *Relation, from, to int) {
 			rel.Guessed = true
 			rel.End = max(rel.End, t.atoms[next-1].end)
 			rel.Off = min(rel.Off, t.atoms[from].off)
+		} else if i >= 0 && rel.Kind == Needs && t.begins(rel.Off) {
+			t.doubts = append(t.doubts, Doubt{Item: i, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: "the words may name several steps", Off: rel.Off})
 		}
 		from = next + 1
 	}
@@ -755,10 +758,20 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 	return some
 }
 
-// byTitle returns the one item that the words name: it has a word that no other item has, or more of them than others.
+// begins reports whether a clause begins at a place.
+func (t *talk) begins(off int) bool {
+	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
+	if i == 0 {
+		return t.self < 0
+	}
+	c := t.atoms[i-1].class
+	return c == opened || c == comma || c == dash || c == colon || c == stop
+}
+
+// byTitle returns the one item that the words name: it has a word that no other item has.
+// When several have, it returns one of them, and false.
 func (t *talk) byTitle(from, to int) (int, bool) {
-	score := map[int]float64{}
-	unique := -1
+	unique, several := -1, -1
 	for i := from; i < to; i++ {
 		a := &t.atoms[i]
 		if a.class != word && a.class != phrase {
@@ -769,15 +782,17 @@ func (t *talk) byTitle(from, to int) (int, bool) {
 		if stem == "" || len(items) == 0 || len(items) > maxStem-1 {
 			continue
 		}
-		for _, it := range items {
-			score[it] += 1 / float64(len(items))
-		}
 		if len(items) == 1 {
 			if unique >= 0 && unique != items[0] {
-				return -1, false
+				return unique, false
 			}
 			unique = items[0]
+		} else if unique < 0 {
+			several = items[0]
 		}
 	}
-	return unique, unique >= 0
+	if unique < 0 {
+		return several, false
+	}
+	return unique, true
 }
