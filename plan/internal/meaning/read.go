@@ -67,6 +67,11 @@ func readAll(src *form.Source) []*Reading {
 // drawing: then the list knows as many links.
 func tails(all []*Reading) {
 	for _, d := range all {
+		for _, r := range all {
+			if d.Form == "table" && r.Form == "outline" && len(r.Items) > len(d.Items) && r.Weight >= 70 && within(d, r) {
+				d.Weight = min(d.Weight, r.Weight-closeReading) // rows of commas in a part of a list
+			}
+		}
 		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
 			continue
 		}
@@ -80,12 +85,12 @@ func tails(all []*Reading) {
 	}
 }
 
-// within reports whether a drawing knows all steps of a list, and at least as many links.
-func within(list, drawing *Reading) bool {
-	if len(list.Links) > len(drawing.Links) || len(list.Items) > len(drawing.Items) || drawing.Start > list.Start || drawing.End < list.End {
+// within reports whether a reading knows all steps of a part of its text, and at least as many links.
+func within(part, r *Reading) bool {
+	if len(part.Links) > len(r.Links) || len(part.Items) > len(r.Items) || r.Start > part.Start || r.End < part.End {
 		return false
 	}
-	return sharedIDs(drawing, list) == len(list.Items)
+	return sharedIDs(r, part) == len(part.Items)
 }
 
 // closeReading is the difference in weight from which one reading is clearly the better one.
