@@ -81,6 +81,10 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 			continue
 		}
 		w.r.Around = append(w.r.Around, Span{it.Off, it.TextOff + len(it.Text)})
+		if o.said[it] {
+			w.aside(whole(o.src, it))
+			continue
+		}
 		if links, ok := arrowLine(it.Text, it.TextOff, w.known); ok {
 			w.r.Links = append(w.r.Links, links...)
 			continue
