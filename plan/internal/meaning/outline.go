@@ -207,6 +207,9 @@ func (o *outline) read(s series) *Reading {
 	o.around(w, in)
 	w.link()
 	o.weigh(r, s, steps, w)
+	if w.stated() {
+		r.Evidence = append(r.Evidence, onlyStates)
+	}
 	for i := range steps {
 		st := &steps[i]
 		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Parent: st.up, Off: st.it.Off, End: st.it.End}

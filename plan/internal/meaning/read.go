@@ -59,6 +59,7 @@ func readAll(src *form.Source) []*Reading {
 		all = append(all, read(src)...)
 	}
 	tails(all)
+	behindSteps(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
 }
@@ -68,8 +69,10 @@ func readAll(src *form.Source) []*Reading {
 func tails(all []*Reading) {
 	for _, d := range all {
 		for _, r := range all {
-			if d.Form == "table" && r.Form == "outline" && len(r.Items) > len(d.Items) && r.Weight >= 70 && within(d, r) {
-				d.Weight = min(d.Weight, r.Weight-closeReading) // rows of commas in a part of a list
+			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
+			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
+			if r.Form == "outline" && r.Weight >= 70 && (part || bare) {
+				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
 		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
@@ -83,6 +86,11 @@ func tails(all []*Reading) {
 			}
 		}
 	}
+}
+
+// untitled reports whether no item of a reading has a title.
+func untitled(r *Reading) bool {
+	return !slices.ContainsFunc(r.Items, func(it Item) bool { return it.Title != it.ID })
 }
 
 // within reports whether a reading knows all steps of a part of its text, and at least as many links.

@@ -421,6 +421,9 @@ func (t *talk) subjectOf(from, at int) []int {
 	for i >= from && t.light(i) {
 		i--
 	}
+	for i > from && t.self < 0 && (t.light(i) || t.atoms[i].class == word) && at-i < maxVerbs {
+		i-- // "3 can only begin once 2 is done"
+	}
 	if i < from || t.atoms[i].class != group || t.atoms[i].used {
 		return nil
 	}
@@ -443,6 +446,9 @@ func (t *talk) subjectOf(from, at int) []int {
 	}
 	return a.items
 }
+
+// maxVerbs bounds the words between a subject and what is said of it in a sentence that is about several steps.
+const maxVerbs = 6
 
 // light reports whether an atom may stand between a subject and what is said of it.
 func (t *talk) light(i int) bool {

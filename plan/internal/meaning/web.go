@@ -76,20 +76,26 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 		}
 		return false
 	}
+	gap := false // something below the steps was not understood
 	for _, it := range o.all {
 		if it.Kind == form.Row || inside(it) {
 			continue
 		}
-		w.r.Around = append(w.r.Around, Span{it.Off, it.TextOff + len(it.Text)})
+		end := it.TextOff + len(it.Text)
+		w.r.Around = append(w.r.Around, Span{it.Off, end})
+		t := text{it.Text, it.TextOff}
 		if o.said[it] {
-			w.aside(whole(o.src, it))
-			continue
+			t = whole(o.src, it)
 		}
 		if links, ok := arrowLine(it.Text, it.TextOff, w.known); ok {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
-		w.aside(text{it.Text, it.TextOff})
+		understood := w.aside(t) && o.said[it]
+		gap = gap || it.Off >= w.r.End && !understood && !strings.HasSuffix(it.Text, ":") && it.Kind != form.Heading
+		if understood && !gap && it.Off >= w.r.End {
+			w.r.End = end
+		}
 	}
 }
 
