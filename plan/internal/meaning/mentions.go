@@ -64,12 +64,13 @@ type lexer struct {
 	depth int         // of brackets
 }
 
-// atoms cuts a text into words, numbers, labels, phrases and signs.
+// atoms cuts a text into words, numbers, labels, phrases and signs. They stay until the next text is cut.
 func (n *Names) atoms(text string) []atom {
-	x := lexer{n: n, text: text, toks: lexicon.ScanIn(n.lang, text), ends: map[int]int{}}
+	x := lexer{n: n, text: text, toks: lexicon.ScanIn(n.lang, text), atoms: n.cut[:0]}
 	for at := 0; at < len(text); {
 		at = x.next(at)
 	}
+	n.cut = x.atoms
 	return n.unwrapped(x.atoms)
 }
 
@@ -246,6 +247,9 @@ func (x *lexer) phrase(t lexicon.Token) int {
 	a := atom{class: phrase, off: t.Off, end: t.End, kinds: t.Kinds, tok: t}
 	switch {
 	case t.Side == lexicon.Around:
+		if x.ends == nil {
+			x.ends = map[int]int{}
+		}
 		x.ends[t.CloseOff] = t.CloseEnd
 	case t.Kinds.Has(lexicon.Numeral) && t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.First)) == 0:
 		a.class, a.value, a.ordinal, a.spelled = number, t.Value, t.Ordinal, true

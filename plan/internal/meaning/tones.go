@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
@@ -197,3 +198,10 @@ func spaced(r rune) bool {
 
 // language tells the language of a text, or is "".
 func language(text string) string { return string(lexicon.Language(text)) }
+
+type languageKey struct{}
+
+// languageOf tells the language of a whole text.
+func languageOf(src *form.Source) string {
+	return form.Once(src, languageKey{}, func() string { return language(src.Text) })
+}
