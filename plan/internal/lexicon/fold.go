@@ -16,11 +16,11 @@ func Fold(s string) string {
 		return s
 	}
 	var few [128]byte
-	return string(appendFolded(append(few[:0], s[:at]...), s[at:]))
+	return string(AppendFold(append(few[:0], s[:at]...), s[at:]))
 }
 
-// appendFolded appends a folded text.
-func appendFolded(b []byte, s string) []byte {
+// AppendFold appends a folded text to a buffer.
+func AppendFold(b []byte, s string) []byte {
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
 			if c >= 'A' && c <= 'Z' {

@@ -24,7 +24,7 @@ func Language(text string) Lang {
 		if words++; words > maxWords {
 			break
 		}
-		folded := appendFolded(few[:0], w)
+		folded := AppendFold(few[:0], w)
 		if len(folded) > 0 && folded[0] >= utf8.RuneSelf {
 			if l := scriptLanguage(string(folded)); l != "" {
 				votes[l] += 2

@@ -6,6 +6,7 @@ type Trie struct {
 	nodes []trieNode
 	bytes []byte // the byte that leads to each node
 	first [256]int32
+	keys  int
 }
 
 type trieNode struct {
@@ -20,7 +21,7 @@ const AllSets = ^uint32(0)
 // NewTrie makes a trie of sorted keys, each with its sets. Of equal keys the last one counts.
 func NewTrie(keys []string, sets []uint32) Trie {
 	type span struct{ lo, hi, depth int }
-	t := Trie{nodes: []trieNode{{key: -1}}, bytes: []byte{0}}
+	t := Trie{nodes: []trieNode{{key: -1}}, bytes: []byte{0}, keys: len(keys)}
 	spans := []span{{0, len(keys), 0}}
 	for i := 0; i < len(spans); i++ {
 		s := spans[i]
@@ -67,6 +68,9 @@ func (t *Trie) Next(node int32, c byte, sets uint32) int32 {
 	}
 	return next
 }
+
+// Len returns the number of keys.
+func (t *Trie) Len() int { return t.keys }
 
 // Key returns the place of the key that ends at a node, or -1.
 func (t *Trie) Key(node int32) int32 { return t.nodes[node].key }

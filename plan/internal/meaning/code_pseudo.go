@@ -84,11 +84,13 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 // pseudoTree brings lines into a tree by their indents and braces. It returns nil when nothing in the lines looks like
 // pseudo code: no block and no list of jobs.
 func pseudoTree(src *form.Source, first, end int) *pseudoLine {
+	if mostlyListed(src.Lines[first:end]) {
+		return nil
+	}
 	root := &pseudoLine{indent: -1}
 	stack := []*pseudoLine{root}
 	braces := 0
 	likely := false
-	listed, lines := 0, 0
 	var words []string
 	for k := first; k < end; k++ {
 		l := &src.Lines[k]
@@ -98,8 +100,6 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 		if strings.HasPrefix(l.Text, "@") || strings.HasPrefix(l.Text, "import ") || strings.HasPrefix(l.Text, "from ") || strings.HasPrefix(l.Text, "with ") || strings.HasPrefix(l.Text, "async ") || strings.HasPrefix(l.Text, "def ") || len(l.Text) > 300 {
 			return nil
 		}
-		lines++
-		listed += b2i(isListed(l.Text))
 		likely = likely || parallelWord(l.Text) && blockHead(src, k, end)
 		if w := strings.Fields(l.Text); len(w) > 1 && !strings.HasSuffix(w[1], ":") && !strings.HasSuffix(w[1], ".") {
 			words = append(words, w[0])
@@ -130,10 +130,22 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 			root.end = n.end
 		}
 	}
-	if listed*2 >= lines || !likely && !isFrame(root.kids) && !jobVerb(words) {
+	if !likely && !isFrame(root.kids) && !jobVerb(words) {
 		return nil
 	}
 	return root
+}
+
+// mostlyListed reports whether half of the lines, or more, are listed.
+func mostlyListed(lines []form.Line) bool {
+	all, listed := 0, 0
+	for i := range lines {
+		if s := lines[i].Text; s != "" {
+			all++
+			listed += b2i(isListed(s))
+		}
+	}
+	return listed*2 >= all
 }
 
 // isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others read.

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"unicode"
@@ -188,7 +189,7 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 	for i, r := range x.text[at:limit] {
 		p := at + i
 		if i > 0 && !continues(last, r) {
-			if j, found := x.n.byKey[strings.TrimRight(lexicon.Fold(x.text[at:p]), "-.")]; found && x.exact(at, p, j) {
+			if j, found := x.n.keyed(x.text[at:p]); found && x.exact(at, p, j) {
 				end, item, ok = p, j, true
 			}
 		}
@@ -200,11 +201,18 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 		last = r
 	}
 	if limit == len(x.text) {
-		if j, found := x.n.byKey[strings.TrimRight(lexicon.Fold(x.text[at:]), "-.")]; found && x.exact(at, limit, j) {
+		if j, found := x.n.keyed(x.text[at:]); found && x.exact(at, limit, j) {
 			end, item, ok = limit, j, true
 		}
 	}
 	return trimLabel(x.text, at, end), item, ok
+}
+
+// keyed returns the item with an id, but for the signs behind it.
+func (n *Names) keyed(s string) (item int, ok bool) {
+	var few [maxLabel + 8]byte
+	item, ok = n.byKey[string(bytes.TrimRight(lexicon.AppendFold(few[:0], s), "-."))]
+	return item, ok
 }
 
 // exact tells whether a label of one letter has the case of the id.
