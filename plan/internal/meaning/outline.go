@@ -12,7 +12,7 @@ import (
 // readOutline reads lists, checklists, phases, tickets and whatever else gives each step a line of its own.
 func readOutline(src *form.Source) []*Reading {
 	root := form.Outline(src)
-	o := &outline{src: src, parent: map[*form.Item]*form.Item{}, said: map[*form.Item]bool{}}
+	o := &outline{src: src, parent: map[*form.Item]*form.Item{}, looks: map[string]entryCounts{}, said: map[*form.Item]bool{}}
 	o.collect(root)
 	o.statements()
 	var out []*Reading
@@ -32,6 +32,7 @@ type outline struct {
 	src    *form.Source
 	all    []*form.Item // in the order of the text
 	parent map[*form.Item]*form.Item
+	looks  map[string]entryCounts
 	said   map[*form.Item]bool // items that only say what steps wait for
 }
 
