@@ -69,6 +69,9 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if !ok || b.place && !a.place && !g.at(j).is(lexicon.Previous) {
 			break
 		}
+		if j > next+1 && g.related() && g.leads(after) {
+			break // "2 waits for 1, and 3 waits for 2"
+		}
 		if !b.sure && !b.place && (g.isUnit(after) || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
 			break
 		}
@@ -186,6 +189,21 @@ func (g *grouper) separator(i int) (ok bool, next int, isRange bool) {
 		seps++
 	}
 	return true, j, isRange
+}
+
+// related reports whether a relation that stands ahead of its references was just taken.
+func (g *grouper) related() bool {
+	n := len(g.out)
+	return n > 0 && g.out[n-1].class == phrase && g.out[n-1].kinds&lexicon.Relations != 0 && g.out[n-1].tok.Side == lexicon.Ahead
+}
+
+// leads reports whether a relation that stands ahead of its references follows.
+func (g *grouper) leads(i int) bool {
+	for n := 0; n < 3 && (g.at(i).class == word && g.at(i).common || g.at(i).is(lexicon.Not)); n++ {
+		i++
+	}
+	a := g.at(i)
+	return a.class == phrase && a.kinds&lexicon.Relations != 0 && a.tok.Side == lexicon.Ahead && g.refers(i+1)
 }
 
 // filler reports whether a word may stand between a separator and a reference.
