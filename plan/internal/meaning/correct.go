@@ -278,7 +278,7 @@ func (a *amender) sentence(s form.Sentence) {
 	}
 	said := a.change(text, all, s)
 	if !said && !a.correcting {
-		said = a.relations(s)
+		said = a.relations(s, all)
 	}
 	if !said {
 		said = a.claims(a.events(text, all), s) || a.firstThen(text, all, s)
@@ -293,10 +293,21 @@ func (a *amender) sentence(s form.Sentence) {
 }
 
 // relations applies what a sentence says as remarks on steps do, when all of it is understood.
-func (a *amender) relations(s form.Sentence) bool {
+func (a *amender) relations(s form.Sentence, all []mention) bool {
 	rels, doubts := a.names.Relations(-1, s.Text, s.Off)
 	if len(rels) == 0 || len(doubts) > 0 || slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) == 0 || r.Guessed || r.Kind == Beside }) {
 		return false
+	}
+	read := map[string]bool{}
+	for _, r := range rels {
+		for _, id := range slices.Concat(r.Unknown, a.idsOf(r.Items), a.idsOf(r.Subjects)) {
+			read[id] = true
+		}
+	}
+	for _, m := range all {
+		if slices.ContainsFunc(m.ids, func(id string) bool { return !read[id] }) {
+			return false
+		}
 	}
 	for _, r := range rels {
 		a.apply(r, true)
@@ -580,16 +591,5 @@ func (a *amender) claimed(clause string) bool {
 
 // also reports whether a clause adds to what was said before.
 func also(lang, text string) bool {
-	for _, w := range strings.FieldsFunc(lexicon.Fold(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
-		if slices.Contains(alsoWords, w) {
-			return true
-		}
-	}
-	return lang == "ja" && strings.Contains(text, "も") || lang == "zh" && strings.Contains(text, "也") || lang == "zh" && strings.Contains(text, "还")
-}
-
-var alsoWords = []string{
-	"also", "too", "additionally", "moreover", "auch", "zusätzlich", "außerdem", "aussi", "également", "también", "además", "também", "ademais",
-	"anche", "inoltre", "ook", "tevens", "också", "även", "też", "także", "również", "также", "тоже", "також", "теж", "de", "da", "ayrıca",
-	"أيضا", "أيضاً", "كذلك", "भी", "juga", "cũng", "또한", "도",
+	return slices.ContainsFunc(lexicon.ScanIn(lexicon.Lang(lang), text), func(t lexicon.Token) bool { return t.Is(lexicon.Same) })
 }

@@ -432,7 +432,7 @@ func (t *talk) subjectOf(from, at int) []int {
 		return nil
 	}
 	for j := i - 1; j >= from && t.atoms[j].class != comma; j-- {
-		if !t.light(j) {
+		if !t.light(j) && (t.self >= 0 || t.atoms[j].class != word) {
 			return nil
 		}
 	}
