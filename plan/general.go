@@ -93,9 +93,10 @@ func (r *reading) ambiguous(d *document, as, alsoAs string, other *reading) {
 
 // reading turns what package meaning says into problems and edges with places.
 func (d *document) reading(m *meaning.Reading) *reading {
-	r := &reading{weight: m.Weight, start: m.Start, end: m.End, openEnded: m.Open, edgesStated: m.Stated || len(m.Links) > 0}
+	r := &reading{weight: m.Weight, start: m.Start, end: m.End, openEnded: m.Open, edgesStated: m.Stated || len(m.Links) > 0, unnamed: true}
 	for i := range m.Items {
 		it := &m.Items[i]
+		r.unnamed = r.unnamed && !it.Shown
 		p := d.problem(it.ID, it.Title, it.Off)
 		if it.Parent >= 0 {
 			p.ParentID = m.Items[it.Parent].ID

@@ -15,6 +15,7 @@ type analysis struct {
 	g     *grid
 	r     *Reading
 	n     *labels
+	names *Names // made when a cell says something in words
 	id    *candidate
 	title *column
 	deps  map[*column]bool
@@ -510,6 +511,9 @@ func (a *analysis) weigh() {
 	}
 	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
 		r.Weight = 20
+	}
+	if a.s.tree.Headless && a.hits == 0 {
+		r.Weight = min(r.Weight, 20)
 	}
 	if a.s.nested && r.Weight >= 60 {
 		r.Weight++
