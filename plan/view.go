@@ -3,7 +3,6 @@ package plan
 import (
 	"html"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -109,16 +108,15 @@ func (f found) saysMore(old found) bool {
 	}
 	known, loose := f.r.ends()
 	oldKnown, oldLoose := old.r.ends()
-	placed := old.r.placed()
 	switch {
-	case known < oldKnown || loose > oldLoose || known == 0 || f.r.unnamed && !placed && oldKnown+oldLoose > 0:
+	case known < oldKnown || loose > oldLoose || known == 0 || f.r.unnamed && !old.r.unnamed && oldKnown+oldLoose > 0:
 		return false
 	case old.dialect == "tool_graph" && oldLoose < 2*len(old.r.graph.Edges) && loose < oldLoose:
 		return false // tools have exact names
 	case known == oldKnown && loose == oldLoose:
-		return placed && !f.r.unnamed
+		return old.r.unnamed && !f.r.unnamed
 	}
-	return placed || oldKnown == 0 || f.r.sameProblems(old.r)
+	return old.r.unnamed || oldKnown == 0 || f.r.sameProblems(old.r)
 }
 
 // loops reports whether a problem waits for itself.
@@ -147,16 +145,6 @@ func (r *reading) ends() (known, loose int) {
 // sameProblems reports whether two readings have the same problems in the same order.
 func (r *reading) sameProblems(other *reading) bool {
 	return slices.EqualFunc(r.graph.Problems, other.graph.Problems, func(a, b Problem) bool { return a.ID == b.ID })
-}
-
-// placed reports whether the problems are named by their places only.
-func (r *reading) placed() bool {
-	for i, p := range r.graph.Problems {
-		if p.ID != strconv.Itoa(i+1) {
-			return false
-		}
-	}
-	return true
 }
 
 func b2i(b bool) int {
