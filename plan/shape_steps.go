@@ -57,6 +57,7 @@ func stepTools(d *document, v *form.Value) *reading {
 			r.diag(d, Warning, Ambiguous, it.Off, id, "the step has no number; it was given its position", "number the steps")
 		}
 		p := d.problem(id, text, it.Off)
+		p.Tool = itemTool(it)
 		p.Refs = p.addArgs(d, it.Get(argKeys...))
 		r.graph.Problems = append(r.graph.Problems, p)
 	}

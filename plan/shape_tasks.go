@@ -144,6 +144,7 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 					p.ParentID = x.Text()
 				}
 			}
+			p.Tool = itemTool(it)
 			p.Refs = p.addArgs(d, it.Get(argKeys...))
 			r.graph.Problems = append(r.graph.Problems, p)
 			names.add(id, text)

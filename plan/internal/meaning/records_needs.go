@@ -329,6 +329,7 @@ func (a *analysis) references() {
 		title := col == a.title && !col.is(lexicon.Tool)
 		for _, x := range col.cells {
 			to := a.n.ids[x.rec]
+			arg := col.name
 			usage := func(at int, text, path string, off int) {
 				if at == x.rec {
 					return
@@ -337,7 +338,7 @@ func (a *analysis) references() {
 				a.r.Items = grow(a.r.Items, len(a.g.recs))
 				it := &a.r.Items[x.rec]
 				if len(it.Refs) < 1000 {
-					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: col.name, Off: off})
+					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: arg, Off: off})
 				}
 				if !a.forward {
 					a.link(a.n.ids[at], to, Variable, off)
@@ -387,6 +388,13 @@ func (a *analysis) references() {
 				for i := range v.Fields {
 					walk(v.Fields[i].Val, v.Fields[i].Key, depth+1)
 				}
+			}
+			if col.is(lexicon.Args) && isMap(x.val) && x.val.Str == "" {
+				for i := range x.val.Fields {
+					arg = x.val.Fields[i].Key
+					walk(x.val.Fields[i].Val, arg, 1)
+				}
+				continue
 			}
 			walk(a.embedded(x.val), col.name, 0)
 		}

@@ -642,6 +642,9 @@ func (a *analysis) calls() bool {
 // roleOfAttr maps the role of a field to that of an attribute.
 var roleOfAttr = map[lexicon.Role]Role{lexicon.Tool: Tool, lexicon.Args: Args, lexicon.Owner: Owner, lexicon.Duration: Duration, lexicon.Status: Status}
 
+// maxAttrs bounds the attributes of one item.
+const maxAttrs = 100
+
 // items makes an item of each record.
 func (a *analysis) items() {
 	r := a.r
@@ -667,7 +670,15 @@ func (a *analysis) items() {
 				it.Title = x.val.Text()
 				continue
 			}
-			if len(it.Attrs) < 100 {
+			if role == Args && isMap(x.val) && x.val.Str == "" {
+				for k := range x.val.Fields {
+					if f := &x.val.Fields[k]; len(it.Attrs) < maxAttrs {
+						it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: role, Value: form.JSON(f.Val), Off: f.Off})
+					}
+				}
+				continue
+			}
+			if len(it.Attrs) < maxAttrs {
 				it.Attrs = append(it.Attrs, Attr{Key: col.name, Role: role, Value: form.JSON(x.val), Off: x.off})
 			}
 		}
