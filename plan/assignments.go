@@ -217,7 +217,9 @@ func identifiers(s string) []identifier {
 			for j < len(s) && form.IsWordByte(s[j]) {
 				j++
 			}
-			out = append(out, identifier{s[i:j], i})
+			if t := strings.TrimLeft(s[j:], " "); !strings.HasPrefix(t, "=") || strings.HasPrefix(t, "==") { // no name of an argument
+				out = append(out, identifier{s[i:j], i})
+			}
 			i = j
 		default:
 			i++

@@ -81,7 +81,7 @@ func (p *codeParser) operator(inArgs bool) (string, int) {
 	skip := 0
 	if p.depth == 0 && strings.HasPrefix(rest, "\n") {
 		next := strings.TrimLeft(rest[:min(len(rest), 200)], " \t\r\n")
-		if !strings.HasPrefix(next, ">>") && !strings.HasPrefix(next, "<<") && !strings.HasPrefix(next, "| ") && !strings.HasPrefix(next, "&& ") {
+		if !strings.HasPrefix(next, ">>") && !strings.HasPrefix(next, "<<") && !strings.HasPrefix(next, "| ") && !strings.HasPrefix(next, "|> ") && !strings.HasPrefix(next, "&& ") {
 			return "", 0
 		}
 		skip = min(len(rest), 200) - len(next)
