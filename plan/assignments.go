@@ -29,6 +29,8 @@ func readAssignments(d *document) *reading {
 				unread = append(unread, l)
 			}
 			continue
+		case holdsSteps(p):
+			continue
 		case p.id != "":
 			numbered++
 		default:
@@ -160,6 +162,14 @@ func readAssignments(d *document) *reading {
 		r.graph.Problems = append(r.graph.Problems, x)
 	}
 	return r
+}
+
+// stepHolders are callees that only collect steps that are made elsewhere.
+var stepHolders = map[string]bool{"Plan": true, "Workflow": true, "Pipeline": true, "Crew": true, "Flow": true, "DAG": true, "TaskGraph": true}
+
+// holdsSteps reports whether a line only collects the steps before it: plan = Plan([a, b]).
+func holdsSteps(p programLine) bool {
+	return p.id == "" && stepHolders[p.callee] && (strings.HasPrefix(p.args, "[") || strings.Contains(p.args, "tasks=[") || strings.Contains(p.args, "steps=["))
 }
 
 func strangeLine(l line) programLine {

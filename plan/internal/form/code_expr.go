@@ -243,6 +243,10 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 				rest = p.s[p.i:]
 			}
 		}
+		if len(rest) > 1 && (rest[0] == '!' && rest[1] == '(' && e.Kind != Call || rest[0] == '?' && strings.IndexByte(";\n.)", rest[1]) >= 0 && e.Kind == Attr) {
+			p.i++ // a macro, or what hands an error on
+			rest = rest[1:]
+		}
 		switch {
 		case strings.HasPrefix(rest, "?."), strings.HasPrefix(rest, "::"), rest[0] == '.':
 			n := 2

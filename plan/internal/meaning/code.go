@@ -65,9 +65,9 @@ var trivial = setOf("int str float bool len list dict set tuple sorted range pri
 // wrappers pass on what their first argument says; suffixes are methods that say only how a call is run.
 var (
 	wrappers = setOf("asyncio.run asyncio.create_task create_task ensure_future asyncio.ensure_future delayed task tg.create_task tg.start_soon run_until_complete loop.run_until_complete await_ Promise.resolve memoize cached partial functools.partial asyncio.to_thread asyncio.wait_for unwrap shield asyncio.shield")
-	gathers  = setOf("asyncio.gather gather Promise.all Promise.allSettled asyncio.wait all_of parallel Parallel par concurrently join_all futures.wait as_completed dask.compute ray.get wait wait_all when_all Task.WhenAll")
+	gathers  = setOf("asyncio.gather gather Promise.all Promise.allSettled asyncio.wait tokio.join tokio.try_join try_join futures.join join! all_of parallel Parallel par concurrently join_all futures.wait as_completed dask.compute ray.get wait wait_all when_all Task.WhenAll")
 	methods  = setOf("submit delay s si remote apply_async map starmap expand override with_options run call invoke execute delay_async spawn_task")
-	results  = setOf("result compute get join wait value unwrap read output then_return block_until_complete await_result as_completed items keys values copy close strip")
+	results  = setOf("await result compute get join wait value unwrap read output then_return block_until_complete await_result as_completed items keys values copy close strip")
 )
 
 func setOf(s string) map[string]bool {

@@ -801,8 +801,11 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		return false
 	}
 	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "|" || e.Ops[0] == "|>") {
-		ok := false
-		for _, a := range e.Args {
+		ok, args := false, e.Args
+		if isText(args[0].Val) {
+			args = args[1:] // what the first step gets
+		}
+		for _, a := range args {
 			if a.Val.Kind == form.Call || a.Val.Kind == form.List {
 				ok = true
 			} else if a.Val.Kind != form.Ident {
@@ -812,7 +815,7 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		if !ok && depth == 0 {
 			return false
 		}
-		p.parts(e.Args, f.Add("seq", 0), depth)
+		p.parts(args, f.Add("seq", 0), depth)
 		return true
 	}
 	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "||" || e.Ops[0] == "&") && depth > 0 {
