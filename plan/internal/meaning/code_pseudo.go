@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -99,6 +100,9 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 // pseudoTree brings lines into a tree by their indents and braces. It returns nil when nothing in the lines looks like
 // pseudo code: no block and no list of jobs.
 func pseudoTree(src *form.Source, first, end int) *pseudoLine {
+	if onlyListed(src.Lines[first:end]) {
+		return nil
+	}
 	root := &pseudoLine{indent: -1}
 	stack := []*pseudoLine{root}
 	braces := 0
@@ -171,6 +175,18 @@ func closedBelow(src *form.Source, k, end int) bool {
 		}
 	}
 	return false
+}
+
+// onlyListed reports whether half of the lines, or more, are listed, and none says that something runs beside.
+func onlyListed(lines []form.Line) bool {
+	all, listed := 0, 0
+	for i := range lines {
+		if s := lines[i].Text; s != "" {
+			all++
+			listed += b2i(isListed(s))
+		}
+	}
+	return listed*2 >= all && !slices.ContainsFunc(lines, func(l form.Line) bool { return parallelWord(l.Text) })
 }
 
 // isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others read.
