@@ -204,7 +204,7 @@ func differ(t *tell.Text, want, have []string, rename map[string]string, read ma
 		}
 		return x
 	}
-	// The edge of a reference to a step that is not there, or to the step itself, may be kept or left out: it must be told
+	// The edge of a reference to a step that is not there, or of a step to itself, may be kept or left out: it must be told
 	// either way.
 	inside := func(tell.Edge) bool { return true }
 	if len(t.Report) > 0 {
