@@ -79,13 +79,25 @@ func tails(all []*Reading) {
 			continue
 		}
 		for _, r := range all {
-			if r.Form == "outline" && within(r, d) {
+			if r.Form == "outline" && (within(r, d) || overlaps(r, d) && repeats(r, d)) {
 				r.Weight = min(r.Weight, d.Weight-closeReading)
 			} else if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && overlaps(r, d) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
 	}
+}
+
+// repeats reports whether a list has steps twice, and a drawing the same steps once: the lines of the drawing were
+// taken for a part of the list.
+func repeats(list, drawing *Reading) bool {
+	seen := make(map[string]bool, len(list.Items))
+	twice := false
+	for i := range list.Items {
+		twice = twice || seen[list.Items[i].ID]
+		seen[list.Items[i].ID] = true
+	}
+	return twice && sharedIDs(drawing, list) == len(drawing.Items)
 }
 
 // untitled reports whether no item of a reading has a title.
