@@ -1,6 +1,7 @@
 package form
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,7 +23,7 @@ func (t *table) row(cells []*Value, off, end int) {
 		for i, c := range cells {
 			h := c.Str
 			if seen[h]++; seen[h] > 1 || h == "" {
-				h += strings.Repeat("'", seen[h]-1)
+				h += marks(seen[h] - 1)
 			}
 			t.heads[i] = h
 		}
@@ -37,12 +38,20 @@ func (t *table) row(cells []*Value, off, end int) {
 		} else if c.Str == "" {
 			continue
 		} else {
-			head = "+" + strings.Repeat("'", i-len(t.heads))
+			head = "+" + marks(i-len(t.heads))
 		}
 		r.Fields = append(r.Fields, Field{Key: head, Off: c.Off, Val: c})
 	}
 	t.list.Items = append(t.list.Items, r)
 	t.list.End = end
+}
+
+// marks tells the n-th column of one name from the others.
+func marks(n int) string {
+	if n > 8 {
+		return "'" + strconv.Itoa(n)
+	}
+	return strings.Repeat("'", n)
 }
 
 // Tables returns the tables of Markdown and org-mode, those of aligned columns, and what is written as CSV, with ; or tabs
@@ -80,6 +89,9 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 	}
 	t := newTable(head.Off)
 	t.row(pipeCells(src, head), head.Off, head.End)
+	if len(t.heads) < 2 {
+		return nil, i
+	}
 	j := i + 1
 	var last *Line
 	for ; j < len(src.Lines); j++ {
@@ -93,7 +105,7 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 		t.row(pipeCells(src, l), l.Off, l.End)
 		last = l
 	}
-	if last == nil || len(t.heads) < 2 || !ruled && len(t.list.Items) < 2 {
+	if last == nil || !ruled && len(t.list.Items) < 2 {
 		return nil, j
 	}
 	tree := &Tree{Root: t.list, AnyKeys: true}

@@ -35,7 +35,7 @@ type analysis struct {
 
 // analyze reads a set, or several that were joined, as a plan.
 func (c *collector) analyze(s *set, recs []record) *Reading {
-	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems {
+	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems || !c.affords(recs) {
 		return nil
 	}
 	a := &analysis{c: c, s: s, g: newGrid(s, recs), deps: map[*column]bool{}, seen: map[[2]string]bool{}, has: make([]bool, len(recs))}
@@ -65,6 +65,15 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	c.by[a.r] = a
 	a.faults()
 	return a.r
+}
+
+// affords reports whether records are to be read: of records in records in records, each of which is as long as all that
+// it holds, no more is read than a multiple of the text.
+func (c *collector) affords(recs []record) bool {
+	for i := range recs {
+		c.length += recs[i].end - recs[i].off
+	}
+	return c.length <= 40*len(c.src.Text)+1<<16
 }
 
 // isChat reports whether the records are messages of a conversation or parts of one.
