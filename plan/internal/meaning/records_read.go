@@ -16,6 +16,7 @@ type analysis struct {
 	g     *grid
 	r     *Reading
 	n     *labels
+	names *Names // made when a cell says something in words
 	id    *candidate
 	title *column
 	deps  map[*column]bool
@@ -531,6 +532,9 @@ func (a *analysis) weigh() {
 	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
 		r.Weight = 20
 	}
+	if a.s.tree.Headless && a.hits == 0 {
+		r.Weight = min(r.Weight, 20)
+	}
 	if a.s.nested && r.Weight >= 60 {
 		r.Weight++
 	}
@@ -658,6 +662,9 @@ func (a *analysis) calls() bool {
 // roleOfAttr maps the role of a field to that of an attribute.
 var roleOfAttr = map[lexicon.Role]Role{lexicon.Tool: Tool, lexicon.Args: Args, lexicon.Owner: Owner, lexicon.Duration: Duration, lexicon.Status: Status}
 
+// maxAttrs bounds the attributes of one item.
+const maxAttrs = 100
+
 // items makes an item of each record.
 func (a *analysis) items() {
 	r := a.r
@@ -683,7 +690,15 @@ func (a *analysis) items() {
 				it.Title = x.val.Text()
 				continue
 			}
-			if len(it.Attrs) < 100 {
+			if role == Args && isMap(x.val) && x.val.Str == "" {
+				for k := range x.val.Fields {
+					if f := &x.val.Fields[k]; len(it.Attrs) < maxAttrs {
+						it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: role, Value: form.JSON(f.Val), Off: f.Off})
+					}
+				}
+				continue
+			}
+			if len(it.Attrs) < maxAttrs {
 				it.Attrs = append(it.Attrs, Attr{Key: col.name, Role: role, Value: form.JSON(x.val), Off: x.off})
 			}
 		}
