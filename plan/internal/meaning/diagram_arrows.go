@@ -154,7 +154,7 @@ func IsBroken(s string) bool {
 
 // IsArrowLine reports whether s consists of short ids between arrows and commas.
 func IsArrowLine(s string) bool {
-	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, ":") || strings.HasPrefix(s, "|") {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, " do") || strings.HasSuffix(s, ":") || strings.HasPrefix(s, "|") {
 		return false
 	}
 	if strings.Count(s, " ") > 4 {
