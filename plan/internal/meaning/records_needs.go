@@ -118,6 +118,8 @@ func (a *analysis) needs() {
 		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
 			if f := a.find(col); a.isNeeds(f) {
 				known = append(known, f)
+			} else {
+				a.unread = append(a.unread, f)
 			}
 			continue
 		}
@@ -137,6 +139,7 @@ func (a *analysis) needs() {
 		a.forward = a.forward || next && f.hits > 0
 	}
 	known1 := a.hits
+	a.beside()
 	a.nested()
 	for _, f := range unknown {
 		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
@@ -145,6 +148,56 @@ func (a *analysis) needs() {
 		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
 	}
 }
+
+// beside gives the records that run side by side with others, and state no needs of their own, what those need.
+func (a *analysis) beside() {
+	var at [][2]int // a record, and one that it runs beside
+	for _, col := range a.g.cols {
+		if !col.is(lexicon.Parallel) {
+			continue
+		}
+		f := a.find(col)
+		for i, m := range f.list {
+			if m.at >= 0 && m.at != f.recs[i] {
+				at = append(at, [2]int{f.recs[i], m.at})
+			}
+		}
+	}
+	if len(at) == 0 || len(a.r.Links) == 0 {
+		return
+	}
+	needs := make(map[string][]Link, len(a.r.Links))
+	for _, l := range a.r.Links {
+		needs[l.To] = append(needs[l.To], l)
+	}
+	for _, p := range at {
+		to := a.n.ids[p[0]]
+		if len(needs[to]) > 0 || len(at)*len(needs[a.n.ids[p[1]]]) > maxLinks {
+			continue
+		}
+		for _, l := range needs[a.n.ids[p[1]]] {
+			if l.From != to {
+				a.link(l.From, to, Stated, l.Off)
+			}
+		}
+	}
+}
+
+// noteUnread notes the fields that are called dependencies, and in which nothing was understood.
+func (a *analysis) noteUnread() {
+	for _, f := range a.unread {
+		for i, m := range f.list {
+			if len(a.r.Notes) >= maxUnread {
+				return
+			}
+			id := a.n.ids[f.recs[i]]
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: m.off, Message: "“" + f.col.name + "” of " + id + " names no other step: " + form.Clip(m.text), Hint: "name steps by their ids"})
+		}
+	}
+}
+
+// maxUnread bounds the notes of fields in which nothing was understood.
+const maxUnread = 100
 
 // refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or maps of ids.
 func (a *analysis) refersOnly(col *column) bool {
