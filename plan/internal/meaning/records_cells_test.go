@@ -51,8 +51,9 @@ func TestTableForms(t *testing.T) {
 	}
 }
 
-func TestRecordsSideBySide(t *testing.T) {
+func TestRecordsByPlaceAndSide(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "a>b b>d c>d a>c", recordLinks(`[{"id":"a","needs":[]},{"id":"b","needs":["a"]},{"id":"c","parallel_with":["b"]},{"id":"d","needs":["b","c"]}]`))
+	require.Equal(t, "1>2 2>3", recordLinks(`{"steps":[{"do":"dig","needs":[]},{"do":"plant","needs":[0]},{"do":"water","needs":[1]}]}`))
 	require.Equal(t, "a>c b>c", recordLinks("tasks:\n  - name: a\n  - name: b\n  - name: c\n    depends: a.Succeeded && b.Succeeded\n"))
 }

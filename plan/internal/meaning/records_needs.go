@@ -3,6 +3,7 @@ package meaning
 import (
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -111,6 +112,12 @@ const maxSentence = 400
 // needs decides which fields are dependencies, and which way they run, and makes links of them.
 func (a *analysis) needs() {
 	var known, unknown []*found
+	if a.id == nil && a.fromZero() {
+		a.n.exact, a.n.folded = make(map[string]int, len(a.n.ids)), map[string]int{}
+		for i := range a.n.ids {
+			a.n.exact[strconv.Itoa(i)] = i
+		}
+	}
 	for _, col := range a.g.cols {
 		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || a.holdsParts(col) {
 			continue
@@ -147,6 +154,25 @@ func (a *analysis) needs() {
 		}
 		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
 	}
+}
+
+// fromZero reports whether dependencies count the places of records from 0: one of them is 0, and all of them lie ahead.
+func (a *analysis) fromZero() bool {
+	zero, ahead := false, true
+	for _, col := range a.g.cols {
+		if !col.is(lexicon.Requires) {
+			continue
+		}
+		for _, x := range col.cells {
+			for _, v := range append(x.val.Items[:len(x.val.Items):len(x.val.Items)], x.val) {
+				if k, err := strconv.Atoi(v.Text()); err == nil {
+					zero = zero || k == 0
+					ahead = ahead && k < x.rec
+				}
+			}
+		}
+	}
+	return zero && ahead
 }
 
 // beside gives the records that run side by side with others, and state no needs of their own, what those need.
