@@ -35,6 +35,7 @@ func Outline(src *Source) *Item {
 	romans(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
+	nameEntries(items)
 	for _, it := range items {
 		o.place(it)
 	}

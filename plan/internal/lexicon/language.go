@@ -1,6 +1,7 @@
 package lexicon
 
 import (
+	"sort"
 	"strings"
 	"unicode"
 )
@@ -15,8 +16,17 @@ const maxWords = 400
 
 // Language tells the language of a text by its script and its most common words; "" when it cannot be told.
 func Language(text string) Lang {
+	list, votes := Languages(text)
+	if len(list) == 0 || votes[0] < 4 || len(list) > 1 && votes[0] == votes[1] {
+		return ""
+	}
+	return list[0]
+}
+
+// Languages returns the languages that a text may be in, the likeliest first, with what speaks for each.
+func Languages(text string) (list []Lang, votes []int) {
 	common := data().common
-	votes := map[Lang]int{}
+	count := map[Lang]int{}
 	words := 0
 	for w := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.Is(unicode.M, r) }) {
 		if words++; words > maxWords {
@@ -24,29 +34,27 @@ func Language(text string) Lang {
 		}
 		w = Fold(w)
 		if l := scriptLanguage(w); l != "" {
-			votes[l] += 2
+			count[l] += 4
 			continue
 		}
 		for _, l := range common[w] {
-			votes[l]++
+			count[l] += min(2, len(w))
 		}
 	}
-	if votes["zh"] > 0 && votes["ja"]*4 > votes["zh"] {
-		return "ja"
+	if count["zh"] > 0 && count["ja"]*4 > count["zh"] {
+		count["ja"] += count["zh"]
 	}
-	var best, second Lang
-	for l, n := range votes {
-		switch {
-		case n > votes[best] || n == votes[best] && l < best:
-			best, second = l, best
-		case n > votes[second]:
-			second = l
-		}
+	for l := range count {
+		list = append(list, l)
 	}
-	if votes[best] < 2 || votes[best] == votes[second] {
-		return ""
+	sort.Slice(list, func(i, k int) bool {
+		a, b := count[list[i]], count[list[k]]
+		return a > b || a == b && list[i] < list[k]
+	})
+	for _, l := range list {
+		votes = append(votes, count[l])
 	}
-	return best
+	return list, votes
 }
 
 // scriptLanguage returns the language of a word that is known by its letters.

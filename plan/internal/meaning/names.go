@@ -54,11 +54,10 @@ const (
 )
 
 // NewNames prepares the names of items.
-func NewNames(items []Named) *Names {
-	n := &Names{
-		items: items, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
-	}
+func NewNames(items []Named) *Names { return namesIn(items, titlesLanguage(items)) }
+
+// titlesLanguage tells the language of the titles of items.
+func titlesLanguage(items []Named) lexicon.Lang {
 	var sample strings.Builder
 	for _, it := range items {
 		for _, t := range it.Titles {
@@ -68,7 +67,15 @@ func NewNames(items []Named) *Names {
 			}
 		}
 	}
-	n.lang = lexicon.Language(sample.String())
+	return lexicon.Language(sample.String())
+}
+
+// namesIn prepares the names of items in a language.
+func namesIn(items []Named, lang lexicon.Lang) *Names {
+	n := &Names{
+		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
+	}
 	for i, it := range items {
 		n.place[i] = len(n.steps)
 		if !it.Group {

@@ -187,19 +187,19 @@ func (o *outline) read(s series) *Reading {
 	r := &Reading{Form: "outline", Start: steps[0].it.Off, End: steps[0].it.End}
 	named, members := o.name(steps)
 	in := map[*form.Item]bool{}
-	w := &web{r: r, names: NewNames(named), steps: steps, members: members}
 	for i := range steps {
-		st := &steps[i]
-		in[st.it] = true
-		r.Start, r.End = min(r.Start, st.it.Off), max(r.End, st.it.End)
-		for _, t := range st.texts {
-			w.say(i, t)
-		}
-		for _, a := range st.attrs {
-			w.field(i, a)
+		in[steps[i].it] = true
+		r.Start, r.End = min(r.Start, steps[i].it.Off), max(r.End, steps[i].it.End)
+	}
+	var w *web
+	for k, lang := range o.languages(named) {
+		x := &web{r: &Reading{}, names: namesIn(named, lang), steps: steps, members: members}
+		x.hear(o, in)
+		if k == 0 || x.understood() > w.understood() {
+			w = x
 		}
 	}
-	o.around(w, in)
+	r.Links, r.Around, w.r = w.r.Links, w.r.Around, r
 	w.link()
 	o.weigh(r, s, steps, w)
 	for i := range steps {
@@ -215,6 +215,25 @@ func (o *outline) read(s series) *Reading {
 	o.other(r, left)
 	r.Open = r.End >= len(strings.TrimRight(o.src.Text, " \n\t\r"))
 	return r
+}
+
+// maxGuessed bounds the text of which the language is chosen by what is understood of it.
+const maxGuessed = 16 << 10
+
+// languages returns the languages in which what is said of the steps may be written, the likeliest first. There is more
+// than one when the common words do not tell.
+func (o *outline) languages(named []Named) []lexicon.Lang {
+	out := []lexicon.Lang{titlesLanguage(named)}
+	list, votes := lexicon.Languages(o.src.Text)
+	for i, l := range list {
+		if len(o.src.Text) > maxGuessed || i > 5 || votes[i]*4 < votes[0] {
+			break
+		}
+		if l != out[0] {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // steps makes steps of the items of a series: what stands below each is its fields, its texts, or steps of their own.

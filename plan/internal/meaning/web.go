@@ -27,6 +27,33 @@ func (w *web) say(self int, t text) {
 	w.doubts = append(w.doubts, doubts...)
 }
 
+// hear takes what all texts and fields of the steps say, and what stands around them.
+func (w *web) hear(o *outline, in map[*form.Item]bool) {
+	for i := range w.steps {
+		for _, t := range w.steps[i].texts {
+			w.say(i, t)
+		}
+		for _, a := range w.steps[i].attrs {
+			w.field(i, a)
+		}
+	}
+	o.around(w, in)
+}
+
+// understood counts the references to steps that state a relation, less what names steps and was not understood.
+func (w *web) understood() int {
+	n := -2 * len(w.doubts)
+	for _, rel := range w.rels {
+		switch {
+		case rel.Kind == None:
+			n++
+		case !rel.Guessed:
+			n += 2*len(rel.Items) + len(rel.Unknown)
+		}
+	}
+	return n
+}
+
 // field takes what a field of a step says.
 func (w *web) field(self int, a Attr) {
 	role, ok := lexicon.Field(a.Key)
