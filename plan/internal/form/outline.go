@@ -36,7 +36,8 @@ func Outline(src *Source) *Item {
 	dropWeakMarks(items)
 	promoteGroups(items)
 	nameEntries(items)
-	for _, it := range items {
+	for i, it := range items {
+		it.opens = it.Kind == Plain && i+1 < len(items) && items[i+1].Mark.Style != NoMark && strings.HasSuffix(strings.TrimRight(it.Text, " "), ":")
 		o.place(it)
 	}
 	for _, it := range o.stack {
@@ -457,6 +458,9 @@ func samePath(a, b []int) bool {
 
 // continues reports whether a line without a mark belongs to the entry above it.
 func (o *outliner) continues(it, above *Item) bool {
+	if it.Indent <= above.Indent && it.opens {
+		return false
+	}
 	if it.Indent == above.Indent && above.Bullet != 0 && (strings.HasSuffix(it.Text, ":") || strings.HasSuffix(it.Text, "：")) {
 		return false // it announces what follows
 	}

@@ -13,7 +13,8 @@ type web struct {
 	r       *Reading
 	names   *Names
 	steps   []step
-	members [][]int // the steps that each name means: itself, or those of a group
+	members [][]int            // the steps that each name means: itself, or those of a group
+	heads   map[*form.Item]int // the names of headings and lines that hold steps
 	rels    []Relation
 	doubts  []Doubt
 	ids     map[string]bool
@@ -78,10 +79,10 @@ func (w *web) field(self int, a Attr) {
 	w.doubts = append(w.doubts, doubts...)
 }
 
-// aside takes what a line outside of the steps says.
-func (w *web) aside(t text) bool {
+// aside takes what a line outside of the steps says, of the group that it holds or, with -1, of others.
+func (w *web) aside(self int, t text) bool {
 	w.rule = max(w.rule, w.names.Rule(t.s))
-	rels, doubts := w.names.Relations(-1, t.s, t.off)
+	rels, doubts := w.names.Relations(self, t.s, t.off)
 	n := len(w.rels)
 	for _, rel := range rels {
 		if len(rel.Subjects) > 0 {
@@ -112,7 +113,11 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
-		w.aside(text{it.Text, it.TextOff})
+		self, ok := w.heads[it]
+		if !ok {
+			self = -1
+		}
+		w.aside(self, text{it.Text, it.TextOff})
 	}
 }
 
