@@ -46,7 +46,7 @@ func faults(t *testing.T, s *suite) {
 			"code": 400, "status": "INVALID_ARGUMENT", "reason": "PLAN_INVALID", "message": "the plan has a fault",
 			"hint": "mend every violation and send the plan again", "metadata": {},
 			"violations": [{"field": "2:1", "reason": "EMPTY_ID",
-				"description": "\"sort -> ,report ->\": an arrow has nothing on one side; name a problem on both sides of the arrow"}]}`},
+				"description": "\"report\": an arrow at report has nothing on one side: sort -> ,report ->; name a problem on both sides of the arrow"}]}`},
 		{"Plan/Cycle", compile("collect -> sort\nsort -> report\nreport -> collect"), http.StatusBadRequest, `{
 			"code": 400, "status": "INVALID_ARGUMENT", "reason": "PLAN_INVALID", "message": "the plan has a fault",
 			"hint": "mend every violation and send the plan again", "metadata": {},
