@@ -102,14 +102,14 @@ func (r *Reading) remarks() bool {
 	return n*2 > len(r.Links)
 }
 
-// lead reports whether arrows lead from steps of a list to what is no step of it.
+// lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.
 func (r *Reading) lead(d *Reading) bool {
-	ids := make(map[string]bool, len(r.Items))
+	at := make(map[string]*Item, len(r.Items))
 	for i := range r.Items {
-		ids[r.Items[i].ID] = true
+		at[r.Items[i].ID] = &r.Items[i]
 	}
 	for _, l := range d.Links {
-		if !ids[l.From] || ids[l.To] {
+		if it := at[l.From]; it == nil || at[l.To] != nil || l.Off < it.Off || l.Off > it.End {
 			return false
 		}
 	}
