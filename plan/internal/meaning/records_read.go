@@ -514,7 +514,7 @@ func (a *analysis) weigh() {
 	if a.s.nested && r.Weight >= 60 {
 		r.Weight++
 	}
-	if a.s.tree.YAML && len(a.s.tree.Faults) > 0 && !a.fenced() && a.hits < 2 {
+	if a.s.tree.YAML && !a.fenced() && (len(a.s.tree.Faults) > 0 && a.hits < 2 || a.hits == 0 && a.isList()) {
 		r.Weight = min(r.Weight, 31)
 	}
 }
@@ -719,4 +719,18 @@ func (a *analysis) faults() {
 			a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: near(len(a.c.src.Text)), Off: len(a.c.src.Text), Message: "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", Hint: "ask for the rest of the plan"})
 		}
 	}
+}
+
+// isList reports whether each record is one sentence after a colon, "- Maria: send the contract": a list of Markdown.
+func (a *analysis) isList() bool {
+	cells := 0
+	for _, col := range a.g.cols {
+		for _, x := range col.cells {
+			cells++
+			if !x.val.IsScalar() || !strings.Contains(x.val.Text(), " ") && isASCII(x.val.Text()) {
+				return false
+			}
+		}
+	}
+	return cells == len(a.g.recs) && len(a.g.cols) > 1
 }
