@@ -5,6 +5,26 @@ import (
 	"unicode/utf8"
 )
 
+// ParseExpr reads a text of one line as an expression; off is its place.
+func ParseExpr(s string, off int) *Expr {
+	p := &codeParser{s: s, max: 100}
+	e := p.expr()
+	e.shift(off)
+	return e
+}
+
+// shift moves an expression by the place of its text.
+func (e *Expr) shift(off int) {
+	if e == nil {
+		return
+	}
+	e.Off, e.End = e.Off+off, e.End+off
+	e.Base.shift(off)
+	for _, a := range e.Args {
+		a.Val.shift(off)
+	}
+}
+
 // expr reads operands with operators between them.
 func (p *codeParser) expr() *Expr { return p.exprUntil(false) }
 
@@ -73,7 +93,7 @@ func (p *codeParser) operator(inArgs bool) (string, int) {
 	if rest[0] == ',' && !inArgs && p.depth == 0 {
 		return ",", skip + 1
 	}
-	if rest[0] == '-' && strings.HasPrefix(rest, "-- ") || strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "/*") {
+	if rest[0] == '-' && strings.HasPrefix(rest, "-- ") || strings.HasPrefix(rest, "<- ") || strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "/*") {
 		return "", 0
 	}
 	for _, op := range operators {

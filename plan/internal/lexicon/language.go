@@ -4,6 +4,7 @@ import (
 	"sort"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // langs is a set of languages that use spaces between words.
@@ -26,19 +27,22 @@ func Language(text string) Lang {
 // Languages returns the languages that a text may be in, the likeliest first, with what speaks for each.
 func Languages(text string) (list []Lang, votes []int) {
 	common := data().common
+	var few [128]byte
 	count := map[Lang]int{}
 	words := 0
-	for w := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.Is(unicode.M, r) }) {
+	for w := range strings.FieldsFuncSeq(text, notInWord) {
 		if words++; words > maxWords {
 			break
 		}
-		w = Fold(w)
-		if l := scriptLanguage(w); l != "" {
-			count[l] += 4
-			continue
+		folded := AppendFold(few[:0], w)
+		if len(folded) > 0 && folded[0] >= utf8.RuneSelf {
+			if l := scriptLanguage(string(folded)); l != "" {
+				count[l] += 4
+				continue
+			}
 		}
-		for _, l := range common[w] {
-			count[l] += min(2, len(w))
+		for _, l := range common[string(folded)] {
+			count[l] += min(2, len(folded))
 		}
 	}
 	if count["zh"] > 0 && count["ja"]*4 > count["zh"] {
@@ -55,6 +59,13 @@ func Languages(text string) (list []Lang, votes []int) {
 		votes = append(votes, count[l])
 	}
 	return list, votes
+}
+
+func notInWord(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r|0x20 < 'a' || r|0x20 > 'z'
+	}
+	return !unicode.IsLetter(r) && !unicode.Is(unicode.M, r)
 }
 
 // scriptLanguage returns the language of a word that is known by its letters.

@@ -583,6 +583,12 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		p.parts(e.Args, f.Add("seq", 0), depth)
 		return true
 	}
+	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "||" || e.Ops[0] == "&") && depth > 0 {
+		return p.parts(e.Args, f.Add("par", 0), depth)
+	}
+	if e.Kind == form.List && len(e.Args) == 1 && e.Args[0].Val.Kind == form.Ops {
+		return p.flow(e.Args[0].Val, f, depth+1) // brackets around an expression
+	}
 	if e.Kind == form.List && depth > 0 {
 		p.parts(e.Args, f.Add("par", 0), depth)
 		return true
@@ -592,13 +598,13 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 	}
 	name := e.Base.Path()
 	switch {
-	case seqCalls[name] && len(e.Args) > 0:
+	case (seqCalls[name] || sequenceWord(name)) && len(e.Args) > 0:
 		args := e.Args
 		if len(args) == 1 && args[0].Val.Kind == form.List {
 			args = args[0].Val.Args
 		}
 		return p.parts(args, f.Add("seq", 0), depth)
-	case parCalls[name] && depth > 0:
+	case (parCalls[name] || parallelWord(name)) && depth > 0:
 		args := e.Args
 		if len(args) == 1 && args[0].Val.Kind == form.List {
 			args = args[0].Val.Args

@@ -12,7 +12,7 @@ import (
 // readOutline reads lists, checklists, phases, tickets and whatever else gives each step a line of its own.
 func readOutline(src *form.Source) []*Reading {
 	root := form.Outline(src)
-	o := &outline{src: src, parent: map[*form.Item]*form.Item{}}
+	o := &outline{src: src, parent: map[*form.Item]*form.Item{}, looks: map[string]entryCounts{}}
 	o.collect(root)
 	var out []*Reading
 	for _, s := range o.series() {
@@ -31,6 +31,7 @@ type outline struct {
 	src    *form.Source
 	all    []*form.Item // in the order of the text
 	parent map[*form.Item]*form.Item
+	looks  map[string]entryCounts
 }
 
 func (o *outline) collect(it *form.Item) {

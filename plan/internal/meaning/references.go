@@ -24,7 +24,7 @@ type grouper struct {
 
 // groups returns the atoms with references put together.
 func (n *Names) groups(self int, text string, in []atom) []atom {
-	g := grouper{n: n, self: self, text: text, in: in}
+	g := grouper{n: n, self: self, text: text, in: in, out: n.put[:0]}
 	for i := 0; i < len(in); {
 		a, next, ok := g.list(i)
 		if !ok {
@@ -38,6 +38,7 @@ func (n *Names) groups(self int, text string, in []atom) []atom {
 		g.out = append(g.out, a)
 		i = next
 	}
+	n.put = g.out
 	return g.out
 }
 

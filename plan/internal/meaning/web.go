@@ -450,7 +450,9 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		if steps[i].it.Text == "" && len(steps[i].it.Kids) == 0 {
 			empty++
 		}
-		acting += b2i(acts(language(o.src.Text), steps[i].it.Text))
+		if s.name == "headings" {
+			acting += b2i(acts(languageOf(o.src), steps[i].it.Text))
+		}
 	}
 	switch {
 	case empty*2 > n && hit == 0:
@@ -477,7 +479,7 @@ func (w *web) surelyRelated() int {
 
 // listing is a series with what stands around it, for the question whether it is a plan at all.
 func (o *outline) listing(s series, steps []step, related int) *listing {
-	l := &listing{Lang: language(o.src.Text), Related: related}
+	l := &listing{Lang: languageOf(o.src), Related: related, looks: o.looks}
 	in := make(map[*form.Item]bool, len(steps))
 	for i := range steps {
 		it := steps[i].it
