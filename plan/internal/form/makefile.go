@@ -306,11 +306,14 @@ func (m *maker) introduces(r makeRule) bool {
 
 // fits reports whether the rules belong together: there are recipes or a declaration, and needs that other rules make.
 func (m *maker) fits(fenced bool) bool {
-	hits, needs := 0, 0
+	hits, needs, strange := 0, 0, 0
 	for _, r := range m.rules {
 		for _, n := range r.needs {
-			if needs++; m.known[n.Text] {
+			switch needs++; {
+			case m.known[n.Text]:
 				hits++
+			case !makeFile(n.Text):
+				strange++ // "B2: Approve the abstract" is no rule
 			}
 		}
 	}
@@ -323,7 +326,7 @@ func (m *maker) fits(fenced bool) bool {
 	if hits == needs && hits > 1 && len(m.rules) > 2 && hits >= len(m.rules)-2 {
 		return true // nothing but names of one another
 	}
-	return hits > 0 && m.recipes*2 >= len(m.rules) && (hits*2 >= len(m.rules)-1 || hits*3 >= needs)
+	return hits > 0 && strange <= hits && m.recipes*2 >= len(m.rules) && (hits*2 >= len(m.rules)-1 || hits*3 >= needs)
 }
 
 // sortAs brings the nodes into the order of names that lists all of them.

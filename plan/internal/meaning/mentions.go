@@ -397,11 +397,43 @@ func (x *lexer) word(at int) int {
 	}
 	w := x.text[at:end]
 	a := atom{class: word, off: at, end: end, common: lexicon.IsCommon(x.n.lang, lexicon.Fold(w))}
-	if d := strings.IndexFunc(w, unicode.IsDigit); d > 0 && x.n.prefixes[lexicon.Fold(w[:d])] {
-		a.class, a.unknown, a.sure = label, []string{w}, true
+	d := strings.IndexFunc(w, unicode.IsDigit)
+	if d < 0 && x.n.prefixes[lexicon.Fold(w)] {
+		if n := labelNumber(x.text[end:]); n > 0 { // AB-9, where others are AB-1 and AB-2
+			d, end = len(w), end+n
+			w = x.text[at:end]
+		}
+	}
+	if d > 0 && x.n.prefixes[lexicon.Fold(w[:d])] || x.quoted(at, end) {
+		a.class, a.end, a.unknown, a.sure = label, end, []string{w}, true
 	}
 	x.add(a)
 	return end
+}
+
+// labelNumber returns the length of the number of a label behind its letters and the sign between them.
+func labelNumber(s string) int {
+	n := 1
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	if n == 1 || s == "" || strings.IndexByte("-_#", s[0]) < 0 || letters(s[n:]) > 0 {
+		return 0
+	}
+	return n
+}
+
+// quoted reports whether the word is a name in backticks or brackets that stands where a relation or a list of references
+// has one: a name that no step has, where the steps have names.
+func (x *lexer) quoted(at, end int) bool {
+	if at == 0 || end >= len(x.text) || x.n.numbers || x.n.made || strings.IndexByte("`[", x.text[at-1]) < 0 || x.text[end] != x.text[at-1] && x.text[end] != ']' {
+		return false
+	}
+	before := x.atoms
+	if n := len(before); n > 0 && before[n-1].class == opened {
+		before = before[:n-1]
+	}
+	return bare(before) && before[len(before)-1].kinds&lexicon.KindsOf(lexicon.Sources, lexicon.Steps, lexicon.Uses) == 0 && !strings.HasPrefix(x.text[end+1:], "(")
 }
 
 // sign takes a sign, or leaves it out.

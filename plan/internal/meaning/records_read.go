@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -35,6 +36,9 @@ type analysis struct {
 
 // analyze reads a set, or several that were joined, as a plan.
 func (c *collector) analyze(s *set, recs []record) *Reading {
+	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
+		recs = recs[:n] // the text ends before the record says anything
+	}
 	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems {
 		return nil
 	}
@@ -65,6 +69,13 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	c.by[a.r] = a
 	a.faults()
 	return a.r
+}
+
+// said reports whether a record holds any value.
+func (r *record) said() bool {
+	return slices.ContainsFunc(r.fields, func(f form.Field) bool {
+		return f.Val != nil && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0)
+	})
 }
 
 // isChat reports whether the records are messages of a conversation or parts of one.
