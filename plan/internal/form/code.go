@@ -98,10 +98,11 @@ func Statements(src *Source, first, end int) []*Stmt {
 			continue
 		}
 		p.i = l.Off
-		for {
-			st := p.statement(l.Indent)
+		for indent := l.Indent; ; {
+			st := p.statement(indent)
 			if st != nil {
 				all = append(all, st)
+				indent += b2i(st.opens == ':') // what follows on its line is its body
 			}
 			p.blank()
 			if p.i >= len(p.s) || p.s[p.i] == '\n' {

@@ -81,7 +81,7 @@ func (p *codeParser) operator(inArgs bool) (string, int) {
 	skip := 0
 	if p.depth == 0 && strings.HasPrefix(rest, "\n") {
 		next := strings.TrimLeft(rest[:min(len(rest), 200)], " \t\r\n")
-		if !strings.HasPrefix(next, ">>") && !strings.HasPrefix(next, "<<") && !strings.HasPrefix(next, "| ") && !strings.HasPrefix(next, "&& ") {
+		if !strings.HasPrefix(next, ">>") && !strings.HasPrefix(next, "<<") && !strings.HasPrefix(next, "| ") && !strings.HasPrefix(next, "|> ") && !strings.HasPrefix(next, "&& ") {
 			return "", 0
 		}
 		skip = min(len(rest), 200) - len(next)
@@ -242,6 +242,10 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 				p.i += min(len(rest), 200) - len(t)
 				rest = p.s[p.i:]
 			}
+		}
+		if len(rest) > 1 && (rest[0] == '!' && rest[1] == '(' && e.Kind != Call || rest[0] == '?' && strings.IndexByte(";\n.)", rest[1]) >= 0 && e.Kind == Attr) {
+			p.i++ // a macro, or what hands an error on
+			rest = rest[1:]
 		}
 		switch {
 		case strings.HasPrefix(rest, "?."), strings.HasPrefix(rest, "::"), rest[0] == '.':

@@ -289,6 +289,9 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	if len(r.Links) == 0 {
 		return nil
 	}
+	if pointsToNeeds(src, first, first+n-1) {
+		turn(r)
+	}
 	if !s.listed {
 		markOrder(r)
 	}

@@ -86,7 +86,7 @@ func tails(all []*Reading) {
 			case r.Form != "outline" || len(r.Items) < 2 || !overlaps(r, d):
 			case remarks, r.Stated && len(r.Links) > 0 && r.lead(d):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
-			case within(r, d):
+			case within(r, d), repeats(r, d):
 				r.Weight = min(r.Weight, d.Weight-closeReading)
 			case r.Stated && len(r.Links) >= len(d.Links):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
@@ -122,6 +122,18 @@ func (r *Reading) lead(d *Reading) bool {
 		}
 	}
 	return len(d.Links) > 0
+}
+
+// repeats reports whether a list has steps twice, and a drawing the same steps once: the lines of the drawing were
+// taken for a part of the list.
+func repeats(list, drawing *Reading) bool {
+	seen := make(map[string]bool, len(list.Items))
+	twice := false
+	for i := range list.Items {
+		twice = twice || seen[list.Items[i].ID]
+		seen[list.Items[i].ID] = true
+	}
+	return twice && sharedIDs(drawing, list) == len(drawing.Items)
 }
 
 // untitled reports whether no item of a reading has a title.

@@ -58,8 +58,8 @@ func (w *web) understood() int {
 	return n
 }
 
-// leads are the words with which the values of fields are read.
-var leads = map[lexicon.Role]string{
+// fieldLeads are the words with which the values of fields are read.
+var fieldLeads = map[lexicon.Role]string{
 	lexicon.Requires: "depends on: ", lexicon.Next: "is needed for: ", lexicon.Parallel: "in parallel with ",
 }
 
@@ -69,7 +69,7 @@ func (w *web) field(self int, a Attr) {
 	if !ok {
 		role = w.roles[lexicon.Fold(a.Key)]
 	}
-	lead := leads[role]
+	lead := fieldLeads[role]
 	switch {
 	case ok && role == lexicon.ID:
 		return
