@@ -422,12 +422,17 @@ func (w *web) doubt(d Doubt) {
 	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why, Hint: "say which step waits for which"})
 }
 
+// lonelyWeight is the highest weight of one step alone: it is no plan.
+const lonelyWeight = 20
+
 // weigh says how sure the reading is.
 func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	n := len(steps)
 	linked := map[string]bool{}
 	for _, l := range r.Links {
-		linked[l.From], linked[l.To] = true, true
+		if l.From != l.To {
+			linked[l.From], linked[l.To] = true, true
+		}
 	}
 	hit := 0
 	for i := range steps {
@@ -446,7 +451,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		r.Weight += 10 + 20*hit/n
 	}
 	if n == 1 {
-		r.Weight -= 30
+		r.Weight = min(r.Weight-30, lonelyWeight)
 	}
 	sure, empty, acting := w.surelyRelated(), 0, 0
 	for i := range steps {
