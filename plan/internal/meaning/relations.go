@@ -313,8 +313,9 @@ func (t *talk) state(rel Relation, subject []int) {
 		t.subject = subject
 	}
 	rel.Subjects = t.about(subject)
-	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it, are no relation.
-	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(subject) == 0
+	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it, are no relation,
+	// nor are the last digits of its number.
+	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(subject) == 0 && !strings.Contains(t.n.items[rel.Subjects[0]].ID, ".")
 	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
 		return !itself && slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
 	})
