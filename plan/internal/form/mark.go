@@ -28,10 +28,7 @@ func mark(s string) Mark {
 
 // markEnd returns the end of the sign that ends a mark at s[at:], and whether only a space stands there.
 func markEnd(s string, at int) (end int, weak, ok bool) {
-	i := at
-	for i < len(s) && s[i] == ' ' {
-		i++
-	}
+	i := skipSpace(s, at)
 	if i == len(s) {
 		return i, false, true
 	}
@@ -120,10 +117,7 @@ func afterSign(s string, at int) int {
 }
 
 func skipSpace(s string, at int) int {
-	for at < len(s) && (s[at] == ' ' || s[at] == '\t') {
-		at++
-	}
-	return at
+	return len(s) - len(strings.TrimLeft(s[at:], space))
 }
 
 // bracketMark reads (1), [T2], （一）, 【a】 and [build].
@@ -224,6 +218,10 @@ func numberMark(s string, at int) Mark {
 		return Mark{}
 	}
 	m := Mark{Style: Number, Path: []int{v}}
+	if noun, e := nounBehind(s, end); noun != "" {
+		m.Label, m.Noun, m.End = s[at:end], noun, skipSpace(s, e)
+		return m
+	}
 	for end+1 < len(s) && (s[end] == '.' || s[end] == '-') {
 		next, w := digitsAt(s, end+1)
 		if next == end+1 || s[end] == '-' {
@@ -261,6 +259,32 @@ func numberMark(s string, at int) Mark {
 		return Mark{}
 	}
 	return m
+}
+
+// maxOrdinal bounds the letters that make an ordinal of a number: 2nd, 3-й, 1번째.
+const maxOrdinal = 3
+
+// nounBehind returns the noun for a step that stands behind a number, and the end of the mark: 1단계: and 2nd step – and
+// 3-й шаг:.
+func nounBehind(s string, at int) (noun string, end int) {
+	from := at
+	if from < len(s) && s[from] == '-' {
+		from++
+	}
+	next := letters(s, from)
+	first := skipSpace(s, next) // of the word behind: 3번 작업
+	if word := s[from:next]; from > at || !lexicon.Is(lexicon.Steps, word) || lexicon.Is(lexicon.Steps, s[first:letters(s, first)]) {
+		if utf8.RuneCountInString(word) > maxOrdinal || word == "" {
+			return "", 0
+		}
+		from = skipSpace(s, next)
+		next = letters(s, from)
+	}
+	e, weak, ok := markEnd(s, next)
+	if !ok || weak || !lexicon.Is(lexicon.Steps, s[from:next]) || e == len(s) {
+		return "", 0
+	}
+	return s[from:next], e
 }
 
 // isUnit reports whether a text begins with what is counted: "3 days", "12 Uhr".
@@ -358,8 +382,9 @@ func nounMark(s string, at int) Mark {
 			return Mark{}
 		}
 		if hanRune(noun) {
-			// A letter that stands right behind a Chinese noun: 任务A.
-			if k := strings.IndexFunc(noun, func(r rune) bool { return r < 0x80 }); k > 0 {
+			// A letter or numeral that stands right behind a Chinese noun: 任务A, 步骤一.
+			k := strings.IndexFunc(noun, func(r rune) bool { return r < 0x80 || strings.ContainsRune("一二三四五六七八九十", r) })
+			if k > 0 && (noun[k] < 0x80 || lexicon.Is(lexicon.Steps, noun[:k])) {
 				end, noun = at+k, noun[:k]
 			}
 		}

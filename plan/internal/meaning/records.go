@@ -12,11 +12,17 @@ import (
 // records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
 func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}}
-	for _, t := range form.Bracketed(src.Text, src.MaxDepth) {
+	bracketed := form.Bracketed(src.Text, src.MaxDepth)
+	for _, t := range bracketed {
 		c.tree(t, "records")
 	}
 	for _, t := range form.YAML(src) {
-		c.tree(t, "records")
+		for len(bracketed) > 0 && bracketed[0].Root.End < t.Root.Off {
+			bracketed = bracketed[1:]
+		}
+		if len(bracketed) == 0 || bracketed[0].Root.Off > t.Root.Off || bracketed[0].Root.End < t.Root.End {
+			c.tree(t, "records")
+		}
 	}
 	for _, t := range form.XML(src) {
 		c.tree(t, "records")
@@ -162,6 +168,7 @@ func (c *collector) inString(v *form.Value, w way) {
 	}
 	t.CutOff = t.CutOff || v.Open
 	cur, shapes, nested := c.cur, c.shapes, c.nested
+	t.Root.End = max(t.Root.End, cur.Root.End) // what follows the plan stands below the value that holds the string
 	c.cur, c.shapes, c.nested = t, map[string]*set{}, true
 	c.walk(t.Root, w.into("", "!"))
 	c.cur, c.shapes, c.nested = cur, shapes, nested

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -15,6 +16,7 @@ type analysis struct {
 	g     *grid
 	r     *Reading
 	n     *labels
+	names *Names // made when a cell says something in words
 	id    *candidate
 	title *column
 	deps  map[*column]bool
@@ -35,6 +37,9 @@ type analysis struct {
 
 // analyze reads a set, or several that were joined, as a plan.
 func (c *collector) analyze(s *set, recs []record) *Reading {
+	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
+		recs = recs[:n] // the text ends before the record says anything
+	}
 	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems {
 		return nil
 	}
@@ -65,6 +70,13 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	c.by[a.r] = a
 	a.faults()
 	return a.r
+}
+
+// said reports whether a record holds any value.
+func (r *record) said() bool {
+	return slices.ContainsFunc(r.fields, func(f form.Field) bool {
+		return f.Val != nil && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0)
+	})
 }
 
 // isChat reports whether the records are messages of a conversation or parts of one.
@@ -511,10 +523,13 @@ func (a *analysis) weigh() {
 	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
 		r.Weight = 20
 	}
+	if a.s.tree.Headless && a.hits == 0 {
+		r.Weight = min(r.Weight, 20)
+	}
 	if a.s.nested && r.Weight >= 60 {
 		r.Weight++
 	}
-	if a.s.tree.YAML && len(a.s.tree.Faults) > 0 && !a.fenced() && a.hits < 2 {
+	if a.s.tree.YAML && !a.fenced() && (len(a.s.tree.Faults) > 0 && a.hits < 2 || a.hits == 0 && a.isList()) {
 		r.Weight = min(r.Weight, 31)
 	}
 }
@@ -638,6 +653,9 @@ func (a *analysis) calls() bool {
 // roleOfAttr maps the role of a field to that of an attribute.
 var roleOfAttr = map[lexicon.Role]Role{lexicon.Tool: Tool, lexicon.Args: Args, lexicon.Owner: Owner, lexicon.Duration: Duration, lexicon.Status: Status}
 
+// maxAttrs bounds the attributes of one item.
+const maxAttrs = 100
+
 // items makes an item of each record.
 func (a *analysis) items() {
 	r := a.r
@@ -663,7 +681,15 @@ func (a *analysis) items() {
 				it.Title = x.val.Text()
 				continue
 			}
-			if len(it.Attrs) < 100 {
+			if role == Args && isMap(x.val) && x.val.Str == "" {
+				for k := range x.val.Fields {
+					if f := &x.val.Fields[k]; len(it.Attrs) < maxAttrs {
+						it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: role, Value: form.JSON(f.Val), Off: f.Off})
+					}
+				}
+				continue
+			}
+			if len(it.Attrs) < maxAttrs {
 				it.Attrs = append(it.Attrs, Attr{Key: col.name, Role: role, Value: form.JSON(x.val), Off: x.off})
 			}
 		}
@@ -719,4 +745,18 @@ func (a *analysis) faults() {
 			a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: near(len(a.c.src.Text)), Off: len(a.c.src.Text), Message: "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", Hint: "ask for the rest of the plan"})
 		}
 	}
+}
+
+// isList reports whether each record is one sentence after a colon, "- Maria: send the contract": a list of Markdown.
+func (a *analysis) isList() bool {
+	cells := 0
+	for _, col := range a.g.cols {
+		for _, x := range col.cells {
+			cells++
+			if !x.val.IsScalar() || !strings.Contains(x.val.Text(), " ") && isASCII(x.val.Text()) {
+				return false
+			}
+		}
+	}
+	return cells == len(a.g.recs) && len(a.g.cols) > 1
 }
