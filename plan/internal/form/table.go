@@ -1,6 +1,7 @@
 package form
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,7 +35,7 @@ func (t *table) row(cells []*Value, off, end int) {
 				h = ""
 			}
 			if seen[h]++; seen[h] > 1 || h == "" {
-				h += strings.Repeat("'", seen[h]-1)
+				h += marks(seen[h] - 1)
 			}
 			t.heads[i] = h
 		}
@@ -54,7 +55,7 @@ func (t *table) add(cells []*Value, off, end int) {
 		} else if c.Str == "" {
 			continue
 		} else {
-			f.Key = "+" + strings.Repeat("'", i-len(t.heads))
+			f.Key = "+" + marks(i-len(t.heads))
 		}
 		if key, rest, ok := yamlKey(c.Str); t.headless && ok && i > 0 && len(key) < 40 {
 			f.Key = key
@@ -64,6 +65,14 @@ func (t *table) add(cells []*Value, off, end int) {
 	}
 	t.list.Items = append(t.list.Items, r)
 	t.list.End = end
+}
+
+// marks tells the n-th column of one name from the others.
+func marks(n int) string {
+	if n > 8 {
+		return "'" + strconv.Itoa(n)
+	}
+	return strings.Repeat("'", n)
 }
 
 // tree returns the table as a tree.
@@ -163,6 +172,9 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 	}
 	t := newTable(head.Off)
 	t.row(pipeCells(src, head, bar), head.Off, head.End)
+	if len(t.first) < 2 {
+		return nil, i
+	}
 	j := i + 1
 	var last *Line
 	for ; j < len(src.Lines); j++ {
@@ -176,7 +188,7 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 		t.row(pipeCells(src, l, bar), l.Off, l.End)
 		last = l
 	}
-	if last == nil || len(t.heads) < 2 || len(t.list.Items) == 0 || !ruled && len(t.list.Items) < 2 {
+	if last == nil || len(t.list.Items) == 0 || !ruled && len(t.list.Items) < 2 {
 		return nil, j
 	}
 	tree := t.tree(false)

@@ -221,6 +221,7 @@ func (o *outline) read(s series) *Reading {
 		}
 		r.Items = append(r.Items, item)
 	}
+	withoutStruck(r, steps)
 	o.other(r, left)
 	r.Open = r.End >= len(strings.TrimRight(o.src.Text, " \n\t\r"))
 	return r

@@ -99,6 +99,7 @@ type collector struct {
 	pairs  []*pairs
 	flows  []*flow
 	budget int
+	length int // of all records that were read
 	by     map[*Reading]*analysis
 	cur    *form.Tree
 	form   string

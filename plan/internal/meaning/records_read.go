@@ -40,7 +40,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
 		recs = recs[:n] // the text ends before the record says anything
 	}
-	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems {
+	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems || !c.affords(recs) {
 		return nil
 	}
 	a := &analysis{c: c, s: s, g: newGrid(s, recs), deps: map[*column]bool{}, seen: map[[2]string]bool{}, has: make([]bool, len(recs))}
@@ -70,6 +70,15 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	c.by[a.r] = a
 	a.faults()
 	return a.r
+}
+
+// affords reports whether records are to be read: of records in records in records, each of which is as long as all that
+// it holds, no more is read than a multiple of the text.
+func (c *collector) affords(recs []record) bool {
+	for i := range recs {
+		c.length += recs[i].end - recs[i].off
+	}
+	return c.length <= 40*len(c.src.Text)+1<<16
 }
 
 // said reports whether a record holds any value.
