@@ -94,17 +94,17 @@ func arrowBlock(src *form.Source, i int) (n, arrows int) {
 			break
 		}
 		if l.Text == "" {
-			if j+1 < len(src.Lines) && n > 0 && isArrowLine(src.Lines[j+1].Text) {
+			if j+1 < len(src.Lines) && n > 0 && IsArrowLine(src.Lines[j+1].Text) {
 				continue
 			}
 			break
 		}
 		switch {
-		case isArrowLine(l.Text):
+		case IsArrowLine(l.Text):
 			arrows++
 		case isComment(l.Text) && (code || l.Text[0] != '#'):
 			continue
-		case isD2(l.Text) || j > i && (isBroken(l.Text) || brokenNear(src, j)):
+		case isD2(l.Text) || j > i && (IsBroken(l.Text) || brokenNear(src, j)):
 		case !isSingleID(l.Text):
 			return n, arrows
 		}
@@ -144,8 +144,8 @@ func isD2(s string) bool {
 // brokenSigns are what is left of arrows that lost a part.
 var brokenSigns = [...]string{" - ", " > ", " = ", " -- "}
 
-// isBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side, or like "A -".
-func isBroken(s string) bool {
+// IsBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side, or like "A -".
+func IsBroken(s string) bool {
 	for _, sign := range brokenSigns {
 		a, b, ok := strings.Cut(s, sign)
 		if ok && isSingleID(strings.TrimSpace(a)) && isSingleID(strings.TrimSpace(b)) {
@@ -168,7 +168,7 @@ func brokenNear(src *form.Source, j int) bool {
 		}
 		for k := max(0, j-1); k <= j+1 && k < len(src.Lines); k++ {
 			t := src.Lines[k].Text
-			if k != j && len(t) < 1000 && isArrowLine(t) && (strings.HasSuffix(t, a) || strings.HasPrefix(t, a+" ") || strings.HasPrefix(t, b) || strings.HasSuffix(t, " "+b)) {
+			if k != j && len(t) < 1000 && IsArrowLine(t) && (strings.HasSuffix(t, a) || strings.HasPrefix(t, a+" ") || strings.HasPrefix(t, b) || strings.HasSuffix(t, " "+b)) {
 				return true
 			}
 		}
@@ -176,10 +176,15 @@ func brokenNear(src *form.Source, j int) bool {
 	return false
 }
 
-// isArrowLine reports whether s consists of short ids between arrows and commas.
-func isArrowLine(s string) bool {
-	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "|") {
+// IsArrowLine reports whether s consists of short ids between arrows and commas.
+func IsArrowLine(s string) bool {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, " do") || strings.HasSuffix(s, ":") || strings.HasPrefix(s, "|") {
 		return false
+	}
+	if strings.Count(s, " ") > 4 {
+		if says, _ := arrowSense(s); says {
+			return false // it says what arrows mean
+		}
 	}
 	p := arrowPrefix(form.Piece{Text: form.CutComment(s)}, false)
 	if lead := leadNumber(p.Text); lead > 0 {
