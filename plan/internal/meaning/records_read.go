@@ -17,9 +17,11 @@ type analysis struct {
 	r     *Reading
 	n     *labels
 	names *Names // made when a cell says something in words
-	id    *candidate
-	title *column
-	deps  map[*column]bool
+	// unread are the fields that are called dependencies, and in which nothing was understood.
+	unread []*found
+	id     *candidate
+	title  *column
+	deps   map[*column]bool
 	// hits and lost count the references that are items and those that are not; forward tells that links run on to the next.
 	hits, lost, used int
 	stated           bool
@@ -68,6 +70,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	a.items()
 	a.ungroup()
 	c.by[a.r] = a
+	a.noteUnread()
 	a.faults()
 	return a.r
 }
@@ -526,7 +529,7 @@ func (a *analysis) weigh() {
 	if a.packages() || a.asks() {
 		r.Weight = 20
 	}
-	if n == 1 && a.hits == 0 && a.used == 0 {
+	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) {
 		r.Weight = min(r.Weight, 20)
 	}
 	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
