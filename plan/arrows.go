@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 
 	"strings"
 	"unicode"
@@ -28,8 +29,8 @@ func (n arrowNames) name(s string) string {
 		}
 		u = strings.TrimRight(u, ".;")
 		u = strings.TrimLeft(u, "-*•+ ")
-		if m, ok := itemLine(u); ok && m.text != "" && len(m.id) < len(u) && strings.IndexByte(".)", u[len(m.id)]) >= 0 && n.is(bareID(m.text)) {
-			return bareID(m.text)
+		if num, rest, ok := cutNumber(u); ok && rest != "" && strings.IndexByte(".)", u[len(num)]) >= 0 && n.is(bareID(rest)) {
+			return bareID(rest)
 		}
 		if n.is(u) {
 			return u
@@ -162,7 +163,7 @@ func announcesGraph(s string) bool {
 			return true
 		}
 	}
-	return saysPlan(t)
+	return lexicon.Has(lexicon.Plan, t) || lexicon.Has(lexicon.Steps, t)
 }
 
 // isBrokenArrow reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side.
@@ -186,10 +187,10 @@ func isArrowLine(s string) bool {
 	}
 	s, _ = cutLineComment(s)
 	arrows := 0
-	for k, st := range splitStatements(cutBullet(s)) {
+	for k, st := range splitStatements(strings.TrimLeft(s, "-*•+ ")) {
 		parts, back := splitArrows(st)
 		arrows += len(back)
-		if m, ok := itemLine(st); ok && isDecimal(m.id) && len(back) == 1 && back[0] && strings.Trim(parts[1], "0123456789., ") == "" {
+		if _, _, ok := cutNumber(st); ok && len(back) == 1 && back[0] && strings.Trim(parts[1], "0123456789., ") == "" {
 			return false // "2. rent <- 1" is a step with its dependencies
 		}
 		for i, p := range parts {

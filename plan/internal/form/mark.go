@@ -35,6 +35,9 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 	if i == len(s) {
 		return i, false, true
 	}
+	if s[i] == '\\' && i+1 < len(s) && strings.IndexByte(".):", s[i+1]) >= 0 {
+		i, at = i+1, i+1 // Markdown escapes the sign that would make it a list
+	}
 	r, n := utf8.DecodeRuneInString(s[i:])
 	next := byte(' ')
 	if i+n < len(s) {
@@ -235,6 +238,17 @@ func numberMark(s string, at int) Mark {
 			return Mark{}
 		}
 	}
+	if next, w := dashed(s, end); next > end && len(m.Path) == 1 {
+		if e, weak, ok := markEnd(s, next); ok && e < len(s) && !isUnit(s[e:]) {
+			return Mark{Style: Number, Label: s[at:next], Path: []int{v, w}, Weak: weak, End: skipSpace(s, e)}
+		}
+	}
+	if j := letters(s, end); j > end && isKana(rune0(s[end:])) && lexicon.Is(lexicon.Steps, s[end:j]) {
+		if e, weak, ok := markEnd(s, j); ok && !weak {
+			m.Label, m.Noun, m.End = s[at:end], s[end:j], skipSpace(s, e) // 1단계:
+			return m
+		}
+	}
 	i := end
 	if i < len(s) && (s[i] == '-' || s[i] == '.') {
 		i++
@@ -261,6 +275,22 @@ func numberMark(s string, at int) Mark {
 		return Mark{}
 	}
 	return m
+}
+
+// dashed reads the second number of 1-2 at s[at:].
+func dashed(s string, at int) (end, value int) {
+	if at >= len(s) || s[at] != '-' {
+		return at, 0
+	}
+	if end, value = digitsAt(s, at+1); end == at+1 {
+		return at, 0
+	}
+	return end, value
+}
+
+func rune0(s string) rune {
+	r, _ := utf8.DecodeRuneInString(s)
+	return r
 }
 
 // isUnit reports whether a text begins with what is counted: "3 days", "12 Uhr".
@@ -361,6 +391,8 @@ func nounMark(s string, at int) Mark {
 			// A letter that stands right behind a Chinese noun: 任务A.
 			if k := strings.IndexFunc(noun, func(r rune) bool { return r < 0x80 }); k > 0 {
 				end, noun = at+k, noun[:k]
+			} else if k := spelledTail(noun); k > 0 {
+				end, noun = at+k, noun[:k]
 			}
 		}
 		j := end
@@ -388,6 +420,18 @@ func nounMark(s string, at int) Mark {
 	return Mark{}
 }
 
+// spelledTail returns where the number begins that ends a word such as 步骤一, or 0.
+func spelledTail(word string) int {
+	for k := range word {
+		if k > 0 && lexicon.Is(lexicon.Steps, word[:k]) {
+			if _, ok := lexicon.Number(word[k:]); ok {
+				return k
+			}
+		}
+	}
+	return 0
+}
+
 func isASCIILetter(s string, at int) bool {
 	return at >= 0 && (s[at]|0x20) >= 'a' && (s[at]|0x20) <= 'z'
 }
@@ -408,6 +452,11 @@ func ordinal(s string, at int) Mark {
 			m.Style, end = Lettered, j
 		}
 		m.Label, m.End = s[at:end], end
+		if end < len(s) && s[end] == '/' {
+			if total, _ := digitsAt(s, end+1); total > end+1 {
+				m.End = total // 1/3
+			}
+		}
 		return m
 	}
 	end := letters(s, at)
