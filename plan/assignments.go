@@ -29,6 +29,8 @@ func readAssignments(d *document) *reading {
 				unread = append(unread, l)
 			}
 			continue
+		case holdsSteps(p):
+			continue
 		case p.id != "":
 			numbered++
 		default:
@@ -162,6 +164,14 @@ func readAssignments(d *document) *reading {
 	return r
 }
 
+// stepHolders are callees that only collect steps that are made elsewhere.
+var stepHolders = map[string]bool{"Plan": true, "Workflow": true, "Pipeline": true, "Crew": true, "Flow": true, "DAG": true, "TaskGraph": true}
+
+// holdsSteps reports whether a line only collects the steps before it: plan = Plan([a, b]).
+func holdsSteps(p programLine) bool {
+	return p.id == "" && stepHolders[p.callee] && (strings.HasPrefix(p.args, "[") || strings.Contains(p.args, "tasks=[") || strings.Contains(p.args, "steps=["))
+}
+
 func strangeLine(l line) programLine {
 	num, rest, _ := cutNumber(l.text)
 	p := programLine{id: num, whole: rest, off: l.off}
@@ -217,7 +227,9 @@ func identifiers(s string) []identifier {
 			for j < len(s) && form.IsWordByte(s[j]) {
 				j++
 			}
-			out = append(out, identifier{s[i:j], i})
+			if t := strings.TrimLeft(s[j:], " "); !strings.HasPrefix(t, "=") || strings.HasPrefix(t, "==") { // no name of an argument
+				out = append(out, identifier{s[i:j], i})
+			}
 			i = j
 		default:
 			i++

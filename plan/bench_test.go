@@ -3,6 +3,8 @@ package plan_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/plan"
+	"github.com/epigraph-run/epigraph/plan/corpus/tell"
 	"github.com/epigraph-run/epigraph/plan/plantest"
 )
 
@@ -46,6 +49,28 @@ func BenchmarkParse(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkForms reads generated texts by their style, as short as models write them.
+func BenchmarkForms(b *testing.B) {
+	all, err := tell.Make(1, 1000)
+	require.NoError(b, err)
+	styles, size := map[string][]string{}, map[string]int{}
+	for i := range all {
+		styles[all[i].Style] = append(styles[all[i].Style], all[i].Body)
+		size[all[i].Style] += len(all[i].Body)
+	}
+	for _, style := range slices.Sorted(maps.Keys(styles)) {
+		b.Run(style, func(b *testing.B) {
+			b.SetBytes(int64(size[style]))
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, text := range styles[style] {
+					plan.Parse(text)
+				}
+			}
+		})
 	}
 }
 

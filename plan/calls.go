@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 
 	"strconv"
 	"strings"
@@ -325,11 +326,16 @@ func readNumberedCalls(d *document) *reading {
 				r.edge(d, ref.To, p.id, Variable, p.argsOff)
 			}
 		}
+		for _, id := range stepRefs(p.args) {
+			if !seen[id] {
+				seen[id] = true
+				r.edge(d, id, p.id, Variable, p.argsOff)
+			}
+		}
 		if p.args != "" {
 			x.Args = append(x.Args, arg)
 		}
-		if isJoin(p.callee) {
-			joined = true
+		if joined = joined || isJoin(p.callee); isJoin(p.callee) && (len(x.Refs) == 0 || strings.EqualFold(p.callee, "join")) {
 			for _, q := range r.graph.Problems {
 				if !seen[q.ID] {
 					seen[q.ID] = true
@@ -346,6 +352,31 @@ func readNumberedCalls(d *document) *reading {
 	r.end = max(r.end, thought)
 	r.openEnded = !joined && !ended
 	return r
+}
+
+// stepRefs returns the numbers of steps that arguments name in words: <result of step 1>, {{step 2}}.
+func stepRefs(s string) (ids []string) {
+	if strings.IndexAny(s, "<{") < 0 {
+		return nil
+	}
+	for i := 0; i < len(s); {
+		if s[i] != '<' && s[i] != '{' {
+			i++
+			continue
+		}
+		end := strings.IndexAny(s[i:], ">}\n")
+		if end < 0 {
+			return ids
+		}
+		words := strings.FieldsFunc(s[i+1:i+end], func(r rune) bool { return !form.IsWordByte(byte(min(r, 0x7f))) && r < 0x80 || r == '_' })
+		for k, w := range words {
+			if k > 0 && isDecimal(w) && lexicon.Is(lexicon.Steps, strings.ToLower(words[k-1])) {
+				ids = append(ids, w)
+			}
+		}
+		i += max(end, 1)
+	}
+	return ids
 }
 
 // countRefs returns how many references of the form ${1} stand in s.

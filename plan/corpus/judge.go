@@ -204,11 +204,12 @@ func differ(t *tell.Text, want, have []string, rename map[string]string, read ma
 		}
 		return x
 	}
-	// The edge of a reference to a step that is not there may be kept or left out: it must be told either way.
+	// The edge of a reference to a step that is not there, or of a step to itself, may be kept or left out: it must be told
+	// either way.
 	inside := func(tell.Edge) bool { return true }
 	if len(t.Report) > 0 {
 		known := setOf(want)
-		inside = func(e tell.Edge) bool { return known[e[0]] && known[e[1]] }
+		inside = func(e tell.Edge) bool { return known[e[0]] && known[e[1]] && e[0] != e[1] }
 	}
 	stated := map[tell.Edge]bool{}
 	for _, e := range t.Edges {

@@ -403,12 +403,29 @@ func (a *art) brackets() {
 			inner := strings.Trim(a.text(r, c, e+1), "[]()【】（） ")
 			if hasWord(inner) {
 				off := a.offs[r][c] + strings.Index(a.text(r, c, e+1), inner)
-				w := width(row[e]) - 1
-				a.add(artNode{r, c, r, e + w, inner, off, false})
+				e += width(row[e]) - 1
+				if end := a.titleEnd(r, e+1); end > e+1 && utf8.RuneCountInString(inner) < 6 { // [1] Dig
+					inner += ". " + strings.TrimSpace(a.text(r, e+1, end+1))
+					e = end
+				}
+				a.add(artNode{r, c, r, e, inner, off, false})
 			}
 			c = e
 		}
 	}
+}
+
+// titleEnd returns the last column of the words behind a mark that ends before column c, or c.
+func (a *art) titleEnd(r, c int) int {
+	row := a.grid[r]
+	if c+1 >= len(row) || row[c] != ' ' || !a.letter(r, c+1) || strings.ContainsRune("[(【（", row[c+1]) {
+		return c
+	}
+	e := c + 1
+	for e+1 < len(row) && (a.letter(r, e+1) || row[e+1] == ' ' && e+2 < len(row) && a.letter(r, e+2)) {
+		e++
+	}
+	return e
 }
 
 // words finds bare texts: words with one space between them. Where there are boxes, they are only notes.
@@ -707,7 +724,7 @@ func (a *art) diagram(g *Diagram) *Diagram {
 	if a.steps >= maxSteps {
 		g.fault(true, "LIMIT_REACHED", g.Start, a.nodes[0].text, "the drawing is too large", "state the order in words")
 	}
-	ids := make([]string, len(a.nodes))
+	ids := make([][]string, len(a.nodes))
 	marks, count, taken := map[string]bool{}, 0, 0
 	split := func(k int) (Piece, Piece, bool) { return SplitMark(Bare(Piece{a.nodes[k].text, a.nodes[k].off})) }
 	for k := range a.nodes {
@@ -730,7 +747,14 @@ func (a *art) diagram(g *Diagram) *Diagram {
 			id, t, _ := split(k)
 			p, title = id, t.Text
 		}
-		ids[k] = p.Text
+		if pieces := SplitGroup(p); len(pieces) > 1 && a.nodes[k].bare && title == "" {
+			for _, x := range pieces {
+				ids[k] = append(ids[k], x.Text)
+				g.node(x.Text, "", x.Off)
+			}
+			continue
+		}
+		ids[k] = []string{p.Text}
 		g.node(p.Text, label(title), p.Off)
 	}
 	for _, p := range links {
@@ -738,7 +762,7 @@ func (a *art) diagram(g *Diagram) *Diagram {
 		if assumed[p] {
 			why = "the line between them has no head"
 		}
-		g.link([]string{ids[p.from]}, []string{ids[p.to]}, a.nodes[p.to].off, why)
+		g.link(ids[p.from], ids[p.to], a.nodes[p.to].off, why)
 	}
 	return g
 }

@@ -98,10 +98,11 @@ func Statements(src *Source, first, end int) []*Stmt {
 			continue
 		}
 		p.i = l.Off
-		for {
-			st := p.statement(l.Indent)
+		for indent := l.Indent; ; {
+			st := p.statement(indent)
 			if st != nil {
 				all = append(all, st)
+				indent += b2i(st.opens == ':') // what follows on its line is its body
 			}
 			p.blank()
 			if p.i >= len(p.s) || p.s[p.i] == '\n' {
@@ -275,6 +276,7 @@ func (p *codeParser) statement(indent int) *Stmt {
 	}
 	p.label(st)
 	p.word(st)
+	p.setTo(st)
 	if st.Word == "import" || st.Word == "pass" {
 		p.line()
 		return p.finish(st)
@@ -291,7 +293,7 @@ func (p *codeParser) statement(indent int) *Stmt {
 	if p.assigns() {
 		st.Targets = targets(e)
 		for p.assigns() {
-			p.i += strings.IndexByte(p.s[p.i:], '=') + 1
+			p.i += assignSign(p.s[p.i:])
 			if st.Targets == nil {
 				st.Clean = false
 			}
@@ -306,6 +308,33 @@ func (p *codeParser) statement(indent int) *Stmt {
 	}
 	p.header(st)
 	return p.finish(st)
+}
+
+// setTo reads "raw TO " behind SET, and the type in "String raw = ".
+func (p *codeParser) setTo(st *Stmt) {
+	rest := p.s[p.i:min(len(p.s), p.i+200)]
+	n := nameEnd(rest, ".")
+	if n == 0 || n >= len(rest) || st.Word != "" {
+		return
+	}
+	if t := rest[n:]; len(t) > 4 && strings.EqualFold(t[:4], " to ") && p.i >= 4 && strings.EqualFold(p.s[p.i-4:p.i], "set ") {
+		st.Targets = []Piece{{rest[:n], p.i}}
+		p.i += n + 4
+		return
+	}
+	k := n
+	if rest[k] == '<' {
+		if e := strings.IndexByte(rest[k:], '>'); e > 0 {
+			k += e + 1
+		}
+	}
+	for k+1 < len(rest) && rest[k] == '[' && rest[k+1] == ']' {
+		k += 2
+	}
+	t := strings.TrimLeft(rest[k:], " ")
+	if m := nameEnd(t, ""); m > 0 && len(t) < len(rest)-k && strings.HasPrefix(t[m:], " = ") {
+		p.i += len(rest) - len(t)
+	}
 }
 
 // label reads "1. ", "2) ", "- ", "E1: ", "$1 = " and "#E1 = " in front of a statement.
@@ -507,7 +536,7 @@ func (p *codeParser) assigns() bool {
 	if strings.HasPrefix(rest, "=") {
 		return !strings.HasPrefix(rest, "==") && !strings.HasPrefix(rest, "=>")
 	}
-	if strings.HasPrefix(rest, ":=") || strings.HasPrefix(rest, "?=") {
+	if strings.HasPrefix(rest, ":=") || strings.HasPrefix(rest, "?=") || strings.HasPrefix(rest, "←") || strings.HasPrefix(rest, "<- ") {
 		return true
 	}
 	if strings.HasPrefix(rest, ":") {
@@ -515,6 +544,16 @@ func (p *codeParser) assigns() bool {
 		return k > 1 && strings.IndexByte(rest, '(') < 0 || k > 1 && k < strings.IndexByte(rest, '(')
 	}
 	return false
+}
+
+// assignSign returns the length of what stands up to the end of the assignment sign.
+func assignSign(s string) int {
+	for _, sign := range [...]string{"←", "<-"} {
+		if strings.HasPrefix(s, sign) {
+			return len(sign)
+		}
+	}
+	return strings.IndexByte(s, '=') + 1
 }
 
 // targets returns the names that an assignment sets.

@@ -5,6 +5,26 @@ import (
 	"unicode/utf8"
 )
 
+// ParseExpr reads a text of one line as an expression; off is its place.
+func ParseExpr(s string, off int) *Expr {
+	p := &codeParser{s: s, max: 100}
+	e := p.expr()
+	e.shift(off)
+	return e
+}
+
+// shift moves an expression by the place of its text.
+func (e *Expr) shift(off int) {
+	if e == nil {
+		return
+	}
+	e.Off, e.End = e.Off+off, e.End+off
+	e.Base.shift(off)
+	for _, a := range e.Args {
+		a.Val.shift(off)
+	}
+}
+
 // expr reads operands with operators between them.
 func (p *codeParser) expr() *Expr { return p.exprUntil(false) }
 
@@ -61,7 +81,7 @@ func (p *codeParser) operator(inArgs bool) (string, int) {
 	skip := 0
 	if p.depth == 0 && strings.HasPrefix(rest, "\n") {
 		next := strings.TrimLeft(rest[:min(len(rest), 200)], " \t\r\n")
-		if !strings.HasPrefix(next, ">>") && !strings.HasPrefix(next, "<<") && !strings.HasPrefix(next, "| ") && !strings.HasPrefix(next, "&& ") {
+		if !strings.HasPrefix(next, ">>") && !strings.HasPrefix(next, "<<") && !strings.HasPrefix(next, "| ") && !strings.HasPrefix(next, "|> ") && !strings.HasPrefix(next, "&& ") {
 			return "", 0
 		}
 		skip = min(len(rest), 200) - len(next)
@@ -73,7 +93,7 @@ func (p *codeParser) operator(inArgs bool) (string, int) {
 	if rest[0] == ',' && !inArgs && p.depth == 0 {
 		return ",", skip + 1
 	}
-	if rest[0] == '-' && strings.HasPrefix(rest, "-- ") || strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "/*") {
+	if rest[0] == '-' && strings.HasPrefix(rest, "-- ") || strings.HasPrefix(rest, "<- ") || strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "/*") {
 		return "", 0
 	}
 	for _, op := range operators {
@@ -222,6 +242,10 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 				p.i += min(len(rest), 200) - len(t)
 				rest = p.s[p.i:]
 			}
+		}
+		if len(rest) > 1 && (rest[0] == '!' && rest[1] == '(' && e.Kind != Call || rest[0] == '?' && strings.IndexByte(";\n.)", rest[1]) >= 0 && e.Kind == Attr) {
+			p.i++ // a macro, or what hands an error on
+			rest = rest[1:]
 		}
 		switch {
 		case strings.HasPrefix(rest, "?."), strings.HasPrefix(rest, "::"), rest[0] == '.':

@@ -31,11 +31,12 @@ type Node struct {
 	Off, End  int
 }
 
-// Arc is one link. Assumed says why it is only likely, or is empty.
+// Arc is one link. Assumed says why it is only likely, or is empty; Label is what stands at it.
 type Arc struct {
 	From, To string
 	Off      int
 	Assumed  string
+	Label    string
 }
 
 // maxProduct bounds the links that one line of groups may stand for.
@@ -78,8 +79,15 @@ func (g *Diagram) link(from, to []string, off int, assumed string) {
 	}
 	for _, a := range from {
 		for _, b := range to {
-			g.Links = append(g.Links, Arc{a, b, off, assumed})
+			g.Links = append(g.Links, Arc{From: a, To: b, Off: off, Assumed: assumed})
 		}
+	}
+}
+
+// labelFrom gives the links from the n-th on a label.
+func (g *Diagram) labelFrom(n int, text string) {
+	for ; n < len(g.Links); n++ {
+		g.Links[n].Label = text
 	}
 }
 
@@ -178,7 +186,9 @@ func (g *Diagram) openGroups() {
 	links := g.Links
 	g.Links = nil
 	for _, l := range links {
+		n := len(g.Links)
 		g.link(open(l.From, last), open(l.To, first), l.Off, l.Assumed)
+		g.labelFrom(n, l.Label)
 	}
 	nodes := g.Nodes[:0]
 	for _, n := range g.Nodes {

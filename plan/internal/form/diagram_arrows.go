@@ -165,7 +165,7 @@ func closer(c byte) byte {
 // of it are dropped.
 func SplitGroup(p Piece) []Piece {
 	s := p.Text
-	if n := len(s); n > 2 && closer(s[0]) == s[n-1] && s[0] != '<' && strings.IndexByte(s, ',') > 0 && !strings.ContainsAny(s[1:n-1], "()[]{}") {
+	if n := len(s); n > 2 && closer(s[0]) == s[n-1] && s[0] != '<' && strings.ContainsAny(s, ",|&+∥") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
 		return SplitGroup(piece(s, 1, n-1, p.Off))
 	}
 	var out []Piece
@@ -188,7 +188,10 @@ func SplitGroup(p Piece) []Piece {
 			n = 1
 		case (c == '&' || c == '+' || c == '|' || c == '/') && depth == 0 && i > 0 && s[i-1] == ' ' && i+1 < len(s) && s[i+1] == ' ':
 			n = 1
-		case strings.HasPrefix(s[i:], "，"), strings.HasPrefix(s[i:], "、"), strings.HasPrefix(s[i:], "；"):
+		case strings.HasPrefix(s[i:], "||") && depth == 0:
+			n = 2
+		case strings.HasPrefix(s[i:], "∥"), strings.HasPrefix(s[i:], "‖"),
+			strings.HasPrefix(s[i:], "，"), strings.HasPrefix(s[i:], "、"), strings.HasPrefix(s[i:], "；"):
 			n = 3
 		case strings.HasPrefix(s[i:], "،"):
 			n = 2

@@ -255,6 +255,8 @@ func (d *dot) attributes(now []string, links int, edge bool) {
 			for k := links; k < len(d.Links); k++ {
 				d.Links[k].From, d.Links[k].To = d.Links[k].To, d.Links[k].From
 			}
+		case edge && (key == "label" || key == "xlabel"):
+			d.labelFrom(links, value)
 		case !edge && key == "label" && len(now) > 0:
 			d.labels[now[len(now)-1]] = value
 		}

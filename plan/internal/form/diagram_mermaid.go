@@ -208,9 +208,12 @@ func (m *mermaid) add(id, title string, off int) {
 func (m *mermaid) statements(s string, off int) {
 	var before, now []string
 	pending := byte(0) // the kind of link that waits for its right side
+	text := ""         // and what stands at it
 	flush := func() {
 		if len(before) > 0 && len(now) > 0 {
+			n := len(m.Links)
 			m.join(before, now, pending, off)
+			m.labelFrom(n, text)
 		} else if pending != 0 && len(now) == 0 {
 			m.fault(true, "EMPTY_ID", off, strings.Join(before, ", "), "a link from "+strings.Join(before, ", ")+" has nothing on one side", "name a node on both sides")
 		}
@@ -227,14 +230,15 @@ func (m *mermaid) statements(s string, off int) {
 		case strings.IndexByte("-=.<~", c) >= 0 && mermaidLink(s[i:]) > 0:
 			n := mermaidLink(s[i:])
 			flush()
-			pending = linkKind(s[i : i+n])
+			pending, text = linkKind(s[i:i+n]), label(strings.Trim(s[i:i+n], "-=.<>xo~ "))
 			if i += n; i < len(s) && s[i] == '|' {
 				if end := strings.IndexByte(s[i+1:], '|'); end >= 0 {
+					text = label(s[i+1 : i+1+end])
 					i += end + 2
 				}
 			}
 		case c == ':' && m.state:
-			i = len(s)
+			text, i = label(s[i+1:]), len(s)
 		default:
 			j := mermaidName(s, i)
 			if j == i {

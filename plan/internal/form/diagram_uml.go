@@ -253,8 +253,9 @@ func (u *uml) arrows(text string, off int) {
 		u.fault(false, "SKIPPED_TEXT", off, text, "this line of the diagram was left out: "+clip(text), "write A --> B")
 		return
 	}
+	label := ""
 	if i := strings.Index(to, " : "); i >= 0 {
-		to = to[:i]
+		to, label = to[:i], strings.TrimSpace(to[i+3:])
 	} else if i := strings.Index(to, "\" as "); i > 0 {
 		u.alias[umlName(to[:i+1])] = strings.TrimSpace(to[i+5:])
 		to = to[i+5:]
@@ -277,7 +278,9 @@ func (u *uml) arrows(text string, off int) {
 	if back {
 		a, b = b, a
 	}
+	n := len(u.Links)
 	u.link([]string{a}, []string{b}, off, "")
+	u.labelFrom(n, label)
 }
 
 // end returns the id of one end of an arrow.

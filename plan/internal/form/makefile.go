@@ -35,10 +35,14 @@ func makeAt(src *Source, i int, tries *makeTries) *Diagram {
 	m := &maker{src: src, known: map[string]bool{}}
 	end := src.blockEnd(i)
 	tries.end, tries.count = max(tries.end, m.read(i, end, fenced)), tries.count+1
+	if len(m.rules) > 0 && m.introduces(m.rules[0]) {
+		m.rules = m.rules[1:]
+	}
 	if len(m.rules) < 2 || !m.fits(fenced) {
 		return nil
 	}
-	g := newDiagram("make", i, l.Off)
+	i = m.rules[0].line
+	g := newDiagram("make", i, src.Lines[i].Off)
 	g.Closed = src.closedFence(end)
 	for _, r := range m.rules {
 		for _, t := range r.targets {
@@ -283,13 +287,33 @@ func (m *maker) recipe(k int, text string) {
 	}
 }
 
+// introduces reports whether what looks like a rule is the sentence before the rules, "Here is the Makefile:".
+func (m *maker) introduces(r makeRule) bool {
+	if len(r.targets) < 2 || len(r.needs) > 0 || r.recipe != "" {
+		return false
+	}
+	for _, other := range m.rules[1:] {
+		for _, n := range other.needs {
+			for _, t := range r.targets {
+				if n.Text == t.Text {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
 // fits reports whether the rules belong together: there are recipes or a declaration, and needs that other rules make.
 func (m *maker) fits(fenced bool) bool {
-	hits, needs := 0, 0
+	hits, needs, strange := 0, 0, 0
 	for _, r := range m.rules {
 		for _, n := range r.needs {
-			if needs++; m.known[n.Text] {
+			switch needs++; {
+			case m.known[n.Text]:
 				hits++
+			case !makeFile(n.Text):
+				strange++ // "B2: Approve the abstract" is no rule
 			}
 		}
 	}
@@ -299,10 +323,10 @@ func (m *maker) fits(fenced bool) bool {
 	if fenced || m.phony {
 		return hits > 0
 	}
-	if m.recipes == 0 && hits == needs && hits > 1 && len(m.rules) > 2 && hits >= len(m.rules)-2 {
+	if hits == needs && hits > 1 && len(m.rules) > 2 && hits >= len(m.rules)-2 {
 		return true // nothing but names of one another
 	}
-	return hits > 0 && m.recipes*2 >= len(m.rules) && (hits*2 >= len(m.rules)-1 || hits*3 >= needs)
+	return hits > 0 && strange <= hits && m.recipes*2 >= len(m.rules) && (hits*2 >= len(m.rules)-1 || hits*3 >= needs)
 }
 
 // sortAs brings the nodes into the order of names that lists all of them.

@@ -28,10 +28,7 @@ func mark(s string) Mark {
 
 // markEnd returns the end of the sign that ends a mark at s[at:], and whether only a space stands there.
 func markEnd(s string, at int) (end int, weak, ok bool) {
-	i := at
-	for i < len(s) && s[i] == ' ' {
-		i++
-	}
+	i := skipSpace(s, at)
 	if i == len(s) {
 		return i, false, true
 	}
@@ -123,10 +120,7 @@ func afterSign(s string, at int) int {
 }
 
 func skipSpace(s string, at int) int {
-	for at < len(s) && (s[at] == ' ' || s[at] == '\t') {
-		at++
-	}
-	return at
+	return len(s) - len(strings.TrimLeft(s[at:], space))
 }
 
 // bracketMark reads (1), [T2], （一）, 【a】 and [build].
@@ -227,6 +221,10 @@ func numberMark(s string, at int) Mark {
 		return Mark{}
 	}
 	m := Mark{Style: Number, Path: []int{v}}
+	if noun, e := nounBehind(s, end); noun != "" {
+		m.Label, m.Noun, m.End = s[at:end], noun, skipSpace(s, e)
+		return m
+	}
 	for end+1 < len(s) && (s[end] == '.' || s[end] == '-') {
 		next, w := digitsAt(s, end+1)
 		if next == end+1 || s[end] == '-' {
@@ -241,12 +239,6 @@ func numberMark(s string, at int) Mark {
 	if next, w := dashed(s, end); next > end && len(m.Path) == 1 {
 		if e, weak, ok := markEnd(s, next); ok && e < len(s) && !isUnit(s[e:]) {
 			return Mark{Style: Number, Label: s[at:next], Path: []int{v, w}, Weak: weak, End: skipSpace(s, e)}
-		}
-	}
-	if j := letters(s, end); j > end && isKana(rune0(s[end:])) && lexicon.Is(lexicon.Steps, s[end:j]) {
-		if e, weak, ok := markEnd(s, j); ok && !weak {
-			m.Label, m.Noun, m.End = s[at:end], s[end:j], skipSpace(s, e) // 1단계:
-			return m
 		}
 	}
 	i := end
@@ -288,9 +280,30 @@ func dashed(s string, at int) (end, value int) {
 	return end, value
 }
 
-func rune0(s string) rune {
-	r, _ := utf8.DecodeRuneInString(s)
-	return r
+// maxOrdinal bounds the letters that make an ordinal of a number: 2nd, 3-й, 1번째.
+const maxOrdinal = 3
+
+// nounBehind returns the noun for a step that stands behind a number, and the end of the mark: 1단계: and 2nd step – and
+// 3-й шаг:.
+func nounBehind(s string, at int) (noun string, end int) {
+	from := at
+	if from < len(s) && s[from] == '-' {
+		from++
+	}
+	next := letters(s, from)
+	first := skipSpace(s, next) // of the word behind: 3번 작업
+	if word := s[from:next]; from > at || !lexicon.Is(lexicon.Steps, word) || lexicon.Is(lexicon.Steps, s[first:letters(s, first)]) {
+		if utf8.RuneCountInString(word) > maxOrdinal || word == "" {
+			return "", 0
+		}
+		from = skipSpace(s, next)
+		next = letters(s, from)
+	}
+	e, weak, ok := markEnd(s, next)
+	if !ok || weak || !lexicon.Is(lexicon.Steps, s[from:next]) || e == len(s) {
+		return "", 0
+	}
+	return s[from:next], e
 }
 
 // isUnit reports whether a text begins with what is counted: "3 days", "12 Uhr".
@@ -388,10 +401,9 @@ func nounMark(s string, at int) Mark {
 			return Mark{}
 		}
 		if hanRune(noun) {
-			// A letter that stands right behind a Chinese noun: 任务A.
-			if k := strings.IndexFunc(noun, func(r rune) bool { return r < 0x80 }); k > 0 {
-				end, noun = at+k, noun[:k]
-			} else if k := spelledTail(noun); k > 0 {
+			// A letter or numeral that stands right behind a Chinese noun: 任务A, 步骤一.
+			k := strings.IndexFunc(noun, func(r rune) bool { return r < 0x80 || strings.ContainsRune("一二三四五六七八九十", r) })
+			if k > 0 && (noun[k] < 0x80 || lexicon.Is(lexicon.Steps, noun[:k])) {
 				end, noun = at+k, noun[:k]
 			}
 		}
@@ -418,18 +430,6 @@ func nounMark(s string, at int) Mark {
 		i = j
 	}
 	return Mark{}
-}
-
-// spelledTail returns where the number begins that ends a word such as 步骤一, or 0.
-func spelledTail(word string) int {
-	for k := range word {
-		if k > 0 && lexicon.Is(lexicon.Steps, word[:k]) {
-			if _, ok := lexicon.Number(word[k:]); ok {
-				return k
-			}
-		}
-	}
-	return 0
 }
 
 func isASCIILetter(s string, at int) bool {

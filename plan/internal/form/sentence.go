@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // Sentence is one sentence of running text.
@@ -104,9 +106,15 @@ func pointInside(before, after string) bool {
 	case abbreviations[strings.ToLower(word)]:
 		return true
 	case letters == 1:
-		return unicode.IsLetter(first) && strings.TrimSpace(before) != word
+		before = strings.TrimSpace(strings.TrimSuffix(before, word))
+		return unicode.IsLetter(first) && before != "" && !lettered(before[strings.LastIndexAny(before, " \n\t(")+1:])
 	}
 	return false
+}
+
+// lettered reports whether a word goes with a letter: the point in "option A. Forget the other" ends a sentence.
+func lettered(word string) bool {
+	return lexicon.Is(lexicon.Choice, word) || lexicon.Is(lexicon.Choice, word+" a") || lexicon.Is(lexicon.Steps, word)
 }
 
 func nextWord(s string) string {

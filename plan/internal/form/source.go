@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Source is the text that is read, with its lines. It is not changed after NewSource.
+// Source is the text that is read, with its lines. It is not changed after NewSource, but remembers what was made of it.
 type Source struct {
 	Text  string
 	Lines []Line
@@ -15,6 +15,20 @@ type Source struct {
 	Ended func() bool
 	// ends are the places of the first line behind each line's code fence, or behind the text between two.
 	ends []int
+	made map[any]any
+}
+
+// Once returns what made returned when it was first called for the key. It is not safe for concurrent use.
+func Once[T any](s *Source, key any, made func() T) T {
+	if x, ok := s.made[key]; ok {
+		return x.(T)
+	}
+	if s.made == nil {
+		s.made = map[any]any{}
+	}
+	x := made()
+	s.made[key] = x
+	return x
 }
 
 // Line is one line without its line end.

@@ -1,7 +1,6 @@
 package lexicon
 
 import (
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -9,21 +8,35 @@ import (
 // Fold brings a text into the form in which phrases are compared: lower case, plain apostrophes and spaces, full-width
 // forms of ASCII as ASCII, Turkish i's without difference.
 func Fold(s string) string {
-	plain := true
-	for i := 0; i < len(s) && plain; i++ {
-		plain = s[i] < 0x80 && (s[i] < 'A' || s[i] > 'Z')
+	at := 0
+	for at < len(s) && s[at] < utf8.RuneSelf && (s[at] < 'A' || s[at] > 'Z') {
+		at++
 	}
-	if plain {
+	if at == len(s) {
 		return s
 	}
-	var sb strings.Builder
-	sb.Grow(len(s))
-	for _, r := range s {
-		if r = foldRune(r); r >= 0 {
-			sb.WriteRune(r)
+	var few [128]byte
+	return string(AppendFold(append(few[:0], s[:at]...), s[at:]))
+}
+
+// AppendFold appends a folded text to a buffer.
+func AppendFold(b []byte, s string) []byte {
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if c >= 'A' && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			b = append(b, c)
+			i++
+			continue
 		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r = foldRune(r); r >= 0 {
+			b = utf8.AppendRune(b, r)
+		}
+		i += n
 	}
-	return sb.String()
+	return b
 }
 
 // foldRune returns the folded rune, or -1 for one that is left out.

@@ -3,6 +3,7 @@ package lexicon
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // langs is a set of languages that use spaces between words.
@@ -16,18 +17,21 @@ const maxWords = 400
 // Language tells the language of a text by its script and its most common words; "" when it cannot be told.
 func Language(text string) Lang {
 	common := data().common
+	var few [128]byte
 	votes := map[Lang]int{}
 	words := 0
-	for w := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.Is(unicode.M, r) }) {
+	for w := range strings.FieldsFuncSeq(text, notInWord) {
 		if words++; words > maxWords {
 			break
 		}
-		w = Fold(w)
-		if l := scriptLanguage(w); l != "" {
-			votes[l] += 2
-			continue
+		folded := AppendFold(few[:0], w)
+		if len(folded) > 0 && folded[0] >= utf8.RuneSelf {
+			if l := scriptLanguage(string(folded)); l != "" {
+				votes[l] += 2
+				continue
+			}
 		}
-		for _, l := range common[w] {
+		for _, l := range common[string(folded)] {
 			votes[l]++
 		}
 	}
@@ -47,6 +51,13 @@ func Language(text string) Lang {
 		return ""
 	}
 	return best
+}
+
+func notInWord(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r|0x20 < 'a' || r|0x20 > 'z'
+	}
+	return !unicode.IsLetter(r) && !unicode.Is(unicode.M, r)
 }
 
 // scriptLanguage returns the language of a word that is known by its letters.

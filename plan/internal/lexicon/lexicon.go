@@ -167,7 +167,8 @@ type phrase struct {
 
 type lexicon struct {
 	phrases []phrase
-	starts  [257]int32
+	trie    Trie
+	sets    map[Lang]uint32 // each language with English, as sets for the trie
 	numbers map[string]int
 	fields  map[string][]Role
 	common  map[string]langs
@@ -176,7 +177,7 @@ type lexicon struct {
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{numbers: map[string]int{}, fields: map[string][]Role{}, common: map[string]langs{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, fields: map[string][]Role{}, common: map[string]langs{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -198,14 +199,26 @@ func load() *lexicon {
 		}
 	}
 	sort.Slice(l.phrases, func(i, j int) bool { return l.phrases[i].text < l.phrases[j].text })
-	n := 0
-	for c := range l.starts {
-		for n < len(l.phrases) && int(l.phrases[n].text[0]) < c {
-			n++
+	keys, sets := make([]string, len(l.phrases)), make([]uint32, len(l.phrases))
+	for i := range l.phrases {
+		keys[i] = l.phrases[i].text
+		for _, e := range l.phrases[i].entries {
+			sets[i] |= l.set(e.lang)
 		}
-		l.starts[c] = int32(n)
 	}
+	for lang := range l.sets {
+		l.sets[lang] |= l.set(English)
+	}
+	l.trie = NewTrie(keys, sets)
 	return l
+}
+
+// set returns the set for the trie that holds a language.
+func (l *lexicon) set(lang Lang) uint32 {
+	if _, ok := l.sets[lang]; !ok {
+		l.sets[lang] = 1 << len(l.sets)
+	}
+	return l.sets[lang]
 }
 
 type builder struct {
@@ -333,8 +346,13 @@ func foldName(name string) string {
 
 // lookup returns the meanings of a whole phrase.
 func (l *lexicon) lookup(folded string) []entry {
-	i := sort.Search(len(l.phrases), func(i int) bool { return l.phrases[i].text >= folded })
-	if i < len(l.phrases) && l.phrases[i].text == folded {
+	node := int32(0)
+	for i := range len(folded) {
+		if node = l.trie.Next(node, folded[i], AllSets); node < 0 {
+			return nil
+		}
+	}
+	if i := l.trie.Key(node); i >= 0 {
 		return l.phrases[i].entries
 	}
 	return nil

@@ -1,7 +1,6 @@
 package lexicon
 
 import (
-	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -47,41 +46,46 @@ func Scan(text string) []Token { return ScanIn("", text) }
 func ScanIn(lang Lang, text string) []Token {
 	l := data()
 	f := foldText(text)
-	var all []found
-	for i := 0; i < len(f.text); {
-		c := f.text[i]
-		if l.starts[c] < l.starts[int(c)+1] && !joined(f.text, i) {
-			all = l.matches(all, f.text, i)
+	set := AllSets
+	if lang != "" {
+		var known bool
+		if set, known = l.sets[lang]; !known {
+			set = l.sets[English]
 		}
-		if c < utf8.RuneSelf {
+	}
+	var few [32]found
+	all := few[:0]
+	for i := 0; i < len(f.text); {
+		if node := l.trie.Next(0, f.text[i], set); node >= 0 && !joined(f.text, i) {
+			all = l.matches(all, f.text, i, node, set)
+		}
+		if f.text[i] < utf8.RuneSelf {
 			i++
 			continue
 		}
 		_, n := utf8.DecodeRuneInString(f.text[i:])
 		i += n
 	}
+	if len(all) == 0 {
+		return nil
+	}
 	pair(all, f.text, lang)
 	return pick(all, &f, lang)
 }
 
-// matches appends the phrases that begin at a place.
-func (l *lexicon) matches(all []found, text string, at int) []found {
-	lo, hi := int(l.starts[text[at]]), int(l.starts[int(text[at])+1])
-	for d := 1; lo < hi; d++ {
-		if len(l.phrases[lo].text) == d {
-			if !joined(text, at+d) {
-				all = append(all, found{phrase: &l.phrases[lo], off: at, end: at + d, close: -1})
-			}
-			lo++
+// matches appends the phrases that begin at a place with the byte of a node.
+func (l *lexicon) matches(all []found, text string, at int, node int32, set uint32) []found {
+	for end := at + 1; ; end++ {
+		if k := l.trie.Key(node); k >= 0 && !joined(text, end) {
+			all = append(all, found{phrase: &l.phrases[k], off: at, end: end, close: -1})
 		}
-		if at+d >= len(text) {
-			break
+		if end >= len(text) {
+			return all
 		}
-		c := text[at+d]
-		lo += sort.Search(hi-lo, func(i int) bool { return l.phrases[lo+i].text[d] >= c })
-		hi = lo + sort.Search(hi-lo, func(i int) bool { return l.phrases[lo+i].text[d] > c })
+		if node = l.trie.Next(node, text[end], set); node < 0 {
+			return all
+		}
 	}
-	return all
 }
 
 // joined reports whether a place stands within a word.
@@ -91,6 +95,9 @@ func joined(text string, at int) bool {
 	}
 	if text[at] < utf8.RuneSelf && !letter(rune(text[at])) || text[at-1] < utf8.RuneSelf && !letter(rune(text[at-1])) {
 		return false
+	}
+	if text[at] < utf8.RuneSelf && text[at-1] < utf8.RuneSelf {
+		return true
 	}
 	b, _ := utf8.DecodeRuneInString(text[at:])
 	a, _ := utf8.DecodeLastRuneInString(text[:at])
@@ -126,7 +133,7 @@ func scriptSpaced(r rune) int {
 
 // pair finds for each opening part its closing part: the next one in the same sentence.
 func pair(all []found, text string, lang Lang) {
-	open := map[int32]int{}
+	var open map[int32]int
 	last := 0
 	for i := range all {
 		m := &all[i]
@@ -140,6 +147,9 @@ func pair(all []found, text string, lang Lang) {
 			case e.part == whole || !e.in(lang):
 			case e.part == opening:
 				if o, ok := open[e.pair]; !ok || m.off-all[o].off > maxAround {
+					if open == nil {
+						open = map[int32]int{}
+					}
 					open[e.pair] = i
 				}
 			default:
@@ -163,20 +173,24 @@ func pair(all []found, text string, lang Lang) {
 
 // sentenceEnd reports whether a sentence ends in the text. A dot behind a digit ends none.
 func sentenceEnd(text string) bool {
-	if i := strings.IndexAny(text, "\n;!?。；！？"); i >= 0 {
+	if strings.ContainsAny(text, "\n;!?。；！？") {
 		return true
 	}
-	i := strings.IndexByte(text, '.')
-	return i > 0 && (text[i-1] < '0' || text[i-1] > '9')
+	for i := 1; i < len(text); i++ {
+		if text[i] == '.' && (text[i-1] < '0' || text[i-1] > '9') {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *entry) in(lang Lang) bool { return lang == "" || e.lang == lang || e.lang == English }
 
 // pick drops parts without their pair and what overlaps.
 func pick(all []found, f *folded, lang Lang) []Token {
-	var out []Token
+	out := make([]Token, 0, len(all))
 	end := 0
-	taken := map[int]int{} // places of closing parts that are taken
+	var taken map[int]int // places of closing parts that are taken
 	for i := 0; i < len(all); {
 		j := i
 		for j < len(all) && all[j].off == all[i].off {
@@ -192,6 +206,9 @@ func pick(all []found, f *folded, lang Lang) []Token {
 			}
 			if t, ok := all[k].token(all, f, lang); ok {
 				if t.Side == Around {
+					if taken == nil {
+						taken = map[int]int{}
+					}
 					taken[all[all[k].close].off] = all[all[k].close].end
 				}
 				out = append(out, t)

@@ -97,7 +97,7 @@ func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
 // alternatives finds the parts of a text that are alternatives to each other, and the one that the text chooses, or -1.
 // Their heads say so ("Option A"), or they have any heads after a sentence that announces two or three, and one is chosen.
 func alternatives(src *form.Source) (alts []alternative, chosen int) {
-	lang := language(src.Text)
+	lang := languageOf(src)
 	if alts, chosen = alternativesBy(src, lang, optionHead); len(alts) > 0 {
 		return alts, chosen
 	}

@@ -20,18 +20,18 @@ func readCode(src *form.Source) []*Reading {
 		if src.Ended() {
 			return nil
 		}
-		if r := readPseudo(src, b[0], b[1]); r != nil {
-			add(r)
-			continue
+		for _, read := range codeReaders {
+			if r := read(src, b[0], b[1]); r != nil {
+				add(r)
+				break
+			}
 		}
-		if r := readEvidence(src, b[0], b[1]); r != nil {
-			add(r)
-			continue
-		}
-		add(readProgram(src, b[0], b[1]))
 	}
 	return best
 }
+
+// codeReaders read the lines from first up to end; the first one that accepts them counts.
+var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readPseudo, readEvidence, readProgram}
 
 // codeBlocks returns the runs of lines that may hold code: each fence, and what stands outside of fences.
 func codeBlocks(src *form.Source) (out [][2]int) {
@@ -65,9 +65,9 @@ var trivial = setOf("int str float bool len list dict set tuple sorted range pri
 // wrappers pass on what their first argument says; suffixes are methods that say only how a call is run.
 var (
 	wrappers = setOf("asyncio.run asyncio.create_task create_task ensure_future asyncio.ensure_future delayed task tg.create_task tg.start_soon run_until_complete loop.run_until_complete await_ Promise.resolve memoize cached partial functools.partial asyncio.to_thread asyncio.wait_for unwrap shield asyncio.shield")
-	gathers  = setOf("asyncio.gather gather Promise.all Promise.allSettled asyncio.wait all_of parallel Parallel par concurrently join_all futures.wait as_completed dask.compute ray.get wait wait_all when_all Task.WhenAll")
+	gathers  = setOf("asyncio.gather gather Promise.all Promise.allSettled asyncio.wait tokio.join tokio.try_join try_join futures.join join! all_of parallel Parallel par concurrently join_all futures.wait as_completed dask.compute ray.get wait wait_all when_all Task.WhenAll")
 	methods  = setOf("submit delay s si remote apply_async map starmap expand override with_options run call invoke execute delay_async spawn_task")
-	results  = setOf("result compute get join wait value unwrap read output then_return block_until_complete await_result as_completed items keys values copy close strip")
+	results  = setOf("await result compute get join wait value unwrap read output then_return block_until_complete await_result as_completed items keys values copy close strip")
 )
 
 func setOf(s string) map[string]bool {
@@ -84,7 +84,7 @@ func readProgram(src *form.Source, first, end int) *Reading {
 	if len(all) == 0 {
 		return nil
 	}
-	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readClasses, readAssets, readBuilder, readPipeline, readCalls} {
+	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readTopology, readClasses, readAssets, readBuilder, readPipeline, readCalls} {
 		if p := read(all); p != nil && len(p.r.Items) > 0 {
 			r := p.reading()
 			if r.Evidence[0] == "calls" && ordinary(src, first, end) {
@@ -117,12 +117,17 @@ type program struct {
 	fresh map[int]bool
 	// nested is set when the program is one expression.
 	nested bool
+	// groups are the variables that stand for the tasks of a group, lists those that hold a list, sorters those that sort.
+	groups  map[string]bool
+	lists   map[string]*form.Expr
+	sorters map[string]bool
 }
 
 func newProgram(weight int, why string) *program {
 	return &program{
 		r:   &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
 		env: map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{},
+		groups: map[string]bool{}, lists: map[string]*form.Expr{}, sorters: map[string]bool{},
 	}
 }
 
@@ -299,9 +304,24 @@ func readCalls(all []*form.Stmt) *program {
 	if prose*3 > labels && prose > 0 {
 		return nil
 	}
+	if p.nested {
+		p.asDefined()
+	}
 	p.r.Weight = callWeight(p, body, wrapped, labels, total, work, bad, computing)
 	p.finish(labels > 0)
 	return p
+}
+
+// asDefined brings the steps of one expression into the order in which the text defines them, if it defines all.
+func (p *program) asDefined() {
+	for _, it := range p.r.Items {
+		if d := p.defs[it.ID]; d == nil || len(d.Marks) == 0 {
+			return
+		}
+	}
+	for k := range p.r.Items {
+		p.r.Items[k].Off, p.r.Items[k].End = p.defs[p.r.Items[k].ID].Off, p.defs[p.r.Items[k].ID].End
+	}
 }
 
 // holdsCalls reports whether calls stand among the arguments of one.
@@ -476,7 +496,14 @@ func (p *program) run(body []*form.Stmt, depth int) {
 		switch st.Word {
 		case "import", "def", "class", "pass":
 			continue
-		case "if", "else", "for", "try", "with":
+		case "with":
+			if beside(st.Expr) {
+				p.side(st.Body, depth)
+				continue
+			}
+			p.block(st, depth)
+			continue
+		case "if", "else", "for", "try":
 			p.block(st, depth)
 			continue
 		}
@@ -505,6 +532,14 @@ func (p *program) block(st *form.Stmt, depth int) {
 	}
 }
 
+// beside reports whether what a with statement opens runs its body side by side: TaskGroup() as tg.
+func beside(e *form.Expr) bool {
+	if e != nil && e.Kind == form.Ops && len(e.Args) > 0 {
+		e = e.Args[0].Val
+	}
+	return e != nil && parallelWord(e.Path()+callPath(e))
+}
+
 // side reads statements that run side by side: each follows what stands before the block, what comes after follows all.
 func (p *program) side(body []*form.Stmt, depth int) {
 	before := p.prev
@@ -521,6 +556,9 @@ func (p *program) side(body []*form.Stmt, depth int) {
 func (p *program) statement(st *form.Stmt) {
 	e := st.Expr
 	if e == nil {
+		return
+	}
+	if p.appends(e) {
 		return
 	}
 	id := st.Label.Text
@@ -564,6 +602,30 @@ func (p *program) statement(st *form.Stmt) {
 		}
 	}
 	p.follow(first)
+}
+
+// appends reads x.append(f(y)): what x holds comes from f, too.
+func (p *program) appends(e *form.Expr) bool {
+	if e.Kind != form.Call || e.Base.Kind != form.Attr || len(e.Args) == 0 {
+		return false
+	}
+	switch e.Base.Text {
+	case "append", "push", "add", "extend", "insert":
+	default:
+		return false
+	}
+	name := e.Base.Base.Path()
+	held, ok := p.env[name]
+	if !ok || len(held) > 0 && e.Base.Text == "add" {
+		return false
+	}
+	first := len(p.r.Items)
+	for _, a := range e.Args {
+		held = append(held[:len(held):len(held)], p.eval(a.Val)...)
+	}
+	p.env[name] = held
+	p.follow(first)
+	return true
 }
 
 // follow lets the first new item without links of its own follow what came before it in the program.

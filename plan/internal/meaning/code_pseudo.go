@@ -1,15 +1,17 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // parallelStems are parts of words that say that steps run side by side, in many languages.
 var parallelStems = [...]string{
-	"parall", "paralel", "parallèl", "concurren", "simult", "gleichzeitig", "nebenläufig", "at once", "fork", "cobegin", "side by side", "together", "coroutine", "taskgroup", "task_group", "threadpool", "nursery",
+	"parall", "paralel", "parallèl", "concurren", "simult", "gleichzeitig", "nebenläufig", "at once", "fork", "cobegin", "parbegin", "coend", "parend", "side by side", "together", "coroutine", "taskgroup", "task_group", "threadpool", "nursery",
 	"paralelo", "paralela", "a la vez", "al mismo tiempo", "ao mesmo tempo", "en même temps", "tegelijk", "gelijktijdig", "samtidig", "samtidigt", "równoleg", "współbież", "jednocześ", "паралл", "парал", "одноврем", "одночас",
 	"aynı anda", "eşzaman", "eş zaman", "bersamaan", "serentak", "sekaligus", "song song", "đồng thời", "cùng lúc", "並列", "並行", "同時", "并行", "并列", "同时", "병렬", "동시", "متواز", "بالتواز", "في نفس الوقت", "समानांतर", "एक साथ", "साथ-साथ", "par {", "par:",
 }
@@ -31,12 +33,26 @@ func parallelWord(s string) bool {
 	return false
 }
 
+// sequenceStems are parts of words that say that steps run one after the other.
+var sequenceStems = [...]string{"sequen", "sequên", "secuen", "séquen", "sequenz", "nacheinander", "hintereinander", "последоват", "послідовн", "sekwen", "kolejn", "urutan", "berurut", "ardışık", "sırayla", "sekvens", "tuần_tự", "tuần tự", "順番", "順次", "顺序", "依次", "순서", "순차", "تسلسل", "क्रम"}
+
+// sequenceWord reports whether the name of a function says that its arguments run one after the other.
+func sequenceWord(s string) bool {
+	s = strings.ToLower(s)
+	for _, w := range sequenceStems {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
+}
+
 // pseudoLine is one line with those that stand deeper below it.
 type pseudoLine struct {
-	text     string
-	off, end int
-	indent   int
-	kids     []*pseudoLine
+	text         string
+	off, end     int
+	indent, line int
+	kids         []*pseudoLine
 }
 
 // readPseudo reads steps in blocks: BEGIN … END, PARALLEL … END PARALLEL, branches, par { a; b }, and lists of jobs that
@@ -46,7 +62,7 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	if root == nil {
 		return nil
 	}
-	r := &pseudo{program: newProgram(0, "pseudo code"), known: map[string]int{}, src: src}
+	r := &pseudo{program: newProgram(0, "pseudo code"), known: map[string]int{}, tails: map[int]string{}, joins: map[int][]string{}, src: src}
 	parts := r.frame(root.kids)
 	f := &form.Flow{Kind: "seq"}
 	r.verbs = commonVerbs(parts)
@@ -84,15 +100,18 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 // pseudoTree brings lines into a tree by their indents and braces. It returns nil when nothing in the lines looks like
 // pseudo code: no block and no list of jobs.
 func pseudoTree(src *form.Source, first, end int) *pseudoLine {
+	if onlyListed(src.Lines[first:end]) {
+		return nil
+	}
 	root := &pseudoLine{indent: -1}
 	stack := []*pseudoLine{root}
 	braces := 0
-	likely := false
-	listed, lines := 0, 0
+	likely, closed := false, false
+	listed, lines, rules := 0, 0, 0
 	var words []string
 	for k := first; k < end; k++ {
 		l := &src.Lines[k]
-		if l.Text == "" {
+		if l.Text == "" || isComment(l.Text) || strings.HasPrefix(l.Text, "-- ") {
 			continue
 		}
 		if strings.HasPrefix(l.Text, "@") || strings.HasPrefix(l.Text, "import ") || strings.HasPrefix(l.Text, "from ") || strings.HasPrefix(l.Text, "with ") || strings.HasPrefix(l.Text, "async ") || strings.HasPrefix(l.Text, "def ") || len(l.Text) > 300 {
@@ -100,7 +119,15 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 		}
 		lines++
 		listed += b2i(isListed(l.Text))
-		likely = likely || parallelWord(l.Text) && blockHead(src, k, end)
+		rules += b2i(upper(firstWord(l.Text)) && len(firstWord(l.Text)) > 3 && (waitsFor(l.Text) || isCondition(l.Text)))
+		if w := firstWord(l.Text); lexicon.Is(lexicon.Then, strings.ToLower(w)) && parallelWord(l.Text) && strings.HasSuffix(l.Text, ")") {
+			likely = true // then parallel(B, C)
+		}
+		likely = likely || strings.Contains(l.Text, " || ") && !strings.ContainsAny(l.Text, "={\"'")
+		if parallelWord(l.Text) {
+			likely = likely || blockHead(src, k, end)
+			closed = closed || closedBelow(src, k, end)
+		}
 		if w := strings.Fields(l.Text); len(w) > 1 && !strings.HasSuffix(w[1], ":") && !strings.HasSuffix(w[1], ".") {
 			words = append(words, w[0])
 		}
@@ -123,17 +150,43 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 			if len(stack) > src.MaxDepth {
 				return nil
 			}
-			n := &pseudoLine{text: part.Text, off: part.Off, end: part.Off + len(part.Text), indent: indent}
+			n := &pseudoLine{text: part.Text, off: part.Off, end: part.Off + len(part.Text), indent: indent, line: k}
 			up := stack[len(stack)-1]
 			up.kids = append(up.kids, n)
 			stack = append(stack, n)
 			root.end = n.end
 		}
 	}
-	if listed*2 >= lines || !likely && !isFrame(root.kids) && !jobVerb(words) {
+	if !closed && (listed*2 >= lines || !likely && !isFrame(root.kids) && !jobVerb(words) && !spawned(root.kids) && rules < 2) {
 		return nil
 	}
 	return root
+}
+
+// closedBelow reports whether a short line in front of a block has a line below it that ends the block: PARALLEL … END PARALLEL.
+func closedBelow(src *form.Source, k, end int) bool {
+	head := src.Lines[k].Text
+	if !short(head) || isListed(head) {
+		return false
+	}
+	for j := k + 2; j < min(end, k+60); j++ {
+		if t := src.Lines[j].Text; t != "" && closes(t, head) && (parallelWord(t) || src.Lines[j].Indent == src.Lines[k].Indent && !isListed(t)) {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyListed reports whether half of the lines, or more, are listed, and none says that something runs beside.
+func onlyListed(lines []form.Line) bool {
+	all, listed := 0, 0
+	for i := range lines {
+		if s := lines[i].Text; s != "" {
+			all++
+			listed += b2i(isListed(s))
+		}
+	}
+	return listed*2 >= all && !slices.ContainsFunc(lines, func(l form.Line) bool { return parallelWord(l.Text) })
 }
 
 // isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others read.
@@ -162,7 +215,7 @@ func blockHead(src *form.Source, k, end int) bool {
 		n++
 	}
 	if n < end && src.Lines[n].Indent > l.Indent {
-		return !isListed(src.Lines[n].Text)
+		return !isListed(src.Lines[n].Text) || strings.HasSuffix(l.Text, ":") && strings.Count(l.Text, " ") < 3
 	}
 	for j := k + 1; j < min(end, k+60); j++ {
 		if closes(src.Lines[j].Text, l.Text) {
@@ -217,9 +270,14 @@ func isFrame(kids []*pseudoLine) bool {
 		if len(n.kids) < 2 {
 			continue
 		}
-		return k+1 < len(kids) && len(kids[k+1].kids) == 0 && short(n.text) && short(kids[k+1].text) && k+2 >= len(kids)-1 && upper(n.text)
+		return k+1 < len(kids) && len(kids[k+1].kids) == 0 && short(n.text) && short(kids[k+1].text) && k+2 >= len(kids)-1 && upper(firstWord(n.text)) && upper(firstWord(kids[k+1].text))
 	}
 	return false
+}
+
+func firstWord(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	return word
 }
 
 func short(s string) bool { return len(s) < 40 && strings.Count(s, " ") < 4 }
@@ -243,10 +301,13 @@ func jobVerb(words []string) bool {
 }
 
 // jobVerbs stand before the name of a step and say nothing else.
-var jobVerbs = setOf("run job task start call do exec execute spawn step launch begin perform process invoke go async node stage action 执行 运行 调用 実行 실행 führe starte lancer exécuter ejecutar iniciar executar eseguire uruchom выполнить запустить çalıştır jalankan chạy")
+var jobVerbs = setOf("启动 run job task start call do exec execute spawn step launch begin perform process invoke go async node stage action 执行 运行 调用 実行 실행 führe starte lancer exécuter ejecutar iniciar executar eseguire uruchom выполнить запустить çalıştır jalankan chạy")
 
 // joinVerbs begin lines that wait for steps and are none themselves.
-var joinVerbs = setOf("join wait await barrier sync waitall wait_all joinall warte attendre esperar aguardar")
+var joinVerbs = setOf("join wait await barrier sync waitall wait_all joinall warte warten attendre attends esperar espera esperer aguardar aguarde czekaj ждать жди чекай чекати bekle tunggu chờ 等待 待つ 待機 대기 기다림 انتظر")
+
+// spawnVerbs start a step that runs beside what follows, up to a line that joins them.
+var spawnVerbs = setOf("spawn fork async launch go start thread")
 
 // pseudo is the state in which pseudo code is read.
 type pseudo struct {
@@ -257,7 +318,7 @@ type pseudo struct {
 	framed bool
 	par    int
 	stated int
-	tails  []string // of each item, what stands behind its name
+	tails  map[int]string // of an item, what stands behind its name
 	joins  map[int][]string
 	wait   []string
 }
@@ -274,7 +335,7 @@ func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
 				deep = k
 			}
 		}
-		if deep < 0 || parallelWord(kids[deep].text) || len(kids) > deep+4 && !strings.HasSuffix(kids[deep].text, ":") {
+		if deep < 0 || parallelWord(kids[deep].text) || isCondition(kids[deep].text) || waitsFor(kids[deep].text) || len(kids) > deep+4 && !strings.HasSuffix(kids[deep].text, ":") {
 			return kids
 		}
 		head := kids[deep]
@@ -294,29 +355,28 @@ func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
 	return kids
 }
 
-// commonVerbs are the verbs before names: those that are known, and one with which most lines begin.
+// commonVerbs are the known verbs before names, if most lines that are more than a name begin with one.
 func commonVerbs(lines []*pseudoLine) map[string]bool {
-	count, leaves := map[string]int{}, 0
+	out := map[string]bool{}
+	total, others := 0, 0
 	var visit func([]*pseudoLine)
 	visit = func(ls []*pseudoLine) {
 		for _, n := range ls {
-			if len(n.kids) == 0 {
-				leaves++
-				if w, rest, ok := strings.Cut(n.text, " "); ok && rest != "" && jobVerbs[strings.ToLower(w)] {
-					count[w]++
-				}
-			}
 			visit(n.kids)
+			if len(n.kids) > 0 || parallelWord(n.text) && short(n.text) {
+				continue
+			}
+			_, p, _ := pseudoRule(form.Piece{Text: n.text})
+			if w, rest, ok := strings.Cut(p.Text, " "); ok && rest != "" && jobVerbs[strings.ToLower(w)] {
+				out[w] = true
+				total++
+			} else if ok && !waitsFor(p.Text) && !endWords[strings.ToLower(w)] {
+				others++
+			}
 		}
 	}
 	visit(lines)
-	out := map[string]bool{}
-	total := 0
-	for w, n := range count {
-		out[w] = true
-		total += n
-	}
-	if total*2 < leaves {
+	if total < others || total < 2 {
 		return nil
 	}
 	return out
@@ -327,43 +387,140 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 	if depth > 100 {
 		return
 	}
+	wide := f.Kind == "par" && len(lines) > 1 && lines[0].line != lines[len(lines)-1].line
 	for k := 0; k < len(lines); k++ {
 		n := lines[k]
+		if n.text == "" || len(n.kids) == 0 && k > 0 && ends(n, lines[k-1]) {
+			continue
+		}
+		if wide && len(n.kids) == 0 {
+			if j := sameLine(lines, k); j > k+1 || branchHead(n.text) > 0 { // a branch on a line of its own
+				seq := f.Add("seq", 0)
+				n.text, n.off = n.text[branchHead(n.text):], n.off+branchHead(n.text)
+				r.block(lines[k:j], seq, depth+1)
+				k = j - 1
+				continue
+			}
+		}
 		if len(n.kids) == 0 {
-			if parallelWord(n.text) && short(n.text) && k > 0 && (len(lines[k-1].kids) > 0 || closes(n.text, lines[k-1].text)) {
-				continue // the end of a block
+			if j := spawnEnd(lines, k); j > k && f.Kind != "par" {
+				r.par++
+				side := f.Add("par", 0)
+				for _, x := range lines[k:j] {
+					_, x.text, _ = strings.Cut(x.text, " ")
+					x.off = x.end - len(x.text)
+					r.leaf(x, side)
+				}
+				k = j
+				continue
 			}
 			if parallelWord(n.text) && short(n.text) && f.Kind != "par" {
 				if j := r.flatEnd(lines, k); j > k+1 { // a block that is not indented
 					r.par++
-					r.side(lines[k+1:j], f.Add("par", 0), depth)
+					r.block(lines[k+1:j], f.Add("par", 0), depth+1)
 					k = j
 					continue
 				}
-			}
-			if k > 0 && parallelWord(lines[k-1].text) && endsWord(n.text, lines[k-1].kids) {
-				continue
 			}
 			r.leaf(n, f)
 			continue
 		}
 		if k+1 < len(lines) && len(lines[k+1].kids) == 0 && closes(lines[k+1].text, n.text) {
-			defer func(at *pseudoLine) { at.text = "" }(lines[k+1])
 			lines[k+1].text = ""
 		}
-		head := strings.ToLower(strings.Trim(n.text, " :"))
-		word, _, _ := strings.Cut(head, " ")
 		switch {
 		case parallelWord(n.text):
 			r.par++
-			r.side(n.kids, f.Add("par", 0), depth)
-		case conditionWords[strings.Trim(word, "(:")]:
+			r.block(n.kids, f.Add("par", 0), depth+1)
+		case isCondition(n.text) && !waitsFor(n.text):
 			r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were taken", "write the steps that are to be done", n.off)
+			before := len(r.r.Items)
+			r.block(n.kids, f.Add("seq", 0), depth+1)
+			for _, it := range r.r.Items[before:] {
+				r.note(false, "AMBIGUOUS", it.ID, it.ID+" stands below the condition "+n.text+"; it was taken as one step", "write each step that is to be done", it.Off)
+			}
+		case waitsFor(n.text):
+			r.leaf(n, f)
 			r.block(n.kids, f.Add("seq", 0), depth+1)
 		default:
 			r.block(n.kids, f.Add("seq", 0), depth+1)
 		}
 	}
+}
+
+// ends reports whether a line without any below it ends the block before it.
+func ends(n, before *pseudoLine) bool {
+	if parallelWord(n.text) && short(n.text) && (len(before.kids) > 0 || closes(n.text, before.text)) {
+		return true
+	}
+	return (parallelWord(before.text) || isCondition(before.text)) && (endsWord(n.text, before.kids) || len(before.kids) > 0 && closes(n.text, before.text))
+}
+
+// isCondition reports whether a line begins with a word of a condition or a loop.
+func isCondition(s string) bool {
+	word, _, _ := strings.Cut(strings.ToLower(strings.Trim(s, " :")), " ")
+	return conditionWords[strings.Trim(word, "(:")]
+}
+
+// waitsFor reports whether a line begins with a word that waits, and names something.
+func waitsFor(s string) bool {
+	word, rest, ok := strings.Cut(strings.ToLower(s), " ")
+	if k := strings.IndexByte(word, '('); k > 0 {
+		word, rest, ok = word[:k], word[k:], true
+	}
+	return ok && rest != "" && joinVerbs[strings.TrimRight(word, "(:")]
+}
+
+// sameLine returns the place behind the last statement on the line of statement k.
+func sameLine(lines []*pseudoLine, k int) int {
+	j := k + 1
+	for j < len(lines) && lines[j].line == lines[k].line && len(lines[j].kids) == 0 {
+		j++
+	}
+	return j
+}
+
+// branchHead returns the length of "thread 1: " or "- " at the start of a line in a block whose parts run side by side.
+func branchHead(s string) int {
+	if strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "|| ") {
+		return strings.IndexByte(s, ' ') + 1
+	}
+	head, rest, ok := strings.Cut(s, ":")
+	word, mark, two := strings.Cut(head, " ")
+	if !ok || !two || strings.TrimSpace(rest) == "" || utf8.RuneCountInString(mark) > 2 || lexicon.Is(lexicon.Steps, strings.ToLower(word)) {
+		return 0
+	}
+	return len(s) - len(strings.TrimLeft(rest, " "))
+}
+
+// spawnEnd returns the place of the line that joins the steps that are started on the lines from k on, or -1.
+func spawnEnd(lines []*pseudoLine, k int) int {
+	j := k
+	for j < len(lines) && len(lines[j].kids) == 0 {
+		word, rest, _ := strings.Cut(lines[j].text, " ")
+		if !spawnVerbs[strings.ToLower(word)] || rest == "" || strings.ContainsAny(rest, " ") {
+			break
+		}
+		j++
+	}
+	if j == k || j >= len(lines) {
+		return -1
+	}
+	word, _, _ := strings.Cut(strings.ToLower(lines[j].text), " ")
+	if joinVerbs[strings.Trim(word, "():;")] {
+		return j
+	}
+	return -1
+}
+
+// spawned reports whether steps are started and joined somewhere.
+func spawned(lines []*pseudoLine) bool {
+	for k, n := range lines {
+		if spawnEnd(lines, k) > k+1 || spawned(n.kids) {
+			return true
+		}
+	}
+	return false
 }
 
 // endsWord reports whether a line is one word behind a block whose lines all hold several: it ends the block.
@@ -374,11 +531,6 @@ func endsWord(s string, kids []*pseudoLine) bool {
 		}
 	}
 	return len(kids) > 0 && !strings.ContainsAny(s, " _(")
-}
-
-// side reads what stands in a parallel block: branches with steps below them, or single steps.
-func (r *pseudo) side(lines []*pseudoLine, f *form.Flow, depth int) {
-	r.block(lines, f, depth+1)
 }
 
 // flatEnd returns where the line stands that ends the block of line k, or -1.
@@ -398,7 +550,8 @@ func closes(s, head string) bool {
 		return false
 	}
 	s, head = strings.ToLower(strings.Trim(s, " :()")), strings.ToLower(strings.Trim(head, " :()"))
-	if s == "}" || s == "end" || s == "done" || s == "fin" || s == "ende" || s == "join" || s == "fim" || s == "конец" || s == "结束" {
+	first, _, more := strings.Cut(s, " ")
+	if s == "}" || endWords[first] && (!more || strings.Contains(s[len(first):], strings.Trim(firstWord(head), "(:"))) {
 		return true
 	}
 	if strings.Contains(s, head) && len(s) > len(head) && utf8.RuneCountInString(s)-utf8.RuneCountInString(head) < 16 {
@@ -413,35 +566,54 @@ func closes(s, head string) bool {
 	return len(word) > 3 && strings.Contains(s, word) && len(s) > len(word) && (parallelWord(s) || strings.HasPrefix(s, "end"))
 }
 
+// endWords end blocks, alone or in front of the word that began the block.
+var endWords = setOf("end done fin ende join fim fine einde slut slutt koniec конец кінець 结束 結束 終了 終わり 끝 종료 son bitti selesai akhir kết_thúc hết نهاية समाप्त finsi finpour fi endif endfor endwhile next stop stopp")
+
 // leaf adds the step of one line.
 func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 	text := n.text
-	for _, mark := range [...]string{" //", "  #", " # "} {
+	for _, mark := range [...]string{" //", "  #", " # ", " -- "} {
 		if i := strings.Index(text, mark); i > 0 {
 			text = strings.TrimSpace(text[:i])
 		}
 	}
 	text = strings.TrimRight(text, " ;,.")
-	p := cutBullet(form.Piece{Text: text, Off: n.off})
+	p := cutBullet(form.Piece{Text: strings.TrimLeft(text, "| "), Off: n.off + len(text) - len(strings.TrimLeft(text, "| "))})
 	if p.Text == "" {
 		return
 	}
+	if needs, rest, ok := pseudoRule(p); ok {
+		r.wait = append(r.wait, needs)
+		p = rest
+	}
 	word, rest, _ := strings.Cut(p.Text, " ")
+	if lexicon.Is(lexicon.Then, strings.ToLower(word)) && rest != "" {
+		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
+		word, rest, _ = strings.Cut(p.Text, " ")
+	}
 	word = strings.TrimRight(word, "(:")
-	if joinVerbs[strings.ToLower(word)] {
+	if joinVerbs[strings.ToLower(strings.Trim(word, "()"))] {
 		if inner := strings.Trim(strings.TrimPrefix(p.Text, word), " ()[]"); inner != "" {
 			r.wait = append(r.wait, inner)
 		}
 		return
 	}
-	if r.verbs[word] && rest != "" {
+	if e := form.ParseExpr(p.Text, p.Off); (strings.Contains(p.Text, "||") || parallelWord(callPath(e))) && r.flow(e, f.Add("seq", 0), 1) {
+		r.par++
+		return
+	}
+	verb := r.verbs[word] && rest != ""
+	if verb {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
-	} else if len(r.verbs) > 0 && r.par == 0 {
+	}
+	id, title, tail, shown := pseudoMark(p)
+	if !shown {
+		id, title, shown = pseudoName(p.Text)
+	}
+	if len(r.verbs) > 0 && !verb && !shown && r.par == 0 {
 		r.note(false, "SKIPPED_TEXT", p.Text, "this line was left out: "+p.Text, "begin it as the other lines begin", p.Off)
 		return
 	}
-	id, title, shown := pseudoName(p.Text)
-	tail := ""
 	if len(r.verbs) > 0 && !shown {
 		if a, b, ok := strings.Cut(p.Text, " "); ok {
 			id, tail, title, shown = strings.Trim(a, ":,"), b, p.Text, true
@@ -452,14 +624,45 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 	}
 	k := r.item(id, title, shown, p.Off, n.end)
 	r.known[id] = k
-	r.tails = append(r.tails, tail)
+	r.tails[k] = tail
 	if r.wait != nil {
-		if r.joins == nil {
-			r.joins = map[int][]string{}
-		}
 		r.joins[k], r.wait = r.wait, nil
 	}
 	f.Add("step", k)
+}
+
+// pseudoRule splits "WHEN a DONE: START b" and "当 a 完成 则 b" into what is waited for and what is done then.
+func pseudoRule(p form.Piece) (needs string, rest form.Piece, ok bool) {
+	word, _, _ := strings.Cut(p.Text, " ")
+	if !isCondition(p.Text) && !joinVerbs[strings.ToLower(word)] && !lexicon.Is(lexicon.Needs, strings.ToLower(word)) {
+		return "", p, false
+	}
+	for k, sign := range [...]string{":", "：", " THEN ", " then ", " → ", " -> ", " => ", " ⇒ ", "则", "就", ", ", "，"} {
+		i := strings.Index(p.Text, sign)
+		if k >= 10 && joinVerbs[strings.ToLower(word)] || i <= len(word) || strings.HasPrefix(p.Text[i:], ":=") {
+			continue
+		}
+		if t := strings.TrimLeft(p.Text[i+len(sign):], " "); t != "" {
+			return p.Text[len(word):i], form.Piece{Text: t, Off: p.Off + len(p.Text) - len(t)}, true
+		}
+	}
+	return "", p, false
+}
+
+// pseudoMark returns the mark in front of a step: "S2: sort", "2. sort", "STEP A: sort", "b := sort".
+func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
+	word, rest, _ := strings.Cut(p.Text, " ")
+	if lexicon.Is(lexicon.Steps, strings.ToLower(word)) && rest != "" {
+		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
+	}
+	if jobVerbs[strings.ToLower(word)] && strings.Contains(rest, ":= ") {
+		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
+	}
+	a, b, found := form.SplitMark(p)
+	if !found || !strings.HasPrefix(strings.TrimLeft(p.Text[len(a.Text):], " "), ":") && leadNumber(p.Text) == 0 || strings.HasSuffix(p.Text, ":") {
+		return "", "", "", false
+	}
+	return a.Text, b.Text, "", true
 }
 
 // pseudoName returns the id that a line is: one word, or a call without arguments.
@@ -482,12 +685,17 @@ func pseudoName(s string) (id, title string, shown bool) {
 	return t, s, true
 }
 
-// needs reads what stands behind the names of jobs: words and then ids of other jobs.
+// needs reads what stands behind the names of jobs, and what was waited for in front of them: words and ids of other jobs.
 func (r *pseudo) needs() {
-	for k, tail := range r.tails {
+	for _, it := range r.r.Items {
+		if k, ok := r.known[it.ID]; ok {
+			r.r.Items[k].Also = append(r.r.Items[k].Also, it.Title)
+		}
+	}
+	for k := range r.r.Items {
 		it := &r.r.Items[k]
 		found := 0
-		for _, w := range strings.FieldsFunc(tail, func(c rune) bool { return strings.ContainsRune(" ,()[]&+;", c) }) {
+		for _, w := range pseudoWords(r.tails[k]) {
 			if x, ok := r.known[w]; ok && x != k {
 				r.link(x, k, Stated, it.Off)
 				found++
@@ -500,12 +708,21 @@ func (r *pseudo) needs() {
 		}
 		r.stated += found
 		for _, inner := range r.joins[k] {
-			for _, w := range strings.FieldsFunc(inner, func(c rune) bool { return strings.ContainsRune(" ,()[]&+;", c) }) {
-				if x, ok := r.known[w]; ok {
+			hits := 0
+			for _, w := range pseudoWords(inner) {
+				if x, ok := r.known[w]; ok && x != k {
 					r.link(x, k, Stated, it.Off)
-					r.stated++
+					hits++
 				}
+			}
+			if r.stated += hits; hits == 0 && len(pseudoWords(inner)) > 0 && r.par == 0 {
+				r.note(false, "AMBIGUOUS", it.ID, "what "+it.ID+" waits for was not found: "+strings.TrimSpace(inner), "name a step", it.Off)
 			}
 		}
 	}
+}
+
+// pseudoWords splits a text into what may be names.
+func pseudoWords(s string) []string {
+	return strings.FieldsFunc(s, func(c rune) bool { return strings.ContainsRune(" ,()[]&+;:，、", c) })
 }

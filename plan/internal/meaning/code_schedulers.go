@@ -39,11 +39,14 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 		if st.Word == "import" || st.Word == "class" {
 			continue
 		}
+		if read && st.Word == "for" && p.loop(st, links) {
+			continue
+		}
 		if st.Word == "def" || st.Word != "" && len(st.Body) > 0 {
 			got := p.schedule(st.Body, links, read)
 			mine = append(mine, got...)
 			if name := aliasOf(st.Expr); name != "" && read {
-				p.env[name] = got
+				p.env[name], p.groups[name] = got, true
 			}
 			continue
 		}
@@ -51,12 +54,18 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 		if e == nil {
 			continue
 		}
+		if len(st.Targets) == 1 && e.Kind == form.Call && strings.HasSuffix(callName(e), "TopologicalSorter") {
+			p.sorters[st.Targets[0].Text] = true
+		}
 		if !read {
 			*links += p.statesLinks(e)
 			continue
 		}
 		before := len(p.r.Items)
-		if len(st.Targets) == 0 {
+		if len(st.Targets) == 1 && e.Kind == form.List {
+			p.lists[st.Targets[0].Text] = e
+		}
+		if len(st.Targets) == 0 || p.statesLinks(e) > 0 && e.Kind == form.Call {
 			p.stateLinks(e)
 		} else if e.Kind == form.Ops {
 			p.env[st.Targets[0].Text] = p.chainOf(e)
@@ -107,6 +116,10 @@ func (p *program) statesLinks(e *form.Expr) int {
 		return len(e.Ops)
 	case form.Call:
 		name, args := e.Base.Text, positional(e)
+		if listCalls[name] && len(args) > 0 && (args[len(args)-1].Kind == form.List && len(args[len(args)-1].Args) > 0 || args[len(args)-1].Kind == form.Ident && len(args) == 1 && name != "DiGraph") ||
+			name == "add" && e.Base.Kind == form.Attr && p.sorters[e.Base.Base.Path()] && len(args) > 1 {
+			return 1
+		}
 		if _, ok := edgeCalls[name]; ok && e.Base.Kind == form.Attr && (len(args) == 2 || len(args) == 1 && e.Base.Base.Kind == form.Ident) {
 			return 1
 		}
@@ -143,6 +156,16 @@ func (p *program) stateLinks(e *form.Expr) {
 	name, args := e.Base.Text, positional(e)
 	if p.statesLinks(e) == 0 {
 		switch name {
+		case "add":
+			if e.Base.Kind == form.Attr && p.sorters[e.Base.Base.Path()] && len(args) > 0 {
+				p.end(args[0], "")
+			}
+		case "add_nodes_from":
+			if len(args) > 0 {
+				p.ends(args[0])
+			}
+		case "add_conditional_edges", "addConditionalEdges":
+			p.conditional(e, args)
 		case "add_node", "addNode", "node", "add_task", "addTask", "add_step", "add_vertex":
 			if len(args) > 0 {
 				title := ""
@@ -153,6 +176,17 @@ func (p *program) stateLinks(e *form.Expr) {
 				}
 				p.end(args[0], title)
 			}
+		}
+		return
+	}
+	if listCalls[name] {
+		p.pairs(args[len(args)-1], name == "add_path")
+		return
+	}
+	if name == "add" {
+		to := p.ends(args[0])
+		for _, a := range args[1:] {
+			p.linkAll(p.ends(a), to, e.Off)
 		}
 		return
 	}
@@ -182,6 +216,121 @@ func (p *program) stateLinks(e *form.Expr) {
 	p.linkAll(from, to, e.Off)
 }
 
+// listCalls state the links of a list of pairs, or along a list.
+var listCalls = setOf("add_edges_from add_weighted_edges_from add_path DiGraph")
+
+// pairs reads the links of a list of pairs, or along a list of tasks.
+func (p *program) pairs(e *form.Expr, along bool) {
+	if held := p.lists[e.Path()]; held != nil {
+		e = held
+	}
+	if e.Kind != form.List {
+		return
+	}
+	var before []int
+	for k, a := range e.Args {
+		switch {
+		case along:
+			now := p.ends(a.Val)
+			if k > 0 {
+				p.linkAll(before, now, a.Val.Off)
+			}
+			before = now
+		case a.Val.Kind == form.List && len(a.Val.Args) >= 2:
+			p.linkAll(p.ends(a.Val.Args[0].Val), p.ends(a.Val.Args[1].Val), a.Val.Off)
+		}
+	}
+}
+
+// conditional reads add_conditional_edges("a", choose, {"x": "b"}). A link that leads back to a is left out.
+func (p *program) conditional(e *form.Expr, args []*form.Expr) {
+	if len(args) == 0 {
+		return
+	}
+	from := p.ends(args[0])
+	var to []int
+	for _, a := range args[1:] {
+		if a.Kind == form.List {
+			to = append(to, p.ends(a)...)
+		}
+	}
+	for _, a := range from {
+		for _, b := range to {
+			id, other := p.r.Items[a].ID, p.r.Items[b].ID
+			if a == b || p.leads(b, a, 0) {
+				p.note(false, "AMBIGUOUS", other, "a condition leads from "+id+" back to "+other+"; it was left out", "write each step that is to be done", e.Off)
+				continue
+			}
+			p.link(a, b, Stated, e.Off)
+			p.note(false, "AMBIGUOUS", other, "only on a condition "+other+" comes after "+id, "write the steps that are to be done", e.Off)
+		}
+	}
+	if len(to) == 0 && len(from) > 0 {
+		id := p.r.Items[from[0]].ID
+		p.note(false, "AMBIGUOUS", id, "what comes after "+id+" is decided by a function", "state what comes after "+id, e.Off)
+	}
+}
+
+// leads reports whether links lead from one task to another.
+func (p *program) leads(from, to, depth int) bool {
+	if depth > 60 || len(p.seen) > 2000 {
+		return false
+	}
+	for pair := range p.seen {
+		if pair[0] == from && (pair[1] == to || p.leads(pair[1], to, depth+20)) {
+			return true
+		}
+	}
+	return false
+}
+
+// loop reads a loop over a list that the program holds: its body is read for each element.
+func (p *program) loop(st *form.Stmt, links *int) bool {
+	e := st.Expr
+	if e == nil || e.Kind != form.Ops || e.Ops[len(e.Ops)-1] != "in" {
+		return false
+	}
+	over := e.Args[len(e.Args)-1].Val
+	if held := p.lists[over.Path()]; held != nil {
+		over = held
+	}
+	if over.Kind != form.List || len(over.Args) > 2000 {
+		return false
+	}
+	vars := e.Args[:len(e.Args)-1]
+	for _, a := range over.Args {
+		values := []form.ArgExpr{a}
+		if len(vars) > 1 && a.Val.Kind == form.List {
+			values = a.Val.Args
+		}
+		for k, v := range vars {
+			if k < len(values) {
+				p.env[v.Val.Path()] = p.ends(values[k].Val)
+			}
+		}
+		p.schedule(st.Body, links, true)
+	}
+	return len(over.Args) > 0
+}
+
+// inside leaves of the tasks of a group those that no other one of it comes before, or after.
+func (p *program) inside(e *form.Expr, tasks []int, last bool) []int {
+	if !p.groups[e.Path()] || len(tasks) > 200 {
+		return tasks
+	}
+	var out []int
+	for _, a := range tasks {
+		hidden := false
+		for _, b := range tasks {
+			hidden = hidden || !last && p.seen[[2]int{b, a}] || last && p.seen[[2]int{a, b}]
+		}
+		if !hidden {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 func (p *program) linkAll(from, to []int, off int) {
 	if len(from)*len(to) > maxArrows {
 		return
@@ -204,10 +353,11 @@ func (p *program) chainOf(e *form.Expr) []int {
 		if len(now) == 0 || len(before) == 0 {
 			p.note(true, "EMPTY_ID", "", "one side of "+op+" names no task", "name a task on both sides", e.Off)
 		}
+		left, right := e.Args[k].Val, e.Args[k+1].Val
 		if op == "<<" {
-			p.linkAll(now, before, e.Args[k+1].Val.Off)
+			p.linkAll(p.inside(right, now, true), p.inside(left, before, false), right.Off)
 		} else {
-			p.linkAll(before, now, e.Args[k+1].Val.Off)
+			p.linkAll(p.inside(left, before, true), p.inside(right, now, false), right.Off)
 		}
 		before = now
 	}
@@ -229,6 +379,9 @@ func (p *program) ends(e *form.Expr) []int {
 		}
 		return out
 	case form.Ops:
+		if e.Ops[0] != ">>" && e.Ops[0] != "<<" { // a & b
+			return p.ends(&form.Expr{Kind: form.List, Args: e.Args})
+		}
 		return p.chainOf(e)
 	case form.Call:
 		if id := taskID(e); id == "" && e.Base.Kind == form.Attr && p.env[e.Base.Base.Path()] != nil {
@@ -323,6 +476,11 @@ func readClasses(all []*form.Stmt) *program {
 		if st.Word != "class" {
 			continue
 		}
+		if isTaskClass(st) {
+			index[st.Name.Text] = p.item(st.Name.Text, st.Name.Text, true, st.Off, st.End)
+			classes = append(classes, st)
+			continue
+		}
 		for _, m := range st.Body {
 			if n := m.Name.Text; m.Word == "def" && (n == "run" || n == "requires" || n == "execute" || n == "output") {
 				index[st.Name.Text] = p.item(st.Name.Text, st.Name.Text, true, st.Off, st.End)
@@ -347,6 +505,57 @@ func readClasses(all []*form.Stmt) *program {
 		}
 	}
 	if len(p.r.Links) == 0 {
+		return nil
+	}
+	return p
+}
+
+// isTaskClass reports whether a class is derived from one of tasks.
+func isTaskClass(st *form.Stmt) bool {
+	for _, base := range st.Params {
+		if strings.HasSuffix(base, "Task") || strings.HasSuffix(base, "Step") || strings.HasSuffix(base, "Job") {
+			return true
+		}
+	}
+	return false
+}
+
+// readTopology reads a dictionary of tasks with sets of those that they need, as TopologicalSorter takes it.
+func readTopology(all []*form.Stmt) *program {
+	var dict *form.Expr
+	sorted := false
+	each(all, func(st *form.Stmt) {
+		walk(st.Expr, 0, func(e *form.Expr) bool {
+			sorted = sorted || e.Kind == form.Call && strings.Contains(strings.ToLower(callName(e)), "topolog")
+			if dict == nil && e.Kind == form.List && len(e.Args) > 1 && e.Args[0].Key != "" && e.Args[0].Val.Kind != form.Text {
+				dict = e
+			}
+			return true
+		})
+	})
+	if dict == nil || !sorted {
+		return nil
+	}
+	p := newProgram(93, "topology")
+	p.r.Stated = true
+	index := map[string]int{}
+	for _, a := range dict.Args {
+		if a.Key == "" || a.Val.Kind != form.List && a.Val.Kind != form.Call {
+			return nil
+		}
+		index[a.Key] = p.item(a.Key, a.Key, true, a.Val.Off, a.Val.End)
+	}
+	for _, a := range dict.Args {
+		walk(a.Val, 0, func(e *form.Expr) bool {
+			if k, ok := index[e.Text]; ok && e.Kind == form.Text {
+				p.link(k, index[a.Key], Stated, e.Off)
+			} else if e.Kind == form.Text {
+				p.r.Links = append(p.r.Links, Link{From: e.Text, To: a.Key, Source: Stated, Off: e.Off})
+			}
+			return true
+		})
+	}
+	if len(p.seen) == 0 {
 		return nil
 	}
 	return p
@@ -449,10 +658,19 @@ func readBuilder(all []*form.Stmt) *program {
 			return true
 		})
 	})
+	var mixed []built
 	for _, name := range names {
 		if p := buildGroup(groups[name], vars); p != nil {
 			return p
 		}
+		for _, b := range groups[name] {
+			if len(b.e.Args) > 1 && taskID(b.e) == b.id {
+				mixed = append(mixed, b) // calls of several functions that name what they make
+			}
+		}
+	}
+	if len(names) > 1 {
+		return buildGroup(mixed, vars)
 	}
 	return nil
 }
@@ -488,6 +706,7 @@ func buildGroup(group []built, vars map[string]string) *program {
 				} else if v.Val.Kind != form.Text && v.Val.Kind != form.Digits {
 					continue
 				}
+				id = strings.TrimPrefix(id, ":")
 				key := a.Key
 				if key == "" {
 					key = string(rune('0' + min(n, 9)))
@@ -540,8 +759,8 @@ func buildGroup(group []built, vars map[string]string) *program {
 
 // seqCalls and parCalls are functions whose arguments run one after the other, or side by side.
 var (
-	seqCalls = setOf("chain seq sequence Sequence sequential Sequential series Series Chain pipeline Pipeline pipe compose flow chord then RunnableSequence")
-	parCalls = setOf("group par parallel Parallel Group gather all Promise.all asyncio.gather concurrently ParallelGroup RunnableParallel fanout fan_out")
+	seqCalls = setOf("chain Seq SEQ seq sequence Sequence sequential Sequential series Series Chain pipeline Pipeline pipe compose flow chord then RunnableSequence")
+	parCalls = setOf("group both Par Both par parallel Parallel Group gather all Promise.all asyncio.gather concurrently ParallelGroup RunnableParallel fanout fan_out")
 )
 
 // readPipeline reads nested chain(a, group(b, c), d), a | b | c and a().then(b).then(c).
@@ -553,7 +772,7 @@ func readPipeline(all []*form.Stmt) *program {
 		}
 		f := &form.Flow{Kind: "seq"}
 		p := newProgram(93, "pipeline")
-		if !p.flow(st.Expr, f, 0) || len(p.r.Items) < 2 || best != nil && len(best.r.Items) >= len(p.r.Items) {
+		if !p.flow(st.Expr, f, b2i(piped(st))) || len(p.r.Items) < 2 || best != nil && len(best.r.Items) >= len(p.r.Items) {
 			return
 		}
 		f.Order(nil, 0, func(a, b int) { p.link(a, b, Stated, p.r.Items[b].Off) })
@@ -563,14 +782,30 @@ func readPipeline(all []*form.Stmt) *program {
 	return best
 }
 
+// piped reports whether a variable is given a pipe of nothing but names: chain = prompt | model | parser.
+func piped(st *form.Stmt) bool {
+	if e := st.Expr; e.Kind == form.Ops && len(st.Targets) == 1 && len(e.Args) > 2 {
+		for _, a := range e.Args {
+			if a.Val.Kind != form.Ident {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
 // flow reads an expression as a structure of steps; it returns whether it is more than one step.
 func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 	if e == nil || depth > 100 {
 		return false
 	}
 	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "|" || e.Ops[0] == "|>") {
-		ok := false
-		for _, a := range e.Args {
+		ok, args := false, e.Args
+		if isText(args[0].Val) {
+			args = args[1:] // what the first step gets
+		}
+		for _, a := range args {
 			if a.Val.Kind == form.Call || a.Val.Kind == form.List {
 				ok = true
 			} else if a.Val.Kind != form.Ident {
@@ -580,25 +815,35 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		if !ok && depth == 0 {
 			return false
 		}
-		p.parts(e.Args, f.Add("seq", 0), depth)
+		p.parts(args, f.Add("seq", 0), depth)
 		return true
+	}
+	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "||" || e.Ops[0] == "&") && depth > 0 {
+		return p.parts(e.Args, f.Add("par", 0), depth)
+	}
+	if e.Kind == form.List && len(e.Args) == 1 && e.Args[0].Val.Kind == form.Ops {
+		return p.flow(e.Args[0].Val, f, depth+1) // brackets around an expression
 	}
 	if e.Kind == form.List && depth > 0 {
 		p.parts(e.Args, f.Add("par", 0), depth)
 		return true
 	}
-	if e.Kind != form.Call {
+	if e.Kind != form.Call && (e.Kind != form.Index || !sequenceWord(e.Base.Path()) && !seqCalls[e.Base.Path()] && !parCalls[e.Base.Path()] && !parallelWord(e.Base.Path())) {
 		return false
 	}
 	name := e.Base.Path()
 	switch {
-	case seqCalls[name] && len(e.Args) > 0:
+	case (seqCalls[name] || sequenceWord(name)) && len(e.Args) > 0:
 		args := e.Args
-		if len(args) == 1 && args[0].Val.Kind == form.List {
+		if len(args) == 1 && args[0].Val.Kind == form.List && name != "chord" {
 			args = args[0].Val.Args
 		}
 		return p.parts(args, f.Add("seq", 0), depth)
-	case parCalls[name] && depth > 0:
+	case e.Base.Kind == form.Call && e.Base.Base.Path() == "chord": // chord(group)(callback)
+		seq := f.Add("seq", 0)
+		p.parts(e.Base.Args, seq, depth)
+		return p.parts(e.Args, seq, depth)
+	case (parCalls[name] || parallelWord(name)) && depth > 0:
 		args := e.Args
 		if len(args) == 1 && args[0].Val.Kind == form.List {
 			args = args[0].Val.Args

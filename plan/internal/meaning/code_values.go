@@ -33,16 +33,54 @@ func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int 
 		}
 		return all
 	}
+	if c := repeated(e); c != nil && shown && !p.passes(c) {
+		k := p.call(c, id, st, shown)
+		p.note(false, "AMBIGUOUS", p.r.Items[k].ID, "the program runs "+p.r.Items[k].ID+" again and again; it was taken as one step", "write each step that is to be done", c.Off)
+		return []int{k}
+	}
 	if e.Kind == form.Call && !shown && p.passes(e) || e.Kind != form.Call || st.Label.Text == "" && p.passes(e) {
 		return p.eval(e)
 	}
 	return []int{p.call(e, id, st, shown)}
 }
 
+// repeated returns the call of [f(x) for x in y], or nil.
+func repeated(e *form.Expr) *form.Expr {
+	for range 3 {
+		if e != nil && e.Kind == form.Call && gathers[e.Base.Path()] && len(e.Args) == 1 || e != nil && e.Kind == form.List && len(e.Args) == 1 {
+			e = e.Args[0].Val
+		}
+	}
+	if e == nil || e.Kind != form.Ops || len(e.Ops) == 0 || e.Ops[0] != "for" || e.Args[0].Val.Kind != form.Call {
+		return nil
+	}
+	return e.Args[0].Val
+}
+
+// containers hold steps that are made elsewhere, and are none themselves.
+var containers = setOf("plan workflow pipeline flow dag crew taskgraph graph team schedule sequentialpipeline")
+
+// holds reports whether a call only collects steps: Plan([a, b]).
+func (p *program) holds(e *form.Expr, name string) bool {
+	if !containers[strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])] {
+		return false
+	}
+	for _, a := range e.Args {
+		if a.Val.Kind == form.List {
+			for _, x := range a.Val.Args {
+				if len(p.env[x.Val.Path()]) > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // passes reports whether a call is no step of its own: it computes, starts or waits for something.
 func (p *program) passes(e *form.Expr) bool {
 	name := callName(e)
-	if trivial[name] || wrappers[name] || gathers[name] || name == "" {
+	if trivial[name] || wrappers[name] || gathers[name] || name == "" || p.holds(e, name) {
 		return true
 	}
 	if e.Base.Kind == form.Attr {

@@ -52,6 +52,10 @@ func (a *amender) need(s int, ids []string, more bool, off int) {
 	}
 	a.replaced[s] = true
 	for _, from := range ids {
+		if from == id {
+			a.doubt("a sentence around the plan seems to let this step wait for itself, and was not understood", []string{id}, off)
+			continue
+		}
 		a.link(from, id, off)
 	}
 }

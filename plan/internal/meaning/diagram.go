@@ -20,10 +20,16 @@ func readDiagram(src *form.Source) []*Reading {
 	}
 	if len(out) == 0 {
 		for _, g := range form.Drawings(src) {
+			if onlyArrows(src, g.First, g.Last) {
+				continue
+			}
 			if r := diagramReading(src, g); r != nil {
 				out = append(out, r)
 			}
 		}
+	}
+	if len(out) == 0 {
+		out = append(out, readTree(src)...)
 	}
 	if len(out) == 0 {
 		out = append(out, arrowReadings(src)...)
@@ -35,6 +41,16 @@ func readDiagram(src *form.Source) []*Reading {
 		differ(out)
 	}
 	return out
+}
+
+// onlyArrows reports whether all lines of a drawing are lines of arrows, which say more when they are read as such.
+func onlyArrows(src *form.Source, first, last int) bool {
+	for _, l := range src.Lines[first : last+1] {
+		if l.Text != "" && !isArrowLine(l.Text) {
+			return false
+		}
+	}
+	return true
 }
 
 // diagramReading turns a diagram into a reading.
@@ -50,7 +66,14 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		}
 		r.Items = append(r.Items, Item{ID: n.ID, Shown: !n.Hidden, Title: title, Parent: -1, Off: n.Off, End: n.End})
 	}
+	turned, straight := 0, 0
 	for _, l := range g.Links {
+		if needsLabel(l.Label) {
+			l.From, l.To = l.To, l.From
+			turned++
+		} else {
+			straight++
+		}
 		source := Stated
 		if l.Assumed != "" {
 			source = ListedOrder
@@ -60,6 +83,14 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	}
 	for _, f := range g.Faults {
 		r.Notes = append(r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: f.Element, Message: f.Message, Hint: f.Hint, Off: f.Off})
+	}
+	switch {
+	case turned > 0 && straight > 0:
+		for _, l := range r.Links {
+			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.From + " -> " + l.To, Off: l.Off, Message: "some arrows say that they lead to what is needed; " + l.From + " was taken to come before " + l.To, Hint: "let all arrows lead forward"})
+		}
+	case turned == 0 && pointsToNeeds(src, g.First, g.Last):
+		turn(r)
 	}
 	if g.Flow {
 		flowOrder(r)

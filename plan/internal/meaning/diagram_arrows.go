@@ -167,6 +167,9 @@ func isArrowLine(s string) bool {
 	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] && strings.Contains(parts[0].Text, " ") && (marksTitle(parts[0].Text) || !strings.Contains(parts[0].Text, ",")) && shortIDs(parts[1]) {
 		return false // "C contract <- A, B"
 	}
+	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] && assignsCall(parts[1].Text) {
+		return false // "raw ← load("x")"
+	}
 	arrows := 0
 	chains, _ := form.Chains(p.Text, 0, false)
 	for _, c := range chains {
@@ -186,6 +189,12 @@ func isArrowLine(s string) bool {
 		}
 	}
 	return arrows > 0
+}
+
+// assignsCall reports whether a text is the call of a function with arguments.
+func assignsCall(s string) bool {
+	k := strings.IndexByte(s, '(')
+	return k > 0 && isWord(s[k-1]) && strings.HasSuffix(s, ")") && len(s) > k+2
 }
 
 // marksTitle reports whether a short mark stands in front of words: "D tender, fuel".
@@ -280,8 +289,11 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	if len(r.Links) == 0 {
 		return nil
 	}
+	if pointsToNeeds(src, first, first+n-1) {
+		turn(r)
+	}
 	if !s.listed {
-		flowOrder(r)
+		markOrder(r)
 	}
 	legend(src, r, first, first+n-1)
 	return r

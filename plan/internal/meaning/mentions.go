@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"unicode"
@@ -64,12 +65,13 @@ type lexer struct {
 	depth int         // of brackets
 }
 
-// atoms cuts a text into words, numbers, labels, phrases and signs.
+// atoms cuts a text into words, numbers, labels, phrases and signs. They stay until the next text is cut.
 func (n *Names) atoms(text string) []atom {
-	x := lexer{n: n, text: text, toks: lexicon.ScanIn(n.lang, text), ends: map[int]int{}}
+	x := lexer{n: n, text: text, toks: lexicon.ScanIn(n.lang, text), atoms: n.cut[:0]}
 	for at := 0; at < len(text); {
 		at = x.next(at)
 	}
+	n.cut = x.atoms
 	return n.unwrapped(x.atoms)
 }
 
@@ -187,7 +189,7 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 	for i, r := range x.text[at:limit] {
 		p := at + i
 		if i > 0 && !continues(last, r) {
-			if j, found := x.n.byKey[strings.TrimRight(lexicon.Fold(x.text[at:p]), "-.")]; found && x.exact(at, p, j) {
+			if j, found := x.n.keyed(x.text[at:p]); found && x.exact(at, p, j) {
 				end, item, ok = p, j, true
 			}
 		}
@@ -199,11 +201,18 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 		last = r
 	}
 	if limit == len(x.text) {
-		if j, found := x.n.byKey[strings.TrimRight(lexicon.Fold(x.text[at:]), "-.")]; found && x.exact(at, limit, j) {
+		if j, found := x.n.keyed(x.text[at:]); found && x.exact(at, limit, j) {
 			end, item, ok = limit, j, true
 		}
 	}
 	return trimLabel(x.text, at, end), item, ok
+}
+
+// keyed returns the item with an id, but for the signs behind it.
+func (n *Names) keyed(s string) (item int, ok bool) {
+	var few [maxLabel + 8]byte
+	item, ok = n.byKey[string(bytes.TrimRight(lexicon.AppendFold(few[:0], s), "-."))]
+	return item, ok
 }
 
 // exact tells whether a label of one letter has the case of the id.
@@ -246,6 +255,9 @@ func (x *lexer) phrase(t lexicon.Token) int {
 	a := atom{class: phrase, off: t.Off, end: t.End, kinds: t.Kinds, tok: t}
 	switch {
 	case t.Side == lexicon.Around:
+		if x.ends == nil {
+			x.ends = map[int]int{}
+		}
 		x.ends[t.CloseOff] = t.CloseEnd
 	case t.Kinds.Has(lexicon.Numeral) && t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.First)) == 0:
 		a.class, a.value, a.ordinal, a.spelled = number, t.Value, t.Ordinal, true
@@ -385,11 +397,43 @@ func (x *lexer) word(at int) int {
 	}
 	w := x.text[at:end]
 	a := atom{class: word, off: at, end: end, common: lexicon.IsCommon(x.n.lang, lexicon.Fold(w))}
-	if d := strings.IndexFunc(w, unicode.IsDigit); d > 0 && x.n.prefixes[lexicon.Fold(w[:d])] {
-		a.class, a.unknown, a.sure = label, []string{w}, true
+	d := strings.IndexFunc(w, unicode.IsDigit)
+	if d < 0 && x.n.prefixes[lexicon.Fold(w)] {
+		if n := labelNumber(x.text[end:]); n > 0 { // AB-9, where others are AB-1 and AB-2
+			d, end = len(w), end+n
+			w = x.text[at:end]
+		}
+	}
+	if d > 0 && x.n.prefixes[lexicon.Fold(w[:d])] || x.quoted(at, end) {
+		a.class, a.end, a.unknown, a.sure = label, end, []string{w}, true
 	}
 	x.add(a)
 	return end
+}
+
+// labelNumber returns the length of the number of a label behind its letters and the sign between them.
+func labelNumber(s string) int {
+	n := 1
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	if n == 1 || s == "" || strings.IndexByte("-_#", s[0]) < 0 || letters(s[n:]) > 0 {
+		return 0
+	}
+	return n
+}
+
+// quoted reports whether the word is a name in backticks or brackets that stands where a relation or a list of references
+// has one: a name that no step has, where the steps have names.
+func (x *lexer) quoted(at, end int) bool {
+	if at == 0 || end >= len(x.text) || x.n.numbers || x.n.made || strings.IndexByte("`[", x.text[at-1]) < 0 || x.text[end] != x.text[at-1] && x.text[end] != ']' {
+		return false
+	}
+	before := x.atoms
+	if n := len(before); n > 0 && before[n-1].class == opened {
+		before = before[:n-1]
+	}
+	return bare(before) && before[len(before)-1].kinds&lexicon.KindsOf(lexicon.Sources, lexicon.Steps, lexicon.Uses) == 0 && !strings.HasPrefix(x.text[end+1:], "(")
 }
 
 // sign takes a sign, or leaves it out.

@@ -26,7 +26,7 @@ func otherArrows(src *form.Source, first, n int) bool {
 			return true
 		}
 		head, _, ok := strings.Cut(parts[0].Text, ":")
-		if ok && n == 1 && strings.Contains(head, ". ") && hasTone(language(src.Text), head, tonePast) {
+		if ok && n == 1 && strings.Contains(head, ". ") && hasTone(languageOf(src), head, tonePast) {
 			return true
 		}
 	}

@@ -21,6 +21,8 @@ type listing struct {
 	// Nouns that they are marked as steps ("Step 2", "T2").
 	Related      int
 	Boxes, Nouns bool
+	// looks remembers what entries look like.
+	looks map[string]entryCounts
 }
 
 // scoreNoPlan is the score from which a listing is no plan.
@@ -61,7 +63,7 @@ func notPlan(l *listing) (score int, why []string) {
 	}
 	var c entryCounts
 	for _, e := range l.Entries {
-		c.add(l.Lang, e)
+		c.plus(l.look(e))
 	}
 	most := func(k int) bool { return k*2 > n || k*2 == n && n > 2 }
 	switch {
@@ -212,6 +214,36 @@ func asks(s string) bool {
 // entryCounts counts what the entries of a list look like.
 type entryCounts struct {
 	other, questions, money, years, links, speech, past, defined, action, order, code, told, short, empty int
+}
+
+// plus adds what an entry looks like.
+func (c *entryCounts) plus(e entryCounts) {
+	c.other += e.other
+	c.questions += e.questions
+	c.money += e.money
+	c.years += e.years
+	c.links += e.links
+	c.speech += e.speech
+	c.past += e.past
+	c.defined += e.defined
+	c.action += e.action
+	c.order += e.order
+	c.code += e.code
+	c.told += e.told
+	c.short += e.short
+	c.empty += e.empty
+}
+
+// look returns what an entry looks like. Lists of one text have many entries in common.
+func (l *listing) look(e string) (c entryCounts) {
+	if c, ok := l.looks[e]; ok {
+		return c
+	}
+	c.add(l.Lang, e)
+	if l.looks != nil {
+		l.looks[e] = c
+	}
+	return c
 }
 
 func (c *entryCounts) add(lang, e string) {

@@ -12,8 +12,9 @@ import (
 // readOutline reads lists, checklists, phases, tickets and whatever else gives each step a line of its own.
 func readOutline(src *form.Source) []*Reading {
 	root := form.Outline(src)
-	o := &outline{src: src, parent: map[*form.Item]*form.Item{}}
+	o := &outline{src: src, parent: map[*form.Item]*form.Item{}, looks: map[string]entryCounts{}, said: map[*form.Item]bool{}}
 	o.collect(root)
+	o.statements()
 	var out []*Reading
 	for _, s := range o.series() {
 		if src.Ended() {
@@ -31,6 +32,8 @@ type outline struct {
 	src    *form.Source
 	all    []*form.Item // in the order of the text
 	parent map[*form.Item]*form.Item
+	looks  map[string]entryCounts
+	said   map[*form.Item]bool // items that only say what steps wait for
 }
 
 func (o *outline) collect(it *form.Item) {
@@ -61,6 +64,9 @@ func (o *outline) series() []series {
 	for _, it := range o.all {
 		m := it.Mark
 		p := o.parent[it]
+		if o.said[it] {
+			continue
+		}
 		switch it.Kind {
 		case form.Heading:
 			switch {
@@ -211,6 +217,9 @@ func (o *outline) alone(s series) *Reading {
 	o.around(w, in)
 	w.link()
 	o.weigh(r, s, steps, w)
+	if w.stated() {
+		r.Evidence = append(r.Evidence, onlyStates)
+	}
 	for i := range steps {
 		st := &steps[i]
 		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Parent: st.up, Off: st.it.Off, End: st.it.End}
@@ -314,7 +323,7 @@ func marked(src *form.Source, it *form.Item) text {
 	if m.Style == form.NoMark || m.Noun == "" && (m.Style == form.Number || m.Style == form.Letter) || m.Off > it.TextOff || it.TextOff > len(src.Text) {
 		return text{it.Text, it.TextOff}
 	}
-	return text{src.Text[m.Off:it.TextOff] + it.Text, m.Off}
+	return whole(src, it)
 }
 
 // maxKey bounds the name of a field in runes of text.

@@ -64,6 +64,7 @@ func readAll(src *form.Source) []*Reading {
 		all = append(all, read(src)...)
 	}
 	tails(all)
+	behindSteps(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
 }
@@ -72,11 +73,18 @@ func readAll(src *form.Source) []*Reading {
 // drawing: then the list knows as many links.
 func tails(all []*Reading) {
 	for _, d := range all {
+		for _, r := range all {
+			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
+			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
+			if r.Form == "outline" && r.Weight >= 70 && (part || bare) {
+				d.Weight = min(d.Weight, r.Weight-closeReading)
+			}
+		}
 		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
 			continue
 		}
 		for _, r := range all {
-			if r.Form == "outline" && within(r, d) {
+			if r.Form == "outline" && (within(r, d) || overlaps(r, d) && repeats(r, d)) {
 				r.Weight = min(r.Weight, d.Weight-closeReading)
 			} else if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && overlaps(r, d) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
@@ -85,12 +93,29 @@ func tails(all []*Reading) {
 	}
 }
 
-// within reports whether a drawing knows all steps of a list, and at least as many links.
-func within(list, drawing *Reading) bool {
-	if len(list.Links) > len(drawing.Links) || len(list.Items) > len(drawing.Items) || drawing.Start > list.Start || drawing.End < list.End {
+// repeats reports whether a list has steps twice, and a drawing the same steps once: the lines of the drawing were
+// taken for a part of the list.
+func repeats(list, drawing *Reading) bool {
+	seen := make(map[string]bool, len(list.Items))
+	twice := false
+	for i := range list.Items {
+		twice = twice || seen[list.Items[i].ID]
+		seen[list.Items[i].ID] = true
+	}
+	return twice && sharedIDs(drawing, list) == len(drawing.Items)
+}
+
+// untitled reports whether no item of a reading has a title.
+func untitled(r *Reading) bool {
+	return !slices.ContainsFunc(r.Items, func(it Item) bool { return it.Title != it.ID })
+}
+
+// within reports whether a reading knows all steps of a part of its text, and at least as many links.
+func within(part, r *Reading) bool {
+	if len(part.Links) > len(r.Links) || len(part.Items) > len(r.Items) || r.Start > part.Start || r.End < part.End {
 		return false
 	}
-	return sharedIDs(drawing, list) == len(list.Items)
+	return sharedIDs(r, part) == len(part.Items)
 }
 
 // closeReading is the difference in weight from which one reading is clearly the better one.

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -35,6 +36,9 @@ type analysis struct {
 
 // analyze reads a set, or several that were joined, as a plan.
 func (c *collector) analyze(s *set, recs []record) *Reading {
+	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
+		recs = recs[:n] // the text ends before the record says anything
+	}
 	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems {
 		return nil
 	}
@@ -65,6 +69,13 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	c.by[a.r] = a
 	a.faults()
 	return a.r
+}
+
+// said reports whether a record holds any value.
+func (r *record) said() bool {
+	return slices.ContainsFunc(r.fields, func(f form.Field) bool {
+		return f.Val != nil && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0)
+	})
 }
 
 // isChat reports whether the records are messages of a conversation or parts of one.
@@ -514,7 +525,7 @@ func (a *analysis) weigh() {
 	if a.s.nested && r.Weight >= 60 {
 		r.Weight++
 	}
-	if a.s.tree.YAML && len(a.s.tree.Faults) > 0 && !a.fenced() && a.hits < 2 {
+	if a.s.tree.YAML && !a.fenced() && (len(a.s.tree.Faults) > 0 && a.hits < 2 || a.hits == 0 && a.isList()) {
 		r.Weight = min(r.Weight, 31)
 	}
 }
@@ -719,4 +730,18 @@ func (a *analysis) faults() {
 			a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: near(len(a.c.src.Text)), Off: len(a.c.src.Text), Message: "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", Hint: "ask for the rest of the plan"})
 		}
 	}
+}
+
+// isList reports whether each record is one sentence after a colon, "- Maria: send the contract": a list of Markdown.
+func (a *analysis) isList() bool {
+	cells := 0
+	for _, col := range a.g.cols {
+		for _, x := range col.cells {
+			cells++
+			if !x.val.IsScalar() || !strings.Contains(x.val.Text(), " ") && isASCII(x.val.Text()) {
+				return false
+			}
+		}
+	}
+	return cells == len(a.g.recs) && len(a.g.cols) > 1
 }

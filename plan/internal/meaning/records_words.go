@@ -104,7 +104,7 @@ func (a *analysis) around() {
 		amend(a.r, src.Text[off:], off, false)
 		if len(a.r.Links) > 0 {
 			a.r.Stated = true
-			a.r.Weight = max(a.r.Weight, 85)
+			a.r.Weight, a.r.Not = max(a.r.Weight, 85), ""
 		}
 		return
 	}

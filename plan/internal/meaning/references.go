@@ -24,7 +24,7 @@ type grouper struct {
 
 // groups returns the atoms with references put together.
 func (n *Names) groups(self int, text string, in []atom) []atom {
-	g := grouper{n: n, self: self, text: text, in: in}
+	g := grouper{n: n, self: self, text: text, in: in, out: n.put[:0]}
 	for i := 0; i < len(in); {
 		a, next, ok := g.list(i)
 		if !ok {
@@ -38,6 +38,7 @@ func (n *Names) groups(self int, text string, in []atom) []atom {
 		g.out = append(g.out, a)
 		i = next
 	}
+	n.put = g.out
 	return g.out
 }
 
@@ -67,6 +68,9 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		b, after, ok := g.unit(j)
 		if !ok || b.place && !a.place && !g.at(j).is(lexicon.Previous) {
 			break
+		}
+		if j > next+1 && g.related() && g.leads(after) {
+			break // "2 waits for 1, and 3 waits for 2"
 		}
 		if !b.sure && !b.place && (g.isUnit(after) || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
 			break
@@ -187,6 +191,21 @@ func (g *grouper) separator(i int) (ok bool, next int, isRange bool) {
 	return true, j, isRange
 }
 
+// related reports whether a relation that stands ahead of its references was just taken.
+func (g *grouper) related() bool {
+	n := len(g.out)
+	return n > 0 && g.out[n-1].class == phrase && g.out[n-1].kinds&lexicon.Relations != 0 && g.out[n-1].tok.Side == lexicon.Ahead
+}
+
+// leads reports whether a relation that stands ahead of its references follows.
+func (g *grouper) leads(i int) bool {
+	for n := 0; n < 3 && (g.at(i).class == word && g.at(i).common || g.at(i).is(lexicon.Not)); n++ {
+		i++
+	}
+	a := g.at(i)
+	return a.class == phrase && a.kinds&lexicon.Relations != 0 && a.tok.Side == lexicon.Ahead && g.refers(i+1)
+}
+
 // filler reports whether a word may stand between a separator and a reference.
 func (g *grouper) filler(i int) bool {
 	a := g.at(i)
@@ -206,8 +225,11 @@ func (g *grouper) refers(i int) bool {
 		(g.at(i+1).class == number || g.at(i+1).class == label)
 }
 
-// paired reports whether both sides of a slash are items: else it is a date or a fraction.
+// paired reports whether both sides of a slash are items: else it is a date, a fraction or the border of a column.
 func (g *grouper) paired(i int, a, b *atom) bool {
+	if g.text[g.at(i).off] == '|' && a.sure != b.sure {
+		return false // "levels 1-5 | K07" are two columns
+	}
 	return g.text[g.at(i).off] != '/' || len(a.unknown) == 0 && len(b.unknown) == 0 && g.text[g.at(i+1).off] != '0'
 }
 

@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -311,12 +312,10 @@ func (t *talk) state(rel Relation, subject []int) {
 	}
 	rel.Subjects = t.about(subject)
 	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it, are no relation.
-	itself := rel.Kind == Needs && rel.own && len(rel.Subjects) == 1 && len(rel.Items) == 1 && len(subject) == 0 && rel.Items[0] == rel.Subjects[0]
-	if !itself {
-		rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
-			return slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
-		})
-	}
+	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(subject) == 0
+	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
+		return !itself && slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
+	})
 	if len(rel.Subjects) == 0 || !rel.full() {
 		return
 	}
@@ -333,7 +332,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 		return
 	}
 	a.used = true
-	rel.own = rel.own || !a.place && a.sure
+	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
 	rel.Items = append(rel.Items, a.items...)
 	rel.Unknown = append(rel.Unknown, a.unknown...)
 	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
@@ -422,6 +421,9 @@ func (t *talk) subjectOf(from, at int) []int {
 	for i >= from && t.light(i) {
 		i--
 	}
+	for i > from && t.self < 0 && (t.light(i) || t.atoms[i].class == word) && at-i < maxVerbs {
+		i-- // "3 can only begin once 2 is done"
+	}
 	if i < from || t.atoms[i].class != group || t.atoms[i].used {
 		return nil
 	}
@@ -444,6 +446,9 @@ func (t *talk) subjectOf(from, at int) []int {
 	}
 	return a.items
 }
+
+// maxVerbs bounds the words between a subject and what is said of it in a sentence that is about several steps.
+const maxVerbs = 6
 
 // light reports whether an atom may stand between a subject and what is said of it.
 func (t *talk) light(i int) bool {
@@ -699,6 +704,8 @@ func (t *talk) named(rel *Relation, from, to int) {
 			rel.Guessed = true
 			rel.End = max(rel.End, t.atoms[next-1].end)
 			rel.Off = min(rel.Off, t.atoms[from].off)
+		} else if i >= 0 && rel.Kind == Needs && t.begins(rel.Off) {
+			t.doubts = append(t.doubts, Doubt{Item: i, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: "the words may name several steps", Off: rel.Off})
 		}
 		from = next + 1
 	}
@@ -757,10 +764,20 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 	return some
 }
 
-// byTitle returns the one item that the words name: it has a word that no other item has, or more of them than others.
+// begins reports whether a clause begins at a place.
+func (t *talk) begins(off int) bool {
+	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
+	if i == 0 {
+		return t.self < 0
+	}
+	c := t.atoms[i-1].class
+	return c == opened || c == comma || c == dash || c == colon || c == stop
+}
+
+// byTitle returns the one item that the words name: it has a word that no other item has.
+// When several have, it returns one of them, and false.
 func (t *talk) byTitle(from, to int) (int, bool) {
-	score := map[int]float64{}
-	unique := -1
+	unique, several := -1, -1
 	for i := from; i < to; i++ {
 		a := &t.atoms[i]
 		if a.class != word && a.class != phrase {
@@ -771,15 +788,17 @@ func (t *talk) byTitle(from, to int) (int, bool) {
 		if stem == "" || len(items) == 0 || len(items) > maxStem-1 {
 			continue
 		}
-		for _, it := range items {
-			score[it] += 1 / float64(len(items))
-		}
 		if len(items) == 1 {
 			if unique >= 0 && unique != items[0] {
-				return -1, false
+				return unique, false
 			}
 			unique = items[0]
+		} else if unique < 0 {
+			several = items[0]
 		}
 	}
-	return unique, unique >= 0
+	if unique < 0 {
+		return several, false
+	}
+	return unique, true
 }

@@ -91,7 +91,7 @@ func (o *outline) one(s series) ([]*form.Item, []run) {
 	if len(all) < 2 {
 		return s.items, nil
 	}
-	lang := language(o.src.Text)
+	lang := languageOf(o.src)
 	announced, last := 0, 0
 	phases := true
 	for i := range all {

@@ -39,7 +39,7 @@ func sections(src *form.Source) (out []section) {
 // planSection returns the one section of a document that its heading calls the plan, when other sections stand beside it.
 func planSection(src *form.Source) (at section, ok bool) {
 	all := sections(src)
-	lang := language(src.Text)
+	lang := languageOf(src)
 	for i := range all {
 		s := &all[i]
 		if announces(lang, s.title, true) >= 0 || ok && s.off < at.end {

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
@@ -59,55 +60,73 @@ type tonePhrase struct {
 	// kinds holds the kinds of the phrase in each language. Suffix is set for what ends a word, and rest is what must
 	// follow somewhere behind.
 	kinds  map[string]tone
+	all    tone
 	suffix bool
 	rest   string
 }
 
 type toneWords struct {
-	phrases []tonePhrase
-	// starts are the places of the phrases by their first byte; inside tells which of these begin what ends a word.
-	starts [257]int
-	inside [256]bool
+	phrases []tonePhrase // sorted; those that end a word stand behind the others once more
+	// words finds all phrases, ends those that end a word. Sets holds each language as a set for both.
+	words, ends lexicon.Trie
+	sets        map[string]uint32
 }
 
 //go:embed tones.txt
 var toneFile string
 
 var toneData = sync.OnceValue(func() *toneWords {
-	w := &toneWords{}
+	w := &toneWords{sets: map[string]uint32{"": lexicon.AllSets}}
 	at := map[string]int{}
 	for line := range strings.Lines(toneFile) {
 		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		name, lang, _ := strings.Cut(key, " ")
 		n := slices.Index(toneNames, name)
+		if !ok || line[0] == '#' || n < 0 {
+			continue
+		}
+		if w.sets[lang] == 0 {
+			w.sets[lang] = 1 << len(w.sets)
+		}
 		for _, s := range strings.Split(list, ", ") {
-			switch {
-			case !ok || line[0] == '#':
-			case n >= 0:
-				p := tonePhrase{}
-				p.text, p.suffix = strings.CutPrefix(lexicon.Fold(strings.TrimSpace(s)), "…")
-				p.text, p.rest, _ = strings.Cut(p.text, " … ")
-				i, known := at[s]
-				if !known {
-					i = len(w.phrases)
-					at[s], p.kinds = i, map[string]tone{}
-					w.phrases = append(w.phrases, p)
-				}
-				w.phrases[i].kinds[lang] |= 1 << n
+			p := tonePhrase{}
+			p.text, p.suffix = strings.CutPrefix(lexicon.Fold(strings.TrimSpace(s)), "…")
+			p.text, p.rest, _ = strings.Cut(p.text, " … ")
+			i, known := at[s]
+			if !known {
+				i = len(w.phrases)
+				at[s], p.kinds = i, map[string]tone{}
+				w.phrases = append(w.phrases, p)
 			}
+			w.phrases[i].kinds[lang] |= 1 << n
+			w.phrases[i].all |= 1 << n
 		}
 	}
-	sort.Slice(w.phrases, func(i, j int) bool { return w.phrases[i].text < w.phrases[j].text })
-	n := 0
-	for c := range w.starts {
-		for n < len(w.phrases) && int(w.phrases[n].text[0]) < c {
-			w.inside[w.phrases[n].text[0]] = w.inside[w.phrases[n].text[0]] || w.phrases[n].suffix
-			n++
+	sort.SliceStable(w.phrases, func(i, j int) bool { return w.phrases[i].text < w.phrases[j].text })
+	w.words = w.trie(0)
+	n := len(w.phrases)
+	for _, p := range w.phrases {
+		if p.suffix {
+			w.phrases = append(w.phrases, p)
 		}
-		w.starts[c] = n
 	}
+	w.ends = w.trie(n)
 	return w
 })
+
+// trie makes a trie of the phrases from a place on. Its keys are counted from there.
+func (w *toneWords) trie(from int) lexicon.Trie {
+	var keys []string
+	var sets []uint32
+	for _, p := range w.phrases[from:] {
+		in := uint32(0)
+		for lang := range p.kinds {
+			in |= w.sets[lang]
+		}
+		keys, sets = append(keys, p.text), append(sets, in)
+	}
+	return lexicon.NewTrie(keys, sets)
+}
 
 // maxTone bounds how long, in bytes, a phrase of tones.txt is.
 const maxTone = 60
@@ -119,50 +138,64 @@ const maxRest = 1000
 // of each kind. The text is folded.
 func tonesIn(lang, text string) (hits []toneHit) {
 	w := toneData()
+	set := w.sets[lang]
 	for i := 0; i < len(text); {
-		n := 1
-		if text[i] >= utf8.RuneSelf {
-			_, n = utf8.DecodeRuneInString(text[i:])
+		if node := w.words.Next(0, text[i], set); node > 0 {
+			hits = w.at(hits, lang, text, i, node, set)
 		}
-		lo, hi := w.starts[text[i]], w.starts[int(text[i])+1]
-		inside := lo < hi && joinedAt(text, i)
-		if inside && !w.inside[text[i]] {
-			lo = hi
+		if text[i] < utf8.RuneSelf {
+			i++
+			continue
 		}
-		from := len(hits)
-		for d := 0; i+d < len(text) && d < maxTone && lo < hi; d++ {
-			c := text[i+d]
-			if d > 0 {
-				lo += sort.Search(hi-lo, func(k int) bool { return len(w.phrases[lo+k].text) > d && w.phrases[lo+k].text[d] >= c })
-				hi = lo + sort.Search(hi-lo, func(k int) bool { return w.phrases[lo+k].text[d] > c })
-			}
-			for k := lo; k < hi && len(w.phrases[k].text) == d+1; k++ {
-				p := &w.phrases[k]
-				if inside && !p.suffix || joinedAt(text, i+d+1) || p.rest != "" && !strings.Contains(text[i+d:min(len(text), i+d+maxRest)], p.rest) {
-					continue
-				}
-				kind := p.kinds[lang]
-				if lang == "" {
-					for _, x := range p.kinds {
-						kind |= x
-					}
-				}
-				if kind != 0 {
-					hits = append(hits, toneHit{kind, i, i + d + 1})
-				}
-			}
-		}
-		for k := from; k < len(hits); k++ { // of each kind the longest
-			for _, later := range hits[k+1:] {
-				hits[k].kind &^= later.kind
-			}
-		}
-		if len(hits) > from+1 {
-			hits = append(hits[:from], slices.DeleteFunc(hits[from:], func(h toneHit) bool { return h.kind == 0 })...)
-		}
+		_, n := utf8.DecodeRuneInString(text[i:])
 		i += n
 	}
 	return hits
+}
+
+// at appends the phrases that begin at a place with the byte of a node.
+func (w *toneWords) at(hits []toneHit, lang, text string, i int, node int32, set uint32) []toneHit {
+	trie, base := &w.words, 0
+	if joinedAt(text, i) {
+		trie, base = &w.ends, len(w.phrases)-w.ends.Len()
+		node = trie.Next(0, text[i], set)
+	}
+	from := len(hits)
+	for end := i + 1; node > 0; end++ {
+		if k := int(trie.Key(node)); k >= 0 && !joinedAt(text, end) {
+			last := base + k
+			for k = last; k > base && w.phrases[k-1].text == w.phrases[last].text; k-- {
+			}
+			for ; k <= last; k++ {
+				hits = w.phrases[k].hit(hits, lang, text, i, end)
+			}
+		}
+		if end >= len(text) || end-i >= maxTone {
+			break
+		}
+		node = trie.Next(node, text[end], set)
+	}
+	if len(hits) < from+2 {
+		return hits
+	}
+	for k := from; k < len(hits); k++ { // of each kind the longest
+		for _, later := range hits[k+1:] {
+			hits[k].kind &^= later.kind
+		}
+	}
+	return append(hits[:from], slices.DeleteFunc(hits[from:], func(h toneHit) bool { return h.kind == 0 })...)
+}
+
+// hit appends a phrase that stands between two places, when it counts in the language.
+func (p *tonePhrase) hit(hits []toneHit, lang, text string, off, end int) []toneHit {
+	kind := p.all
+	if lang != "" {
+		kind = p.kinds[lang]
+	}
+	if kind == 0 || p.rest != "" && !strings.Contains(text[end-1:min(len(text), end-1+maxRest)], p.rest) {
+		return hits
+	}
+	return append(hits, toneHit{kind, off, end})
 }
 
 // hasTone reports whether a phrase of one of the kinds stands in the text.
@@ -197,3 +230,10 @@ func spaced(r rune) bool {
 
 // language tells the language of a text, or is "".
 func language(text string) string { return string(lexicon.Language(text)) }
+
+type languageKey struct{}
+
+// languageOf tells the language of a whole text.
+func languageOf(src *form.Source) string {
+	return form.Once(src, languageKey{}, func() string { return language(src.Text) })
+}

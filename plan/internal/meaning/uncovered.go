@@ -85,19 +85,19 @@ func (c *cover) line(self int, begins bool, l *form.Line) {
 		for _, s := range r.Subjects {
 			for _, x := range r.Items {
 				if s != x && c.related(s, x) == (r.Kind == Apart || r.Kind == Beside) {
-					c.note(s, c.items[x].ID, r.Off, "the text relates it to "+c.items[x].ID+", and the plan was read otherwise")
+					c.note("AMBIGUOUS", s, c.items[x].ID, r.Off, "the text relates it to "+c.items[x].ID+", and the plan was read otherwise")
 				}
 			}
 			for _, u := range r.Unknown {
 				if id := c.items[s].ID; !c.links[Link{From: u, To: id}] && !c.links[Link{From: id, To: u}] {
-					c.note(s, u, r.Off, "the text relates it to "+u+", which is no problem")
+					c.note("UNKNOWN_REFERENCE", s, u, r.Off, "the text relates it to "+u+", which is no problem")
 				}
 			}
 		}
 	}
 	for _, d := range doubts {
 		if d.Item >= 0 && (self < 0 || !c.related(self, d.Item)) {
-			c.note(d.Item, d.Text, d.Off, "the text names it, and what it says of it is not understood: "+squeeze(d.Text))
+			c.note("AMBIGUOUS", d.Item, d.Text, d.Off, "the text names it, and what it says of it is not understood: "+squeeze(d.Text))
 		}
 	}
 }
@@ -108,13 +108,13 @@ func (c *cover) related(a, b int) bool {
 	return c.items[a].Group || c.items[b].Group || c.links[Link{From: x, To: y}] || c.links[Link{From: y, To: x}]
 }
 
-func (c *cover) note(item int, other string, off int, message string) {
+func (c *cover) note(code string, item int, other string, off int, message string) {
 	key := Note{Element: c.items[item].ID, Hint: other}
 	if c.said[key] || len(c.notes) >= maxUncovered {
 		return
 	}
 	c.said[key] = true
-	c.notes = append(c.notes, Note{Code: "AMBIGUOUS", Element: c.items[item].ID, Off: off, Message: message, Hint: "say which step waits for which"})
+	c.notes = append(c.notes, Note{Code: code, Element: c.items[item].ID, Off: off, Message: message, Hint: "say which step waits for which"})
 }
 
 // CutOff reports why the last line of a text ends in the middle of something, or "". Other are lines of the same kind.

@@ -76,16 +76,26 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 		}
 		return false
 	}
+	gap := false // something below the steps was not understood
 	for _, it := range o.all {
 		if it.Kind == form.Row || inside(it) {
 			continue
 		}
-		w.r.Around = append(w.r.Around, Span{it.Off, it.TextOff + len(it.Text)})
+		end := it.TextOff + len(it.Text)
+		w.r.Around = append(w.r.Around, Span{it.Off, end})
+		t := text{it.Text, it.TextOff}
+		if o.said[it] {
+			t = whole(o.src, it)
+		}
 		if links, ok := arrowLine(it.Text, it.TextOff, w.known); ok {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
-		w.aside(text{it.Text, it.TextOff})
+		understood := w.aside(t) && o.said[it]
+		gap = gap || it.Off >= w.r.End && !understood && !strings.HasSuffix(it.Text, ":") && it.Kind != form.Heading
+		if understood && !gap && it.Off >= w.r.End {
+			w.r.End = end
+		}
 	}
 }
 
@@ -194,23 +204,16 @@ func (w *web) chain(said []bool, add func(a, b, off int)) {
 }
 
 // strange reports whether a number that is no step is an amount rather than a step that is missing: the steps have other
-// numbers, such as 2.1, or it is far above them.
+// numbers, such as 2.1.
 func (w *web) strange(u string) bool {
-	v, ok := lexicon.Digits(u)
-	if !ok {
+	if _, ok := lexicon.Digits(u); !ok {
 		return false
 	}
-	pathed, highest := 0, 0
+	pathed := 0
 	for i := range w.steps {
-		p := w.steps[i].it.Mark.Path
-		if len(p) > 1 {
-			pathed++
-		}
-		if len(p) > 0 {
-			highest = max(highest, p[0])
-		}
+		pathed += b2i(len(w.steps[i].it.Mark.Path) > 1)
 	}
-	return pathed*2 > len(w.steps) || v > 2*highest+10
+	return pathed*2 > len(w.steps)
 }
 
 // lettered returns that 2a and 2b run beside each other, for all such steps.
@@ -343,7 +346,9 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		if steps[i].it.Text == "" && len(steps[i].it.Kids) == 0 {
 			empty++
 		}
-		acting += b2i(acts(language(o.src.Text), steps[i].it.Text))
+		if s.name == "headings" {
+			acting += b2i(acts(languageOf(o.src), steps[i].it.Text))
+		}
 	}
 	switch {
 	case empty*2 > n && hit == 0:
@@ -370,7 +375,7 @@ func (w *web) surelyRelated() int {
 
 // listing is a series with what stands around it, for the question whether it is a plan at all.
 func (o *outline) listing(s series, steps []step, related int) *listing {
-	l := &listing{Lang: language(o.src.Text), Related: related}
+	l := &listing{Lang: languageOf(o.src), Related: related, looks: o.looks}
 	in := make(map[*form.Item]bool, len(steps))
 	for i := range steps {
 		it := steps[i].it

@@ -1,0 +1,58 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/plan"
+)
+
+// TestEveryday reads short texts as people and models write them. The edges are those of the plan, in its order.
+func TestEveryday(t *testing.T) {
+	for name, c := range map[string]struct{ text, ids, edges string }{
+		"Makefile/Introduced": {
+			"Here is the Makefile:\n\nall: report\n\nreport: clean stats\n\tpython report.py\n\nclean: raw\n\tpython clean.py\n\nstats: clean\n\nraw:\n\tcurl x\n",
+			"all report clean stats raw", "report>all clean>report stats>report raw>clean clean>stats",
+		},
+		"Makefile/OneRecipe": {
+			"all: report\nreport: clean stats\nclean: raw\nstats: clean\nraw:\n\tcurl x\n",
+			"all report clean stats raw", "report>all clean>report stats>report raw>clean clean>stats",
+		},
+		"Transcript/PlanInAString": {
+			`{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"create_plan","arguments":"{\"steps\":[{\"id\":1,\"task\":\"find flights\"},{\"id\":2,\"task\":\"book\",\"depends_on\":[1]}]}"}}]}`,
+			"1 2", "1>2",
+		},
+		"ActionItems/OwnersBeforeColons": {
+			"Action items:\n- Maria: send contract to legal (by Fri)\n- Tom: book the room, after Maria's contract is signed\n- Li: prepare slides\n",
+			"1 2 3", "1>2",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := plan.Parse(c.text)
+			require.Empty(t, warnings(r))
+			ids, edges := []string{}, []string{}
+			for _, p := range r.Graph.Problems {
+				require.NotEmpty(t, p.Request)
+				ids = append(ids, p.ID)
+			}
+			for _, e := range r.Graph.Edges {
+				edges = append(edges, e.From+">"+e.To)
+			}
+			require.Equal(t, c.ids, strings.Join(ids, " "))
+			require.ElementsMatch(t, strings.Fields(c.edges), edges)
+		})
+	}
+}
+
+// warnings are the diagnostics of a reading that say that something may be wrong.
+func warnings(r plan.Result) []string {
+	var out []string
+	for _, d := range r.Diagnostics {
+		if d.Severity != plan.Info {
+			out = append(out, string(d.Code)+" "+d.Message)
+		}
+	}
+	return out
+}

@@ -1,0 +1,127 @@
+package meaning
+
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// arrowNouns are stems of words for arrows, in many languages.
+var arrowNouns = [...]string{"arrow", "edge", "pfeil", "kante", "flèche", "flecha", "seta", "frecc", "pijl", "strzał", "стрел", "стріл", "panah", "mũi tên", "箭头", "箭頭", "矢印", "화살표", "سهم", "तीर"}
+
+// pronouns stand behind a word of need that is said of the other end: "tasks that depend on it".
+var pronouns = setOf("it them this that")
+
+// senseLines bounds how far from a drawing the text may say what its arrows mean.
+const senseLines = 12
+
+// pointsToNeeds reports whether the text around a drawing says that its arrows lead to what is needed, not from it.
+func pointsToNeeds(src *form.Source, first, last int) bool {
+	for i := max(0, first-senseLines); i < min(len(src.Lines), last+senseLines+1); i++ {
+		text := src.Lines[i].Text
+		inside := i >= first && i <= last
+		if text == "" || len(text) > 400 || inside && !isComment(text) && !strings.HasPrefix(text, "'") && !strings.HasPrefix(text, "# ") {
+			continue
+		}
+		if says, turned := arrowSense(text); says {
+			return turned
+		}
+	}
+	return false
+}
+
+// arrowSense returns whether a line says what an arrow means, and whether it leads to what is needed: "A -> B means A needs B".
+func arrowSense(text string) (says, turned bool) {
+	at, length, count, left := -1, 0, 0, false
+	for i := 0; i < len(text); {
+		n, back := form.ArrowAt(text, i)
+		if n == 0 {
+			i++
+			continue
+		}
+		if count++; at < 0 {
+			at, length, left = i, n, back
+		}
+		i += n
+	}
+	lower := strings.ToLower(text)
+	mentions := count > 0
+	for _, w := range arrowNouns {
+		mentions = mentions || strings.Contains(lower, w)
+	}
+	if !mentions || count > 1 || left {
+		return false, false
+	}
+	all := lexicon.ScanIn(lexicon.Language(text), text)
+	for _, t := range all {
+		if t.Is(lexicon.Needs) && quotedAt(text, t.Off, t.End) {
+			return true, true
+		}
+	}
+	if count == 1 {
+		a, rest := lastWord(strings.TrimSpace(text[:at])), strings.TrimLeft(text[at+length:], " ")
+		b := firstWord(rest)
+		if a != "" && b != "" && a != b && len(b) < len(rest) {
+			return senseOf(all, text, strings.Trim(a, "(\"'`“"), strings.Trim(b, ")\"'`:,”"), len(text)-len(rest)+len(b))
+		}
+	}
+	for _, t := range all {
+		if !t.Is(lexicon.Needs) || t.Is(lexicon.Before) {
+			continue
+		}
+		rest := strings.Fields(strings.Trim(text[t.End:], " .:;)»”\"'"))
+		if len(rest) > 0 && pronouns[strings.ToLower(strings.Trim(rest[0], ".,;)"))] {
+			return true, false
+		}
+		if len(rest) == 0 {
+			return true, true
+		}
+	}
+	return false, false
+}
+
+// senseOf looks behind "a -> b" for what is said of a and b.
+func senseOf(all []lexicon.Token, text, a, b string, from int) (says, turned bool) {
+	for _, t := range all {
+		if t.Off < from || !t.Is(lexicon.Needs) && !t.Is(lexicon.Before) {
+			continue
+		}
+		subject := ""
+		for _, w := range strings.FieldsFunc(text[from:t.Off], func(r rune) bool { return !isLetterOrDigit(r) && r != '_' }) {
+			if w == a || w == b {
+				subject = w
+			}
+		}
+		if subject != "" {
+			return true, (subject == a) == (t.Is(lexicon.Needs) && !t.Is(lexicon.Before))
+		}
+	}
+	return false, false
+}
+
+// quotedAt reports whether a phrase stands in quotes.
+func quotedAt(s string, from, to int) bool {
+	before, after := strings.TrimRight(s[:from], " "), strings.TrimLeft(s[to:], " ")
+	for _, q := range [...][2]string{{`"`, `"`}, {"“", "”"}, {"„", "“"}, {"«", "»"}, {"「", "」"}, {"'", "'"}, {"‘", "’"}} {
+		if strings.HasSuffix(before, q[0]) && strings.HasPrefix(after, q[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
+
+// needsLabel reports whether the label of an arrow says that it leads to what is needed: A -->|depends on| B.
+func needsLabel(s string) bool {
+	s = strings.ToLower(strings.Trim(s, " \"'."))
+	return s != "" && s != "after" && len(s) < 60 && lexicon.Is(lexicon.Needs, s) && !lexicon.Is(lexicon.Before, s)
+}
+
+// turn lets all links of a drawing lead the other way.
+func turn(r *Reading) {
+	for i, l := range r.Links {
+		r.Links[i].From, r.Links[i].To = l.To, l.From
+	}
+}

@@ -1,0 +1,97 @@
+package meaning
+
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// statements finds the items that say of steps what they wait for, and are none themselves: "- T3 requires T1" below a
+// list of T1 to T9, "1 can start right away; 2 comes after 1." Their labels are those of steps before them.
+func (o *outline) statements() {
+	seen := map[string]bool{}
+	var named []Named
+	var again []*form.Item
+	for _, it := range o.all {
+		if it.Mark.Style == form.NoMark || it.Mark.Style == form.Spelled {
+			continue
+		}
+		key := it.Mark.Noun + " " + it.Mark.Label
+		if !seen[key] {
+			seen[key] = true
+			named = append(named, Named{ID: it.Mark.Label, Noun: it.Mark.Noun, Titles: []string{squeeze(it.Text)}, Parent: -1})
+		} else {
+			again = append(again, it)
+		}
+	}
+	if len(again) == 0 || len(named) < 2 {
+		return
+	}
+	n := NewNames(named)
+	n.In(lexicon.Lang(language(o.src.Text)))
+	states := map[*form.Item]int{} // by what they stand in: how many state something, less those that do not
+	for _, it := range again {
+		if n.states(it.Text) {
+			states[o.parent[it]]++
+		} else {
+			states[o.parent[it]]--
+		}
+	}
+	for _, it := range again {
+		o.said[it] = states[o.parent[it]] >= 0
+	}
+}
+
+// maxTitled bounds the words of a statement that are part of no relation.
+const maxTitled = 2
+
+// states reports whether a text says of a step what it waits for, and nothing else. It does not need to be understood.
+func (n *Names) states(text string) bool {
+	if i := strings.IndexAny(text, ".;；。"); i > 0 {
+		text = text[:i]
+	}
+	related, words := false, 0
+	for _, a := range n.groups(-1, text, n.atoms(text)) {
+		switch {
+		case a.class == phrase && a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0:
+			related = true
+		case a.class == word && !a.common:
+			if words++; words > maxTitled || !related && words > 1 {
+				return false
+			}
+		}
+	}
+	return related
+}
+
+// onlyStates marks a reading whose items only say what steps wait for.
+const onlyStates = "statements"
+
+// stated reports whether most of the steps have no title: they only say what they wait for.
+func (w *web) stated() bool {
+	n := 0
+	for i := range w.steps {
+		n += b2i(w.steps[i].it.Mark.Style != form.NoMark && w.names.states(w.steps[i].it.Text))
+	}
+	return n*5 >= len(w.steps)*4
+}
+
+// behindSteps lowers the weight of readings that only state what the steps of another reading before them wait for.
+func behindSteps(all []*Reading) {
+	for _, r := range all {
+		if len(r.Evidence) == 0 || r.Evidence[len(r.Evidence)-1] != onlyStates {
+			continue
+		}
+		for _, other := range all {
+			if other.Weight >= 30 && other.End <= r.Start && len(other.Items) > 1 && sharedIDs(other, r) == len(r.Items) {
+				r.Weight = min(r.Weight, partWeight-1)
+			}
+		}
+	}
+}
+
+// whole returns the text of an item with its mark.
+func whole(src *form.Source, it *form.Item) text {
+	return text{src.Text[it.Mark.Off:it.TextOff] + it.Text, it.Mark.Off}
+}
