@@ -112,6 +112,7 @@ func readAssignments(d *document) *reading {
 		}
 		r.end = p.argsOff + len(p.args)
 		x := d.problem(id, p.whole, p.off)
+		x.Tool = p.callee
 		if !useNumbers {
 			x.Request = p.callee + "(" + p.args + ")"
 		}

@@ -41,7 +41,7 @@ func readCallLog(d *document) *reading {
 			}
 		case "tool", "name":
 			if cur >= 0 {
-				r.graph.Problems[cur].Request = val
+				r.graph.Problems[cur].Request, r.graph.Problems[cur].Tool = val, val
 			}
 		case "args":
 			if cur >= 0 {

@@ -308,6 +308,7 @@ func readNumberedCalls(d *document) *reading {
 			r.diag(d, Error, Malformed, p.argsOff+i, p.id, "a reference in step "+p.id+" is not of the form ${1}", "write ${1}")
 		}
 		x := d.problem(p.id, p.whole, p.off)
+		x.Tool = p.callee
 		refs := scanRefs(p.args)
 		arg := Arg{Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: p.args})}
 		seen := map[string]bool{}

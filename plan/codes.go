@@ -38,6 +38,7 @@ const (
 	Redefined         Code = "REDEFINED"
 	OpenEnd           Code = "OPEN_END"
 	Retracted         Code = "RETRACTED"
+	UnknownTool       Code = "UNKNOWN_TOOL"
 )
 
 // Codes of restatements by a model.

@@ -160,7 +160,9 @@ func indexFold(s, needle string) int {
 // reading is what one dialect made of a document.
 type reading struct {
 	// weight is how sure a reading in the general way is.
-	weight  int
+	weight int
+	// unnamed is set when the text shows no ids, and the problems are named by their places.
+	unnamed bool
 	graph   Graph
 	diags   []Diagnostic
 	repairs []Repair

@@ -77,6 +77,7 @@ func readEvidence(d *document) *reading {
 			request = tool
 		}
 		p := d.problem(id, request, off+at)
+		p.Tool = tool
 		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: tool})}}
 		arg := Arg{Name: "input", Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: input})}
 		if n := strings.Count(body, "#E"); n > countEvidence(body) {

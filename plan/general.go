@@ -49,6 +49,15 @@ func readGeneral(d *document, o options, dataOnly bool) found {
 	return found{d: d, dialect: best.Form, r: r}
 }
 
+// toolName returns the text that the value of an attribute is, or "" when it is none.
+func toolName(value string) string {
+	var name string
+	if json.Unmarshal([]byte(value), &name) != nil {
+		return ""
+	}
+	return strings.TrimSpace(name)
+}
+
 // maxAlternative bounds how many differences of another reading are listed.
 const maxAlternative = 40
 
@@ -77,14 +86,18 @@ func (r *reading) ambiguous(d *document, as, also *meaning.Reading) {
 
 // reading turns what package meaning says into problems and edges with places.
 func (d *document) reading(m *meaning.Reading) *reading {
-	r := &reading{weight: m.Weight, start: m.Start, end: m.End, openEnded: m.Open, edgesStated: m.Stated || len(m.Links) > 0}
+	r := &reading{weight: m.Weight, start: m.Start, end: m.End, openEnded: m.Open, edgesStated: m.Stated || len(m.Links) > 0, unnamed: true}
 	for i := range m.Items {
 		it := &m.Items[i]
+		r.unnamed = r.unnamed && !it.Shown
 		p := d.problem(it.ID, it.Title, it.Off)
 		if it.Parent >= 0 {
 			p.ParentID = m.Items[it.Parent].ID
 		}
 		for _, a := range it.Attrs {
+			if a.Role == meaning.Tool && p.Tool == "" {
+				p.Tool = toolName(a.Value)
+			}
 			arg := Arg{Name: a.Key, Kind: Literal, Value: a.Value}
 			if !json.Valid([]byte(a.Value)) {
 				quoted, _ := json.Marshal(a.Value) // strings always marshal

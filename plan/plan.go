@@ -47,6 +47,8 @@ type Problem struct {
 	ID       string
 	Request  string
 	ParentID string
+	// Tool names the tool or function that the text gives this problem, or is empty.
+	Tool string
 	// Args are the arguments that the text gives this problem, in its order.
 	Args []Arg
 	// Refs are the uses of other problems' results found in the text.

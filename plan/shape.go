@@ -209,6 +209,14 @@ func itemText(v *form.Value) string {
 	return ""
 }
 
+// itemTool returns the tool that an item names, or "".
+func itemTool(v *form.Value) string {
+	if x := v.Get("tool", "toolname", "function"); x.IsScalar() {
+		return x.Text()
+	}
+	return ""
+}
+
 // numberPrefix splits "1.2 text" into "1.2" and "text"; the number is empty if there is none.
 func numberPrefix(s string) (string, string) {
 	t := strings.TrimSpace(s)

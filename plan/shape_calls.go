@@ -72,6 +72,7 @@ func nestedCalls(d *document, v *form.Value) *reading {
 			r.diag(d, Warning, MissingField, it.Off, id, "the call has no arguments", "write an empty object")
 		}
 		p := d.problem(id, name, it.Off)
+		p.Tool = name
 		p.Refs = p.addArgs(d, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 		known[id]++

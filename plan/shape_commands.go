@@ -52,6 +52,7 @@ func singleAction(d *document, v *form.Value) *reading {
 	r := &reading{edgesStated: true}
 	if name := strings.TrimSpace(f.Text()); name != "" {
 		x := d.problem(name, p.Get("rationale").Text(), f.Off)
+		x.Tool = name
 		x.Refs = x.addArgs(d, p.Get("parameters"))
 		r.graph.Problems = append(r.graph.Problems, x)
 	}

@@ -39,7 +39,8 @@ func stepRelations(d *document, v *form.Value) *reading {
 		} else {
 			id, text = numberPrefix(s.Str)
 		}
-		if id == "" {
+		r.unnamed = id == ""
+		if r.unnamed {
 			id = strconv.Itoa(i + 1)
 		}
 		p := d.problem(id, text, s.Off)

@@ -54,10 +54,11 @@ func stepTools(d *document, v *form.Value) *reading {
 			continue // cut off before it has an id: it names nothing
 		}
 		if !stated {
-			id = strconv.Itoa(i + 1)
+			id, r.unnamed = strconv.Itoa(i+1), true
 			r.diag(d, Warning, Ambiguous, it.Off, id, "the step has no number; it was given its position", "number the steps")
 		}
 		p := d.problem(id, text, it.Off)
+		p.Tool = itemTool(it)
 		p.Refs = p.addArgs(d, it.Get(argKeys...))
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
@@ -99,7 +100,7 @@ func taskNames(d *document, v *form.Value) *reading {
 		n, _ := numberPrefix(it.Str)
 		numbers = numbers && n != ""
 	}
-	r := &reading{}
+	r := &reading{unnamed: !words && !numbers}
 	for i, it := range list.Items {
 		id, text := strconv.Itoa(i+1), it.Str
 		switch {

@@ -105,6 +105,7 @@ type task struct {
 
 func readTasks(d *document, r *reading, items []*form.Value) {
 	var all []task
+	r.unnamed = true
 	names := newNameIndex()
 	allStated := true
 	var walk func(items []*form.Value, parent string, depth int)
@@ -135,6 +136,7 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 				r.diag(d, Warning, MissingField, it.Off, id, "the task has no id; it was given its position", "give each task an id")
 			}
 			allStated = allStated && stated
+			r.unnamed = r.unnamed && !stated
 			p := d.problem(id, text, it.Off)
 			p.ParentID = parent
 			if parent == "" {
@@ -142,6 +144,7 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 					p.ParentID = x.Text()
 				}
 			}
+			p.Tool = itemTool(it)
 			p.Refs = p.addArgs(d, it.Get(argKeys...))
 			r.graph.Problems = append(r.graph.Problems, p)
 			names.add(id, text)

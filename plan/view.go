@@ -100,9 +100,20 @@ func findDirect(d *document, o options, dataOnly bool) found {
 // saysMore reports whether f, a reading in the general way, knows more of the text than one by a notation: it has links
 // where the other one has none, or other problems, and knows all ends of links of which the other one does not know the most.
 func (f found) saysMore(old found) bool {
-	loose, edges := old.r.looseEnds(), len(old.r.graph.Edges)
-	return f.r.weight >= sureWeight && f.r.end > old.r.start && len(f.r.graph.Problems) >= len(old.r.graph.Problems) && len(f.r.graph.Edges) > 0 && !f.r.loops() &&
-		(edges == 0 || len(f.r.graph.Edges) >= edges && f.r.looseEnds() == 0 && (loose == 2*edges || loose >= edges && !f.r.sameProblems(old.r)))
+	if f.r.weight < sureWeight || f.r.end <= old.r.start || f.r.loops() || len(f.r.graph.Problems) < len(old.r.graph.Problems) {
+		return false
+	}
+	known, loose := f.r.ends()
+	oldKnown, oldLoose := old.r.ends()
+	switch {
+	case known < oldKnown || loose > oldLoose || known == 0 || f.r.unnamed && !old.r.unnamed && oldKnown+oldLoose > 0:
+		return false
+	case old.dialect == "tool_graph" && oldLoose < 2*len(old.r.graph.Edges) && loose < oldLoose:
+		return false // tools have exact names
+	case known == oldKnown && loose == oldLoose:
+		return old.r.unnamed && !f.r.unnamed
+	}
+	return old.r.unnamed || oldKnown == 0 || f.r.sameProblems(old.r)
 }
 
 // loops reports whether a problem waits for itself.
@@ -110,17 +121,22 @@ func (r *reading) loops() bool {
 	return slices.ContainsFunc(r.graph.Edges, func(e Edge) bool { return e.From == e.To })
 }
 
-// looseEnds counts the ends of edges that are no problems.
-func (r *reading) looseEnds() int {
-	known := make(map[string]bool, len(r.graph.Problems))
+// ends counts the edges between two problems, and the ends of edges that are no problems.
+func (r *reading) ends() (known, loose int) {
+	ids := make(map[string]bool, len(r.graph.Problems))
 	for _, p := range r.graph.Problems {
-		known[p.ID] = true
+		ids[p.ID] = true
 	}
-	n := 0
+	seen := make(map[pairKey]bool, len(r.graph.Edges))
 	for _, e := range r.graph.Edges {
-		n += b2i(!known[e.From]) + b2i(!known[e.To])
+		if n := b2i(!ids[e.From]) + b2i(!ids[e.To]); n > 0 {
+			loose += n
+		} else if k := (pairKey{e.From, e.To}); !seen[k] {
+			seen[k] = true
+			known++
+		}
 	}
-	return n
+	return known, loose
 }
 
 // sameProblems reports whether two readings have the same problems in the same order.

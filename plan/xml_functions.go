@@ -52,6 +52,7 @@ func readXMLFunctions(d *document) *reading {
 			r.diag(d, Error, Malformed, i, id, "something in this tag is no attribute", `write name="value"`)
 		}
 		p := d.problem(id, name, i)
+		p.Tool = name
 		seen := map[string]bool{}
 		for _, a := range f.attrs {
 			if strings.EqualFold(a[0], "setContextVariable") || strings.EqualFold(a[0], "appendToResult") {

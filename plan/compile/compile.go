@@ -41,6 +41,9 @@ type Options struct {
 	DefaultActor string
 	// Actors names the actor of single problems, by problem id.
 	Actors map[string]string
+	// Known reports whether there is an actor of this name. A problem of which the text names a tool that is a known actor
+	// is worked by it, unless Actors says otherwise. Actors that these options name are known; nil knows no others.
+	Known func(actor string) bool
 	// Named are arguments that every node gets.
 	Named map[string]json.RawMessage
 }
@@ -87,7 +90,7 @@ func Graph(ctx context.Context, g plan.Graph, o Options) (*workgraph.Graph, erro
 	if ds := errorsOf(found); len(ds) > 0 {
 		return nil, &Error{Diagnostics: ds}
 	}
-	c := compiler{o: o, problems: g.Problems, left: maxSteps}
+	c := compiler{o: o, named: o.named(), problems: g.Problems, left: maxSteps}
 	if ds := c.unknownActors(); len(ds) > 0 {
 		return nil, &Error{Diagnostics: ds}
 	}
@@ -133,6 +136,7 @@ func errorsOf(ds []plan.Diagnostic) []plan.Diagnostic {
 
 type compiler struct {
 	o        Options
+	named    map[string]bool // actors that o names for single problems
 	problems []plan.Problem
 	index    map[string]int
 	children [][]int
@@ -259,13 +263,7 @@ func nodeID(id string) string {
 }
 
 func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
-	actor := c.o.Actors[p.ID]
-	if actor == "" {
-		actor = c.o.DefaultActor
-	}
-	if actor == "" {
-		actor = DefaultActor
-	}
+	actor := c.o.actor(p, c.named)
 	named := maps.Clone(c.o.Named)
 	if named == nil {
 		named = make(map[string]json.RawMessage, 3)

@@ -113,11 +113,6 @@ func pureLine(s string) bool {
 	return special
 }
 
-// tableRule reports whether a line parts the head of a table from its rows.
-func tableRule(s string) bool {
-	return len(s) > 4 && s[0] == '|' && strings.Trim(s, "|-: ") == "" && strings.Contains(s, "--")
-}
-
 // artLine reports whether a line may be part of a drawing.
 func artLine(s string) bool {
 	if pureLine(s) {
@@ -139,10 +134,10 @@ func artEnd(src *Source, i int) (end int, drawn bool) {
 	pure, last, branches := 0, i, 0
 	for k := i; k < len(src.Lines) && k < i+maxRows; k++ {
 		l := &src.Lines[k]
-		if l.Fence || l.InCode != src.Lines[i].InCode || tableRule(l.Text) {
-			if tableRule(l.Text) {
-				return k + 1, false
-			}
+		if k > 0 && isPipeRule(src.Lines[k-1].Text, l.Text) {
+			return k + 1, false
+		}
+		if l.Fence || l.InCode != src.Lines[i].InCode {
 			break
 		}
 		if l.Text == "" {

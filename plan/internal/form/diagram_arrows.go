@@ -246,7 +246,8 @@ func SplitMark(p Piece) (id, title Piece, ok bool) {
 		}
 	}
 	n := nameEnd(s, "#-")
-	for n < len(s) && s[n] == '.' && nameEnd(s[n+1:], "") > 0 && strings.Trim(s[:n], "0123456789.") == "" {
+	for from := 0; n < len(s) && s[n] == '.' && nameEnd(s[n+1:], "") > 0 && strings.Trim(s[from:n], "0123456789") == ""; {
+		from = n + 1
 		n += 1 + nameEnd(s[n+1:], "")
 	}
 	n = len(strings.TrimRight(s[:n], "-"))

@@ -1,6 +1,7 @@
 package form
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,39 +11,116 @@ import (
 type table struct {
 	list  *Value
 	heads []string
+	// first is the first row until it is known that it holds heads. Headless is set when it is a row like the others.
+	first    []*Value
+	firstEnd int
+	headless bool
 }
 
 func newTable(off int) *table { return &table{list: &Value{Kind: KindList, Off: off}} }
 
-// row adds a row; the first one holds the heads.
+// row adds a row; the first one holds the heads, unless it begins with a label of the kind of those of the others.
 func (t *table) row(cells []*Value, off, end int) {
+	if t.first == nil {
+		t.first, t.firstEnd, t.list.End = cells, end, end
+		return
+	}
 	if t.heads == nil {
+		t.headless = sameLabel(t.first[0].Str, cells[0].Str)
 		seen := map[string]int{}
-		t.heads = make([]string, len(cells))
-		for i, c := range cells {
+		t.heads = make([]string, len(t.first))
+		for i, c := range t.first {
 			h := c.Str
+			if t.headless {
+				h = ""
+			}
 			if seen[h]++; seen[h] > 1 || h == "" {
-				h += strings.Repeat("'", seen[h]-1)
+				h += marks(seen[h] - 1)
 			}
 			t.heads[i] = h
 		}
-		t.list.End = end
-		return
+		if t.headless {
+			t.add(t.first, t.list.Off, t.firstEnd)
+		}
 	}
+	t.add(cells, off, end)
+}
+
+func (t *table) add(cells []*Value, off, end int) {
 	r := &Value{Kind: KindObject, Off: off, End: end}
 	for i, c := range cells {
-		var head string
+		f := Field{Off: c.Off, Val: c}
 		if i < len(t.heads) {
-			head = t.heads[i]
+			f.Key = t.heads[i]
 		} else if c.Str == "" {
 			continue
 		} else {
-			head = "+" + strings.Repeat("'", i-len(t.heads))
+			f.Key = "+" + marks(i-len(t.heads))
 		}
-		r.Fields = append(r.Fields, Field{Key: head, Off: c.Off, Val: c})
+		if key, rest, ok := yamlKey(c.Str); t.headless && ok && i > 0 && len(key) < 40 {
+			f.Key = key
+			f.Val = &Value{Kind: KindString, Str: rest, Off: c.End - len(rest), End: c.End}
+		}
+		r.Fields = append(r.Fields, f)
 	}
 	t.list.Items = append(t.list.Items, r)
 	t.list.End = end
+}
+
+// marks tells the n-th column of one name from the others.
+func marks(n int) string {
+	if n > 8 {
+		return "'" + strconv.Itoa(n)
+	}
+	return strings.Repeat("'", n)
+}
+
+// tree returns the table as a tree.
+func (t *table) tree(cut bool) *Tree {
+	return &Tree{Root: t.list, AnyKeys: true, CutOff: cut, Headless: t.headless}
+}
+
+// sameLabel reports whether two cells are different labels of one kind: T1 and T2, A and B.
+func sameLabel(a, b string) bool {
+	kind, whole := labelKind(a)
+	other, whole2 := labelKind(b)
+	return kind != "" && kind == other && whole && whole2 && a != b
+}
+
+// labelKind returns the label that a text begins with, with each number in it as 0, and whether the text is nothing more.
+func labelKind(s string) (kind string, whole bool) {
+	s = strings.TrimLeft(s, "([*# ")
+	var sb strings.Builder
+	end, letters, number := len(s), 0, false
+	for i, r := range s {
+		switch {
+		case r >= '0' && r <= '9':
+			if !strings.HasSuffix(sb.String(), "0") {
+				sb.WriteByte('0')
+			}
+			number = true
+			continue
+		case unicode.IsLetter(r):
+			if letters++; number {
+				r = 'a'
+			}
+		case r != '-' && r != '_' && r != '.':
+			end = i
+		}
+		if end == i || sb.Len() > 12 {
+			end = i
+			break
+		}
+		sb.WriteRune(r)
+	}
+	kind = strings.TrimRight(sb.String(), ".-")
+	if !number {
+		if letters != 1 || kind == "" || !unicode.IsUpper([]rune(kind)[0]) {
+			return "", false
+		}
+		kind = "A"
+	}
+	return kind, strings.Trim(s[end:], ").:] *") == ""
 }
 
 // Tables returns the tables of Markdown and org-mode, those of aligned columns, and what is written as CSV, with ; or tabs
@@ -65,21 +143,38 @@ func Tables(src *Source) []*Tree {
 	return trees
 }
 
+// bars are the signs between the cells of a table; those behind the first one are of tables drawn as boxes.
+var bars = [...]string{"|", "│", "┃", "║"}
+
+// barOf returns the sign between the cells of a line, or "". Outer is set when the line begins with it.
+func barOf(s string) (bar string, outer bool) {
+	for _, b := range bars {
+		if strings.HasPrefix(s, b) {
+			return b, true
+		}
+	}
+	if strings.Contains(s, "|") {
+		return "|", false
+	}
+	return "", false
+}
+
 // pipeTable reads a table with | between its cells that begins at line i.
 func pipeTable(src *Source, i int) (*Tree, int) {
 	head := &src.Lines[i]
-	if !strings.Contains(head.Text, "|") || isTableRule(head.Text) {
-		return nil, i
-	}
-	if i+1 >= len(src.Lines) {
+	bar, outer := barOf(head.Text)
+	if bar == "" || isTableRule(head.Text) || i+1 >= len(src.Lines) {
 		return nil, i
 	}
 	ruled := isTableRule(src.Lines[i+1].Text)
-	if !ruled && head.Text[0] != '|' {
+	if !ruled && !outer || bar != "|" && ContainsArrow(head.Text) {
 		return nil, i
 	}
 	t := newTable(head.Off)
-	t.row(pipeCells(src, head), head.Off, head.End)
+	t.row(pipeCells(src, head, bar), head.Off, head.End)
+	if len(t.first) < 2 {
+		return nil, i
+	}
 	j := i + 1
 	var last *Line
 	for ; j < len(src.Lines); j++ {
@@ -87,61 +182,74 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 		if isTableRule(l.Text) {
 			continue
 		}
-		if !strings.Contains(l.Text, "|") || l.Fence || head.Text[0] == '|' && l.Text[0] != '|' {
+		if !strings.Contains(l.Text, bar) || l.Fence || outer && !strings.HasPrefix(l.Text, bar) {
 			break
 		}
-		t.row(pipeCells(src, l), l.Off, l.End)
+		t.row(pipeCells(src, l, bar), l.Off, l.End)
 		last = l
 	}
-	if last == nil || len(t.heads) < 2 || !ruled && len(t.list.Items) < 2 {
+	if last == nil || len(t.list.Items) == 0 || !ruled && len(t.list.Items) < 2 {
 		return nil, j
 	}
-	tree := &Tree{Root: t.list, AnyKeys: true}
+	tree := t.tree(false)
 	n := len(t.list.Items)
-	if row := t.list.Items[n-1]; head.Text[len(head.Text)-1] == '|' && last.Text[len(last.Text)-1] != '|' || n > 1 && len(row.Fields) < len(t.list.Items[n-2].Fields) {
+	if row := t.list.Items[n-1]; strings.HasSuffix(head.Text, bar) && !strings.HasSuffix(last.Text, bar) || n > 1 && len(row.Fields) < len(t.list.Items[n-2].Fields) {
 		tree.CutOff = strings.TrimSpace(src.Text[last.End:]) == "" || n > 1
+		if n > 1 && tree.CutOff && len(row.Fields) == 1 {
+			t.list.Items = t.list.Items[:n-1] // the text ends inside its first cell
+		}
 	}
 	return tree, j
 }
 
-// isTableRule reports whether a line is the rule between the head and the rows of a table.
+// isTableRule reports whether a line is a rule between the rows of a table.
 func isTableRule(s string) bool {
-	return len(s) > 2 && strings.Contains(s, "-") && strings.Trim(s, "|-:+= \t") == "" && strings.ContainsAny(s, "|+")
+	if len(s) < 3 || strings.IndexByte("|-:+=", s[0]) < 0 && s[0] < utf8.RuneSelf {
+		return false
+	}
+	dashes, bars := false, false
+	for _, r := range s {
+		switch {
+		case r == '-' || r == '=' || r == '─' || r == '━' || r == '═':
+			dashes = true
+		case r == '|' || r == '+' || strings.ContainsRune("│┃║┌┬┐├┼┤└┴┘┏┳┓┣╋┫┗┻┛╔╦╗╠╬╣╚╩╝╒╤╕╞╪╡╘╧╛╓╥╖╟╫╢╙╨╜┠┨┯┷┿╂", r):
+			bars = true
+		case r != ':' && r != ' ' && r != '\t':
+			return false
+		}
+	}
+	return dashes && bars
 }
 
-func pipeCells(src *Source, l *Line) []*Value {
+// isPipeRule reports whether a line is the rule below the head of a table with | between its cells.
+func isPipeRule(head, s string) bool {
+	return strings.Contains(s, "--") && strings.Contains(s, "|") && isTableRule(s) && (s[0] == '|' || strings.Count(head, "|") == strings.Count(s, "|"))
+}
+
+func pipeCells(src *Source, l *Line, bar string) []*Value {
 	start, end := l.Off, l.End
-	if src.Text[start] == '|' {
-		start++
+	if strings.HasPrefix(l.Text, bar) {
+		start += len(bar)
 	}
-	if end > start && src.Text[end-1] == '|' && (end < 2 || src.Text[end-2] != '\\') {
-		end--
+	if end > start && strings.HasSuffix(src.Text[start:end], bar) && (end < 2 || src.Text[end-2] != '\\') {
+		end -= len(bar)
 	}
 	var out []*Value
 	from := start
 	code := false
-	for k := start; k <= end; k++ {
-		if k < end {
-			switch src.Text[k] {
-			case '`':
-				code = !code && strings.IndexByte(src.Text[k+1:end], '`') >= 0
-				continue
-			case '\\':
-				k++
-				continue
-			case '|':
-				if code {
-					continue
-				}
-			default:
-				continue
-			}
+	for k := start; k < end; k++ {
+		switch {
+		case src.Text[k] == '`':
+			code = !code && strings.IndexByte(src.Text[k+1:end], '`') >= 0
+		case src.Text[k] == '\\':
+			k++
+		case !code && strings.HasPrefix(src.Text[k:end], bar):
+			out = append(out, cellOf(src.Text, from, k))
+			from = k + len(bar)
+			k = from - 1
 		}
-		k = min(k, end)
-		out = append(out, cellOf(src.Text, from, k))
-		from = k + 1
 	}
-	return out
+	return append(out, cellOf(src.Text, from, end))
 }
 
 // cellOf makes a value of a cell, without signs of emphasis around it.
@@ -171,16 +279,20 @@ func separated(src *Source, i int) (*Tree, int) {
 	if head.Text == "" || head.Fence || i+1 >= len(src.Lines) {
 		return nil, i
 	}
-	for _, sep := range [...]byte{'\t', ';', ','} {
-		if strings.IndexByte(head.Text, sep) < 0 {
+	for _, sep := range [...]byte{'\t', ';', '|', ','} {
+		if strings.IndexByte(head.Text, sep) < 0 || sep == '|' && head.Text[0] == sep {
 			continue
 		}
-		heads, _, _ := csvCells(src.Text, head.Off, sep)
-		if len(heads) < 2 || sep != '\t' && !plainHeads(heads) {
+		heads, firstEnd, _ := csvCells(src.Text, head.Off, sep)
+		label, whole := "", false
+		if len(heads) > 1 {
+			label, whole = labelKind(heads[0].Str)
+		}
+		if len(heads) < 2 || sep != '\t' && !plainHeads(heads) && !whole {
 			continue
 		}
 		t := newTable(head.Off)
-		t.row(heads, head.Off, head.End)
+		t.row(heads, head.Off, firstEnd)
 		j, cut := i+1, false
 		for j < len(src.Lines) {
 			l := &src.Lines[j]
@@ -192,22 +304,26 @@ func separated(src *Source, i int) (*Tree, int) {
 				start = l.Off
 			}
 			cells, end, open := csvCells(src.Text, start, sep)
-			if len(cells) < 2 || len(cells) > len(heads)+1 && sep != ',' {
+			free := t.headless || len(cells) > 0 && sameLabel(heads[0].Str, cells[0].Str)
+			if len(cells) < 2 || len(cells) > len(heads)+1 && sep != ',' && !free {
 				break
 			}
-			if len(cells) > len(heads) && !allEmpty(cells[len(heads):]) && len(t.list.Items) == 0 {
+			if kind, _ := labelKind(cells[0].Str); label != "" && kind == label && !whole {
+				break // lines that begin with labels, not rows
+			}
+			if len(cells) > len(heads) && !allEmpty(cells[len(heads):]) && len(t.list.Items) == 0 && !free {
 				break
 			}
 			last := src.LineAt(max(start, end-1))
 			cut = (open || len(cells) < len(heads)) && strings.TrimSpace(src.Text[end:]) == "" && sep != '\t'
-			if len(cells) < len(heads) && !cut && sep != '\t' && len(cells) < len(heads)-1 {
+			if len(cells) < len(heads)-1 && !cut && sep != '\t' && !t.headless {
 				break
 			}
 			t.row(cells, l.Off, end)
 			j = last + 1
 		}
 		if n := len(t.list.Items); n >= 2 || n == 1 && len(heads) >= 3 {
-			return &Tree{Root: t.list, AnyKeys: true, CutOff: cut}, j
+			return t.tree(cut && !t.headless), j
 		}
 	}
 	return nil, i
@@ -225,7 +341,7 @@ func allEmpty(cells []*Value) bool {
 // plainHeads reports whether cells can be the heads of columns: short, not all of digits, no sentence.
 func plainHeads(cells []*Value) bool {
 	for i, c := range cells {
-		if c.Str == "" && i < len(cells)-1 || len(c.Str) > 60 || strings.Count(c.Str, " ") > 4 || strings.ContainsAny(c.Str, "{}[]<>!?=|█。，;\"") || strings.HasSuffix(c.Str, ".") && len(c.Str) > 5 || strings.HasSuffix(c.Str, ":") {
+		if c.Str == "" && i < len(cells)-1 || len(c.Str) > 60 || strings.Count(c.Str, " ") > 4 || strings.ContainsAny(c.Str, "{}[]<>!?=|█。，;\"") || strings.HasSuffix(c.Str, ".") && strings.Contains(c.Str, " ") || strings.HasSuffix(c.Str, ":") {
 			return false
 		}
 		if digits := strings.TrimLeft(c.Str, "0123456789"); len(digits) < len(c.Str) && (digits == "" || strings.IndexByte(".)", digits[0]) >= 0) {
@@ -315,10 +431,10 @@ func aligned(src *Source, i int) (*Tree, int) {
 		}
 		t.row(cells, l.Off, l.End)
 	}
-	if len(t.list.Items) < 2 {
+	if len(t.list.Items) < 2 || t.headless {
 		return nil, i
 	}
-	return &Tree{Root: t.list, AnyKeys: true}, j
+	return t.tree(false), j
 }
 
 // gaps returns the columns, in runes, at which words begin that have two spaces before them.

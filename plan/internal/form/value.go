@@ -61,6 +61,8 @@ type Tree struct {
 	YAML    bool
 	CutOff  bool // the text ended inside
 	AnyKeys bool
+	// Headless is set on a table whose first row holds no heads.
+	Headless bool
 	// sequence is set when the root is a list of values that merely follow each other.
 	Sequence bool
 }

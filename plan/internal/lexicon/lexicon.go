@@ -120,6 +120,8 @@ const (
 	Tool     Role = "tool"
 	Args     Role = "args"
 	Status   Role = "status"
+	// Nothing is what a cell says that names no other step.
+	Nothing Role = "nothing"
 )
 
 // Lang is a language by its two letters; "" is any.

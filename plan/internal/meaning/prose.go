@@ -279,7 +279,14 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 		}
 	}
 	folded := lexicon.Fold(s)
-	for _, h := range tonesIn(t.lang, folded) {
+	hits := tonesIn(t.lang, folded)
+	done := -1 // the last place that says that something is ready
+	for _, h := range hits {
+		if h.kind&toneDone != 0 {
+			done = h.off
+		}
+	}
+	for _, h := range hits {
 		tones |= h.kind
 		switch {
 		case h.off > len(folded)/2:
@@ -294,21 +301,21 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 		if h.kind&toneWhen == 0 {
 			continue
 		}
-		before := len(strings.Fields(folded[:h.off]))
+		before := wordsUpTo(folded[:h.off], 2)
 		switch t.lang {
 		case "tr", "ja", "ko", "hi":
 			ahead |= toneWhen
-			if utf8.RuneCountInString(folded[h.end:]) > 4 {
+			if utf8.RuneCountInString(folded[h.end:min(len(folded), h.end+24)]) > 4 {
 				ahead |= toneDone // the condition and what follows stand in one
 			}
 		case "zh":
-			if rest := utf8.RuneCountInString(strings.TrimRight(folded[h.end:], " ,，、。")); rest < 3 || h.off < 12 {
+			if rest := strings.TrimRight(folded[h.end:], " ,，、。"); h.off < 12 || len(rest) < 12 && utf8.RuneCountInString(rest) < 3 {
 				ahead |= toneWhen
 			}
 		default:
 			if before <= 1 {
 				ahead |= toneWhen
-			} else if h.end-h.off > 3 && isDone(t.lang, folded[h.end:]) {
+			} else if h.end-h.off > 3 && done >= h.end {
 				ahead |= toneWhen | toneDone
 			}
 			if before == 1 || strings.HasPrefix(folded[h.off:], "و") && h.off == 0 {
@@ -325,9 +332,14 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 	return kinds, tones, ahead, letters-n < 6 && n > 0
 }
 
-// isDone reports whether a text says that something is ready.
-func isDone(lang, folded string) bool {
-	return slices.ContainsFunc(tonesIn(lang, folded), func(h toneHit) bool { return h.kind&toneDone != 0 })
+// wordsUpTo counts the words of a text up to a number of them.
+func wordsUpTo(s string, most int) (n int) {
+	for range strings.FieldsSeq(s) {
+		if n++; n == most {
+			break
+		}
+	}
+	return n
 }
 
 // correlative reports whether a clause begins with the "then" that only goes with the "when" before it.

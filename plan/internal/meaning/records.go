@@ -12,11 +12,17 @@ import (
 // records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
 func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}}
-	for _, t := range form.Bracketed(src.Text, src.MaxDepth) {
+	bracketed := form.Bracketed(src.Text, src.MaxDepth)
+	for _, t := range bracketed {
 		c.tree(t, "records")
 	}
 	for _, t := range form.YAML(src) {
-		c.tree(t, "records")
+		for len(bracketed) > 0 && bracketed[0].Root.End < t.Root.Off {
+			bracketed = bracketed[1:]
+		}
+		if len(bracketed) == 0 || bracketed[0].Root.Off > t.Root.Off || bracketed[0].Root.End < t.Root.End {
+			c.tree(t, "records")
+		}
 	}
 	for _, t := range form.XML(src) {
 		c.tree(t, "records")
@@ -93,6 +99,7 @@ type collector struct {
 	pairs  []*pairs
 	flows  []*flow
 	budget int
+	length int // of all records that were read
 	by     map[*Reading]*analysis
 	cur    *form.Tree
 	form   string

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -20,8 +21,17 @@ type found struct {
 
 func (a *analysis) find(col *column) *found {
 	f := &found{col: col}
+	role := lexicon.Requires
+	if !col.is(role) {
+		role = lexicon.Next
+	}
 	for _, x := range col.cells {
 		m, rest := a.n.mentions(x.val)
+		if (rest || inWords(m)) && x.val.IsScalar() && col.is(role) {
+			if said, ok := a.inSentence(x, role); ok {
+				m, rest = said, false
+			}
+		}
 		f.rest = f.rest || rest
 		if x.val.Kind == form.KindList || isMap(x.val) {
 			f.lists++
@@ -47,6 +57,56 @@ func (a *analysis) find(col *column) *found {
 	}
 	return f
 }
+
+// inWords reports whether a reference that is no item is written in words, not as an id.
+func inWords(all []saidOf) bool {
+	return slices.ContainsFunc(all, func(m saidOf) bool { return m.at < 0 && (!isID(m.text) || !isASCII(m.text)) })
+}
+
+// leads are the words by which the text of a field is read as a sentence.
+var leads = map[lexicon.Role]string{lexicon.Requires: "depends on: ", lexicon.Next: "is needed for: "}
+
+// inSentence reads a cell that says in words what a record waits for, or what waits for it.
+func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool) {
+	if a.names == nil {
+		named := make([]Named, len(a.n.ids))
+		for i, id := range a.n.ids {
+			named[i] = Named{ID: id, Parent: -1}
+		}
+		if a.title != nil {
+			for _, t := range a.title.cells {
+				named[t.rec].Titles = []string{t.val.Text()}
+			}
+		}
+		a.names = NewNames(named)
+	}
+	text := strings.ReplaceAll(x.val.Text(), "\n", "; ")
+	if len(text) > maxSentence {
+		return nil, false
+	}
+	lead := leads[role]
+	rels, doubts := a.names.Relations(x.rec, lead+text, 0)
+	for _, r := range rels {
+		switch {
+		case r.Kind == None || r.Kind == Apart:
+			ok = true
+		case r.Guessed || len(r.Subjects) != 1 || r.Subjects[0] != x.rec || (r.Kind == Before) != (role == lexicon.Next) || r.Kind == Beside:
+			return nil, false
+		}
+		if r.Kind <= Before {
+			for _, i := range r.Items {
+				all = append(all, saidOf{i, a.n.ids[i], x.val.Off})
+			}
+			for _, u := range r.Unknown {
+				all = append(all, saidOf{-1, u, x.val.Off})
+			}
+		}
+	}
+	return all, len(doubts) == 0 && (ok || len(all) > 0)
+}
+
+// maxSentence bounds the text of a cell that is read as a sentence.
+const maxSentence = 400
 
 // needs decides which fields are dependencies, and which way they run, and makes links of them.
 func (a *analysis) needs() {
@@ -269,6 +329,7 @@ func (a *analysis) references() {
 		title := col == a.title && !col.is(lexicon.Tool)
 		for _, x := range col.cells {
 			to := a.n.ids[x.rec]
+			arg := col.name
 			usage := func(at int, text, path string, off int) {
 				if at == x.rec {
 					return
@@ -277,7 +338,7 @@ func (a *analysis) references() {
 				a.r.Items = grow(a.r.Items, len(a.g.recs))
 				it := &a.r.Items[x.rec]
 				if len(it.Refs) < 1000 {
-					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: col.name, Off: off})
+					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: arg, Off: off})
 				}
 				if !a.forward {
 					a.link(a.n.ids[at], to, Variable, off)
@@ -327,6 +388,13 @@ func (a *analysis) references() {
 				for i := range v.Fields {
 					walk(v.Fields[i].Val, v.Fields[i].Key, depth+1)
 				}
+			}
+			if col.is(lexicon.Args) && isMap(x.val) && x.val.Str == "" {
+				for i := range x.val.Fields {
+					arg = x.val.Fields[i].Key
+					walk(x.val.Fields[i].Val, arg, 1)
+				}
+				continue
 			}
 			walk(a.embedded(x.val), col.name, 0)
 		}

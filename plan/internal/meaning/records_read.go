@@ -16,6 +16,7 @@ type analysis struct {
 	g     *grid
 	r     *Reading
 	n     *labels
+	names *Names // made when a cell says something in words
 	id    *candidate
 	title *column
 	deps  map[*column]bool
@@ -39,7 +40,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
 		recs = recs[:n] // the text ends before the record says anything
 	}
-	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems {
+	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems || !c.affords(recs) {
 		return nil
 	}
 	a := &analysis{c: c, s: s, g: newGrid(s, recs), deps: map[*column]bool{}, seen: map[[2]string]bool{}, has: make([]bool, len(recs))}
@@ -69,6 +70,15 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	c.by[a.r] = a
 	a.faults()
 	return a.r
+}
+
+// affords reports whether records are to be read: of records in records in records, each of which is as long as all that
+// it holds, no more is read than a multiple of the text.
+func (c *collector) affords(recs []record) bool {
+	for i := range recs {
+		c.length += recs[i].end - recs[i].off
+	}
+	return c.length <= 40*len(c.src.Text)+1<<16
 }
 
 // said reports whether a record holds any value.
@@ -522,6 +532,9 @@ func (a *analysis) weigh() {
 	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
 		r.Weight = 20
 	}
+	if a.s.tree.Headless && a.hits == 0 {
+		r.Weight = min(r.Weight, 20)
+	}
 	if a.s.nested && r.Weight >= 60 {
 		r.Weight++
 	}
@@ -649,6 +662,9 @@ func (a *analysis) calls() bool {
 // roleOfAttr maps the role of a field to that of an attribute.
 var roleOfAttr = map[lexicon.Role]Role{lexicon.Tool: Tool, lexicon.Args: Args, lexicon.Owner: Owner, lexicon.Duration: Duration, lexicon.Status: Status}
 
+// maxAttrs bounds the attributes of one item.
+const maxAttrs = 100
+
 // items makes an item of each record.
 func (a *analysis) items() {
 	r := a.r
@@ -674,7 +690,15 @@ func (a *analysis) items() {
 				it.Title = x.val.Text()
 				continue
 			}
-			if len(it.Attrs) < 100 {
+			if role == Args && isMap(x.val) && x.val.Str == "" {
+				for k := range x.val.Fields {
+					if f := &x.val.Fields[k]; len(it.Attrs) < maxAttrs {
+						it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: role, Value: form.JSON(f.Val), Off: f.Off})
+					}
+				}
+				continue
+			}
+			if len(it.Attrs) < maxAttrs {
 				it.Attrs = append(it.Attrs, Attr{Key: col.name, Role: role, Value: form.JSON(x.val), Off: x.off})
 			}
 		}

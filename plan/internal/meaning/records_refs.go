@@ -83,13 +83,23 @@ func (n *labels) find(s string) (int, bool) {
 	return 0, false
 }
 
+// squash leaves out what may stand between the words of a name, but not between two numbers.
 func squash(s string) string {
-	return strings.Map(func(r rune) rune {
+	s = lexicon.Fold(s)
+	var sb strings.Builder
+	var last, gap rune
+	for _, r := range s {
 		if r == '_' || r == '-' || r == ' ' || r == '\u200c' {
-			return -1
+			gap = r
+			continue
 		}
-		return r
-	}, lexicon.Fold(s))
+		if gap != 0 && unicode.IsDigit(last) && unicode.IsDigit(r) {
+			sb.WriteByte(' ')
+		}
+		sb.WriteRune(r)
+		last, gap = r, 0
+	}
+	return sb.String()
 }
 
 func digits(s string) bool {
@@ -212,210 +222,6 @@ func otherRole(key string) bool {
 		return true
 	}
 	return strings.EqualFold(key, "type") || strings.EqualFold(key, "kind") || strings.EqualFold(key, "condition")
-}
-
-// isNone reports whether a cell says that there is nothing.
-func isNone(s string) bool {
-	s = strings.Trim(strings.TrimSpace(s), "().[]{}<>*_ \"'")
-	if s == "" || strings.Trim(s, "-–—−‒―∅/") == "" || lexicon.Is(lexicon.None, s) {
-		return true
-	}
-	switch strings.ToLower(s) {
-	case "null", "nil", "none", "n/a", "na", "false", "start", "–", "-1":
-		return true
-	}
-	return false
-}
-
-// cell splits the text of a cell into references.
-func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
-	if isNone(s) {
-		return nil, false
-	}
-	if k, ok := n.find(s); ok {
-		return []saidOf{{k, s, off}}, false
-	}
-	parts := splitCell(s, ",;|&\n、，；・·،؛\t")
-	var add func(p cellPart, level int)
-	add = func(p cellPart, level int) {
-		if len(all) > maxMentions || isNone(p.text) {
-			return
-		}
-		if k, ok := n.find(p.text); ok {
-			all = append(all, saidOf{k, p.text, off + p.off})
-			return
-		}
-		if list, ok := n.span(p.text); ok {
-			for _, k := range list {
-				all = append(all, saidOf{k, p.text, off + p.off})
-			}
-			return
-		}
-		if k, ok := n.lagged(p.text); ok {
-			all = append(all, saidOf{k, p.text, off + p.off})
-			return
-		}
-		if level == 0 {
-			if more := splitAnd(p); len(more) > 1 {
-				for _, m := range more {
-					add(m, 1)
-				}
-				return
-			}
-		}
-		if level < 2 {
-			if more := splitCell(p.text, " +/\u00a0"); len(more) > 1 && n.some(more) {
-				for _, m := range more {
-					m.off += p.off
-					if lexicon.Is(lexicon.Steps, strings.Trim(m.text, ".:")) || lexicon.Is(lexicon.And, m.text) {
-						continue
-					}
-					add(m, 2)
-				}
-				return
-			}
-		}
-		rest = rest || strings.Count(p.text, " ") > 3
-		all = append(all, saidOf{-1, p.text, off + p.off})
-	}
-	for _, p := range parts {
-		add(p, 0)
-	}
-	return all, rest
-}
-
-// some reports whether all parts but nouns for steps are items, or have numbers of items with signs of a schedule.
-func (n *labels) some(parts []cellPart) bool {
-	hits := 0
-	for _, p := range parts {
-		if _, ok := n.find(p.text); ok {
-			hits++
-			continue
-		}
-		if _, ok := n.lagged(p.text); ok {
-			hits++
-			continue
-		}
-		if !lexicon.Is(lexicon.Steps, strings.Trim(p.text, ".:")) && !lexicon.Is(lexicon.And, p.text) && !brief(p.text) {
-			return false
-		}
-	}
-	return hits > 0
-}
-
-// brief reports whether s looks like an id: one word with a digit.
-func brief(s string) bool {
-	return len(s) < 12 && strings.ContainsAny(s, "0123456789") && !strings.ContainsAny(s, " +")
-}
-
-type cellPart struct {
-	text string
-	off  int
-}
-
-func splitCell(s, seps string) []cellPart {
-	var out []cellPart
-	from := 0
-	put := func(to int) {
-		raw := s[from:to]
-		t := strings.TrimSpace(raw)
-		if t != "" {
-			out = append(out, cellPart{t, from + strings.Index(raw, t)})
-		}
-	}
-	for i, r := range s {
-		if strings.ContainsRune(seps, r) {
-			put(i)
-			from = i + utf8.RuneLen(r)
-		}
-	}
-	put(len(s))
-	return out
-}
-
-// splitAnd splits a part at the words for "and" of all languages.
-func splitAnd(p cellPart) []cellPart {
-	var out []cellPart
-	from := 0
-	put := func(to int) {
-		raw := p.text[from:to]
-		if t := strings.TrimSpace(raw); t != "" {
-			out = append(out, cellPart{t, p.off + from + strings.Index(raw, t)})
-		}
-	}
-	if len(p.text) > 2000 {
-		return nil
-	}
-	for _, t := range lexicon.Scan(p.text) {
-		if t.Is(lexicon.And) && t.Off >= from {
-			put(t.Off)
-			from = t.End
-		}
-	}
-	if from == 0 {
-		return nil
-	}
-	put(len(p.text))
-	return out
-}
-
-// span reads a range of items: 2-4, T1–T3, 2 to 5, 2..4.
-func (n *labels) span(s string) ([]int, bool) {
-	for _, sep := range [...]string{"–", "—", "..", "…", "~", "～", "-", " to ", " bis ", "至", "から"} {
-		a, b, ok := strings.Cut(s, sep)
-		if !ok || strings.Contains(b, sep) {
-			continue
-		}
-		a, b = strings.TrimSpace(strings.Trim(a, ".")), strings.TrimSpace(strings.Trim(b, "."))
-		i, okA := n.find(a)
-		j, okB := n.find(b)
-		if !okB && digits(b) && len(a) > 1 && !digits(a) {
-			// T1-3
-			j, okB = n.find(strings.TrimRight(a, "0123456789") + b)
-		}
-		if !okA || !okB || j <= i || !strings.ContainsAny(a, "0123456789") || j-i > 500 {
-			continue
-		}
-		list := make([]int, 0, j-i+1)
-		for ; i <= j; i++ {
-			list = append(list, i)
-		}
-		return list, true
-	}
-	return nil, false
-}
-
-// lagged reads an item with a kind of link and a lag, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day, 5+3d.
-func (n *labels) lagged(s string) (int, bool) {
-	// The lag is cut off first, then up to three letters.
-	t := s
-	if i := strings.IndexAny(t, "+-−"); i > 0 {
-		lag := strings.TrimSpace(strings.TrimLeft(t[i:], "+-−"))
-		if lag == "" || lag[0] < '0' || lag[0] > '9' {
-			return 0, false
-		}
-		t = strings.TrimSpace(t[:i])
-		if k, ok := n.find(t); ok {
-			return k, true
-		}
-	}
-	if i := strings.IndexAny(t, "(（["); i > 0 {
-		t = strings.TrimSpace(t[:i])
-		if k, ok := n.find(t); ok {
-			return k, true
-		}
-	}
-	for range 3 {
-		r, size := utf8.DecodeLastRuneInString(t)
-		if !unicode.IsLetter(r) {
-			return 0, false
-		}
-		t = strings.TrimSpace(t[:len(t)-size])
-		if k, ok := n.exact[t]; ok && t[len(t)-1] <= '9' {
-			return k, true
-		}
-	}
-	return 0, false
 }
 
 // usage is a reference to an item's result in a text.

@@ -122,9 +122,9 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 	if err != nil {
 		return nil, err
 	}
-	made, err := compile.Graph(ctx, result.Graph, compile.Options{
-		Name: req.GetName(), DefaultActor: req.GetDefaultActor(), Actors: req.GetActors(), Named: named,
-	})
+	how := compile.Options{Name: req.GetName(), DefaultActor: req.GetDefaultActor(), Actors: req.GetActors(), Named: named}
+	result.Diagnostics = append(result.Diagnostics, compile.Tools(result.Graph, how)...)
+	made, err := compile.Graph(ctx, result.Graph, how)
 	if ce, ok := errors.AsType[*compile.Error](err); ok {
 		result.Diagnostics = ce.Diagnostics
 		return nil, planError(result)

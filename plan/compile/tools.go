@@ -1,0 +1,60 @@
+package compile
+
+import (
+	"strconv"
+
+	"github.com/epigraph-run/epigraph/plan"
+)
+
+// actor returns the name of the actor that works a problem: the one that the options name for it, its tool where that is a
+// known actor, or the default.
+func (o *Options) actor(p plan.Problem, named map[string]bool) string {
+	switch name := o.Actors[p.ID]; {
+	case name != "":
+		return name
+	case p.Tool != "" && (named[p.Tool] || o.known(p.Tool)):
+		return p.Tool
+	case o.DefaultActor != "":
+		return o.DefaultActor
+	}
+	return DefaultActor
+}
+
+// named returns the actors that the options name for single problems.
+func (o *Options) named() map[string]bool {
+	named := make(map[string]bool, len(o.Actors))
+	for _, name := range o.Actors {
+		named[name] = true
+	}
+	return named
+}
+
+// known reports whether there is an actor of this name that is named for no single problem.
+func (o *Options) known(actor string) bool {
+	if actor == DefaultActor || actor == o.DefaultActor || o.Known != nil && o.Known(actor) {
+		return true
+	}
+	return false
+}
+
+// Tools returns a warning for each problem with a tool that is no known actor, and for which the options name none: the
+// default actor works it, and sees the tool and its arguments only as text.
+func Tools(g plan.Graph, o Options) []plan.Diagnostic {
+	parents := make(map[string]bool, len(g.Problems))
+	for _, p := range g.Problems {
+		parents[p.ParentID] = true
+	}
+	named := o.named()
+	var out []plan.Diagnostic
+	for _, p := range g.Problems {
+		if p.Tool == "" || parents[p.ID] || o.Actors[p.ID] != "" || named[p.Tool] || o.known(p.Tool) {
+			continue
+		}
+		out = append(out, plan.Diagnostic{
+			Code: plan.UnknownTool, Severity: plan.Warning, Line: p.Line, Column: p.Column, Element: p.ID,
+			Message: p.ID + " names the tool " + strconv.Quote(p.Tool) + ", which is no known actor; " + o.actor(p, named) + " works it",
+			Hint:    "name an actor for " + p.ID,
+		})
+	}
+	return out
+}

@@ -1,0 +1,316 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// isNone reports whether a cell says that there is nothing.
+func isNone(s string) bool {
+	s = strings.Trim(strings.TrimSpace(s), "().[]{}<>*_ \"'")
+	if s == "" || strings.Trim(s, "-–—−‒―∅/.…") == "" || lexicon.Is(lexicon.None, s) {
+		return true
+	}
+	return slices.Contains(lexicon.Fields(s), lexicon.Nothing)
+}
+
+// listSigns stand between the references in a cell.
+const listSigns = ",;|&\n、，；・·،؛\t"
+
+// cellReader splits the text of a cell into references.
+type cellReader struct {
+	n    *labels
+	off  int
+	all  []saidOf
+	rest bool
+}
+
+// cell splits the text of a cell into references. Rest is set when it holds more than references.
+func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
+	if _, ok := n.exact[strings.TrimSpace(s)]; !ok && isNone(s) {
+		return nil, false
+	}
+	c := &cellReader{n: n, off: off}
+	if c.whole(cellPart{s, 0}) {
+		return c.all, false
+	}
+	for _, p := range splitCell(s, listSigns) {
+		if isNone(p.text) || c.whole(p) || c.words(p) {
+			continue
+		}
+		more := splitAnd(p)
+		if len(more) < 2 {
+			more = []cellPart{p}
+		}
+		for _, m := range more {
+			if !c.whole(m) && !c.words(m) && !isNone(m.text) {
+				c.rest = c.rest || strings.Count(m.text, " ") > 3
+				c.add(-1, m)
+			}
+		}
+	}
+	return c.all, c.rest
+}
+
+func (c *cellReader) add(at int, p cellPart) {
+	if len(c.all) <= maxMentions {
+		c.all = append(c.all, saidOf{at, p.text, c.off + p.off})
+	}
+}
+
+// whole takes a part that is one reference, or a range of them.
+func (c *cellReader) whole(p cellPart) bool {
+	if k, ok := c.n.find(p.text); ok {
+		c.add(k, p)
+		return true
+	}
+	if list, ok := c.n.span(p.text); ok {
+		for _, k := range list {
+			c.add(k, p)
+		}
+		return true
+	}
+	if k, ok := c.n.lagged(p.text); ok {
+		c.add(k, p)
+		return true
+	}
+	return false
+}
+
+// words takes a part that is nothing but references, nouns for steps, and lags: "Step 1 2FS+1 day 4", "1 + 2", "T1/T2".
+func (c *cellReader) words(p cellPart) bool {
+	f := splitCell(p.text, " /\u00a0")
+	kept, hits := len(c.all), 0
+	for i := 0; i < len(f); {
+		w := f[i]
+		w.off += p.off
+		word := strings.Trim(w.text, ".:")
+		switch {
+		case w.text == "+" || lexicon.Is(lexicon.Steps, word) || lexicon.Is(lexicon.And, w.text):
+			i++
+		case c.sum(w):
+			hits++
+			i++
+		case c.whole(w):
+			hits++
+			i = c.lag(f, i)
+		case brief(w.text):
+			c.add(-1, w)
+			i++
+		default:
+			c.all = c.all[:kept]
+			return false
+		}
+	}
+	if hits == 0 {
+		c.all = c.all[:kept]
+	}
+	return hits > 0
+}
+
+// sum takes a word that joins references by plus signs: 1+2.
+func (c *cellReader) sum(w cellPart) bool {
+	parts := splitCell(w.text, "+")
+	if len(parts) < 2 {
+		return false
+	}
+	at := make([]int, len(parts))
+	for i, p := range parts {
+		k, ok := c.n.exact[p.text]
+		if !ok {
+			return false
+		}
+		at[i] = k
+	}
+	for i, p := range parts {
+		c.add(at[i], cellPart{p.text, w.off + p.off})
+	}
+	return true
+}
+
+// lag returns where the words behind the reference at i go on when a kind of link and a lag are left out: FS + 1 day.
+func (c *cellReader) lag(f []cellPart, i int) int {
+	signed := strings.ContainsAny(f[i].text, "+−")
+	typed := signed
+	i++
+	if i < len(f) && linkType(f[i].text) {
+		typed = true
+		i++
+	}
+	if i == len(f) {
+		return i
+	}
+	if signed {
+		if lexicon.Is(lexicon.Units, f[i].text) {
+			i++
+		}
+		return i
+	}
+	k, number := i, strings.TrimLeft(f[i].text, "+-−")
+	if number == f[i].text {
+		return i
+	}
+	if number == "" && k+1 < len(f) {
+		k++
+		number = f[k].text
+	}
+	if number == "" || number[0] < '0' || number[0] > '9' {
+		return i
+	}
+	k++
+	switch {
+	case k < len(f) && lexicon.Is(lexicon.Units, f[k].text):
+		return k + 1
+	case !digits(number) && !c.isItem(number) || typed:
+		return k
+	}
+	return i
+}
+
+func (c *cellReader) isItem(s string) bool { _, ok := c.n.find(s); return ok }
+
+// linkType reports whether a word is a kind of link of a schedule: FS, SS, EA.
+func linkType(s string) bool {
+	r, size := utf8.DecodeRuneInString(s)
+	q, size2 := utf8.DecodeRuneInString(s[size:])
+	return size2 > 0 && size+size2 == len(s) && unicode.IsUpper(r) && unicode.IsUpper(q)
+}
+
+// brief reports whether s looks like an id: one word with a digit.
+func brief(s string) bool {
+	return len(s) < 12 && strings.ContainsAny(s, "0123456789") && !strings.ContainsAny(s, " +")
+}
+
+type cellPart struct {
+	text string
+	off  int
+}
+
+func splitCell(s, seps string) []cellPart {
+	var out []cellPart
+	from := 0
+	put := func(to int) {
+		raw := s[from:to]
+		t := strings.TrimSpace(raw)
+		if t != "" {
+			out = append(out, cellPart{t, from + strings.Index(raw, t)})
+		}
+	}
+	for i, r := range s {
+		if strings.ContainsRune(seps, r) {
+			put(i)
+			from = i + utf8.RuneLen(r)
+		}
+	}
+	put(len(s))
+	return out
+}
+
+// splitAnd splits a part at the words for "and" of all languages.
+func splitAnd(p cellPart) []cellPart {
+	var out []cellPart
+	from := 0
+	put := func(to int) {
+		raw := p.text[from:to]
+		if t := strings.TrimSpace(raw); t != "" {
+			out = append(out, cellPart{t, p.off + from + strings.Index(raw, t)})
+		}
+	}
+	if len(p.text) > 2000 {
+		return nil
+	}
+	for _, t := range lexicon.Scan(p.text) {
+		if t.Is(lexicon.And) && t.Off >= from {
+			put(t.Off)
+			from = t.End
+		}
+	}
+	if from == 0 {
+		return nil
+	}
+	put(len(p.text))
+	return out
+}
+
+// span reads a range of items: 2-4, T1–T3, 2 to 5, 2..4.
+func (n *labels) span(s string) ([]int, bool) {
+	if len(s) > 100 {
+		return nil, false
+	}
+	for _, sep := range rangeSigns(s) {
+		a, b, ok := strings.Cut(s, sep)
+		if !ok || strings.Contains(b, sep) {
+			continue
+		}
+		a, b = strings.TrimSpace(strings.Trim(a, ".")), strings.TrimSpace(strings.Trim(b, "."))
+		i, okA := n.find(a)
+		j, okB := n.find(b)
+		if !okB && digits(b) && len(a) > 1 && !digits(a) {
+			// T1-3
+			j, okB = n.find(strings.TrimRight(a, "0123456789") + b)
+		}
+		if !okA || !okB || j <= i || !strings.ContainsAny(a, "0123456789") || j-i > 500 {
+			continue
+		}
+		list := make([]int, 0, j-i+1)
+		for ; i <= j; i++ {
+			list = append(list, i)
+		}
+		return list, true
+	}
+	return nil, false
+}
+
+// rangeSigns returns what may stand between the ends of a range in s.
+func rangeSigns(s string) []string {
+	signs := []string{"–", "—", "..", "…", "~", "～", "-", "至"}
+	for _, t := range lexicon.Scan(s) {
+		if t.Is(lexicon.To) {
+			signs = append(signs, s[t.Off:t.End])
+		}
+	}
+	return signs
+}
+
+// lagged reads an item with a kind of link and a lag, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day, 5+3d.
+func (n *labels) lagged(s string) (int, bool) {
+	if i := strings.LastIndexByte(s, ' '); i > 0 {
+		if _, ok := n.exact[s[i+1:]]; ok {
+			return 0, false
+		}
+	}
+	// The lag is cut off first, then up to three letters.
+	t := s
+	if i := strings.LastIndexAny(t, "+-−"); i > 0 {
+		lag := strings.TrimSpace(strings.TrimLeft(t[i:], "+-−"))
+		if lag == "" || lag[0] < '0' || lag[0] > '9' {
+			return 0, false
+		}
+		t = strings.TrimSpace(t[:i])
+		if k, ok := n.find(t); ok {
+			_, other := n.exact[lag]
+			return k, !other
+		}
+	}
+	if i := strings.IndexAny(t, "(（["); i > 0 {
+		t = strings.TrimSpace(t[:i])
+		if k, ok := n.find(t); ok {
+			return k, true
+		}
+	}
+	for range 3 {
+		r, size := utf8.DecodeLastRuneInString(t)
+		if !unicode.IsLetter(r) {
+			return 0, false
+		}
+		t = strings.TrimSpace(t[:len(t)-size])
+		if k, ok := n.exact[t]; ok && t[len(t)-1] <= '9' {
+			return k, true
+		}
+	}
+	return 0, false
+}
