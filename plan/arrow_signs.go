@@ -2,95 +2,19 @@ package plan
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// arrowAt reads the arrow at s[i] and returns its length, 0 if there is none. left is set for arrows that point back.
-func arrowAt(s string, i int) (n int, left bool) {
-	switch s[i] {
-	case '-', '=', '~':
-		j := i
-		for j < len(s) && s[j] == s[i] {
-			j++
-		}
-		k := j
-		for k < len(s) && s[k] == '>' && k-j < 2 {
-			k++
-		}
-		if k == j {
-			return 0, false
-		}
-		return k - i, false
-	case '<':
-		j := i + 1
-		for j < len(s) && s[j] == '-' {
-			j++
-		}
-		if j == i+1 || j < len(s) && s[j] == '>' {
-			return 0, false
-		}
-		return j - i, true
-	case 0xe2:
-		c, n := utf8.DecodeRuneInString(s[i:])
-		switch c {
-		case '→', '⟶', '➔', '⇒', '➜', '➡', '➝', '⟹', '➞', '➙', '↦', '⟼', '⇾', '➤', '⭢':
-			if strings.HasPrefix(s[i+n:], "\ufe0f") {
-				n += 3
-			}
-			return n, false
-		case '←', '⟵', '⇐':
-			return n, true
-		case '—', '–', '─', '―', '━':
-			j := i
-			for j < len(s) && strings.HasPrefix(s[j:], string(c)) {
-				j += n
-			}
-			if j < len(s) && s[j] == '>' {
-				return j + 1 - i, false
-			}
-		}
-	}
-	return 0, false
-}
-
-// mayHoldArrow is a quick test: every arrow sign has a > or < or begins with the byte 0xe2.
-func mayHoldArrow(s string) bool {
-	return strings.IndexByte(s, '>') >= 0 || strings.IndexByte(s, 0xe2) >= 0 || strings.Contains(s, "<-")
-}
-
-// splitArrows splits a line at its arrows and trims the parts; back tells for each arrow whether it points back. Quoted
-// parts are kept whole and lose their quotes later.
+// splitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts are kept whole
+// and lose their quotes later.
 func splitArrows(s string) (parts []string, back []bool) {
-	if !mayHoldArrow(s) {
-		return []string{strings.TrimSpace(s)}, nil
+	pieces, back := form.SplitArrows(s, 0)
+	parts = make([]string, len(pieces))
+	for i, p := range pieces {
+		parts[i] = p.Text
 	}
-	start := 0
-	for i := 0; i < len(s); {
-		if c := s[i]; (c == '"' || c == '`') && opensQuote(s[start:i]) {
-			if n := form.QuotedLength(s[i:]); n > 0 {
-				i += n
-				continue
-			}
-		}
-		n, left := arrowAt(s, i)
-		if n == 0 {
-			i++
-			continue
-		}
-		parts = append(parts, strings.TrimSpace(s[start:i]))
-		back = append(back, left)
-		i += n
-		start = i
-	}
-	return append(parts, strings.TrimSpace(s[start:])), back
-}
-
-// opensQuote reports whether a quote after before starts an id: nothing stands before it, or a separator.
-func opensQuote(before string) bool {
-	t := strings.TrimRight(before, " \t")
-	return t == "" || strings.IndexByte(",;[({&", t[len(t)-1]) >= 0
+	return parts, back
 }
 
 // splitGroup splits "A, B" into its ids and drops their quotes.
@@ -111,7 +35,7 @@ func splitPieces(s string) []string {
 		switch {
 		case i == len(s):
 			n = 1
-		case (s[i] == '"' || s[i] == '`') && opensQuote(s[start:i]):
+		case (s[i] == '"' || s[i] == '`') && form.OpensQuote(s[start:i]):
 			if q := form.QuotedLength(s[i:]); q > 0 {
 				i += q
 				continue
@@ -189,7 +113,7 @@ func splitStatements(s string) []string {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '"', '`':
-			if opensQuote(s[start:i]) || strings.HasSuffix(strings.TrimSpace(s[start:i]), ">") {
+			if form.OpensQuote(s[start:i]) || strings.HasSuffix(strings.TrimSpace(s[start:i]), ">") {
 				if n := form.QuotedLength(s[i:]); n > 0 {
 					i += n - 1
 				}

@@ -2,11 +2,8 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // arrowNames decides what an id between arrows is called. known tells ids that are certain; a nil one knows none.
@@ -154,98 +151,6 @@ func arrowLine(d *document, r *reading, text string, off int, names arrowNames, 
 			}
 		}
 	}
-}
-
-func announcesGraph(s string) bool {
-	t := strings.ToLower(s)
-	for _, w := range [...]string{"graph", "depend", "order", "edges", "flow", "sequence", "execution"} {
-		if strings.Contains(t, w) {
-			return true
-		}
-	}
-	return lexicon.Has(lexicon.Plan, t) || lexicon.Has(lexicon.Steps, t)
-}
-
-// isBrokenArrow reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side.
-func isBrokenArrow(s string) bool {
-	for _, sign := range [...]string{" - ", " > ", " = ", " -- "} {
-		a, b, ok := strings.Cut(s, sign)
-		if ok && a != "" && b != "" && isSingleID(strings.TrimSpace(a)) && isSingleID(strings.TrimSpace(b)) {
-			return true
-		}
-	}
-	return false
-}
-
-// isArrowLine reports whether s consists of short ids between arrows and commas.
-func isArrowLine(s string) bool {
-	if len(s) > 100_000 || !mayHoldArrow(s) && !strings.ContainsAny(s, "↓⬇") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "{") {
-		return false
-	}
-	if t := strings.Trim(s, "↓⬇\ufe0f |"); t == "" && strings.ContainsAny(s, "↓⬇") {
-		return true
-	}
-	s, _ = cutLineComment(s)
-	arrows := 0
-	for k, st := range splitStatements(strings.TrimLeft(s, "-*•+ ")) {
-		parts, back := splitArrows(st)
-		arrows += len(back)
-		if _, _, ok := cutNumber(st); ok && len(back) == 1 && back[0] && strings.Trim(parts[1], "0123456789., ") == "" {
-			return false // "2. rent <- 1" is a step with its dependencies
-		}
-		for i, p := range parts {
-			for _, id := range splitGroup(p) {
-				if head, rest, ok := strings.Cut(id, ": "); ok && len(back) > 0 {
-					// A label at the end, or "Plan:" at the start.
-					if i == len(parts)-1 {
-						id = head
-					} else if k == 0 && i == 0 && len(head) < 40 && announcesGraph(head) {
-						id = rest
-					} else {
-						return false
-					}
-				}
-				if id != "" && !isLooseID(id) {
-					return false
-				}
-			}
-		}
-	}
-	return arrows > 0
-}
-
-// isLooseID accepts names of a few words, without the punctuation of sentences.
-func isLooseID(id string) bool {
-	if len(id) > 120 || strings.Count(id, " ") > 7 {
-		return false
-	}
-	word := false
-	for _, c := range id {
-		switch {
-		case unicode.IsLetter(c) || unicode.IsDigit(c):
-			word = true
-		case unicode.IsMark(c) || strings.ContainsRune("_- .:()[]{}#$\"/'&?!+<>@（）【】", c):
-		default:
-			return false
-		}
-	}
-	if i := strings.IndexByte(id, ':'); i > 0 && i < 3 && strings.Trim(id[:i], "0123456789") == "" {
-		return false // a time of day
-	}
-	return word && (!strings.HasSuffix(id, ".") || utf8.RuneCountInString(id) < 4)
-}
-
-// isSingleID accepts a line that is one id: no spaces, and not a word with the punctuation of a sentence.
-func isSingleID(s string) bool {
-	s = strings.TrimLeft(s, "-*• ")
-	if strings.HasPrefix(s, `"`) && strings.HasSuffix(s, `"`) && len(s) > 2 {
-		return true
-	}
-	s = strings.TrimRight(bareID(s), ";")
-	if s == "" || len(s) > 64 || strings.ContainsAny(s, " \t") || strings.ContainsAny(s[len(s)-1:], ".:!?;") || strings.Contains(s, "://") {
-		return false
-	}
-	return isLooseID(s)
 }
 
 // unbalancedText warns of brackets that do not pair up in a text of one line.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 
 	"strings"
 )
@@ -283,7 +284,7 @@ func plainPairs(s string) string {
 
 // isArrowPairs reports whether the edges of a line are written with arrows and without brackets.
 func isArrowPairs(s string) bool {
-	return strings.IndexByte(s, '(') < 0 && isArrowLine(s)
+	return strings.IndexByte(s, '(') < 0 && meaning.IsArrowLine(s)
 }
 
 // arrowPairs reads "START -> 1 -> 2, 2 -> 3": here a comma ends an edge.

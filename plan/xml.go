@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 
 	"html"
 	"strconv"
@@ -353,7 +354,7 @@ func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
 		text := strings.TrimSpace(l)
 		lead := len(l) - len(strings.TrimLeft(l, " \t\r"))
 		if text != "" && !strings.HasPrefix(text, "```") && (!isCommentLine(text) || ids[text]) && !saysNothing(text) {
-			if isBrokenArrow(text) && !ids[text] {
+			if meaning.IsBroken(text) && !ids[text] {
 				r.diag(d, Error, Malformed, at+lead, form.Clip(text), "this looks like an edge whose arrow is broken", "write A -> B")
 				at += len(l) + 1
 				continue

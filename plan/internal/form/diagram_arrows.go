@@ -114,7 +114,7 @@ func SplitArrows(s string, off int) (parts []Piece, back []bool) {
 	start, depth := 0, 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if (c == '"' || c == '`') && opensQuote(s[start:i]) {
+		if (c == '"' || c == '`') && OpensQuote(s[start:i]) {
 			if n := QuotedLength(s[i:]); n > 0 {
 				i += n
 				continue
@@ -141,8 +141,8 @@ func SplitArrows(s string, off int) (parts []Piece, back []bool) {
 	return append(parts, piece(s, start, len(s), off)), back
 }
 
-// opensQuote reports whether a quote after before starts an id: nothing stands before it, or a separator.
-func opensQuote(before string) bool {
+// OpensQuote reports whether a quote after before starts an id: nothing stands before it, or a separator.
+func OpensQuote(before string) bool {
 	t := strings.TrimRight(before, " \t")
 	return t == "" || strings.IndexByte(",;[({&>", t[len(t)-1]) >= 0
 }
@@ -172,7 +172,7 @@ func SplitGroup(p Piece) []Piece {
 	start, depth := 0, 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if (c == '"' || c == '`') && opensQuote(s[start:i]) {
+		if (c == '"' || c == '`') && OpensQuote(s[start:i]) {
 			if q := QuotedLength(s[i:]); q > 0 {
 				i += q
 				continue
@@ -353,7 +353,7 @@ func splitSemicolons(s string, off int) []Piece {
 	var out []Piece
 	start := 0
 	for i := 0; i < len(s); i++ {
-		if (s[i] == '"' || s[i] == '`') && opensQuote(s[start:i]) {
+		if (s[i] == '"' || s[i] == '`') && OpensQuote(s[start:i]) {
 			if n := QuotedLength(s[i:]); n > 0 {
 				i += n - 1
 			}

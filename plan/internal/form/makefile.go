@@ -116,6 +116,9 @@ func makeHead(p Piece) (targets, needs []Piece, ok bool) {
 	if i <= 0 || i > 200 || strings.HasPrefix(s[i:], "://") || strings.HasPrefix(s[i:], ":=") {
 		return nil, nil, false
 	}
+	if s[i-1] == ' ' && i+1 < len(s) && s[i+1] != ' ' && s[i+1] != ':' || strings.Contains(s, "=>") {
+		return nil, nil, false // "task :two => :one" is Ruby
+	}
 	left, right := s[:i], strings.TrimLeft(s[i:], ":")
 	rightOff := p.Off + len(s) - len(right)
 	if k := strings.IndexByte(right, ';'); k >= 0 {

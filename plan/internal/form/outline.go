@@ -167,7 +167,7 @@ func (o *outliner) item(l *Line) *Item {
 	at = skipSpace(text, at)
 	it.line, it.Text, it.TextOff = text, text[min(at, len(text)):], l.Off+at
 	it.Strong = max(0, min(len(it.Text), bold-at))
-	it.Struck = strings.HasPrefix(strings.TrimSpace(s[min(at, len(s)):]), "~~") || strings.HasPrefix(strings.TrimLeft(l.Text, "-*+ "), "~~")
+	it.Struck = struck(l.Text)
 	if it.Kind == Plain && it.Strong > 0 && strings.Trim(it.Text[it.Strong:], " :：.*") == "" {
 		it.Kind, it.Level = Heading, 7
 	}
@@ -241,12 +241,39 @@ func (it *Item) box(s string, at int) int {
 	return at
 }
 
-// blankEmphasis replaces the signs of emphasis by spaces.
+// struck reports whether all of a line is struck through, but for its bullet and its number.
+func struck(s string) bool {
+	at := strings.Index(s, "~~")
+	if at < 0 || at > 12 || !strings.HasSuffix(strings.TrimRight(s, " ."), "~~") || strings.Count(s, "~~") != 2 || len(s) <= at+4 {
+		return false
+	}
+	head := strings.TrimLeft(s[:at], "-*+•– ")
+	return head == "" || mark(head+"x").End == len(head)
+}
+
+// blankEmphasis replaces the signs of emphasis by spaces, and what is struck through in the midst of a line.
 func blankEmphasis(s string) string {
 	if !strings.ContainsAny(s, "*_`~") {
 		return s
 	}
 	b := []byte(s)
+	if strings.Contains(s, "~~") && !struck(s) {
+		for at := 0; ; {
+			i := strings.Index(s[at:], "~~")
+			if i < 0 {
+				break
+			}
+			n := strings.Index(s[at+i+2:], "~~")
+			if n <= 0 {
+				break
+			}
+			end := at + i + 2 + n + 2
+			for k := at + i; k < end; k++ {
+				b[k] = ' '
+			}
+			at = end
+		}
+	}
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
 		case c == '`':

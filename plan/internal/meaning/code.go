@@ -90,6 +90,7 @@ func readProgram(src *form.Source, first, end int) *Reading {
 			if r.Evidence[0] == "calls" && ordinary(src, first, end) {
 				return &Reading{Form: "code", Not: "a program that computes something", Start: r.Start, End: r.End}
 			}
+			withImports(r, all)
 			if src.Lines[first].InCode {
 				r.Open = !(end < len(src.Lines) && src.Lines[end].Fence)
 			}
@@ -97,6 +98,15 @@ func readProgram(src *form.Source, first, end int) *Reading {
 		}
 	}
 	return nil
+}
+
+// withImports lets a reading begin with the imports and definitions in front of its first step.
+func withImports(r *Reading, all []*form.Stmt) {
+	for _, st := range all {
+		if st.Word == "import" || st.Word == "def" || st.Word == "class" || st.Word == "with" {
+			r.Start, r.End = min(r.Start, st.Off), max(r.End, st.End)
+		}
+	}
 }
 
 // program collects the items and links of a program.
@@ -194,6 +204,15 @@ func each(all []*form.Stmt, visit func(*form.Stmt)) {
 	}
 }
 
+// eachStep visits all statements but those of definitions.
+func eachStep(all []*form.Stmt, visit func(*form.Stmt)) {
+	for _, st := range all {
+		if visit(st); st.Word != "def" && st.Word != "class" {
+			eachStep(st.Body, visit)
+		}
+	}
+}
+
 // started returns the call that a wrapper starts: f(x) of tg.create_task(f(x)).
 func started(e *form.Expr) *form.Expr {
 	for range 5 {
@@ -265,7 +284,7 @@ func readCalls(all []*form.Stmt) *program {
 	})
 	body, wrapped := p.mainBody(all)
 	body = program1(body)
-	each(body, func(st *form.Stmt) {
+	eachStep(body, func(st *form.Stmt) {
 		if st.Word == "" || st.Word == "return" {
 			total++
 		}
@@ -280,17 +299,22 @@ func readCalls(all []*form.Stmt) *program {
 			p.late[strings.TrimLeft(st.Label.Text, "$")]++
 		}
 	}
-	works := 0
+	var steps []*form.Stmt
 	for _, st := range body {
-		works += b2i(st.Expr != nil && st.Expr.Kind == form.Call)
+		if st.Word != "def" && st.Word != "class" && st.Word != "import" {
+			steps = append(steps, st)
+		}
 	}
-	if p.nested = works == 1 && len(body) == 1 && holdsCalls(body[0].Expr); p.nested && len(body[0].Targets) == 1 {
-		body[0].Targets = nil
+	if len(steps) == 1 && steps[0].Expr != nil && steps[0].Expr.Kind == form.Call && holdsCalls(steps[0].Expr) {
+		p.nested = true
+		if len(steps[0].Targets) == 1 {
+			steps[0].Targets = nil
+		}
 	}
 	p.run(body, 0)
 	work := len(p.r.Items)
 	computing := 0
-	each(body, func(st *form.Stmt) {
+	eachStep(body, func(st *form.Stmt) {
 		if !st.Clean {
 			bad++
 		}
@@ -308,6 +332,12 @@ func readCalls(all []*form.Stmt) *program {
 		p.asDefined()
 	}
 	p.r.Weight = callWeight(p, body, wrapped, labels, total, work, bad, computing)
+	eachStep(body, func(st *form.Stmt) {
+		if !st.Clean && st.Word == "" && st.Expr != nil && st.Expr.Kind != form.Other {
+			name := st.Expr.Path() + callName(st.Expr)
+			p.note(false, "SKIPPED_TEXT", name, "a part of the line that begins with "+name+" was not understood", "write name = call(arguments)", st.Off)
+		}
+	})
 	p.finish(labels > 0)
 	return p
 }

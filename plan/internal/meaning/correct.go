@@ -71,26 +71,11 @@ func corrects(line string) bool {
 	line = line[:min(len(line), 120)]
 	colon := strings.IndexAny(line, ":：")
 	for _, t := range lexicon.Scan(line) {
-		if t.Is(lexicon.Correct) && (t.Off < 16 || t.Off < colon) {
-			return true
-		}
-	}
-	words := strings.FieldsFunc(lexicon.Fold(line), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) })
-	for k, w := range words {
-		if k < 5 && slices.Contains(correctionWords, w) {
+		if t.Is(lexicon.Correct) && (t.Off < 24 || t.Off < colon) {
 			return true
 		}
 	}
 	return false
-}
-
-// correctionWords are words at the head of corrections besides those of the lexicon.
-var correctionWords = []string{
-	"edit", "upd", "update", "correction", "corrections", "amendment", "amendments", "erratum", "errata", "ps", "change", "changes",
-	"korrektur", "korrekturen", "nachtrag", "änderung", "änderungen", "rectification", "correctif", "corrige", "corrección", "correcciones",
-	"correção", "correções", "correzione", "correzioni", "correctie", "correcties", "rättelse", "rättelser", "ändring", "korekta", "poprawka",
-	"poprawki", "исправление", "исправления", "поправка", "виправлення", "поправки", "правка", "düzeltme", "düzeltmeler", "koreksi", "ralat",
-	"تصحيح", "تعديل", "عفوا", "عذرا", "أخطأت", "सुधार", "संशोधन", "गलती", "ग़लती", "माफ़", "đính", "sửa", "訂正", "修正", "정정", "수정", "잘못", "更正", "修改", "勘误", "перепутал", "scusate",
 }
 
 // amender changes a reading by sentences that stand around its list.
@@ -292,6 +277,9 @@ func (a *amender) sentence(s form.Sentence) {
 		return
 	}
 	said := a.change(text, all, s)
+	if !said && !a.correcting {
+		said = a.relations(s, all)
+	}
 	if !said {
 		said = a.claims(a.events(text, all), s) || a.firstThen(text, all, s)
 	}
@@ -302,6 +290,29 @@ func (a *amender) sentence(s form.Sentence) {
 	for _, m := range all {
 		a.doubt("a correction names this step and was not understood: "+form.Clip(s.Text), m.ids, s.Off)
 	}
+}
+
+// relations applies what a sentence says as remarks on steps do, when all of it is understood.
+func (a *amender) relations(s form.Sentence, all []mention) bool {
+	rels, doubts := a.names.Relations(-1, s.Text, s.Off)
+	if len(rels) == 0 || len(doubts) > 0 || slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) == 0 || r.Guessed || r.Kind == Beside }) {
+		return false
+	}
+	read := map[string]bool{}
+	for _, r := range rels {
+		for _, id := range slices.Concat(r.Unknown, a.idsOf(r.Items), a.idsOf(r.Subjects)) {
+			read[id] = true
+		}
+	}
+	for _, m := range all {
+		if slices.ContainsFunc(m.ids, func(id string) bool { return !read[id] }) {
+			return false
+		}
+	}
+	for _, r := range rels {
+		a.apply(r, true)
+	}
+	return true
 }
 
 // firstThen reads a sentence that names two steps in their order: "first 2, then 1".
@@ -580,16 +591,5 @@ func (a *amender) claimed(clause string) bool {
 
 // also reports whether a clause adds to what was said before.
 func also(lang, text string) bool {
-	for _, w := range strings.FieldsFunc(lexicon.Fold(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
-		if slices.Contains(alsoWords, w) {
-			return true
-		}
-	}
-	return lang == "ja" && strings.Contains(text, "も") || lang == "zh" && strings.Contains(text, "也") || lang == "zh" && strings.Contains(text, "还")
-}
-
-var alsoWords = []string{
-	"also", "too", "additionally", "moreover", "auch", "zusätzlich", "außerdem", "aussi", "également", "también", "además", "também", "ademais",
-	"anche", "inoltre", "ook", "tevens", "också", "även", "też", "także", "również", "также", "тоже", "також", "теж", "de", "da", "ayrıca",
-	"أيضا", "أيضاً", "كذلك", "भी", "juga", "cũng", "또한", "도",
+	return slices.ContainsFunc(lexicon.ScanIn(lexicon.Lang(lang), text), func(t lexicon.Token) bool { return t.Is(lexicon.Same) })
 }

@@ -288,3 +288,24 @@ func (a *amender) doubt(message string, ids []string, off int) {
 		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: strings.Join(ids, ", "), Message: message, Off: off})
 	}
 }
+
+// withoutStruck takes the steps out of a reading that are struck through. A struck entry with a check box is done.
+func withoutStruck(r *Reading, steps []step) {
+	a := &amender{r: r, gone: map[int]bool{}}
+	for i := range steps {
+		if steps[i].it.Struck && steps[i].it.Box == 0 {
+			a.gone[i] = true
+		}
+	}
+	if len(a.gone) == 0 || len(a.gone) == len(steps) {
+		return
+	}
+	a.index()
+	for i := range steps {
+		if a.gone[i] {
+			a.drop(i)
+			r.Notes = append(r.Notes, Note{Code: "SKIPPED_TEXT", Element: steps[i].id, Off: steps[i].it.Off, Message: "this step is struck through and was left out"})
+		}
+	}
+	a.clear()
+}

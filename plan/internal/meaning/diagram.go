@@ -46,7 +46,7 @@ func readDiagram(src *form.Source) []*Reading {
 // onlyArrows reports whether all lines of a drawing are lines of arrows, which say more when they are read as such.
 func onlyArrows(src *form.Source, first, last int) bool {
 	for _, l := range src.Lines[first : last+1] {
-		if l.Text != "" && !isArrowLine(l.Text) {
+		if l.Text != "" && !IsArrowLine(l.Text) {
 			return false
 		}
 	}

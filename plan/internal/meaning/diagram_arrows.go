@@ -94,17 +94,17 @@ func arrowBlock(src *form.Source, i int) (n, arrows int) {
 			break
 		}
 		if l.Text == "" {
-			if j+1 < len(src.Lines) && n > 0 && isArrowLine(src.Lines[j+1].Text) {
+			if j+1 < len(src.Lines) && n > 0 && IsArrowLine(src.Lines[j+1].Text) {
 				continue
 			}
 			break
 		}
 		switch {
-		case isArrowLine(l.Text):
+		case IsArrowLine(l.Text):
 			arrows++
 		case isComment(l.Text) && (code || l.Text[0] != '#'):
 			continue
-		case isD2(l.Text) || j > i && isBroken(l.Text):
+		case isD2(l.Text) || j > i && IsBroken(l.Text):
 		case !isSingleID(l.Text):
 			return n, arrows
 		}
@@ -141,8 +141,8 @@ func isD2(s string) bool {
 	return false
 }
 
-// isBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side.
-func isBroken(s string) bool {
+// IsBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side.
+func IsBroken(s string) bool {
 	for _, sign := range [...]string{" - ", " > ", " = ", " -- "} {
 		a, b, ok := strings.Cut(s, sign)
 		if ok && isSingleID(strings.TrimSpace(a)) && isSingleID(strings.TrimSpace(b)) {
@@ -152,10 +152,15 @@ func isBroken(s string) bool {
 	return false
 }
 
-// isArrowLine reports whether s consists of short ids between arrows and commas.
-func isArrowLine(s string) bool {
-	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "|") {
+// IsArrowLine reports whether s consists of short ids between arrows and commas.
+func IsArrowLine(s string) bool {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, " do") || strings.HasSuffix(s, ":") || strings.HasPrefix(s, "|") {
 		return false
+	}
+	if strings.Count(s, " ") > 4 {
+		if says, _ := arrowSense(s); says {
+			return false // it says what arrows mean
+		}
 	}
 	p := arrowPrefix(form.Piece{Text: form.CutComment(s)}, false)
 	if lead := leadNumber(p.Text); lead > 0 {
@@ -280,7 +285,7 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 		case isSingleID(p.Text):
 			s.listed = true
 			s.line(p)
-		case !form.ContainsArrow(p.Text) && isBroken(p.Text):
+		case !form.ContainsArrow(p.Text) && IsBroken(p.Text):
 			r.Notes = append(r.Notes, Note{Fault: true, Code: "MALFORMED", Element: p.Text, Message: "this looks like an edge whose arrow is broken: " + p.Text, Hint: "write A -> B", Off: p.Off})
 		default:
 			s.line(p)

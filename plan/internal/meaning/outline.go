@@ -233,6 +233,7 @@ func (o *outline) alone(s series) *Reading {
 			r.Notes = append(r.Notes, Note{Code: "MISSING_FIELD", Element: st.id, Off: item.Off, Message: "the step has a number and no text", Hint: "write what is to be done"})
 		}
 	}
+	withoutStruck(r, steps)
 	r.Open = r.End >= len(strings.TrimRight(o.src.Text, " \n\t\r"))
 	return r
 }

@@ -102,7 +102,7 @@ func repeats(list, drawing *Reading) bool {
 		twice = twice || seen[list.Items[i].ID]
 		seen[list.Items[i].ID] = true
 	}
-	return twice && sharedIDs(drawing, list) == len(drawing.Items)
+	return twice && sharedIDs(list, drawing) == len(drawing.Items)
 }
 
 // untitled reports whether no item of a reading has a title.

@@ -17,6 +17,11 @@ var combinators = wordSet("chain, group, chord, gather, asyncio.gather, parallel
 // nestedCalls reads a plan that is one expression: each call needs those in its arguments.
 func nestedCalls(src *form.Source) *Reading {
 	var root *form.Nest
+	for i := range src.Lines {
+		if strings.HasPrefix(src.Lines[i].Text, "def ") {
+			return nil // a program, which is read by its statements
+		}
+	}
 	for _, c := range form.Nests(src) {
 		if len(c.Kids) == 0 {
 			continue

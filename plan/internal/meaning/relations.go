@@ -400,7 +400,11 @@ func (t *talk) sourced(i int) bool {
 
 // isSubject reports whether the group at a place is what the next phrase is said of: "…, both need 1".
 func (t *talk) isSubject(i, to int) bool {
-	if i > 0 && t.atoms[i-1].class != comma && !t.atoms[i-1].is(lexicon.And) {
+	k := i - 1
+	for t.self < 0 && k > 0 && k > i-3 && t.atoms[k].class == word {
+		k-- // "…, whereas 5 waits for 4"
+	}
+	if k >= 0 && t.atoms[k].class != comma && !t.atoms[k].is(lexicon.And) {
 		return false
 	}
 	for j := i + 1; j < to; j++ {
@@ -428,7 +432,7 @@ func (t *talk) subjectOf(from, at int) []int {
 		return nil
 	}
 	for j := i - 1; j >= from && t.atoms[j].class != comma; j-- {
-		if !t.light(j) {
+		if !t.light(j) && (t.self >= 0 || t.atoms[j].class != word) {
 			return nil
 		}
 	}
