@@ -43,6 +43,7 @@ type Item struct {
 	// Off and End delimit the item with its kids.
 	Off, End int
 	line     string // the whole line, emphasis blanked
+	opens    bool   // a line that announces the marked entry behind it
 }
 
 // MarkStyle says how a mark is written.

@@ -37,7 +37,9 @@ func Outline(src *Source) *Item {
 	dashes(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
-	for _, it := range items {
+	nameEntries(items)
+	for i, it := range items {
+		it.opens = it.Kind == Plain && i+1 < len(items) && items[i+1].Mark.Style != NoMark && strings.HasSuffix(strings.TrimRight(it.Text, " "), ":")
 		o.place(it)
 	}
 	for _, it := range o.stack {
@@ -73,42 +75,90 @@ func underline(it *Item, sign byte) {
 	}
 }
 
-// orgMode reports whether stars begin headings rather than entries.
-func orgMode(src *Source) bool {
+// org is what tells the headings of org-mode: stars at a column, and keywords behind them.
+type org struct {
+	indent int
+	todo   map[string]bool
+}
+
+// orgMode returns how headings of org-mode are written when stars begin headings rather than entries, or nil.
+func orgMode(src *Source) *org {
+	o := &org{indent: -1, todo: map[string]bool{}}
+	for _, w := range todoWords {
+		o.todo[w] = true
+	}
+	count := map[string]int{}
+	sure := false
 	for i := range src.Lines {
-		t := src.Lines[i].Text
-		if src.Lines[i].Indent > 0 || !strings.HasPrefix(t, "*") {
+		l := &src.Lines[i]
+		t := strings.TrimPrefix(l.Text, ",")
+		if list, ok := strings.CutPrefix(t, "#+TODO:"); ok {
+			for _, w := range strings.Fields(list) {
+				o.todo[strings.TrimRight(w, "()!@/abcdefghijklmnopqrstuvwxyz")] = true
+			}
+			sure = true
+		}
+		if l.Text != "" && !l.Fence && (o.indent < 0 || l.Indent < o.indent) {
+			o.indent = l.Indent
+		}
+		if l.Indent > o.indent || !strings.HasPrefix(t, "*") {
 			continue
 		}
 		stars := len(t) - len(strings.TrimLeft(t, "*"))
 		rest := t[stars:]
-		if strings.HasPrefix(rest, " ") && (stars > 1 && !strings.Contains(rest, "**") || todoWord(strings.TrimSpace(rest)) > 0) {
-			return true
+		if !strings.HasPrefix(rest, " ") {
+			continue
 		}
+		w := capitals(strings.TrimSpace(rest))
+		if count[w]++; w != "" && count[w] > 1 {
+			o.todo[w] = true
+		}
+		sure = sure || stars > 1 && !strings.Contains(rest, "**") || o.todo[w]
 	}
-	return false
+	if !sure {
+		return nil
+	}
+	return o
 }
 
-// todoWord returns the length of the keyword of org-mode at the start of s.
-func todoWord(s string) int {
+// capitals returns the first word of s when it is written in capitals and another one follows.
+func capitals(s string) string {
 	end := strings.IndexByte(s, ' ')
-	if end < 3 || end > 14 {
-		return 0
+	if end < 3 || end > 24 {
+		return ""
 	}
 	w := s[:end]
-	if w != strings.ToUpper(w) || w == strings.ToLower(w) || strings.ContainsAny(w, "0123456789-.:()#") {
-		return 0
+	if w != strings.ToUpper(w) || w == strings.ToLower(w) || strings.ContainsAny(w, "0123456789-.:()#[]") {
+		return ""
 	}
-	switch w {
-	case "TODO", "NEXT", "DONE", "WAITING", "WAIT", "HOLD", "DOING", "STARTED", "CANCELED", "CANCELLED", "BLOCKED", "LATER", "NOW", "SOMEDAY", "KLAR", "OFFEN", "ERLEDIGT", "PROJ", "PENDING":
-		return end
+	return w
+}
+
+var todoWords = [...]string{"TODO", "NEXT", "DONE", "WAITING", "WAIT", "HOLD", "DOING", "STARTED", "CANCELED", "CANCELLED", "BLOCKED", "LATER", "NOW", "SOMEDAY", "KLAR", "OFFEN", "ERLEDIGT", "PROJ", "PENDING"}
+
+// todoWord returns the length of the keyword of org-mode at the start of s.
+func (o *org) todoWord(s string) int {
+	if w := capitals(s); o.todo[w] {
+		return len(w)
 	}
 	return 0
 }
 
+// tags returns where the tags at the end of a heading of org-mode begin, or its length: ":home:garden:".
+func tags(s string) int {
+	if !strings.HasSuffix(s, ":") {
+		return len(s)
+	}
+	at := strings.LastIndexByte(s, ' ') + 1
+	if at > 0 && len(s) > at+2 && s[at] == ':' && !strings.Contains(s[at:], "::") {
+		return at
+	}
+	return len(s)
+}
+
 type outliner struct {
 	src   *Source
-	org   bool
+	org   *org
 	root  *Item
 	stack []*Item
 }
@@ -126,14 +176,24 @@ func (o *outliner) item(l *Line) *Item {
 	for strings.HasPrefix(s[at:], ">") {
 		at = skipSpace(s, at+1)
 	}
-	if o.org && l.Indent == 0 && strings.HasPrefix(s[at:], "*") || strings.HasPrefix(s[at:], "#") {
+	isOrg := o.org != nil && l.Indent <= o.org.indent && strings.HasPrefix(strings.TrimPrefix(s[at:], ","), "*")
+	if isOrg && s[at] == ',' {
+		at++
+	}
+	if isOrg || strings.HasPrefix(s[at:], "#") {
 		n := len(s[at:]) - len(strings.TrimLeft(s[at:], s[at:at+1]))
 		if at+n < len(s) && s[at+n] == ' ' && n <= 9 {
 			it.Kind, it.Level = Heading, n
 			at = skipSpace(s, at+n)
-			if w := todoWord(s[at:]); w > 0 && s[0] == '*' {
-				it.Box = 'T'
-				at = skipSpace(s, at+w)
+			if isOrg {
+				if w := o.org.todoWord(s[at:]); w > 0 {
+					it.Box = 'T'
+					at = skipSpace(s, at+w)
+				}
+				if n := tags(s); n > at {
+					it.tag(l, s[n:], n)
+					s = strings.TrimRight(s[:n], " \t")
+				}
 			}
 			if strings.HasPrefix(s[at:], "[#") && strings.IndexByte(s[at:], ']') == 3 {
 				at = skipSpace(s, at+4)
@@ -178,6 +238,14 @@ func (o *outliner) item(l *Line) *Item {
 		it.Kind, it.Level = Heading, 7
 	}
 	return it
+}
+
+// tag adds the id among the tags of a heading, ":id:cargo:", as a line below it.
+func (it *Item) tag(l *Line, s string, at int) {
+	low := lexicon.Fold(s)
+	if strings.HasPrefix(low, ":id:") || strings.HasPrefix(low, ":custom_id:") {
+		it.Kids = append(it.Kids, &Item{Kind: Plain, Off: l.Off + at, End: l.Off + at + len(s), Text: s[:len(s)-1], TextOff: l.Off + at})
+	}
 }
 
 // arrowStarts reports whether a text begins with an arrow, so that what stands before it is one end of a link.
@@ -508,6 +576,9 @@ func samePath(a, b []int) bool {
 
 // continues reports whether a line without a mark belongs to the entry above it.
 func (o *outliner) continues(it, above *Item) bool {
+	if it.Indent <= above.Indent && it.opens {
+		return false
+	}
 	if it.Indent == above.Indent && above.Bullet != 0 && (strings.HasSuffix(it.Text, ":") || strings.HasSuffix(it.Text, "：")) {
 		return false // it announces what follows
 	}

@@ -1,6 +1,7 @@
 package lexicon
 
 import (
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -16,9 +17,18 @@ const maxWords = 400
 
 // Language tells the language of a text by its script and its most common words; "" when it cannot be told.
 func Language(text string) Lang {
+	list, votes := Languages(text)
+	if len(list) == 0 || votes[0] < 4 || len(list) > 1 && votes[0] == votes[1] {
+		return ""
+	}
+	return list[0]
+}
+
+// Languages returns the languages that a text may be in, the likeliest first, with what speaks for each.
+func Languages(text string) (list []Lang, votes []int) {
 	common := data().common
 	var few [128]byte
-	votes := map[Lang]int{}
+	count := map[Lang]int{}
 	words := 0
 	for w := range strings.FieldsFuncSeq(text, notInWord) {
 		if words++; words > maxWords {
@@ -27,30 +37,28 @@ func Language(text string) Lang {
 		folded := AppendFold(few[:0], w)
 		if len(folded) > 0 && folded[0] >= utf8.RuneSelf {
 			if l := scriptLanguage(string(folded)); l != "" {
-				votes[l] += 2
+				count[l] += 4
 				continue
 			}
 		}
 		for _, l := range common[string(folded)] {
-			votes[l]++
+			count[l] += min(2, len(folded))
 		}
 	}
-	if votes["zh"] > 0 && votes["ja"]*4 > votes["zh"] {
-		return "ja"
+	if count["zh"] > 0 && count["ja"]*4 > count["zh"] {
+		count["ja"] += count["zh"]
 	}
-	var best, second Lang
-	for l, n := range votes {
-		switch {
-		case n > votes[best] || n == votes[best] && l < best:
-			best, second = l, best
-		case n > votes[second]:
-			second = l
-		}
+	for l := range count {
+		list = append(list, l)
 	}
-	if votes[best] < 2 || votes[best] == votes[second] {
-		return ""
+	sort.Slice(list, func(i, k int) bool {
+		a, b := count[list[i]], count[list[k]]
+		return a > b || a == b && list[i] < list[k]
+	})
+	for _, l := range list {
+		votes = append(votes, count[l])
 	}
-	return best
+	return list, votes
 }
 
 func notInWord(r rune) bool {

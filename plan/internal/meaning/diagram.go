@@ -11,6 +11,9 @@ import (
 
 // readDiagram reads drawings: what has a language of its own, lines of arrows, boxes and lines, charts and Makefiles.
 func readDiagram(src *form.Source) []*Reading {
+	if chartAlone(src) {
+		return nil
+	}
 	var out []*Reading
 	drawn := form.Diagrams(src)
 	for _, g := range drawn {

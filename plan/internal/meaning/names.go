@@ -16,6 +16,8 @@ type Named struct {
 	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group others.
 	Parent int
 	Group  bool
+	// Whole is set on a group that is meant only when its whole title is named.
+	Whole bool
 	// Made is set when the text shows no id and ID was made from its place.
 	Made bool
 }
@@ -32,6 +34,8 @@ type Names struct {
 	// steps are the items that are no groups, in order; place is the place of an item among them.
 	steps []int
 	place []int
+	// heads are the groups that stand behind their steps in the list of items, in the order of the text.
+	heads []int
 	// stems are the beginnings of the words of titles, with the items that have them.
 	stems map[string][]int
 	// titles holds the titles themselves, folded; -1 for one that several items have.
@@ -56,11 +60,10 @@ const (
 )
 
 // NewNames prepares the names of items.
-func NewNames(items []Named) *Names {
-	n := &Names{
-		items: items, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
-	}
+func NewNames(items []Named) *Names { return namesIn(items, titlesLanguage(items)) }
+
+// titlesLanguage tells the language of the titles of items.
+func titlesLanguage(items []Named) lexicon.Lang {
 	var sample strings.Builder
 	for _, it := range items {
 		for _, t := range it.Titles {
@@ -70,7 +73,17 @@ func NewNames(items []Named) *Names {
 			}
 		}
 	}
-	n.lang = lexicon.Language(sample.String())
+	return lexicon.Language(sample.String())
+}
+
+// namesIn prepares the names of items in a language.
+func namesIn(items []Named, lang lexicon.Lang) *Names {
+	n := &Names{
+		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
+	}
+	headed := make(map[int]bool)
+	var starts []int
 	for i, it := range items {
 		n.place[i] = len(n.steps)
 		if !it.Group {
@@ -84,9 +97,17 @@ func NewNames(items []Named) *Names {
 		for _, t := range it.Titles {
 			n.title(i, n.head(t))
 		}
+		if p := it.Parent; p > i && p < len(items) && !headed[p] {
+			headed[p] = true
+			n.heads = append(n.heads, p)
+			starts = append(starts, n.place[i])
+		}
 		if _, isNumber := lexicon.Number(it.ID); !isNumber && strings.Contains(strings.TrimSpace(it.ID), " ") {
 			n.title(i, it.ID)
 		}
+	}
+	for k, p := range n.heads {
+		n.place[p] = starts[k]
 	}
 	n.numbers = len(n.byValue)*2 > len(items)
 	return n
@@ -195,6 +216,9 @@ func (n *Names) title(i int, text string) {
 		} else {
 			n.titles[key] = i
 		}
+	}
+	if n.items[i].Whole {
+		return
 	}
 	start := -1
 	for at, r := range text + " " {

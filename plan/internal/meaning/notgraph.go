@@ -48,6 +48,17 @@ func chartAbove(src *form.Source, i int) bool {
 	return charts[strings.ToLower(word)]
 }
 
+// chartAlone reports whether a text without fences begins as a drawing of Mermaid that is no graph.
+func chartAlone(src *form.Source) bool {
+	for i := range src.Lines {
+		if l := &src.Lines[i]; l.Text != "" {
+			word, _, _ := strings.Cut(l.Text, " ")
+			return !l.Fence && len(word) > len("pie") && charts[strings.ToLower(word)]
+		}
+	}
+	return false
+}
+
 // traceAbove reports whether a stack trace ends in the lines at i.
 func traceAbove(src *form.Source, i int) bool {
 	for k := i; k >= 0 && k > i-12; k-- {

@@ -200,21 +200,21 @@ func (o *outline) alone(s series) *Reading {
 		return nil
 	}
 	r := &Reading{Form: "outline", Start: steps[0].it.Off, End: steps[0].it.End}
-	named, members := o.name(steps)
+	named, members, heads := o.name(steps)
 	in := map[*form.Item]bool{}
-	w := &web{r: r, names: NewNames(named), steps: steps, members: members}
 	for i := range steps {
-		st := &steps[i]
-		in[st.it] = true
-		r.Start, r.End = min(r.Start, st.it.Off), max(r.End, st.it.End)
-		for _, t := range st.texts {
-			w.say(i, t)
-		}
-		for _, a := range st.attrs {
-			w.field(i, a)
+		in[steps[i].it] = true
+		r.Start, r.End = min(r.Start, steps[i].it.Off), max(r.End, steps[i].it.End)
+	}
+	var w *web
+	for k, lang := range o.languages(named) {
+		x := &web{r: &Reading{}, names: namesIn(named, lang), steps: steps, members: members, heads: heads}
+		x.hear(o, in)
+		if k == 0 || x.understood() > w.understood() {
+			w = x
 		}
 	}
-	o.around(w, in)
+	r.Links, r.Around, w.r = w.r.Links, w.r.Around, r
 	w.link()
 	o.weigh(r, s, steps, w)
 	if w.stated() {
@@ -238,6 +238,25 @@ func (o *outline) alone(s series) *Reading {
 	return r
 }
 
+// maxGuessed bounds the text of which the language is chosen by what is understood of it.
+const maxGuessed = 16 << 10
+
+// languages returns the languages in which what is said of the steps may be written, the likeliest first. There is more
+// than one when the common words do not tell.
+func (o *outline) languages(named []Named) []lexicon.Lang {
+	out := []lexicon.Lang{titlesLanguage(named)}
+	list, votes := lexicon.Languages(o.src.Text)
+	for i, l := range list {
+		if len(o.src.Text) > maxGuessed || i > 5 || votes[i]*4 < votes[0] {
+			break
+		}
+		if l != out[0] {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // steps makes steps of the items of a series: what stands below each is its fields, its texts, or steps of their own.
 func (o *outline) steps(s series) ([]step, bool) {
 	in := make(map[*form.Item]int, len(s.items))
@@ -256,7 +275,10 @@ func (o *outline) steps(s series) ([]step, bool) {
 			depth++
 		}
 		if up >= 0 && !sub(steps[up].it, it) {
-			continue
+			if !beyond(steps[up].it.Mark, it.Mark) {
+				continue
+			}
+			up = steps[up].up
 		}
 		in[it] = len(steps)
 		steps = append(steps, step{it: it, up: up, group: group})
@@ -275,6 +297,8 @@ func (o *outline) steps(s series) ([]step, bool) {
 func sub(up, it *form.Item) bool {
 	a, b := up.Mark, it.Mark
 	switch {
+	case beyond(a, b):
+		return false
 	case it.Box != 0 && b.Style == form.NoMark:
 		return up.Box != 0
 	case a.Style == form.Number && b.Style == form.Number:
@@ -298,6 +322,13 @@ func beginsAtOne(up *form.Item) bool {
 		}
 	}
 	return false
+}
+
+// beyond reports whether a mark such as 2a or 2.1 carries on another number than the upper one, and so begins a step
+// beside it, wherever it stands.
+func beyond(up, m form.Mark) bool {
+	return up.Style == form.Number && up.Noun == "" && len(up.Path) > 0 && len(m.Path) > 0 && up.Path[0] != m.Path[0] &&
+		(m.Style == form.Lettered || m.Style == form.Number && len(m.Path) > len(up.Path))
 }
 
 // below takes what stands below an item for the step's fields and texts.
@@ -397,12 +428,13 @@ func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // name gives each step its id. It returns the names by which the text can refer to the steps and, behind them, to the
 // groups that they stand in, and which steps are meant by each name.
-func (o *outline) name(steps []step) (named []Named, members [][]int) {
+func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[*form.Item]int) {
 	o.ids(steps)
 	named, members = make([]Named, len(steps)), make([][]int, len(steps))
-	var heads []Named
+	var above []Named
 	var held [][]int
-	groups := map[*form.Item]int{}
+	heads = map[*form.Item]int{}
+	holders := o.holders(steps)
 	for i := range steps {
 		st := &steps[i]
 		it := st.it
@@ -411,16 +443,24 @@ func (o *outline) name(steps []step) (named []Named, members [][]int) {
 			n.Titles = append(n.Titles, squeeze(it.Text[:it.Strong]))
 		}
 		n.Titles = append(n.Titles, squeeze(it.Text))
-		if g := st.group; st.up < 0 && g != nil && g.Mark.Noun != "" {
-			k, ok := groups[g]
+		for _, g := range holders[i] {
+			k, ok := heads[g]
 			if !ok {
-				k = len(heads)
-				groups[g] = k
-				heads = append(heads, Named{ID: g.Mark.Noun + " " + g.Mark.Label, Noun: g.Mark.Noun, Titles: []string{squeeze(g.Text)}, Parent: -1, Group: true})
+				k = len(above)
+				heads[g] = k
+				h := Named{Parent: -1, Group: true}
+				if g.Mark.Noun != "" {
+					h.ID, h.Noun, h.Titles = g.Mark.Noun+" "+g.Mark.Label, g.Mark.Noun, []string{squeeze(g.Text)}
+				} else if g.Kind == form.Heading {
+					h.Whole, h.Titles = true, []string{squeeze(g.Text)}
+				}
+				above = append(above, h)
 				held = append(held, nil)
 			}
 			held[k] = append(held[k], i)
-			n.Parent = len(steps) + k
+			if n.Parent < 0 {
+				n.Parent = len(steps) + k
+			}
 		}
 		named[i] = n
 		if !st.holds {
@@ -430,7 +470,53 @@ func (o *outline) name(steps []step) (named []Named, members [][]int) {
 			members[up] = append(members[up], i)
 		}
 	}
-	return slices.Concat(named, heads), slices.Concat(members, held)
+	for g := range heads {
+		heads[g] += len(steps)
+	}
+	return slices.Concat(named, above), slices.Concat(members, held), heads
+}
+
+// holders returns for each step the headings that it stands below, the nearest first, and the line that announces it:
+// "Then, all after 1:". What holds all steps is the title of the plan.
+func (o *outline) holders(steps []step) [][]*form.Item {
+	out := make([][]*form.Item, len(steps))
+	place := make(map[*form.Item]int, len(steps))
+	count := map[*form.Item]int{}
+	for i := range steps {
+		place[steps[i].it] = i
+		if steps[i].up >= 0 {
+			continue
+		}
+		for p, d := o.parent[steps[i].it], 0; p != nil && d < o.src.MaxDepth && len(out[i]) < maxNested; p, d = o.parent[p], d+1 {
+			if p.Kind == form.Heading && p.Level > 0 || p.Kind == form.Entry && p.Mark.Noun != "" {
+				out[i] = append(out[i], p)
+				count[p]++
+			}
+		}
+	}
+	var line *form.Item
+	indent := -1
+	for _, it := range o.all {
+		i, isStep := place[it]
+		switch {
+		case it.Kind == form.Heading && !isStep, it.Kind == form.Plain && o.parent[it].Kind == form.Heading:
+			line, indent = nil, -1
+			if it.Kind == form.Plain && strings.HasSuffix(strings.TrimRight(it.Text, " "), ":") {
+				line = it
+			}
+		case !isStep || steps[i].up >= 0 || line == nil:
+		case indent < 0 || it.Indent == indent:
+			indent = it.Indent
+			out[i] = append([]*form.Item{line}, out[i]...)
+			count[line]++
+		default:
+			line = nil
+		}
+	}
+	for i := range out {
+		out[i] = slices.DeleteFunc(out[i], func(p *form.Item) bool { return count[p] == len(steps) && p.Mark.Noun == "" })
+	}
+	return out
 }
 
 // ids gives each step the id that the text shows, or one by its place.

@@ -688,10 +688,28 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 			t.doubt(r, r.Items[i].ID, "this step, and what it waits for, were read from running text and may mean something else: "+r.Items[i].Title, r.Items[i].Off)
 		}
 	}
+	if last := sentences[len(sentences)-1]; t.cutOff(last.Text) {
+		r.Notes = append(r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: r.Items[n-1].ID, Off: last.Off + len(last.Text), Message: "the text ends in the middle of a sentence: " + form.Clip(last.Text), Hint: "ask for the rest of the plan"})
+	}
 	for _, s := range append(t.idle, t.skipped...) {
 		t.doubt(r, form.Clip(s.Text), "this sentence was read as no step: "+s.Text, s.Off)
 	}
 	return []*Reading{r}
+}
+
+// cutOff reports whether a sentence ends with a word that never ends one: "only when the".
+func (t *teller) cutOff(s string) bool {
+	s = strings.TrimRight(s, " \n")
+	last := s[strings.LastIndexAny(s, " \n")+1:]
+	if r, _ := utf8.DecodeLastRuneInString(s); r == ',' || !unicode.IsLetter(r) {
+		return r == ','
+	}
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s[max(0, len(s)-maxTone):]) {
+		if tok.End == min(len(s), maxTone) && (tok.Is(lexicon.And) || tok.Is(lexicon.Sources) || tok.Kinds&lexicon.Relations != 0 && tok.Side == lexicon.Ahead) && t.spaced() && !t.verbLast() {
+			return true
+		}
+	}
+	return hasTone(t.lang, last, toneArticle)
 }
 
 func (t *teller) doubt(r *Reading, element, message string, off int) {

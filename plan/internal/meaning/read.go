@@ -3,8 +3,10 @@ package meaning
 import (
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // readers are the ways in which a text is read. Each returns the readings that it finds, or none.
@@ -69,8 +71,8 @@ func readAll(src *form.Source) []*Reading {
 	return all
 }
 
-// tails takes arrows that only stand before what a step needs ("2. fill → after 1") for a part of the list, not for a
-// drawing: then the list knows as many links.
+// tails takes arrows that only stand before what a step needs ("2. fill → after 1"), or before who does it ("A1 → Ann:
+// fill"), for a part of the list, not for a drawing.
 func tails(all []*Reading) {
 	for _, d := range all {
 		for _, r := range all {
@@ -83,14 +85,48 @@ func tails(all []*Reading) {
 		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
 			continue
 		}
+		remarks := d.remarks()
 		for _, r := range all {
-			if r.Form == "outline" && (within(r, d) || overlaps(r, d) && repeats(r, d)) {
+			switch {
+			case r.Form != "outline" || len(r.Items) < 2 || !overlaps(r, d):
+			case remarks, r.Stated && len(r.Links) > 0 && r.lead(d):
+				d.Weight = min(d.Weight, r.Weight-closeReading)
+			case within(r, d), repeats(r, d):
 				r.Weight = min(r.Weight, d.Weight-closeReading)
-			} else if r.Form == "outline" && r.Stated && len(r.Links) >= len(d.Links) && len(r.Items) > 1 && overlaps(r, d) {
+			case r.Stated && len(r.Links) >= len(d.Links):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
 	}
+}
+
+// remarks reports whether most arrows of a drawing stand before words that relate a step rather than name one.
+func (r *Reading) remarks() bool {
+	related := make(map[string]bool, len(r.Items))
+	for i := range r.Items {
+		for _, t := range lexicon.Scan(r.Items[i].Title) {
+			related[r.Items[i].ID] = related[r.Items[i].ID] || t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0 && !strings.ContainsAny(t.Phrase, "->")
+		}
+	}
+	n := 0
+	for _, l := range r.Links {
+		n += b2i(related[l.To])
+	}
+	return n*2 > len(r.Links)
+}
+
+// lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.
+func (r *Reading) lead(d *Reading) bool {
+	at := make(map[string]*Item, len(r.Items))
+	for i := range r.Items {
+		at[r.Items[i].ID] = &r.Items[i]
+	}
+	for _, l := range d.Links {
+		if it := at[l.From]; it == nil || at[l.To] != nil || l.Off < it.Off || l.Off > it.End {
+			return false
+		}
+	}
+	return len(d.Links) > 0
 }
 
 // repeats reports whether a list has steps twice, and a drawing the same steps once: the lines of the drawing were

@@ -68,6 +68,12 @@ func (c *cellReader) whole(p cellPart) bool {
 		c.add(k, p)
 		return true
 	}
+	if head, state, ok := strings.Cut(p.text, "."); ok && !digits(head) && isID(state) {
+		if k, ok := c.n.exact[head]; ok {
+			c.add(k, p) // the state in which it ends: fetch.Succeeded
+			return true
+		}
+	}
 	if list, ok := c.n.span(p.text); ok {
 		for _, k := range list {
 			c.add(k, p)

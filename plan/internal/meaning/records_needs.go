@@ -3,6 +3,7 @@ package meaning
 import (
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -111,6 +112,12 @@ const maxSentence = 400
 // needs decides which fields are dependencies, and which way they run, and makes links of them.
 func (a *analysis) needs() {
 	var known, unknown []*found
+	if a.id == nil && a.fromZero() {
+		a.n.exact, a.n.folded = make(map[string]int, len(a.n.ids)), map[string]int{}
+		for i := range a.n.ids {
+			a.n.exact[strconv.Itoa(i)] = i
+		}
+	}
 	for _, col := range a.g.cols {
 		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || a.holdsParts(col) {
 			continue
@@ -118,6 +125,8 @@ func (a *analysis) needs() {
 		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
 			if f := a.find(col); a.isNeeds(f) {
 				known = append(known, f)
+			} else {
+				a.unread = append(a.unread, f)
 			}
 			continue
 		}
@@ -137,6 +146,7 @@ func (a *analysis) needs() {
 		a.forward = a.forward || next && f.hits > 0
 	}
 	known1 := a.hits
+	a.beside()
 	a.nested()
 	for _, f := range unknown {
 		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
@@ -145,6 +155,75 @@ func (a *analysis) needs() {
 		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
 	}
 }
+
+// fromZero reports whether dependencies count the places of records from 0: one of them is 0, and all of them lie ahead.
+func (a *analysis) fromZero() bool {
+	zero, ahead := false, true
+	for _, col := range a.g.cols {
+		if !col.is(lexicon.Requires) {
+			continue
+		}
+		for _, x := range col.cells {
+			for _, v := range append(x.val.Items[:len(x.val.Items):len(x.val.Items)], x.val) {
+				if k, err := strconv.Atoi(v.Text()); err == nil {
+					zero = zero || k == 0
+					ahead = ahead && k < x.rec
+				}
+			}
+		}
+	}
+	return zero && ahead
+}
+
+// beside gives the records that run side by side with others, and state no needs of their own, what those need.
+func (a *analysis) beside() {
+	var at [][2]int // a record, and one that it runs beside
+	for _, col := range a.g.cols {
+		if !col.is(lexicon.Parallel) {
+			continue
+		}
+		f := a.find(col)
+		for i, m := range f.list {
+			if m.at >= 0 && m.at != f.recs[i] {
+				at = append(at, [2]int{f.recs[i], m.at})
+			}
+		}
+	}
+	if len(at) == 0 || len(a.r.Links) == 0 {
+		return
+	}
+	needs := make(map[string][]Link, len(a.r.Links))
+	for _, l := range a.r.Links {
+		needs[l.To] = append(needs[l.To], l)
+	}
+	for _, p := range at {
+		to := a.n.ids[p[0]]
+		if len(needs[to]) > 0 || len(at)*len(needs[a.n.ids[p[1]]]) > maxLinks {
+			continue
+		}
+		for _, l := range needs[a.n.ids[p[1]]] {
+			if l.From != to {
+				a.link(l.From, to, Stated, l.Off)
+			}
+		}
+	}
+}
+
+// noteUnread notes the fields that are called dependencies, and in which nothing was understood.
+func (a *analysis) noteUnread() {
+	for _, f := range a.unread {
+		for i, m := range f.list {
+			if len(a.r.Notes) >= maxUnread {
+				return
+			}
+			id := a.n.ids[f.recs[i]]
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: m.off, Message: "“" + f.col.name + "” of " + id + " names no other step: " + form.Clip(m.text), Hint: "name steps by their ids"})
+		}
+	}
+}
+
+// maxUnread bounds the notes of fields in which nothing was understood.
+const maxUnread = 100
 
 // refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or maps of ids.
 func (a *analysis) refersOnly(col *column) bool {

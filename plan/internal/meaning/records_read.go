@@ -17,9 +17,11 @@ type analysis struct {
 	r     *Reading
 	n     *labels
 	names *Names // made when a cell says something in words
-	id    *candidate
-	title *column
-	deps  map[*column]bool
+	// unread are the fields that are called dependencies, and in which nothing was understood.
+	unread []*found
+	id     *candidate
+	title  *column
+	deps   map[*column]bool
 	// hits and lost count the references that are items and those that are not; forward tells that links run on to the next.
 	hits, lost, used int
 	stated           bool
@@ -68,6 +70,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	a.items()
 	a.ungroup()
 	c.by[a.r] = a
+	a.noteUnread()
 	a.faults()
 	return a.r
 }

@@ -356,6 +356,9 @@ func (g *grouper) recent(count int) []int {
 		return nil
 	}
 	p := g.n.place[g.self]
+	if k := slices.Index(g.n.heads, g.self); k >= 0 && count == 1 {
+		return g.n.heads[max(0, k-1):k]
+	}
 	return g.n.steps[max(0, p-count):p]
 }
 

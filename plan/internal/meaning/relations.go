@@ -280,7 +280,9 @@ func (t *talk) relation(from, at, to int) {
 		if k == Apart {
 			t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: rel.Off, End: rel.End})
 		}
-		t.open = at
+		if strings.ContainsFunc(a.tok.Phrase, unicode.IsLetter) {
+			t.open = at
+		}
 		return
 	}
 	if k != Apart && t.denied(at, to) {
@@ -738,19 +740,13 @@ const maxTitle = 14
 // titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters".
 func (t *talk) titled(rel *Relation, from int) (some bool) {
 	for from < len(t.atoms) {
-		for from < len(t.atoms) && (t.atoms[from].class == colon || t.atoms[from].class == word && t.atoms[from].common && some) {
+		for from < len(t.atoms) && t.atoms[from].class == colon {
 			from++
 		}
-		next, found := from, -1
-		for i := from; i < min(len(t.atoms), from+maxTitle); i++ {
-			if c := t.atoms[i].class; c == stop || c == opened || c == closed {
-				break
-			} else if c == comma || c == slash {
-				continue
-			}
-			if it, ok := t.n.titles[titleKey(t.text[t.atoms[from].off:t.atoms[i].end])]; ok && it >= 0 && it != t.self {
-				next, found = i+1, it
-			}
+		found, next := t.wholeTitle(from)
+		for some && found < 0 && from < len(t.atoms) && t.atoms[from].class == word && t.atoms[from].common {
+			from++
+			found, next = t.wholeTitle(from)
 		}
 		if found < 0 {
 			return some
@@ -766,6 +762,22 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 		return some
 	}
 	return some
+}
+
+// wholeTitle returns the item whose whole title begins at a place, the longest one, and where it ends.
+func (t *talk) wholeTitle(from int) (found, next int) {
+	found = -1
+	for i := from; i < min(len(t.atoms), from+maxTitle); i++ {
+		if c := t.atoms[i].class; c == stop || c == opened || c == closed {
+			break
+		} else if c == comma || c == slash {
+			continue
+		}
+		if it, ok := t.n.titles[titleKey(t.text[t.atoms[from].off:t.atoms[i].end])]; ok && it >= 0 && it != t.self {
+			next, found = i+1, it
+		}
+	}
+	return found, next
 }
 
 // begins reports whether a clause begins at a place.

@@ -56,7 +56,7 @@ func (n *Names) states(text string) bool {
 		switch {
 		case a.class == phrase && a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0:
 			related = true
-		case a.class == word && !a.common:
+		case a.class == word && !a.common && a.end-a.off > 2:
 			if words++; words > maxTitled || !related && words > 1 {
 				return false
 			}

@@ -132,21 +132,22 @@ func CutOff(line string, other []string) string {
 	if depth > 0 && !strings.HasSuffix(line, "[") {
 		return "it ends within brackets"
 	}
-	ends := 0
+	ends, stops := 0, 0
 	for _, s := range other {
 		if ended(s) {
 			ends++
+			stops += b2i(!strings.HasSuffix(s, ")") && !strings.HasSuffix(s, "]") && !strings.HasSuffix(s, "）"))
 		}
 	}
 	if ended(line) {
 		return ""
 	}
 	for _, t := range lexicon.ScanIn(lexicon.Language(line), line) {
-		if t.End == len(line) && t.Off > 0 && (t.Is(lexicon.And) && line[t.Off] != '&' || t.Is(lexicon.Needs) && t.Side == lexicon.Ahead && ends > 0) {
+		if t.End == len(line) && t.Off > 0 && (t.Is(lexicon.And) && line[t.Off] != '&' && lexicon.Fold(line[t.Off:t.End]) == line[t.Off:t.End] || t.Is(lexicon.Needs) && t.Side == lexicon.Ahead && ends > 0) {
 			return "it ends with “" + line[t.Off:t.End] + "”"
 		}
 	}
-	if len(other) > 2 && ends == len(other) {
+	if len(other) > 2 && stops == len(other) {
 		return "it does not end as the others do"
 	}
 	return ""

@@ -13,11 +13,14 @@ type web struct {
 	r       *Reading
 	names   *Names
 	steps   []step
-	members [][]int // the steps that each name means: itself, or those of a group
+	members [][]int            // the steps that each name means: itself, or those of a group
+	heads   map[*form.Item]int // the names of headings and lines that hold steps
 	rels    []Relation
 	doubts  []Doubt
 	ids     map[string]bool
 	rule    Rule
+	// roles are those of fields with names that are not known.
+	roles map[string]lexicon.Role
 }
 
 // say takes what a text of a step says.
@@ -27,34 +30,134 @@ func (w *web) say(self int, t text) {
 	w.doubts = append(w.doubts, doubts...)
 }
 
+// hear takes what all texts and fields of the steps say, and what stands around them.
+func (w *web) hear(o *outline, in map[*form.Item]bool) {
+	w.roleByValues()
+	for i := range w.steps {
+		for _, t := range w.steps[i].texts {
+			w.say(i, t)
+		}
+		for _, a := range w.steps[i].attrs {
+			w.field(i, a)
+		}
+	}
+	o.around(w, in)
+}
+
+// understood counts the references to steps that state a relation, less what names steps and was not understood.
+func (w *web) understood() int {
+	n := -2 * len(w.doubts)
+	for _, rel := range w.rels {
+		switch {
+		case rel.Kind == None:
+			n++
+		case !rel.Guessed:
+			n += 2*len(rel.Items) + len(rel.Unknown)
+		}
+	}
+	return n
+}
+
+// fieldLeads are the words with which the values of fields are read.
+var fieldLeads = map[lexicon.Role]string{
+	lexicon.Requires: "depends on: ", lexicon.Next: "is needed for: ", lexicon.Parallel: "in parallel with ",
+}
+
 // field takes what a field of a step says.
 func (w *web) field(self int, a Attr) {
 	role, ok := lexicon.Field(a.Key)
-	var lead string
+	if !ok {
+		role = w.roles[lexicon.Fold(a.Key)]
+	}
+	lead := fieldLeads[role]
 	switch {
-	case ok && role == lexicon.Requires:
-		lead = "depends on: "
-	case ok && role == lexicon.Next:
-		lead = "is needed for: "
-	case ok && role == lexicon.Parallel:
-		lead = "in parallel with "
 	case ok && role == lexicon.ID:
 		return
-	default:
+	case lead == "":
 		lead = a.Key + ": "
+	default:
+		a.Value = w.names.parted(a.Value)
 	}
 	rels, doubts := w.names.Relations(self, lead+a.Value, a.Off-len(lead))
-	if len(rels) == 0 && ok && role == lexicon.Requires && strings.Trim(a.Value, " -–—./") == "" {
+	if len(rels) == 0 && role == lexicon.Requires && strings.Trim(a.Value, " -–—./") == "" {
 		rels = append(rels, Relation{Kind: None, Subjects: []int{self}, Off: a.Off, End: a.Off + len(a.Value)})
 	}
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
 }
 
-// aside takes what a line outside of the steps says.
-func (w *web) aside(t text) bool {
+// parted puts signs between ids that only spaces part. Places stay what they are.
+func (n *Names) parted(value string) string {
+	words := strings.Fields(value)
+	for _, s := range words {
+		if _, ok := n.byKey[lexicon.Fold(s)]; !ok {
+			return value
+		}
+	}
+	if len(words) < 2 {
+		return value
+	}
+	return strings.ReplaceAll(value, " ", "+")
+}
+
+// roleByValues finds fields with names that are not known and with values that are ids of other steps: what they name
+// comes before, unless all of it stands further down.
+func (w *web) roleByValues() {
+	type evidence struct{ back, ahead, other int }
+	found := map[string]*evidence{}
+	for i := range w.steps {
+		for _, a := range w.steps[i].attrs {
+			if _, ok := lexicon.Field(a.Key); ok || lexicon.Relates(a.Key+":") {
+				continue
+			}
+			e := found[lexicon.Fold(a.Key)]
+			if e == nil {
+				e = &evidence{}
+				found[lexicon.Fold(a.Key)] = e
+			}
+			items := w.names.onlyIDs(i, a.Value)
+			if items == nil {
+				e.other++
+			}
+			for _, x := range items {
+				e.back += b2i(x < i)
+				e.ahead += b2i(x > i)
+			}
+		}
+	}
+	w.roles = map[string]lexicon.Role{}
+	for key, e := range found {
+		switch {
+		case e.other > 0 || e.back+e.ahead == 0:
+		case e.back == 0 && e.ahead > 1:
+			w.roles[key] = lexicon.Next
+		default:
+			w.roles[key] = lexicon.Requires
+		}
+	}
+}
+
+// onlyIDs returns the steps that a value names when it holds their ids and nothing else. Bare numbers may be anything.
+func (n *Names) onlyIDs(self int, value string) (items []int) {
+	value = n.parted(value)
+	for _, a := range n.groups(self, value, n.atoms(value)) {
+		switch {
+		case a.class == comma || a.class == slash || a.is(lexicon.And):
+		case a.class == group && len(a.unknown) == 0 && !a.bare && !a.place && !a.ordinal:
+			items = append(items, a.items...)
+		case a.is(lexicon.None):
+			items = append(items, self)
+		default:
+			return nil
+		}
+	}
+	return items
+}
+
+// aside takes what a line outside of the steps says, of the group that it holds or, with -1, of others.
+func (w *web) aside(self int, t text) bool {
 	w.rule = max(w.rule, w.names.Rule(t.s))
-	rels, doubts := w.names.Relations(-1, t.s, t.off)
+	rels, doubts := w.names.Relations(self, t.s, t.off)
 	n := len(w.rels)
 	for _, rel := range rels {
 		if len(rel.Subjects) > 0 {
@@ -91,7 +194,11 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
-		understood := w.aside(t) && o.said[it]
+		self, ok := w.heads[it]
+		if !ok {
+			self = -1
+		}
+		understood := w.aside(self, t) && o.said[it]
 		gap = gap || it.Off >= w.r.End && !understood && !strings.HasSuffix(it.Text, ":") && it.Kind != form.Heading
 		if understood && !gap && it.Off >= w.r.End {
 			w.r.End = end

@@ -1,0 +1,192 @@
+package form
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+const (
+	// maxNameWords and maxName bound a name in front of an entry, in words and bytes.
+	maxNameWords = 4
+	maxName      = 40
+)
+
+// name is a word or two at the start of an entry that other entries may refer to: "dock: into dry dock".
+type name struct {
+	it        *Item
+	label     string
+	end, rest int // in Text: where the name ends, and where the text behind it begins
+	referred  bool
+}
+
+// nameClass are the entries among which names are looked for: those of one shape.
+type nameClass struct {
+	kind          ItemKind
+	bullet, box   bool
+	indent, level int
+}
+
+// nameEntries takes what stands before a colon, a dash or the like in entries of one shape for their labels when other
+// entries refer to it where they state a relation: "- dock: into dry dock", "- drain: empty the tanks, after dock".
+func nameEntries(items []*Item) {
+	classes := map[nameClass][]*name{}
+	count, strong := map[nameClass]int{}, map[nameClass]int{}
+	drawn := false
+	first := map[string][]*name{}
+	for _, it := range items {
+		if it.Mark.Style != NoMark || it.Kind == Row || it.Kind == Heading && it.Box == 0 || it.Text == "" {
+			continue
+		}
+		c := nameClass{it.Kind, it.Bullet != 0, it.Box != 0, it.Indent, it.Level}
+		count[c]++
+		if it.Strong > 0 {
+			strong[c]++
+		}
+		drawn = drawn || it.Kind == Plain && ContainsArrow(it.Text)
+		end, rest, ok := entryName(it.Text)
+		if !ok || len(count) > maxShapes {
+			continue
+		}
+		n := &name{it: it, label: it.Text[:end], end: end, rest: rest}
+		if _, isField := lexicon.Field(n.label); isField && it.Box == 0 {
+			continue
+		}
+		classes[c] = append(classes[c], n)
+		w := lexicon.Fold(n.label[:wordEnd(n.label, 0)])
+		if len(first[w]) < maxShapes {
+			first[w] = append(first[w], n)
+		}
+	}
+	for c, names := range classes {
+		if len(names) < 2 || strong[c] == count[c] || drawn && c.kind == Plain || len(names)*3 < count[c]*2 || !distinct(names) {
+			delete(classes, c)
+		}
+	}
+	if len(classes) == 0 {
+		return
+	}
+	for _, it := range items {
+		refer(it, first)
+	}
+	for c, names := range classes {
+		least := 2
+		if len(names) < 4 {
+			least = 1
+		}
+		referred := 0
+		for _, n := range names {
+			if n.referred {
+				referred++
+			}
+		}
+		if referred < least || referred*4 < len(names) || c.kind == Plain && referred*2 < len(names) {
+			continue
+		}
+		for _, n := range names {
+			n.mark()
+		}
+	}
+}
+
+// maxShapes bounds the shapes of entries, and the names that begin with one word.
+const maxShapes = 40
+
+func (n *name) mark() {
+	it := n.it
+	it.Mark = Mark{Style: Word, Label: n.label, Off: it.TextOff, End: it.TextOff + n.rest}
+	it.Text, it.TextOff, it.Strong = it.Text[n.rest:], it.TextOff+n.rest, 0
+	if it.Kind == Plain {
+		it.Kind = Entry
+	}
+}
+
+func distinct(names []*name) bool {
+	seen := make(map[string]bool, len(names))
+	for _, n := range names {
+		key := lexicon.Fold(n.label)
+		if seen[key] {
+			return false
+		}
+		seen[key] = true
+	}
+	return true
+}
+
+// refer notes the names that an item refers to where it states a relation.
+func refer(it *Item, first map[string][]*name) {
+	var found []*name
+	for at := 0; at < len(it.Text); {
+		r, size := utf8.DecodeRuneInString(it.Text[at:])
+		if !nameRune(r) {
+			at += size
+			continue
+		}
+		end := wordEnd(it.Text, at)
+		for _, n := range first[lexicon.Fold(it.Text[at:end])] {
+			stop := at + len(n.label)
+			if n.it == it || n.referred || stop > len(it.Text) || !strings.EqualFold(it.Text[at:stop], n.label) {
+				continue
+			}
+			if r, _ := utf8.DecodeRuneInString(it.Text[stop:]); !nameRune(r) {
+				found = append(found, n)
+			}
+		}
+		at = end
+	}
+	if len(found) > 0 && lexicon.Relates(it.Text) {
+		for _, n := range found {
+			n.referred = true
+		}
+	}
+}
+
+func nameRune(r rune) bool {
+	return r == '_' || unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r)
+}
+
+// wordEnd returns the end of the word at s[at:], with the hyphens inside of it.
+func wordEnd(s string, at int) int {
+	for at < len(s) {
+		r, n := utf8.DecodeRuneInString(s[at:])
+		next, _ := utf8.DecodeRuneInString(s[at+n:])
+		if !nameRune(r) && !(strings.ContainsRune("-'’./", r) && nameRune(next)) {
+			break
+		}
+		at += n
+	}
+	return at
+}
+
+// entryName returns where a name at the start of a text ends, and where the text behind its sign begins. A single word may
+// be all there is.
+func entryName(s string) (end, rest int, ok bool) {
+	if r, _ := utf8.DecodeRuneInString(s); !unicode.IsLetter(r) {
+		return 0, 0, false
+	}
+	for words := 1; words <= maxNameWords && end < maxName; words++ {
+		end = wordEnd(s, end)
+		if end > maxName {
+			return 0, 0, false
+		}
+		at := skipSpace(s, end)
+		if at == len(s) {
+			return end, at, words == 1
+		}
+		r, n := utf8.DecodeRuneInString(s[at:])
+		spaced := strings.HasPrefix(s[at+n:], " ")
+		switch {
+		case r == '：', r == ':' && (spaced || at+n == len(s) || strings.HasPrefix(s[at+n:], ":")),
+			r == '|', r == '—', r == '–' && at > end, (r == '-' || r == '=') && at > end && spaced:
+			return end, skipSpace(s, at+n+len(s[at+n:])-len(strings.TrimLeft(s[at+n:], ":"))), true
+		case (r == '(' || r == '[') && at > end && words == 1, at-end > 1:
+			return end, at, true
+		case at == end || !nameRune(r):
+			return 0, 0, false
+		}
+		end = at
+	}
+	return 0, 0, false
+}

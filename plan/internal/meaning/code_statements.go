@@ -1,0 +1,246 @@
+package meaning
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// run reads statements in their order.
+func (p *program) run(body []*form.Stmt, depth int) {
+	if depth > 100 {
+		return
+	}
+	for _, st := range body {
+		if len(p.r.Items) > 9000 {
+			p.note(true, "LIMIT_REACHED", p.r.Items[len(p.r.Items)-1].ID, "the program has too many steps", "split it", st.Off)
+			return
+		}
+		switch st.Word {
+		case "import", "def", "class", "pass":
+			continue
+		case "with":
+			if beside(st.Expr) {
+				p.side(st.Body, depth)
+				continue
+			}
+			p.block(st, depth)
+			continue
+		case "if", "else", "for", "try":
+			p.block(st, depth)
+			continue
+		}
+		if par := st.Expr.Path(); len(st.Body) > 0 && parallelWord(par+callPath(st.Expr)) {
+			p.side(st.Body, depth)
+			continue
+		}
+		p.statement(st)
+		if len(st.Body) > 0 {
+			p.run(st.Body, depth+1)
+		}
+	}
+}
+
+// block reads the body of a with, if or for.
+func (p *program) block(st *form.Stmt, depth int) {
+	before := len(p.r.Items)
+	if st.Word == "for" && st.Expr != nil {
+		p.eval(st.Expr)
+	}
+	p.run(st.Body, depth+1)
+	if st.Word == "if" || st.Word == "else" || st.Word == "for" {
+		for _, it := range p.r.Items[before:] {
+			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", it.Off)
+		}
+	}
+}
+
+// beside reports whether what a with statement opens runs its body side by side: TaskGroup() as tg.
+func beside(e *form.Expr) bool {
+	if e != nil && e.Kind == form.Ops && len(e.Args) > 0 {
+		e = e.Args[0].Val
+	}
+	return e != nil && parallelWord(e.Path()+callPath(e))
+}
+
+// side reads statements that run side by side: each follows what stands before the block, what comes after follows all.
+func (p *program) side(body []*form.Stmt, depth int) {
+	before := p.prev
+	var last []int
+	for _, st := range body {
+		p.prev = before
+		p.run([]*form.Stmt{st}, depth+1)
+		last = append(last, p.prev...)
+	}
+	p.prev, p.hold = last, true
+}
+
+// statement reads one assignment or call.
+func (p *program) statement(st *form.Stmt) {
+	e := st.Expr
+	if e == nil {
+		return
+	}
+	if p.appends(e) {
+		return
+	}
+	id := st.Label.Text
+	if e.Kind == form.Ident && id != "" && isJoin(e.Text) {
+		e = &form.Expr{Kind: form.Call, Base: e, Off: e.Off, End: e.End}
+	}
+	named := id != ""
+	if id == "" && len(st.Targets) == 1 {
+		id = st.Targets[0].Text
+	}
+	first := len(p.r.Items)
+	if len(st.Targets) > 1 {
+		if parts := p.gathered(e); len(parts) == len(st.Targets) {
+			for k, part := range parts {
+				p.assign(st.Targets[k].Text, st.Targets[k].Text, part, st, true)
+			}
+			p.follow(first)
+			return
+		}
+		names := make([]string, len(st.Targets))
+		for k, t := range st.Targets {
+			names[k] = t.Text
+		}
+		got := p.top(e, names[0], st, true)
+		for _, n := range names {
+			p.env[n] = got
+		}
+		p.follow(first)
+		return
+	}
+	target := ""
+	if len(st.Targets) == 1 {
+		target = st.Targets[0].Text
+	}
+	p.assign(target, id, e, st, named || target != "")
+	if named {
+		k := strings.TrimLeft(st.Label.Text, "$")
+		p.env["$"+k], p.env[st.Label.Text] = p.env[target], p.env[target]
+		if target == "" {
+			delete(p.env, "")
+		}
+	}
+	p.follow(first)
+}
+
+// appends reads x.append(f(y)): what x holds comes from f, too.
+func (p *program) appends(e *form.Expr) bool {
+	if e.Kind != form.Call || e.Base.Kind != form.Attr || len(e.Args) == 0 {
+		return false
+	}
+	switch e.Base.Text {
+	case "append", "push", "add", "extend", "insert":
+	default:
+		return false
+	}
+	name := e.Base.Base.Path()
+	held, ok := p.env[name]
+	if !ok || len(held) > 0 && e.Base.Text == "add" {
+		return false
+	}
+	first := len(p.r.Items)
+	for _, a := range e.Args {
+		held = append(held[:len(held):len(held)], p.eval(a.Val)...)
+	}
+	p.env[name] = held
+	p.follow(first)
+	return true
+}
+
+// follow lets the first new item without links of its own follow what came before it in the program.
+func (p *program) follow(first int) {
+	if len(p.r.Items) == first {
+		return
+	}
+	for k := first; k < len(p.r.Items); k++ {
+		for _, x := range p.prev {
+			p.order = append(p.order, [2]int{x, k})
+		}
+	}
+	inner := map[int]bool{}
+	for e := range p.fresh {
+		inner[e] = true
+	}
+	p.fresh = nil
+	p.prev = nil
+	for k := first; k < len(p.r.Items); k++ {
+		if !inner[k] {
+			p.prev = append(p.prev, k)
+		}
+	}
+}
+
+// gathered returns the calls that run side by side in gather(a(), b()) or Promise.all([a(), b()]).
+func (p *program) gathered(e *form.Expr) []*form.Expr {
+	if e.Kind == form.Ops || e.Kind == form.List {
+		var out []*form.Expr
+		for _, a := range e.Args {
+			if a.Val.Kind != form.Call {
+				return nil
+			}
+			out = append(out, a.Val)
+		}
+		return out
+	}
+	if e.Kind != form.Call || !gathers[e.Base.Path()] {
+		return nil
+	}
+	args := e.Args
+	if len(args) == 1 && args[0].Val.Kind == form.List {
+		args = args[0].Val.Args
+	}
+	var out []*form.Expr
+	for _, a := range args {
+		out = append(out, a.Val)
+	}
+	return out
+}
+
+func isWord(c byte) bool {
+	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// finish decides about the order of statements that share no variable: where none does, or where a block runs parts side
+// by side, the statements follow one another as they stand; else a call that shares nothing is said to be alone.
+func (p *program) finish(labeled bool) {
+	if p.hold || len(p.r.Links) == 0 && len(p.order) > 0 && !labeled {
+		free := map[int]bool{}
+		for k := range p.r.Items {
+			free[k] = true
+		}
+		for e := range p.seen {
+			delete(free, e[1])
+		}
+		for _, e := range p.order {
+			if p.hold && free[e[1]] || len(p.r.Links) == 0 || !p.uses {
+				source := ListedOrder
+				a, b := e[0], e[1]
+				if !p.seen[[2]int{a, b}] {
+					p.seen[[2]int{a, b}] = true
+					p.r.Links = append(p.r.Links, Link{From: p.r.Items[a].ID, To: p.r.Items[b].ID, Source: source, Off: p.r.Items[b].Off})
+				}
+			}
+		}
+		return
+	}
+	if labeled {
+		p.r.Stated = true
+		return
+	}
+	if !p.uses {
+		return
+	}
+	for _, e := range p.order {
+		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; p.bare[e[1]] {
+			p.link(e[0], e[1], ListedOrder, b.Off)
+			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", which stands before it", "say what it waits for", b.Off)
+		}
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
