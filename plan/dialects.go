@@ -13,7 +13,7 @@ type dialect struct {
 var dialects = [...]dialect{
 	{"xml_problems", readXMLProblems, false},
 	{"xml_functions", readXMLFunctions, false},
-	{"tool_graph", readShape(toolGraph), true},
+	{"tool_graph", readToolGraph, true},
 	{"step_relations", readShape(stepRelations), true},
 	{"command_tasks", readShape(commandTasks), true},
 	{"single_action", readShape(singleAction), true},

@@ -21,7 +21,7 @@ func Outline(src *Source) *Item {
 		case l.Text == "" || l.Fence:
 			gap = true
 			continue
-		case l.InCode && !proseFence(l.Lang), isRule(l.Text):
+		case l.InCode && !ProseFence(l.Lang), isRule(l.Text):
 			if isRule(l.Text) && len(items) > 0 && isUnderline(l.Text) && !gap {
 				underline(items[len(items)-1], l.Text[0])
 			}
@@ -48,8 +48,8 @@ func Outline(src *Source) *Item {
 	return o.root
 }
 
-// proseFence reports whether what stands in a fence of this language is text for people.
-func proseFence(lang string) bool {
+// ProseFence reports whether what stands in a fence of this language is text for people.
+func ProseFence(lang string) bool {
 	switch lang {
 	case "", "text", "txt", "markdown", "md", "plain", "plaintext", "org", "todo", "plan", "none":
 		return true
