@@ -176,6 +176,8 @@ type reading struct {
 	last string
 	// edgesStated is set when the text states its edges, even if there are none.
 	edgesStated bool
+	// strict is set when keys that no other way of writing has tell the dialect.
+	strict bool
 	// noPlan is set when the text is of this dialect and says that there is no plan.
 	noPlan *NoPlan
 }

@@ -100,7 +100,7 @@ func matchTree(d *document, t *form.Tree, shape shapeReader) *reading {
 				return nil
 			}
 			if r := shape(d, v); r != nil {
-				r.start, r.end = v.Off, v.End
+				r.start, r.end, r.openEnded = v.Off, v.End, t.YAML
 				if v.End == 0 {
 					r.end = len(d.text)
 				}

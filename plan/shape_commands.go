@@ -33,6 +33,7 @@ func commandTasks(d *document, v *form.Value) *reading {
 		return &reading{noPlan: &NoPlan{Reason: NotAGraph, Message: "the text is a list of commands, and none of them adds a task"}}
 	}
 	readTasks(d, r, tasks)
+	r.strict = true
 	return r
 }
 

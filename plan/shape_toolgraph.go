@@ -8,6 +8,15 @@ import (
 	"unicode"
 )
 
+// readToolGraph reads a tool graph that is written as JSON, or one with its own keys that is written as YAML.
+func readToolGraph(d *document) *reading {
+	trees := d.findTrees()
+	if indexFold(d.text, "task_nodes:") >= 0 || indexFold(d.text, "task_nodes\":") >= 0 {
+		trees = append(trees[:len(trees):len(trees)], form.YAML(form.NewSource(d.text))...)
+	}
+	return readTrees(d, trees, toolGraph)
+}
+
 // toolGraph reads {"task_steps": […], "task_nodes": [{"task": tool, "arguments": …}], "task_links": [{"source", "target"}]}
 // and the generic {"nodes": […], "edges": […]}. Problems are named by their tools, so a tool used twice is one name.
 func toolGraph(d *document, v *form.Value) *reading {
@@ -22,7 +31,7 @@ func toolGraph(d *document, v *form.Value) *reading {
 	if !strict && !looksLikeNodes(nodes) {
 		return nil
 	}
-	r := &reading{edgesStated: true}
+	r := &reading{edgesStated: true, strict: strict}
 	steps := v.Get("tasksteps", "steps")
 	if steps != nil && steps.Kind == form.KindList && strict && len(steps.Items) != len(nodes.Items) {
 		r.diag(d, Warning, Contradiction, steps.Off, "task_steps", "there are "+strconv.Itoa(len(steps.Items))+" steps and "+strconv.Itoa(len(nodes.Items))+" nodes", "write one node per step")

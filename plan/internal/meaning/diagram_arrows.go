@@ -104,7 +104,7 @@ func arrowBlock(src *form.Source, i int) (n, arrows int) {
 			arrows++
 		case isComment(l.Text) && (code || l.Text[0] != '#'):
 			continue
-		case isD2(l.Text) || j > i && IsBroken(l.Text):
+		case isD2(l.Text) || j > i && (IsBroken(l.Text) || brokenNear(src, j)):
 		case !isSingleID(l.Text):
 			return n, arrows
 		}
@@ -141,12 +141,36 @@ func isD2(s string) bool {
 	return false
 }
 
-// IsBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side.
+// brokenSigns are what is left of arrows that lost a part.
+var brokenSigns = [...]string{" - ", " > ", " = ", " -- "}
+
+// IsBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side, or like "A -".
 func IsBroken(s string) bool {
-	for _, sign := range [...]string{" - ", " > ", " = ", " -- "} {
+	for _, sign := range brokenSigns {
 		a, b, ok := strings.Cut(s, sign)
 		if ok && isSingleID(strings.TrimSpace(a)) && isSingleID(strings.TrimSpace(b)) {
 			return true
+		}
+		if a, ok := strings.CutSuffix(s, strings.TrimRight(sign, " ")); ok && isSingleID(strings.TrimSpace(a)) && !strings.HasSuffix(strings.TrimSpace(a), "-") {
+			return true
+		}
+	}
+	return false
+}
+
+// brokenNear reports whether the line at j looks like "A b - C d", and an arrow line next to it names A b or C d.
+func brokenNear(src *form.Source, j int) bool {
+	s := src.Lines[j].Text
+	for _, sign := range brokenSigns {
+		a, b, ok := strings.Cut(s, sign)
+		if a, b = strings.TrimSpace(a), strings.TrimSpace(b); !ok || !isLooseID(a) || !isLooseID(b) {
+			continue
+		}
+		for k := max(0, j-1); k <= j+1 && k < len(src.Lines); k++ {
+			t := src.Lines[k].Text
+			if k != j && len(t) < 1000 && IsArrowLine(t) && (strings.HasSuffix(t, a) || strings.HasPrefix(t, a+" ") || strings.HasPrefix(t, b) || strings.HasSuffix(t, " "+b)) {
+				return true
+			}
 		}
 	}
 	return false
@@ -254,8 +278,8 @@ func isLooseID(id string) bool {
 // isSingleID accepts a line that is one id: no spaces, and not a word with the punctuation of a sentence.
 func isSingleID(s string) bool {
 	s = strings.TrimLeft(s, "-*• ")
-	if strings.HasPrefix(s, `"`) && strings.HasSuffix(s, `"`) && len(s) > 2 {
-		return true
+	if strings.HasPrefix(s, `"`) && len(s) > 2 {
+		return form.QuotedLength(s) == len(s)
 	}
 	s = form.Bare(form.Piece{Text: strings.TrimRight(s, ";")}).Text
 	if s == "" || len(s) > 64 || strings.ContainsAny(s, " \t|+\\") || strings.IndexByte(".:!?;", s[len(s)-1]) >= 0 || strings.Contains(s, "://") || s == "v" || s == "V" {
@@ -285,7 +309,7 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 		case isSingleID(p.Text):
 			s.listed = true
 			s.line(p)
-		case !form.ContainsArrow(p.Text) && IsBroken(p.Text):
+		case !form.ContainsArrow(p.Text):
 			r.Notes = append(r.Notes, Note{Fault: true, Code: "MALFORMED", Element: p.Text, Message: "this looks like an edge whose arrow is broken: " + p.Text, Hint: "write A -> B", Off: p.Off})
 		default:
 			s.line(p)

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -315,7 +316,7 @@ func (g *grid) asID(col *column, first bool) *candidate {
 		}
 	}
 	have := len(col.cells)
-	if len(seen) < have && (len(seen)*5 < have*3 || have < 3 || !idRole && !first) || long > 0 {
+	if len(seen) < have && (len(seen)*5 < have*3 || have < 3 || !idRole && !first) && !(idRole && !title && first && g.statesNeeds()) || long > 0 {
 		return nil
 	}
 	all := marks == have
@@ -345,6 +346,11 @@ func (g *grid) asID(col *column, first bool) *candidate {
 		c.score -= 20
 	}
 	return c
+}
+
+// statesNeeds reports whether the name of a column says that it holds what each record needs.
+func (g *grid) statesNeeds() bool {
+	return slices.ContainsFunc(g.cols, func(col *column) bool { return col.is(lexicon.Requires) && !col.is(lexicon.ID) })
 }
 
 // titleOf returns the column with what is to be done, or nil. Before the dependencies are known (deps is nil) only a name

@@ -306,6 +306,7 @@ func (a *analysis) take(f *found, next bool) {
 	}
 	a.hits += f.hits + f.self
 	a.lost += f.lost
+	var more []Link // what a field says twice is said twice, what two fields say is said once
 	for i, m := range f.list {
 		to, from := a.n.ids[f.recs[i]], strings.Trim(m.text, "\"'` ")
 		if m.at >= 0 {
@@ -314,8 +315,14 @@ func (a *analysis) take(f *found, next bool) {
 		if next {
 			from, to = to, from
 		}
-		a.link(from, to, Stated, m.off)
+		if !a.seen[[2]string{from, to}] {
+			more = append(more, Link{From: from, To: to, Source: Stated, Off: m.off})
+		}
 	}
+	for _, l := range more {
+		a.seen[[2]string{l.From, l.To}] = true
+	}
+	a.r.Links = append(a.r.Links, more...)
 }
 
 // nested finds what a record goes on to deep inside of it: the Next of choices, catches and conditions.

@@ -529,7 +529,7 @@ func (a *analysis) weigh() {
 	if a.packages() || a.asks() {
 		r.Weight = 20
 	}
-	if n == 1 && a.hits == 0 && a.used == 0 {
+	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) {
 		r.Weight = min(r.Weight, 20)
 	}
 	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {

@@ -608,6 +608,9 @@ func (t *talk) rest(from, to int) {
 			}
 			t.doubt(a)
 			continue
+		case a.sure && len(a.items) == 0 && t.hashed(a): // "fix issue #9"
+			t.doubt(a)
+			continue
 		case a.sure:
 		case i+1 < to && t.atoms[i+1].is(lexicon.First) && t.ends(i+1, to):
 			rel.Kind = Needs
@@ -621,6 +624,12 @@ func (t *talk) rest(from, to int) {
 		t.take(&rel, i, false)
 		t.state(rel, nil)
 	}
+}
+
+// hashed reports whether a reference is written as a number of anything may be: #9.
+func (t *talk) hashed(a *atom) bool {
+	s := t.text[a.off:a.end]
+	return len(s) > 1 && s[0] == '#' && s[1] >= '0' && s[1] <= '9'
 }
 
 // inside reports whether a clause stands behind something else than a semicolon.

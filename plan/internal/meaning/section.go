@@ -25,7 +25,7 @@ func sections(src *form.Source) (out []section) {
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		level := len(l.Text) - len(strings.TrimLeft(l.Text, "#"))
-		if l.Fence || l.InCode || level == 0 || level > 6 || len(l.Text) == level || l.Text[level] != ' ' {
+		if l.Fence || l.InCode && !form.ProseFence(l.Lang) || level == 0 || level > 6 || len(l.Text) == level || l.Text[level] != ' ' {
 			continue
 		}
 		closeTo(level, l.Start)

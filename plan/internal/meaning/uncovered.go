@@ -143,7 +143,7 @@ func CutOff(line string, other []string) string {
 		return ""
 	}
 	for _, t := range lexicon.ScanIn(lexicon.Language(line), line) {
-		if t.End == len(line) && t.Off > 0 && (t.Is(lexicon.And) && line[t.Off] != '&' && lexicon.Fold(line[t.Off:t.End]) == line[t.Off:t.End] || t.Is(lexicon.Needs) && t.Side == lexicon.Ahead && ends > 0) {
+		if t.End == len(line) && t.Off > 0 && (t.Is(lexicon.And) && line[t.Off] != '&' && lexicon.Fold(line[t.Off:t.End]) == line[t.Off:t.End] || t.Is(lexicon.Needs) && t.Side == lexicon.Ahead && ends*2 > len(other)) {
 			return "it ends with “" + line[t.Off:t.End] + "”"
 		}
 	}
