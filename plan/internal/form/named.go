@@ -179,7 +179,7 @@ func entryName(s string) (end, rest int, ok bool) {
 		spaced := strings.HasPrefix(s[at+n:], " ")
 		switch {
 		case r == '：', r == ':' && (spaced || at+n == len(s) || strings.HasPrefix(s[at+n:], ":")),
-			r == '|', r == '—', r == '–' && at > end, (r == '-' || r == '=') && at > end && spaced:
+			r == '|', r == '—', r == '–' && at > end, (r == '-' || r == '=' && words == 1) && at > end && spaced:
 			return end, skipSpace(s, at+n+len(s[at+n:])-len(strings.TrimLeft(s[at+n:], ":"))), true
 		case (r == '(' || r == '[') && at > end && words == 1, at-end > 1:
 			return end, at, true

@@ -259,9 +259,11 @@ func (w *web) link() {
 		}
 		for _, s := range subjects {
 			for _, x := range items {
-				if rel.Kind == Before {
+				switch {
+				case s == x && len(subjects) > 1: // what a group says of itself
+				case rel.Kind == Before:
 					add(s, x, rel.Off)
-				} else {
+				default:
 					add(x, s, rel.Off)
 				}
 			}
