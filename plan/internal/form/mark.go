@@ -414,7 +414,7 @@ func nounMark(s string, at int) Mark {
 		if m := ordinal(s, j); m.Style != NoMark && (j > end || !isASCIILetter(s, end-1)) {
 			known := lexicon.Is(lexicon.Steps, noun)
 			if e, weak, ok := markEnd(s, m.End); ok && (!weak || known) {
-				if !known && (m.Style == Spelled || e == len(s) || lexicon.Relates(noun)) {
+				if !known && (m.Style == Spelled || e == len(s) || lexicon.Relates(noun) || strings.Contains(s[m.End:e], "=")) {
 					return Mark{}
 				}
 				m.Noun, m.Weak, m.End = noun, weak, skipSpace(s, e)
