@@ -26,8 +26,8 @@ func (n arrowNames) name(s string) string {
 		}
 		u = strings.TrimRight(u, ".;")
 		u = strings.TrimLeft(u, "-*•+ ")
-		if m, ok := itemLine(u); ok && m.text != "" && len(m.id) < len(u) && strings.IndexByte(".)", u[len(m.id)]) >= 0 && n.is(bareID(m.text)) {
-			return bareID(m.text)
+		if num, rest, ok := cutNumber(u); ok && rest != "" && strings.IndexByte(".)", u[len(num)]) >= 0 && n.is(bareID(rest)) {
+			return bareID(rest)
 		}
 		if n.is(u) {
 			return u

@@ -77,7 +77,7 @@ func callGoesOn(d *document, i int, budget *int) int {
 		if l.text == "" || l.fence {
 			return i
 		}
-		if _, ok := itemLine(l.text); ok && l.indent <= d.lines[i].indent || hasFold(l.text, "thought") {
+		if _, _, ok := cutNumber(l.text); ok && l.indent <= d.lines[i].indent || hasFold(l.text, "thought") {
 			return i
 		}
 		if l.text[0] != ')' && strings.IndexByte(l.text, ')') < 0 {
@@ -129,13 +129,6 @@ func nextCall(s string, assign bool, before int) int {
 // cutProgramNumber splits the number of a line, with whatever it is decorated, from its call. rest ends where s ends.
 func cutProgramNumber(s string) (num, rest string, ok bool) {
 	num, rest, ok = cutNumber(strings.TrimLeft(s, "*-` _"))
-	if !ok {
-		m, item := itemLine(s)
-		if !item || !isDecimal(m.id) || !strings.HasSuffix(s, m.text) {
-			return "", s, false
-		}
-		num, rest, ok = m.id, m.text, true
-	}
 	return num, strings.TrimLeft(rest, "*` _"), ok
 }
 

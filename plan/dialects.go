@@ -9,9 +9,6 @@ type dialect struct {
 	data bool
 }
 
-// numberedList is the name of the reader of numbered lists and hierarchies that state no dependencies in words.
-const numberedList = "numbered"
-
 // dialects is the table of the notations that the general way does not read as well, most specific first.
 var dialects = [...]dialect{
 	{"xml_problems", readXMLProblems, false},
@@ -29,7 +26,6 @@ var dialects = [...]dialect{
 	{"call_log", readCallLog, false},
 	{"numbered_calls", readNumberedCalls, false},
 	{"assignments", readAssignments, false},
-	{numberedList, readNumbered, false},
 }
 
 // forms are the kinds of text that are read in the general way: by their form first, then by what they mean.

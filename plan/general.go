@@ -29,6 +29,9 @@ func readGeneral(d *document, o options, dataOnly bool) found {
 		switch {
 		case m.Not != "" && best == nil && !dataOnly:
 			f.noPlan = &NoPlan{Reason: Prose, Message: "the text holds " + m.Not}
+			if m.Form != "outline" && m.Form != "prose" {
+				f.noPlan.Reason = NotAGraph
+			}
 		case m.Weight < leastWeight || o.dialect != "" && m.Form != o.dialect || dataOnly && m.Form != "records":
 		case best == nil:
 			best = m
@@ -41,7 +44,7 @@ func readGeneral(d *document, o options, dataOnly bool) found {
 	}
 	r := d.reading(best)
 	for _, m := range next {
-		r.ambiguous(d, best.Form, m.Form, d.reading(m))
+		r.ambiguous(d, best, m)
 	}
 	return found{d: d, dialect: best.Form, r: r}
 }
@@ -59,46 +62,26 @@ func toolName(value string) string {
 const maxAlternative = 40
 
 // ambiguous says how the text can be read as well, and names everything in which the readings differ.
-func (r *reading) ambiguous(d *document, as, alsoAs string, other *reading) {
-	if other.end <= r.start || other.start >= r.end {
+func (r *reading) ambiguous(d *document, as, also *meaning.Reading) {
+	if also.End <= as.Start || also.Start >= as.End {
 		return // it is another part of the text
 	}
 	said := 0
-	say := func(element, message string) {
-		if said++; said <= maxAlternative {
-			r.diag(d, Warning, AmbiguousPlan, other.start, element, "the text was read as "+as+"; read as "+alsoAs+", "+message, "write the plan in one way")
+	meaning.Differences(as, also, func(element string, _ int, link, there bool) {
+		if said++; said > maxAlternative {
+			return
 		}
-	}
-	have := map[string]int{}
-	for _, p := range r.graph.Problems {
-		have[p.ID]++
-	}
-	for _, p := range other.graph.Problems {
-		if have[p.ID]--; have[p.ID] < 0 {
-			say(p.ID, p.ID+" is a problem, too")
+		message := element + " is a problem, too"
+		switch from, to, _ := strings.Cut(element, " -> "); {
+		case link && there:
+			message = from + " comes before " + to
+		case link:
+			message = from + " does not come before " + to
+		case !there:
+			message = element + " is no problem"
 		}
-	}
-	for _, p := range r.graph.Problems {
-		if have[p.ID] > 0 {
-			have[p.ID]--
-			say(p.ID, p.ID+" is no problem")
-		}
-	}
-	edges := map[pairKey]bool{}
-	for _, e := range r.graph.Edges {
-		edges[pairKey{e.From, e.To}] = true
-	}
-	for _, e := range other.graph.Edges {
-		if k := (pairKey{e.From, e.To}); !edges[k] {
-			say(e.From+" -> "+e.To, e.From+" comes before "+e.To)
-		}
-		delete(edges, pairKey{e.From, e.To})
-	}
-	for _, e := range r.graph.Edges {
-		if edges[pairKey{e.From, e.To}] {
-			say(e.From+" -> "+e.To, e.From+" does not come before "+e.To)
-		}
-	}
+		r.diag(d, Warning, AmbiguousPlan, also.Start, element, "the text was read as "+as.Form+"; read as "+also.Form+", "+message, "write the plan in one way")
+	})
 }
 
 // reading turns what package meaning says into problems and edges with places.
@@ -133,6 +116,9 @@ func (d *document) reading(m *meaning.Reading) *reading {
 			p.Refs = append(p.Refs, ref)
 		}
 		r.graph.Problems = append(r.graph.Problems, p)
+	}
+	if m.Form == "outline" {
+		r.graph.nameParents()
 	}
 	// Words say a thing in two ways; what a value or a drawing says twice is a fault.
 	words := m.Form == "outline" || m.Form == "prose" || m.Form == "code"

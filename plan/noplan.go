@@ -54,6 +54,14 @@ func explainNoPlan(d *document) *NoPlan {
 	return &NoPlan{Reason: Prose, Message: "the text holds no plan in a known dialect"}
 }
 
+func isCodeLang(lang string) bool {
+	switch lang {
+	case "python", "py", "code", "go", "js", "javascript", "java", "ts", "typescript", "c", "cpp", "c++", "rust", "bash", "sh", "shell", "html", "css", "sql", "mermaid", "ruby", "php":
+		return true
+	}
+	return false
+}
+
 func firstLine(s string) string {
 	if i := strings.IndexByte(s, '\n'); i >= 0 {
 		return s[:i]

@@ -68,11 +68,11 @@ func TestDialects(t *testing.T) {
 		{"ArrowsOfFourEdges", "diagram", "A -> B, C -> D", "A B C D", "A>B A>C B>D C>D", plan.Stated},
 		{"Mermaid", "diagram", "```mermaid\ngraph TD\n  a[Read file] --> b(Parse)\n```", "a b", "a>b", plan.Stated},
 		{"YAML", "records", "tasks:\n  - id: fetch\n    depends_on: []\n  - id: build\n    depends_on: [fetch]\n  - id: test\n    depends_on:\n      - build\n", "fetch build test", "fetch>build build>test", plan.Stated},
-		{"Numbered", "numbered", "1. pack\n2. drive\n3. unpack", "1 2 3", "1>2 2>3", plan.Numbering},
-		{"Hierarchy", "numbered", "1. 准备\n1.1 买票\n1.2 收拾\n2. 出发", "1 1.1 1.2 2", "1.1>1.2 1.2>2", plan.Numbering},
-		{"HierarchyByIndent", "numbered", "1. prepare\n   1. buy\n   2. pack\n2. go", "1 1.1 1.2 2", "1.1>1.2 1.2>2", plan.Numbering},
+		{"Numbered", "outline", "1. pack\n2. drive\n3. unpack", "1 2 3", "1>2 2>3", plan.Numbering},
+		{"Hierarchy", "outline", "1. 准备\n1.1 买票\n1.2 收拾\n2. 出发", "1 1.1 1.2 2", "1.1>1.2 1.2>2", plan.Numbering},
+		{"HierarchyByIndent", "outline", "1. prepare\n   1. buy\n   2. pack\n2. go", "1 1.1 1.2 2", "1.1>1.2 1.2>2", plan.Numbering},
 		{"NumberedWithNotes", "outline", "1. dig (depends on: none)\n2. buy\n3. plant\n   - Depends on: steps 1 and 2", "1 2 3", "1>3 2>3", plan.Stated},
-		{"PlanSection", "numbered", "# Task\nWin.\n\n## Plan for solving the task\n1. look\n2. act\n\n## Rules\n1. be nice\n2. be fast", "1 2", "1>2", plan.Numbering},
+		{"PlanSection", "outline", "# Task\nWin.\n\n## Plan for solving the task\n1. look\n2. act\n\n## Rules\n1. be nice\n2. be fast", "1 2", "1>2", plan.Numbering},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 
 	"sort"
 	"strings"
@@ -172,49 +173,21 @@ func sameGraph(a, b Graph) bool {
 
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// maxOtherPlan bounds how many differences of another plan are listed.
-const maxOtherPlan = 200
-
 // severalPlans says that the text holds another plan, and names everything in which it differs.
 func (r *reading) severalPlans(d *document, other *reading) {
-	const hint = "ask for one plan"
-	n := 0
-	say := func(element, message string) {
-		if n++; n <= maxOtherPlan {
-			r.diag(d, Warning, SeveralPlans, other.start, element, message, hint)
-		}
+	for _, n := range meaning.OtherPlan(r.graph.outline(), other.graph.outline()) {
+		r.diag(d, Warning, SeveralPlans, other.start, n.Element, n.Message, n.Hint)
 	}
-	problems := map[string]int{}
-	for _, p := range r.graph.Problems {
-		problems[p.ID]++
+}
+
+// outline is a graph as package meaning sees it.
+func (g Graph) outline() *meaning.Reading {
+	m := &meaning.Reading{Items: make([]meaning.Item, len(g.Problems)), Links: make([]meaning.Link, len(g.Edges))}
+	for i, p := range g.Problems {
+		m.Items[i] = meaning.Item{ID: p.ID, Title: p.Request, Parent: -1}
 	}
-	for _, p := range other.graph.Problems {
-		if problems[p.ID]--; problems[p.ID] < 0 {
-			say(p.ID, "the text holds another plan, which was not read; this problem is only there")
-		}
+	for i, e := range g.Edges {
+		m.Links[i] = meaning.Link{From: e.From, To: e.To}
 	}
-	for _, p := range r.graph.Problems {
-		if problems[p.ID] > 0 {
-			problems[p.ID]--
-			say(p.ID, "the text holds another plan, which was not read; this problem is not there")
-		}
-	}
-	edges := map[pairKey]int{}
-	for _, e := range r.graph.Edges {
-		edges[pairKey{e.From, e.To}]++
-	}
-	for _, e := range other.graph.Edges {
-		if edges[pairKey{e.From, e.To}]--; edges[pairKey{e.From, e.To}] < 0 {
-			say(e.From+" -> "+e.To, "the text holds another plan, which was not read; this edge is only there")
-		}
-	}
-	for _, e := range r.graph.Edges {
-		if edges[pairKey{e.From, e.To}] > 0 {
-			edges[pairKey{e.From, e.To}]--
-			say(e.From+" -> "+e.To, "the text holds another plan, which was not read; this edge is not there")
-		}
-	}
-	if n == 0 && len(other.graph.Problems) > 0 {
-		say(other.graph.Problems[0].ID, "the text holds another plan, which was not read; it has other texts")
-	}
+	return m
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 
 	"strconv"
 	"strings"
@@ -72,7 +73,7 @@ func announced(d *document, off int) bool {
 		if l.fence || l.text == "" || l.off >= off {
 			continue
 		}
-		return saysPlan(l.text)
+		return lexicon.Has(lexicon.Plan, l.text) && !strings.Contains(strings.ToLower(l.text), "possible")
 	}
 	return n == 0
 }

@@ -28,12 +28,15 @@ func (d *document) uncovered(name string, r *reading, g Graph, o options) {
 	}
 	src := form.NewSource(d.text)
 	src.Ended = o.ended
-	lines := name == "outline" || name == numberedList || name == "table"
+	lines := name == "outline" || name == "table"
 	for _, x := range meaning.Uncovered(src, items, links, r.start, r.end, !lines) {
 		r.diag(d, Warning, Code(x.Code), x.Off, x.Element, x.Message, x.Hint)
 	}
-	if !o.complete && (name == "outline" || name == numberedList) {
-		d.cutOff(r, items)
+	if name == "outline" {
+		r.checkNumbers(g)
+		if !o.complete {
+			d.cutOff(r, items)
+		}
 	}
 }
 

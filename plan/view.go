@@ -78,7 +78,7 @@ func findDirect(d *document, o options, dataOnly bool) found {
 		case r.noPlan != nil:
 			old.noPlan = r.noPlan
 			continue
-		case !dl.data && dl.name != numberedList:
+		case !dl.data:
 			return found{d: d, dialect: dl.name, r: r}
 		}
 		old = found{d: d, dialect: dl.name, r: r}
@@ -89,7 +89,7 @@ func findDirect(d *document, o options, dataOnly bool) found {
 		general = readGeneral(d, o, dataOnly)
 	}
 	switch {
-	case general.r == nil && (general.noPlan == nil || old.dialect != numberedList):
+	case general.r == nil && (old.r != nil || general.noPlan == nil):
 		return old
 	case old.r == nil || !old.r.strict && (general.r == nil || general.saysMore(old)):
 		return general
@@ -100,9 +100,6 @@ func findDirect(d *document, o options, dataOnly bool) found {
 // saysMore reports whether f, a reading in the general way, knows more of the text than one by a notation: it has links
 // where the other one has none, or other problems, and knows all ends of links of which the other one does not know the most.
 func (f found) saysMore(old found) bool {
-	if old.dialect == numberedList {
-		return f.r.edgesStated && (!old.r.edgesStated || len(f.r.graph.Edges) >= len(old.r.graph.Edges)) || f.r.weight >= sureWeight && old.r.start > f.r.start
-	}
 	if f.r.weight < sureWeight || f.r.end <= old.r.start || f.r.loops() || len(f.r.graph.Problems) < len(old.r.graph.Problems) {
 		return false
 	}

@@ -32,6 +32,9 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 	if i == len(s) {
 		return i, false, true
 	}
+	if s[i] == '\\' && i+1 < len(s) && strings.IndexByte(".):", s[i+1]) >= 0 {
+		i, at = i+1, i+1 // Markdown escapes the sign that would make it a list
+	}
 	r, n := utf8.DecodeRuneInString(s[i:])
 	next := byte(' ')
 	if i+n < len(s) {
@@ -233,6 +236,11 @@ func numberMark(s string, at int) Mark {
 			return Mark{}
 		}
 	}
+	if next, w := dashed(s, end); next > end && len(m.Path) == 1 {
+		if e, weak, ok := markEnd(s, next); ok && e < len(s) && !isUnit(s[e:]) {
+			return Mark{Style: Number, Label: s[at:next], Path: []int{v, w}, Weak: weak, End: skipSpace(s, e)}
+		}
+	}
 	i := end
 	if i < len(s) && (s[i] == '-' || s[i] == '.') {
 		i++
@@ -259,6 +267,17 @@ func numberMark(s string, at int) Mark {
 		return Mark{}
 	}
 	return m
+}
+
+// dashed reads the second number of 1-2 at s[at:].
+func dashed(s string, at int) (end, value int) {
+	if at >= len(s) || s[at] != '-' {
+		return at, 0
+	}
+	if end, value = digitsAt(s, at+1); end == at+1 {
+		return at, 0
+	}
+	return end, value
 }
 
 // maxOrdinal bounds the letters that make an ordinal of a number: 2nd, 3-й, 1번째.
@@ -433,6 +452,11 @@ func ordinal(s string, at int) Mark {
 			m.Style, end = Lettered, j
 		}
 		m.Label, m.End = s[at:end], end
+		if end < len(s) && s[end] == '/' {
+			if total, _ := digitsAt(s, end+1); total > end+1 {
+				m.End = total // 1/3
+			}
+		}
 		return m
 	}
 	end := letters(s, at)

@@ -32,7 +32,9 @@ func Outline(src *Source) *Item {
 		gap = false
 		items = append(items, it)
 	}
+	items = o.splitInline(items)
 	romans(items)
+	dashes(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
 	nameEntries(items)
@@ -443,10 +445,33 @@ func dropWeakMarks(items []*Item) {
 		if it.Mark.Style == NoMark || !it.Mark.Weak || count[of(it)] >= 2 {
 			continue
 		}
-		it.Text, it.TextOff, it.Mark = it.line[it.Mark.Off-it.Off:], it.Mark.Off, Mark{}
-		if it.Kind == Entry && it.Bullet == 0 && it.Box == 0 {
-			it.Kind = Plain
+		it.unmark()
+	}
+}
+
+// unmark makes text of what was taken for a mark.
+func (it *Item) unmark() {
+	it.Text, it.TextOff, it.Mark = it.line[it.Mark.Off-it.Off:], it.Mark.Off, Mark{}
+	if it.Kind == Entry && it.Bullet == 0 && it.Box == 0 {
+		it.Kind = Plain
+	}
+}
+
+// dashes takes 1-2 for a mark only where it counts on from 1 or 1-1: elsewhere it is a range.
+func dashes(items []*Item) {
+	last := ""
+	for _, it := range items {
+		m := it.Mark
+		if m.Style == NoMark {
+			continue
 		}
+		if head, _, ok := strings.Cut(m.Label, "-"); ok && m.Style == Number && len(m.Path) == 2 {
+			if last != head && last != head+"-"+itoa(max(m.Path[1], 1)-1) {
+				it.unmark()
+				continue
+			}
+		}
+		last = m.Label
 	}
 }
 

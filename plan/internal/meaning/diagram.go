@@ -223,31 +223,10 @@ func differ(all []*Reading) {
 			best = r
 		}
 	}
-	type pair struct{ from, to string }
-	have, items := map[pair]bool{}, map[string]bool{}
-	for _, l := range best.Links {
-		have[pair{l.From, l.To}] = true
-	}
-	for _, it := range best.Items {
-		items[it.ID] = true
-	}
 	for _, r := range all {
-		if r == best {
-			continue
-		}
-		r.Weight -= 10
-		n := 0
-		for _, l := range r.Links {
-			if !have[pair{l.From, l.To}] && n < 100 {
-				n++
-				best.Notes = append(best.Notes, Note{Code: "SEVERAL_PLANS", Element: l.To, Off: l.Off, Message: "another diagram lets " + l.From + " come before " + l.To + "; it was not read", Hint: "write one diagram"})
-			}
-		}
-		for _, it := range r.Items {
-			if !items[it.ID] && n < 200 {
-				n++
-				best.Notes = append(best.Notes, Note{Code: "SEVERAL_PLANS", Element: it.ID, Off: it.Off, Message: "another diagram has " + it.ID + "; it was not read", Hint: "write one diagram"})
-			}
+		if r != best {
+			r.Weight -= 10
+			best.Notes = append(best.Notes, OtherPlan(best, r)...)
 		}
 	}
 }

@@ -186,6 +186,15 @@ type text struct {
 func (o *outline) read(s series) *Reading {
 	var left []run
 	s.items, left = o.one(s)
+	r := o.alone(s)
+	if r != nil {
+		o.other(r, s, left)
+	}
+	return r
+}
+
+// alone reads the steps of a series, all of them.
+func (o *outline) alone(s series) *Reading {
 	steps, ok := o.steps(s)
 	if !ok || len(steps) == 0 {
 		return nil
@@ -220,9 +229,11 @@ func (o *outline) read(s series) *Reading {
 			}
 		}
 		r.Items = append(r.Items, item)
+		if st.shown && st.it.Text == "" && len(st.it.Kids) == 0 {
+			r.Notes = append(r.Notes, Note{Code: "MISSING_FIELD", Element: st.id, Off: item.Off, Message: "the step has a number and no text", Hint: "write what is to be done"})
+		}
 	}
 	withoutStruck(r, steps)
-	o.other(r, left)
 	r.Open = r.End >= len(strings.TrimRight(o.src.Text, " \n\t\r"))
 	return r
 }
@@ -291,11 +302,24 @@ func sub(up, it *form.Item) bool {
 	case it.Box != 0 && b.Style == form.NoMark:
 		return up.Box != 0
 	case a.Style == form.Number && b.Style == form.Number:
-		return len(b.Path) > len(a.Path)
+		return len(b.Path) > len(a.Path) || len(b.Path) == 1 && it.Indent > up.Indent && it.Bullet == 0 && beginsAtOne(up)
+	case a.Style == form.Number && b.Style == form.Spelled:
+		_, roman := lexicon.Roman(lexicon.Fold(b.Label))
+		return roman
 	case b.Style == form.Letter || b.Style == form.Lettered, b.Style == form.Code && a.Style != form.Code:
 		return true
 	case a.Style == form.Code && b.Style == form.Code:
 		return it.Kind == form.Heading || strings.HasPrefix(b.Label, a.Label+".")
+	}
+	return false
+}
+
+// beginsAtOne reports whether the numbers below an item begin again: others belong to its own list, and are only indented.
+func beginsAtOne(up *form.Item) bool {
+	for _, k := range up.Kids {
+		if k.Mark.Style == form.Number {
+			return len(k.Mark.Path) == 1 && k.Mark.Path[0] == 1
+		}
 	}
 	return false
 }
@@ -525,12 +549,27 @@ func (o *outline) ids(steps []step) {
 	for _, n := range seen {
 		repeated += n - 1
 	}
-	if repeated > 0 && numbers == marks {
+	if nested(steps, seen); repeated > 0 && numbers == marks {
 		o.restart(steps, seen)
 	}
 	for i := range steps {
 		if steps[i].id == "" {
 			steps[i].id = strconv.Itoa(i + 1)
+		}
+	}
+}
+
+// nested gives what begins again below each number the number: a below 1 is 1a, and 2 below 1 is 1.2.
+func nested(steps []step, seen map[string]int) {
+	for i := range steps {
+		st := &steps[i]
+		if st.up >= 0 && len(st.it.Mark.Path) == 1 && st.it.Mark.Style == form.Number && steps[st.up].it.Mark.Style == form.Number {
+			seen[st.id]--
+			st.id = steps[st.up].id + "." + st.id
+			seen[st.id]++
+		}
+		if m := st.it.Mark; st.up >= 0 && seen[st.id] > 1 && (m.Style == form.Letter || m.Style == form.Spelled) && steps[st.up].it.Mark.Style == form.Number {
+			st.id = steps[st.up].id + st.id
 		}
 	}
 }

@@ -44,6 +44,11 @@ func below(src *form.Source, r *Reading) {
 	for i := src.LineAt(r.End) + 1; i < len(src.Lines) && !src.Lines[i].Fence; i++ {
 		end = src.Lines[i].End
 	}
+	for _, s := range r.left {
+		if s.Off >= r.End {
+			end = min(end, s.Off) // another list, which is not read
+		}
+	}
 	if end > r.End && end-r.End < maxClosing {
 		amend(r, src.Text[r.End:end], r.End, false)
 	}

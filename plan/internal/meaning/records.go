@@ -525,12 +525,12 @@ func severalReadings(all []*Reading) []*Reading {
 			continue
 		}
 		if r.Start > best.Start && sharedIDs(best, r)*2 >= min(len(best.Items), len(r.Items)) && len(r.Items)*2 >= len(best.Items) {
-			noteOther(r, best)
+			r.Notes = append(r.Notes, OtherPlan(r, best)...)
 			r.Weight = best.Weight + 1
 			best = r
 			continue
 		}
-		noteOther(best, r)
+		best.Notes = append(best.Notes, OtherPlan(best, r)...)
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
@@ -551,33 +551,6 @@ func sharedIDs(a, b *Reading) int {
 		}
 	}
 	return n
-}
-
-// noteOther notes in r what another plan of the text says otherwise.
-func noteOther(r, other *Reading) {
-	type pair struct{ from, to string }
-	items, links := map[string]bool{}, map[pair]bool{}
-	for i := range r.Items {
-		items[r.Items[i].ID] = true
-	}
-	for _, l := range r.Links {
-		links[pair{l.From, l.To}] = true
-	}
-	note := func(element, what string) {
-		if len(r.Notes) < 200 {
-			r.Notes = append(r.Notes, Note{Code: "SEVERAL_PLANS", Element: element, Off: other.Start, Message: "the text holds another plan, which was not read; " + what + " is only there", Hint: "ask for one plan"})
-		}
-	}
-	for i := range other.Items {
-		if id := other.Items[i].ID; !items[id] {
-			note(id, id)
-		}
-	}
-	for _, l := range other.Links {
-		if !links[pair{l.From, l.To}] {
-			note(l.To, l.From+" -> "+l.To)
-		}
-	}
 }
 
 // planish reports whether a name says that what stands under it are steps.

@@ -22,8 +22,12 @@ func (o *outline) runs(items []*form.Item) []run {
 	var out []run
 	var intro *form.Item
 	fresh := true
+	again := restarts(items)
 	for _, it := range o.all {
 		switch {
+		case in[it] && again[it]:
+			out = append(out, run{head: out[len(out)-1].head, intro: intro, items: []*form.Item{it}})
+			intro, fresh = nil, false
 		case in[it]:
 			p := o.parent[it]
 			if p.Kind != form.Heading || p.Level == 0 {
@@ -44,12 +48,37 @@ func (o *outline) runs(items []*form.Item) []run {
 	return out
 }
 
+// restarts returns the items, behind a gap, at which a list of two or more begins again with its first two marks.
+func restarts(items []*form.Item) map[*form.Item]bool {
+	if len(items) < 4 || items[0].Mark.Style == form.NoMark || items[0].Mark.Label == items[1].Mark.Label {
+		return nil
+	}
+	out := map[*form.Item]bool{}
+	for i := 2; i+1 < len(items); i++ {
+		if it := items[i]; it.Gap && it.Mark.Label == items[0].Mark.Label && items[i+1].Mark.Label == items[1].Mark.Label && it.Indent == items[0].Indent && it.Kind == items[0].Kind {
+			out[it] = true
+		}
+	}
+	return out
+}
+
 // announced reports whether the heading or the line before a run says that a plan follows.
 func (r *run) announced(lang string) bool {
 	if r.head != nil && announces(lang, squeeze(r.head.Text), true) < 0 {
 		return true
 	}
 	return r.intro != nil && announces(lang, squeeze(r.intro.Text), false) < 0
+}
+
+// owned reports whether every item of a run names who does it, as in "Searcher: find …".
+func (r *run) owned() bool {
+	for _, it := range r.items {
+		name, rest, ok := strings.Cut(it.Text, ": ")
+		if name = strings.TrimSpace(name); !ok || name == "" || len(name) > maxKey || strings.ContainsAny(name, " .,;") || strings.TrimSpace(rest) == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // phase reports whether a run stands below a heading with a number, such as "Phase 2: Build".
@@ -72,12 +101,21 @@ func (o *outline) one(s series) ([]*form.Item, []run) {
 			last = i
 		}
 	}
-	restarts, goesOn := o.numbering(all)
+	again, goesOn := o.numbering(all)
+	owned, owners := 0, 0
+	for i := range all {
+		if all[i].owned() {
+			owned++
+			owners = i
+		}
+	}
 	switch {
 	case phases || goesOn:
 		return s.items, nil
-	case announced == 1 && (restarts || all[last].head != nil && s.name != "labels"):
-	case restarts && !headed(all):
+	case owned == 1 && all[owners].intro != nil && owners > 0 && all[owners-1].intro != nil:
+		last = owners // the same steps, given to those who do them
+	case announced == 1 && (again || all[last].head != nil && s.name != "labels"):
+	case again && !headed(all):
 		last = len(all) - 1
 	default:
 		return s.items, nil
@@ -119,27 +157,39 @@ func (o *outline) numbering(all []run) (restarts, goesOn bool) {
 	return restarts, goesOn
 }
 
+// maxRuns bounds how many of the lists that were left out are read.
+const maxRuns = 4
+
 // other says of the runs that were left out what they hold that the plan does not.
-func (o *outline) other(r *Reading, left []run) {
-	have := map[string]bool{}
-	for i := range r.Items {
-		have[r.Items[i].ID] = true
-	}
+func (o *outline) other(r *Reading, s series, left []run) {
 	for i := range left {
-		for _, it := range left[i].items {
-			id := it.Mark.Label
-			if id == "" {
-				id = squeeze(it.Text)
-			}
-			if len(r.Notes) > 200 {
-				return
-			}
-			if !have[id] {
-				r.Notes = append(r.Notes, Note{Code: "SEVERAL_PLANS", Element: clipped(id), Off: it.Off, Message: "the text holds another list, which was not read; " + clipped(id) + " is only there", Hint: "ask for one plan"})
+		if s.items = left[i].items; i < maxRuns {
+			if other := o.alone(s); other != nil {
+				r.Notes = append(r.Notes, OtherPlan(r.chained(), other.chained())...)
 			}
 		}
-		r.Around = append(r.Around, Span{left[i].items[0].Off, left[i].items[len(left[i].items)-1].End})
+		r.left = append(r.left, Span{s.items[0].Off, s.items[len(s.items)-1].End})
 	}
+	r.Around = append(r.Around, r.left...)
+}
+
+// chained is the reading with the links of the listed order where it states none.
+func (r *Reading) chained() *Reading {
+	if r.Stated || len(r.Links) > 0 {
+		return r
+	}
+	c := *r
+	prev := ""
+	for i := range c.Items {
+		if i+1 < len(c.Items) && c.Items[i+1].Parent == i {
+			continue
+		}
+		if prev != "" {
+			c.Links = append(c.Links, Link{From: prev, To: c.Items[i].ID, Source: ListedOrder})
+		}
+		prev = c.Items[i].ID
+	}
+	return &c
 }
 
 // clipped shortens a text for a message.

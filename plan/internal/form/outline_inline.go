@@ -1,0 +1,88 @@
+package form
+
+import "strings"
+
+// splitInline makes entries of the steps that stand on one line, where their numbers count on: "1. pack 2. go", or
+// "Plan: 1. pack; 2. load; 3. go". What is a number in a sentence does not lead on to the number of the next line.
+func (o *outliner) splitInline(items []*Item) []*Item {
+	numbered := 0
+	for _, it := range items {
+		numbered += b2i(it.Mark.Style == Number)
+	}
+	out := make([]*Item, 0, len(items))
+	for i, it := range items {
+		out = append(out, it)
+		switch {
+		case it.Mark.Style == Number && len(it.Mark.Path) == 1:
+			cuts := inlineMarks(it.Text, it.Mark.Path[0]+1)
+			if next := nextNumber(items[i+1:]); next > 0 {
+				cuts = cuts[:max(0, min(len(cuts), next-it.Mark.Path[0]-1))]
+				if it.Mark.Path[0]+len(cuts)+1 != next {
+					cuts = nil
+				}
+			} else if numbered > 1 {
+				cuts = nil
+			}
+			out = o.cut(out, it, cuts)
+		case it.Kind == Plain && numbered == 0:
+			if cuts := inlineMarks(it.Text, 1); len(cuts) > 2 && cuts[0].Off > 0 && strings.HasSuffix(strings.TrimSpace(it.Text[:cuts[0].Off]), ":") {
+				out = o.cut(out, it, cuts)
+			}
+		}
+	}
+	return out
+}
+
+// nextNumber returns the number of the next line that has one, or 0.
+func nextNumber(items []*Item) int {
+	for _, it := range items[:min(len(items), 20)] {
+		if it.Mark.Style == Number {
+			return it.Mark.Path[0]
+		}
+	}
+	return 0
+}
+
+// maxInline bounds the steps of one line.
+const maxInline = 1000
+
+// inlineMarks finds the numbers in a text that count on from n, each with a sign behind it and a space on both sides.
+func inlineMarks(s string, n int) (out []Mark) {
+	for from := 0; len(out) < maxInline; n++ {
+		num := itoa(n)
+		at := -1
+		for at < 0 {
+			k := strings.Index(s[from:], num)
+			if k < 0 {
+				return out
+			}
+			k += from
+			from = k + len(num)
+			if (k == 0 || s[k-1] == ' ') && from+1 < len(s) && strings.IndexByte(".)", s[from]) >= 0 && s[from+1] == ' ' {
+				at = k
+			}
+		}
+		from = skipSpace(s, from+1)
+		out = append(out, Mark{Style: Number, Label: num, Path: []int{n}, Off: at, End: from})
+	}
+	return out
+}
+
+// cut splits the last item of out at the marks in its text.
+func (o *outliner) cut(out []*Item, it *Item, cuts []Mark) []*Item {
+	text, off := it.Text, it.TextOff
+	for i, m := range cuts {
+		last := out[len(out)-1]
+		start := 0
+		if i > 0 {
+			start = cuts[i-1].End
+		}
+		last.Text = strings.TrimRight(text[start:m.Off], " ;,；，")
+		last.End = last.TextOff + len(last.Text)
+		last.Strong = min(last.Strong, len(last.Text))
+		next := &Item{Kind: Entry, Off: off + m.Off, End: it.TextOff + len(text), Indent: it.Indent, Bullet: it.Bullet, Mark: m, Text: text[m.End:], TextOff: off + m.End, line: text[m.Off:]}
+		next.Mark.Off, next.Mark.End = off+m.Off, off+m.End
+		out = append(out, next)
+	}
+	return out
+}

@@ -1,0 +1,73 @@
+package meaning
+
+// link2 are the two ends of a link.
+type link2 struct{ from, to string }
+
+// Differences calls say for each item and link that only one of two readings has. there is set for what only b has; the
+// element of a link is "A -> B". It returns how many there are.
+func Differences(a, b *Reading, say func(element string, off int, link, there bool)) (n int) {
+	items := make(map[string]int, len(a.Items))
+	for i := range a.Items {
+		items[a.Items[i].ID]++
+	}
+	for i := range b.Items {
+		it := &b.Items[i]
+		if items[it.ID]--; items[it.ID] < 0 {
+			n++
+			say(it.ID, it.Off, false, true)
+		}
+	}
+	for i := range a.Items {
+		it := &a.Items[i]
+		if items[it.ID] > 0 {
+			items[it.ID]--
+			n++
+			say(it.ID, it.Off, false, false)
+		}
+	}
+	links := make(map[link2]int, len(a.Links))
+	for _, l := range a.Links {
+		links[link2{l.From, l.To}]++
+	}
+	for _, l := range b.Links {
+		if k := (link2{l.From, l.To}); links[k] == 0 {
+			n++
+			say(l.From+" -> "+l.To, l.Off, true, true)
+		} else {
+			links[k]--
+		}
+	}
+	for _, l := range a.Links {
+		if k := (link2{l.From, l.To}); links[k] > 0 {
+			links[k]--
+			n++
+			say(l.From+" -> "+l.To, l.Off, true, false)
+		}
+	}
+	return n
+}
+
+// maxOther bounds how many differences of another plan are noted.
+const maxOther = 200
+
+// OtherPlan returns a note for everything in which another plan of the text, which is not read, differs from r.
+func OtherPlan(r, other *Reading) (notes []Note) {
+	say := func(element, what string) {
+		if len(notes) < maxOther {
+			notes = append(notes, Note{Code: "SEVERAL_PLANS", Element: clipped(element), Off: other.Start, Message: "the text holds another plan, which was not read; " + what, Hint: "ask for one plan"})
+		}
+	}
+	n := Differences(r, other, func(element string, _ int, _, there bool) {
+		if there {
+			say(element, clipped(element)+" is only there")
+		} else {
+			say(element, clipped(element)+" is not there")
+		}
+	})
+	for i := 0; n == 0 && i < len(r.Items); i++ {
+		if squeeze(r.Items[i].Title) != squeeze(other.Items[i].Title) {
+			say(r.Items[i].ID, r.Items[i].ID+" has another text there")
+		}
+	}
+	return notes
+}

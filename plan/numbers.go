@@ -1,0 +1,61 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+)
+
+// numbered reports whether all ids are numbers, such as 1 and 2.1.
+func numbered(g Graph) bool {
+	for _, p := range g.Problems {
+		if !isDecimal(p.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+func isDecimal(id string) bool { return strings.Trim(id, "0123456789.") == "" }
+
+// nameParents gives 2.1 the parent 2 where the list has no step 2, so that it is said, but has others such as 1 and 1.1.
+func (g Graph) nameParents() {
+	nested := false
+	for _, p := range g.Problems {
+		nested = nested || p.ParentID != "" && strings.HasPrefix(p.ID, p.ParentID+".")
+	}
+	for i := range g.Problems {
+		p := &g.Problems[i]
+		if k := strings.LastIndexByte(p.ID, '.'); nested && k > 0 && p.ParentID == "" && isDecimal(p.ID) {
+			p.ParentID = p.ID[:k]
+		}
+	}
+}
+
+// maxGap bounds how many missing numbers in a row are named.
+const maxGap = 20
+
+// checkNumbers warns of numbers that are missing in a list, because a step may have been lost with them.
+func (r *reading) checkNumbers(g Graph) {
+	last := map[string]int{}
+	for _, p := range g.Problems {
+		n, err := strconv.Atoi(p.ID[strings.LastIndexByte(p.ID, '.')+1:])
+		if err != nil || n < 0 || !isDecimal(p.ID) {
+			continue
+		}
+		say := func(id, message string) {
+			r.diags = append(r.diags, Diagnostic{Code: NumberingGap, Severity: Warning, Line: p.Line, Column: p.Column, Element: id, Message: message, Hint: "number the steps one by one"})
+		}
+		prev, ok := last[p.ParentID]
+		if ok && n != prev+1 && n != prev || !ok && n > 1 {
+			say(p.ID, "step "+p.ID+" does not follow the number before it: a step may be missing")
+			for k := prev + 1; ok && k < n && k < prev+maxGap; k++ {
+				missing := strconv.Itoa(k)
+				if p.ParentID != "" {
+					missing = p.ParentID + "." + missing
+				}
+				say(missing, "there is no step "+missing+": it may be missing, or be part of the text before step "+p.ID)
+			}
+		}
+		last[p.ParentID] = n
+	}
+}
