@@ -136,3 +136,7 @@ func FuzzDiscourse(f *testing.F) {
 		}
 	})
 }
+
+func TestStemsOfSigns(t *testing.T) {
+	require.Empty(t, stems("\u0307 \u200d\ufe0f"))
+}

@@ -624,6 +624,7 @@ func stems(s string) map[string]bool {
 		rs := []rune(lexicon.Fold(w))
 		upper := k > 0 && unicode.IsUpper([]rune(w)[0])
 		switch {
+		case len(rs) == 0: // signs that are left out of folded words
 		case rs[0] >= 0xAC00 && rs[0] <= 0xD7A3:
 			if len(rs) > 1 {
 				out[string(rs[:2])] = true
