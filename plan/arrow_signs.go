@@ -17,15 +17,6 @@ func splitArrows(s string) (parts []string, back []bool) {
 	return parts, back
 }
 
-// splitGroup splits "A, B" into its ids and drops their quotes.
-func splitGroup(s string) []string {
-	out := splitPieces(s)
-	for i := range out {
-		out[i] = bareID(out[i])
-	}
-	return out
-}
-
 func splitPieces(s string) []string {
 	s = stripSet(strings.TrimSpace(s))
 	var out []string

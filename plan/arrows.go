@@ -153,13 +153,6 @@ func arrowLine(d *document, r *reading, text string, off int, names arrowNames, 
 	}
 }
 
-// unbalancedText warns of brackets that do not pair up in a text of one line.
-func unbalancedText(d *document, r *reading, s string, off int) {
-	if c := unpaired(s); c != 0 {
-		r.diag(d, Warning, Unbalanced, off, form.Clip(s), "the bracket "+string(c)+" has no partner on this line", "check the brackets")
-	}
-}
-
 // unpaired returns a bracket of s that has no partner, or 0.
 func unpaired(s string) rune {
 	var stack [32]rune

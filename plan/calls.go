@@ -357,7 +357,7 @@ func readNumberedCalls(d *document) *reading {
 
 // stepRefs returns the numbers of steps that arguments name in words: <result of step 1>, {{step 2}}.
 func stepRefs(s string) (ids []string) {
-	if strings.IndexAny(s, "<{") < 0 {
+	if !strings.ContainsAny(s, "<{") {
 		return nil
 	}
 	for i := 0; i < len(s); {
