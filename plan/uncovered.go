@@ -29,7 +29,14 @@ func (d *document) uncovered(name string, r *reading, g Graph, o options) {
 	src := form.NewSource(d.text)
 	src.Ended = o.ended
 	lines := name == "outline" || name == "table"
+	said := map[[2]int]bool{}
+	for _, x := range r.diags {
+		said[[2]int{x.Line, x.Column}] = said[[2]int{x.Line, x.Column}] || x.Code == Ambiguous
+	}
 	for _, x := range meaning.Uncovered(src, items, links, r.start, r.end, !lines) {
+		if line, column := d.place(x.Off); said[[2]int{line, column}] {
+			continue
+		}
 		r.diag(d, Warning, Code(x.Code), x.Off, x.Element, x.Message, x.Hint)
 	}
 	if name == "outline" {

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
@@ -44,6 +45,8 @@ type Doubt struct {
 	Item      int
 	Text, Why string
 	Off       int
+	// Stranger tells that the text may as well name what is no step: "after lunch".
+	Stranger bool
 }
 
 // talk reads what one text says.
@@ -57,14 +60,16 @@ type talk struct {
 	subject []int
 	open    int
 	// last is the phrase that was read last in the sentence, or -1: "needs 1; 2; 3".
-	last   int
+	last int
+	// lost is the first phrase of a remark that says what the step waits for, and names nothing that is known, or -1.
+	lost   int
 	rels   []Relation
 	doubts []Doubt
 }
 
 // Relations returns what a text says about the item self, or about others when self is -1. Off is added to all places.
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
-	t := talk{n: n, self: self, text: text, open: -1, last: -1}
+	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1}
 	t.atoms = n.groups(self, text, n.atoms(text))
 	for from := 0; from < len(t.atoms); {
 		to := from
@@ -79,6 +84,11 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 			}
 		}
 		from = to + 1
+	}
+	if t.lost >= 0 && len(t.rels)+len(t.doubts) == 0 {
+		at := t.atoms[t.lost].off
+		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
+		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})
 	}
 	for i := range t.rels {
 		t.rels[i].Off += off
@@ -282,6 +292,9 @@ func (t *talk) relation(from, at, to int) {
 		}
 		if strings.ContainsFunc(a.tok.Phrase, unicode.IsLetter) {
 			t.open = at
+		}
+		if t.lost < 0 && k == Needs && a.tok.Side != lexicon.Behind && at+1 < to && t.begins(a.off) {
+			t.lost = at
 		}
 		return
 	}
@@ -615,6 +628,11 @@ func (t *talk) rest(from, to int) {
 		case i+1 < to && t.atoms[i+1].is(lexicon.First) && t.ends(i+1, to):
 			rel.Kind = Needs
 		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
+		case t.remarks(from, i, to):
+			t.take(&rel, i, true)
+			t.state(rel, nil)
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for what the step waits for", Off: a.off})
+			continue
 		case t.tails(from, i, to) && t.known(a) && !t.n.made:
 			t.doubt(a)
 			continue
@@ -625,6 +643,36 @@ func (t *talk) rest(from, to int) {
 		t.state(rel, nil)
 	}
 }
+
+// remarks reports whether the group at a place stands in a remark of a step, behind a dash, a bracket or the end of a
+// sentence, and names nothing but earlier steps: "(presupposing 2 and 3)", "Dafür braucht man 1 und 2".
+func (t *talk) remarks(from, at, to int) bool {
+	a := &t.atoms[at]
+	if from == 0 || t.n.made || a.place || !t.known(a) || a.spelled && a.count < 2 || t.isAmount(at+1) || t.denies(from, at, to) || t.isDate(a) {
+		return false
+	}
+	switch t.atoms[from-1].class {
+	case opened, dash, stop:
+	default:
+		return false
+	}
+	for _, i := range a.items {
+		if i >= t.self {
+			return false
+		}
+	}
+	return a.count > 1 || at-from <= maxRemark
+}
+
+// isDate reports whether a group is, or is a part of, a date or a share: 2027-03-04, 3/4, 1–15 May.
+func (t *talk) isDate(a *atom) bool {
+	before, _ := utf8.DecodeLastRuneInString(t.text[:a.off])
+	after, _ := utf8.DecodeRuneInString(t.text[a.end:])
+	return strings.ContainsRune("-–/.:", before) || strings.ContainsRune("-–/:%", after) || strings.Contains(t.text[a.off:a.end], "/")
+}
+
+// maxRemark bounds the words of a remark before the one number in it.
+const maxRemark = 4
 
 // hashed reports whether a reference is written as a number of anything may be: #9.
 func (t *talk) hashed(a *atom) bool {

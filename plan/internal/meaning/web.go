@@ -294,7 +294,9 @@ func (w *web) link() {
 		r.Stated = true
 	}
 	for _, d := range w.doubts {
-		w.doubt(d)
+		if !d.Stranger || len(r.Links) > 0 {
+			w.doubt(d)
+		}
 	}
 }
 
