@@ -111,9 +111,19 @@ func (f found) saysMore(old found) bool {
 	case old.dialect == "tool_graph" && oldLoose < 2*len(old.r.graph.Edges) && loose < oldLoose:
 		return false // tools have exact names
 	case known == oldKnown && loose == oldLoose:
-		return old.r.unnamed && !f.r.unnamed
+		// Steps that have numbers are not called by their tools.
+		return old.r.unnamed && !f.r.unnamed || old.dialect == "nested_calls" && !f.r.unnamed && f.r.sharesNone(old.r) && len(f.r.graph.Problems) == len(old.r.graph.Problems)
 	}
 	return old.r.unnamed || oldKnown == 0 || f.r.sameProblems(old.r)
+}
+
+// sharesNone reports whether no problem of one reading is called as one of the other.
+func (r *reading) sharesNone(other *reading) bool {
+	ids := make(map[string]bool, len(r.graph.Problems))
+	for _, p := range r.graph.Problems {
+		ids[p.ID] = true
+	}
+	return !slices.ContainsFunc(other.graph.Problems, func(p Problem) bool { return ids[p.ID] })
 }
 
 // loops reports whether a problem waits for itself.
