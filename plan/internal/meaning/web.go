@@ -426,7 +426,7 @@ func (w *web) doubt(d Doubt) {
 	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why, Hint: "say which step waits for which"})
 }
 
-// lonelyWeight is the highest weight of one step alone: it is no plan.
+// lonelyWeight is the highest weight of one step alone: it is no plan, unless it has the number 1 and is the whole text.
 const lonelyWeight = 20
 
 // weigh says how sure the reading is.
@@ -454,7 +454,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	if r.Stated {
 		r.Weight += 10 + 20*hit/n
 	}
-	if n == 1 {
+	if m := steps[0].it.Mark; n == 1 && (m.Style != form.Number || m.Label != "1" || body*10 < 9*len(strings.TrimSpace(o.src.Text))) {
 		r.Weight = min(r.Weight-30, lonelyWeight)
 	}
 	sure, empty, acting := w.surelyRelated(), 0, 0
