@@ -1,0 +1,36 @@
+package meaning
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// remarks reports whether the group at a place stands in a remark of a step, behind a dash, a bracket or the end of a
+// sentence, and names nothing but earlier steps: "(presupposing 2 and 3)", "Dafür braucht man 1 und 2".
+func (t *talk) remarks(from, at, to int) bool {
+	a := &t.atoms[at]
+	if from == 0 || t.n.made || a.place || !t.known(a) || a.spelled && a.count < 2 || t.isAmount(at+1) || t.denies(from, at, to) || t.isDate(a) {
+		return false
+	}
+	switch t.atoms[from-1].class {
+	case opened, dash, stop:
+	default:
+		return false
+	}
+	for _, i := range a.items {
+		if i >= t.self {
+			return false
+		}
+	}
+	return a.count > 1 || at-from <= maxRemark
+}
+
+// isDate reports whether a group is, or is a part of, a date or a share: 2027-03-04, 3/4, 1–15 May.
+func (t *talk) isDate(a *atom) bool {
+	before, _ := utf8.DecodeLastRuneInString(t.text[:a.off])
+	after, _ := utf8.DecodeRuneInString(t.text[a.end:])
+	return strings.ContainsRune("-–/.:", before) || strings.ContainsRune("-–/:%", after) || strings.Contains(t.text[a.off:a.end], "/")
+}
+
+// maxRemark bounds the words of a remark before the one number in it.
+const maxRemark = 4
