@@ -643,37 +643,6 @@ func (t *talk) rest(from, to int) {
 	}
 }
 
-// hashed reports whether a reference is written as a number of anything may be: #9.
-func (t *talk) hashed(a *atom) bool {
-	s := t.text[a.off:a.end]
-	return len(s) > 1 && s[0] == '#' && s[1] >= '0' && s[1] <= '9'
-}
-
-// inside reports whether a clause stands behind something else than a semicolon.
-func (t *talk) inside(from int) bool { return t.atoms[from-1].class != stop }
-
-// tails reports whether a remark ends with numbers, as one in words that are not known would: "(presupposing 2 and 3)".
-func (t *talk) tails(from, at, to int) bool {
-	return at == to-1 && from > 0 && !strings.Contains(t.text[t.atoms[at].off:t.atoms[at].end], "/") && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
-}
-
-// known reports whether all references of a group are items.
-func (t *talk) known(a *atom) bool { return len(a.unknown) == 0 && len(a.items) > 0 }
-
-// loneGroup returns the place of the only group of a clause that holds nothing else of weight, or -1.
-func (t *talk) loneGroup(from, to int) (at int, content bool) {
-	at = -1
-	for i := from; i < to; i++ {
-		switch a := &t.atoms[i]; {
-		case a.class == group && at < 0:
-			at = i
-		case a.class == word && !a.common, a.class == group, a.class == quantity, a.class == phrase && a.kinds&lexicon.Relations != 0:
-			return -1, true
-		}
-	}
-	return at, false
-}
-
 // stated reports whether a clause says that something is done: "2 and 3 must be finished".
 func (t *talk) stated(from, to int) bool {
 	for i := from; i < to; i++ {
