@@ -3,6 +3,8 @@ package meaning
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // remarks reports whether the group at a place stands in a remark of a step, behind a dash, a bracket or the end of a
