@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -133,8 +134,16 @@ func runTrip(t *testing.T, s *suite) {
 	}
 	require.Len(t, ended, tripProblems)
 
-	// The same, seen by somebody who comes late, with everything that was only passing gone.
-	require.Equal(t, all, func() []event { late := s.events(t, started.ID, "", "", 1000); return late[:len(late)-1] }())
+	// The same, seen by somebody who comes late, with everything that was only passing gone. Attempts that were not in the
+	// books when the run ended are by now.
+	late := s.events(t, started.ID, "", "", 1000)
+	late = late[:len(late)-1]
+	for _, e := range append(slices.Clone(all), late...) {
+		if e.name == "run_ended" {
+			forget(e.data, "unbookedAttempts")
+		}
+	}
+	require.Equal(t, all, late)
 
 	got := s.awaitEnd(t, started.ID)
 	require.Equal(t, "RUN_STATE_COMPLETED", got.State)
@@ -219,4 +228,19 @@ func (s *suite) callsOf(runID string) (keys []string) {
 		}
 	}
 	return keys
+}
+
+// forget takes a field out of a value and of all that it holds.
+func forget(value any, field string) {
+	switch v := value.(type) {
+	case map[string]any:
+		delete(v, field)
+		for _, x := range v {
+			forget(x, field)
+		}
+	case []any:
+		for _, x := range v {
+			forget(x, field)
+		}
+	}
 }
