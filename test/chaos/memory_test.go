@@ -30,7 +30,7 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{store: "sqlite", replicas: 1})
 	x := c.replicas[0]
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	other, err := grpckit.Dial(c.addr(x.name), grpckit.DialOptions{Namespace: "bystander"})
 	require.NoError(t, err)
