@@ -91,7 +91,7 @@ func findDirect(d *document, o options, dataOnly bool) found {
 	switch {
 	case general.r == nil && (old.r != nil || general.noPlan == nil):
 		return old
-	case old.r == nil || !old.r.strict && (general.r == nil || general.saysMore(old)):
+	case old.r == nil || !old.r.strict && general.saysMore(old):
 		return general
 	}
 	return old

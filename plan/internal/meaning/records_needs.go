@@ -64,9 +64,6 @@ func inWords(all []saidOf) bool {
 	return slices.ContainsFunc(all, func(m saidOf) bool { return m.at < 0 && (!isID(m.text) || !isASCII(m.text)) })
 }
 
-// leads are the words by which the text of a field is read as a sentence.
-var leads = map[lexicon.Role]string{lexicon.Requires: "depends on: ", lexicon.Next: "is needed for: "}
-
 // inSentence reads a cell that says in words what a record waits for, or what waits for it.
 func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool) {
 	if a.names == nil {
@@ -85,7 +82,7 @@ func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool)
 	if len(text) > maxSentence {
 		return nil, false
 	}
-	lead := leads[role]
+	lead := fieldLeads[role]
 	rels, doubts := a.names.Relations(x.rec, lead+text, 0)
 	for _, r := range rels {
 		switch {
@@ -156,7 +153,8 @@ func (a *analysis) needs() {
 	}
 }
 
-// fromZero reports whether dependencies count the places of records from 0: one of them is 0, and all of them lie ahead.
+// fromZero reports whether dependencies count the places of records from 0: one of them is 0, and all of
+// them lie ahead.
 func (a *analysis) fromZero() bool {
 	zero, ahead := false, true
 	for _, col := range a.g.cols {
@@ -175,7 +173,8 @@ func (a *analysis) fromZero() bool {
 	return zero && ahead
 }
 
-// beside gives the records that run side by side with others, and state no needs of their own, what those need.
+// beside gives the records that run side by side with others, and state no needs of their own, what those
+// need.
 func (a *analysis) beside() {
 	var at [][2]int // a record, and one that it runs beside
 	for _, col := range a.g.cols {

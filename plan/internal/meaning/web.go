@@ -44,7 +44,8 @@ func (w *web) hear(o *outline, in map[*form.Item]bool) {
 	o.around(w, in)
 }
 
-// understood counts the references to steps that state a relation, less what names steps and was not understood.
+// understood counts the references to steps that state a relation, less what names steps and was not
+// understood.
 func (w *web) understood() int {
 	n := -2 * len(w.doubts)
 	for _, rel := range w.rels {
@@ -100,8 +101,8 @@ func (n *Names) parted(value string) string {
 	return strings.ReplaceAll(value, " ", "+")
 }
 
-// roleByValues finds fields with names that are not known and with values that are ids of other steps: what they name
-// comes before, unless all of it stands further down.
+// roleByValues finds fields with names that are not known and with values that are ids of other steps: what
+// they name comes before, unless all of it stands further down.
 func (w *web) roleByValues() {
 	type evidence struct{ back, ahead, other int }
 	found := map[string]*evidence{}
@@ -137,7 +138,8 @@ func (w *web) roleByValues() {
 	}
 }
 
-// onlyIDs returns the steps that a value names when it holds their ids and nothing else. Bare numbers may be anything.
+// onlyIDs returns the steps that a value names when it holds their ids and nothing else. Bare numbers may
+// be anything.
 func (n *Names) onlyIDs(self int, value string) (items []int) {
 	value = n.parted(value)
 	for _, a := range n.groups(self, value, n.atoms(value)) {
@@ -426,7 +428,8 @@ func (w *web) doubt(d Doubt) {
 	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why, Hint: "say which step waits for which"})
 }
 
-// lonelyWeight is the highest weight of one step alone: it is no plan, unless it has the number 1 and is the whole text.
+// lonelyWeight is the highest weight of one step alone: it is no plan, unless it has the number 1 and is
+// the whole text.
 const lonelyWeight = 20
 
 // weigh says how sure the reading is.
