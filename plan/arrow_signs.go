@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// splitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts are kept whole
-// and lose their quotes later.
+// splitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts
+// are kept whole and lose their quotes later.
 func splitArrows(s string) (parts []string, back []bool) {
 	pieces, back := form.SplitArrows(s, 0)
 	parts = make([]string, len(pieces))

@@ -9,7 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TestEveryday reads short texts as people and models write them. The edges are those of the plan, in its order.
+// TestEveryday reads short texts as people and models write them. The edges are those of the plan, in its
+// order.
 func TestEveryday(t *testing.T) {
 	for name, c := range map[string]struct{ text, ids, edges string }{
 		"Makefile/Introduced": {

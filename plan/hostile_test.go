@@ -93,15 +93,16 @@ func hostileShapes() map[string]func(size int) string {
 	return all
 }
 
-// steep are the texts for which more is allocated than in proportion to their length, until a limit on the depth of
-// brackets, the length of prose or the length of records stops that. One that is mended is to be taken out.
+// steep are the texts for which more is allocated than in proportion to their length, until a limit on the
+// depth of brackets, the length of prose or the length of records stops that. One that is mended is to be
+// taken out.
 var steep = []string{
 	`"((a)("`, `"(1,"`, `"(a, b) -> "`, `"1, 2, 3 "`, `"A,"`, `"Edge:("`, `"[{\"a\":["`, `"\"x\", "`, `"a: "`, `"f(g("`, "NestedXML",
 	strconv.Quote("\"name\": \"a\", \"arguments\": {\"a\": \"<GENERATED>-1\"} "),
 }
 
-// TestHostileTexts holds what is allocated for a text against one four times as long: what is read of texts that break
-// careless readers may only grow with them. BenchmarkHostile shows the same of their time.
+// TestHostileTexts holds what is allocated for a text against one four times as long: what is read of texts
+// that break careless readers may only grow with them. BenchmarkHostile shows the same of their time.
 func TestHostileTexts(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	work := func(text string) uint64 {
 		var before, after runtime.MemStats
@@ -131,7 +132,8 @@ func TestHostileTexts(t *testing.T) { //nolint:paralleltest // it counts what th
 	}
 }
 
-// BenchmarkHostile reads texts that break careless readers; equal MB/s at all sizes shows that time is linear.
+// BenchmarkHostile reads texts that break careless readers; equal MB/s at all sizes shows that time is
+// linear.
 func BenchmarkHostile(b *testing.B) {
 	shapes := hostileShapes()
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {

@@ -17,7 +17,8 @@ func numbered(g Graph) bool {
 
 func isDecimal(id string) bool { return strings.Trim(id, "0123456789.") == "" }
 
-// nameParents gives 2.1 the parent 2 where the list has no step 2, so that it is said, but has others such as 1 and 1.1.
+// nameParents gives 2.1 the parent 2 where the list has no step 2, so that it is said, but has others such
+// as 1 and 1.1.
 func (g Graph) nameParents() {
 	nested := false
 	for _, p := range g.Problems {

@@ -4,7 +4,8 @@ package plan_test
 
 import "flag"
 
-// underRace tells that the detector of races makes all of this about ten times as slow: then fewer texts are read.
+// underRace tells that the detector of races makes all of this about ten times as slow: then fewer texts
+// are read.
 const underRace = true
 
 func init() {

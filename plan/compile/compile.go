@@ -41,8 +41,9 @@ type Options struct {
 	DefaultActor string
 	// Actors names the actor of single problems, by problem id.
 	Actors map[string]string
-	// Known reports whether there is an actor of this name. A problem of which the text names a tool that is a known actor
-	// is worked by it, unless Actors says otherwise. Actors that these options name are known; nil knows no others.
+	// Known reports whether there is an actor of this name. A problem of which the text names a tool that
+	// is a known actor is worked by it, unless Actors says otherwise. Actors that these options name are
+	// known; nil knows no others.
 	Known func(actor string) bool
 	// Named are arguments that every node gets.
 	Named map[string]json.RawMessage

@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// actor returns the name of the actor that works a problem: the one that the options name for it, its tool where that is a
-// known actor, or the default.
+// actor returns the name of the actor that works a problem: the one that the options name for it, its tool
+// where that is a known actor, or the default.
 func (o *Options) actor(p plan.Problem, named map[string]bool) string {
 	switch name := o.Actors[p.ID]; {
 	case name != "":
@@ -37,8 +37,8 @@ func (o *Options) known(actor string) bool {
 	return false
 }
 
-// Tools returns a warning for each problem with a tool that is no known actor, and for which the options name none: the
-// default actor works it, and sees the tool and its arguments only as text.
+// Tools returns a warning for each problem with a tool that is no known actor, and for which the options
+// name none: the default actor works it, and sees the tool and its arguments only as text.
 func Tools(g plan.Graph, o Options) []plan.Diagnostic {
 	parents := make(map[string]bool, len(g.Problems))
 	for _, p := range g.Problems {

@@ -14,8 +14,8 @@ import (
 
 const data = "../../../shared/data/plans.jsonl.gz"
 
-// open are the rows of the tables whose aims are missed today: documents of metagpt, such as lesson plans, that are read
-// as plans. A row that is mended is to be taken out, so that it stays so.
+// open are the rows of the tables whose aims are missed today: documents of metagpt, such as lesson plans,
+// that are read as plans. A row that is mended is to be taken out, so that it stays so.
 var open = []string{"metagpt"}
 
 // TestAims reads the recorded plans and fails when an aim is missed that was met before.

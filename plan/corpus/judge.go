@@ -204,8 +204,8 @@ func differ(t *tell.Text, want, have []string, rename map[string]string, read ma
 		}
 		return x
 	}
-	// The edge of a reference to a step that is not there, or of a step to itself, may be kept or left out: it must be told
-	// either way.
+	// The edge of a reference to a step that is not there, or of a step to itself, may be kept or left out:
+	// it must be told either way.
 	inside := func(tell.Edge) bool { return true }
 	if len(t.Report) > 0 {
 		known := setOf(want)

@@ -134,8 +134,8 @@ func runTrip(t *testing.T, s *suite) {
 	}
 	require.Len(t, ended, tripProblems)
 
-	// The same, seen by somebody who comes late, with everything that was only passing gone. Attempts that were not in the
-	// books when the run ended are by now.
+	// The same, seen by somebody who comes late, with everything that was only passing gone. Attempts that
+	// were not in the books when the run ended are by now.
 	late := s.events(t, started.ID, "", "", 1000)
 	late = late[:len(late)-1]
 	for _, e := range append(slices.Clone(all), late...) {

@@ -70,7 +70,8 @@ func (a *art) open(r, c int) int {
 	return d
 }
 
-// step reports whether one may go from a place in a direction, heads being passed as they point, and where that leads.
+// step reports whether one may go from a place in a direction, heads being passed as they point, and where
+// that leads.
 func (a *art) step(r, c int, m struct{ dir, back, dr, dc int }) (nr, nc int, ok bool) {
 	nr, nc = r+m.dr, c+m.dc
 	if a.open(r, c)&m.dir == 0 || a.open(nr, nc)&m.back == 0 {

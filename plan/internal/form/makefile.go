@@ -290,7 +290,8 @@ func (m *maker) recipe(k int, text string) {
 	}
 }
 
-// introduces reports whether what looks like a rule is the sentence before the rules, "Here is the Makefile:".
+// introduces reports whether what looks like a rule is the sentence before the rules, "Here is the
+// Makefile:".
 func (m *maker) introduces(r makeRule) bool {
 	if len(r.targets) < 2 || len(r.needs) > 0 || r.recipe != "" {
 		return false

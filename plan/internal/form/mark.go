@@ -283,8 +283,8 @@ func dashed(s string, at int) (end, value int) {
 // maxOrdinal bounds the letters that make an ordinal of a number: 2nd, 3-й, 1번째.
 const maxOrdinal = 3
 
-// nounBehind returns the noun for a step that stands behind a number, and the end of the mark: 1단계: and 2nd step – and
-// 3-й шаг:.
+// nounBehind returns the noun for a step that stands behind a number, and the end of the mark: 1단계: and 2nd
+// step – and 3-й шаг:.
 func nounBehind(s string, at int) (noun string, end int) {
 	from := at
 	if from < len(s) && s[from] == '-' {

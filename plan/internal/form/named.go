@@ -29,8 +29,9 @@ type nameClass struct {
 	indent, level int
 }
 
-// nameEntries takes what stands before a colon, a dash or the like in entries of one shape for their labels when other
-// entries refer to it where they state a relation: "- dock: into dry dock", "- drain: empty the tanks, after dock".
+// nameEntries takes what stands before a colon, a dash or the like in entries of one shape for their labels
+// when other entries refer to it where they state a relation: "- dock: into dry dock", "- drain: empty the
+// tanks, after dock".
 func nameEntries(items []*Item) {
 	classes := map[nameClass][]*name{}
 	count, strong := map[nameClass]int{}, map[nameClass]int{}
@@ -160,8 +161,8 @@ func wordEnd(s string, at int) int {
 	return at
 }
 
-// entryName returns where a name at the start of a text ends, and where the text behind its sign begins. A single word may
-// be all there is.
+// entryName returns where a name at the start of a text ends, and where the text behind its sign begins. A
+// single word may be all there is.
 func entryName(s string) (end, rest int, ok bool) {
 	if r, _ := utf8.DecodeRuneInString(s); !unicode.IsLetter(r) {
 		return 0, 0, false

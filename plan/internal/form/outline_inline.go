@@ -2,8 +2,9 @@ package form
 
 import "strings"
 
-// splitInline makes entries of the steps that stand on one line, where their numbers count on: "1. pack 2. go", or
-// "Plan: 1. pack; 2. load; 3. go". What is a number in a sentence does not lead on to the number of the next line.
+// splitInline makes entries of the steps that stand on one line, where their numbers count on: "1. pack 2.
+// go", or "Plan: 1. pack; 2. load; 3. go". What is a number in a sentence does not lead on to the number of
+// the next line.
 func (o *outliner) splitInline(items []*Item) []*Item {
 	numbered := 0
 	for _, it := range items {
@@ -46,7 +47,8 @@ func nextNumber(items []*Item) int {
 // maxInline bounds the steps of one line.
 const maxInline = 1000
 
-// inlineMarks finds the numbers in a text that count on from n, each with a sign behind it and a space on both sides.
+// inlineMarks finds the numbers in a text that count on from n, each with a sign behind it and a space on
+// both sides.
 func inlineMarks(s string, n int) (out []Mark) {
 	for from := 0; len(out) < maxInline; n++ {
 		num := itoa(n)

@@ -112,7 +112,8 @@ func pointInside(before, after string) bool {
 	return false
 }
 
-// lettered reports whether a word goes with a letter: the point in "option A. Forget the other" ends a sentence.
+// lettered reports whether a word goes with a letter: the point in "option A. Forget the other" ends a
+// sentence.
 func lettered(word string) bool {
 	return lexicon.Is(lexicon.Choice, word) || lexicon.Is(lexicon.Choice, word+" a") || lexicon.Is(lexicon.Steps, word)
 }

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Source is the text that is read, with its lines. It is not changed after NewSource, but remembers what was made of it.
+// Source is the text that is read, with its lines. It is not changed after NewSource, but remembers what
+// was made of it.
 type Source struct {
 	Text  string
 	Lines []Line

@@ -11,7 +11,8 @@ import (
 type table struct {
 	list  *Value
 	heads []string
-	// first is the first row until it is known that it holds heads. Headless is set when it is a row like the others.
+	// first is the first row until it is known that it holds heads. Headless is set when it is a row like
+	// the others.
 	first    []*Value
 	firstEnd int
 	headless bool
@@ -19,7 +20,8 @@ type table struct {
 
 func newTable(off int) *table { return &table{list: &Value{Kind: KindList, Off: off}} }
 
-// row adds a row; the first one holds the heads, unless it begins with a label of the kind of those of the others.
+// row adds a row; the first one holds the heads, unless it begins with a label of the kind of those of the
+// others.
 func (t *table) row(cells []*Value, off, end int) {
 	if t.first == nil {
 		t.first, t.firstEnd, t.list.End = cells, end, end
@@ -87,7 +89,8 @@ func sameLabel(a, b string) bool {
 	return kind != "" && kind == other && whole && whole2 && a != b
 }
 
-// labelKind returns the label that a text begins with, with each number in it as 0, and whether the text is nothing more.
+// labelKind returns the label that a text begins with, with each number in it as 0, and whether the text is
+// nothing more.
 func labelKind(s string) (kind string, whole bool) {
 	s = strings.TrimLeft(s, "([*# ")
 	var sb strings.Builder

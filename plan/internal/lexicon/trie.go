@@ -1,7 +1,8 @@
 package lexicon
 
-// Trie finds which of many keys stand at a place of a text, in time that does not grow with their number. Each key
-// belongs to sets, such as those of its languages: what is in none of the sets that are asked for is passed over.
+// Trie finds which of many keys stand at a place of a text, in time that does not grow with their number.
+// Each key belongs to sets, such as those of its languages: what is in none of the sets that are asked for
+// is passed over.
 type Trie struct {
 	nodes []trieNode
 	bytes []byte // the byte that leads to each node

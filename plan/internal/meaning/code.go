@@ -127,7 +127,8 @@ type program struct {
 	fresh map[int]bool
 	// nested is set when the program is one expression.
 	nested bool
-	// groups are the variables that stand for the tasks of a group, lists those that hold a list, sorters those that sort.
+	// groups are the variables that stand for the tasks of a group, lists those that hold a list, sorters
+	// those that sort.
 	groups  map[string]bool
 	lists   map[string]*form.Expr
 	sorters map[string]bool
@@ -343,7 +344,8 @@ func readCalls(all []*form.Stmt) *program {
 	return p
 }
 
-// asDefined brings the steps of one expression into the order in which the text defines them, if it defines all.
+// asDefined brings the steps of one expression into the order in which the text defines them, if it defines
+// all.
 func (p *program) asDefined() {
 	for _, it := range p.r.Items {
 		if d := p.defs[it.ID]; d == nil || len(d.Marks) == 0 {

@@ -18,8 +18,8 @@ type declared struct {
 // makers are the last parts of the calls with which build files declare tasks.
 var makers = setOf("register create task job step stage target node action named")
 
-// readDeclared reads declarations of tasks with bodies: those of Gradle, Rake, HCL, Ninja and the like. A line in a body
-// that begins with a name of needs names other tasks.
+// readDeclared reads declarations of tasks with bodies: those of Gradle, Rake, HCL, Ninja and the like. A
+// line in a body that begins with a name of needs names other tasks.
 func readDeclared(src *form.Source, first, end int) *Reading {
 	var all []*declared
 	title := ""
@@ -49,7 +49,8 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 	return declaredReading(src, all, end)
 }
 
-// declaration returns the task that a line declares. build tells Ninja's, body that a block opens or a call closes.
+// declaration returns the task that a line declares. build tells Ninja's, body that a block opens or a call
+// closes.
 func declaration(l *form.Line) (d *declared, build, body bool) {
 	s := l.Text
 	n := nameLength(s, "._")

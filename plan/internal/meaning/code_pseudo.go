@@ -163,7 +163,8 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 	return root
 }
 
-// closedBelow reports whether a short line in front of a block has a line below it that ends the block: PARALLEL … END PARALLEL.
+// closedBelow reports whether a short line in front of a block has a line below it that ends the block:
+// PARALLEL … END PARALLEL.
 func closedBelow(src *form.Source, k, end int) bool {
 	head := src.Lines[k].Text
 	if !short(head) || isListed(head) {
@@ -177,7 +178,8 @@ func closedBelow(src *form.Source, k, end int) bool {
 	return false
 }
 
-// onlyListed reports whether half of the lines, or more, are listed, and none says that something runs beside.
+// onlyListed reports whether half of the lines, or more, are listed, and none says that something runs
+// beside.
 func onlyListed(lines []form.Line) bool {
 	all, listed := 0, 0
 	for i := range lines {
@@ -480,7 +482,8 @@ func sameLine(lines []*pseudoLine, k int) int {
 	return j
 }
 
-// branchHead returns the length of "thread 1: " or "- " at the start of a line in a block whose parts run side by side.
+// branchHead returns the length of "thread 1: " or "- " at the start of a line in a block whose parts run
+// side by side.
 func branchHead(s string) int {
 	if strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "|| ") {
 		return strings.IndexByte(s, ' ') + 1

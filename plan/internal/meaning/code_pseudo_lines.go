@@ -18,8 +18,8 @@ func (r *pseudo) flatEnd(lines []*pseudoLine, k int) int {
 	return -1
 }
 
-// closes reports whether a line ends the block that another one begins: it holds its words and one more, or is short
-// and in capitals as the other is.
+// closes reports whether a line ends the block that another one begins: it holds its words and one more, or
+// is short and in capitals as the other is.
 func closes(s, head string) bool {
 	if s == "" || head == "" || !short(s) {
 		return false
@@ -160,7 +160,8 @@ func pseudoName(s string) (id, title string, shown bool) {
 	return t, s, true
 }
 
-// needs reads what stands behind the names of jobs, and what was waited for in front of them: words and ids of other jobs.
+// needs reads what stands behind the names of jobs, and what was waited for in front of them: words and ids
+// of other jobs.
 func (r *pseudo) needs() {
 	for _, it := range r.r.Items {
 		if k, ok := r.known[it.ID]; ok {

@@ -11,7 +11,8 @@ import (
 var (
 	// shellQuiet are commands that prepare a script and do no step of a plan.
 	shellQuiet = setOf("set export echo printf cd source . exit return true : trap shift local unset readonly declare alias umask shopt pwd")
-	// shellTools are usual programs: a script that only calls them is an instruction or a log, unless it runs some side by side.
+	// shellTools are usual programs: a script that only calls them is an instruction or a log, unless it
+	// runs some side by side.
 	shellTools = setOf("git npm pip pip3 docker kubectl apt apt-get brew curl wget tar cp mv rm ls cat grep sed awk ssh scp rsync sudo chmod mkdir make cargo go yarn pnpm npx systemctl helm terraform touch find ps kill uv conda poetry aws gcloud az psql mysql dotnet mvn gradle")
 	// shellRunners run what stands behind them.
 	shellRunners = setOf("python python3 bash sh zsh node ruby perl Rscript npm yarn pnpm run make just time nohup exec sudo env")
@@ -27,8 +28,8 @@ func shellLang(s string) bool {
 	return false
 }
 
-// readShell reads a script: commands one after the other, "a &" that run beside what follows up to "wait", and groups in
-// brackets.
+// readShell reads a script: commands one after the other, "a &" that run beside what follows up to "wait",
+// and groups in brackets.
 func readShell(src *form.Source, first, end int) *Reading {
 	fenced := src.Lines[first].InCode && shellLang(src.Lines[first].Lang)
 	if !fenced {
@@ -110,7 +111,8 @@ type shell struct {
 	*program
 	s      string
 	i, max int
-	// front are the steps that what comes next follows, back those that run in the background, from those of launch.
+	// front are the steps that what comes next follows, back those that run in the background, from those
+	// of launch.
 	front, back, launch []int
 	jobs                map[string][]int
 	last                []int // the steps that were put into the background last

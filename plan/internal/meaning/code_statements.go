@@ -64,7 +64,8 @@ func beside(e *form.Expr) bool {
 	return e != nil && parallelWord(e.Path()+callPath(e))
 }
 
-// side reads statements that run side by side: each follows what stands before the block, what comes after follows all.
+// side reads statements that run side by side: each follows what stands before the block, what comes after
+// follows all.
 func (p *program) side(body []*form.Stmt, depth int) {
 	before := p.prev
 	var last []int
@@ -205,8 +206,9 @@ func isWord(c byte) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// finish decides about the order of statements that share no variable: where none does, or where a block runs parts side
-// by side, the statements follow one another as they stand; else a call that shares nothing is said to be alone.
+// finish decides about the order of statements that share no variable: where none does, or where a block
+// runs parts side by side, the statements follow one another as they stand; else a call that shares nothing
+// is said to be alone.
 func (p *program) finish(labeled bool) {
 	if p.hold || len(p.r.Links) == 0 && len(p.order) > 0 && !labeled {
 		free := map[int]bool{}

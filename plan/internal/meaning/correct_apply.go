@@ -289,7 +289,8 @@ func (a *amender) doubt(message string, ids []string, off int) {
 	}
 }
 
-// withoutStruck takes the steps out of a reading that are struck through. A struck entry with a check box is done.
+// withoutStruck takes the steps out of a reading that are struck through. A struck entry with a check box
+// is done.
 func withoutStruck(r *Reading, steps []step) {
 	a := &amender{r: r, gone: map[int]bool{}}
 	for i := range steps {

@@ -46,7 +46,8 @@ func readDiagram(src *form.Source) []*Reading {
 	return out
 }
 
-// onlyArrows reports whether all lines of a drawing are lines of arrows, which say more when they are read as such.
+// onlyArrows reports whether all lines of a drawing are lines of arrows, which say more when they are read
+// as such.
 func onlyArrows(src *form.Source, first, last int) bool {
 	for _, l := range src.Lines[first : last+1] {
 		if l.Text != "" && !IsArrowLine(l.Text) {

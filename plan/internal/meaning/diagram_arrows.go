@@ -144,7 +144,8 @@ func isD2(s string) bool {
 // brokenSigns are what is left of arrows that lost a part.
 var brokenSigns = [...]string{" - ", " > ", " = ", " -- "}
 
-// IsBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side, or like "A -".
+// IsBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side, or
+// like "A -".
 func IsBroken(s string) bool {
 	for _, sign := range brokenSigns {
 		a, b, ok := strings.Cut(s, sign)
@@ -158,7 +159,8 @@ func IsBroken(s string) bool {
 	return false
 }
 
-// brokenNear reports whether the line at j looks like "A b - C d", and an arrow line next to it names A b or C d.
+// brokenNear reports whether the line at j looks like "A b - C d", and an arrow line next to it names A b
+// or C d.
 func brokenNear(src *form.Source, j int) bool {
 	s := src.Lines[j].Text
 	for _, sign := range brokenSigns {

@@ -16,7 +16,8 @@ var pronouns = setOf("it them this that")
 // senseLines bounds how far from a drawing the text may say what its arrows mean.
 const senseLines = 12
 
-// pointsToNeeds reports whether the text around a drawing says that its arrows lead to what is needed, not from it.
+// pointsToNeeds reports whether the text around a drawing says that its arrows lead to what is needed, not
+// from it.
 func pointsToNeeds(src *form.Source, first, last int) bool {
 	for i := max(0, first-senseLines); i < min(len(src.Lines), last+senseLines+1); i++ {
 		text := src.Lines[i].Text
@@ -31,7 +32,8 @@ func pointsToNeeds(src *form.Source, first, last int) bool {
 	return false
 }
 
-// arrowSense returns whether a line says what an arrow means, and whether it leads to what is needed: "A -> B means A needs B".
+// arrowSense returns whether a line says what an arrow means, and whether it leads to what is needed: "A ->
+// B means A needs B".
 func arrowSense(text string) (says, turned bool) {
 	at, length, count, left := -1, 0, 0, false
 	for i := 0; i < len(text); {

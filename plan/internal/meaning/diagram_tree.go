@@ -10,8 +10,8 @@ import (
 // belowWords are stems of words that tell what stands below in a tree, in many languages.
 var belowWords = [...]string{"below", "under", "nested", "beneath", "child", "branch", "unter", "zweig", "dessous", "enfant", "branche", "debajo", "hijo", "rama", "abaixo", "filho", "sotto", "figli", "onder", "ниже", "под ", "дочерн", "нижче", "poniżej", "dziec", "altında", "bawah", "bên dưới", "下", "아래", "नीचे", "تحت"}
 
-// readTree reads a tree of branches such as "├── name", if the text around it says that each step needs those below it. A
-// tree without such words only shows what belongs together.
+// readTree reads a tree of branches such as "├── name", if the text around it says that each step needs
+// those below it. A tree without such words only shows what belongs together.
 func readTree(src *form.Source) []*Reading {
 	first, last, branches := -1, -1, 0
 	for i := range src.Lines {

@@ -423,8 +423,8 @@ func labelNumber(s string) int {
 	return n
 }
 
-// quoted reports whether the word is a name in backticks or brackets that stands where a relation or a list of references
-// has one: a name that no step has, where the steps have names.
+// quoted reports whether the word is a name in backticks or brackets that stands where a relation or a list
+// of references has one: a name that no step has, where the steps have names.
 func (x *lexer) quoted(at, end int) bool {
 	if at == 0 || end >= len(x.text) || x.n.numbers || x.n.made || strings.IndexByte("`[", x.text[at-1]) < 0 || x.text[end] != x.text[at-1] && x.text[end] != ']' {
 		return false

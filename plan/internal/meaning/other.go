@@ -3,8 +3,8 @@ package meaning
 // link2 are the two ends of a link.
 type link2 struct{ from, to string }
 
-// Differences calls say for each item and link that only one of two readings has. there is set for what only b has; the
-// element of a link is "A -> B". It returns how many there are.
+// Differences calls say for each item and link that only one of two readings has. there is set for what
+// only b has; the element of a link is "A -> B". It returns how many there are.
 func Differences(a, b *Reading, say func(element string, off int, link, there bool)) (n int) {
 	items := make(map[string]int, len(a.Items))
 	for i := range a.Items {
@@ -50,7 +50,8 @@ func Differences(a, b *Reading, say func(element string, off int, link, there bo
 // maxOther bounds how many differences of another plan are noted.
 const maxOther = 200
 
-// OtherPlan returns a note for everything in which another plan of the text, which is not read, differs from r.
+// OtherPlan returns a note for everything in which another plan of the text, which is not read, differs
+// from r.
 func OtherPlan(r, other *Reading) (notes []Note) {
 	say := func(element, what string) {
 		if len(notes) < maxOther {

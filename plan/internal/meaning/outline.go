@@ -241,8 +241,8 @@ func (o *outline) alone(s series) *Reading {
 // maxGuessed bounds the text of which the language is chosen by what is understood of it.
 const maxGuessed = 16 << 10
 
-// languages returns the languages in which what is said of the steps may be written, the likeliest first. There is more
-// than one when the common words do not tell.
+// languages returns the languages in which what is said of the steps may be written, the likeliest first.
+// There is more than one when the common words do not tell.
 func (o *outline) languages(named []Named) []lexicon.Lang {
 	out := []lexicon.Lang{titlesLanguage(named)}
 	list, votes := lexicon.Languages(o.src.Text)
@@ -314,7 +314,8 @@ func sub(up, it *form.Item) bool {
 	return false
 }
 
-// beginsAtOne reports whether the numbers below an item begin again: others belong to its own list, and are only indented.
+// beginsAtOne reports whether the numbers below an item begin again: others belong to its own list, and are
+// only indented.
 func beginsAtOne(up *form.Item) bool {
 	for _, k := range up.Kids {
 		if k.Mark.Style == form.Number {
@@ -324,8 +325,8 @@ func beginsAtOne(up *form.Item) bool {
 	return false
 }
 
-// beyond reports whether a mark such as 2a or 2.1 carries on another number than the upper one, and so begins a step
-// beside it, wherever it stands.
+// beyond reports whether a mark such as 2a or 2.1 carries on another number than the upper one, and so
+// begins a step beside it, wherever it stands.
 func beyond(up, m form.Mark) bool {
 	return up.Style == form.Number && up.Noun == "" && len(up.Path) > 0 && len(m.Path) > 0 && up.Path[0] != m.Path[0] &&
 		(m.Style == form.Lettered || m.Style == form.Number && len(m.Path) > len(up.Path))
@@ -476,8 +477,8 @@ func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[
 	return slices.Concat(named, above), slices.Concat(members, held), heads
 }
 
-// holders returns for each step the headings that it stands below, the nearest first, and the line that announces it:
-// "Then, all after 1:". What holds all steps is the title of the plan.
+// holders returns for each step the headings that it stands below, the nearest first, and the line that
+// announces it: "Then, all after 1:". What holds all steps is the title of the plan.
 func (o *outline) holders(steps []step) [][]*form.Item {
 	out := make([][]*form.Item, len(steps))
 	place := make(map[*form.Item]int, len(steps))

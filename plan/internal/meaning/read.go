@@ -71,8 +71,8 @@ func readAll(src *form.Source) []*Reading {
 	return all
 }
 
-// tails takes arrows that only stand before what a step needs ("2. fill → after 1"), or before who does it ("A1 → Ann:
-// fill"), for a part of the list, not for a drawing.
+// tails takes arrows that only stand before what a step needs ("2. fill → after 1"), or before who does it
+// ("A1 → Ann: fill"), for a part of the list, not for a drawing.
 func tails(all []*Reading) {
 	for _, d := range all {
 		for _, r := range all {
@@ -100,7 +100,8 @@ func tails(all []*Reading) {
 	}
 }
 
-// remarks reports whether most arrows of a drawing stand before words that relate a step rather than name one.
+// remarks reports whether most arrows of a drawing stand before words that relate a step rather than name
+// one.
 func (r *Reading) remarks() bool {
 	related := make(map[string]bool, len(r.Items))
 	for i := range r.Items {
@@ -129,8 +130,8 @@ func (r *Reading) lead(d *Reading) bool {
 	return len(d.Links) > 0
 }
 
-// repeats reports whether a list has steps twice, and a drawing the same steps once: the lines of the drawing were
-// taken for a part of the list.
+// repeats reports whether a list has steps twice, and a drawing the same steps once: the lines of the
+// drawing were taken for a part of the list.
 func repeats(list, drawing *Reading) bool {
 	seen := make(map[string]bool, len(list.Items))
 	twice := false

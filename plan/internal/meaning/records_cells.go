@@ -87,7 +87,8 @@ func (c *cellReader) whole(p cellPart) bool {
 	return false
 }
 
-// words takes a part that is nothing but references, nouns for steps, and lags: "Step 1 2FS+1 day 4", "1 + 2", "T1/T2".
+// words takes a part that is nothing but references, nouns for steps, and lags: "Step 1 2FS+1 day 4", "1 +
+// 2", "T1/T2".
 func (c *cellReader) words(p cellPart) bool {
 	f := splitCell(p.text, " /\u00a0")
 	kept, hits := len(c.all), 0
@@ -138,7 +139,8 @@ func (c *cellReader) sum(w cellPart) bool {
 	return true
 }
 
-// lag returns where the words behind the reference at i go on when a kind of link and a lag are left out: FS + 1 day.
+// lag returns where the words behind the reference at i go on when a kind of link and a lag are left out:
+// FS + 1 day.
 func (c *cellReader) lag(f []cellPart, i int) int {
 	signed := strings.ContainsAny(f[i].text, "+−")
 	typed := signed
@@ -282,7 +284,8 @@ func rangeSigns(s string) []string {
 	return signs
 }
 
-// lagged reads an item with a kind of link and a lag, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day, 5+3d.
+// lagged reads an item with a kind of link and a lag, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day,
+// 5+3d.
 func (n *labels) lagged(s string) (int, bool) {
 	if i := strings.LastIndexByte(s, ' '); i > 0 {
 		if _, ok := n.exact[s[i+1:]]; ok {

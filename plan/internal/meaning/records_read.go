@@ -75,8 +75,8 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	return a.r
 }
 
-// affords reports whether records are to be read: of records in records in records, each of which is as long as all that
-// it holds, no more is read than a multiple of the text.
+// affords reports whether records are to be read: of records in records in records, each of which is as
+// long as all that it holds, no more is read than a multiple of the text.
 func (c *collector) affords(recs []record) bool {
 	for i := range recs {
 		c.length += recs[i].end - recs[i].off
@@ -759,7 +759,8 @@ func (a *analysis) faults() {
 	}
 }
 
-// isList reports whether each record is one sentence after a colon, "- Maria: send the contract": a list of Markdown.
+// isList reports whether each record is one sentence after a colon, "- Maria: send the contract": a list of
+// Markdown.
 func (a *analysis) isList() bool {
 	cells := 0
 	for _, col := range a.g.cols {

@@ -225,7 +225,8 @@ func (g *grouper) refers(i int) bool {
 		(g.at(i+1).class == number || g.at(i+1).class == label)
 }
 
-// paired reports whether both sides of a slash are items: else it is a date, a fraction or the border of a column.
+// paired reports whether both sides of a slash are items: else it is a date, a fraction or the border of a
+// column.
 func (g *grouper) paired(i int, a, b *atom) bool {
 	if g.text[g.at(i).off] == '|' && a.sure != b.sure {
 		return false // "levels 1-5 | K07" are two columns

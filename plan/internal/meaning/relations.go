@@ -60,7 +60,8 @@ type talk struct {
 	open    int
 	// last is the phrase that was read last in the sentence, or -1: "needs 1; 2; 3".
 	last int
-	// lost is the first phrase of a remark that says what the step waits for, and names nothing that is known, or -1.
+	// lost is the first phrase of a remark that says what the step waits for, and names nothing that is
+	// known, or -1.
 	lost   int
 	rels   []Relation
 	doubts []Doubt
@@ -325,8 +326,8 @@ func (t *talk) state(rel Relation, subject []int) {
 		t.subject = subject
 	}
 	rel.Subjects = t.about(subject)
-	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it, are no relation,
-	// nor are the last digits of its number.
+	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it,
+	// are no relation, nor are the last digits of its number.
 	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(subject) == 0 && !strings.Contains(t.n.items[rel.Subjects[0]].ID, ".")
 	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
 		return !itself && slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
@@ -466,7 +467,8 @@ func (t *talk) subjectOf(from, at int) []int {
 	return a.items
 }
 
-// maxVerbs bounds the words between a subject and what is said of it in a sentence that is about several steps.
+// maxVerbs bounds the words between a subject and what is said of it in a sentence that is about several
+// steps.
 const maxVerbs = 6
 
 // light reports whether an atom may stand between a subject and what is said of it.

@@ -7,8 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// remarks reports whether the group at a place stands in a remark of a step, behind a dash, a bracket or the end of a
-// sentence, and names nothing but earlier steps: "(presupposing 2 and 3)", "Dafür braucht man 1 und 2".
+// remarks reports whether the group at a place stands in a remark of a step, behind a dash, a bracket or
+// the end of a sentence, and names nothing but earlier steps: "(presupposing 2 and 3)", "Dafür braucht man
+// 1 und 2".
 func (t *talk) remarks(from, at, to int) bool {
 	a := &t.atoms[at]
 	if from == 0 || t.n.made || a.place || !t.known(a) || a.spelled && a.count < 2 || t.isAmount(at+1) || t.denies(from, at, to) || t.isDate(a) {
@@ -43,7 +44,8 @@ func (t *talk) hashed(a *atom) bool {
 	return len(s) > 1 && s[0] == '#' && s[1] >= '0' && s[1] <= '9'
 }
 
-// tails reports whether a remark ends with numbers, as one in words that are not known would: "(presupposing 2 and 3)".
+// tails reports whether a remark ends with numbers, as one in words that are not known would:
+// "(presupposing 2 and 3)".
 func (t *talk) tails(from, at, to int) bool {
 	return at == to-1 && from > 0 && !strings.Contains(t.text[t.atoms[at].off:t.atoms[at].end], "/") && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
 }

@@ -48,7 +48,8 @@ func (o *outline) runs(items []*form.Item) []run {
 	return out
 }
 
-// restarts returns the items, behind a gap, at which a list of two or more begins again with its first two marks.
+// restarts returns the items, behind a gap, at which a list of two or more begins again with its first two
+// marks.
 func restarts(items []*form.Item) map[*form.Item]bool {
 	if len(items) < 4 || items[0].Mark.Style == form.NoMark || items[0].Mark.Label == items[1].Mark.Label {
 		return nil

@@ -7,8 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// statements finds the items that say of steps what they wait for, and are none themselves: "- T3 requires T1" below a
-// list of T1 to T9, "1 can start right away; 2 comes after 1." Their labels are those of steps before them.
+// statements finds the items that say of steps what they wait for, and are none themselves: "- T3 requires
+// T1" below a list of T1 to T9, "1 can start right away; 2 comes after 1." Their labels are those of steps
+// before them.
 func (o *outline) statements() {
 	seen := map[string]bool{}
 	var named []Named
@@ -46,7 +47,8 @@ func (o *outline) statements() {
 // maxTitled bounds the words of a statement that are part of no relation.
 const maxTitled = 2
 
-// states reports whether a text says of a step what it waits for, and nothing else. It does not need to be understood.
+// states reports whether a text says of a step what it waits for, and nothing else. It does not need to be
+// understood.
 func (n *Names) states(text string) bool {
 	if i := strings.IndexAny(text, ".;；。"); i > 0 {
 		text = text[:i]
@@ -77,7 +79,8 @@ func (w *web) stated() bool {
 	return n*5 >= len(w.steps)*4
 }
 
-// behindSteps lowers the weight of readings that only state what the steps of another reading before them wait for.
+// behindSteps lowers the weight of readings that only state what the steps of another reading before them
+// wait for.
 func behindSteps(all []*Reading) {
 	for _, r := range all {
 		if len(r.Evidence) == 0 || r.Evidence[len(r.Evidence)-1] != onlyStates {

@@ -8,7 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// TestStatements reads lists whose steps are told apart from what they wait for, and lists with struck and faulty parts.
+// TestStatements reads lists whose steps are told apart from what they wait for, and lists with struck and
+// faulty parts.
 func TestStatements(t *testing.T) {
 	steps := "1. dig the pond\n2. line it\n3. fill it\n\n"
 	for _, c := range []struct{ text, ids, links string }{
