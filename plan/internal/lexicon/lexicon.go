@@ -180,12 +180,14 @@ type lexicon struct {
 	counts  map[string]bool // those of the numbers that say a place: ordinals, and words such as "secondly"
 	fields  map[string][]Role
 	common  map[string]langs
+	// inflections are what forms of a word begin and end with, for each language; "" is a beginning, too.
+	inflections map[Lang]map[string][]string
 }
 
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -260,6 +262,15 @@ func (b *builder) line(lang Lang, key, list string) {
 		case key == "endings":
 			from, to, _ := strings.Cut(s, "/")
 			b.endings = append(b.endings, [2]string{" " + from, " " + to})
+		case key == "inflections":
+			head, tail, ok := strings.Cut(s, "…")
+			if !ok {
+				head, tail = "", s
+			}
+			if b.inflections[lang] == nil {
+				b.inflections[lang] = map[string][]string{}
+			}
+			b.inflections[lang][tail] = append(b.inflections[lang][tail], head)
 		case key == "common":
 			b.common[s] = b.common[s].with(lang)
 		default:

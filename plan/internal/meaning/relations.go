@@ -254,8 +254,11 @@ func (t *talk) relation(from, at, to int) {
 				t.take(&rel, i, false) // "когда готовы 2 и 3"
 			}
 		}
-		if !rel.full() {
-			t.named(&rel, at+1, t.find(at, to, a.tok.CloseOff))
+		if i := t.find(at, to, a.tok.CloseOff); !rel.full() {
+			t.named(&rel, at+1, i)
+			if i+1 < to && rel.full() && t.atoms[i+1].is(lexicon.And) {
+				t.named(&rel, i+2, t.stretch(i+2, to)) // "after the sawing is done and the glue is dry"
+			}
 		}
 		if rel.full() {
 			subject = t.subjectOf(from, at)
@@ -737,7 +740,11 @@ func (t *talk) named(rel *Relation, from, to int) {
 		for next < to && !t.atoms[next].is(lexicon.And) && t.atoms[next].class != slash {
 			next++
 		}
-		if i, ok := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
+		if i, ok, weak := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
+			if weak {
+				words := t.text[t.atoms[from].off:t.atoms[next-1].end]
+				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: words, Why: "taken for " + t.n.items[i].ID + " by one of the words", Off: rel.Off})
+			}
 			rel.Items = append(rel.Items, i)
 			rel.Guessed = true
 			rel.End = max(rel.End, t.atoms[next-1].end)
@@ -822,31 +829,53 @@ func (t *talk) begins(off int) bool {
 	return c == opened || c == comma || c == dash || c == colon || c == stop
 }
 
-// byTitle returns the one item that the words name: it has a word that no other item has.
-// When several have, it returns one of them, and false.
-func (t *talk) byTitle(from, to int) (int, bool) {
-	unique, several := -1, -1
+// byTitle returns the one item that the words name: it has a word that no other item has, or more of the words than any
+// other. When several have, it returns one of them, and false. Weak is set when most of the words are not those of the
+// item. Steps before this one are also known by the words of what is said of them, when no title has any.
+func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
+	if item, ok, weak = t.byWords(from, to, t.n.stems); item >= 0 || t.self < 0 {
+		return item, ok, weak
+	}
+	item, ok, _ = t.byWords(from, to, t.n.remarks)
+	return item, ok && item < t.self, true
+}
+
+// byWords returns the item that has most of the words between two atoms.
+func (t *talk) byWords(from, to int, stems map[string][]int) (item int, ok, weak bool) {
+	words, best, second, unique := 0, -1, 0, map[int]bool{}
+	count := map[int]int{}
 	for i := from; i < to; i++ {
 		a := &t.atoms[i]
 		if a.class != word && a.class != phrase {
 			continue
 		}
 		stem := t.n.stem(t.text[a.off:a.end])
-		items := slices.DeleteFunc(without(t.n.stems[stem], []int{t.self}), func(i int) bool { return t.self >= 0 && t.n.within(t.self, i) })
-		if stem == "" || len(items) == 0 || len(items) > maxStem-1 {
+		if stem == "" {
 			continue
 		}
-		if len(items) == 1 {
-			if unique >= 0 && unique != items[0] {
-				return unique, false
-			}
-			unique = items[0]
-		} else if unique < 0 {
-			several = items[0]
+		items := slices.DeleteFunc(without(stems[stem], []int{t.self}), func(i int) bool { return t.self >= 0 && t.n.within(t.self, i) })
+		words += b2i(a.class == word || len(items) > 0)
+		if len(items) > maxStem-1 {
+			continue
+		}
+		for _, x := range items {
+			count[x]++
+			unique[x] = unique[x] || len(items) == 1
 		}
 	}
-	if unique < 0 {
-		return several, false
+	for x, n := range count {
+		switch {
+		case best < 0 || n > count[best] || n == count[best] && (unique[x] && !unique[best] || unique[x] == unique[best] && x < best):
+			best = x
+		}
 	}
-	return unique, true
+	if best < 0 {
+		return -1, false, false
+	}
+	for x, n := range count {
+		if x != best && (unique[x] || !unique[best]) {
+			second = max(second, n)
+		}
+	}
+	return best, count[best] > second && (unique[best] || count[best] > 1), count[best]*2 < words
 }

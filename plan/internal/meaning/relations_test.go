@@ -392,6 +392,9 @@ func TestRelationsByTitle(t *testing.T) {
 	require.Equal(t, "2>4", said(n, 3, "once the report is ready"))
 	require.Equal(t, "1>4 2>4", said(n, 3, "after the survey and the report"))
 	require.Equal(t, "2>4 3>4", said(n, 3, "depends on: Draft the report, Send the invoice"))
+	require.Equal(t, "1>4", said(n, 3, "after surveying"))
+	require.Equal(t, "2>4 3>4", said(n, 3, "once the report is ready and the invoice is sent"))
+	require.Equal(t, "1>4 ?there is too much fog on the site", said(n, 3, "if there is too much fog on the site"))
 	require.Empty(t, said(n, 3, "after lunch"))
 }
 
