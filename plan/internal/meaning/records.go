@@ -11,7 +11,7 @@ import (
 // readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all collections of
 // records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
 	for _, t := range bracketed {
 		c.tree(t, "records")
@@ -84,7 +84,8 @@ type set struct {
 	// plain tells that the records are texts only.
 	plain bool
 	recs  []record
-	// owner is the object that holds the collection, shape the way to it without places.
+	// val is the collection, owner the object that holds it, shape the way to it without places.
+	val   *form.Value
 	owner *form.Value
 	shape string
 	// merged are the sets of other values that were joined to this one.
@@ -101,6 +102,7 @@ type collector struct {
 	budget int
 	length int // of all records that were read
 	by     map[*Reading]*analysis
+	owned  map[*form.Value][]linkMap
 	cur    *form.Tree
 	form   string
 	nested bool
@@ -212,6 +214,7 @@ func (c *collector) list(v *form.Value, w way) {
 		c.pairs = append(c.pairs, p)
 	case n > 0 && single == n:
 		s := c.at(w, true)
+		s.home(v)
 		for _, x := range v.Items {
 			f := &x.Fields[0]
 			s.recs = append(s.recs, record{key: f.Key, off: x.Off, end: x.End, val: f.Val, fields: f.Val.Fields, group: w.group})
@@ -220,6 +223,11 @@ func (c *collector) list(v *form.Value, w way) {
 		return
 	case maps > 0 && maps*4 >= n*3:
 		s := c.at(w, false)
+		s.home(v)
+		if p := linkTable(v); p != nil {
+			p.tree, p.owner, p.labels, p.set = c.cur, w.owner, w.labels, s
+			c.pairs = append(c.pairs, p)
+		}
 		for _, x := range v.Items {
 			if isMap(x) {
 				s.recs = append(s.recs, record{off: x.Off, end: x.End, val: x, fields: unwrapped(x), group: w.group})
@@ -227,6 +235,7 @@ func (c *collector) list(v *form.Value, w way) {
 		}
 	case n > 0 && texts == n && v.Items[0].Kind != form.KindNumber && (n > 1 || n == 1 && strings.Contains(w.shape, "[]")):
 		s := c.at(w, false)
+		s.home(v)
 		s.plain = true
 		for _, x := range v.Items {
 			s.recs = append(s.recs, record{off: x.Off, end: max(x.End, x.Off), val: x, group: w.group})
@@ -262,6 +271,13 @@ func (c *collector) at(w way, keyed bool) *set {
 	return s
 }
 
+// home says which collection the records stand in; of several it is the first.
+func (s *set) home(v *form.Value) {
+	if s.val == nil {
+		s.val = v
+	}
+}
+
 // unwrapped returns the fields of a record, with those of the one object that stands in it for the call it makes.
 func unwrapped(v *form.Value) []form.Field {
 	for i := range v.Fields {
@@ -295,6 +311,7 @@ func (c *collector) object(v *form.Value, w way) {
 	switch {
 	case maps >= 2 || maps == 1 && other+lists == 0:
 		s := c.at(w, true)
+		s.home(v)
 		for i := range v.Fields {
 			if f := &v.Fields[i]; isMap(f.Val) {
 				s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: f.Val.Fields, group: w.group})
@@ -302,6 +319,7 @@ func (c *collector) object(v *form.Value, w way) {
 		}
 	case lists >= 2 && maps == 0 && other == 0 && !strings.HasSuffix(w.shape, "]") && namesItself(v):
 		s := c.at(w, true)
+		s.home(v)
 		for i := range v.Fields {
 			f := &v.Fields[i]
 			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: []form.Field{{Key: "", Off: f.Off, Val: f.Val}}, group: w.group})

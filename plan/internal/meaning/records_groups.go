@@ -59,20 +59,28 @@ func (a *analysis) groups() {
 
 // sameKind reports whether the records of t have most of their fields in common with those of the set.
 func (a *analysis) sameKind(t *set) bool {
-	mine := map[string]bool{}
+	mine, common := map[string]bool{}, map[string]bool{}
 	for _, col := range a.g.cols {
 		mine[strings.ToLower(col.name)] = true
+		if len(col.cells)*5 >= len(a.g.recs)*4 {
+			common[strings.ToLower(col.name)] = true
+		}
 	}
-	same, all := 0, 0
+	same, all, shared := 0, 0, map[string]bool{}
 	for _, r := range t.recs[:min(len(t.recs), 10)] {
 		for i := range r.fields {
 			all++
-			if mine[strings.ToLower(r.fields[i].Key)] {
+			if k := strings.ToLower(r.fields[i].Key); mine[k] {
 				same++
+				shared[k] = common[k]
 			}
 		}
 	}
-	return same*3 >= all*2 && same > 0
+	n := 0
+	for _, ok := range shared {
+		n += b2i(ok)
+	}
+	return same*3 >= all*2 && same > 0 && n*2 >= len(common)
 }
 
 // holdsParts reports whether a field holds records that were taken in as parts.
