@@ -48,6 +48,7 @@ func readRecords(src *form.Source) []*Reading {
 			out = append(out, r)
 		}
 	}
+	c.withoutLinks(out)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = severalReadings(out)
 	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
@@ -55,6 +56,41 @@ func readRecords(src *form.Source) []*Reading {
 	}
 	return out
 }
+
+// withoutLinks takes the records in lists and maps of links, which other records have read, for no plan.
+func (c *collector) withoutLinks(all []*Reading) {
+	var spans []Span
+	for _, r := range all {
+		if a := c.by[r]; a != nil && r.Weight >= sureLinks {
+			spans = append(spans, a.taken...)
+		}
+	}
+	if len(spans) == 0 {
+		return
+	}
+	sort.Slice(spans, func(i, j int) bool {
+		return spans[i].Off < spans[j].Off || spans[i].Off == spans[j].Off && spans[i].End > spans[j].End
+	})
+	outer := spans[:1]
+	for _, s := range spans[1:] {
+		if s.Off >= outer[len(outer)-1].End {
+			outer = append(outer, s)
+		}
+	}
+	for _, r := range all {
+		a := c.by[r]
+		if a == nil || a.s.val == nil || len(a.s.merged) > 0 {
+			continue
+		}
+		i := sort.Search(len(outer), func(i int) bool { return outer[i].End >= a.s.val.End })
+		if i < len(outer) && outer[i].Off <= a.s.val.Off {
+			r.Weight = min(r.Weight, 20)
+		}
+	}
+}
+
+// sureLinks is the weight from which a reading is sure enough for what it took for links.
+const sureLinks = 80
 
 // record is one part of a collection.
 type record struct {

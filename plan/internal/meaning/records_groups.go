@@ -80,6 +80,9 @@ func (a *analysis) sameKind(t *set) bool {
 	for _, ok := range shared {
 		n += b2i(ok)
 	}
+	if strings.Count(t.shape[len(a.s.shape):], "/") > 1 && n*3 < len(common)*2 {
+		return false // arguments deep inside
+	}
 	return same*3 >= all*2 && same > 0 && n*2 >= len(common)
 }
 
@@ -123,9 +126,44 @@ func (a *analysis) ungroup() {
 			drop[i], some = true, true
 		}
 	}
+	if a.drawn {
+		some = a.dropNotes(drop) || some
+	}
 	if some {
 		a.contract(drop)
 	}
+}
+
+// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says so.
+func (a *analysis) dropNotes(drop []bool) (some bool) {
+	linked := make(map[string]bool, len(a.r.Links))
+	for _, l := range a.r.Links {
+		linked[l.From], linked[l.To] = true, true
+	}
+	for _, col := range a.g.cols {
+		if k := squash(col.name); k != "type" && k != "kind" && k != "shape" {
+			continue
+		}
+		for _, x := range col.cells {
+			if !linked[a.r.Items[x.rec].ID] && isNote(x.val.Text()) {
+				drop[x.rec], some = true, true
+			}
+		}
+	}
+	return some
+}
+
+// isNote reports whether the kind of a node is that of a note.
+func isNote(kind string) bool {
+	words := strings.Fields(splitName(kind))
+	if len(words) == 0 {
+		return false
+	}
+	switch words[len(words)-1] {
+	case "note", "comment", "annotation", "notes", "memo":
+		return true
+	}
+	return false
 }
 
 // isGateway reports whether a tag is that of an event or a gateway of a process, which is no step.

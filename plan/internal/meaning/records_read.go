@@ -37,6 +37,8 @@ type analysis struct {
 	has    []bool // records that state their needs
 	// drawn tells that lists or maps of links beside the records say what comes before what.
 	drawn bool
+	// taken are the places of these lists and maps.
+	taken []Span
 }
 
 // analyze reads a set, or several that were joined, as a plan.
@@ -431,6 +433,7 @@ func (a *analysis) linkMaps() {
 		case isNext(f.Key) || isArcs(f.Key):
 			way = 1
 		}
+		a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
 		a.draw(links, way, f.Key)
 	}
 }
@@ -484,7 +487,7 @@ func (a *analysis) takeTable(p *pairs) {
 		for _, e := range col.ends {
 			for _, s := range e {
 				all++
-				_, ok := a.n.find(s)
+				_, ok := a.n.byName(s)
 				known += b2i(ok)
 			}
 		}
@@ -499,8 +502,8 @@ func (a *analysis) takeTable(p *pairs) {
 	for i := range cols[0].ends {
 		for _, x := range cols[0].ends[i] {
 			for _, y := range cols[1].ends[i] {
-				from, ok := a.n.find(x)
-				to, ok2 := a.n.find(y)
+				from, ok := a.n.byName(x)
+				to, ok2 := a.n.byName(y)
 				if !ok || !ok2 {
 					a.lost++
 					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
@@ -518,6 +521,7 @@ func (a *analysis) takeTable(p *pairs) {
 		return
 	}
 	p.used = true
+	a.taken = append(a.taken, Span{p.val.Off, p.val.End})
 	a.draw(links, direction(cols[0].key, cols[1].key), cols[0].key+"” and “"+cols[1].key)
 }
 
@@ -538,6 +542,9 @@ func (a *analysis) takePairs(p *pairs) {
 		return
 	}
 	p.used = true
+	if p.val != nil {
+		a.taken = append(a.taken, Span{p.val.Off, p.val.End})
+	}
 	a.stated = true
 	for _, e := range p.list {
 		for _, x := range e.from {
@@ -665,6 +672,9 @@ func (a *analysis) weigh() {
 	}
 	if a.packages() || a.asks() {
 		r.Weight = 20
+	}
+	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
+		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
 	}
 	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) {
 		r.Weight = min(r.Weight, 20)
