@@ -226,6 +226,9 @@ func (g *grid) choose(outer []arcEnds) *candidate {
 			strong++
 		}
 	}
+	if slices.ContainsFunc(all, func(c *candidate) bool { return c.col != nil && c.col.is(lexicon.ID) && c.clear && !opaque(c.ids) }) {
+		outer = nil // the records have ids, whatever else they are called by
+	}
 	var best *candidate
 	for _, c := range all {
 		at := make(map[string]int, n)
@@ -266,6 +269,13 @@ func (g *grid) choose(outer []arcEnds) *candidate {
 		return nil
 	}
 	return best
+}
+
+// opaque reports whether ids are long random numbers, which only programs use.
+func opaque(ids []string) bool {
+	return !slices.ContainsFunc(ids, func(s string) bool {
+		return len(s) < 8 || strings.Trim(strings.ToLower(s), "0123456789abcdef-") != "" || !strings.ContainsAny(s, "0123456789")
+	})
 }
 
 // arcEnds are the ends of a list of links, or the keys of a map of links, with how often they stand there.

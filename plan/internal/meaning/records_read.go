@@ -498,6 +498,10 @@ func (a *analysis) takeTable(p *pairs) {
 	if len(cols) != 2 {
 		return
 	}
+	ways := p.ways(cols)
+	if a.s.plain && (ways != nil || len(p.columns) > 2 && direction(cols[0].key, cols[1].key) == 0) {
+		return // relations between texts are a notation of their own
+	}
 	var links []drawnLink
 	for i := range cols[0].ends {
 		for _, x := range cols[0].ends[i] {
@@ -508,6 +512,9 @@ func (a *analysis) takeTable(p *pairs) {
 					a.lost++
 					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
 					continue
+				}
+				if ways != nil && ways[i] < 0 {
+					from, to = to, from
 				}
 				links = append(links, drawnLink{from, to, cols[0].offs[i]})
 			}
@@ -522,7 +529,11 @@ func (a *analysis) takeTable(p *pairs) {
 	}
 	p.used = true
 	a.taken = append(a.taken, Span{p.val.Off, p.val.End})
-	a.draw(links, direction(cols[0].key, cols[1].key), cols[0].key+"” and “"+cols[1].key)
+	way := direction(cols[0].key, cols[1].key)
+	if ways != nil {
+		way = 1
+	}
+	a.draw(links, way, cols[0].key+"” and “"+cols[1].key)
 }
 
 func (a *analysis) takePairs(p *pairs) {
