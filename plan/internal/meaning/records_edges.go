@@ -18,6 +18,7 @@ type pair struct {
 type pairs struct {
 	tree    *form.Tree
 	owner   *form.Value
+	form    string
 	labels  []string
 	val     *form.Value // the list
 	set     *set        // the set that its items are records of, too
@@ -101,6 +102,55 @@ func readPairs(v *form.Value) *pairs {
 		p.list = append(p.list, list...)
 	}
 	return p
+}
+
+// linkHeads are what columns beside the ends of a link hold, of a table that is nothing but links.
+var linkHeads = wordSet("type, kind, label, lag, relation, relationship, reason, note, notes, comment, weight, id, #, no, nr, typ, art, grund, tipo, motivo, raison, тип, причина, 类型, 備考, 備註, 备注, 種類, 유형")
+
+// pairsAlone reads a table, or a list that is called links, that is all of a plan: its steps are the ends of the links.
+// Links that do not meet, or that have anything else to say, are no plan.
+func (c *collector) pairsAlone(p *pairs) *Reading {
+	called := len(p.labels) > 0 && (isArcs(p.labels[len(p.labels)-1]) || planish(p.labels[len(p.labels)-1]))
+	if p.used || p.form != "table" && !called || len(p.list) < 2 || p.tree.Headless {
+		return nil
+	}
+	if p.form == "table" {
+		for _, f := range p.tree.Root.Items[0].Fields {
+			if endOf(f.Key) == 0 && !linkHeads[strings.ToLower(f.Key)] {
+				return nil
+			}
+		}
+	}
+	r := &Reading{Form: p.form, Stated: true, Open: true, Start: p.tree.Root.Off, End: p.tree.Root.End, Weight: 86, Evidence: []string{"a list of links"}}
+	from, to := map[string]bool{}, map[string]bool{}
+	meets := 0
+	note := func(ids []string, off int) {
+		for _, id := range ids {
+			if !from[id] && !to[id] {
+				r.Items = append(r.Items, Item{ID: id, Shown: true, Title: id, Parent: -1, Off: off, End: off})
+			}
+		}
+	}
+	for _, e := range p.list {
+		note(e.from, e.off)
+		for _, id := range e.from {
+			from[id] = true
+		}
+		note(e.to, e.off)
+		for _, id := range e.to {
+			to[id] = true
+			for _, x := range e.from {
+				r.Links = append(r.Links, Link{From: x, To: id, Source: Stated, Off: e.off})
+			}
+		}
+	}
+	for id := range from {
+		meets += b2i(to[id])
+	}
+	if meets == 0 || len(r.Items) > len(r.Links)+meets || len(r.Links) > maxLinks {
+		return nil
+	}
+	return r
 }
 
 // linkTable returns the fields of a list of small maps of which each may be a link between steps of another list, or nil.
