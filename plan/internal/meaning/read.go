@@ -113,7 +113,7 @@ func (r *Reading) remarks() bool {
 	for _, l := range r.Links {
 		n += b2i(related[l.To])
 	}
-	return n*2 > len(r.Links)
+	return n*2 >= len(r.Links)
 }
 
 // lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.
