@@ -276,7 +276,10 @@ func (w *web) link() {
 		}
 	}
 	grouped := len(w.abreast) > 0 // only groups say what they wait for
-	for _, rel := range w.rels {
+	for _, rel := range append(w.rels, w.dittos()...) {
+		if rel.Kind == Ditto {
+			continue
+		}
 		subjects, items := w.spread(rel.Subjects), w.spread(rel.Items)
 		grouped = grouped && !slices.ContainsFunc(rel.Subjects, func(s int) bool { return s < len(w.steps) })
 		for _, x := range subjects {
@@ -560,6 +563,7 @@ func (o *outline) listing(s series, steps []step, related int) *listing {
 		in[it] = true
 		l.Entries = append(l.Entries, it.Text)
 		l.Boxes = l.Boxes || it.Box != 0
+		l.Spoken = l.Spoken || it.Mark.Style == form.Spelled && it.Mark.Weak
 		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code || len(it.Mark.Path) > 1
 	}
 	for _, it := range o.all {
