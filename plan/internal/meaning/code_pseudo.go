@@ -338,6 +338,9 @@ func onlyListed(lines []form.Line) bool {
 
 // isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others read.
 func isListed(s string) bool {
+	if i := strings.IndexByte(s, '('); i > 0 && form.IsName(s[:i]) {
+		return false // a call
+	}
 	_, _, marked := form.SplitMark(form.Piece{Text: s})
 	return strings.IndexByte("-*|<\"[>#", s[0]) >= 0 || strings.HasPrefix(s, "•") || leadNumber(s) > 0 || marked && strings.ContainsAny(s[:min(len(s), 6)], "0123456789") || strings.HasSuffix(s, ",") || isField(s)
 }

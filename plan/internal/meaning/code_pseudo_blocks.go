@@ -223,7 +223,7 @@ func branchHead(s string) int {
 	}
 	head, rest, ok := strings.Cut(s, ":")
 	word, mark, two := strings.Cut(head, " ")
-	if !ok || !two || strings.TrimSpace(rest) == "" || utf8.RuneCountInString(mark) > 2 || lexicon.Is(lexicon.Steps, strings.ToLower(word)) {
+	if !ok || !two || strings.ContainsAny(head, "(=") || strings.TrimSpace(rest) == "" || utf8.RuneCountInString(mark) > 2 || lexicon.Is(lexicon.Steps, strings.ToLower(word)) {
 		return 0
 	}
 	return len(s) - len(strings.TrimLeft(rest, " "))

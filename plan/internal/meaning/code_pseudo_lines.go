@@ -123,7 +123,7 @@ func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
 	}
 	a, b, found := form.SplitMark(p)
-	if !found || !strings.HasPrefix(strings.TrimLeft(p.Text[len(a.Text):], " "), ":") && leadNumber(p.Text) == 0 || strings.HasSuffix(p.Text, ":") {
+	if !found || strings.Contains(a.Text, "(") && !strings.Contains(a.Text, ")") || !strings.HasPrefix(strings.TrimLeft(p.Text[len(a.Text):], " "), ":") && leadNumber(p.Text) == 0 || strings.HasSuffix(p.Text, ":") {
 		return "", "", "", false
 	}
 	return a.Text, b.Text, "", true
