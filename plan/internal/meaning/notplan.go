@@ -21,6 +21,8 @@ type listing struct {
 	// Nouns that they are marked as steps ("Step 2", "T2").
 	Related      int
 	Boxes, Nouns bool
+	// Spoken tells that they are counted as reasons in a speech are: "First, …", "Secondly, …".
+	Spoken bool
 	// looks remembers what entries look like.
 	looks map[string]entryCounts
 }
@@ -107,6 +109,9 @@ func notPlan(l *listing) (score int, why []string) {
 	}
 	if most(c.action) && (intro <= 0 || c.defined*5 < n*4) {
 		say(-3, "its entries say what to do")
+	}
+	if l.Spoken && !most(c.action) && l.Related == 0 {
+		say(6, "its entries are counted as reasons are")
 	}
 	if c.order > 0 {
 		say(-min(3, c.order), "its entries have an order in words")

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -77,25 +78,17 @@ func (a *analysis) sameKind(t *set) bool {
 
 // holdsParts reports whether a field holds records that were taken in as parts.
 func (a *analysis) holdsParts(col *column) bool {
+	return slices.ContainsFunc(col.cells, func(x cell) bool { return a.arePart(x.val) })
+}
+
+// arePart reports whether a value is a record that was taken in as a part, or holds one.
+func (a *analysis) arePart(v *form.Value) bool {
 	if a.parent == nil {
 		return false
 	}
-	for _, x := range col.cells {
-		if a.inner[x.val] {
-			return true
-		}
-		for _, y := range x.val.Items {
-			if a.inner[y] {
-				return true
-			}
-		}
-		for i := range x.val.Fields {
-			if a.inner[x.val.Fields[i].Val] {
-				return true
-			}
-		}
-	}
-	return false
+	return a.inner[v] ||
+		slices.ContainsFunc(v.Items, func(x *form.Value) bool { return a.inner[x] }) ||
+		slices.ContainsFunc(v.Fields, func(f form.Field) bool { return a.inner[f.Val] })
 }
 
 // ungroup sets the parents of items, and takes groups out through which the flow only runs on to their parts.

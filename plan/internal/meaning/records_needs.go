@@ -88,7 +88,7 @@ func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool)
 		switch {
 		case r.Kind == None || r.Kind == Apart:
 			ok = true
-		case r.Guessed || len(r.Subjects) != 1 || r.Subjects[0] != x.rec || (r.Kind == Before) != (role == lexicon.Next) || r.Kind == Beside:
+		case r.Guessed || len(r.Subjects) != 1 || r.Subjects[0] != x.rec || (r.Kind == Before) != (role == lexicon.Next) || r.Kind == Beside || r.Kind == Ditto:
 			return nil, false
 		}
 		if r.Kind <= Before {
