@@ -47,8 +47,10 @@ const (
 	Loose
 	Chained
 	Sequence
-	// Plan announces a plan, List a list that is none. Choice goes with alternatives, Correct with a change of mind.
+	// Plan announces a plan, List a list that is none, Path a chain of steps out of a plan, which is not all of it. Choice
+	// goes with alternatives, Correct with a change of mind.
 	Plan
+	Path
 	List
 	Choice
 	Correct
@@ -84,7 +86,7 @@ const (
 
 var kindNames = [kinds]string{
 	"steps", "parts", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
-	"then", "first", "last", "meanwhile", "loose", "chained", "sequence", "plan", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
+	"then", "first", "last", "meanwhile", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
 	"until", "sources", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
 }
 
@@ -342,8 +344,10 @@ func Field(name string) (Role, bool) {
 // foldName brings a field's name into the form of the files: depends_on, dependsOn and "Depends On:" are one.
 func foldName(name string) string {
 	name = strings.TrimRight(strings.TrimSpace(name), ":： *?")
-	if _, ok := data().fields[Fold(name)]; ok {
-		return Fold(name)
+	for _, s := range [2]string{name, strings.TrimRight(name, "….")} {
+		if _, ok := data().fields[Fold(s)]; ok {
+			return Fold(s)
+		}
 	}
 	var sb strings.Builder
 	var last rune
