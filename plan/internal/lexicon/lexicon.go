@@ -187,12 +187,14 @@ type lexicon struct {
 	counts  map[string]bool // those of the numbers that say a place: ordinals, and words such as "secondly"
 	fields  map[string][]Role
 	common  map[string]langs
+	blocks  map[string]Block
+	stems   map[Block][]string
 }
 
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -255,6 +257,8 @@ func (b *builder) line(lang Lang, key, list string) {
 		switch role, isField := strings.CutPrefix(key, "field "); {
 		case isField:
 			b.fields[s] = append(b.fields[s], Role(role))
+		case strings.HasPrefix(key, "block "):
+			b.block(strings.TrimPrefix(key, "block "), s)
 		case key == "numbers" || key == "ordinals" || key == "marks":
 			if _, ok := b.numbers[s]; !ok || key == "ordinals" {
 				b.numbers[s] = i
