@@ -24,6 +24,9 @@ func readRecords(src *form.Source) []*Reading {
 			c.tree(t, "records")
 		}
 	}
+	for _, t := range form.Blocks(src) {
+		c.tree(t, "records")
+	}
 	for _, t := range form.XML(src) {
 		c.tree(t, "records")
 	}
