@@ -57,7 +57,7 @@ func foldRune(r rune) rune {
 		return '\''
 	case '\u00a0', '\u2009', '\u202f', '\u3000', '\u2007':
 		return ' '
-	case '\u0307', '\u200b', '\u200c', '\u200d', '\u200e', '\u200f', '\ufeff', '\ufe0f', '\u20e3', '\u00ad':
+	case '\u0640', '\u0307', '\u200b', '\u200c', '\u200d', '\u200e', '\u200f', '\ufeff', '\ufe0f', '\u20e3', '\u00ad':
 		return -1
 	case 'ё':
 		return 'е'
@@ -102,4 +102,10 @@ func foldText(s string) folded {
 		}
 	}
 	return folded{text: string(text), at: append(at, int32(len(s)))}
+}
+
+// FoldPlaces folds a text as Fold does, and returns for each place in it the one in the text that was given.
+func FoldPlaces(s string) (text string, place func(int) int) {
+	f := foldText(s)
+	return f.text, f.place
 }

@@ -36,6 +36,10 @@ func (t *talk) ditto(from, to int) {
 		}
 	}
 	tok := &t.atoms[at].tok
+	if needs >= 0 && other >= 0 && tok.Side == lexicon.Behind && other < at && needs > at {
+		t.atoms[other].used = true // "2와 마찬가지로 1 다음": what it needs is said itself
+		return
+	}
 	asks := tok.Opens || tok.Side != lexicon.Ahead // "like …" says nothing without a step
 	if asks && other < 0 || !asks && other >= 0 && needs >= 0 || needs > at || start == 0 && needs < 0 || other >= 0 && (other < at) != (tok.Side == lexicon.Behind) {
 		return

@@ -384,8 +384,8 @@ var verbEnds = map[string]struct {
 	"ja": {true, []string{"る", "う", "く", "す", "む", "つ", "ぶ", "ぐ"}},
 	"fr": {false, []string{"er", "ir", "re", "ez", "oir"}}, "es": {false, []string{"ar", "er", "ir", "arse", "erse", "irse"}},
 	"pt": {false, []string{"ar", "er", "ir", "or"}}, "it": {false, []string{"are", "ere", "ire", "rre", "arsi"}},
-	"sv": {false, []string{"a"}}, "pl": {false, []string{"ć", "c", "my"}}, "ru": {false, []string{"ть", "ти", "ться", "чь", "ем", "им", "ём"}},
-	"uk": {false, []string{"ти", "тися", "ємо", "имо", "емо"}}, "id": {false, nil},
+	"sv": {false, []string{"a"}}, "pl": {false, []string{"ć", "c", "my"}}, "ru": {false, []string{"ть", "ти", "ться", "чь", "ем", "им", "ём", "йте", "ите", "ьте"}},
+	"uk": {false, []string{"ти", "тися", "ємо", "имо", "емо", "йте", "іть", "ите"}}, "id": {false, nil},
 }
 
 // acts reports whether a text says what to do: an imperative or an infinitive.

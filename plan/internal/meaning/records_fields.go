@@ -15,6 +15,47 @@ type column struct {
 	name  string
 	roles []lexicon.Role
 	cells []cell
+	// hinted is set when only a phrase in the name gives the role, so that the values have to bear it out.
+	hinted bool
+}
+
+func newColumn(name string) *column {
+	c := &column{name: name, roles: rolesOf(name)}
+	if _, known := lexicon.Field(name); len(c.roles) == 0 || c.is(lexicon.Duration) && !known {
+		if role := hintOf(name); role != "" {
+			c.roles, c.hinted = []lexicon.Role{role}, true
+		}
+	}
+	return c
+}
+
+// hintOf returns the role that a phrase of relation in a name speaks for, "Can start when…" or "Hands off to", or "".
+func hintOf(name string) lexicon.Role {
+	name = splitName(name)
+	if len(name) > 60 {
+		return ""
+	}
+	hint := lexicon.Role("")
+	for _, t := range lexicon.Scan(name) {
+		role := lexicon.Role("")
+		switch {
+		case t.Is(lexicon.Apart) || t.Is(lexicon.None) || t.Is(lexicon.Not):
+			return ""
+		case t.Is(lexicon.Before):
+			role = lexicon.Next
+		case t.Is(lexicon.Needs) || t.Is(lexicon.Uses):
+			role = lexicon.Requires
+		case t.Is(lexicon.Beside):
+			role = lexicon.Parallel
+		}
+		if role != "" && hint != "" && role != hint {
+			return ""
+		}
+		if role != "" {
+			hint = role
+		}
+	}
+	return hint
 }
 
 type cell struct {
@@ -94,7 +135,7 @@ func newGrid(s *set, recs []record) *grid {
 				if len(g.cols) == 300 {
 					continue
 				}
-				col = &column{name: f.Key, roles: rolesOf(f.Key)}
+				col = newColumn(f.Key)
 				at[key] = col
 				g.cols = append(g.cols, col)
 			}
@@ -194,8 +235,8 @@ func (g *grid) probes() []probe {
 }
 
 // choose returns how the records are named: the field, or the key, whose values are used as references, or that is called
-// an id; nil when only their places tell them apart.
-func (g *grid) choose() *candidate {
+// an id; nil when only their places tell them apart. Outer are the ends of the lists of links beside the records.
+func (g *grid) choose(outer []arcEnds) *candidate {
 	n := len(g.recs)
 	var all []*candidate
 	if g.s.keyed {
@@ -226,6 +267,9 @@ func (g *grid) choose() *candidate {
 			strong++
 		}
 	}
+	if slices.ContainsFunc(all, func(c *candidate) bool { return c.col != nil && c.col.is(lexicon.ID) && c.clear && !opaque(c.ids) }) {
+		outer = nil // the records have ids, whatever else they are called by
+	}
 	var best *candidate
 	for _, c := range all {
 		at := make(map[string]int, n)
@@ -243,6 +287,12 @@ func (g *grid) choose() *candidate {
 			}
 		}
 		c.hits = hits + weak
+		for _, e := range outer {
+			if known := e.known(at); known*4 >= e.total*3 {
+				c.hits += known
+				c.score += 60 * float64(known) / float64(e.total)
+			}
+		}
 		if strong > 0 {
 			c.score += 60 * float64(hits) / float64(strong)
 			if hits > 0 {
@@ -260,6 +310,44 @@ func (g *grid) choose() *candidate {
 		return nil
 	}
 	return best
+}
+
+// opaque reports whether ids are long random numbers, which only programs use.
+func opaque(ids []string) bool {
+	return !slices.ContainsFunc(ids, func(s string) bool {
+		return len(s) < 8 || strings.Trim(strings.ToLower(s), "0123456789abcdef-") != "" || !strings.ContainsAny(s, "0123456789")
+	})
+}
+
+// arcEnds are the ends of a list of links, or the keys of a map of links, with how often they stand there.
+type arcEnds struct {
+	count map[string]int
+	total int
+}
+
+func newArcEnds(names []string) arcEnds {
+	e := arcEnds{count: make(map[string]int, len(names)), total: len(names)}
+	for _, s := range names {
+		e.count[s]++
+	}
+	return e
+}
+
+// known counts the ends that are names of at.
+func (e arcEnds) known(at map[string]int) int {
+	n := 0
+	if len(at) < len(e.count) {
+		for s := range at {
+			n += e.count[s]
+		}
+		return n
+	}
+	for s, k := range e.count {
+		if _, ok := at[s]; ok {
+			n += k
+		}
+	}
+	return n
 }
 
 // byLabel takes the labels that all texts of a column begin with for ids; nil when they do not.

@@ -60,20 +60,31 @@ func (a *analysis) groups() {
 
 // sameKind reports whether the records of t have most of their fields in common with those of the set.
 func (a *analysis) sameKind(t *set) bool {
-	mine := map[string]bool{}
+	mine, common := map[string]bool{}, map[string]bool{}
 	for _, col := range a.g.cols {
 		mine[strings.ToLower(col.name)] = true
+		if len(col.cells)*5 >= len(a.g.recs)*4 {
+			common[strings.ToLower(col.name)] = true
+		}
 	}
-	same, all := 0, 0
+	same, all, shared := 0, 0, map[string]bool{}
 	for _, r := range t.recs[:min(len(t.recs), 10)] {
 		for i := range r.fields {
 			all++
-			if mine[strings.ToLower(r.fields[i].Key)] {
+			if k := strings.ToLower(r.fields[i].Key); mine[k] {
 				same++
+				shared[k] = common[k]
 			}
 		}
 	}
-	return same*3 >= all*2 && same > 0
+	n := 0
+	for _, ok := range shared {
+		n += b2i(ok)
+	}
+	if strings.Count(t.shape[len(a.s.shape):], "/") > 1 && n*3 < len(common)*2 {
+		return false // arguments deep inside
+	}
+	return same*3 >= all*2 && same > 0 && n*2 >= len(common)
 }
 
 // holdsParts reports whether a field holds records that were taken in as parts.
@@ -95,7 +106,14 @@ func (a *analysis) arePart(v *form.Value) bool {
 func (a *analysis) ungroup() {
 	drop := make([]bool, len(a.r.Items))
 	some := false
-	if a.parent != nil {
+	if a.parent == nil {
+		a.outlined()
+		for _, p := range a.parent {
+			if p >= 0 {
+				drop[p], some = true, true
+			}
+		}
+	} else {
 		for i, p := range a.parent {
 			a.r.Items[i].Parent = p
 			if p >= 0 && a.forward {
@@ -108,8 +126,96 @@ func (a *analysis) ungroup() {
 			drop[i], some = true, true
 		}
 	}
+	if a.drawn {
+		some = a.dropNotes(drop) || some
+	}
 	if some {
 		a.contract(drop)
+	}
+}
+
+// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says so.
+func (a *analysis) dropNotes(drop []bool) (some bool) {
+	linked := make(map[string]bool, len(a.r.Links))
+	for _, l := range a.r.Links {
+		linked[l.From], linked[l.To] = true, true
+	}
+	for _, col := range a.g.cols {
+		if k := squash(col.name); k != "type" && k != "kind" && k != "shape" {
+			continue
+		}
+		for _, x := range col.cells {
+			if !linked[a.r.Items[x.rec].ID] && isNote(x.val.Text()) {
+				drop[x.rec], some = true, true
+			}
+		}
+	}
+	return some
+}
+
+// isNote reports whether the kind of a node is that of a note.
+func isNote(kind string) bool {
+	words := strings.Fields(splitName(kind))
+	if len(words) == 0 {
+		return false
+	}
+	switch words[len(words)-1] {
+	case "note", "comment", "annotation", "notes", "memo":
+		return true
+	}
+	return false
+}
+
+// headingRows returns the rows of a table that only head those below them: one cell is filled, where most rows fill
+// three, and it is bold or stands where the others have ids.
+func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
+	full := 0
+	ids := map[string]int{} // ids in each column
+	alone := map[*form.Value]*form.Field{}
+	for _, row := range table.Items {
+		n := 0
+		for i := range row.Fields {
+			f := &row.Fields[i]
+			if isNone(f.Val.Str) {
+				continue
+			}
+			n++
+			ids[f.Key] += b2i(isID(f.Val.Str))
+			alone[row] = f
+		}
+		if n != 1 {
+			delete(alone, row)
+		}
+		full += b2i(n > 2)
+	}
+	if full*2 <= len(table.Items) {
+		return nil
+	}
+	heads := map[*form.Value]bool{}
+	for row, f := range alone {
+		bold := f.Val.Off > 0 && strings.IndexByte("*_", src.Text[f.Val.Off-1]) >= 0
+		heads[row] = !isID(f.Val.Str) && (bold || ids[f.Key]*2 > len(table.Items))
+	}
+	return heads
+}
+
+// outlined takes records such as 1.1 and 1.2 of a table for parts of the record 1, which only groups them.
+func (a *analysis) outlined() {
+	if a.s.form != "table" || a.id == nil {
+		return
+	}
+	parent := make([]int, len(a.n.ids))
+	some := false
+	for i, id := range a.n.ids {
+		parent[i] = -1
+		for k := strings.LastIndexByte(id, '.'); k > 0 && parent[i] < 0; k = strings.LastIndexByte(id[:k], '.') {
+			if p, ok := a.n.exact[id[:k]]; ok && p != i {
+				parent[i], some = p, true
+			}
+		}
+	}
+	if some {
+		a.parent = parent
 	}
 }
 

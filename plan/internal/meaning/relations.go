@@ -73,6 +73,9 @@ type talk struct {
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
 	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1}
 	t.atoms = n.groups(self, text, n.atoms(text))
+	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && len(t.atoms) > 1 && t.atoms[1].class != phrase {
+		t.atoms[0].used = true // its own name: "e2e: browser tests"
+	}
 	for from := 0; from < len(t.atoms); {
 		to := from
 		for to < len(t.atoms) && !t.parts(to) {
@@ -407,6 +410,14 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			}
 		case b.class == phrase && b.kinds&lexicon.Relations != 0:
 			return // "after using 2", "→ uses #2": the second phrase says it
+		case b.class == phrase && b.is(lexicon.Not) && rel.full() && rel.Kind <= Uses:
+			for k := i + 1; k < min(to, i+4); k++ {
+				if t.atoms[k].class == group {
+					t.take(&Relation{Kind: Apart}, k, false) // "depends on 1, not on 2"
+					break
+				}
+			}
+			return
 		case b.class == phrase && b.is(lexicon.Except) && rel.full():
 			if i+1 < to && t.atoms[i+1].class == group && rel.Kind <= Uses {
 				t.take(&Relation{Kind: Apart}, i+1, false) // "needs 1 but not 2"
@@ -740,6 +751,12 @@ func (t *talk) named(rel *Relation, from, to int) {
 		for next < to && !t.atoms[next].is(lexicon.And) && t.atoms[next].class != slash {
 			next++
 		}
+		if all := t.several(from, min(next, from+maxNamed)); len(all) > 0 {
+			rel.Items, rel.Guessed = append(rel.Items, all...), true
+			rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
+			from = next + 1
+			continue
+		}
 		if i, ok, weak := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
 			if weak {
 				words := t.text[t.atoms[from].off:t.atoms[next-1].end]
@@ -756,6 +773,40 @@ func (t *talk) named(rel *Relation, from, to int) {
 	}
 }
 
+// several returns the steps of which there are as many as the words between two atoms say: "both checks", "all three
+// snapshots".
+func (t *talk) several(from, to int) []int {
+	count, all := 0, false
+	for i := from; i < to && t.self >= 0; i++ {
+		a := &t.atoms[i]
+		switch {
+		case a.class == group && a.is(lexicon.Both):
+			count = 2
+		case a.class == phrase && a.is(lexicon.All):
+			all = true
+		case a.is(lexicon.All):
+			all = true
+		case a.class == group && a.bare && a.count == 1 && a.value > 1:
+			count = a.value
+		case a.class == word && a.common:
+		case a.class == word && (all || count > 0):
+			var found []int
+			for _, x := range t.n.stems[t.n.stem(t.text[a.off:a.end])] {
+				if x < t.self && !t.n.items[x].Group {
+					found = append(found, x)
+				}
+			}
+			if len(found) == count || count == 0 && len(found) > 1 && len(found) < maxStem {
+				return found
+			}
+			return nil
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
 // guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the item does:
 // "Combine the figures" names none, "after the survey, combine" does.
 func (t *talk) guessable(rel *Relation, from, to int) bool {
@@ -768,7 +819,7 @@ func (t *talk) guessable(rel *Relation, from, to int) bool {
 		return true
 	}
 	if rel.Kind == Uses && !strings.Contains(a.tok.Phrase, " ") {
-		return false
+		return at > 0 && t.atoms[at-1].class == opened // "(uses the map)"
 	}
 	return at > 0 || rel.Kind == Needs
 }
@@ -833,15 +884,18 @@ func (t *talk) begins(off int) bool {
 // other. When several have, it returns one of them, and false. Weak is set when most of the words are not those of the
 // item. Steps before this one are also known by the words of what is said of them, when no title has any.
 func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
-	if item, ok, weak = t.byWords(from, to, t.n.stems); item >= 0 || t.self < 0 {
+	if item, ok, weak = t.byWords(from, to, t.n.stems, false); ok || t.self < 0 {
 		return item, ok, weak
 	}
-	item, ok, _ = t.byWords(from, to, t.n.remarks)
-	return item, ok && item < t.self, true
+	if earlier, ok, weak := t.byWords(from, to, t.n.stems, true); ok || item >= 0 {
+		return max(item, earlier), ok, weak
+	}
+	item, ok, _ = t.byWords(from, to, t.n.remarks, true)
+	return item, ok, true
 }
 
-// byWords returns the item that has most of the words between two atoms.
-func (t *talk) byWords(from, to int, stems map[string][]int) (item int, ok, weak bool) {
+// byWords returns the item, or the earlier one, that has most of the words between two atoms.
+func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item int, ok, weak bool) {
 	words, best, second, unique := 0, -1, 0, map[int]bool{}
 	count := map[int]int{}
 	for i := from; i < to; i++ {
@@ -853,7 +907,9 @@ func (t *talk) byWords(from, to int, stems map[string][]int) (item int, ok, weak
 		if stem == "" {
 			continue
 		}
-		items := slices.DeleteFunc(without(stems[stem], []int{t.self}), func(i int) bool { return t.self >= 0 && t.n.within(t.self, i) })
+		items := slices.DeleteFunc(without(stems[stem], []int{t.self}), func(i int) bool {
+			return t.self >= 0 && (t.n.within(t.self, i) || earlier && i > t.self)
+		})
 		words += b2i(a.class == word || len(items) > 0)
 		if len(items) > maxStem-1 {
 			continue
