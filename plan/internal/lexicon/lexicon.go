@@ -70,6 +70,8 @@ const (
 	Until
 	// Sources are prepositions that make a use of a reference, not of a word: "the kit from 21".
 	Sources
+	// Must makes a need of what is said of a step: "the lease must be signed".
+	Must
 	// Not turns a relation round, Except takes steps out of a reference.
 	Not
 	Except
@@ -92,7 +94,7 @@ const (
 var kindNames = [kinds]string{
 	"steps", "parts", "groups", "waves", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
 	"then", "first", "last", "meanwhile", "abreast", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
-	"until", "sources", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
+	"until", "sources", "must", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
 }
 
 // String returns the key of the kind in the files.

@@ -210,7 +210,7 @@ func (n *Names) head(text string) string {
 		}
 	}
 	for _, t := range lexicon.ScanIn(n.lang, text) {
-		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)) != 0 && t.Off > 0 {
+		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)|lexicon.KindsOf(lexicon.Ditto)) != 0 && t.Off > 0 {
 			return text[:t.Off]
 		}
 	}

@@ -129,6 +129,7 @@ func (t *talk) clause(from, to int) {
 			none = true
 		}
 	}
+	t.demands(from, to)
 	t.rest(from, to)
 	if none {
 		t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: t.atoms[from].off, End: t.atoms[to-1].end})
@@ -272,7 +273,7 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
-		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
+		if i := t.behindColon(at+1, to); i < to && k <= Before && t.hasTitles(&rel, i) {
 			for ; i < to && t.atoms[i].off < rel.End; i++ {
 				t.atoms[i].used = true
 			}
@@ -743,7 +744,12 @@ func (t *talk) named(rel *Relation, from, to int) {
 	if rel.Kind > Before || from >= to || t.atoms[from].is(lexicon.None) || !strings.ContainsFunc(t.text[rel.Off:rel.End], unicode.IsLetter) {
 		return
 	}
-	if t.titled(rel, from) || !t.guessable(rel, from, to) {
+	if next, ok := t.titled(rel, from); ok {
+		if next >= to || !t.atoms[next-1].is(lexicon.And) {
+			return
+		}
+		from = next // "after Tiling and the plumbing"
+	} else if !t.guessable(rel, from, to) {
 		return
 	}
 	for from < to {
@@ -758,6 +764,10 @@ func (t *talk) named(rel *Relation, from, to int) {
 			continue
 		}
 		if i, ok, weak := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
+			if rel.Kind == Before && t.self >= 0 && (i < t.self || t.timed(rel.Off)) {
+				from = next + 1
+				continue // "two weeks before the race"
+			}
 			if weak {
 				words := t.text[t.atoms[from].off:t.atoms[next-1].end]
 				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: words, Why: "taken for " + t.n.items[i].ID + " by one of the words", Off: rel.Off})
@@ -767,6 +777,9 @@ func (t *talk) named(rel *Relation, from, to int) {
 			rel.End = max(rel.End, t.atoms[next-1].end)
 			rel.Off = min(rel.Off, t.atoms[from].off)
 		} else if i >= 0 && rel.Kind == Needs && t.begins(rel.Off) {
+			if t.self >= 0 {
+				i = t.self
+			}
 			t.doubts = append(t.doubts, Doubt{Item: i, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: "the words may name several steps", Off: rel.Off})
 		}
 		from = next + 1
@@ -807,6 +820,41 @@ func (t *talk) several(from, to int) []int {
 	return nil
 }
 
+// timed reports whether a time stands before a place: "two weeks before".
+func (t *talk) timed(off int) bool {
+	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
+	return i > 0 && (t.isUnit(i-1) || t.atoms[i-1].class == quantity)
+}
+
+// demands reads a remark that says of a step, by its words, what it must be: "(the lease must be signed)".
+func (t *talk) demands(from, to int) {
+	if from == 0 || t.self <= 0 || to-from > maxDemand || t.atoms[from-1].class == comma {
+		return
+	}
+	must := -1
+	for i := from; i < to; i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == group && !a.place && !a.spelled:
+			return
+		case a.class != phrase || a.used:
+		case a.kinds&lexicon.Relations != 0 || a.is(lexicon.Not):
+			return
+		case a.is(lexicon.Must) && must < 0:
+			must = i
+		}
+	}
+	if must <= from || to-must > maxDemanded {
+		return
+	}
+	rel := Relation{Kind: Needs, Off: t.atoms[from].off, End: t.atoms[to-1].end}
+	if t.named(&rel, from, to); rel.full() {
+		t.state(rel, nil)
+	}
+}
+
+// maxDemand bounds the words of a remark that says what a step must be, maxDemanded those behind the "must".
+const maxDemand, maxDemanded = 14, 6
+
 // guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the item does:
 // "Combine the figures" names none, "after the survey, combine" does.
 func (t *talk) guessable(rel *Relation, from, to int) bool {
@@ -827,8 +875,13 @@ func (t *talk) guessable(rel *Relation, from, to int) bool {
 // maxTitle bounds the atoms of a title that is looked up as a whole.
 const maxTitle = 14
 
-// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters".
-func (t *talk) titled(rel *Relation, from int) (some bool) {
+func (t *talk) hasTitles(rel *Relation, from int) bool {
+	_, ok := t.titled(rel, from)
+	return ok
+}
+
+// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters", and returns where it ends.
+func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
 	for from < len(t.atoms) {
 		for from < len(t.atoms) && t.atoms[from].class == colon {
 			from++
@@ -839,7 +892,7 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 			found, next = t.wholeTitle(from)
 		}
 		if found < 0 {
-			return some
+			return from, some
 		}
 		rel.Items = append(rel.Items, found)
 		rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
@@ -849,9 +902,9 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 			from++
 			continue
 		}
-		return some
+		return from, some
 	}
-	return some
+	return from, some
 }
 
 // wholeTitle returns the item whose whole title begins at a place, the longest one, and where it ends.
