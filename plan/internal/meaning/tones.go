@@ -30,7 +30,7 @@ const (
 	toneRejected
 	toneOther
 	tonePast
-	toneDo
+
 	toneTodo
 	toneAlone
 	toneOption
@@ -44,10 +44,12 @@ const (
 	toneStart
 	toneFinal
 	toneArticle
+	toneDecline
+	toneLaw
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law",
 }
 
 // toneHit is a phrase of tones.txt in a text.
