@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/epigraph-run/epigraph/plan"
 )
@@ -93,16 +93,9 @@ func hostileShapes() map[string]func(size int) string {
 	return all
 }
 
-// steep are the texts for which more is allocated than in proportion to their length, until a limit on the
-// depth of brackets, the length of prose or the length of records stops that. One that is mended is to be
-// taken out.
-var steep = []string{
-	`"((a)("`, `"(1,"`, `"(a, b) -> "`, `"1, 2, 3 "`, `"A,"`, `"Edge:("`, `"[{\"a\":["`, `"\"x\", "`, `"a: "`, `"f(g("`, "NestedXML",
-	strconv.Quote("\"name\": \"a\", \"arguments\": {\"a\": \"<GENERATED>-1\"} "),
-}
-
 // TestHostileTexts holds what is allocated for a text against one four times as long: what is read of texts
-// that break careless readers may only grow with them. BenchmarkHostile shows the same of their time.
+// that break careless readers may only grow with them, but for what nesting of at most 200 levels costs.
+// BenchmarkHostile shows the same of their time.
 func TestHostileTexts(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	work := func(text string) uint64 {
 		var before, after runtime.MemStats
@@ -116,11 +109,8 @@ func TestHostileTexts(t *testing.T) { //nolint:paralleltest // it counts what th
 		if underRace && i%8 > 0 {
 			continue
 		}
-		if slices.Contains(steep, name) {
-			continue
-		}
 		few, many := work(shapes[name](1<<10)), work(shapes[name](1<<12))
-		require.Less(t, many, 7*few+1<<20, "%s: %d bytes became %d", name, few, many)
+		assert.Less(t, many, 7*few+2<<20, "%s: %d bytes became %d", name, few, many)
 	}
 	for _, dialect := range plan.Dialects() {
 		for _, u := range hostileUnits {

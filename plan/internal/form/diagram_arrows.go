@@ -165,7 +165,7 @@ func closer(c byte) byte {
 // of it are dropped.
 func SplitGroup(p Piece) []Piece {
 	s := p.Text
-	if n := len(s); n > 2 && closer(s[0]) == s[n-1] && s[0] != '<' && strings.ContainsAny(s, ",|&+∥") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
+	if n := len(s); n > 2 && closer(s[0]) == s[n-1] && s[0] != '<' && strings.ContainsAny(s, ",|&+∥‖、，;；،") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
 		return SplitGroup(piece(s, 1, n-1, p.Off))
 	}
 	var out []Piece

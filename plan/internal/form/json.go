@@ -65,9 +65,25 @@ func writeJSON(b *strings.Builder, v *Value, depth int) {
 }
 
 func writeString(b *strings.Builder, s string) {
+	if plain(s) {
+		b.WriteByte('"')
+		b.WriteString(s)
+		b.WriteByte('"')
+		return
+	}
 	out, err := json.Marshal(s)
 	if err != nil {
 		out = []byte(`""`)
 	}
 	b.Write(out)
+}
+
+// plain tells whether JSON writes a text as it is; most are, and encoding/json copies each of them twice.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
 }

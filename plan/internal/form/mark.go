@@ -459,20 +459,45 @@ func ordinal(s string, at int) Mark {
 		}
 		return m
 	}
-	end := letters(s, at)
+	end := numberWord(s, at)
 	word := s[at:end]
 	switch n := utf8.RuneCountInString(word); {
 	case n == 0:
 		return Mark{}
 	case n == 1 && !hanRune(word):
 		return Mark{Style: Letter, Label: word, Path: []int{letterNumber(word)}, End: end}
-	case n > 16:
+	case n > maxNumberWord:
 		return Mark{}
 	}
 	if v, ok := lexicon.Number(word); ok {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, End: end}
 	}
 	return Mark{}
+}
+
+// maxNumberWord bounds the letters of a number in words.
+const maxNumberWord = 24
+
+// numberWord returns the end of the number in words at s[at:], with its apostrophes, hyphens and up to four words
+// ("п'ятий", "во-вторых", "en tercer lugar"), or that of the first word when it is none.
+func numberWord(s string, at int) int {
+	first := letters(s, at)
+	best := first
+	for end, words := first, 1; words <= 4 && end > at && end-at <= 2*maxNumberWord; words++ {
+		if _, ok := lexicon.Number(s[at:end]); ok {
+			best = end
+		}
+		r, n := utf8.DecodeRuneInString(s[end:])
+		if !strings.ContainsRune(" -'’ʼ", r) || n == 0 {
+			break
+		}
+		next := letters(s, end+n)
+		if next == end+n || lexicon.Is(lexicon.Steps, s[end+n:next]) {
+			break
+		}
+		end = next
+	}
+	return best
 }
 
 func letterNumber(s string) int {
@@ -489,7 +514,7 @@ func letterNumber(s string) int {
 
 // spelledMark reads One: and Third – and Erstens, and First step: and II. and 一、.
 func spelledMark(s string, at int) Mark {
-	end := letters(s, at)
+	end := numberWord(s, at)
 	if end == at || end-at > maxLabel {
 		return Mark{}
 	}
@@ -500,6 +525,9 @@ func spelledMark(s string, at int) Mark {
 	}
 	if e, weak, ok := markEnd(s, end); ok && !weak {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, End: skipSpace(s, e)}
+	}
+	if r, n := utf8.DecodeRuneInString(s[end:]); strings.ContainsRune(",，、،", r) && n > 0 && lexicon.Counts(word) && skipSpace(s, end+n) < len(s) {
+		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+n)} // "Second, …"
 	}
 	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
 	from := skipSpace(s, end)

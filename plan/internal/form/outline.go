@@ -424,7 +424,11 @@ func dropWeakMarks(items []*Item) {
 		if it.Mark.Style == Lettered {
 			return class{Number, "", it.Bullet != 0 || it.Kind == Heading}
 		}
-		return class{it.Mark.Style, codePrefix(it.Mark), it.Bullet != 0 || it.Kind == Heading}
+		prefix := codePrefix(it.Mark)
+		if it.Mark.Style == Code && len(prefix) == 1 {
+			prefix = "A" // A1, A2 and B1 are of one series
+		}
+		return class{it.Mark.Style, prefix, it.Bullet != 0 || it.Kind == Heading}
 	}
 	count := map[class]int{}
 	seen := map[class]map[string]bool{}

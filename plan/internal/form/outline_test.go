@@ -23,18 +23,21 @@ func show(it *Item, depth int, b *strings.Builder) {
 
 func TestOutline(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"Numbers": {"1. dig\n2) fill\n(3) plant", "E 1|dig\nE 2|fill\nE 3|plant\n"},
-		"Details": {"1. dig\n- deep\n2. fill\n   more", "E 1|dig\n E |deep\nE 2|fill\n P |more\n"},
-		"Codes":   {"- **AP1 – Dig**\n  - Needs: none\n* [T2] fill\n• T3 plant\n- T4: rest", "E AP1|Dig\n E |Needs: none\nE T2|fill\nE T3|plant\nE T4|rest\n"},
-		"Phases":  {"## Phase 1: Prepare\n1. dig\n## Phase 2: Do\n2. fill", "H Phase/1|Prepare\n E 1|dig\nH Phase/2|Do\n E 2|fill\n"},
-		"Nested":  {"1. a\n1.1 b\n1.2 c\n2. d", "E 1|a\n E 1.1|b\n E 1.2|c\nE 2|d\n"},
-		"Boxes":   {"- [x] T1 dig\n- [ ] T2 fill\n☐ rest", "E T1|dig\nE T2|fill\nE |rest\n"},
-		"Signs":   {"1️⃣ dig\n② fill\n➤ Z1 – rest\n➤ Z2 – more", "E 1|dig\nE 2|fill\nE Z1|rest\nE Z2|more\n"},
-		"Words":   {"Step One: dig\nStep Two: fill\nFirst step: go", "E Step/One|dig\nE Step/Two|fill\nE step/First|go\n"},
-		"Han":     {"第一步：挖\n第二步：填\n任务A：种\n步骤3：收", "E 步/第一步|挖\nE 步/第二步|填\nE 任务/A|种\nE 步骤/3|收\n"},
-		"Letters": {"1a. dig\n1b) fill\nA – plant\niv. rest", "E 1a|dig\nE 1b|fill\nE A|plant\nE iv|rest\n"},
-		"Weak":    {"12 eggs are needed\nTRAM-1  dig\nTRAM-2  fill", "P |12 eggs are needed\nE TRAM-1|dig\nE TRAM-2|fill\n"},
-		"Org":     {"* Plan\n** TODO [#A] H-1 dig\n   Blocked by: H-2\n** DONE H-2 fill", "H |Plan\n H H-1|dig\n  P |Blocked by: H-2\n H H-2|fill\n"},
+		"Numbers":    {"1. dig\n2) fill\n(3) plant", "E 1|dig\nE 2|fill\nE 3|plant\n"},
+		"Details":    {"1. dig\n- deep\n2. fill\n   more", "E 1|dig\n E |deep\nE 2|fill\n P |more\n"},
+		"Codes":      {"- **AP1 – Dig**\n  - Needs: none\n* [T2] fill\n• T3 plant\n- T4: rest", "E AP1|Dig\n E |Needs: none\nE T2|fill\nE T3|plant\nE T4|rest\n"},
+		"Phases":     {"## Phase 1: Prepare\n1. dig\n## Phase 2: Do\n2. fill", "H Phase/1|Prepare\n E 1|dig\nH Phase/2|Do\n E 2|fill\n"},
+		"Nested":     {"1. a\n1.1 b\n1.2 c\n2. d", "E 1|a\n E 1.1|b\n E 1.2|c\nE 2|d\n"},
+		"Boxes":      {"- [x] T1 dig\n- [ ] T2 fill\n☐ rest", "E T1|dig\nE T2|fill\nE |rest\n"},
+		"Signs":      {"1️⃣ dig\n② fill\n➤ Z1 – rest\n➤ Z2 – more", "E 1|dig\nE 2|fill\nE Z1|rest\nE Z2|more\n"},
+		"Words":      {"Step One: dig\nStep Two: fill\nFirst step: go", "E Step/One|dig\nE Step/Two|fill\nE step/First|go\n"},
+		"Han":        {"第一步：挖\n第二步：填\n任务A：种\n步骤3：收", "E 步/第一步|挖\nE 步/第二步|填\nE 任务/A|种\nE 步骤/3|收\n"},
+		"Letters":    {"1a. dig\n1b) fill\nA – plant\niv. rest", "E 1a|dig\nE 1b|fill\nE A|plant\nE iv|rest\n"},
+		"Weak":       {"12 eggs are needed\nTRAM-1  dig\nTRAM-2  fill", "P |12 eggs are needed\nE TRAM-1|dig\nE TRAM-2|fill\n"},
+		"Counted":    {"First, dig\nSecond, fill\nEn tercer lugar: plant\nWhatever, rest", "E First|dig\nE Second|fill\nE En tercer lugar|plant\n P |Whatever, rest\n"},
+		"Apostrophe": {"Крок п'ятий: копати", "E Крок/п'ятий|копати\n"},
+		"One letter": {"A1  dig\nA2  fill\nC1  plant", "E A1|dig\nE A2|fill\nE C1|plant\n"},
+		"Org":        {"* Plan\n** TODO [#A] H-1 dig\n   Blocked by: H-2\n** DONE H-2 fill", "H |Plan\n H H-1|dig\n  P |Blocked by: H-2\n H H-2|fill\n"},
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {

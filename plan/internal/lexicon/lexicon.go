@@ -47,12 +47,16 @@ const (
 	Loose
 	Chained
 	Sequence
-	// Plan announces a plan, List a list that is none. Choice goes with alternatives, Correct with a change of mind.
+	// Plan announces a plan, List a list that is none, Path a chain of steps out of a plan, which is not all of it. Choice
+	// goes with alternatives, Correct with a change of mind.
 	Plan
+	Path
 	List
 	Choice
 	Correct
 	Refuse
+	// Earlier goes with a number, a noun or both: "two previous steps", "all preceding tasks", "dos pasos anteriores".
+	Earlier
 	// Others are all other steps. Recent and Leading go with a number: "the last two", "the first three".
 	Others
 	Recent
@@ -66,6 +70,9 @@ const (
 	Except
 	// Same says that a relation or a need is that of the step before: "same, after 1", "likewise".
 	Same
+	// Ditto says by itself that what is said of the step before, or of the one that it names, is said of this one:
+	// "idem", "same as 2".
+	Ditto
 	// Done are words of a state that stand behind a reference: "once 2 is ready".
 	Done
 	// Units are what is counted by numbers that are no references: days, people, percent.
@@ -79,8 +86,8 @@ const (
 
 var kindNames = [kinds]string{
 	"steps", "parts", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
-	"then", "first", "last", "meanwhile", "loose", "chained", "sequence", "plan", "list", "choice", "correct", "refuse", "others", "recent", "leading",
-	"until", "sources", "not", "except", "same", "done", "units", "common", "numeral",
+	"then", "first", "last", "meanwhile", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
+	"until", "sources", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
 }
 
 // String returns the key of the kind in the files.
@@ -172,6 +179,7 @@ type lexicon struct {
 	trie    Trie
 	sets    map[Lang]uint32 // each language with English, as sets for the trie
 	numbers map[string]int
+	counts  map[string]bool // those of the numbers that say a place: ordinals, and words such as "secondly"
 	fields  map[string][]Role
 	common  map[string]langs
 }
@@ -179,7 +187,7 @@ type lexicon struct {
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, fields: map[string][]Role{}, common: map[string]langs{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -242,9 +250,13 @@ func (b *builder) line(lang Lang, key, list string) {
 		switch role, isField := strings.CutPrefix(key, "field "); {
 		case isField:
 			b.fields[s] = append(b.fields[s], Role(role))
-		case key == "numbers" || key == "ordinals":
+		case key == "numbers" || key == "ordinals" || key == "marks":
 			if _, ok := b.numbers[s]; !ok || key == "ordinals" {
 				b.numbers[s] = i
+			}
+			b.counts[s] = b.counts[s] || key != "numbers"
+			if key == "marks" {
+				break
 			}
 			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
 		case key == "endings":
@@ -328,8 +340,10 @@ func Field(name string) (Role, bool) {
 // foldName brings a field's name into the form of the files: depends_on, dependsOn and "Depends On:" are one.
 func foldName(name string) string {
 	name = strings.TrimRight(strings.TrimSpace(name), ":： *?")
-	if _, ok := data().fields[Fold(name)]; ok {
-		return Fold(name)
+	for _, s := range [2]string{name, strings.TrimRight(name, "….")} {
+		if _, ok := data().fields[Fold(s)]; ok {
+			return Fold(s)
+		}
 	}
 	var sb strings.Builder
 	var last rune

@@ -18,6 +18,9 @@ func Number(word string) (int, bool) {
 	return Roman(w)
 }
 
+// Counts reports whether a word says a place in an order: an ordinal, or a word such as "secondly".
+func Counts(word string) bool { return data().counts[Fold(word)] }
+
 // maxNumber bounds numbers; what is longer is no number of a step.
 const maxNumber = 1_000_000
 

@@ -239,10 +239,10 @@ func (m *found) token(all []found, f *folded, lang Lang) (Token, bool) {
 		if !own && lang != "" && e.lang == lang {
 			own, t = true, Token{Phrase: t.Phrase, Off: t.Off, End: t.End}
 		}
-		if t.Kinds == 0 || Relations.Has(e.kind) || e.kind == Steps && e.side == Behind {
+		if t.Kinds == 0 || Relations.Has(e.kind) || (e.kind == Steps || e.kind == Ditto) && e.side == Behind {
 			t.Side = e.side
 		}
-		t.Opens = t.Opens || e.opens && Relations.Has(e.kind)
+		t.Opens = t.Opens || e.opens && (Relations.Has(e.kind) || e.kind == Ditto)
 		t.Value, t.Ordinal = max(t.Value, int(e.value)), t.Ordinal || e.ordinal
 		t.Kinds |= KindsOf(e.kind)
 	}

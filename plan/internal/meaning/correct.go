@@ -108,6 +108,9 @@ func amend(r *Reading, text string, off int, correcting bool) {
 		}
 	}
 	a.ordered = hasTone(a.lang, text, toneInOrder|toneRest)
+	if !correcting {
+		text = a.arrows(text, off)
+	}
 	for _, s := range form.Sentences(text, off) {
 		if !s.Question {
 			a.sentence(s)
@@ -123,6 +126,29 @@ func amend(r *Reading, text string, off int, correcting bool) {
 	if len(a.gone) > 0 {
 		a.clear()
 	}
+}
+
+// arrows takes the lines of arrows between steps out of a text. They say the order where the plan states none; where it
+// does, they sum up what it says, as a critical path.
+func (a *amender) arrows(text string, off int) string {
+	stated := a.r.Stated || len(a.r.Links) > 0
+	known := func(id string) bool { _, ok := a.place[id]; return ok }
+	var out strings.Builder
+	at := 0
+	for line := range strings.Lines(text) {
+		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known); ok {
+			if !stated && !lexicon.Has(lexicon.Path, line) {
+				a.r.Links = append(a.r.Links, links...)
+			}
+			line = strings.Repeat(" ", len(line)-1) + line[len(line)-1:]
+		}
+		out.WriteString(line)
+		at += len(line)
+	}
+	if len(a.r.Links) > 0 && !stated {
+		a.r.Stated, a.order = true, nil
+	}
+	return out.String()
 }
 
 // steps returns the items that are no groups.

@@ -306,7 +306,9 @@ func legend(src *form.Source, r *Reading, first, last int) {
 		items = append(items, it)
 	}
 	if matched == len(r.Items) {
-		r.Weight = max(r.Weight, 95)
+		if r.Weight > excerptWeight {
+			r.Weight = max(r.Weight, 95)
+		}
 		r.Items = items
 	} else {
 		for k, it := range r.Items {

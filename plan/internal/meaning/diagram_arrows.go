@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // andWords join two ids on one side of an arrow.
@@ -50,8 +51,19 @@ func arrowPrefix(p form.Piece, loose bool) form.Piece {
 		if rest[0] != ' ' && rest[0] != '*' && colon == ":" || !loose && !announcesGraph(head) {
 			continue
 		}
-		rest = strings.TrimLeft(rest, " *_`")
-		return form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)}
+		rest = strings.TrimLeft(rest, " *_")
+		return unquoted(form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)})
+	}
+	return unquoted(p)
+}
+
+// unquoted drops one pair of signs of code or emphasis around a whole line of arrows.
+func unquoted(p form.Piece) form.Piece {
+	s := strings.TrimRight(p.Text, " .。")
+	for _, q := range [...]string{"`", "**"} {
+		if n := len(s) - 2*len(q); n > 0 && strings.HasPrefix(s, q) && strings.HasSuffix(s, q) && !strings.Contains(s[len(q):len(q)+n], q) {
+			return form.Piece{Text: s[len(q) : len(q)+n], Off: p.Off + len(q)}
+		}
 	}
 	return p
 }
@@ -539,11 +551,30 @@ func isEntry(s string) bool {
 	return leadNumber(s) > 0 || strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "• ")
 }
 
+// excerptWeight is the weight of a drawing of a part of a plan, such as its critical path: less than that of the plan.
+const excerptWeight = 58
+
+// excerpt reports whether lines of arrows are announced as a part of a plan.
+func excerpt(src *form.Source, first, n int) bool {
+	if n == 1 && lexicon.Has(lexicon.Path, src.Lines[first].Text[:min(len(src.Lines[first].Text), 200)]) {
+		return true
+	}
+	for i := first - 1; i >= 0 && i >= first-3; i-- {
+		if t := src.Lines[i].Text; t != "" && !src.Lines[i].Fence {
+			return len(t) < 200 && lexicon.Has(lexicon.Path, t)
+		}
+	}
+	return false
+}
+
 // arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or announced. An arrow
 // in the middle of an essay is no plan.
 func arrowWeight(src *form.Source, first, n int) int {
 	if otherArrows(src, first, n) {
 		return 0
+	}
+	if excerpt(src, first, n) {
+		return excerptWeight
 	}
 	if src.Lines[first].InCode {
 		return 90

@@ -145,6 +145,10 @@ func (n *Names) id(i int, id string) {
 		n.value(v, i)
 	} else if v, ok := leadingNumber(key); ok {
 		n.value(v, i)
+	} else if rest, ok := strings.CutPrefix(key, "第"); ok { // 第二步
+		if v, ok := lexicon.Number(strings.TrimRightFunc(rest, func(r rune) bool { _, ok := lexicon.Number(string(r)); return !ok })); ok {
+			n.value(v, i)
+		}
 	}
 }
 

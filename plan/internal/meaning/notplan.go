@@ -27,6 +27,8 @@ type listing struct {
 	Linked bool
 	// langs are the languages of the entries: Lang, or those that they may be written in.
 	langs []string
+	// Spoken tells that they are counted as reasons in a speech are: "First, …", "Secondly, …".
+	Spoken bool
 	// looks remembers what entries look like.
 	looks map[string]entryCounts
 }
@@ -129,6 +131,9 @@ func notPlan(l *listing) (score int, why []string) {
 		say(-2, "some entries say what to do")
 	case !told && l.Related == 0 && !l.Linked && c.order == 0 && (c.action+c.deed)*3 < n:
 		say(4-2*b2i(l.Lang == ""), "its entries are names of things")
+	}
+	if l.Spoken && !most(c.action) && l.Related == 0 {
+		say(6, "its entries are counted as reasons are")
 	}
 	if c.order > 0 {
 		say(-min(3, c.order), "its entries have an order in words")

@@ -161,13 +161,19 @@ var thesisWords = map[string]bool{"que": true, "that": true, "dass": true, "che"
 // parts splits a sentence into what may be steps of their own.
 func (t *teller) parts(s *form.Sentence) (out []part) {
 	var cur part
+	var condition, main strings.Builder
 	during := false
+	begin := func() {
+		cur = part{}
+		condition.Reset()
+		main.Reset()
+	}
 	flush := func() {
-		if strings.TrimSpace(cur.text) != "" {
-			cur.text = strings.TrimSpace(cur.text)
+		if cur.text = strings.TrimSpace(cur.text); cur.text != "" {
+			cur.condition, cur.main = condition.String(), main.String()
 			out = append(out, cur)
 		}
-		cur = part{}
+		begin()
 	}
 	for k, c := range s.Clauses {
 		end := s.Off + len(s.Text)
@@ -181,33 +187,33 @@ func (t *teller) parts(s *form.Sentence) (out []part) {
 				t.thesis++
 			}
 			piece.beside, during = piece.beside || during, t.endsWithWhile(piece.text)
-			when := ahead&toneWhen != 0 || cur.condition != "" && cur.main == "" && k+1 < len(s.Clauses) && t.andLed(piece.text) && kinds == 0
+			when := ahead&toneWhen != 0 || condition.Len() > 0 && main.Len() == 0 && k+1 < len(s.Clauses) && t.andLed(piece.text) && kinds == 0
 			order := kinds & lexicon.KindsOf(lexicon.Then, lexicon.Last, lexicon.Meanwhile, lexicon.First)
-			fresh := piece.beside || c.Sep == ';' || order != 0 || when && cur.main != "" && (k+1 < len(s.Clauses) || ahead&toneAdd != 0)
+			fresh := piece.beside || c.Sep == ';' || order != 0 || when && main.Len() > 0 && (k+1 < len(s.Clauses) || ahead&toneAdd != 0)
 			if c.Sep == '(' || c.Sep == ')' {
 				fresh = false
 			}
-			if andThen := order.Has(lexicon.Then) && len(cur.condition) > 30 && !correlative(piece.text); fresh && (andThen || cur.main != "" || cur.condition != "" && !when && c.Sep == ';') {
+			if andThen := order.Has(lexicon.Then) && condition.Len() > 30 && !correlative(piece.text); fresh && (andThen || main.Len() > 0 || condition.Len() > 0 && !when && c.Sep == ';') {
 				flush()
 			}
-			if c.Sep == ':' && cur.kinds == 0 && cur.condition == "" && order != 0 {
-				cur = part{} // "I would do it like this: first …"
+			if c.Sep == ':' && cur.kinds == 0 && condition.Len() == 0 && order != 0 {
+				begin() // "I would do it like this: first …"
 			}
 			if cur.text == "" {
 				cur.off = piece.off
 			}
-			cur.text += piece.text
+			cur.text = s.Text[cur.off-s.Off : piece.off+len(piece.text)-s.Off]
 			cur.kinds |= kinds
 			cur.tones |= tones
 			cur.beside = cur.beside || piece.beside
 			switch {
 			case when:
-				cur.condition += " " + piece.text
+				condition.WriteString(" " + piece.text)
 				if k+1 == len(s.Clauses) || ahead&toneDone != 0 || len(strings.Fields(piece.text)) > 9 && t.spaced() {
-					cur.main += " " + piece.text
+					main.WriteString(" " + piece.text)
 				}
 			case !bare:
-				cur.main += " " + piece.text
+				main.WriteString(" " + piece.text)
 			}
 		}
 	}
@@ -215,7 +221,7 @@ func (t *teller) parts(s *form.Sentence) (out []part) {
 	return out
 }
 
-func bareOrder(s string) bool { return len(strings.Fields(s)) <= 4 }
+func bareOrder(s string) bool { return len(s) < 100 && len(strings.Fields(s)) <= 4 }
 
 type piece struct {
 	text   string

@@ -27,11 +27,15 @@ func readRecords(src *form.Source) []*Reading {
 	for _, t := range form.XML(src) {
 		c.tree(t, "records")
 	}
+	var out []*Reading
 	for _, t := range form.Tables(src) {
+		if r := matrix(src, t); r != nil {
+			out = append(out, r)
+			continue
+		}
 		c.tree(t, "table")
 	}
 	c.merge()
-	var out []*Reading
 	for _, f := range c.flows {
 		if r := c.readFlow(f); r != nil {
 			out = append(out, r)
@@ -45,6 +49,11 @@ func readRecords(src *form.Source) []*Reading {
 			return nil
 		}
 		if r := c.read(s); r != nil {
+			out = append(out, r)
+		}
+	}
+	for _, p := range c.pairs {
+		if r := c.pairsAlone(p); r != nil {
 			out = append(out, r)
 		}
 	}
@@ -208,7 +217,7 @@ func (c *collector) list(v *form.Value, w way) {
 	n := len(v.Items)
 	switch p := readPairs(v); {
 	case p != nil:
-		p.tree, p.owner, p.labels = c.cur, w.owner, w.labels
+		p.tree, p.form, p.owner, p.labels = c.cur, c.form, w.owner, w.labels
 		c.pairs = append(c.pairs, p)
 	case n > 0 && single == n:
 		s := c.at(w, true)
@@ -220,8 +229,12 @@ func (c *collector) list(v *form.Value, w way) {
 		return
 	case maps > 0 && maps*4 >= n*3:
 		s := c.at(w, false)
+		var heads map[*form.Value]bool
+		if c.form == "table" {
+			heads = headingRows(c.src, v)
+		}
 		for _, x := range v.Items {
-			if isMap(x) {
+			if isMap(x) && !heads[x] {
 				s.recs = append(s.recs, record{off: x.Off, end: x.End, val: x, fields: unwrapped(x), group: w.group})
 			}
 		}

@@ -12,10 +12,39 @@ import (
 // isNone reports whether a cell says that there is nothing.
 func isNone(s string) bool {
 	s = strings.Trim(strings.TrimSpace(s), "().[]{}<>*_ \"'")
-	if s == "" || strings.Trim(s, "-–—−‒―∅/.…") == "" || lexicon.Is(lexicon.None, s) {
+	if s == "" || strings.Trim(s, "-–—−‒―ー－~～∅/.…·•*×✗✕Ø") == "" || lexicon.Is(lexicon.None, s) {
 		return true
 	}
 	return slices.Contains(lexicon.Fields(s), lexicon.Nothing)
+}
+
+// isName reports whether a cell is the name of an item, in letters of any case.
+func (n *labels) isName(s string) bool {
+	s = strings.TrimSpace(s)
+	_, ok := n.exact[s]
+	if !ok && strings.ContainsFunc(s, unicode.IsLetter) {
+		_, ok = n.folded[squash(s)]
+	}
+	return ok
+}
+
+// noneFirst reports whether a cell says that there is nothing and goes on with a remark: "none (start)", "– can
+// start today".
+func (n *labels) noneFirst(s string) bool {
+	head, rest, _ := strings.Cut(s, " ")
+	if !isNone(head) || head == "" {
+		i := max(0, strings.IndexAny(s, "(（[–—,;:，；："))
+		head, rest = s[:i], s[i:]
+	}
+	if rest == "" || head == "" || !isNone(head) {
+		return false
+	}
+	for _, p := range splitCell(rest, listSigns+" ()（）[]") {
+		if _, ok := n.find(p.text); ok || brief(p.text) && strings.IndexAny(rest, "(（[") != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // listSigns stand between the references in a cell.
@@ -31,7 +60,7 @@ type cellReader struct {
 
 // cell splits the text of a cell into references. Rest is set when it holds more than references.
 func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
-	if _, ok := n.exact[strings.TrimSpace(s)]; !ok && isNone(s) {
+	if !n.isName(s) && (isNone(s) || n.noneFirst(s)) {
 		return nil, false
 	}
 	c := &cellReader{n: n, off: off}
@@ -296,7 +325,7 @@ func (n *labels) lagged(s string) (int, bool) {
 	t := s
 	if i := strings.LastIndexAny(t, "+-−"); i > 0 {
 		lag := strings.TrimSpace(strings.TrimLeft(t[i:], "+-−"))
-		if lag == "" || lag[0] < '0' || lag[0] > '9' {
+		if lag == "" || lag[0] < '0' || lag[0] > '9' || strings.ContainsAny(lag, listSigns) {
 			return 0, false
 		}
 		t = strings.TrimSpace(t[:i])

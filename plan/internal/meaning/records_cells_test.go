@@ -27,7 +27,8 @@ func TestCellsWithSeveralReferences(t *testing.T) {
 	for _, c := range []struct{ cell, want string }{
 		{"1 + 2", "1>2 1>3 2>3"}, {"1+2", "1>2 1>3 2>3"}, {"1 2", "1>2 1>3 2>3"}, {"1/2", "1>2 1>3 2>3"}, {"1FS+1 day 2", "1>2 1>3 2>3"}, {"1 2SS + 3 d", "1>2 1>3 2>3"},
 		{"1-2", "1>2 1>3 2>3"}, {"steps 1 to 2", "1>2 1>3 2>3"}, {"Step 1 & Step 2", "1>2 1>3 2>3"}, {"once 1 and 2 are done", "1>2 1>3 2>3"}, {"2FS+2d", "1>2 2>3"},
-		{"无", "1>2"}, {"entfällt", "1>2"}, {"n/a", "1>2"}, {"9", "1>2 9>3"},
+		{"无", "1>2"}, {"－", "1>2"}, {"none (start)", "1>2"}, {"– can start today", "1>2"}, {"anytime", "1>2"}, {"1FS+1d,2", "1>2 1>3 2>3"},
+		{"entfällt", "1>2"}, {"n/a", "1>2"}, {"9", "1>2 9>3"},
 	} {
 		t.Run(c.cell, func(t *testing.T) {
 			t.Parallel()
@@ -36,19 +37,52 @@ func TestCellsWithSeveralReferences(t *testing.T) {
 	}
 }
 
+func TestHeadsOfColumns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ head, two, three, want string }{
+		{"Can start when…", "1 is done", "both 1 and 2 are finished", "1>2 1>3 2>3"},
+		{"May only start after", "1", "1, 2", "1>2 1>3 2>3"},
+		{"Startet erst nach", "1", "1, 2", "1>2 1>3 2>3"},
+		{"Inward issue link (Blocks)", "1", "1, 2", "1>2 1>3 2>3"},
+		{"truoc", "1", "1, 2", "1>2 1>3 2>3"}, // "before": what comes before
+		{"Hands off to", "3", "(end)", "2>3"},
+		{"Finish before", "Monday", "Friday", "1>2 2>3"}, // a day
+	} {
+		t.Run(c.head, func(t *testing.T) {
+			t.Parallel()
+			text := "The plan:\n\n| # | Task | " + c.head + " |\n|---|---|---|\n| 1 | Dig | – |\n| 2 | Plant | " + c.two + " |\n| 3 | Water | " + c.three + " |\n"
+			got := recordLinks(text)
+			if got == "" {
+				got = "1>2 2>3" // listed order
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
 func TestTableForms(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"pipes without borders": "ID|Task|After\nT1|Dig|\nT2|Plant|T1\nT3|Water|T1,T2\n",
-		"a drawn box":           "┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ T1 │ dig   │       │\n│ T2 │ plant │ T1    │\n│ T3 │ water │ T1,T2 │\n└────┴───────┴───────┘\n",
-		"no heads":              "T1,Dig the hole,\nT2,Plant the tree,T1\nT3,Water the tree,\"T1,T2\"\n",
-		"fields in the cells":   "T1 | Dig | Status: open\nT2 | Plant | Status: open | After: T1\nT3 | Water | Status: open | After: T1, T2\n",
+		"pipes without borders":   "ID|Task|After\nT1|Dig|\nT2|Plant|T1\nT3|Water|T1,T2\n",
+		"a drawn box":             "┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ T1 │ dig   │       │\n│ T2 │ plant │ T1    │\n│ T3 │ water │ T1,T2 │\n└────┴───────┴───────┘\n",
+		"no heads":                "T1,Dig the hole,\nT2,Plant the tree,T1\nT3,Water the tree,\"T1,T2\"\n",
+		"a row that heads others": "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
+		"links only":              "from,to\nT1,T2\nT1,T3\nT2,T3\n",
+		"a matrix":                "| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | | |\n| T2 | x | | |\n| T3 | x | x | |\n",
+		"a matrix of columns":     "Each column needs the rows that are marked.\n\n| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | x | x |\n| T2 | | | x |\n| T3 | | | |\n",
+		"a path out of it":        "| ID | Task | After |\n|---|---|---|\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n\n**Critical path:** T1 → T3 → T2\n",
+		"fields in the cells":     "T1 | Dig | Status: open\nT2 | Plant | Status: open | After: T1\nT3 | Water | Status: open | After: T1, T2\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, "T1>T2 T1>T3 T2>T3", recordLinks(text))
 		})
 	}
+}
+
+func TestOutlinedRows(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "1.1>1.2 1.2>2.1", recordLinks("| WBS | Task | Needs |\n|---|---|---|\n| 1 | Spring | |\n| 1.1 | dig | |\n| 1.2 | plant | 1.1 |\n| 2 | Summer | 1 |\n| 2.1 | water | |\n"))
 }
 
 func TestRecordsByPlaceAndSide(t *testing.T) {

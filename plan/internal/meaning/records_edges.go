@@ -17,6 +17,7 @@ type pair struct {
 type pairs struct {
 	tree   *form.Tree
 	owner  *form.Value
+	form   string
 	labels []string
 	list   []pair
 	used   bool
@@ -62,6 +63,42 @@ func readPairs(v *form.Value) *pairs {
 		p.list = append(p.list, e)
 	}
 	return p
+}
+
+// linkHeads are what columns beside the ends of a link hold, of a table that is nothing but links.
+var linkHeads = wordSet("type, kind, label, lag, relation, relationship, reason, note, notes, comment, weight, id, #, no, nr, typ, art, grund, tipo, motivo, raison, тип, причина, 类型, 備考, 備註, 备注, 種類, 유형")
+
+// pairsAlone reads a table that is nothing but links: its steps are their ends. Links that do not meet, or that have
+// anything else to say, are no plan.
+func (c *collector) pairsAlone(p *pairs) *Reading {
+	if p.used || p.form != "table" || len(p.list) < 2 || p.tree.Headless {
+		return nil
+	}
+	for _, f := range p.tree.Root.Items[0].Fields {
+		if endOf(f.Key) == 0 && !linkHeads[strings.ToLower(f.Key)] {
+			return nil
+		}
+	}
+	r := &Reading{Form: "table", Stated: true, Open: true, Start: p.tree.Root.Off, End: p.tree.Root.End, Weight: 86, Evidence: []string{"a table of links"}}
+	from, to := map[string]bool{}, map[string]bool{}
+	meets := 0
+	for _, e := range p.list {
+		for _, id := range [2]string{e.from, e.to} {
+			if !from[id] && !to[id] {
+				r.Items = append(r.Items, Item{ID: id, Shown: true, Title: id, Parent: -1, Off: e.off, End: e.off})
+			}
+			from[id] = from[id] || id == e.from
+			to[id] = to[id] || id == e.to
+		}
+		r.Links = append(r.Links, Link{From: e.from, To: e.to, Source: Stated, Off: e.off})
+	}
+	for id := range from {
+		meets += b2i(from[id] && to[id])
+	}
+	if meets == 0 || len(r.Items) > len(p.list)+meets {
+		return nil
+	}
+	return r
 }
 
 func pairOf(x *form.Value) (pair, bool) {

@@ -15,6 +15,47 @@ type column struct {
 	name  string
 	roles []lexicon.Role
 	cells []cell
+	// hinted is set when only a phrase in the name gives the role, so that the values have to bear it out.
+	hinted bool
+}
+
+func newColumn(name string) *column {
+	c := &column{name: name, roles: rolesOf(name)}
+	if _, known := lexicon.Field(name); len(c.roles) == 0 || c.is(lexicon.Duration) && !known {
+		if role := hintOf(name); role != "" {
+			c.roles, c.hinted = []lexicon.Role{role}, true
+		}
+	}
+	return c
+}
+
+// hintOf returns the role that a phrase of relation in a name speaks for, "Can start when…" or "Hands off to", or "".
+func hintOf(name string) lexicon.Role {
+	name = splitName(name)
+	if len(name) > 60 {
+		return ""
+	}
+	hint := lexicon.Role("")
+	for _, t := range lexicon.Scan(name) {
+		role := lexicon.Role("")
+		switch {
+		case t.Is(lexicon.Apart) || t.Is(lexicon.None) || t.Is(lexicon.Not):
+			return ""
+		case t.Is(lexicon.Before):
+			role = lexicon.Next
+		case t.Is(lexicon.Needs) || t.Is(lexicon.Uses):
+			role = lexicon.Requires
+		case t.Is(lexicon.Beside):
+			role = lexicon.Parallel
+		}
+		if role != "" && hint != "" && role != hint {
+			return ""
+		}
+		if role != "" {
+			hint = role
+		}
+	}
+	return hint
 }
 
 type cell struct {
@@ -94,7 +135,7 @@ func newGrid(s *set, recs []record) *grid {
 				if len(g.cols) == 300 {
 					continue
 				}
-				col = &column{name: f.Key, roles: rolesOf(f.Key)}
+				col = newColumn(f.Key)
 				at[key] = col
 				g.cols = append(g.cols, col)
 			}

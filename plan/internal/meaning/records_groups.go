@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -77,32 +78,31 @@ func (a *analysis) sameKind(t *set) bool {
 
 // holdsParts reports whether a field holds records that were taken in as parts.
 func (a *analysis) holdsParts(col *column) bool {
+	return slices.ContainsFunc(col.cells, func(x cell) bool { return a.arePart(x.val) })
+}
+
+// arePart reports whether a value is a record that was taken in as a part, or holds one.
+func (a *analysis) arePart(v *form.Value) bool {
 	if a.parent == nil {
 		return false
 	}
-	for _, x := range col.cells {
-		if a.inner[x.val] {
-			return true
-		}
-		for _, y := range x.val.Items {
-			if a.inner[y] {
-				return true
-			}
-		}
-		for i := range x.val.Fields {
-			if a.inner[x.val.Fields[i].Val] {
-				return true
-			}
-		}
-	}
-	return false
+	return a.inner[v] ||
+		slices.ContainsFunc(v.Items, func(x *form.Value) bool { return a.inner[x] }) ||
+		slices.ContainsFunc(v.Fields, func(f form.Field) bool { return a.inner[f.Val] })
 }
 
 // ungroup sets the parents of items, and takes groups out through which the flow only runs on to their parts.
 func (a *analysis) ungroup() {
 	drop := make([]bool, len(a.r.Items))
 	some := false
-	if a.parent != nil {
+	if a.parent == nil {
+		a.outlined()
+		for _, p := range a.parent {
+			if p >= 0 {
+				drop[p], some = true, true
+			}
+		}
+	} else {
 		for i, p := range a.parent {
 			a.r.Items[i].Parent = p
 			if p >= 0 && a.forward {
@@ -117,6 +117,59 @@ func (a *analysis) ungroup() {
 	}
 	if some {
 		a.contract(drop)
+	}
+}
+
+// headingRows returns the rows of a table that only head those below them: one cell is filled, where most rows fill
+// three, and it is bold or stands where the others have ids.
+func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
+	full := 0
+	ids := map[string]int{} // ids in each column
+	alone := map[*form.Value]*form.Field{}
+	for _, row := range table.Items {
+		n := 0
+		for i := range row.Fields {
+			f := &row.Fields[i]
+			if isNone(f.Val.Str) {
+				continue
+			}
+			n++
+			ids[f.Key] += b2i(isID(f.Val.Str))
+			alone[row] = f
+		}
+		if n != 1 {
+			delete(alone, row)
+		}
+		full += b2i(n > 2)
+	}
+	if full*2 <= len(table.Items) {
+		return nil
+	}
+	heads := map[*form.Value]bool{}
+	for row, f := range alone {
+		bold := f.Val.Off > 0 && strings.IndexByte("*_", src.Text[f.Val.Off-1]) >= 0
+		heads[row] = !isID(f.Val.Str) && (bold || ids[f.Key]*2 > len(table.Items))
+	}
+	return heads
+}
+
+// outlined takes records such as 1.1 and 1.2 of a table for parts of the record 1, which only groups them.
+func (a *analysis) outlined() {
+	if a.s.form != "table" || a.id == nil {
+		return
+	}
+	parent := make([]int, len(a.n.ids))
+	some := false
+	for i, id := range a.n.ids {
+		parent[i] = -1
+		for k := strings.LastIndexByte(id, '.'); k > 0 && parent[i] < 0; k = strings.LastIndexByte(id[:k], '.') {
+			if p, ok := a.n.exact[id[:k]]; ok && p != i {
+				parent[i], some = p, true
+			}
+		}
+	}
+	if some {
+		a.parent = parent
 	}
 }
 

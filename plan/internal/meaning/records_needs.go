@@ -88,7 +88,7 @@ func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool)
 		switch {
 		case r.Kind == None || r.Kind == Apart:
 			ok = true
-		case r.Guessed || len(r.Subjects) != 1 || r.Subjects[0] != x.rec || (r.Kind == Before) != (role == lexicon.Next) || r.Kind == Beside:
+		case r.Guessed || len(r.Subjects) != 1 || r.Subjects[0] != x.rec || (r.Kind == Before) != (role == lexicon.Next) || r.Kind == Beside || r.Kind == Ditto:
 			return nil, false
 		}
 		if r.Kind <= Before {
@@ -120,10 +120,12 @@ func (a *analysis) needs() {
 			continue
 		}
 		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
-			if f := a.find(col); a.isNeeds(f) {
+			if f := a.find(col); a.isNeeds(f) && (!col.hinted || f.hits > 0) {
 				known = append(known, f)
-			} else {
+			} else if !col.hinted {
 				a.unread = append(a.unread, f)
+			} else {
+				col.roles = rolesOf(col.name)
 			}
 			continue
 		}
@@ -139,6 +141,11 @@ func (a *analysis) needs() {
 	}
 	for _, f := range known {
 		next := f.col.is(lexicon.Next) && !f.col.is(lexicon.Requires)
+		if next && f.hits > 1 && f.earlier == f.hits {
+			// "Before" may head what is before. Where only a phrase in the name speaks for the way on, order counts.
+			next = !f.col.hinted
+			a.turned(f, next)
+		}
 		a.take(f, next)
 		a.forward = a.forward || next && f.hits > 0
 	}
@@ -151,6 +158,16 @@ func (a *analysis) needs() {
 		}
 		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
 	}
+}
+
+// turned notes that all steps that a field goes on to stand above the ones that name them.
+func (a *analysis) turned(f *found, next bool) {
+	way := "comes before them"
+	if !next {
+		way = "waits for them"
+	}
+	id := a.n.ids[f.recs[0]]
+	a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: f.list[0].off, Message: "“" + f.col.name + "” of " + id + " and of all others names steps that stand above; it was taken that " + id + " " + way, Hint: "name the field depends_on or next"})
 }
 
 // fromZero reports whether dependencies count the places of records from 0: one of them is 0, and all of

@@ -701,7 +701,7 @@ func (a *analysis) items() {
 				}
 				continue
 			}
-			if len(it.Attrs) < maxAttrs {
+			if len(it.Attrs) < maxAttrs && !a.arePart(x.val) { // parts are items themselves
 				it.Attrs = append(it.Attrs, Attr{Key: col.name, Role: role, Value: form.JSON(x.val), Off: x.off})
 			}
 		}
@@ -746,6 +746,7 @@ func (a *analysis) faults() {
 		}
 	}
 	for _, t := range trees {
+		a.r.Notes = slices.Grow(a.r.Notes, len(t.Faults)+1)
 		for _, f := range t.Faults {
 			element := f.Element
 			if id := near(f.Off); id != "" {

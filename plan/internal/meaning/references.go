@@ -257,6 +257,8 @@ func (g *grouper) skipPoint(i int) int {
 func (g *grouper) unit(i int) (atom, int, bool) {
 	a := *g.at(i)
 	switch {
+	case a.class == number && g.amountOf(i) > 0:
+		return g.byPlace(i, g.recent(a.value))
 	case a.class == number || a.class == label:
 		return g.numbered(i)
 	case a.class != phrase:
@@ -338,17 +340,41 @@ func (g *grouper) follows() bool {
 func (g *grouper) byPlace(i int, items []int) (atom, int, bool) {
 	a := *g.at(i)
 	a.class, a.place, a.items, a.count = group, true, items, 1
-	next := i + 1
-	// "both earlier steps", "die beiden vorigen Schritte"
-	for k := next; k <= next+1; k++ {
-		if b := g.at(k); b.class == phrase && b.is(lexicon.Steps) {
-			a.end, next = b.end, k+1
-			break
-		} else if b.class != word {
-			break
+	// "both earlier steps", "die beiden vorigen Schritte", "dos pasos anteriores"
+	next := max(g.earlier(i+1), i+1)
+	a.end = g.at(next - 1).end
+	return a, next, len(items) > 0
+}
+
+// amountOf reports how many steps a number at a place counts, when it stands with a word such as "previous" and is no
+// id: "two previous steps", "dos pasos anteriores".
+func (g *grouper) amountOf(i int) int {
+	a := g.at(i)
+	if a.ordinal || a.sure || a.value < 2 || a.value > len(g.n.steps) || g.self < 0 || g.at(i-1).is(lexicon.Steps) || g.at(i-1).is(lexicon.And) {
+		return 0
+	}
+	next := g.earlier(i + 1)
+	for k := i + 1; k < next; k++ {
+		if b := g.at(k); b.is(lexicon.Earlier) && (a.spelled || next > i+2) {
+			return a.value
 		}
 	}
-	return a, next, len(items) > 0
+	return 0
+}
+
+// earlier returns the end of the noun for steps, and of the words such as "previous" around it, that begin at a place,
+// or -1.
+func (g *grouper) earlier(i int) int {
+	end := -1
+	for k := i; k < i+4; k++ {
+		switch b := g.at(k); {
+		case b.class == phrase && (b.is(lexicon.Earlier) || b.is(lexicon.Steps) && !g.isPart(b)):
+			end = k + 1
+		case b.class != word || end > 0 || k > i:
+			return end
+		}
+	}
+	return end
 }
 
 // recent returns the last items before self that are no groups.

@@ -25,6 +25,8 @@ const (
 	Apart
 	// None: the subjects need nothing.
 	None
+	// Ditto: what is said of the items is said of the subjects.
+	Ditto
 )
 
 // Relation is one thing that a text says about steps. Subjects and Items are places in the list of items; Unknown are ids
@@ -116,6 +118,7 @@ func (t *talk) parts(i int) bool {
 // clause reads a part of a sentence without brackets.
 func (t *talk) clause(from, to int) {
 	none := false
+	t.ditto(from, to)
 	for i := from; i < to; i++ {
 		if a := &t.atoms[i]; t.relates(from, i) {
 			t.relation(from, i, to)
@@ -244,6 +247,13 @@ func (t *talk) relation(from, at, to int) {
 			t.take(&rel, i+1, true) // "sobald b fertig ist und d vorliegt"
 		}
 		rel.End = max(rel.End, a.tok.CloseEnd)
+		if i := t.find(at, to, a.tok.CloseOff); !rel.full() && t.ends(at+1, i) {
+			for i++; i < to && t.light(i); i++ {
+			}
+			if i < to {
+				t.take(&rel, i, false) // "когда готовы 2 и 3"
+			}
+		}
 		if !rel.full() {
 			t.named(&rel, at+1, t.find(at, to, a.tok.CloseOff))
 		}
@@ -277,7 +287,7 @@ func (t *talk) relation(from, at, to int) {
 			}
 			for ; i >= from && t.atoms[i].class != group; i-- {
 			}
-			if !t.atoms[i].used {
+			if !t.atoms[i].used && !t.isUnit(i+1) {
 				t.take(&rel, i, true)
 			}
 			break
@@ -393,10 +403,11 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 				t.doubt(b) // "after 3 blinks"
 			}
 		case b.class == phrase && b.kinds&lexicon.Relations != 0:
-			if b.tok.Side == lexicon.Behind || rel.full() || words > 0 {
-				return
+			return // "after using 2", "→ uses #2": the second phrase says it
+		case b.class == phrase && b.is(lexicon.Except) && rel.full():
+			if i+1 < to && t.atoms[i+1].class == group && rel.Kind <= Uses {
+				t.take(&Relation{Kind: Apart}, i+1, false) // "needs 1 but not 2"
 			}
-			// "after using 2", "→ uses #2": the second phrase says it.
 			return
 		case b.class == comma:
 			pause = words > 0
@@ -629,6 +640,11 @@ func (t *talk) rest(from, to int) {
 		case i+1 < to && t.atoms[i+1].is(lexicon.First) && t.ends(i+1, to):
 			rel.Kind = Needs
 		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
+		case t.isObject(i):
+			t.take(&rel, i, true)
+			t.state(rel, nil)
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for what the step works with", Off: a.off})
+			continue
 		case t.remarks(from, i, to):
 			t.take(&rel, i, true)
 			t.state(rel, nil)
@@ -644,6 +660,24 @@ func (t *talk) rest(from, to int) {
 		t.state(rel, nil)
 	}
 }
+
+// isObject reports whether "both" at a place can only mean the two steps before: "Enter both into the form". Nothing else
+// that comes in twos stands before it or behind it.
+func (t *talk) isObject(at int) bool {
+	a := &t.atoms[at]
+	if !a.place || !a.is(lexicon.Both) || len(a.items) < 2 || len(t.rels) > 0 || at > maxObject || t.isAmount(at+1) {
+		return false
+	}
+	for i := range at {
+		if b := &t.atoms[i]; b.class != word && b.class != phrase || b.kinds&lexicon.KindsOf(lexicon.And, lexicon.Or) != 0 {
+			return false
+		}
+	}
+	return at+1 == len(t.atoms) || !t.atoms[at+1].is(lexicon.Steps)
+}
+
+// maxObject bounds the words before "both" in a text where it means the two steps before.
+const maxObject = 6
 
 // stated reports whether a clause says that something is done: "2 and 3 must be finished".
 func (t *talk) stated(from, to int) bool {

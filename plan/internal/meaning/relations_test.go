@@ -11,7 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// said writes relations as edges: "1>4" is that 1 comes before 4, "4=3" beside, "4!3" apart, "4-" needs nothing, "?2" doubt.
+// said writes relations as edges: "1>4" is that 1 comes before 4, "4=3" beside, "4!3" apart, "4~3" what 3 needs, "4-" needs
+// nothing, "?2" doubt.
 func said(n *Names, self int, text string) string {
 	rels, doubts := n.Relations(self, text, 0)
 	id := func(i int) string { return n.items[i].ID }
@@ -26,6 +27,8 @@ func said(n *Names, self int, text string) string {
 					out = append(out, id(s)+"="+id(x))
 				case Apart:
 					out = append(out, id(s)+"!"+id(x))
+				case Ditto:
+					out = append(out, id(s)+"~"+id(x))
 				default:
 					out = append(out, id(x)+">"+id(s))
 				}
@@ -132,6 +135,18 @@ func TestRelationsOfItem5(t *testing.T) {
 			"after 1 and before 7":                                "1>5 5>7",
 			"it can start once step 1 and step 2 are through":     "1>5 2>5",
 			"Runs alongside steps 3 and 4":                        "5=3 5=4",
+			"Paint (ditto)":                                       "5~4",
+			"Paint – same as step 2":                              "5~2",
+			"Paint. Same dependency as 3.":                        "5~3",
+			"Paint (same as above)":                               "5~4",
+			"Do the same for the back door":                       "",
+			"Paint it like the old one":                           "",
+			"Paint. It needs step 1 but not step 2.":              "1>5",
+			"needs the figures of the two previous steps":         "3>5 4>5",
+			"all three preceding tasks must be over":              "2>5 3>5 4>5",
+			"Enter both into the form":                            "3>5 4>5 ?both",
+			"Sand both sides of the door":                         "",
+			"Wash the pots and pans, then dry both":               "",
 		},
 		"de": {
 			"Streichen (benötigt 2)":              "2>5",
@@ -155,6 +170,8 @@ func TestRelationsOfItem5(t *testing.T) {
 			"nach 1., 2. und 3.":                  "1>5 2>5 3>5",
 			"wenn 2, 3 und 4 durch sind":          "2>5 3>5 4>5",
 			"braucht alle vorherigen Schritte":    "1>5 2>5 3>5 4>5",
+			"Streichen (dito)":                    "5~4",
+			"setzt ebenfalls Schritt 1 voraus":    "1>5",
 		},
 		"fr": {
 			"nécessite les étapes 1 et 2":             "1>5 2>5",
@@ -171,16 +188,18 @@ func TestRelationsOfItem5(t *testing.T) {
 			"après les deux étapes précédentes":       "3>5 4>5",
 		},
 		"es": {
-			"después del paso 2":          "2>5",
-			"requiere los pasos 1 y 3":    "1>5 3>5",
-			"una vez terminado el paso 4": "4>5",
-			"sin dependencias":            "5-",
-			"en paralelo con el paso 4":   "5=4",
-			"cuando 2 y 3 estén listos":   "2>5 3>5",
-			"no depende de 2":             "5!2",
-			"antes del paso 6":            "5>6",
-			"tras el primer paso":         "1>5",
-			"necesita los pasos 2 a 4":    "2>5 3>5 4>5",
+			"después del paso 2":                 "2>5",
+			"requiere los pasos 1 y 3":           "1>5 3>5",
+			"una vez terminado el paso 4":        "4>5",
+			"sin dependencias":                   "5-",
+			"en paralelo con el paso 4":          "5=4",
+			"cuando 2 y 3 estén listos":          "2>5 3>5",
+			"no depende de 2":                    "5!2",
+			"antes del paso 6":                   "5>6",
+			"tras el primer paso":                "1>5",
+			"necesita los pasos 2 a 4":           "2>5 3>5 4>5",
+			"hacen falta ambos pasos anteriores": "3>5 4>5",
+			"Pintar (igual que el paso 2)":       "5~2",
 		},
 		"it": {
 			"dopo il passo 2":             "2>5",
@@ -229,16 +248,18 @@ func TestRelationsOfItem5(t *testing.T) {
 			"przed krokiem 6":        "5>6",
 		},
 		"ru": {
-			"после шага 2":                   "2>5",
-			"требует шагов 1 и 3":            "1>5 3>5",
-			"когда 2 и 3 готовы":             "2>5 3>5",
-			"параллельно с шагом 4":          "5=4",
-			"нет зависимостей":               "5-",
-			"не зависит от 2":                "5!2",
-			"перед шагом 6":                  "5>6",
-			"после второго и третьего шагов": "2>5 3>5",
-			"после 2-го шага":                "2>5",
-			"нужны шаги 2–4":                 "2>5 3>5 4>5",
+			"после шага 2":                              "2>5",
+			"требует шагов 1 и 3":                       "1>5 3>5",
+			"когда 2 и 3 готовы":                        "2>5 3>5",
+			"параллельно с шагом 4":                     "5=4",
+			"нет зависимостей":                          "5-",
+			"не зависит от 2":                           "5!2",
+			"перед шагом 6":                             "5>6",
+			"после второго и третьего шагов":            "2>5 3>5",
+			"после 2-го шага":                           "2>5",
+			"нужны шаги 2–4":                            "2>5 3>5 4>5",
+			"когда будут готовы 2 и 4":                  "2>5 4>5",
+			"после пункта 1, но от пункта 3 не зависит": "1>5 5!3",
 		},
 		"uk": {
 			"після кроку 2":         "2>5",
@@ -285,6 +306,8 @@ func TestRelationsOfItem5(t *testing.T) {
 			"在步骤6之前完成":   "5>6",
 			"需要3个人,2天":   "",
 			"第2步到第4步完成后": "2>5 3>5 4>5",
+			"刷漆（同上）":     "5~4",
+			"刷漆（与第2步相同）": "5~2",
 		},
 		"ja": {
 			"2の後":           "2>5",
@@ -343,6 +366,7 @@ func TestRelationsByLabel(t *testing.T) {
 		{"fetch_data clean load", "load", "uses fetch_data", "fetch_data>load"},
 		{"1.1 1.2 2.1", "2.1", "after 1.2", "1.2>2.1"},
 		{"AP1 AP2 AP3 AP4", "AP4", "nach AP1–AP3", "AP1>AP4 AP2>AP4 AP3>AP4"},
+		{"第一步 第二步 第三步", "第三步", "依赖第一步和第二步", "第一步>第三步 第二步>第三步"},
 		{"① ② ③", "③", "sau ① và ②", "①>③ ②>③"},
 	} {
 		items := withIDs(c.ids)

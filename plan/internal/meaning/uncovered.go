@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -79,7 +80,7 @@ func (c *cover) line(self int, begins bool, l *form.Line) {
 	}
 	rels, doubts := c.names.Relations(self, text, off)
 	for _, r := range rels {
-		if r.Guessed || r.Kind == None {
+		if r.Guessed || r.Kind == None || r.Kind == Ditto {
 			continue
 		}
 		for _, s := range r.Subjects {
@@ -155,6 +156,9 @@ func CutOff(line string, other []string) string {
 
 // ended reports whether a text ends like a sentence.
 func ended(s string) bool {
-	r, _ := utf8.DecodeLastRuneInString(strings.TrimRight(s, " \t\r*_`\"'”»"))
+	s = strings.TrimRightFunc(s, func(r rune) bool { // signs of emphasis, quotation marks, emoji
+		return strings.ContainsRune(" \t\r*_`\"'”»\u200d", r) || r > 0x80 && unicode.In(r, unicode.So, unicode.Sk, unicode.Mn)
+	})
+	r, _ := utf8.DecodeLastRuneInString(s)
 	return strings.ContainsRune(".!?:;)]}。！？）】।…", r)
 }

@@ -245,7 +245,10 @@ func (w *web) link() {
 			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
 		}
 	}
-	for _, rel := range w.rels {
+	for _, rel := range append(w.rels, w.dittos()...) {
+		if rel.Kind == Ditto {
+			continue
+		}
 		subjects, items := w.spread(rel.Subjects), w.spread(rel.Items)
 		for _, x := range subjects {
 			said[x] = said[x] || rel.Kind != Before
@@ -501,6 +504,7 @@ func (o *outline) listing(s series, steps []step, related int, linked bool) *lis
 		in[it] = true
 		l.Entries = append(l.Entries, it.Text)
 		l.Boxes = l.Boxes || it.Box != 0
+		l.Spoken = l.Spoken || it.Mark.Style == form.Spelled && it.Mark.Weak
 		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code || len(it.Mark.Path) > 1
 	}
 	for _, it := range o.all {

@@ -1,0 +1,90 @@
+package meaning
+
+import (
+	"slices"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// ditto reads a remark that only says that what the step before, or the one that it names, needs is needed here, too:
+// "(idem)", "same as 2", "needs the same".
+func (t *talk) ditto(from, to int) {
+	at := from
+	for at < to && (t.atoms[at].class != phrase || !t.atoms[at].is(lexicon.Ditto)) {
+		at++
+	}
+	if at == to || t.self < 0 || t.n.place[t.self] == 0 {
+		return
+	}
+	start, end := at, at
+	for start > from && t.atoms[start-1].class != comma {
+		start--
+	}
+	for end < to && t.atoms[end].class != comma {
+		end++
+	}
+	other, needs := -1, -1
+	for i := start; i < end; i++ {
+		switch a := &t.atoms[i]; {
+		case i == at, a.class == closing, t.light(i), a.class == colon:
+		case a.class == group && other < 0 && t.known(a):
+			other = i
+		case a.class == phrase && a.kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses) != 0:
+			needs = i
+		default:
+			return
+		}
+	}
+	tok := &t.atoms[at].tok
+	asks := tok.Opens || tok.Side != lexicon.Ahead // "like …" says nothing without a step
+	if asks && other < 0 || !asks && other >= 0 && needs >= 0 || needs > at || start == 0 && needs < 0 || other >= 0 && (other < at) != (tok.Side == lexicon.Behind) {
+		return
+	}
+	rel := Relation{Kind: Ditto, Subjects: t.about(nil), Items: t.n.steps[t.n.place[t.self]-1 : t.n.place[t.self]], Off: t.atoms[start].off, End: t.atoms[end-1].end}
+	if other >= 0 {
+		rel.Items, t.atoms[other].used = t.atoms[other].items, true
+	}
+	if needs >= 0 {
+		t.atoms[needs].kinds &^= lexicon.Relations
+	}
+	t.rels = append(t.rels, rel)
+}
+
+// maxDitto bounds the relations of one step that are said of another one again.
+const maxDitto = 40
+
+// dittos returns what is said of steps by saying that it is the same as that of others.
+func (w *web) dittos() (out []Relation) {
+	of := map[int][]Relation{} // by the step that they are said of
+	note := func(rel Relation) {
+		for _, s := range rel.Subjects {
+			if len(of[s]) < maxDitto {
+				of[s] = append(of[s], rel)
+			}
+		}
+	}
+	if !slices.ContainsFunc(w.rels, func(rel Relation) bool { return rel.Kind == Ditto }) {
+		return nil
+	}
+	for _, rel := range w.rels {
+		if rel.Kind != Ditto {
+			note(rel)
+		}
+	}
+	for _, rel := range w.rels {
+		if rel.Kind != Ditto {
+			continue
+		}
+		for _, x := range rel.Items {
+			for _, said := range of[x] {
+				said.Subjects, said.Off, said.End = rel.Subjects, rel.Off, rel.End
+				said.Items = slices.DeleteFunc(slices.Clone(said.Items), func(i int) bool { return slices.Contains(rel.Subjects, i) })
+				if said.Kind == None || said.full() {
+					out = append(out, said)
+					note(said)
+				}
+			}
+		}
+	}
+	return out
+}
