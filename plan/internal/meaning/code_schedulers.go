@@ -21,6 +21,7 @@ func readScheduler(all []*form.Stmt) *program {
 	p := newProgram(95, "scheduler")
 	p.r.Stated = true
 	links := 0
+	p.control(all)
 	p.schedule(all, &links, false)
 	if links == 0 {
 		return nil
@@ -69,7 +70,7 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 			p.stateLinks(e)
 		} else if e.Kind == form.Ops {
 			p.env[st.Targets[0].Text] = p.chainOf(e)
-		} else if e.Kind == form.Call && isTask(e) {
+		} else if e.Kind == form.Call && isTask(e) && !p.controlled(st) && !p.ofRunner(e) {
 			k := p.task(e, st.Targets[0].Text, st)
 			p.env[st.Targets[0].Text] = []int{k}
 		}

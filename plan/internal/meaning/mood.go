@@ -301,3 +301,11 @@ func languagesOf(lang, text string) []string {
 	}
 	return out
 }
+
+// acts reports whether the first clause of a text says what to do.
+func acts(lang, s string) bool {
+	if lang == "" {
+		lang = "en"
+	}
+	return moodOfClause(lang, s) == acting
+}

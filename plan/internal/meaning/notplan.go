@@ -223,12 +223,12 @@ func refuses(s string) bool {
 	return hasTone("", opening(s), toneDecline)
 }
 
-// maxOpening bounds the first sentences of a text, in bytes.
-const maxOpening = 300
+// maxRefusal bounds the first sentences of a text, in bytes.
+const maxRefusal = 300
 
 // opening returns the first sentences of a text: those before its first list.
 func opening(s string) string {
-	s = strings.TrimSpace(s[:min(len(s), maxOpening)])
+	s = strings.TrimSpace(s[:min(len(s), maxRefusal)])
 	if i := strings.Index(s, "\n"); i >= 0 {
 		s = s[:i]
 	}

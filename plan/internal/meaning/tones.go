@@ -46,10 +46,15 @@ const (
 	toneArticle
 	toneDecline
 	toneLaw
+	toneAhead
+	toneIntend
+	toneExplain
+	toneStory
+	toneChat
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat",
 }
 
 // toneHit is a phrase of tones.txt in a text.
