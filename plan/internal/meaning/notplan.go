@@ -105,7 +105,7 @@ func notPlan(l *listing) (score int, why []string) {
 	if most(c.code) {
 		say(8, "its entries are expressions or commits")
 	}
-	if most(c.empty) && l.Related == 0 && !l.Linked {
+	if most(c.empty) && l.Related == 0 {
 		say(8, "its entries say nothing")
 	}
 	told := n > 1 && c.told*5 >= n*3 && c.action*3 < n
