@@ -42,6 +42,9 @@ func readAssignments(d *document) *reading {
 		}
 		prog = append(prog, p)
 	}
+	if numbered == 0 && usedBelow(d, prog) {
+		return nil // a call that gives its result to nothing is a step, too
+	}
 	useNumbers := numbered > 0
 	switch {
 	case numbered > 0 && len(strange) < numbered:
@@ -143,7 +146,7 @@ func readAssignments(d *document) *reading {
 			r.edge(d, from, id, Variable, p.argsOff+u.off)
 		}
 		for _, a := range splitArgs(p.args) {
-			arg := Arg{Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: strings.Trim(a, `"'`)})}
+			arg := Arg{Kind: Literal, Value: form.Quote(strings.Trim(a, `"'`))}
 			if _, ok := defs[a]; ok {
 				arg.Kind = Referring
 			}
@@ -163,6 +166,29 @@ func readAssignments(d *document) *reading {
 		r.graph.Problems = append(r.graph.Problems, x)
 	}
 	return r
+}
+
+// usedBelow reports whether a line below the assignments is a call, of nothing but itself, that uses one of their variables.
+func usedBelow(d *document, prog []programLine) bool {
+	if len(prog) == 0 {
+		return false
+	}
+	set := map[string]bool{}
+	for _, p := range prog {
+		set[p.variable] = true
+	}
+	for _, l := range d.lines {
+		i := strings.IndexByte(l.text, '(')
+		if l.off < prog[0].off || i <= 0 || !form.IsName(l.text[:i]) || stepHolders[l.text[:i]] || !strings.HasSuffix(strings.TrimRight(l.text, "; "), ")") {
+			continue
+		}
+		for _, x := range identifiers(l.text[i:]) {
+			if set[x.name] && l.text[:i] != "print" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // stepHolders are callees that only collect steps that are made elsewhere.

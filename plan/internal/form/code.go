@@ -26,6 +26,8 @@ const (
 	Ops
 	// Digits is a number.
 	Digits
+	// Func is a function without a name; Stmts are its body.
+	Func
 )
 
 // Expr is an expression of some programming language.
@@ -35,6 +37,7 @@ type Expr struct {
 	Base     *Expr
 	Args     []ArgExpr
 	Ops      []string
+	Stmts    []*Stmt
 	Await    bool
 	Open     bool // its closing bracket was never found
 	Off, End int
@@ -57,6 +60,8 @@ type Stmt struct {
 	Expr   *Expr
 	Body   []*Stmt
 	Marks  []*Expr // decorators
+	// Adds tells that the assignment adds to what the variable holds: x += f().
+	Adds bool
 	// Clean tells that nothing of the line was left over; Note is a comment behind it.
 	Clean    bool
 	Note     string
@@ -172,6 +177,10 @@ type codeParser struct {
 	max   int
 	// indent is that of the statement that is read.
 	indent int
+	// index is set inside the brackets behind a name: x[…].
+	index bool
+	// functions counts those whose bodies are open.
+	functions int
 }
 
 // blank passes spaces, and line ends inside brackets.
@@ -242,7 +251,7 @@ var codeWords = map[string]string{
 	"import": "import", "from": "import", "using": "import", "package": "import", "require": "import", "use": "import", "#include": "import",
 	"def": "def", "function": "def", "func": "def", "fn": "def", "fun": "def", "sub": "def", "class": "class", "interface": "class", "struct": "class", "enum": "class", "type": "class",
 	"with": "with", "for": "for", "foreach": "for", "while": "for", "loop": "for", "if": "if", "elif": "if", "elsif": "if", "else": "else", "unless": "if", "switch": "if", "match": "if", "case": "if", "try": "try",
-	"except": "else", "catch": "else", "finally": "with", "return": "return", "yield": "return", "pass": "pass", "break": "pass", "continue": "pass", "raise": "pass", "throw": "pass", "global": "pass", "nonlocal": "pass", "del": "pass", "assert": "pass",
+	"except": "else", "catch": "else", "finally": "with", "return": "return", "yield": "return", "pass": "pass", "break": "pass", "continue": "pass", "raise": "pass", "throw": "pass", "defer": "pass", "each": "for", "every": "for", "global": "pass", "nonlocal": "pass", "del": "pass", "assert": "pass",
 }
 
 // softWords stand before definitions and assignments and say nothing about them here.
@@ -293,6 +302,7 @@ func (p *codeParser) statement(indent int) *Stmt {
 	if p.assigns() {
 		st.Targets = targets(e)
 		for p.assigns() {
+			st.Adds = strings.IndexByte("+-*|&.", p.s[p.i]) >= 0
 			p.i += assignSign(p.s[p.i:])
 			if st.Targets == nil {
 				st.Clean = false
@@ -400,11 +410,33 @@ func (p *codeParser) word(st *Stmt) {
 		}
 		p.i += n
 		p.blank()
+		if ok && st.Word == "for" && kind != "for" {
+			p.i -= n // what a loop goes over
+			return
+		}
 		if ok {
 			st.Word = kind
+			if kind != "for" || w == "each" || w == "every" {
+				return
+			}
+		} else if st.Word == "" && declares[w] && p.declaresOnly() {
+			st.Word = "pass"
 			return
 		}
 	}
+}
+
+// declares are words in front of a variable and its type.
+var declares = map[string]bool{"var": true, "let": true, "val": true, "mut": true, "local": true}
+
+// declaresOnly reports whether the rest of the line names a variable and its type, without a value.
+func (p *codeParser) declaresOnly() bool {
+	rest := p.s[p.i:min(len(p.s), p.i+200)]
+	if n := strings.IndexByte(rest, '\n'); n >= 0 {
+		rest = rest[:n]
+	}
+	n := nameEnd(rest, "")
+	return n > 0 && strings.IndexByte(rest, '=') < 0 && strings.IndexByte(rest, '{') < 0 && strings.TrimSpace(rest[n:]) != ""
 }
 
 // definition reads "name(params)" up to what opens its body.
@@ -535,6 +567,9 @@ func (p *codeParser) assigns() bool {
 	}
 	if strings.HasPrefix(rest, "=") {
 		return !strings.HasPrefix(rest, "==") && !strings.HasPrefix(rest, "=>")
+	}
+	if len(rest) > 1 && rest[1] == '=' && strings.IndexByte("+-*|&.", rest[0]) >= 0 {
+		return true
 	}
 	if strings.HasPrefix(rest, ":=") || strings.HasPrefix(rest, "?=") || strings.HasPrefix(rest, "←") || strings.HasPrefix(rest, "<- ") {
 		return true

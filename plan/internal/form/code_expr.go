@@ -44,7 +44,10 @@ func (p *codeParser) exprUntil(inArgs bool) *Expr {
 			break
 		}
 		p.i += n
-		next := p.operand()
+		next := p.function(op == "=>")
+		if next == nil {
+			next = p.operand()
+		}
 		if next == nil {
 			if op == "=>" || op == "," {
 				break
@@ -98,6 +101,9 @@ func (p *codeParser) operator(inArgs bool) (string, int) {
 	}
 	for _, op := range operators {
 		if strings.HasPrefix(rest, op) {
+			if len(op) == 1 && len(rest) > 1 && rest[1] == '=' && strings.IndexByte("+-*|&", op[0]) >= 0 {
+				return "", 0 // x += 1
+			}
 			return op, skip + len(op)
 		}
 	}
@@ -141,8 +147,76 @@ func (p *codeParser) operand() *Expr {
 	return nil
 }
 
+// function reads a function without a name: "func(a int) error {", "function () {", "async () => {", or, behind an arrow,
+// its body. It returns nil where none stands.
+func (p *codeParser) function(arrow bool) *Expr {
+	p.blank()
+	rest := p.s[p.i:min(len(p.s), p.i+200)]
+	n := 0
+	if !arrow {
+		w := nameEnd(rest, "")
+		if word := rest[:w]; word != "func" && word != "function" && word != "fn" {
+			return nil
+		}
+		t := strings.TrimLeft(rest[w:], " *")
+		t = t[nameEnd(t, ""):]
+		if !strings.HasPrefix(t, "(") {
+			return nil
+		}
+		n = strings.IndexByte(rest, '{')
+		if line := strings.IndexByte(rest, '\n'); n < 0 || line >= 0 && line < n {
+			return nil
+		}
+	}
+	if n >= len(rest) || rest[n] != '{' || p.depth > p.max || p.functions > 40 {
+		return nil
+	}
+	e := &Expr{Kind: Func, Off: p.i}
+	p.i += n + 1
+	e.Stmts = p.body()
+	e.End = p.i
+	return e
+}
+
+// body reads statements up to the brace that closes them, which it passes.
+func (p *codeParser) body() []*Stmt {
+	depth, indent, index := p.depth, p.indent, p.index
+	p.depth, p.index = 0, false
+	p.functions++
+	var all []*Stmt
+	level := 0
+	for p.i < len(p.s) {
+		if c := p.s[p.i]; c == '\n' || c == '\r' || c == ' ' || c == '\t' {
+			p.i++
+			continue
+		}
+		from := p.i
+		st := p.statement(indent)
+		if st != nil {
+			if st.Word == "}" {
+				level--
+			}
+			if level < 0 {
+				break
+			}
+			all = append(all, st)
+			level += b2i(st.opens == '{')
+		}
+		if p.i == from {
+			p.i++
+		}
+	}
+	p.functions--
+	p.depth, p.indent, p.index = depth, indent, index
+	at := 0
+	return nest(all, &at, -1, true, 0)
+}
+
 func (p *codeParser) primary() *Expr {
 	off, rest := p.i, p.s[p.i:]
+	if f := p.function(false); f != nil {
+		return f
+	}
 	switch c := rest[0]; {
 	case c == '"' || c == '\'' || c == '`':
 		return p.text(0)
@@ -159,8 +233,11 @@ func (p *codeParser) primary() *Expr {
 			p.depth--
 			return &Expr{Off: off, End: p.i}
 		}
+		index := p.index
+		p.index = false
 		e := &Expr{Kind: List, Off: off, Args: p.args(closer(c))}
 		p.depth--
+		p.index = index
 		e.Open = p.s[p.i-1] != closer(c)
 		e.End = p.i
 		return e
@@ -168,6 +245,12 @@ func (p *codeParser) primary() *Expr {
 		n := nameEnd(rest, ".")
 		p.i += n
 		return &Expr{Kind: Digits, Text: rest[:n], Off: off, End: p.i}
+	}
+	if rest[0] == ':' && p.depth > 0 && !p.index { // a symbol
+		if n := nameEnd(rest[1:], ""); n > 0 {
+			p.i += n + 1
+			return &Expr{Kind: Text, Text: rest[1 : n+1], Off: off, End: p.i}
+		}
 	}
 	n := 0
 	if rest[0] == '$' || rest[0] == '#' || rest[0] == '@' {
@@ -262,8 +345,11 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 		case (rest[0] == '(' || rest[0] == '[') && e.Kind != Digits && e.Kind != Text && p.depth <= p.max:
 			p.i++
 			p.depth++
+			index := p.index
+			p.index = rest[0] == '['
 			args := p.args(closer(rest[0]))
 			p.depth--
+			p.index = index
 			kind := Call
 			if rest[0] == '[' {
 				kind = Index

@@ -88,7 +88,7 @@ func makeComment(s string) bool { return strings.HasPrefix(s, "#") }
 func makeBegins(s string) bool {
 	_, isVar := makeVariable(s)
 	_, _, isRule := makeHead(Piece{Text: s})
-	return isVar || isRule || makeComment(s) || strings.HasPrefix(s, ".PHONY") || strings.HasPrefix(s, "set ") || strings.HasPrefix(s, "default:")
+	return isVar || isRule || makeComment(s) || strings.HasPrefix(s, ".") && strings.ContainsAny(s, ":=") || strings.HasPrefix(s, "export ") || strings.HasPrefix(s, "set ") || strings.HasPrefix(s, "default:")
 }
 
 // makeVariable reports whether a line sets a variable.
@@ -236,7 +236,7 @@ func (m *maker) read(i, end int, fenced bool) int {
 			continue
 		case strings.HasPrefix(l.Text, "["):
 			continue
-		case strings.HasPrefix(l.Text, ".") && strings.Contains(l.Text, ":"), strings.HasPrefix(l.Text, "set "), strings.HasPrefix(l.Text, "include "), strings.HasPrefix(l.Text, "export "), strings.HasPrefix(l.Text, "import "), strings.HasPrefix(l.Text, "ifeq"), strings.HasPrefix(l.Text, "ifneq"), strings.HasPrefix(l.Text, "ifdef"), l.Text == "endif", l.Text == "else":
+		case strings.HasPrefix(l.Text, ".") && strings.ContainsAny(l.Text, ":="), strings.HasPrefix(l.Text, "set "), strings.HasPrefix(l.Text, "include "), strings.HasPrefix(l.Text, "export "), strings.HasPrefix(l.Text, "import "), strings.HasPrefix(l.Text, "ifeq"), strings.HasPrefix(l.Text, "ifneq"), strings.HasPrefix(l.Text, "ifdef"), l.Text == "endif", l.Text == "else":
 			continue
 		}
 		if _, ok := makeVariable(l.Text); ok || strings.HasPrefix(l.Text, "alias ") {

@@ -63,6 +63,18 @@ func TestIs(t *testing.T) {
 	require.True(t, Has(Plan, "Here is the workflow for you"))
 }
 
+func TestLeadingBlock(t *testing.T) {
+	for text, want := range map[string]Block{
+		"end parallel": BlockEnd, "for each row": BlockLoop, "wenn x": BlockIf, "等待全部完成": BlockJoin, "с": 0, "endless": 0,
+	} {
+		got, n := LeadingBlock(text)
+		require.Equal(t, want, got&(BlockEnd|BlockLoop|BlockIf|BlockJoin), text)
+		require.Equal(t, want != 0, n > 0, text)
+	}
+	require.True(t, HasBlock(BlockParallel, "выполнить одновременно"))
+	require.False(t, HasBlock(BlockParallel, "один за другим"))
+}
+
 func TestLanguage(t *testing.T) {
 	for text, want := range map[string]Lang{
 		"the house is on the hill and it is for you": "en", "das Haus ist auf dem Hügel und wird nicht verkauft": "de",

@@ -31,7 +31,7 @@ func readCode(src *form.Source) []*Reading {
 }
 
 // codeReaders read the lines from first up to end; the first one that accepts them counts.
-var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readPseudo, readEvidence, readProgram}
+var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readPseudo, readProgram}
 
 // codeBlocks returns the runs of lines that may hold code: each fence, and what stands outside of fences.
 func codeBlocks(src *form.Source) (out [][2]int) {
@@ -133,13 +133,17 @@ type program struct {
 	lists   map[string]*form.Expr
 	sorters map[string]bool
 	rounds  int // how often bodies of loops were read
+	// runners are the variables that hold what runs steps, or functions; started are the steps that run beside the others
+	// until something waits for them.
+	runners map[string]bool
+	started []int
 }
 
 func newProgram(weight int, why string) *program {
 	return &program{
 		r:   &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
 		env: map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{},
-		groups: map[string]bool{}, lists: map[string]*form.Expr{}, sorters: map[string]bool{},
+		groups: map[string]bool{}, lists: map[string]*form.Expr{}, sorters: map[string]bool{}, runners: map[string]bool{},
 	}
 }
 
@@ -196,6 +200,7 @@ func walk(e *form.Expr, depth int, visit func(*form.Expr) bool) {
 	for _, a := range e.Args {
 		walk(a.Val, depth+1, visit)
 	}
+	each(e.Stmts, func(st *form.Stmt) { walk(st.Expr, depth+1, visit) })
 }
 
 // each visits all statements with those inside others.
@@ -284,6 +289,7 @@ func readCalls(all []*form.Stmt) *program {
 			p.defs[st.Name.Text] = st
 		}
 	})
+	p.control(all)
 	body, wrapped := p.mainBody(all)
 	body = program1(body)
 	eachStep(body, func(st *form.Stmt) {

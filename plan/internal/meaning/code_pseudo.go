@@ -3,48 +3,29 @@ package meaning
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// parallelStems are parts of words that say that steps run side by side, in many languages.
-var parallelStems = [...]string{
-	"parall", "paralel", "parallèl", "concurren", "simult", "gleichzeitig", "nebenläufig", "at once", "fork", "cobegin", "parbegin", "coend", "parend", "side by side", "together", "coroutine", "taskgroup", "task_group", "threadpool", "nursery",
-	"paralelo", "paralela", "a la vez", "al mismo tiempo", "ao mesmo tempo", "en même temps", "tegelijk", "gelijktijdig", "samtidig", "samtidigt", "równoleg", "współbież", "jednocześ", "паралл", "парал", "одноврем", "одночас",
-	"aynı anda", "eşzaman", "eş zaman", "bersamaan", "serentak", "sekaligus", "song song", "đồng thời", "cùng lúc", "並列", "並行", "同時", "并行", "并列", "同时", "병렬", "동시", "متواز", "بالتواز", "في نفس الوقت", "समानांतर", "एक साथ", "साथ-साथ", "par {", "par:",
-}
-
-// conditionWords begin blocks that run on a condition or again and again.
-var conditionWords = setOf("if else elif elseif elsif unless while for foreach loop repeat until switch case when try catch wenn falls solange wiederhole sonst si sinon tant pour mientras para cada sino enquanto se senão als zolang als dopóki jeśli gdy если пока для иначе якщо поки eğer iken jika selama untuk nếu khi trong 如果 当 循环 若 もし 繰り返し 만약 반복 अगर जब إذا")
+// heads are the roles of lines that begin a block, below which steps stand.
+const heads = lexicon.BlockParallel | lexicon.BlockSequence | lexicon.BlockIf | lexicon.BlockElse | lexicon.BlockLoop | lexicon.BlockBranch | lexicon.BlockBegin
 
 // parallelWord reports whether words say that what follows runs side by side.
 func parallelWord(s string) bool {
-	s = strings.ToLower(s)
-	if w := strings.Trim(s, " :{}()[]"); w == "par" || w == "all" || w == "in par" {
-		return w != "all"
+	s = lexicon.Fold(s)
+	if w := strings.Trim(s, " :{}()[]"); w == "par" || w == "in par" {
+		return true
 	}
-	for _, w := range parallelStems {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
+	return lexicon.HasBlock(lexicon.BlockParallel, s)
 }
 
-// sequenceStems are parts of words that say that steps run one after the other.
-var sequenceStems = [...]string{"sequen", "sequên", "secuen", "séquen", "sequenz", "nacheinander", "hintereinander", "последоват", "послідовн", "sekwen", "kolejn", "urutan", "berurut", "ardışık", "sırayla", "sekvens", "tuần_tự", "tuần tự", "順番", "順次", "顺序", "依次", "순서", "순차", "تسلسل", "क्रम"}
-
-// sequenceWord reports whether the name of a function says that its arguments run one after the other.
+// sequenceWord reports whether words say that what follows, or the arguments of a function, run one after the other.
 func sequenceWord(s string) bool {
-	s = strings.ToLower(s)
-	for _, w := range sequenceStems {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
+	s = lexicon.Fold(s)
+	return s == "seq" || lexicon.HasBlock(lexicon.BlockSequence, strings.ReplaceAll(s, "_", " "))
 }
 
 // pseudoLine is one line with those that stand deeper below it.
@@ -53,16 +34,110 @@ type pseudoLine struct {
 	off, end     int
 	indent, line int
 	kids         []*pseudoLine
+	// fold is the text as words are compared, lead what its first words do, of leadEnd bytes.
+	fold    string
+	lead    lexicon.Block
+	leadEnd int
+	// closed tells that a line ends the block that this one begins.
+	closed bool
 }
 
-// readPseudo reads steps in blocks: BEGIN … END, PARALLEL … END PARALLEL, branches, par { a; b }, and lists of jobs that
-// say what they wait for.
+func newPseudoLine(p form.Piece, indent, line int) *pseudoLine {
+	n := &pseudoLine{text: p.Text, off: p.Off, end: p.Off + len(p.Text), indent: indent, line: line}
+	n.classify()
+	return n
+}
+
+// classify looks up what the first words of a line do.
+func (n *pseudoLine) classify() {
+	n.fold = strings.Trim(lexicon.Fold(n.text), " :：{}[]<>#*-=;,.|\"'`…")
+	n.lead, n.leadEnd = lexicon.LeadingBlock(strings.ReplaceAll(n.fold, "_", " "))
+}
+
+// is reports whether the line begins with a word of one of the roles.
+func (n *pseudoLine) is(b lexicon.Block) bool { return n.lead&b != 0 }
+
+// alone reports whether the line is no more than a word of one of the roles.
+func (n *pseudoLine) alone(b lexicon.Block) bool {
+	return n.is(b) && strings.Trim(n.fold[n.leadEnd:], " ()") == ""
+}
+
+// parallel reports whether the line says that what follows it runs side by side.
+func (n *pseudoLine) parallel() bool { return parallelWord(n.text) }
+
+// conditional reports whether the line begins with a word of a condition or a loop.
+func (n *pseudoLine) conditional() bool {
+	return n.is(lexicon.BlockIf | lexicon.BlockElse | lexicon.BlockLoop)
+}
+
+// opens reports whether the line may begin a block: it is short and begins with a word that does.
+func (n *pseudoLine) opens() bool {
+	return len(n.text) < 120 && n.conditional() || short(n.text) && (n.parallel() || n.is(lexicon.BlockSequence|lexicon.BlockBegin) && (n.alone(heads) || capitals(firstWord(n.text))))
+}
+
+// ends reports whether the line ends a block: END, END PARALLEL, coend, FIN SI, 並列終わり, or the words of its head and
+// one more.
+func (n *pseudoLine) ends(head *pseudoLine) bool {
+	if len(n.kids) > 0 || !short(n.text) || n.fold == "" {
+		return n.text == "}" && len(n.kids) == 0
+	}
+	if strings.HasSuffix(n.text, ":") || strings.HasSuffix(n.text, "{") {
+		return false
+	}
+	if n.is(lexicon.BlockEnd) && (head == nil || head.blockish(n.fold[n.leadEnd:])) {
+		return true
+	}
+	for i, r := range n.fold { // 並列終わり, PARALEL SONU: what ends it stands last
+		if i > 0 && (n.fold[i-1] == ' ' || r >= 0x2e80) && i < len(n.fold) {
+			if b, k := lexicon.LeadingBlock(n.fold[i:]); b&lexicon.BlockEnd != 0 && i+k == len(n.fold) && head.blockish(n.fold[:i]) {
+				return true
+			}
+		}
+	}
+	if head == nil {
+		return false
+	}
+	h := strings.Trim(head.fold, " ()")
+	if strings.Contains(n.fold, h) && len(n.fold) > len(h) && utf8.RuneCountInString(n.fold)-utf8.RuneCountInString(h) < 16 && head.lead&heads != 0 {
+		return true
+	}
+	if n.is(lexicon.BlockJoin) && head.is(lexicon.BlockSpawn) && head.parallel() && n.alone(lexicon.BlockJoin) { // fork … join
+		return true
+	}
+	word := h[strings.LastIndexByte(h, ' ')+1:]
+	return len(word) > 3 && head.parallel() && n.parallel() && strings.Contains(n.fold, word) && len(n.fold) > len(word)
+}
+
+// blockish reports whether words are nothing, name a kind of block, or are among those of the head.
+func (n *pseudoLine) blockish(s string) bool {
+	s = strings.Trim(s, " _-()")
+	if s == "" || parallelWord(s) || sequenceWord(s) {
+		return true
+	}
+	b, k := lexicon.LeadingBlock(s)
+	if b&heads != 0 && len(strings.Fields(s[k:])) < 2 {
+		return true
+	}
+	return n != nil && (strings.HasPrefix(n.fold, s) || n.is(lexicon.BlockLoop|lexicon.BlockBegin) && strings.Contains(n.fold, s))
+}
+
+// separates reports whether the line parts the branches of a block: and, fork again, ||.
+func (n *pseudoLine) separates() bool {
+	return n.alone(lexicon.BlockBranch) && !strings.HasSuffix(n.text, ":") || strings.Trim(n.text, "|-&") == "" && n.text != ""
+}
+
+// readPseudo reads steps in blocks: BEGIN … END, PARALLEL … END PARALLEL, branches, par { a; b }, conditions and loops,
+// and lists of jobs that say what they wait for.
 func readPseudo(src *form.Source, first, end int) *Reading {
-	root := pseudoTree(src, first, end)
+	root, ok := pseudoTree(src, first, end)
 	if root == nil {
 		return nil
 	}
 	r := &pseudo{program: newProgram(0, "pseudo code"), known: map[string]int{}, tails: map[int]string{}, joins: map[int][]string{}, src: src}
+	root.kids = grouped(root.kids, 0)
+	if !ok && !closedBlock(root.kids, 0) && !conditions(root.kids, src, first) {
+		return nil
+	}
 	parts := r.frame(root.kids)
 	f := &form.Flow{Kind: "seq"}
 	r.verbs = commonVerbs(parts)
@@ -74,7 +149,7 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	switch {
 	case r.par > 0 && r.stated == 0:
 		f.Order(nil, 0, func(a, b int) { r.link(a, b, Stated, r.r.Items[b].Off) })
-	case r.stated == 0 && r.framed:
+	case r.stated == 0 && (r.framed || r.blocks > 0):
 		f.Order(nil, 0, func(a, b int) { r.link(a, b, ListedOrder, r.r.Items[b].Off) })
 	case r.stated == 0:
 		return nil
@@ -83,7 +158,7 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	r.r.Weight = 91
 	if r.par == 0 {
 		r.r.Weight = 70
-		if r.stated > 0 && len(r.verbs) > 0 {
+		if r.stated > 0 && len(r.verbs) > 0 || r.stated > 1 && r.stated*2 > len(r.r.Items) || r.blocks > 0 && r.stated == 0 {
 			r.r.Weight = 91
 		}
 	}
@@ -97,16 +172,15 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	return out
 }
 
-// pseudoTree brings lines into a tree by their indents and braces. It returns nil when nothing in the lines looks like
-// pseudo code: no block and no list of jobs.
-func pseudoTree(src *form.Source, first, end int) *pseudoLine {
+// pseudoTree brings lines into a tree by their indents and braces. likely tells that they look like pseudo code even if no
+// line ends a block. It returns nil for what others read.
+func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool) {
 	if onlyListed(src.Lines[first:end]) {
-		return nil
+		return nil, false
 	}
-	root := &pseudoLine{indent: -1}
+	root = &pseudoLine{indent: -1}
 	stack := []*pseudoLine{root}
 	braces := 0
-	likely, closed := false, false
 	listed, lines, rules := 0, 0, 0
 	var words []string
 	for k := first; k < end; k++ {
@@ -115,19 +189,16 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 			continue
 		}
 		if strings.HasPrefix(l.Text, "@") || strings.HasPrefix(l.Text, "import ") || strings.HasPrefix(l.Text, "from ") || strings.HasPrefix(l.Text, "with ") || strings.HasPrefix(l.Text, "async ") || strings.HasPrefix(l.Text, "def ") || len(l.Text) > 300 {
-			return nil
+			return nil, false
 		}
 		lines++
 		listed += b2i(isListed(l.Text))
-		rules += b2i(upper(firstWord(l.Text)) && len(firstWord(l.Text)) > 3 && (waitsFor(l.Text) || isCondition(l.Text)))
+		rules += b2i(isRule(l.Text))
 		if w := firstWord(l.Text); lexicon.Is(lexicon.Then, strings.ToLower(w)) && parallelWord(l.Text) && strings.HasSuffix(l.Text, ")") {
 			likely = true // then parallel(B, C)
 		}
 		likely = likely || strings.Contains(l.Text, " || ") && !strings.ContainsAny(l.Text, "={\"'")
-		if parallelWord(l.Text) {
-			likely = likely || blockHead(src, k, end)
-			closed = closed || closedBelow(src, k, end)
-		}
+		likely = likely || parallelWord(l.Text) && blockHead(src, k, end)
 		if w := strings.Fields(l.Text); len(w) > 1 && !strings.HasSuffix(w[1], ":") && !strings.HasSuffix(w[1], ".") {
 			words = append(words, w[0])
 		}
@@ -148,51 +219,128 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 				stack = stack[:len(stack)-1]
 			}
 			if len(stack) > src.MaxDepth {
-				return nil
+				return nil, false
 			}
-			n := &pseudoLine{text: part.Text, off: part.Off, end: part.Off + len(part.Text), indent: indent, line: k}
+			n := newPseudoLine(part, indent, k)
 			up := stack[len(stack)-1]
 			up.kids = append(up.kids, n)
 			stack = append(stack, n)
 			root.end = n.end
 		}
 	}
-	if !closed && (listed*2 >= lines || !likely && !isFrame(root.kids) && !jobVerb(words) && !spawned(root.kids) && rules < 2) {
-		return nil
-	}
-	return root
+	likely = listed*2 < lines && (likely || isFrame(root.kids) || jobVerb(words) || spawned(root.kids)) || rules >= 2
+	return root, likely
 }
 
-// closedBelow reports whether a short line in front of a block has a line below it that ends the block:
-// PARALLEL … END PARALLEL.
-func closedBelow(src *form.Source, k, end int) bool {
-	head := src.Lines[k].Text
-	if !short(head) || isListed(head) {
+// isRule reports whether a line in capitals waits for something or states a condition.
+func isRule(s string) bool {
+	w := firstWord(s)
+	return capitals(w) && len(w) > 3 && (waitsFor(s) || isCondition(s))
+}
+
+// grouped puts the lines of blocks that are not indented below the line that begins the block: PARALLEL, a, b, END.
+func grouped(lines []*pseudoLine, depth int) []*pseudoLine {
+	type open struct {
+		at   int // in out
+		head *pseudoLine
+	}
+	var out []*pseudoLine
+	var stack []open
+	for _, n := range lines {
+		if depth < 100 {
+			n.kids = grouped(n.kids, depth+1)
+		}
+		if len(out) > 0 && len(out[len(out)-1].kids) > 0 && !out[len(out)-1].closed && n.ends(out[len(out)-1]) && !n.separates() {
+			out[len(out)-1].closed = true
+			continue
+		}
+		closing := -1
+		for k := len(stack) - 1; k >= 0 && k >= len(stack)-3 && n.ends(nil) || k >= 0 && k == len(stack)-1; k-- {
+			if n.ends(stack[k].head) {
+				closing = k
+				break
+			}
+		}
+		if closing >= 0 {
+			o := stack[closing]
+			o.head.kids, o.head.closed = slices.Clone(out[o.at+1:]), true
+			out, stack = out[:o.at+1], stack[:closing]
+			continue
+		}
+		out = append(out, n)
+		if len(n.kids) == 0 && n.opens() && !n.is(lexicon.BlockElse) {
+			stack = append(stack, open{len(out) - 1, n})
+		}
+	}
+	return out
+}
+
+// closedBlock reports whether a block whose parts run side by side has a line that ends it.
+func closedBlock(lines []*pseudoLine, depth int) bool {
+	return depth < 100 && slices.ContainsFunc(lines, func(n *pseudoLine) bool {
+		return n.closed && n.parallel() && short(n.text) && !isListed(n.text) && len(n.kids) > 0 || closedBlock(n.kids, depth+1)
+	})
+}
+
+// conditions reports whether the lines are steps with conditions or loops around some, in words rather than in a language
+// that computers run: their heads are in capitals or end in THEN or DO, or a line ends them.
+func conditions(lines []*pseudoLine, src *form.Source, first int) bool {
+	if l := &src.Lines[first]; l.InCode && l.Lang != "" && !strings.HasPrefix(l.Lang, "pseudo") && !strings.HasPrefix(l.Lang, "text") && l.Lang != "txt" && l.Lang != "plaintext" {
 		return false
 	}
-	for j := k + 2; j < min(end, k+60); j++ {
-		if t := src.Lines[j].Text; t != "" && closes(t, head) && (parallelWord(t) || src.Lines[j].Indent == src.Lines[k].Indent && !isListed(t)) {
+	heads, steps, strange := 0, 0, 0
+	var visit func([]*pseudoLine, int)
+	visit = func(lines []*pseudoLine, depth int) {
+		for _, n := range lines {
+			if len(n.kids) > 0 && depth < 100 {
+				last := n.fold[strings.LastIndexByte(n.fold, ' ')+1:]
+				good := n.closed || capitals(firstWord(n.text)) || last == "then" || last == "do" || strings.HasSuffix(n.text, ":") && !isProgram(n.text)
+				heads += b2i(n.conditional() && good)
+				visit(n.kids, depth+1)
+				continue
+			}
+			steps++
+			t := n.text
+			strange += b2i(isProgram(t) || isListed(t) || strings.HasSuffix(t, ".") || len(t) > 120 || strings.HasSuffix(t, "?"))
+		}
+	}
+	visit(lines, 0)
+	return heads > 0 && steps > 2 && strange*4 <= steps
+}
+
+// isProgram reports whether a line is of a language that computers run: it assigns, compares, returns or prints.
+func isProgram(s string) bool {
+	for _, sign := range [...]string{"==", "+=", "-=", " = ", "!=", "[", "++", " <- ", ":= ", " in ", "&&"} {
+		if strings.Contains(s, sign) {
 			return true
 		}
 	}
-	return false
+	word := strings.TrimRight(firstWord(s), "(;:")
+	if i := strings.IndexByte(word, '('); i >= 0 {
+		word = word[:i]
+	}
+	return word == "return" || trivial[word] || word == "def" || word == "class"
 }
 
 // onlyListed reports whether half of the lines, or more, are listed, and none says that something runs
 // beside.
 func onlyListed(lines []form.Line) bool {
-	all, listed := 0, 0
+	all, listed, rules := 0, 0, 0
 	for i := range lines {
 		if s := lines[i].Text; s != "" {
 			all++
 			listed += b2i(isListed(s))
+			rules += b2i(isRule(s))
 		}
 	}
-	return listed*2 >= all && !slices.ContainsFunc(lines, func(l form.Line) bool { return parallelWord(l.Text) })
+	return listed*2 >= all && rules < 2 && !slices.ContainsFunc(lines, func(l form.Line) bool { return parallelWord(l.Text) })
 }
 
 // isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others read.
 func isListed(s string) bool {
+	if i := strings.IndexByte(s, '('); i > 0 && form.IsName(s[:i]) {
+		return false // a call
+	}
 	_, _, marked := form.SplitMark(form.Piece{Text: s})
 	return strings.IndexByte("-*|<\"[>#", s[0]) >= 0 || strings.HasPrefix(s, "•") || leadNumber(s) > 0 || marked && strings.ContainsAny(s[:min(len(s), 6)], "0123456789") || strings.HasSuffix(s, ",") || isField(s)
 }
@@ -203,7 +351,7 @@ func isField(s string) bool {
 	return ok && !strings.ContainsAny(key, " (") && strings.TrimSpace(value) != ""
 }
 
-// blockHead reports whether line k begins a block: it is short, and what follows stands deeper or a line ends it.
+// blockHead reports whether line k begins a block: it is short, and what follows stands deeper.
 func blockHead(src *form.Source, k, end int) bool {
 	l := &src.Lines[k]
 	if strings.Contains(l.Text, "{") && !isListed(l.Text) {
@@ -216,15 +364,7 @@ func blockHead(src *form.Source, k, end int) bool {
 	for n < end && src.Lines[n].Text == "" {
 		n++
 	}
-	if n < end && src.Lines[n].Indent > l.Indent {
-		return !isListed(src.Lines[n].Text) || strings.HasSuffix(l.Text, ":") && strings.Count(l.Text, " ") < 3
-	}
-	for j := k + 1; j < min(end, k+60); j++ {
-		if closes(src.Lines[j].Text, l.Text) {
-			return j > k+1
-		}
-	}
-	return false
+	return n < end && src.Lines[n].Indent > l.Indent && (!isListed(src.Lines[n].Text) || strings.HasSuffix(l.Text, ":") && strings.Count(l.Text, " ") < 3)
 }
 
 // splitBraces splits a line at braces and semicolons outside quotes and round brackets.
@@ -272,7 +412,8 @@ func isFrame(kids []*pseudoLine) bool {
 		if len(n.kids) < 2 {
 			continue
 		}
-		return k+1 < len(kids) && len(kids[k+1].kids) == 0 && short(n.text) && short(kids[k+1].text) && k+2 >= len(kids)-1 && upper(firstWord(n.text)) && upper(firstWord(kids[k+1].text))
+		return k+1 < len(kids) && len(kids[k+1].kids) == 0 && short(n.text) && short(kids[k+1].text) && k+2 >= len(kids)-1 &&
+			(upper(firstWord(n.text)) && upper(firstWord(kids[k+1].text)) || n.is(lexicon.BlockBegin) && kids[k+1].ends(n))
 	}
 	return false
 }
@@ -287,29 +428,33 @@ func short(s string) bool { return len(s) < 40 && strings.Count(s, " ") < 4 }
 // upper reports whether a line is in capitals, or in letters that have none.
 func upper(s string) bool { return strings.ToUpper(s) == s }
 
+// capitals reports whether a word is in capitals, or in letters that have none, and holds a letter.
+func capitals(s string) bool { return upper(s) && strings.ContainsFunc(s, unicode.IsLetter) }
+
 // jobVerb reports whether most lines begin with one word, as "job a", "job b WAIT FOR a".
 func jobVerb(words []string) bool {
 	count := map[string]int{}
 	for _, w := range words {
-		if count[w]++; jobVerbs[strings.ToLower(w)] && count[w] >= 2 && count[w]*2 >= len(words) {
+		if count[w]++; runs(w) && count[w] >= 2 && count[w]*2 >= len(words) {
 			return true
 		}
 	}
 	n := 0
 	for _, w := range words {
-		n += b2i(jobVerbs[strings.ToLower(w)])
+		n += b2i(runs(w))
 	}
 	return n >= 3 && n*2 > len(words)
 }
 
-// jobVerbs stand before the name of a step and say nothing else.
-var jobVerbs = setOf("启动 run job task start call do exec execute spawn step launch begin perform process invoke go async node stage action 执行 运行 调用 実行 실행 führe starte lancer exécuter ejecutar iniciar executar eseguire uruchom выполнить запустить çalıştır jalankan chạy")
+// runs reports whether a word stands before the name of a step and says nothing else.
+func runs(word string) bool { return wordIs(word, lexicon.BlockRun) }
 
-// joinVerbs begin lines that wait for steps and are none themselves.
-var joinVerbs = setOf("join wait await barrier sync waitall wait_all joinall warte warten attendre attends esperar espera esperer aguardar aguarde czekaj ждать жди чекай чекати bekle tunggu chờ 等待 待つ 待機 대기 기다림 انتظر")
-
-// spawnVerbs start a step that runs beside what follows, up to a line that joins them.
-var spawnVerbs = setOf("spawn fork async launch go start thread")
+// wordIs reports whether a word, as a whole, has one of the roles.
+func wordIs(word string, b lexicon.Block) bool {
+	word = lexicon.Fold(word)
+	roles, n := lexicon.LeadingBlock(word)
+	return roles&b != 0 && n == len(word)
+}
 
 // pseudo is the state in which pseudo code is read.
 type pseudo struct {
@@ -318,15 +463,17 @@ type pseudo struct {
 	known  map[string]int
 	verbs  map[string]bool
 	framed bool
-	par    int
-	stated int
-	tails  map[int]string // of an item, what stands behind its name
-	joins  map[int][]string
-	wait   []string
+	// par counts blocks whose parts run side by side, blocks those with a condition or a loop.
+	par, blocks int
+	stated      int
+	tails       map[int]string // of an item, what stands behind its name
+	joins       map[int][]string
+	wait        []string
 }
 
 // frame drops what stands around the plan: the outermost begin and end, prose before and behind.
 func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
+	kids = withoutProse(kids)
 	for range 5 {
 		deep := -1
 		for k, n := range kids {
@@ -337,11 +484,11 @@ func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
 				deep = k
 			}
 		}
-		if deep < 0 || parallelWord(kids[deep].text) || isCondition(kids[deep].text) || waitsFor(kids[deep].text) || len(kids) > deep+4 && !strings.HasSuffix(kids[deep].text, ":") {
+		if deep < 0 || kids[deep].parallel() || kids[deep].conditional() || waitsFor(kids[deep].text) || len(kids) > deep+4 && !strings.HasSuffix(kids[deep].text, ":") {
 			return kids
 		}
 		head := kids[deep]
-		closed := deep+1 < len(kids) && short(kids[deep+1].text) && len(kids[deep+1].kids) == 0
+		closed := head.closed || deep+1 < len(kids) && short(kids[deep+1].text) && len(kids[deep+1].kids) == 0
 		if !closed && len(head.kids) < 2 {
 			return kids
 		}
@@ -349,10 +496,25 @@ func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
 			return kids
 		}
 		r.framed = r.framed || closed && len(kids) <= deep+3
-		kids = head.kids
+		kids = withoutProse(head.kids)
 		if len(kids) == 1 && len(kids[0].kids) == 0 {
 			return kids
 		}
+	}
+	return kids
+}
+
+// withoutProse drops the sentences before and behind the steps: those that end with a full stop, or announce with a colon.
+func withoutProse(kids []*pseudoLine) []*pseudoLine {
+	prose := func(n *pseudoLine) bool {
+		last, _ := utf8.DecodeLastRuneInString(n.text)
+		return len(n.kids) == 0 && (strings.ContainsRune(":：", last) && !n.opens() || strings.ContainsRune(".!?。！？।", last) && strings.Count(n.text, " ") > 2)
+	}
+	for len(kids) > 2 && prose(kids[0]) {
+		kids = kids[1:]
+	}
+	for len(kids) > 2 && prose(kids[len(kids)-1]) {
+		kids = kids[:len(kids)-1]
 	}
 	return kids
 }
@@ -365,14 +527,14 @@ func commonVerbs(lines []*pseudoLine) map[string]bool {
 	visit = func(ls []*pseudoLine) {
 		for _, n := range ls {
 			visit(n.kids)
-			if len(n.kids) > 0 || parallelWord(n.text) && short(n.text) {
+			if len(n.kids) > 0 || n.parallel() && short(n.text) {
 				continue
 			}
 			_, p, _ := pseudoRule(form.Piece{Text: n.text})
-			if w, rest, ok := strings.Cut(p.Text, " "); ok && rest != "" && jobVerbs[strings.ToLower(w)] {
+			if w, rest, ok := strings.Cut(p.Text, " "); ok && rest != "" && runs(w) {
 				out[w] = true
 				total++
-			} else if ok && !waitsFor(p.Text) && !endWords[strings.ToLower(w)] {
+			} else if ok && !waitsFor(p.Text) && !n.is(lexicon.BlockEnd) {
 				others++
 			}
 		}
@@ -382,156 +544,4 @@ func commonVerbs(lines []*pseudoLine) map[string]bool {
 		return nil
 	}
 	return out
-}
-
-// block reads lines of one depth.
-func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
-	if depth > 100 {
-		return
-	}
-	wide := f.Kind == "par" && len(lines) > 1 && lines[0].line != lines[len(lines)-1].line
-	for k := 0; k < len(lines); k++ {
-		n := lines[k]
-		if n.text == "" || len(n.kids) == 0 && k > 0 && ends(n, lines[k-1]) {
-			continue
-		}
-		if wide && len(n.kids) == 0 {
-			if j := sameLine(lines, k); j > k+1 || branchHead(n.text) > 0 { // a branch on a line of its own
-				seq := f.Add("seq", 0)
-				n.text, n.off = n.text[branchHead(n.text):], n.off+branchHead(n.text)
-				r.block(lines[k:j], seq, depth+1)
-				k = j - 1
-				continue
-			}
-		}
-		if len(n.kids) == 0 {
-			if j := spawnEnd(lines, k); j > k && f.Kind != "par" {
-				r.par++
-				side := f.Add("par", 0)
-				for _, x := range lines[k:j] {
-					_, x.text, _ = strings.Cut(x.text, " ")
-					x.off = x.end - len(x.text)
-					r.leaf(x, side)
-				}
-				k = j
-				continue
-			}
-			if parallelWord(n.text) && short(n.text) && f.Kind != "par" {
-				if j := r.flatEnd(lines, k); j > k+1 { // a block that is not indented
-					r.par++
-					r.block(lines[k+1:j], f.Add("par", 0), depth+1)
-					k = j
-					continue
-				}
-			}
-			r.leaf(n, f)
-			continue
-		}
-		if k+1 < len(lines) && len(lines[k+1].kids) == 0 && closes(lines[k+1].text, n.text) {
-			lines[k+1].text = ""
-		}
-		switch {
-		case parallelWord(n.text):
-			r.par++
-			r.block(n.kids, f.Add("par", 0), depth+1)
-		case isCondition(n.text) && !waitsFor(n.text):
-			r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were taken", "write the steps that are to be done", n.off)
-			before := len(r.r.Items)
-			r.block(n.kids, f.Add("seq", 0), depth+1)
-			for _, it := range r.r.Items[before:] {
-				r.note(false, "AMBIGUOUS", it.ID, it.ID+" stands below the condition "+n.text+"; it was taken as one step", "write each step that is to be done", it.Off)
-			}
-		case waitsFor(n.text):
-			r.leaf(n, f)
-			r.block(n.kids, f.Add("seq", 0), depth+1)
-		default:
-			r.block(n.kids, f.Add("seq", 0), depth+1)
-		}
-	}
-}
-
-// ends reports whether a line without any below it ends the block before it.
-func ends(n, before *pseudoLine) bool {
-	if parallelWord(n.text) && short(n.text) && (len(before.kids) > 0 || closes(n.text, before.text)) {
-		return true
-	}
-	return (parallelWord(before.text) || isCondition(before.text)) && (endsWord(n.text, before.kids) || len(before.kids) > 0 && closes(n.text, before.text))
-}
-
-// isCondition reports whether a line begins with a word of a condition or a loop.
-func isCondition(s string) bool {
-	word, _, _ := strings.Cut(strings.ToLower(strings.Trim(s, " :")), " ")
-	return conditionWords[strings.Trim(word, "(:")]
-}
-
-// waitsFor reports whether a line begins with a word that waits, and names something.
-func waitsFor(s string) bool {
-	word, rest, ok := strings.Cut(strings.ToLower(s), " ")
-	if k := strings.IndexByte(word, '('); k > 0 {
-		word, rest, ok = word[:k], word[k:], true
-	}
-	return ok && rest != "" && joinVerbs[strings.TrimRight(word, "(:")]
-}
-
-// sameLine returns the place behind the last statement on the line of statement k.
-func sameLine(lines []*pseudoLine, k int) int {
-	j := k + 1
-	for j < len(lines) && lines[j].line == lines[k].line && len(lines[j].kids) == 0 {
-		j++
-	}
-	return j
-}
-
-// branchHead returns the length of "thread 1: " or "- " at the start of a line in a block whose parts run
-// side by side.
-func branchHead(s string) int {
-	if strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "|| ") {
-		return strings.IndexByte(s, ' ') + 1
-	}
-	head, rest, ok := strings.Cut(s, ":")
-	word, mark, two := strings.Cut(head, " ")
-	if !ok || !two || strings.TrimSpace(rest) == "" || utf8.RuneCountInString(mark) > 2 || lexicon.Is(lexicon.Steps, strings.ToLower(word)) {
-		return 0
-	}
-	return len(s) - len(strings.TrimLeft(rest, " "))
-}
-
-// spawnEnd returns the place of the line that joins the steps that are started on the lines from k on, or -1.
-func spawnEnd(lines []*pseudoLine, k int) int {
-	j := k
-	for j < len(lines) && len(lines[j].kids) == 0 {
-		word, rest, _ := strings.Cut(lines[j].text, " ")
-		if !spawnVerbs[strings.ToLower(word)] || rest == "" || strings.ContainsAny(rest, " ") {
-			break
-		}
-		j++
-	}
-	if j == k || j >= len(lines) {
-		return -1
-	}
-	word, _, _ := strings.Cut(strings.ToLower(lines[j].text), " ")
-	if joinVerbs[strings.Trim(word, "():;")] {
-		return j
-	}
-	return -1
-}
-
-// spawned reports whether steps are started and joined somewhere.
-func spawned(lines []*pseudoLine) bool {
-	for k, n := range lines {
-		if spawnEnd(lines, k) > k+1 || spawned(n.kids) {
-			return true
-		}
-	}
-	return false
-}
-
-// endsWord reports whether a line is one word behind a block whose lines all hold several: it ends the block.
-func endsWord(s string, kids []*pseudoLine) bool {
-	for _, n := range kids {
-		if !strings.Contains(n.text, " ") {
-			return false
-		}
-	}
-	return len(kids) > 0 && !strings.ContainsAny(s, " _(")
 }

@@ -8,42 +8,6 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// flatEnd returns where the line stands that ends the block of line k, or -1.
-func (r *pseudo) flatEnd(lines []*pseudoLine, k int) int {
-	for j := k + 1; j < len(lines) && j < k+200; j++ {
-		if lines[j].text != "" && closes(lines[j].text, lines[k].text) {
-			return j
-		}
-	}
-	return -1
-}
-
-// closes reports whether a line ends the block that another one begins: it holds its words and one more, or
-// is short and in capitals as the other is.
-func closes(s, head string) bool {
-	if s == "" || head == "" || !short(s) {
-		return false
-	}
-	s, head = strings.ToLower(strings.Trim(s, " :()")), strings.ToLower(strings.Trim(head, " :()"))
-	first, _, more := strings.Cut(s, " ")
-	if s == "}" || endWords[first] && (!more || strings.Contains(s[len(first):], strings.Trim(firstWord(head), "(:"))) {
-		return true
-	}
-	if strings.Contains(s, head) && len(s) > len(head) && utf8.RuneCountInString(s)-utf8.RuneCountInString(head) < 16 {
-		return true
-	}
-	word := head
-	if i := strings.LastIndexByte(head, ' '); i >= 0 {
-		word = head[i+1:]
-	} else if i := strings.IndexByte(head, ' '); i > 0 {
-		word = head[:i]
-	}
-	return len(word) > 3 && strings.Contains(s, word) && len(s) > len(word) && (parallelWord(s) || strings.HasPrefix(s, "end"))
-}
-
-// endWords end blocks, alone or in front of the word that began the block.
-var endWords = setOf("end done fin ende join fim fine einde slut slutt koniec конец кінець 结束 結束 終了 終わり 끝 종료 son bitti selesai akhir kết_thúc hết نهاية समाप्त finsi finpour fi endif endfor endwhile next stop stopp")
-
 // leaf adds the step of one line.
 func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 	text := n.text
@@ -66,9 +30,8 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
 		word, rest, _ = strings.Cut(p.Text, " ")
 	}
-	word = strings.TrimRight(word, "(:")
-	if joinVerbs[strings.ToLower(strings.Trim(word, "()"))] {
-		if inner := strings.Trim(strings.TrimPrefix(p.Text, word), " ()[]"); inner != "" {
+	if inner, ok := r.waits(p.Text); ok {
+		if inner != "" {
 			r.wait = append(r.wait, inner)
 		}
 		return
@@ -106,15 +69,41 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 	f.Add("step", k)
 }
 
+// waits returns what a line waits for: names of steps, or "" for all that was started. A line that says how long to wait,
+// or for what else, is a step.
+func (r *pseudo) waits(s string) (inner string, ok bool) {
+	folded := lexicon.Fold(s)
+	b, n := lexicon.LeadingBlock(folded)
+	if b&lexicon.BlockJoin == 0 {
+		return "", false
+	}
+	inner = strings.Trim(s[min(n, len(s)):], " ()[]:：")
+	if inner == "" || capitals(firstWord(s)) && !strings.Contains(s, "_") || strings.HasPrefix(strings.TrimSpace(folded[n:]), "(") {
+		return inner, true
+	}
+	for _, w := range pseudoWords(inner) {
+		if _, known := r.known[w]; known {
+			return inner, true
+		}
+	}
+	for _, t := range lexicon.Scan(inner) {
+		if t.Kinds&lexicon.KindsOf(lexicon.All, lexicon.Both) != 0 {
+			return "", true
+		}
+	}
+	return inner, lexicon.HasBlock(lexicon.BlockParallel, folded)
+}
+
 // pseudoRule splits "WHEN a DONE: START b" and "当 a 完成 则 b" into what is waited for and what is done then.
 func pseudoRule(p form.Piece) (needs string, rest form.Piece, ok bool) {
 	word, _, _ := strings.Cut(p.Text, " ")
-	if !isCondition(p.Text) && !joinVerbs[strings.ToLower(word)] && !lexicon.Is(lexicon.Needs, strings.ToLower(word)) {
+	waits := wordIs(word, lexicon.BlockJoin)
+	if !isCondition(p.Text) && !waits && !lexicon.Is(lexicon.Needs, strings.ToLower(word)) {
 		return "", p, false
 	}
 	for k, sign := range [...]string{":", "：", " THEN ", " then ", " → ", " -> ", " => ", " ⇒ ", "则", "就", ", ", "，"} {
 		i := strings.Index(p.Text, sign)
-		if k >= 10 && joinVerbs[strings.ToLower(word)] || i <= len(word) || strings.HasPrefix(p.Text[i:], ":=") {
+		if k >= 10 && waits || i <= len(word) || strings.HasPrefix(p.Text[i:], ":=") {
 			continue
 		}
 		if t := strings.TrimLeft(p.Text[i+len(sign):], " "); t != "" {
@@ -130,11 +119,11 @@ func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 	if lexicon.Is(lexicon.Steps, strings.ToLower(word)) && rest != "" {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
 	}
-	if jobVerbs[strings.ToLower(word)] && strings.Contains(rest, ":= ") {
+	if runs(word) && strings.Contains(rest, ":= ") {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
 	}
 	a, b, found := form.SplitMark(p)
-	if !found || !strings.HasPrefix(strings.TrimLeft(p.Text[len(a.Text):], " "), ":") && leadNumber(p.Text) == 0 || strings.HasSuffix(p.Text, ":") {
+	if !found || strings.Contains(a.Text, "(") && !strings.Contains(a.Text, ")") || !strings.HasPrefix(strings.TrimLeft(p.Text[len(a.Text):], " "), ":") && leadNumber(p.Text) == 0 || strings.HasSuffix(p.Text, ":") {
 		return "", "", "", false
 	}
 	return a.Text, b.Text, "", true
@@ -144,7 +133,7 @@ func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 func pseudoName(s string) (id, title string, shown bool) {
 	t := s
 	if i := strings.IndexByte(t, '('); i > 0 && strings.HasSuffix(t, ")") {
-		t = t[:i]
+		t = t[:i] // with arguments
 	}
 	if strings.ContainsAny(t, " \t") {
 		return "", s, false

@@ -21,6 +21,7 @@ func readScheduler(all []*form.Stmt) *program {
 	p := newProgram(95, "scheduler")
 	p.r.Stated = true
 	links := 0
+	p.control(all)
 	p.schedule(all, &links, false)
 	if links == 0 {
 		return nil
@@ -69,7 +70,7 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 			p.stateLinks(e)
 		} else if e.Kind == form.Ops {
 			p.env[st.Targets[0].Text] = p.chainOf(e)
-		} else if e.Kind == form.Call && isTask(e) {
+		} else if e.Kind == form.Call && isTask(e) && !p.controlled(st) && !p.ofRunner(e) {
 			k := p.task(e, st.Targets[0].Text, st)
 			p.env[st.Targets[0].Text] = []int{k}
 		}
@@ -468,7 +469,7 @@ func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 		p.inner2(a.Val, &uses)
 	}
 	k := p.item(id, title, true, e.Off, e.End)
-	p.r.Items[k].Attrs = append(p.r.Items[k].Attrs, Attr{Key: "tool", Role: Tool, Value: quote(callName(e)), Off: e.Off})
+	p.r.Items[k].Attrs = append(p.r.Items[k].Attrs, Attr{Key: "tool", Role: Tool, Value: form.Quote(callName(e)), Off: e.Off})
 	for _, u := range uses {
 		for _, x := range u.items {
 			p.link(x, k, Variable, u.off)

@@ -28,7 +28,15 @@ func (p *program) run(body []*form.Stmt, depth int) {
 			p.block(st, depth)
 			continue
 		case "if", "else", "for", "try":
-			p.block(st, depth)
+			if st.Word == "if" && len(st.Targets) > 0 { // if err := f(); err != nil {
+				p.statement(&form.Stmt{Targets: st.Targets, Expr: st.Expr, Clean: true, Off: st.Off, End: st.End})
+			}
+			if !guards(st) {
+				p.block(st, depth)
+			}
+			continue
+		}
+		if st.Expr != nil && p.starts(st.Expr, depth) {
 			continue
 		}
 		if par := st.Expr.Path(); len(st.Body) > 0 && parallelWord(par+callPath(st.Expr)) {
@@ -46,12 +54,29 @@ func (p *program) run(body []*form.Stmt, depth int) {
 func (p *program) block(st *form.Stmt, depth int) {
 	before := len(p.r.Items)
 	if st.Word == "for" && st.Expr != nil {
-		p.eval(st.Expr)
+		p.over(st.Expr)
 	}
 	p.run(st.Body, depth+1)
 	if st.Word == "if" || st.Word == "else" || st.Word == "for" {
 		for _, it := range p.r.Items[before:] {
 			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", it.Off)
+		}
+	}
+}
+
+// over reads what a loop goes over: its variable holds what the list is from.
+func (p *program) over(e *form.Expr) {
+	if e.Kind == form.List && len(e.Args) == 1 {
+		e = e.Args[0].Val
+	}
+	if e.Kind != form.Ops || len(e.Args) < 2 || e.Ops[len(e.Ops)-1] != "in" && e.Ops[len(e.Ops)-1] != "of" {
+		p.eval(e)
+		return
+	}
+	held := p.eval(e.Args[len(e.Args)-1].Val)
+	for _, a := range e.Args[:len(e.Args)-1] {
+		if name := a.Val.Path(); name != "" {
+			p.env[name] = held
 		}
 	}
 }
@@ -83,8 +108,12 @@ func (p *program) statement(st *form.Stmt) {
 	if e == nil {
 		return
 	}
-	if p.appends(e) {
+	if p.appends(e) || p.controlled(st) || len(st.Targets) <= 1 && p.barrier(e) {
 		return
+	}
+	if targets := withoutSpare(st.Targets); len(targets) < len(st.Targets) {
+		few := *st
+		few.Targets, st = targets, &few
 	}
 	id := st.Label.Text
 	if e.Kind == form.Ident && id != "" && isJoin(e.Text) {

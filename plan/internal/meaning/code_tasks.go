@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -299,7 +300,7 @@ func buildGroup(group []built, vars map[string]string) *program {
 
 // seqCalls and parCalls are functions whose arguments run one after the other, or side by side.
 var (
-	seqCalls = setOf("chain Seq SEQ seq sequence Sequence sequential Sequential series Series Chain pipeline Pipeline pipe compose flow chord then RunnableSequence")
+	seqCalls = setOf("chain Seq SEQ seq sequence Sequence sequential Sequential series Series Chain pipeline Pipeline pipe compose flowRight flow chord then RunnableSequence")
 	parCalls = setOf("group both Par Both par parallel Parallel Group gather all Promise.all asyncio.gather concurrently ParallelGroup RunnableParallel fanout fan_out")
 )
 
@@ -373,8 +374,14 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 	}
 	name := e.Base.Path()
 	switch {
+	case seqCalls[name] && nestsData(e):
+		return false
 	case (seqCalls[name] || sequenceWord(name)) && len(e.Args) > 0:
 		args := e.Args
+		if name == "compose" || name == "flowRight" { // what stands last is done first
+			args = slices.Clone(args)
+			slices.Reverse(args)
+		}
 		if len(args) == 1 && args[0].Val.Kind == form.List && name != "chord" {
 			args = args[0].Val.Args
 		}
@@ -383,6 +390,8 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		seq := f.Add("seq", 0)
 		p.parts(e.Base.Args, seq, depth)
 		return p.parts(e.Args, seq, depth)
+	case parCalls[name] && nestsData(e):
+		return false
 	case (parCalls[name] || parallelWord(name)) && depth > 0:
 		args := e.Args
 		if len(args) == 1 && args[0].Val.Kind == form.List {
@@ -398,6 +407,26 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		return true
 	case e.Base.Kind == form.Attr && (e.Base.Text == "catch" || e.Base.Text == "finally" || results[e.Base.Text] || methods[e.Base.Text]) && e.Base.Base.Kind == form.Call && depth < 90:
 		return p.flow(e.Base.Base, f, depth+1)
+	}
+	return false
+}
+
+// nestsData reports whether calls among the arguments of one are given calls in turn, and so pass on what these return:
+// compose(translate(record("x"))) composes a text, not functions.
+func nestsData(e *form.Expr) bool {
+	if e.Base.Path() == "compose" || e.Base.Path() == "flowRight" {
+		return slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool { return a.Val.Kind != form.Ident && a.Val.Kind != form.Attr })
+	}
+	for _, a := range e.Args {
+		name := callPath(a.Val)
+		if name == "" || seqCalls[name] || parCalls[name] || sequenceWord(name) || parallelWord(name) {
+			continue
+		}
+		for _, x := range a.Val.Args {
+			if x.Val.Kind == form.Call && !isTrivial(callName(x.Val)) && !seqCalls[callPath(x.Val)] && !parCalls[callPath(x.Val)] {
+				return true
+			}
+		}
 	}
 	return false
 }

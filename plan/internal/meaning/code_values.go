@@ -10,6 +10,9 @@ import (
 // assign reads a value and gives it to a variable.
 func (p *program) assign(target, id string, e *form.Expr, st *form.Stmt, shown bool) {
 	got := p.top(e, id, st, shown)
+	if st.Adds {
+		got = append(got[:len(got):len(got)], p.env[target]...)
+	}
 	if _, again := p.env[target]; again && target != "" && len(got) > 0 && st.Label.Text != "" {
 		p.note(false, "REDEFINED", target, target+" is set again by "+id+"; later uses mean this step", "use another name", st.Off)
 	}
@@ -80,7 +83,7 @@ func (p *program) holds(e *form.Expr, name string) bool {
 // passes reports whether a call is no step of its own: it computes, starts or waits for something.
 func (p *program) passes(e *form.Expr) bool {
 	name := callName(e)
-	if trivial[name] || wrappers[name] || gathers[name] || name == "" || p.holds(e, name) {
+	if isTrivial(name) || wrappers[name] || gathers[name] || name == "" || p.holds(e, name) {
 		return true
 	}
 	if e.Base.Kind == form.Attr {
@@ -88,6 +91,9 @@ func (p *program) passes(e *form.Expr) bool {
 		if held && (results[e.Base.Text] || methods[e.Base.Text]) || trivial[e.Base.Text] && !held {
 			return true
 		}
+	}
+	if e.Base.Kind == form.Attr && p.runners[e.Base.Base.Path()] && controls[e.Base.Text] && callName(e) == e.Base.Path() {
+		return true
 	}
 	d := p.defs[name]
 	if d == nil || len(d.Marks) > 0 {

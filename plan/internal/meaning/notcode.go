@@ -8,7 +8,7 @@ import (
 
 var (
 	// planModules are modules that run steps, or say nothing of what a program does.
-	planModules = setOf("asyncio concurrent threading multiprocessing joblib dask ray celery prefect airflow dagster luigi kfp metaflow typing __future__ dataclasses datetime time enum langgraph crewai invoke")
+	planModules = setOf("asyncio concurrent threading multiprocessing joblib dask ray celery prefect airflow dagster luigi kfp metaflow typing __future__ dataclasses datetime time enum langgraph crewai invoke temporalio inngest restate hatchet trigger llama_index autogen golang.org")
 	// libraries are modules, by their usual names, that compute something or work on data.
 	libraries = setOf("pd np plt sns tf torch nn sklearn scipy sys re math random requests json csv logging cv2 st px")
 	// planWords are parts of names of modules that hold the tools of a plan.
@@ -20,7 +20,7 @@ var (
 func ordinary(src *form.Source, first, end int) bool {
 	for _, l := range src.Lines[first:end] {
 		words := strings.Fields(l.Text)
-		if len(words) > 1 && (words[0] == "import" || words[0] == "from") && !planModule(words[1]) && (words[0] == "import" || len(words) > 3 && words[2] == "import") {
+		if name := imported(words); name != "" && !planModule(name) {
 			return true
 		}
 		if strings.Contains(l.Text, "= require(") || strings.HasPrefix(l.Text, "module.exports") {
@@ -35,6 +35,23 @@ func ordinary(src *form.Source, first, end int) bool {
 		}
 	}
 	return false
+}
+
+// imported returns the module that a line imports: in JavaScript it stands last, in quotes.
+func imported(words []string) string {
+	if len(words) < 2 || words[0] != "import" && words[0] != "from" {
+		return ""
+	}
+	if last := words[len(words)-1]; words[0] == "import" && strings.ContainsAny(last, "'\"") {
+		if last = strings.Trim(last, "'\";"); last == "" || last[0] == '.' {
+			return "" // a file beside this one
+		}
+		return last
+	}
+	if words[0] == "from" && (len(words) < 4 || words[2] != "import") {
+		return ""
+	}
+	return words[1]
 }
 
 // planModule reports whether a module may hold the steps of a plan.

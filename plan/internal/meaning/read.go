@@ -78,7 +78,8 @@ func tails(all []*Reading) {
 		for _, r := range all {
 			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
 			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
-			if r.Form == "outline" && r.Weight >= 70 && (part || bare) {
+			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program
+			if nested || r.Form == "outline" && r.Weight >= 70 && (part || bare) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
@@ -88,7 +89,7 @@ func tails(all []*Reading) {
 		remarks := d.remarks()
 		for _, r := range all {
 			switch {
-			case r.Form != "outline" || len(r.Items) < 2 || !overlaps(r, d):
+			case r.Form != "outline" || r.Not != "" || len(r.Items) < 2 || !overlaps(r, d):
 			case remarks, r.Stated && len(r.Links) > 0 && r.lead(d):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			case within(r, d), repeats(r, d):
@@ -113,7 +114,7 @@ func (r *Reading) remarks() bool {
 	for _, l := range r.Links {
 		n += b2i(related[l.To])
 	}
-	return n*2 > len(r.Links)
+	return n*2 >= len(r.Links)
 }
 
 // lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.

@@ -14,6 +14,9 @@ var formulas = wordSet("print, len, str, int, float, list, dict, set, sorted, ra
 // combinators only order the calls inside them, which is read as code.
 var combinators = wordSet("chain, group, chord, gather, asyncio.gather, parallel, sequence, seq, par, pipe, compose, then, series, all, promise.all, sequential, serial, concurrent, workflow, pipeline, plan, steps")
 
+// callsInside is the evidence of a plan that is one expression.
+const callsInside = "calls in the arguments of calls"
+
 // nestedCalls reads a plan that is one expression: each call needs those in its arguments.
 func nestedCalls(src *form.Source) *Reading {
 	var root *form.Nest
@@ -34,7 +37,7 @@ func nestedCalls(src *form.Source) *Reading {
 	if root == nil {
 		return nil
 	}
-	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{"calls in the arguments of calls"}}
+	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{callsInside}}
 	count := map[string]int{}
 	known, letters := 0, 0
 	var add func(c *form.Nest) string

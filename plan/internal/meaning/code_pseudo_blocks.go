@@ -1,0 +1,256 @@
+package meaning
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// block reads lines that run one after the other, or, below a head that says so, side by side.
+func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
+	if depth > 100 {
+		return
+	}
+	if f.Kind == "par" {
+		r.beside(lines, f, depth)
+		return
+	}
+	for k := 0; k < len(lines); k++ {
+		n := lines[k]
+		if n.ends(nil) || len(n.kids) == 0 && k == 0 && n.alone(lexicon.BlockBegin) && capitals(n.text) {
+			continue
+		}
+		if len(n.kids) == 0 {
+			if j := spawnEnd(lines, k); j > k {
+				r.par++
+				side := f.Add("par", 0)
+				for _, x := range lines[k:j] {
+					_, x.text, _ = strings.Cut(x.text, " ")
+					x.off = x.end - len(x.text)
+					r.leaf(x, side)
+				}
+				k = j
+				continue
+			}
+			if j := oneLineChoice(lines, k); j > k {
+				k = r.choice(lines, k, j, f)
+				continue
+			}
+			r.leaf(n, f)
+			continue
+		}
+		switch {
+		case n.parallel():
+			r.par++
+			side := f.Add("par", 0)
+			j := k + 1
+			for j < len(lines) && len(lines[j].kids) > 0 && lines[j].is(lexicon.BlockBranch) && lines[j].alone(lexicon.BlockBranch) {
+				j++ // fork … and …
+			}
+			if j == k+1 {
+				r.block(n.kids, side, depth+1)
+				continue
+			}
+			for _, branch := range lines[k:j] {
+				r.block(branch.kids, side.Add("seq", 0), depth+1)
+			}
+			k = j - 1
+		case n.conditional() && !waitsFor(n.text):
+			k = r.conditional(lines, k, f, depth)
+		case waitsFor(n.text) || n.isStep():
+			r.leaf(n, f)
+			r.block(n.kids, f.Add("seq", 0), depth+1)
+		default:
+			r.block(n.kids, f.Add("seq", 0), depth+1)
+		}
+	}
+}
+
+// isStep reports whether a line with others below it is a step itself: a call that begins no block.
+func (n *pseudoLine) isStep() bool {
+	return n.lead == 0 && strings.HasSuffix(n.text, ")") && !strings.Contains(n.text, " ") && !n.closed
+}
+
+// beside reads the parts of a block that run side by side.
+func (r *pseudo) beside(lines []*pseudoLine, f *form.Flow, depth int) {
+	if parts := branches(lines); len(parts) > 1 {
+		for _, part := range parts {
+			r.block(part, f.Add("seq", 0), depth+1)
+		}
+		return
+	}
+	wide := len(lines) > 1 && lines[0].line != lines[len(lines)-1].line
+	for k := 0; k < len(lines); k++ {
+		n := lines[k]
+		if n.ends(nil) {
+			continue
+		}
+		j := sameLine(lines, k)
+		if len(n.kids) == 0 && wide && (j > k+1 || branchHead(n.text) > 0) { // a branch on a line of its own
+			n.text, n.off = n.text[branchHead(n.text):], n.off+branchHead(n.text)
+			n.classify()
+			r.block(lines[k:j], f.Add("seq", 0), depth+1)
+			k = j - 1
+			continue
+		}
+		if len(n.kids) == 0 {
+			r.leaf(n, f)
+			continue
+		}
+		r.block(lines[k:k+1], f.Add("seq", 0), depth+1)
+	}
+}
+
+// branches splits lines at those that part branches, or that begin one without lines below it: "and", "BRANCH 2".
+func branches(lines []*pseudoLine) (out [][]*pseudoLine) {
+	from := 0
+	for k, n := range lines {
+		if len(n.kids) > 0 {
+			continue
+		}
+		rest := strings.TrimSpace(n.fold[n.leadEnd:])
+		switch {
+		case n.separates():
+			out, from = append(out, lines[from:k]), k+1
+		case n.is(lexicon.BlockBranch) && utf8.RuneCountInString(rest) < 3 && rest != "" && strings.HasSuffix(n.text, ":"), n.is(lexicon.BlockBranch) && utf8.RuneCountInString(rest) == 1:
+			if k > from {
+				out = append(out, lines[from:k])
+			}
+			from = k + 1
+		}
+	}
+	return append(out, lines[from:])
+}
+
+// conditional reads the block of a condition or a loop at place k, with what is done otherwise, and returns the place of its
+// last line.
+func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int) int {
+	var parts [][]*pseudoLine
+	n := lines[k]
+	split := func(kids []*pseudoLine) {
+		from := 0
+		for j, x := range kids {
+			if len(x.kids) == 0 && x.alone(lexicon.BlockElse) {
+				parts = append(parts, kids[from:j])
+				from = j + 1
+			}
+		}
+		parts = append(parts, kids[from:])
+	}
+	split(n.kids)
+	for k+1 < len(lines) && len(lines[k+1].kids) > 0 && lines[k+1].is(lexicon.BlockElse) {
+		k++
+		split(lines[k].kids)
+	}
+	r.blocks++
+	r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were taken", "write the steps that are to be done", n.off)
+	before := len(r.r.Items)
+	if len(parts) == 1 {
+		r.block(parts[0], f.Add("seq", 0), depth+1)
+	} else {
+		alt := f.Add("alt", 0)
+		for _, part := range parts {
+			r.block(part, alt.Add("seq", 0), depth+1)
+		}
+	}
+	for _, it := range r.r.Items[before:] {
+		r.note(false, "AMBIGUOUS", it.ID, it.ID+" stands below the condition "+n.text+"; it was taken as one step", "write each step that is to be done", it.Off)
+	}
+	return k
+}
+
+// oneLineChoice returns the place of the last line of "IF x THEN a", "ELSE b" from place k on, or -1.
+func oneLineChoice(lines []*pseudoLine, k int) int {
+	j := k
+	for j+1 < len(lines) && len(lines[j+1].kids) == 0 && lines[j+1].is(lexicon.BlockElse) && !lines[j+1].alone(lexicon.BlockElse) {
+		j++
+	}
+	if j == k || !lines[k].is(lexicon.BlockIf) {
+		return -1
+	}
+	return j
+}
+
+// choice reads "IF x THEN a", "ELSE b": one of them is done.
+func (r *pseudo) choice(lines []*pseudoLine, k, j int, f *form.Flow) int {
+	alt := f.Add("alt", 0)
+	r.blocks++
+	for _, n := range lines[k : j+1] {
+		_, rest, ok := pseudoRule(form.Piece{Text: n.text, Off: n.off})
+		if !ok {
+			rest = form.Piece{Text: strings.TrimLeft(n.text[min(len(n.text), n.leadEnd):], " :"), Off: n.off}
+			rest.Off = n.end - len(rest.Text)
+		}
+		x := newPseudoLine(rest, n.indent, n.line)
+		before := len(r.r.Items)
+		r.leaf(x, alt)
+		for _, it := range r.r.Items[before:] {
+			r.note(false, "AMBIGUOUS", it.ID, it.ID+" is done on a condition only: "+n.text, "write each step that is to be done", it.Off)
+		}
+	}
+	return j
+}
+
+// isCondition reports whether a line begins with a word of a condition or a loop.
+func isCondition(s string) bool {
+	b, _ := lexicon.LeadingBlock(lexicon.Fold(strings.Trim(s, " :")))
+	return b&(lexicon.BlockIf|lexicon.BlockElse|lexicon.BlockLoop) != 0
+}
+
+// waitsFor reports whether a line begins with a word that waits, and names something.
+func waitsFor(s string) bool {
+	folded := lexicon.Fold(s)
+	b, n := lexicon.LeadingBlock(folded)
+	return b&lexicon.BlockJoin != 0 && n < len(folded)
+}
+
+// sameLine returns the place behind the last statement on the line of statement k.
+func sameLine(lines []*pseudoLine, k int) int {
+	j := k + 1
+	for j < len(lines) && lines[j].line == lines[k].line && len(lines[j].kids) == 0 {
+		j++
+	}
+	return j
+}
+
+// branchHead returns the length of "thread 1: " or "- " at the start of a line in a block whose parts run
+// side by side.
+func branchHead(s string) int {
+	if strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "|| ") {
+		return strings.IndexByte(s, ' ') + 1
+	}
+	head, rest, ok := strings.Cut(s, ":")
+	word, mark, two := strings.Cut(head, " ")
+	if !ok || !two || strings.ContainsAny(head, "(=") || strings.TrimSpace(rest) == "" || utf8.RuneCountInString(mark) > 2 || lexicon.Is(lexicon.Steps, strings.ToLower(word)) {
+		return 0
+	}
+	return len(s) - len(strings.TrimLeft(rest, " "))
+}
+
+// spawnEnd returns the place of the line that joins the steps that are started on the lines from k on, or -1.
+func spawnEnd(lines []*pseudoLine, k int) int {
+	j := k
+	for j < len(lines) && len(lines[j].kids) == 0 {
+		word, rest, _ := strings.Cut(lines[j].text, " ")
+		if !wordIs(word, lexicon.BlockSpawn) || rest == "" || strings.ContainsAny(rest, " ") && !strings.HasSuffix(rest, ")") && !(capitals(word) && utf8.RuneCountInString(word) > 2) {
+			break
+		}
+		j++
+	}
+	if j == k || j >= len(lines) || !lines[j].is(lexicon.BlockJoin) {
+		return -1
+	}
+	return j
+}
+
+// spawned reports whether steps are started and joined somewhere.
+func spawned(lines []*pseudoLine) bool {
+	for k, n := range lines {
+		if spawnEnd(lines, k) > k+1 || spawned(n.kids) {
+			return true
+		}
+	}
+	return false
+}
