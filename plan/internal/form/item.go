@@ -43,7 +43,11 @@ type Item struct {
 	// Off and End delimit the item with its kids.
 	Off, End int
 	line     string // the whole line, emphasis blanked
+	bold     int    // where the emphasized text at the beginning of the line ends
 	opens    bool   // a line that announces the marked entry behind it
+	// led is a mark that an arrow follows, which may be one end of a link; ledTo is where the text behind the arrow begins.
+	led   Mark
+	ledTo int
 }
 
 // MarkStyle says how a mark is written.

@@ -52,7 +52,7 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 			end += m
 		}
 		return end, false, true
-	case strings.ContainsRune("-–—|·/=•>", r) && spaced:
+	case strings.ContainsRune("-–—|·/=•>▸▶►»", r) && spaced:
 		return i + n, false, true
 	case strings.ContainsRune("–—", r):
 		return i + n, false, true
@@ -196,7 +196,7 @@ func hanMark(s string, at int) Mark {
 		if !unicode.Is(unicode.Han, r) && r != ' ' {
 			break
 		}
-		if !lexicon.Is(lexicon.Steps, s[noun:i+n]) && !strings.ContainsRune("步个個阶階段项項任务務骤驟条條环環节節章周", r) {
+		if !lexicon.Is(lexicon.Steps, s[noun:i+n]) && !strings.ContainsRune("步个個阶階段项項任务務骤驟条條环環节節章周波批次轮輪层層期", r) {
 			break
 		}
 		i += n
@@ -292,7 +292,7 @@ func nounBehind(s string, at int) (noun string, end int) {
 	}
 	next := letters(s, from)
 	first := skipSpace(s, next) // of the word behind: 3번 작업
-	if word := s[from:next]; from > at || !lexicon.Is(lexicon.Steps, word) || lexicon.Is(lexicon.Steps, s[first:letters(s, first)]) {
+	if word := s[from:next]; from > at || !isNoun(word) || isNoun(s[first:letters(s, first)]) {
 		if utf8.RuneCountInString(word) > maxOrdinal || word == "" {
 			return "", 0
 		}
@@ -300,10 +300,19 @@ func nounBehind(s string, at int) (noun string, end int) {
 		next = letters(s, from)
 	}
 	e, weak, ok := markEnd(s, next)
-	if !ok || weak || !lexicon.Is(lexicon.Steps, s[from:next]) || e == len(s) {
+	if !ok || weak || !isNoun(s[from:next]) || e == len(s) {
 		return "", 0
 	}
 	return s[from:next], e
+}
+
+// isNoun reports whether a word is one for a step or for what holds steps: "Step", "Wave".
+func isNoun(s string) bool { return lexicon.Is(lexicon.Steps, s) || lexicon.Is(lexicon.Groups, s) }
+
+// remarked reports whether a remark in brackets stands at a place: "Wave 1 (in parallel): …".
+func remarked(s string, at int) bool {
+	r, _ := utf8.DecodeRuneInString(s[skipSpace(s, at):])
+	return strings.ContainsRune("([（【", r)
 }
 
 // isUnit reports whether a text begins with what is counted: "3 days", "12 Uhr".
@@ -412,7 +421,7 @@ func nounMark(s string, at int) Mark {
 			j++
 		}
 		if m := ordinal(s, j); m.Style != NoMark && (j > end || !isASCIILetter(s, end-1)) {
-			known := lexicon.Is(lexicon.Steps, noun)
+			known := lexicon.Is(lexicon.Steps, noun) || lexicon.Is(lexicon.Groups, noun) && remarked(s, m.End)
 			if e, weak, ok := markEnd(s, m.End); ok && (!weak || known) {
 				if !known && (m.Style == Spelled || e == len(s) || lexicon.Relates(noun) || strings.Contains(s[m.End:e], "=")) {
 					return Mark{}
@@ -531,8 +540,8 @@ func spelledMark(s string, at int) Mark {
 	}
 	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
 	from := skipSpace(s, end)
-	if next := letters(s, from); next > from && lexicon.Is(lexicon.Steps, s[from:next]) {
-		if e, weak, ok := markEnd(s, next); ok && !weak {
+	if next := letters(s, from); next > from && isNoun(s[from:next]) {
+		if e, weak, ok := markEnd(s, next); ok && (!weak || remarked(s, next)) {
 			return Mark{Style: Spelled, Label: word, Noun: s[from:next], Path: []int{v}, End: skipSpace(s, e)}
 		}
 	}

@@ -32,7 +32,8 @@ func Outline(src *Source) *Item {
 		gap = false
 		items = append(items, it)
 	}
-	items = o.splitInline(items)
+	ledMarks(items)
+	items = o.splitGroups(o.splitInline(items))
 	romans(items)
 	dashes(items)
 	dropWeakMarks(items)
@@ -210,10 +211,13 @@ func (o *outliner) item(l *Line) *Item {
 		at = it.bullet(s, at)
 	}
 	at = it.box(s, at)
-	text := blankEmphasis(s)
+	text := blankEmphasis(blankLinks(s))
 	bold := boldSpan(s, at)
 	m := mark(text[at:])
-	if m.Style != NoMark && !(m.Weak && arrowStarts(text[at+m.End:])) {
+	if sign := arrowAt(text[at+m.End:]); m.Weak && sign > 0 {
+		m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
+		it.led, it.ledTo = m, m.End+sign
+	} else if m.Style != NoMark {
 		m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
 		it.Mark = m
 		at = m.End - l.Off
@@ -226,6 +230,7 @@ func (o *outliner) item(l *Line) *Item {
 	}
 	at = skipSpace(text, at)
 	it.line, it.Text, it.TextOff = text, text[min(at, len(text)):], l.Off+at
+	it.bold = bold
 	it.Strong = max(0, min(len(it.Text), bold-at))
 	it.Struck = struck(l.Text)
 	if it.Kind == Plain && it.Strong > 0 && strings.Trim(it.Text[it.Strong:], " :：.*") == "" {
@@ -248,14 +253,59 @@ func (it *Item) tag(l *Line, s string, at int) {
 	}
 }
 
-// arrowStarts reports whether a text begins with an arrow, so that what stands before it is one end of a link.
-func arrowStarts(s string) bool {
+// arrowAt returns the length of the arrow that a text begins with, so that what stands before it may be one end of a link.
+func arrowAt(s string) int {
 	for _, a := range [...]string{"->", "=>", "<-", "-->", "--", "==>", "→", "⟶", "⇒", "←", "⟵", "➜", "➔", "➡", "<=", ">>"} {
 		if strings.HasPrefix(s, a) {
-			return true
+			return len(a)
 		}
 	}
-	return false
+	return 0
+}
+
+// ledMarks takes labels before arrows for marks where the arrows lead to texts and not to other labels: "A1 → Ann:
+// fill the form".
+func ledMarks(items []*Item) {
+	labels := map[string]bool{}
+	led := 0
+	for _, it := range items {
+		if it.led.Style == NoMark {
+			continue
+		}
+		if led++; labels[it.led.Label] {
+			return
+		}
+		labels[it.led.Label] = true
+	}
+	if led < 2 {
+		return
+	}
+	texts := 0
+	for _, it := range items {
+		if it.led.Style == NoMark {
+			continue
+		}
+		rest := it.line[it.ledTo-it.Off:]
+		head, _, _ := strings.Cut(strings.TrimLeft(rest, " >"), " ")
+		if labels[strings.Trim(head, ",;:.")] || ContainsArrow(rest) {
+			return
+		}
+		texts += b2i(len(strings.Fields(rest)) > 2 || strings.ContainsAny(rest, ":："))
+	}
+	if texts*4 < led*3 {
+		return
+	}
+	for _, it := range items {
+		if it.led.Style == NoMark {
+			continue
+		}
+		it.Mark = it.led
+		it.Mark.Weak, it.Mark.End = false, skipSpace(it.line, it.ledTo-it.Off)+it.Off
+		it.Text, it.TextOff, it.Strong = it.line[it.Mark.End-it.Off:], it.Mark.End, 0
+		if it.Kind == Plain {
+			it.Kind = Entry
+		}
+	}
 }
 
 // bullet reads the sign of a list entry at s[at:] and returns where the text goes on.
@@ -360,6 +410,50 @@ func blankEmphasis(s string) string {
 	return string(b)
 }
 
+// blankLinks leaves of the links of org-mode what they lead to, where that is an id, and else what they show:
+// [[id:survey]], [[#survey][the survey]], [[https://…][the form]].
+func blankLinks(s string) string {
+	if !strings.Contains(s, "[[") {
+		return s
+	}
+	b := []byte(s)
+	blank := func(from, to int) {
+		for i := from; i < to; i++ {
+			b[i] = ' '
+		}
+	}
+	for at := 0; ; {
+		from := strings.Index(s[at:], "[[")
+		if from < 0 {
+			return string(b)
+		}
+		from += at
+		end := strings.Index(s[from:], "]]")
+		if end < 0 {
+			return string(b)
+		}
+		end += from
+		to, shown := from+2, end
+		if k := strings.Index(s[to:end], "]["); k >= 0 {
+			shown = to + k
+		}
+		head := 0
+		for _, h := range [...]string{"id:", "#", "*"} {
+			if strings.HasPrefix(s[to:], h) {
+				head = len(h)
+			}
+		}
+		if head > 0 || shown == end {
+			blank(from, to+head)
+			blank(shown, end+2)
+		} else {
+			blank(from, shown+2)
+			blank(end, end+2)
+		}
+		at = end + 2
+	}
+}
+
 // edge reports whether the single * or _ at i opens or closes emphasis: a space or bracket on one side, a word on the other.
 func edge(b []byte, i int) bool {
 	open := i == 0 || strings.IndexByte(" (*_[\"", b[i-1]) >= 0
@@ -445,17 +539,34 @@ func dropWeakMarks(items []*Item) {
 			count[c]++
 		}
 	}
+	named := map[shape]int{}
+	at := func(it *Item) shape { return shape{it.Kind, it.Bullet != 0, it.Box != 0, it.Indent} }
 	for _, it := range items {
-		if it.Mark.Style == NoMark || !it.Mark.Weak || count[of(it)] >= 2 {
-			continue
+		if _, _, ok := entryName(it.Text); ok && it.Mark.Style == NoMark && it.Bullet != 0 {
+			named[at(it)]++
 		}
-		it.unmark()
 	}
+	for _, it := range items {
+		alone := it.Mark.Style != NoMark && count[of(it)] < 2
+		// "e2e: …" is a name where lint: and build: stand beside it.
+		if alone && (it.Mark.Weak || it.Mark.Style == Code && named[at(it)] > 1) {
+			it.unmark()
+		}
+	}
+}
+
+// shape is what entries of one level have in common.
+type shape struct {
+	kind        ItemKind
+	bullet, box bool
+	indent      int
 }
 
 // unmark makes text of what was taken for a mark.
 func (it *Item) unmark() {
-	it.Text, it.TextOff, it.Mark = it.line[it.Mark.Off-it.Off:], it.Mark.Off, Mark{}
+	at := it.Mark.Off - it.Off
+	it.Text, it.TextOff, it.Mark = it.line[at:], it.Mark.Off, Mark{}
+	it.Strong = max(0, min(len(it.Text), it.bold-at))
 	if it.Kind == Entry && it.Bullet == 0 && it.Box == 0 {
 		it.Kind = Plain
 	}
@@ -482,9 +593,11 @@ func dashes(items []*Item) {
 // groupLevel is the level of a line such as "Phase 1: Prepare" that stands above numbered entries.
 const groupLevel = 8
 
-// promoteGroups turns lines with a noun and a number into headings when entries without it stand between them.
+// promoteGroups turns lines with a noun and a number into headings when entries without it stand between them:
+// numbered ones, or, behind a noun for what holds steps, bullets that are no fields.
 func promoteGroups(items []*Item) {
 	between, nouns, gaps := map[string]int{}, map[string]int{}, false
+	repeated := repeatedKeys(items)
 	last := ""
 	for _, it := range items {
 		switch m := it.Mark; {
@@ -493,7 +606,8 @@ func promoteGroups(items []*Item) {
 		case m.Noun != "" && it.Bullet == 0 && it.Box == 0:
 			last = m.Noun
 			nouns[last]++
-		case m.Style != NoMark && last != "":
+		case last == "":
+		case m.Style != NoMark, it.Kind == Entry && (it.Bullet != 0 || it.Box != 0) && lexicon.Is(lexicon.Groups, last) && !isField(it, repeated):
 			between[last]++
 			last, gaps = "", true
 		}
@@ -506,6 +620,37 @@ func promoteGroups(items []*Item) {
 			it.Kind, it.Level = Heading, groupLevel
 		}
 	}
+}
+
+// key returns what stands before the colon of a text, folded, when it is short enough for the name of a field.
+func key(s string) string {
+	at := strings.IndexAny(s[:min(len(s), maxLabel)], ":：")
+	if at <= 0 || strings.Count(strings.TrimSpace(s[:at]), " ") > 2 {
+		return ""
+	}
+	return lexicon.Fold(strings.TrimSpace(s[:at]))
+}
+
+// repeatedKeys returns the names before colons that several items begin with, such as "Goal:" below each phase.
+func repeatedKeys(items []*Item) map[string]bool {
+	seen, out := map[string]bool{}, map[string]bool{}
+	for _, it := range items {
+		if k := key(it.Text); k != "" {
+			out[k] = seen[k]
+			seen[k] = true
+		}
+	}
+	return out
+}
+
+// isField reports whether an item is a field of what stands above it: "Owner: Ann", "Goal: …" below each phase.
+func isField(it *Item, repeated map[string]bool) bool {
+	k := key(it.Text)
+	if k == "" {
+		return false
+	}
+	_, known := lexicon.Field(k)
+	return known || repeated[k]
 }
 
 // codePrefix is what labels of one series share: T of T1, AP- of AP-3.

@@ -1,6 +1,10 @@
 package form
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
 
 // splitInline makes entries of the steps that stand on one line, where their numbers count on: "1. pack 2.
 // go", or "Plan: 1. pack; 2. load; 3. go". What is a number in a sentence does not lead on to the number of
@@ -87,4 +91,88 @@ func (o *outliner) cut(out []*Item, it *Item, cuts []Mark) []*Item {
 		out = append(out, next)
 	}
 	return out
+}
+
+// splitGroups makes entries of the labels that stand on the line of what groups them: "Wave 1 (in parallel): T1 load
+// the rows, T2 load the prices". Labels that mark other lines only name those.
+func (o *outliner) splitGroups(items []*Item) []*Item {
+	marked := map[string]bool{}
+	some := false
+	for _, it := range items {
+		if m := it.Mark; m.Style == Code || m.Style == Word {
+			marked[m.Label] = true
+		}
+		some = some || lexicon.Is(lexicon.Groups, it.Mark.Noun)
+	}
+	if !some {
+		return items
+	}
+	cuts := make(map[*Item][]Mark, len(items))
+	seen := map[string]bool{}
+	lines := 0
+	for _, it := range items {
+		if !lexicon.Is(lexicon.Groups, it.Mark.Noun) {
+			continue
+		}
+		marks := groupMarks(it.Text)
+		for _, m := range marks {
+			if marked[m.Label] || seen[m.Label] {
+				return items
+			}
+			seen[m.Label] = true
+		}
+		lines++
+		if len(marks) > 0 {
+			cuts[it] = marks
+		}
+	}
+	if len(cuts) != lines || len(seen) < 2 {
+		return items
+	}
+	out := make([]*Item, 0, len(items)+len(seen))
+	for _, it := range items {
+		out = append(out, it)
+		if len(cuts[it]) > 0 {
+			from := len(out)
+			it.Kind, it.Level, it.Bullet, it.Box = Heading, groupLevel, 0, 0
+			out = o.cut(out, it, cuts[it])
+			for _, k := range out[from:] {
+				k.Bullet, k.Strong = '-', 0
+			}
+		}
+	}
+	return out
+}
+
+// groupMarks returns the labels of which a text consists, each with what stands behind it up to a comma or the like.
+// Before them may stand a remark in brackets or a title, and a colon.
+func groupMarks(s string) (out []Mark) {
+	at := 0
+	if remarked(s, 0) {
+		at = max(0, strings.IndexAny(s, ")]）】"))
+	}
+	if i := strings.IndexAny(s[at:], ":：—–"); i >= 0 && !strings.ContainsAny(s[at:at+i], ",;") {
+		at = skipSpace(s, at+i+1)
+		for at < len(s) && s[at] >= 0x80 && s[at] < 0xC0 { // the rest of a sign of several bytes
+			at++
+		}
+		at = skipSpace(s, at)
+	}
+	for len(out) < maxInline {
+		m := codeMark(s, at)
+		if m.Style != Code {
+			return nil
+		}
+		m.Off, m.Weak = at, false
+		end := at + strings.IndexAny(s[at:]+";", ",;|+&")
+		if m.End > end {
+			m.End = end
+		}
+		out = append(out, m)
+		if end >= len(s) {
+			return out
+		}
+		at = skipSpace(s, end+1)
+	}
+	return nil
 }

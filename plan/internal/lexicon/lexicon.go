@@ -21,6 +21,9 @@ const (
 	Steps Kind = iota
 	// Parts are those of the nouns that are said of other things, too: part, phase, number.
 	Parts
+	// Groups are nouns for what holds steps: phase, wave, week. Waves are those of them whose steps run side by side.
+	Groups
+	Waves
 	// And, Or and To stand between references.
 	And
 	Or
@@ -42,6 +45,8 @@ const (
 	First
 	Last
 	Meanwhile
+	// Abreast is said of a group: that its steps run side by side.
+	Abreast
 	// Loose and Chained are said of all steps: that they need nothing, that each follows the one before. Sequence says
 	// that they are in order, which leaves open whether some need less.
 	Loose
@@ -85,8 +90,8 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"steps", "parts", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
-	"then", "first", "last", "meanwhile", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
+	"steps", "parts", "groups", "waves", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
+	"then", "first", "last", "meanwhile", "abreast", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
 	"until", "sources", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
 }
 
@@ -288,6 +293,9 @@ func (b *builder) phrase(lang Lang, k Kind, s string) {
 	switch {
 	case len(parts) == 1:
 		b.add(parts[0], e)
+		if lang == "ar" && (k == Then || k == First || k == Last || k == Meanwhile) {
+			b.add("و"+parts[0], e) // "and" is written together with what follows
+		}
 		for _, end := range b.endings {
 			if stem, ok := strings.CutSuffix(parts[0], end[0]); ok && Relations.Has(k) {
 				b.add(stem+end[1], e)
@@ -297,7 +305,7 @@ func (b *builder) phrase(lang Lang, k Kind, s string) {
 		b.add(parts[1], e)
 	case k == To:
 		b.add(parts[0], e)
-	case k == Steps || k == Parts:
+	case k == Steps || k == Parts || k == Groups || k == Waves:
 		b.add(parts[0], e)
 		e.side = Behind
 		b.add(parts[1], e)

@@ -18,6 +18,8 @@ type Named struct {
 	Group  bool
 	// Whole is set on a group that is meant only when its whole title is named.
 	Whole bool
+	// Number is that of a group with a number or a letter: 2 of "Phase B".
+	Number int
 	// Made is set when the text shows no id and ID was made from its place.
 	Made bool
 }

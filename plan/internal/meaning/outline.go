@@ -15,6 +15,7 @@ func readOutline(src *form.Source) []*Reading {
 	o := &outline{src: src, parent: map[*form.Item]*form.Item{}, looks: map[string]entryCounts{}, said: map[*form.Item]bool{}}
 	o.collect(root)
 	o.statements()
+	o.grouping()
 	var out []*Reading
 	for _, s := range o.series() {
 		if src.Ended() {
@@ -34,6 +35,8 @@ type outline struct {
 	parent map[*form.Item]*form.Item
 	looks  map[string]entryCounts
 	said   map[*form.Item]bool // items that only say what steps wait for
+	// groups are items that only group the entries below them; unsure are those of which it is not certain whether they do.
+	groups, unsure map[*form.Item]bool
 }
 
 func (o *outline) collect(it *form.Item) {
@@ -98,7 +101,10 @@ func (o *outline) series() []series {
 				// "10 14: yes" is a row of figures.
 			case m.Style != form.NoMark:
 				numbers.items = append(numbers.items, it)
-			case p.Kind != form.Entry && it.Box == 0:
+			case (p.Kind != form.Entry || o.groups[p]) && it.Box == 0:
+				if o.groups[it] {
+					break
+				}
 				if it.Strong > 0 {
 					titles.items = append(titles.items, it)
 				}
@@ -106,9 +112,17 @@ func (o *outline) series() []series {
 			}
 		}
 	}
+	words.items = withLabels(words.items, codes.items)
 	numbers.items = withoutStrays(numbers.items)
 	for _, s := range [...]*series{&heads, &titles, &lines} {
 		s.bonus -= 20 * above(s.items) / max(1, len(s.items))
+	}
+	for _, s := range [...]*series{&heads, &titles, &lines, &numbers} {
+		grouping := 0
+		for _, it := range s.items {
+			grouping += b2i(o.groups[it])
+		}
+		s.bonus -= 20 * grouping / max(1, len(s.items))
 	}
 	var out []series
 	for _, s := range [...]series{boxes, codes, words, numbers, heads, titles, plain, lines} {
@@ -116,6 +130,28 @@ func (o *outline) series() []series {
 			out = append(out, s)
 		}
 	}
+	return out
+}
+
+// withLabels adds to names the labels that stand among them in the same way: e2e among lint, build and deploy.
+func withLabels(words, codes []*form.Item) []*form.Item {
+	if len(codes) >= len(words) {
+		return words
+	}
+	of := func(it *form.Item) shape {
+		return shape{kind: it.Kind, level: it.Level, indent: it.Indent, bullet: it.Bullet != 0}
+	}
+	shapes := map[shape]bool{}
+	for _, it := range words {
+		shapes[of(it)] = true
+	}
+	out := slices.Clone(words)
+	for _, it := range codes {
+		if shapes[of(it)] {
+			out = append(out, it)
+		}
+	}
+	slices.SortFunc(out, func(a, b *form.Item) int { return a.Off - b.Off })
 	return out
 }
 
@@ -233,6 +269,7 @@ func (o *outline) alone(s series) *Reading {
 			r.Notes = append(r.Notes, Note{Code: "MISSING_FIELD", Element: st.id, Off: item.Off, Message: "the step has a number and no text", Hint: "write what is to be done"})
 		}
 	}
+	o.unsureOf(r, steps)
 	withoutStruck(r, steps)
 	r.Open = r.End >= len(strings.TrimRight(o.src.Text, " \n\t\r"))
 	return r
@@ -452,6 +489,9 @@ func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[
 				h := Named{Parent: -1, Group: true}
 				if g.Mark.Noun != "" {
 					h.ID, h.Noun, h.Titles = g.Mark.Noun+" "+g.Mark.Label, g.Mark.Noun, []string{squeeze(g.Text)}
+					if len(g.Mark.Path) == 1 {
+						h.Number = g.Mark.Path[0]
+					}
 				} else if g.Kind == form.Heading {
 					h.Whole, h.Titles = true, []string{squeeze(g.Text)}
 				}
@@ -489,7 +529,7 @@ func (o *outline) holders(steps []step) [][]*form.Item {
 			continue
 		}
 		for p, d := o.parent[steps[i].it], 0; p != nil && d < o.src.MaxDepth && len(out[i]) < maxNested; p, d = o.parent[p], d+1 {
-			if p.Kind == form.Heading && p.Level > 0 || p.Kind == form.Entry && p.Mark.Noun != "" {
+			if p.Kind == form.Heading && p.Level > 0 || p.Kind == form.Entry && (p.Mark.Noun != "" || o.groups[p]) {
 				out[i] = append(out[i], p)
 				count[p]++
 			}

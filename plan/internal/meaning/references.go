@@ -69,6 +69,12 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if !ok || b.place && !a.place && !g.at(j).is(lexicon.Previous) {
 			break
 		}
+		if b.part {
+			// "phase 1 step 2 and phase 2 step 1"
+			if c, end, ok := g.unit(after); ok && c.sure && !c.part && g.within(&b, &c) {
+				part, b, after = b, c, end
+			}
+		}
 		if j > next+1 && g.related() && g.leads(after) {
 			break // "2 waits for 1, and 3 waits for 2"
 		}
@@ -472,7 +478,11 @@ func (g *grouper) isPart(a *atom) bool {
 
 // within puts "phase 2, step 1" and "step 1 of phase 2" together, when there is such an item.
 func (g *grouper) within(part, step *atom) bool {
-	i, ok := g.n.byKey[strconv.Itoa(part.value)+"."+strconv.Itoa(step.value)]
+	value := part.value
+	if value == 0 && len(part.items) == 1 && g.n.items[part.items[0]].Group {
+		value = g.n.items[part.items[0]].Number // phase B
+	}
+	i, ok := g.n.byKey[strconv.Itoa(value)+"."+strconv.Itoa(step.value)]
 	if ok {
 		step.items, step.unknown, step.sure, step.bare = []int{i}, nil, true, false
 	}

@@ -19,6 +19,9 @@ func (o *outline) statements() {
 			continue
 		}
 		key := it.Mark.Noun + " " + it.Mark.Label
+		if p := o.parent[it]; p.Mark.Noun != "" && it.Mark.Style != form.Code {
+			key = p.Mark.Noun + " " + p.Mark.Label + key // numbers begin again below "Phase 2"
+		}
 		if !seen[key] {
 			seen[key] = true
 			named = append(named, Named{ID: it.Mark.Label, Noun: it.Mark.Noun, Titles: []string{squeeze(it.Text)}, Parent: -1})

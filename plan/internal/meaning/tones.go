@@ -30,7 +30,7 @@ const (
 	toneRejected
 	toneOther
 	tonePast
-	toneDo
+
 	toneTodo
 	toneAlone
 	toneOption
@@ -44,10 +44,17 @@ const (
 	toneStart
 	toneFinal
 	toneArticle
+	toneDecline
+	toneLaw
+	toneAhead
+	toneIntend
+	toneExplain
+	toneStory
+	toneChat
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat",
 }
 
 // toneHit is a phrase of tones.txt in a text.

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -21,6 +22,8 @@ type web struct {
 	rule    Rule
 	// roles are those of fields with names that are not known.
 	roles map[string]lexicon.Role
+	// abreast are the groups whose steps run side by side.
+	abreast []int
 }
 
 // say takes what a text of a step says.
@@ -77,7 +80,7 @@ func (w *web) field(self int, a Attr) {
 	case lead == "":
 		lead = a.Key + ": "
 	default:
-		a.Value = w.names.parted(a.Value)
+		a.Value = w.names.parted(edna(a.Value))
 	}
 	rels, doubts := w.names.Relations(self, lead+a.Value, a.Off-len(lead))
 	if len(rels) == 0 && role == lexicon.Requires && strings.Trim(a.Value, " -–—./") == "" {
@@ -85,6 +88,14 @@ func (w *web) field(self int, a Attr) {
 	}
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
+}
+
+// edna takes the calls of org-edna from a value: ids(survey permit). Places stay what they are.
+func edna(value string) string {
+	if !strings.HasPrefix(value, "ids(") || !strings.HasSuffix(value, ")") {
+		return value
+	}
+	return "    " + strings.NewReplacer("id:", "   ", "\"", " ").Replace(value[len("ids("):len(value)-1])
 }
 
 // parted puts signs between ids that only spaces part. Places stay what they are.
@@ -158,7 +169,9 @@ func (n *Names) onlyIDs(self int, value string) (items []int) {
 
 // aside takes what a line outside of the steps says, of the group that it holds or, with -1, of others.
 func (w *web) aside(self int, t text) bool {
-	w.rule = max(w.rule, w.names.Rule(t.s))
+	if self < 0 {
+		w.rule = max(w.rule, w.names.Rule(t.s))
+	}
 	rels, doubts := w.names.Relations(self, t.s, t.off)
 	n := len(w.rels)
 	for _, rel := range rels {
@@ -199,6 +212,8 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 		self, ok := w.heads[it]
 		if !ok {
 			self = -1
+		} else if w.names.sideBySide(it.Mark.Noun, it.Text) {
+			w.abreast = append(w.abreast, self)
 		}
 		understood := w.aside(self, t) && o.said[it]
 		gap = gap || it.Off >= w.r.End && !understood && !strings.HasSuffix(it.Text, ":") && it.Kind != form.Heading
@@ -206,6 +221,21 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 			w.r.End = end
 		}
 	}
+}
+
+// sideBySide reports whether the steps of a group run side by side: its name says so, or its noun, such as
+// "Wave 2", where its name does not say that they run in sequence.
+func (n *Names) sideBySide(noun, title string) bool {
+	wave := lexicon.Is(lexicon.Waves, noun)
+	for _, t := range lexicon.ScanIn(n.lang, title) {
+		switch {
+		case t.Is(lexicon.Abreast), t.Is(lexicon.Loose):
+			return true
+		case t.Is(lexicon.Sequence), t.Is(lexicon.Chained):
+			wave = false
+		}
+	}
+	return wave
 }
 
 // known reports whether a step has this id.
@@ -245,11 +275,13 @@ func (w *web) link() {
 			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
 		}
 	}
+	grouped := len(w.abreast) > 0 // only groups say what they wait for
 	for _, rel := range append(w.rels, w.dittos()...) {
 		if rel.Kind == Ditto {
 			continue
 		}
 		subjects, items := w.spread(rel.Subjects), w.spread(rel.Items)
+		grouped = grouped && !slices.ContainsFunc(rel.Subjects, func(s int) bool { return s < len(w.steps) })
 		for _, x := range subjects {
 			said[x] = said[x] || rel.Kind != Before
 		}
@@ -284,12 +316,15 @@ func (w *web) link() {
 			}
 		}
 	}
+	if grouped && r.Stated {
+		w.inTurn(needs, add)
+	}
 	r.Stated = r.Stated || w.rule == Loose
 	if w.rule == Chained {
 		w.chain(said, add)
 	}
 	if !r.Stated && len(r.Links) == 0 {
-		w.stages(append(beside, w.lettered()...))
+		w.stages(append(append(beside, w.lettered()...), w.waves()...))
 	} else {
 		for _, rel := range beside {
 			w.beside(rel, needs, add)
@@ -301,6 +336,20 @@ func (w *web) link() {
 	for _, d := range w.doubts {
 		if !d.Stranger || len(r.Links) > 0 {
 			w.doubt(d)
+		}
+	}
+}
+
+// inTurn lets each group whose steps run side by side, and which says nothing, follow the group before it.
+func (w *web) inTurn(needs [][]int, add func(a, b, off int)) {
+	for k, g := range w.abreast[1:] {
+		for _, x := range w.members[g] {
+			if len(needs[x]) > 0 {
+				break
+			}
+			for _, y := range w.members[w.abreast[k]] {
+				add(y, x, w.steps[x].it.Off)
+			}
 		}
 	}
 }
@@ -330,6 +379,16 @@ func (w *web) strange(u string) bool {
 		pathed += b2i(len(w.steps[i].it.Mark.Path) > 1)
 	}
 	return pathed*2 > len(w.steps)
+}
+
+// waves returns that the steps of the groups that say so run beside each other.
+func (w *web) waves() (out []Relation) {
+	for _, g := range w.abreast {
+		if list := w.members[g]; len(list) > 1 {
+			out = append(out, Relation{Kind: Beside, Subjects: list[1:], Items: list[:1]})
+		}
+	}
+	return out
 }
 
 // lettered returns that 2a and 2b run beside each other, for all such steps.
@@ -463,23 +522,23 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	if m := steps[0].it.Mark; n == 1 && (m.Style != form.Number || m.Label != "1" || body*10 < 9*len(strings.TrimSpace(o.src.Text))) {
 		r.Weight = min(r.Weight-30, lonelyWeight)
 	}
-	sure, empty, acting := w.surelyRelated(), 0, 0
+	sure, empty, demands := w.surelyRelated(), 0, 0
 	for i := range steps {
 		if steps[i].it.Text == "" && len(steps[i].it.Kids) == 0 {
 			empty++
 		}
 		if s.name == "headings" {
-			acting += b2i(acts(languageOf(o.src), steps[i].it.Text))
+			demands += b2i(moodOfClause(languageOf(o.src), steps[i].it.Text) == acting)
 		}
 	}
 	switch {
 	case empty*2 > n && hit == 0:
 		r.Weight -= 40 // tags in brackets
-	case s.name == "headings" && sure == 0 && acting*2 < n:
+	case s.name == "headings" && sure == 0 && demands*2 <= n:
 		r.Weight = min(r.Weight, 45) - 20 // what is below headings is text, which names words of titles by chance
 	}
 	r.Evidence = append(r.Evidence, s.name)
-	r.judge(o.listing(s, steps, sure))
+	r.judge(o.listing(s, steps, sure, r.Stated))
 }
 
 // surelyRelated counts the steps that state a relation by an id or a whole title.
@@ -496,8 +555,8 @@ func (w *web) surelyRelated() int {
 }
 
 // listing is a series with what stands around it, for the question whether it is a plan at all.
-func (o *outline) listing(s series, steps []step, related int) *listing {
-	l := &listing{Lang: languageOf(o.src), Related: related, looks: o.looks}
+func (o *outline) listing(s series, steps []step, related int, linked bool) *listing {
+	l := &listing{Lang: languageOf(o.src), Related: related, Linked: linked, looks: o.looks}
 	in := make(map[*form.Item]bool, len(steps))
 	for i := range steps {
 		it := steps[i].it

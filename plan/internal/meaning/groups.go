@@ -1,0 +1,169 @@
+package meaning
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// A list of two levels is read in one of two ways: what stands above groups the steps ("Preparation", with "Export the
+// contacts" below it), or it is a step with its details ("Paint the frame", with "two coats of primer" below it).
+
+const (
+	// groupScore is the evidence from which the upper level groups the steps.
+	groupScore = 3
+	// sureGroup and sureStep are the evidence from which, and up to which, that is certain.
+	sureGroup, sureStep = 5, -1
+)
+
+// shape is what items of one level have in common.
+type shape struct {
+	parent        *form.Item
+	kind          form.ItemKind
+	level, indent int
+	bullet        bool
+	noun          string
+}
+
+// family is the items of one shape that have entries without marks below them.
+type family struct {
+	parents, kids []*form.Item
+	count         int // of all items of the shape
+}
+
+// grouping finds the items that only group the entries below them, and those of which that is not certain.
+func (o *outline) grouping() {
+	o.groups, o.unsure = map[*form.Item]bool{}, map[*form.Item]bool{}
+	families := map[shape]*family{}
+	var order []*family
+	for _, it := range o.all {
+		if it.Kind != form.Heading && it.Kind != form.Entry {
+			continue
+		}
+		s := shape{o.parent[it], it.Kind, it.Level, it.Indent, it.Bullet != 0, it.Mark.Noun}
+		f := families[s]
+		if f == nil {
+			f = &family{}
+			families[s] = f
+			order = append(order, f)
+		}
+		f.count++
+		from := len(f.kids)
+		for _, k := range it.Kids {
+			if k.Kind == form.Entry && k.Bullet != 0 && k.Mark.Style == form.NoMark && k.Box == 0 {
+				f.kids = append(f.kids, k)
+			}
+		}
+		if len(f.kids) > from {
+			f.parents = append(f.parents, it)
+		}
+	}
+	lang := languageOf(o.src)
+	for _, f := range order {
+		if len(f.parents) == 0 || len(f.parents)*2 < f.count {
+			continue
+		}
+		score := o.groupScore(lang, f)
+		for _, p := range f.parents {
+			o.groups[p] = score >= groupScore
+			o.unsure[p] = score > sureStep && score < sureGroup
+		}
+	}
+}
+
+// groupScore weighs the evidence that the parents of a family group the steps below them.
+func (o *outline) groupScore(lang string, f *family) (score int) {
+	keys := map[string]int{}
+	for _, k := range f.kids {
+		key, _, ok := strings.Cut(k.Text, ":")
+		if ok && len(key) <= maxKey {
+			keys[lexicon.Fold(key)]++
+		}
+	}
+	n, m := len(f.parents), len(f.kids)
+	var noun, titled, short, acting, related int
+	length := 0
+	for _, p := range f.parents {
+		t := strings.TrimRight(p.Text, " ")
+		noun += b2i(lexicon.Is(lexicon.Groups, p.Mark.Noun))
+		if p.Mark.Style != form.NoMark && !lexicon.Is(lexicon.Groups, p.Mark.Noun) || p.Box != 0 {
+			return sureStep // a number, a label or a box is that of a step
+		}
+		titled += b2i(p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
+		short += b2i(isShort(t))
+		acting += b2i(acts(lang, t))
+		related += b2i(lexicon.Relates(t))
+		length += utf8.RuneCountInString(t)
+	}
+	var fields, doing, sentences int
+	size := 0
+	for _, k := range f.kids {
+		key, _, ok := strings.Cut(k.Text, ":")
+		_, known := lexicon.Field(key)
+		isField := ok && (known || keys[lexicon.Fold(key)] > 1) || opensRelation(k.Text)
+		fields += b2i(isField)
+		doing += b2i(!isField && acts(lang, k.Text))
+		sentences += b2i(strings.HasSuffix(k.Text, ".") || strings.HasSuffix(k.Text, "。"))
+		size += utf8.RuneCountInString(k.Text)
+	}
+	if fields*2 >= m {
+		return sureStep
+	}
+	if noun > 0 {
+		score += 5
+	}
+	if titled*2 > n {
+		score += 2 + b2i(f.parents[0].Kind == form.Heading)
+	}
+	score += b2i(short*2 > n) - 2*b2i(acting*2 > n) - 2*b2i(related > 0)
+	score += b2i(doing*2 > m) + 2*b2i(doing*2 > m && acting*2 <= n)
+	score += b2i(m >= 2*n) - b2i(2*m < 3*n) - b2i(sentences*2 > m) + b2i(size*n > 2*length*m)
+	return score
+}
+
+// isShort reports whether a text has the length of a title: three words, or six signs of a script without spaces.
+func isShort(s string) bool {
+	s = strings.Trim(s, " :：")
+	if r, _ := utf8.DecodeRuneInString(s); r >= 0x2E80 {
+		return utf8.RuneCountInString(s) <= 6
+	}
+	return len(strings.Fields(s)) <= 3
+}
+
+// opensRelation reports whether a text begins with words that relate a step: "needs C1", "after the survey".
+func opensRelation(s string) bool {
+	for _, t := range lexicon.Scan(s) {
+		if t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0 && t.Off == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// maxUnsure bounds the notes about entries that may be steps or details.
+const maxUnsure = 200
+
+// unsureOf says which entries may be steps of their own, or may be none.
+func (o *outline) unsureOf(r *Reading, steps []step) {
+	said := 0
+	note := func(id string, off int, message string) {
+		if said++; said <= maxUnsure {
+			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: off, Message: message, Hint: "write steps and details in different ways"})
+		}
+	}
+	for i := range steps {
+		st := &steps[i]
+		if o.unsure[st.it] && !o.groups[st.it] {
+			for _, k := range st.it.Kids {
+				if k.Kind == form.Entry {
+					note(st.id, k.Off, "what stands below "+clipped(squeeze(st.it.Text))+" was read as a detail and may be a step: "+clipped(squeeze(k.Text)))
+				}
+			}
+		}
+		if p := o.parent[st.it]; p != nil && o.unsure[p] && o.groups[p] {
+			note(st.id, st.it.Off, clipped(squeeze(st.it.Text))+" was read as a step and may be a detail of "+clipped(squeeze(p.Text)))
+		}
+	}
+}
