@@ -89,6 +89,8 @@ type amender struct {
 	order      [][]int
 	correcting bool
 	moved      bool
+	// moving tells that the sentence says where a step is to stand.
+	moving     bool
 	replaced   map[int]bool
 	gone       map[int]bool
 	subject    []int
@@ -202,6 +204,22 @@ func (a *amender) mentions(text string) (out []mention) {
 	return out
 }
 
+// spell writes the ids of a mention that no step has as the text does.
+func (a *amender) spell(text, folded string, m *mention) {
+	if len(text) != len(folded) {
+		return
+	}
+	part := folded[m.off:m.end]
+	for k, id := range m.ids {
+		if _, known := a.place[id]; known {
+			continue
+		}
+		if i := strings.Index(part, id); i >= 0 {
+			m.ids[k] = text[m.off+i : m.off+i+len(id)]
+		}
+	}
+}
+
 // event is something in a sentence that matters for a correction.
 type event struct {
 	what     rune // 'm'ention, 'r'elation, 'n'ot, 'p'ronoun, or ',' between clauses
@@ -290,14 +308,17 @@ func (a *amender) verbLast() bool {
 // sentence changes the reading by one sentence.
 func (a *amender) sentence(s form.Sentence) {
 	text := lexicon.Fold(s.Text)
-	all := a.mentions(text)
-	all = a.split(text, all)
+	all := a.split(text, a.mentions(text))
+	for k := range all {
+		a.spell(s.Text, text, &all[k])
+	}
 	if explicit := slices.ContainsFunc(all, func(m mention) bool { return m.explicit }); explicit {
 		// What is named by its title counts besides.
 	} else if !a.correcting || !hasTone(a.lang, text, toneDrop|toneSwap) {
 		all = nil
 	}
 	a.replaced = map[int]bool{}
+	a.moving = a.correcting && hasTone(a.lang, text, toneMove)
 	if a.sequence(all) {
 		a.applied++
 		return
@@ -557,7 +578,7 @@ func (a *amender) sequence(all []mention) bool {
 
 // change reads a sentence that drops, adds or swaps steps.
 func (a *amender) change(text string, all []mention, s form.Sentence) (said bool) {
-	at := 0
+	at, recent := 0, a.subject
 	for _, e := range append(a.events(text, all), event{what: ',', off: len(text)}) {
 		if e.what != ',' {
 			continue
@@ -581,6 +602,12 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 					fresh = append(fresh, id)
 				}
 			}
+		}
+		if len(known) == 0 && len(fresh) == 0 && kinds&toneDrop != 0 && kinds&tonePronoun != 0 {
+			known = recent // "3 turned out to be needless: drop it"
+		}
+		if len(known) > 0 {
+			recent = known
 		}
 		switch {
 		case len(fresh) == 1 && kinds&toneAdd != 0:
