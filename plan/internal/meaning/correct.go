@@ -90,11 +90,11 @@ type amender struct {
 	correcting bool
 	moved      bool
 	// moving tells that the sentence says where a step is to stand.
-	moving     bool
-	replaced   map[int]bool
-	gone       map[int]bool
-	subject    []int
-	ordered    bool
+	moving   bool
+	replaced map[int]bool
+	gone     map[int]bool
+	subject  []int
+	ordered  bool
 	// old is the number of items before the amendment, applied how many sentences changed something.
 	old, applied int
 }
@@ -186,7 +186,7 @@ type mention struct {
 	explicit bool
 }
 
-// mentions returns the references of a folded text, with the places that they have in it.
+// mentions returns the references of a text, with the places that they have in it.
 func (a *amender) mentions(text string) (out []mention) {
 	for _, g := range a.names.groups(-1, text, a.names.atoms(text)) {
 		if g.class != group || len(g.items)+len(g.unknown) == 0 {
@@ -196,28 +196,12 @@ func (a *amender) mentions(text string) (out []mention) {
 		for _, i := range g.items {
 			id := a.r.Items[i].ID
 			m.ids = append(m.ids, id)
-			m.explicit = m.explicit || strings.Contains(text[g.off:g.end], strings.ToLower(id)) || strings.ContainsFunc(text[g.off:g.end], unicode.IsDigit)
+			m.explicit = m.explicit || strings.Contains(lexicon.Fold(text[g.off:g.end]), lexicon.Fold(id)) || strings.ContainsFunc(text[g.off:g.end], unicode.IsDigit)
 		}
 		m.ids = append(m.ids, g.unknown...)
 		out = append(out, m)
 	}
 	return out
-}
-
-// spell writes the ids of a mention that no step has as the text does.
-func (a *amender) spell(text, folded string, m *mention) {
-	if len(text) != len(folded) {
-		return
-	}
-	part := folded[m.off:m.end]
-	for k, id := range m.ids {
-		if _, known := a.place[id]; known {
-			continue
-		}
-		if i := strings.Index(part, id); i >= 0 {
-			m.ids[k] = text[m.off+i : m.off+i+len(id)]
-		}
-	}
 }
 
 // event is something in a sentence that matters for a correction.
@@ -308,10 +292,11 @@ func (a *amender) verbLast() bool {
 // sentence changes the reading by one sentence.
 func (a *amender) sentence(s form.Sentence) {
 	text := lexicon.Fold(s.Text)
-	all := a.split(text, a.mentions(text))
-	for k := range all {
-		a.spell(s.Text, text, &all[k])
+	shown := text
+	if len(s.Text) == len(text) {
+		shown = s.Text // where ids of one letter have their case
 	}
+	all := a.split(shown, a.mentions(shown))
 	if explicit := slices.ContainsFunc(all, func(m mention) bool { return m.explicit }); explicit {
 		// What is named by its title counts besides.
 	} else if !a.correcting || !hasTone(a.lang, text, toneDrop|toneSwap) {

@@ -432,8 +432,8 @@ func (t *teller) near(s string) bool {
 
 // pronoun returns the length of the pronoun with which a text begins, and of the space before it.
 func (t *teller) pronoun(s string) int {
-	text, place := lexicon.FoldPlaces(s)
-	for _, h := range tonesIn(t.lang, text[:min(len(text), maxTone)]) {
+	text, place := lexicon.FoldPlaces(s[:min(len(s), maxTone)])
+	for _, h := range tonesIn(t.lang, text) {
 		if h.kind&(tonePronoun|toneTwo) != 0 && strings.TrimSpace(text[:h.off]) == "" {
 			return place(h.end)
 		}
