@@ -243,6 +243,9 @@ func (t *talk) relation(from, at, to int) {
 	var subject []int
 	switch a.tok.Side {
 	case lexicon.Around:
+		if supposes[a.tok.Phrase] && t.begins(a.off) && !t.suppose(at, t.find(at, to, a.tok.CloseOff)) {
+			return
+		}
 		for i := at + 1; i < to && t.atoms[i].off < a.tok.CloseOff; i++ {
 			t.take(&rel, i, true)
 		}
@@ -269,6 +272,9 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
+		if supposes[a.tok.Phrase] && !t.suppose(at, t.stretch(at+1, to)) {
+			return
+		}
 		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
 			for ; i < to && t.atoms[i].off < rel.End; i++ {
 				t.atoms[i].used = true
@@ -316,6 +322,24 @@ func (t *talk) relation(from, at, to int) {
 	}
 	t.open, t.last = -1, at
 	t.state(rel, subject)
+}
+
+// supposes are words of a case that may come or not: "if the value is above 50".
+var supposes = fieldSet("if wenn falls si se als indien om jeśli jeżeli если якщо eğer eger إذا اذا अगर यदि jika kalau nếu 如果 若 もし 만약")
+
+// suppose reports whether a case names steps by number or label and nothing else of weight: "if 2 is done", not "if it
+// is 50 or less".
+func (t *talk) suppose(at, to int) bool {
+	some, words := false, 0
+	for i := at + 1; i < to; i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == group:
+			some = some || len(a.items) > 0 && (a.sure || words == 0) && !t.isAmount(i+1)
+		case a.class == word && !a.common:
+			words++
+		}
+	}
+	return some && words == 0
 }
 
 // maxNested bounds how far up the groups of an item are looked for.
