@@ -173,6 +173,11 @@ func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
 	if rest := strings.TrimLeft(x.text[end:], " "); rest == "" || strings.ContainsRune(",;.)]，；。）", firstRune(rest)) {
 		return false // an article or preposition stands at the end of nothing
+	} else if and := letters(rest); and > 0 && lexicon.Is(lexicon.And, rest[:and]) {
+		next := strings.TrimLeft(rest[and:], " ")
+		if _, ok := x.n.keyed(next[:letters(next)]); ok && letters(next) > 0 {
+			return false // "a et b"
+		}
 	}
 	if kinds == lexicon.KindsOf(lexicon.Units) || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
 		return false
