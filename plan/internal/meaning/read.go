@@ -75,6 +75,9 @@ func readAll(src *form.Source) []*Reading {
 // ("A1 → Ann: fill"), for a part of the list, not for a drawing.
 func tails(all []*Reading) {
 	for _, d := range all {
+		if d.Form == "records" && d.Not != "" {
+			insideData(all, d)
+		}
 		for _, r := range all {
 			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
 			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
@@ -97,6 +100,15 @@ func tails(all []*Reading) {
 			case r.Stated && len(r.Links) >= len(d.Links):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
+		}
+	}
+}
+
+// insideData takes lists within data that is no plan for a part of that data.
+func insideData(all []*Reading, data *Reading) {
+	for _, r := range all {
+		if r.Form == "outline" && !r.Stated && r.Not == "" && r.Start > data.Start && r.End <= data.End && len(r.Evidence) > 0 && r.Evidence[0] == "bullets" {
+			r.Weight, r.Not = min(r.Weight, 20), data.Not
 		}
 	}
 }
