@@ -91,6 +91,11 @@ func tails(all []*Reading) {
 		}
 		remarks := d.remarks()
 		for _, r := range all {
+			if r.Form == "code" && r.Evidence[0] == "pseudo code" && overlaps(r, d) && sharedIDs(d, r) == len(r.Items) {
+				r.Weight = min(r.Weight, d.Weight-closeReading) // names of a drawing, one to a line
+			}
+		}
+		for _, r := range all {
 			switch {
 			case r.Form != "outline" || r.Not != "" || len(r.Items) < 2 || !overlaps(r, d):
 			case remarks, r.Stated && len(r.Links) > 0 && r.lead(d):
