@@ -98,7 +98,7 @@ func tails(all []*Reading) {
 		}
 		remarks := d.remarks()
 		for _, r := range all {
-			if r.Form == "code" && r.Evidence[0] == "pseudo code" && overlaps(r, d) && sharedIDs(d, r) == len(r.Items) {
+			if r.Form == "code" && r.Evidence[0] == "pseudo code" && overlaps(r, d) && sharedIDs(d, r)*2 >= len(d.Items) {
 				r.Weight = min(r.Weight, d.Weight-closeReading) // names of a drawing, one to a line
 			}
 		}
