@@ -40,10 +40,11 @@ func readRecords(src *form.Source) []*Reading {
 	}
 	c.merge()
 	for _, f := range c.flows {
-		if r := c.readFlow(f); r != nil {
+		if r := c.flowReading(f); r != nil {
 			out = append(out, r)
 		}
 	}
+	flows := out[:len(out):len(out)]
 	if r := nestedCalls(src); r != nil {
 		out = append(out, r)
 	}
@@ -61,6 +62,7 @@ func readRecords(src *form.Source) []*Reading {
 		}
 	}
 	c.withoutLinks(out)
+	c.surer(out, flows)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = severalReadings(out)
 	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
@@ -147,13 +149,15 @@ type collector struct {
 	shapes map[string]*set
 	pairs  []*pairs
 	flows  []*flow
-	budget int
-	length int // of all records that were read
-	by     map[*Reading]*analysis
-	owned  map[*form.Value][]linkMap
-	cur    *form.Tree
-	form   string
-	nested bool
+	// flowEnd is where the last flow ends.
+	flowEnd int
+	budget  int
+	length  int // of all records that were read
+	by      map[*Reading]*analysis
+	owned   map[*form.Value][]linkMap
+	cur     *form.Tree
+	form    string
+	nested  bool
 }
 
 // way is where a value stands.
@@ -293,10 +297,7 @@ func (c *collector) list(v *form.Value, w way) {
 			s.recs = append(s.recs, record{off: x.Off, end: max(x.End, x.Off), val: x, group: w.group})
 		}
 	}
-	if f := readFlow(v); f != nil {
-		f.tree, f.form, f.labels, f.nested = c.cur, c.form, w.labels, c.nested
-		c.flows = append(c.flows, f)
-	}
+	c.flow(v, w)
 	for _, x := range v.Items {
 		in := w.into("", "[]")
 		if isMap(x) {
@@ -323,6 +324,17 @@ func (c *collector) at(w way, keyed bool) *set {
 	return s
 }
 
+// flow adds the flow that v is, unless it stands in one.
+func (c *collector) flow(v *form.Value, w way) {
+	if n := len(c.flows); n > 0 && c.flows[n-1].tree == c.cur && v.Off < c.flowEnd {
+		return
+	}
+	if f := c.readFlow(v); f != nil {
+		f.tree, f.form, f.labels, f.nested = c.cur, c.form, w.labels, c.nested
+		c.flows, c.flowEnd = append(c.flows, f), v.End
+	}
+}
+
 // home says which collection the records stand in; of several it is the first.
 func (s *set) home(v *form.Value) {
 	if s.val == nil {
@@ -345,6 +357,7 @@ func unwrapped(v *form.Value) []form.Field {
 
 // object adds the map of records that v is, and what stands in it.
 func (c *collector) object(v *form.Value, w way) {
+	c.flow(v, w)
 	if v.Str != "" && v.Kind == form.KindObject {
 		c.element(v, w)
 		return

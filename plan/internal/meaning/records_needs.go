@@ -150,6 +150,7 @@ func (a *analysis) needs() {
 		a.forward = a.forward || next && f.hits > 0
 	}
 	known1 := a.hits
+	a.known = known1
 	a.beside()
 	a.nested()
 	for _, f := range unknown {

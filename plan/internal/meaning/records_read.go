@@ -37,6 +37,8 @@ type analysis struct {
 	has    []bool // records that state their needs
 	// drawn tells that lists or maps of links beside the records say what comes before what.
 	drawn bool
+	// known counts the references in fields whose names say that they are dependencies.
+	known int
 	// taken are the places of these lists and maps.
 	taken []Span
 }
