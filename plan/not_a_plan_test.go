@@ -173,6 +173,9 @@ func TestReadAsPlan(t *testing.T) {
 		{"LinksInJapanese", `{"作業": ["種まき", "水やり"], "順序": [{"先": "種まき", "後": "水やり"}]}`, "種まき|水やり", "種まき>水やり"},
 		{"ArrowChain", `{"tasks": [{"id": "a1"}, {"id": "b2"}, {"id": "c3"}], "edges": ["a1 -> b2 -> c3"]}`, "a1|b2|c3", "a1>b2|b2>c3"},
 		{"FlowYAML", "tasks:\n  - {id: a1, image: python:3.12, args: [$(params.x), b]}\n  - {id: b2, needs: [a1], image: go:1}\n", "a1|b2", "a1>b2"},
+		{"GroupsByMode", `{"mode": "sequence", "children": [{"step": "a1"}, {"mode": "parallel", "children": [{"step": "b2"}, {"step": "c3"}]}, {"step": "d4"}]}`, "a1|b2|c3|d4", "a1>b2|a1>c3|b2>d4|c3>d4"},
+		{"GroupsOfXML", "<sequence><task id='a1'>dig</task><parallel><task id='b2'>plant</task><task id='c3'>paint</task></parallel></sequence>", "a1|b2|c3", "a1>b2|a1>c3"},
+		{"Conductor", `{"tasks": [{"taskReferenceName": "a1"}, {"taskReferenceName": "f", "type": "FORK_JOIN", "forkTasks": [[{"taskReferenceName": "b2"}], [{"taskReferenceName": "c3"}]]}, {"taskReferenceName": "j", "joinOn": ["b2", "c3"]}]}`, "a1|f|b2|c3|j", "a1>f|f>b2|f>c3|b2>j|c3>j"},
 		{"RecipeProse", "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.", "1|2|3", "1>2|2>3"},
 		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
 	})

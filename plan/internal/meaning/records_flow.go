@@ -33,9 +33,10 @@ const (
 type groupParts struct {
 	order order
 	parts []*form.Value
-	// heads is set when the group is a step itself, one that decides or forks, ahead of its parts.
-	heads bool
-	list  bool
+	// heads is set when the group is a step itself, one that decides or forks, ahead of its parts; passes tells that what
+	// comes after it may come right after itself.
+	heads, passes bool
+	list          bool
 }
 
 // readFlow reads a value that is a group of steps with groups in it that run side by side, or nil. Lists in a list are
@@ -90,7 +91,7 @@ func isEngine(list []*form.Value) bool {
 			return false
 		}
 	}
-	return len(list) > 1
+	return len(list) > 0
 }
 
 func isElement(v *form.Value) bool { return v != nil && v.Kind == form.KindObject && v.Str != "" }
@@ -170,7 +171,7 @@ var branchWords = wordSet("children, branches, items, nodes, activities, body, d
 
 // object reads a map: a field, or the value of one, says how the parts in another field run.
 func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
-	named := false // it has an id or a title
+	named, engine := false, x.Get("taskreferencename") != nil // it has an id or a title
 	var child *form.Field
 	var branches []*form.Value // of a decision or a fork
 	for i := range x.Fields {
@@ -187,6 +188,10 @@ func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 			continue
 		}
 		switch o := orderOf(y.Key); {
+		case engine && y.Val.Kind == form.KindList && listOfLists(y.Val):
+			branches = append(branches, y.Val.Items...)
+		case engine && y.Val.Kind == form.KindList && holdsMaps(y.Val):
+			branches = append(branches, y.Val)
 		case y.Val.Kind == form.KindList && len(y.Val.Items) > 0 && o != unordered && (holdsMaps(y.Val) || !named):
 			g.order, child = o, y
 		case y.Val.Kind == form.KindList && listOfLists(y.Val) && !planish(y.Key):
@@ -203,13 +208,20 @@ func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 		}
 	}
 	switch {
-	case named && (len(branches) > 1 || len(branches) == 1 && child == nil):
-		return groupParts{order: abreast, parts: branches, heads: true}, true
+	case (named || engine) && (len(branches) > 1 || len(branches) == 1 && child == nil):
+		return groupParts{order: abreast, parts: branches, heads: true, passes: passes(x, branches)}, true
 	case child == nil:
 		return g, false
 	}
 	g.parts = child.Val.Items
 	return g, g.order != unordered || len(x.Fields) == 1 || !named || holdsMaps(child.Val)
+}
+
+// passes reports whether a decision may choose none of its branches: it has cases, and nothing for all others.
+func passes(x *form.Value, branches []*form.Value) bool {
+	cases := x.Get("decisioncases", "cases", "conditions", "rules")
+	otherwise := x.Get("defaultcase", "default", "else", "otherwise", "onfalse", "false")
+	return cases != nil && (otherwise == nil || len(otherwise.Items) == 0) || cases == nil && otherwise == nil && len(branches) == 1 && x.Get("then", "ontrue", "true", "if") != nil
 }
 
 func holdsMaps(v *form.Value) bool {
@@ -319,9 +331,14 @@ func (f *flow) part(x *form.Value, in order, depth int) (first, last []int, ok b
 	f.side = true
 	f.leaves = append(f.leaves, x)
 	self := []int{len(f.leaves) - 1}
+	if g.passes {
+		last = append(last, self...)
+	}
 	for _, y := range g.parts {
 		if y.Kind != form.KindList || len(y.Items) == 0 {
-			last = append(last, self...)
+			if !g.passes {
+				last, g.passes = append(last, self...), true
+			}
 			continue
 		}
 		a, b, ok := f.run(groupParts{order: serial, parts: y.Items}, depth+1)
