@@ -153,9 +153,9 @@ func modeOf(key string, v *form.Value) order {
 	}
 	if o := orderOf(key); o != unordered {
 		switch strings.ToLower(v.Text()) {
-		case "true", "yes", "1":
+		case "true", "yes":
 			return o
-		case "false", "no", "0":
+		case "false", "no":
 			return serial + abreast - o
 		}
 		return unordered

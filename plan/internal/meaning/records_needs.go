@@ -250,6 +250,9 @@ func (a *analysis) refersOnly(col *column) bool {
 	for _, x := range col.cells {
 		switch v := x.val; {
 		case isMap(v):
+			if a.pointsOnly(v, 0) {
+				continue
+			}
 			for i := range v.Fields {
 				if _, ok := a.n.exact[v.Fields[i].Key]; !ok {
 					return false
@@ -264,6 +267,25 @@ func (a *analysis) refersOnly(col *column) bool {
 		}
 	}
 	return true
+}
+
+// pointsOnly reports whether all texts in a map are ids of records: {"APPROVE": {"target": "done"}}.
+func (a *analysis) pointsOnly(v *form.Value, depth int) bool {
+	for i := range v.Fields {
+		switch x := v.Fields[i].Val; {
+		case isMap(x):
+			if depth > 3 || !a.pointsOnly(x, depth+1) {
+				return false
+			}
+		case x.IsScalar():
+			if at, ok := a.n.exact[x.Text()]; !ok || at < 0 || digits(x.Text()) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return len(v.Fields) > 0
 }
 
 // isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.
@@ -293,6 +315,9 @@ func (a *analysis) alike(s string) bool {
 func (a *analysis) mayBeNeeds(f *found) bool {
 	if f.hits == 0 || f.rest || f.lost*3 > f.hits || f.self > 0 && f.self*3 > f.hits {
 		return false
+	}
+	if f.col.is(lexicon.Args) && a.n.numeric && (f.lost > 0 || f.earlier != f.hits || f.empty == 0) {
+		return false // numbers in arguments may be any
 	}
 	if f.lists == 0 {
 		if f.lost > 0 || f.col.is(lexicon.Title) {

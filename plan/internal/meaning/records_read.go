@@ -87,7 +87,7 @@ func (c *collector) affords(recs []record) bool {
 	for i := range recs {
 		c.length += recs[i].end - recs[i].off
 	}
-	return c.length <= 4*len(c.src.Text)+1<<16
+	return c.length <= 6*len(c.src.Text)+1<<16
 }
 
 // said reports whether a record holds any value.
