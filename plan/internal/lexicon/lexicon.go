@@ -209,7 +209,7 @@ func load() *lexicon {
 			panic(err)
 		}
 		lang := Lang(strings.TrimSuffix(f.Name(), ".txt"))
-		b.endings = nil
+		b.endings, b.adverbs = nil, nil
 		for line := range strings.Lines(string(text)) {
 			if key, list, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key[0] != '#' {
 				b.line(lang, key, strings.TrimSpace(list))
@@ -245,6 +245,8 @@ type builder struct {
 	pairs int32
 	// endings are what the last word of a phrase becomes in front of an article: "de" is "del".
 	endings [][2]string
+	// adverbs are words that stand inside of a verb with its preposition: "depends also on".
+	adverbs []string
 }
 
 // line adds one line of a file. Phrases are parted by ", "; a section behind ";" goes on in the same kind.
@@ -269,6 +271,8 @@ func (b *builder) line(lang Lang, key, list string) {
 				break
 			}
 			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
+		case key == "adverbs":
+			b.adverbs = append(b.adverbs, s)
 		case key == "endings":
 			from, to, _ := strings.Cut(s, "/")
 			b.endings = append(b.endings, [2]string{" " + from, " " + to})
@@ -278,9 +282,21 @@ func (b *builder) line(lang Lang, key, list string) {
 			for k, name := range kindNames {
 				if name == key {
 					b.phrase(lang, Kind(k), s)
+					b.parted(lang, Kind(k), s)
 				}
 			}
 		}
+	}
+}
+
+// parted adds a phrase of what a step needs, or does not, with each adverb behind its verb.
+func (b *builder) parted(lang Lang, k Kind, s string) {
+	verb, rest, ok := strings.Cut(s, " ")
+	if !ok || k != Needs && k != Apart || strings.HasPrefix(rest, "…") || strings.HasPrefix(s, "…") || strings.HasSuffix(verb, ":") {
+		return
+	}
+	for _, a := range b.adverbs {
+		b.phrase(lang, k, verb+" "+a+" "+rest)
 	}
 }
 

@@ -95,10 +95,12 @@ type amender struct {
 	order      [][]int
 	correcting bool
 	moved      bool
-	replaced   map[int]bool
-	gone       map[int]bool
-	subject    []int
-	ordered    bool
+	// moving tells that the sentence says where a step is to stand.
+	moving   bool
+	replaced map[int]bool
+	gone     map[int]bool
+	subject  []int
+	ordered  bool
 	// old is the number of items before the amendment, applied how many sentences changed something.
 	old, applied int
 }
@@ -190,7 +192,7 @@ type mention struct {
 	explicit bool
 }
 
-// mentions returns the references of a folded text, with the places that they have in it.
+// mentions returns the references of a text, with the places that they have in it.
 func (a *amender) mentions(text string) (out []mention) {
 	for _, g := range a.names.groups(-1, text, a.names.atoms(text)) {
 		if g.class != group || len(g.items)+len(g.unknown) == 0 {
@@ -200,7 +202,7 @@ func (a *amender) mentions(text string) (out []mention) {
 		for _, i := range g.items {
 			id := a.r.Items[i].ID
 			m.ids = append(m.ids, id)
-			m.explicit = m.explicit || strings.Contains(text[g.off:g.end], strings.ToLower(id)) || strings.ContainsFunc(text[g.off:g.end], unicode.IsDigit)
+			m.explicit = m.explicit || strings.Contains(lexicon.Fold(text[g.off:g.end]), lexicon.Fold(id)) || strings.ContainsFunc(text[g.off:g.end], unicode.IsDigit)
 		}
 		m.ids = append(m.ids, g.unknown...)
 		out = append(out, m)
@@ -296,14 +298,18 @@ func (a *amender) verbLast() bool {
 // sentence changes the reading by one sentence.
 func (a *amender) sentence(s form.Sentence) {
 	text := lexicon.Fold(s.Text)
-	all := a.mentions(text)
-	all = a.split(text, all)
+	shown := text
+	if len(s.Text) == len(text) {
+		shown = s.Text // where ids of one letter have their case
+	}
+	all := a.split(shown, a.mentions(shown))
 	if explicit := slices.ContainsFunc(all, func(m mention) bool { return m.explicit }); explicit {
 		// What is named by its title counts besides.
 	} else if !a.correcting || !hasTone(a.lang, text, toneDrop|toneSwap) {
 		all = nil
 	}
 	a.replaced = map[int]bool{}
+	a.moving = a.correcting && hasTone(a.lang, text, toneMove)
 	if a.sequence(all) {
 		a.applied++
 		return
@@ -563,7 +569,7 @@ func (a *amender) sequence(all []mention) bool {
 
 // change reads a sentence that drops, adds or swaps steps.
 func (a *amender) change(text string, all []mention, s form.Sentence) (said bool) {
-	at := 0
+	at, recent := 0, a.subject
 	for _, e := range append(a.events(text, all), event{what: ',', off: len(text)}) {
 		if e.what != ',' {
 			continue
@@ -587,6 +593,12 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 					fresh = append(fresh, id)
 				}
 			}
+		}
+		if len(known) == 0 && len(fresh) == 0 && kinds&toneDrop != 0 && kinds&tonePronoun != 0 {
+			known = recent // "3 turned out to be needless: drop it"
+		}
+		if len(known) > 0 {
+			recent = known
 		}
 		switch {
 		case len(fresh) == 1 && kinds&toneAdd != 0:

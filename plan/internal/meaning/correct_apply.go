@@ -120,7 +120,7 @@ func (a *amender) shift(r Relation) bool {
 			return false
 		case f == t-1:
 			return a.correcting || a.ordered
-		case f < t && !a.ordered:
+		case f < t && !a.ordered && !a.moving:
 			return false
 		case r.Kind == Before:
 			a.remove(from)
@@ -161,11 +161,23 @@ func (a *amender) leaveOrder(r Relation) bool {
 			for _, s := range r.Subjects {
 				ids = append(ids, a.r.Items[s].ID)
 			}
-			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", ids, r.Off)
+			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", append(ids, a.neighbors(r.Subjects)...), r.Off)
 		}
 	}
 	a.order = nil
 	return true
+}
+
+// neighbors returns the steps that stand beside others in the listed order.
+func (a *amender) neighbors(items []int) (ids []string) {
+	for _, i := range items {
+		for k := max(0, i-1); k <= min(i+1, len(a.r.Items)-1); k++ {
+			if k != i {
+				ids = append(ids, a.r.Items[k].ID)
+			}
+		}
+	}
+	return ids
 }
 
 // explicit turns the listed order into links.

@@ -14,7 +14,7 @@ import (
 )
 
 // tone is a kind of words of running text; a set of them is their sum.
-type tone uint32
+type tone uint64
 
 // The kinds of words of tones.txt.
 const (
@@ -30,7 +30,7 @@ const (
 	toneRejected
 	toneOther
 	tonePast
-	toneDo
+
 	toneTodo
 	toneAlone
 	toneOption
@@ -44,15 +44,19 @@ const (
 	toneStart
 	toneFinal
 	toneArticle
+	toneDecline
+	toneLaw
 	toneAhead
 	toneIntend
 	toneExplain
 	toneStory
 	toneChat
+	toneIntro
+	toneMove
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "ahead", "intend", "explain", "story", "chat",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat", "intro", "move",
 }
 
 // toneHit is a phrase of tones.txt in a text.
