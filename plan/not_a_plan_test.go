@@ -176,6 +176,13 @@ func TestReadAsPlan(t *testing.T) {
 		{"GroupsByMode", `{"mode": "sequence", "children": [{"step": "a1"}, {"mode": "parallel", "children": [{"step": "b2"}, {"step": "c3"}]}, {"step": "d4"}]}`, "a1|b2|c3|d4", "a1>b2|a1>c3|b2>d4|c3>d4"},
 		{"GroupsOfXML", "<sequence><task id='a1'>dig</task><parallel><task id='b2'>plant</task><task id='c3'>paint</task></parallel></sequence>", "a1|b2|c3", "a1>b2|a1>c3"},
 		{"Conductor", `{"tasks": [{"taskReferenceName": "a1"}, {"taskReferenceName": "f", "type": "FORK_JOIN", "forkTasks": [[{"taskReferenceName": "b2"}], [{"taskReferenceName": "c3"}]]}, {"taskReferenceName": "j", "joinOn": ["b2", "c3"]}]}`, "a1|f|b2|c3|j", "a1>f|f>b2|f>c3|b2>j|c3>j"},
+		{"WrappedSteps", `[{"type": "function_call", "name": "add", "arguments": "{\"id\": \"a1\", \"title\": \"dig\"}"}, {"type": "function_call", "name": "add", "arguments": "{\"id\": \"b2\", \"title\": \"plant\", \"after\": [\"a1\"]}"}]`, "a1|b2", "a1>b2"},
+		{"ScatteredCalls", "> add_node {\"id\": \"a1\", \"label\": \"dig\"}\nok\n> add_node {\"id\": \"b2\", \"label\": \"plant\"}\nok\n> add_node {\"id\": \"c3\", \"label\": \"water\"}\nok\n> add_edge {\"from\": \"a1\", \"to\": \"c3\"}\nok\n> add_edge {\"from\": \"b2\", \"to\": \"c3\"}\nok", "a1|b2|c3", "a1>c3|b2>c3"},
+		{"RelationsInside", `[{"key": "A-1", "summary": "dig", "links": {"blocks": ["A-2"]}}, {"key": "A-2", "summary": "plant", "links": {"is_blocked_by": ["A-1"]}}]`, "A-1|A-2", "A-1>A-2"},
+		{"TargetsOfEvents", `{"initial": "draft", "states": {"draft": {"on": {"SEND": {"target": "review"}}}, "review": {"on": {"OK": "done"}}, "done": {"type": "final"}}}`, "draft|review|done", "draft>review|review>done"},
+		{"NamesAmongMaps", "jobs:\n  - lint\n  - unit\n  - image:\n      requires: [lint, unit]\n  - ship:\n      requires: [image]\n", "lint|unit|image|ship", "lint>image|unit>image|image>ship"},
+		{"ListItemsOfHTML", "<ol><li id='a1' data-depends=''>dig</li><li id='b2' data-depends='a1 c3'>plant</li><li id='c3' data-depends=''>buy</li></ol>", "a1|b2|c3", "a1>b2|c3>b2"},
+		{"InputsByPlace", `[{"idx": 0, "name": "load", "inputs": []}, {"idx": 1, "name": "clean", "inputs": [0]}, {"idx": 2, "name": "fit", "inputs": [0, 1]}]`, "0|1|2", "0>1|0>2|1>2"},
 		{"RecipeProse", "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.", "1|2|3", "1>2|2>3"},
 		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
 	})

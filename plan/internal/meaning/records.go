@@ -14,7 +14,7 @@ import (
 func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
-	for _, t := range append(bracketed, scattered(bracketed)...) {
+	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
 	}
 	for _, t := range form.YAML(src) {
@@ -74,12 +74,15 @@ func readRecords(src *form.Source) []*Reading {
 
 // scattered makes lists of the objects that stand one by one in the text and begin with the same key: the arguments of calls
 // in a log.
-func scattered(trees []*form.Tree) []*form.Tree {
+func scattered(src *form.Source, trees []*form.Tree) []*form.Tree {
 	at := map[string]*form.Tree{}
 	var out []*form.Tree
 	for _, t := range trees {
 		if t.Root.Kind != form.KindObject || !flat(t.Root) {
 			continue
+		}
+		if ahead := strings.TrimRight(src.Text[max(0, t.Root.Off-8):t.Root.Off], " "); strings.HasSuffix(ahead, ":") || strings.HasSuffix(ahead, "=") {
+			continue // the value of a key
 		}
 		l := at[t.Root.Fields[0].Key]
 		if l == nil {
@@ -173,6 +176,8 @@ type set struct {
 	// merged are the sets of other values that were joined to this one.
 	merged []*set
 	nested bool // was read out of a string
+	// wrapped tells that the records are what others hold, so that they have to show that they are steps.
+	wrapped bool
 }
 
 type collector struct {
@@ -381,6 +386,7 @@ func (c *collector) wrapped(v *form.Value, w way) {
 				way := w.into(f.Key, "[]|"+f.Key)
 				way.owner = nil
 				s = c.at(way, false)
+				s.wrapped = true
 				sets[f.Key] = s
 			}
 			s.recs = append(s.recs, record{off: x.Off, end: x.Off + min(x.End-x.Off, max(0, f.Val.End-f.Val.Off)), val: in, fields: unwrapped(in)})
@@ -458,7 +464,8 @@ func relationsIn(f *form.Field) (out []form.Field) {
 		if x.Val.Kind == form.KindObject || x.Val.Kind == form.KindList && holdsMaps(x.Val) {
 			continue
 		}
-		if roles := rolesOf(x.Key); len(roles) > 0 && (roles[0] == lexicon.Requires || roles[0] == lexicon.Next) {
+		name := splitName(x.Key)
+		if roles := lexicon.Fields(strings.TrimPrefix(strings.TrimPrefix(name, "is "), "are ")); len(roles) > 0 && (roles[0] == lexicon.Requires || roles[0] == lexicon.Next) {
 			out = append(out, *x)
 		}
 	}

@@ -108,6 +108,7 @@ const maxSentence = 400
 
 // needs decides which fields are dependencies, and which way they run, and makes links of them.
 func (a *analysis) needs() {
+	drawn := a.hits
 	var known, unknown []*found
 	if a.id == nil && a.fromZero() {
 		a.n.exact, a.n.folded = make(map[string]int, len(a.n.ids)), map[string]int{}
@@ -150,14 +151,18 @@ func (a *analysis) needs() {
 		a.forward = a.forward || next && f.hits > 0
 	}
 	known1 := a.hits
-	a.known = known1
+	a.known = known1 - drawn
 	a.beside()
 	a.nested()
 	for _, f := range unknown {
 		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
 			continue
 		}
-		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
+		next := a.forward || known1 == 0 && f.earlier*2 < f.hits
+		if known1 == 0 && f.earlier > 0 && f.earlier < f.hits {
+			a.unsure(f, next)
+		}
+		a.take(f, next)
 	}
 }
 
@@ -174,6 +179,19 @@ func (a *analysis) turned(f *found, next bool) {
 		if m.at >= 0 && len(a.r.Notes) < maxUnread {
 			id := a.n.ids[f.recs[i]]
 			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: m.off, Message: "“" + f.col.name + "” names steps that stand above; it was taken that " + id + " " + way + " " + a.n.ids[m.at], Hint: "call the field depends_on or next"})
+		}
+	}
+}
+
+// unsure notes that a field, whose name says nothing, names steps above and below: which way they run is a guess.
+func (a *analysis) unsure(f *found, next bool) {
+	for i, m := range f.list {
+		if m.at >= 0 && m.at != f.recs[i] && len(a.r.Notes) < maxUnread {
+			from, to := a.n.ids[m.at], a.n.ids[f.recs[i]]
+			if next {
+				from, to = to, from
+			}
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: from + " -> " + to, Off: m.off, Message: "“" + f.col.name + "” does not say whether it names what comes before or after; it was taken that " + from + " comes before " + to, Hint: "call the field depends_on or next"})
 		}
 	}
 }

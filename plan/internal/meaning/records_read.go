@@ -684,6 +684,9 @@ func (a *analysis) weigh() {
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
 	}
+	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
+		r.Weight = min(r.Weight, 20)
+	}
 	if a.packages() || a.asks() {
 		r.Weight = 20
 	}
