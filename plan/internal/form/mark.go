@@ -554,6 +554,9 @@ func letterMark(s string, at int) Mark {
 	if n == 0 || !unicode.IsLetter(r) || hanRune(s[at:]) && !strings.ContainsRune("가나다라마바사甲乙丙丁戊己庚辛", r) {
 		return Mark{}
 	}
+	if strings.HasPrefix(s[at+n:], "ـ") {
+		n += len("ـ") // a sign that only makes an Arabic letter longer
+	}
 	label := s[at : at+n]
 	e, weak, ok := markEnd(s, at+n)
 	if !ok || weak && e < at+n+2 || e == len(s) || s[at+n] == '.' && s[e-1] == '.' && s[e] != ' ' || s[e] == ':' {

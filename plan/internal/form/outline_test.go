@@ -36,6 +36,7 @@ func TestOutline(t *testing.T) {
 		"Weak":       {"12 eggs are needed\nTRAM-1  dig\nTRAM-2  fill", "P |12 eggs are needed\nE TRAM-1|dig\nE TRAM-2|fill\n"},
 		"Counted":    {"First, dig\nSecond, fill\nEn tercer lugar: plant\nWhatever, rest", "E First|dig\nE Second|fill\nE En tercer lugar|plant\n P |Whatever, rest\n"},
 		"Apostrophe": {"Крок п'ятий: копати", "E Крок/п'ятий|копати\n"},
+		"Tatweel":    {"د) خطة\nهـ) حفل", "E د|خطة\nE هـ|حفل\n"},
 		"One letter": {"A1  dig\nA2  fill\nC1  plant", "E A1|dig\nE A2|fill\nE C1|plant\n"},
 		"Org":        {"* Plan\n** TODO [#A] H-1 dig\n   Blocked by: H-2\n** DONE H-2 fill", "H |Plan\n H H-1|dig\n  P |Blocked by: H-2\n H H-2|fill\n"},
 	}

@@ -155,6 +155,9 @@ func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 
 // shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets make it an id.
 func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
+	if rest := strings.TrimLeft(x.text[end:], " "); rest == "" || strings.ContainsRune(",;.)]，；。）", firstRune(rest)) {
+		return false // an article or preposition stands at the end of nothing
+	}
 	if kinds == lexicon.KindsOf(lexicon.Units) || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
 		return false
 	}

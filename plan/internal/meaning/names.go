@@ -40,6 +40,8 @@ type Names struct {
 	heads []int
 	// stems are the beginnings of the words of titles, with the items that have them.
 	stems map[string][]int
+	// remarks are those of the words behind the titles.
+	remarks map[string][]int
 	// titles holds the titles themselves, folded; -1 for one that several items have.
 	titles map[string]int
 	// numbers tells that most ids are numbers, highest is the highest of them.
@@ -82,7 +84,7 @@ func titlesLanguage(items []Named) lexicon.Lang {
 func namesIn(items []Named, lang lexicon.Lang) *Names {
 	n := &Names{
 		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
 	}
 	headed := make(map[int]bool)
 	var starts []int
@@ -97,7 +99,9 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 			n.nouns[lexicon.Fold(it.Noun)] = true
 		}
 		for _, t := range it.Titles {
-			n.title(i, n.head(t))
+			head := n.head(t)
+			n.title(i, head)
+			n.words(i, t[len(head):], n.remarks)
 		}
 		if p := it.Parent; p > i && p < len(items) && !headed[p] {
 			headed[p] = true
@@ -206,7 +210,7 @@ func (n *Names) head(text string) string {
 		}
 	}
 	for _, t := range lexicon.ScanIn(n.lang, text) {
-		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)) != 0 && t.Off > 0 {
+		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)|lexicon.KindsOf(lexicon.Ditto)) != 0 && t.Off > 0 {
 			return text[:t.Off]
 		}
 	}
@@ -226,6 +230,11 @@ func (n *Names) title(i int, text string) {
 	if n.items[i].Whole {
 		return
 	}
+	n.words(i, text, n.stems)
+}
+
+// words notes the words of a text as those of an item.
+func (n *Names) words(i int, text string, stems map[string][]int) {
 	start := -1
 	for at, r := range text + " " {
 		if unicode.IsLetter(r) || unicode.Is(unicode.M, r) {
@@ -238,9 +247,9 @@ func (n *Names) title(i int, text string) {
 			continue
 		}
 		if stem := n.stem(text[start:at]); stem != "" {
-			list := n.stems[stem]
+			list := stems[stem]
 			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
-				n.stems[stem] = append(list, i)
+				stems[stem] = append(list, i)
 			}
 		}
 		start = -1
@@ -258,15 +267,16 @@ func (n *Names) stem(word string) string {
 	if lexicon.IsCommon(n.lang, w) {
 		return ""
 	}
+	if count := utf8.RuneCountInString(w); count < 3 || count == 3 && w[0] < 0x80 && lexicon.Is(lexicon.Steps, w) {
+		return ""
+	}
+	w = lexicon.Base(n.lang, w)
 	count, end := 0, 0
 	for i, r := range w {
 		if count++; count > stemLength {
 			break
 		}
 		end = i + utf8.RuneLen(r)
-	}
-	if count < 3 || count == 3 && len(w) == 3 && w[0] < 0x80 && lexicon.Is(lexicon.Steps, w) {
-		return ""
 	}
 	return w[:end]
 }

@@ -648,6 +648,9 @@ func (a *analysis) weigh() {
 		if a.strangers() {
 			r.Weight -= 4
 		}
+		if !steps && !announced && a.hits*3 < n && a.onlyHinted() {
+			r.Weight = 28 // some data name others
+		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
@@ -768,6 +771,16 @@ func (a *analysis) figures() bool {
 		}
 	}
 	return fields >= 2
+}
+
+// onlyHinted reports whether no field is called a dependency by its whole name.
+func (a *analysis) onlyHinted() bool {
+	for col := range a.deps {
+		if col.whole {
+			return false
+		}
+	}
+	return true
 }
 
 // strangers reports whether elements of a tag of their own have no part in the links of the others.
