@@ -244,6 +244,9 @@ func (t *talk) relation(from, at, to int) {
 	var subject []int
 	switch a.tok.Side {
 	case lexicon.Around:
+		if supposes[a.tok.Phrase] && t.counts(at, t.find(at, to, a.tok.CloseOff)) {
+			return
+		}
 		for i := at + 1; i < to && t.atoms[i].off < a.tok.CloseOff; i++ {
 			t.take(&rel, i, true)
 		}
@@ -273,6 +276,9 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
+		if supposes[a.tok.Phrase] && t.counts(at, t.stretch(at+1, to)) {
+			return
+		}
 		if i := t.behindColon(at+1, to); i < to && k <= Before && t.hasTitles(&rel, i) {
 			for ; i < to && t.atoms[i].off < rel.End; i++ {
 				t.atoms[i].used = true
@@ -303,6 +309,9 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
 		}
 	}
+	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
+		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self }) // "if we have a barrel": a later step has it, too
+	}
 	if !rel.full() {
 		if k == Apart {
 			t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: rel.Off, End: rel.End})
@@ -320,6 +329,26 @@ func (t *talk) relation(from, at, to int) {
 	}
 	t.open, t.last = -1, at
 	t.state(rel, subject)
+}
+
+// supposes are words of a case that may come or not: "if the value is above 50".
+var supposes = fieldSet("if wenn falls si se als indien om jeśli jeżeli если якщо eğer eger إذا اذا अगर यदि jika kalau nếu 如果 若 もし 만약")
+
+// counts reports whether a case speaks of an amount: "if it is 50 or less", not "if 2 is done".
+func (t *talk) counts(at, to int) bool {
+	some, words := false, 0
+	for i := at + 1; i < to; i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == group:
+			if len(a.items) > 0 && (a.sure || words == 0) && !t.isAmount(i+1) {
+				return false
+			}
+			some = true
+		case a.class == word && !a.common:
+			words++
+		}
+	}
+	return some
 }
 
 // maxNested bounds how far up the groups of an item are looked for.
