@@ -345,7 +345,12 @@ func (a *amender) sentence(s form.Sentence) {
 
 // relations applies what a sentence says as remarks on steps do, when all of it is understood.
 func (a *amender) relations(s form.Sentence, all []mention) bool {
+	if hasTone(a.lang, s.Text, toneInstead) {
+		return false
+	}
+	a.names.prior = a.subject
 	rels, doubts := a.names.Relations(-1, s.Text, s.Off)
+	a.names.prior = nil
 	if len(rels) == 0 || len(doubts) > 0 || slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) == 0 || r.Guessed || r.Kind == Beside }) {
 		return false
 	}
@@ -362,6 +367,7 @@ func (a *amender) relations(s form.Sentence, all []mention) bool {
 	}
 	for _, r := range rels {
 		a.apply(r, true)
+		a.subject = r.Subjects
 	}
 	return true
 }
