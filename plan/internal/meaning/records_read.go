@@ -37,6 +37,8 @@ type analysis struct {
 	has    []bool // records that state their needs
 	// drawn tells that lists or maps of links beside the records say what comes before what.
 	drawn bool
+	// known counts the references in fields whose names say that they are dependencies.
+	known int
 	// taken are the places of these lists and maps.
 	taken []Span
 }
@@ -86,7 +88,7 @@ func (c *collector) affords(recs []record) bool {
 	for i := range recs {
 		c.length += recs[i].end - recs[i].off
 	}
-	return c.length <= 4*len(c.src.Text)+1<<16
+	return c.length <= 6*len(c.src.Text)+1<<16
 }
 
 // said reports whether a record holds any value.
@@ -684,6 +686,9 @@ func (a *analysis) weigh() {
 	default:
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
+	}
+	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
+		r.Weight = min(r.Weight, 20)
 	}
 	if a.packages() || a.asks() {
 		r.Weight = 20
