@@ -118,6 +118,14 @@ func (x *lexer) next(at int) int {
 	for len(x.toks) > 0 && x.toks[0].Off < at {
 		x.toks = x.toks[1:]
 	}
+	if end := at + len(joinedAnd); r == 'و' && x.begins(at) {
+		w := x.text[end : end+letters(x.text[end:])]
+		if i, ok := x.n.keyed(w); ok && w != "" {
+			x.add(atom{class: phrase, off: at, end: end, kinds: lexicon.KindsOf(lexicon.And)})
+			x.add(atom{class: label, off: end, end: end + len(w), items: []int{i}})
+			return end + len(w)
+		}
+	}
 	tokEnd := 0
 	if len(x.toks) > 0 && x.toks[0].Off == at {
 		tokEnd = x.toks[0].End
@@ -149,6 +157,14 @@ func (x *lexer) next(at int) int {
 		return x.word(at)
 	}
 	return x.sign(at, r, size)
+}
+
+// joinedAnd is the Arabic "and", which is written together with what follows.
+const joinedAnd = "و"
+
+// begins reports whether a word begins at a place.
+func (x *lexer) begins(at int) bool {
+	return at == 0 || !continues(lastRune(x.text[:at]), firstRune(x.text[at:]))
 }
 
 func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }

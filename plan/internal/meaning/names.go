@@ -50,6 +50,8 @@ type Names struct {
 	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the items.
 	made  bool
 	nouns map[string]bool
+	// prior is what the sentence before the text is about.
+	prior []int
 	// cut and put are used again for the atoms of each text.
 	cut, put []atom
 }

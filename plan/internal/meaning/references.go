@@ -304,6 +304,8 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		if g.self >= 0 {
 			return g.byPlace(i, without(g.n.steps, []int{g.self}))
 		}
+		b, next, _ := g.byPlace(i, nil)
+		return b, next, len(g.n.steps) > 1
 	case a.is(lexicon.All):
 		if g.refers(i + 1) {
 			b, next, ok := g.list(i + 1)
@@ -313,6 +315,8 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		if g.self >= 0 {
 			return g.byPlace(i, g.recent(len(g.n.steps)))
 		}
+		b, next, _ := g.byPlace(i, nil)
+		return b, next, len(g.n.steps) > 1
 	}
 	return a, i, false
 }
