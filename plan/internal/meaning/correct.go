@@ -38,7 +38,7 @@ func correctedFrom(src *form.Source) int {
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
-		case l.Text == "" || l.InCode || l.Fence:
+		case l.Text == "" || l.InCode || l.Fence || fieldLine(l):
 		case at >= 0:
 			if listed(l.Text) {
 				again++
@@ -53,6 +53,12 @@ func correctedFrom(src *form.Source) int {
 		return -1
 	}
 	return at
+}
+
+// fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context: [draft]".
+func fieldLine(l *form.Line) bool {
+	key, _, ok := strings.Cut(l.Text, ":")
+	return ok && l.Indent > 0 && form.IsName(key) && !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":")
 }
 
 // named reports whether a line begins with a name of one word and a colon: "build: depends on art".
