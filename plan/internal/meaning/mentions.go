@@ -194,7 +194,7 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 			}
 		}
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.M, r) && !strings.ContainsRune("-_.#", r) {
-			if _, sign := lexicon.Digits(string(r)); !sign && r != '\ufe0f' && r != '\u20e3' {
+			if _, sign := lexicon.Digits(string(r)); !sign && r != '\ufe0f' && r != '\u20e3' && !(r == ' ' && x.n.spaced) {
 				return trimLabel(x.text, at, end), item, ok
 			}
 		}

@@ -13,6 +13,8 @@ type Named struct {
 	// ID is the label, Noun the word before it ("Step"), Titles are the texts that name the item.
 	ID, Noun string
 	Titles   []string
+	// Exact are texts that name the item only when all of such a text stands where it is named.
+	Exact []string
 	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group others.
 	Parent int
 	Group  bool
@@ -48,6 +50,8 @@ type Names struct {
 	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the items.
 	made  bool
 	nouns map[string]bool
+	// spaced tells that some ids are of several words.
+	spaced bool
 	// cut and put are used again for the atoms of each text.
 	cut, put []atom
 }
@@ -98,6 +102,9 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 		}
 		for _, t := range it.Titles {
 			n.title(i, n.head(t))
+		}
+		for _, t := range it.Exact {
+			n.exactly(i, n.head(t))
 		}
 		if p := it.Parent; p > i && p < len(items) && !headed[p] {
 			headed[p] = true
@@ -162,6 +169,7 @@ func isLetter(key string) bool {
 func (n *Names) key(key string, i int) {
 	if _, ok := n.byKey[key]; !ok && key != "" {
 		n.byKey[key] = i
+		n.spaced = n.spaced || strings.Contains(key, " ")
 	}
 }
 
@@ -213,16 +221,19 @@ func (n *Names) head(text string) string {
 	return text
 }
 
-// title notes a title and its words.
-func (n *Names) title(i int, text string) {
+// exactly notes a title that names an item as a whole.
+func (n *Names) exactly(i int, text string) {
 	if key := titleKey(text); key != "" {
 		if other, ok := n.titles[key]; ok && other != i {
-			i := -1
-			n.titles[key] = i
-		} else {
-			n.titles[key] = i
+			i = -1
 		}
+		n.titles[key] = i
 	}
+}
+
+// title notes a title and its words.
+func (n *Names) title(i int, text string) {
+	n.exactly(i, text)
 	if n.items[i].Whole {
 		return
 	}

@@ -481,6 +481,7 @@ func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[
 			n.Titles = append(n.Titles, squeeze(it.Text[:it.Strong]))
 		}
 		n.Titles = append(n.Titles, squeeze(it.Text))
+		n.Exact = behindOwner(squeeze(it.Text))
 		for _, g := range holders[i] {
 			k, ok := heads[g]
 			if !ok {
@@ -515,6 +516,18 @@ func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[
 		heads[g] += len(steps)
 	}
 	return slices.Concat(named, above), slices.Concat(members, held), heads
+}
+
+// behindOwner returns what stands behind the first part of a text, where that may be who does it: "Ann – dig – after the
+// survey", "Ann: dig".
+func behindOwner(s string) []string {
+	for _, sign := range [...]string{" – ", " — ", " - ", ": ", " | ", "："} {
+		if head, rest, ok := strings.Cut(s, sign); ok && len(strings.Fields(head)) <= 3 && !strings.ContainsAny(head, "([（") && !lexicon.Relates(head+sign) {
+			next, _, _ := strings.Cut(rest, sign)
+			return []string{next}
+		}
+	}
+	return nil
 }
 
 // holders returns for each step the headings that it stands below, the nearest first, and the line that
