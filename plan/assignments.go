@@ -146,7 +146,7 @@ func readAssignments(d *document) *reading {
 			r.edge(d, from, id, Variable, p.argsOff+u.off)
 		}
 		for _, a := range splitArgs(p.args) {
-			arg := Arg{Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: strings.Trim(a, `"'`)})}
+			arg := Arg{Kind: Literal, Value: form.Quote(strings.Trim(a, `"'`))}
 			if _, ok := defs[a]; ok {
 				arg.Kind = Referring
 			}

@@ -310,7 +310,7 @@ func readNumberedCalls(d *document) *reading {
 		x := d.problem(p.id, p.whole, p.off)
 		x.Tool = p.callee
 		refs := scanRefs(p.args)
-		arg := Arg{Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: p.args})}
+		arg := Arg{Kind: Literal, Value: form.Quote(p.args)}
 		seen := map[string]bool{}
 		for _, ref := range refs {
 			if !('0' <= ref.To[0] && ref.To[0] <= '9') {

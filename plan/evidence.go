@@ -78,8 +78,8 @@ func readEvidence(d *document) *reading {
 		}
 		p := d.problem(id, request, off+at)
 		p.Tool = tool
-		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: tool})}}
-		arg := Arg{Name: "input", Kind: Literal, Value: form.JSON(&form.Value{Kind: form.KindString, Str: input})}
+		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: form.Quote(tool)}}
+		arg := Arg{Name: "input", Kind: Literal, Value: form.Quote(input)}
 		if n := strings.Count(body, "#E"); n > countEvidence(body) {
 			r.diag(d, Error, Malformed, bodyOff, id, "a use of evidence in "+id+" has no number", "write #E1")
 		}

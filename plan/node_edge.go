@@ -23,7 +23,7 @@ func readNodeEdge(d *document) *reading {
 			break
 		}
 	}
-	if head < 0 && edgeAt < 0 {
+	if head < 0 && edgeAt < 0 || d.inYAML(head) || d.inYAML(edgeAt) {
 		return nil
 	}
 	r := &reading{edgesStated: true}
@@ -68,8 +68,8 @@ func readNodeEdge(d *document) *reading {
 		last = i
 		r.end = l.off + len(l.text)
 	}
-	if len(r.graph.Problems) == 0 {
-		return nil
+	if n := len(r.graph.Problems); n == 0 || n > 3 && len(ids)*2 < n {
+		return nil // the fields of nodes in YAML come again with each node
 	}
 	lastID := r.graph.Problems[len(r.graph.Problems)-1].ID
 	if head < 0 {
@@ -139,6 +139,16 @@ func readNodeEdge(d *document) *reading {
 }
 
 func isNumber(id string) bool { return strings.Trim(id, "0123456789.") == "" }
+
+// inYAML reports whether what stands under the head in line i is a list of maps of YAML: below "- key: value" stands a key
+// without a dash.
+func (d *document) inYAML(i int) bool {
+	if i < 0 || i+2 >= len(d.lines) || !strings.HasPrefix(d.lines[i+1].text, "- ") {
+		return false
+	}
+	key, _, ok := strings.Cut(d.lines[i+2].text, ":")
+	return ok && key != "" && key[0] != '-' && strings.Contains(d.lines[i+1].text, ":") && !strings.Contains(key, " ")
+}
 
 // isSectionWord reports whether a line is just the word and decoration, as in "**Node:**".
 func isSectionWord(s, word string) bool {

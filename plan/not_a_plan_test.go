@@ -167,6 +167,12 @@ func TestReadAsPlan(t *testing.T) {
 		{"Makefile", "all: build test\n\nbuild: gen\n\tgo build\n\ntest: build\n\tgo test ./...\n", "all|build|test", "*"},
 		{"Compose", "version: '3'\nservices:\n  web:\n    image: nginx\n    depends_on:\n      - db\n  db:\n    image: postgres\n", "web|db", "db>web"},
 		{"N8N", `{"name": "wf", "nodes": [{"id": "1", "name": "Start", "type": "trigger"}, {"id": "2", "name": "HTTP", "type": "http"}], "connections": {"Start": {"main": [[{"node": "HTTP"}]]}}}`, "1|2", "1>2"},
+		{"N8NByName", `{"nodes": [{"name": "On start", "type": "trigger"}, {"name": "Get it", "type": "http"}, {"name": "Note", "type": "x.stickyNote"}], "connections": {"On start": {"main": [[{"node": "Get it", "index": 0}]]}}}`, "On start|Get it", "On start>Get it"},
+		{"LinksUnderUnknownNames", `{"plan": [{"id": "a1", "what": "dig"}, {"id": "b2", "what": "plant"}, {"id": "c3", "what": "water"}], "pfeile": [{"x": "a1", "y": "b2"}, {"x": "b2", "y": "c3"}]}`, "a1|b2|c3", "a1>b2|b2>c3"},
+		{"LinksByNeeds", `{"tasks": [{"id": "b2", "what": "plant"}, {"id": "a1", "what": "dig"}], "links": [{"task": "b2", "depends_on": "a1"}]}`, "b2|a1", "a1>b2"},
+		{"LinksInJapanese", `{"作業": ["種まき", "水やり"], "順序": [{"先": "種まき", "後": "水やり"}]}`, "種まき|水やり", "種まき>水やり"},
+		{"ArrowChain", `{"tasks": [{"id": "a1"}, {"id": "b2"}, {"id": "c3"}], "edges": ["a1 -> b2 -> c3"]}`, "a1|b2|c3", "a1>b2|b2>c3"},
+		{"FlowYAML", "tasks:\n  - {id: a1, image: python:3.12, args: [$(params.x), b]}\n  - {id: b2, needs: [a1], image: go:1}\n", "a1|b2", "a1>b2"},
 		{"RecipeProse", "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.", "1|2|3", "1>2|2>3"},
 		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
 	})

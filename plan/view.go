@@ -100,11 +100,12 @@ func findDirect(d *document, o options, dataOnly bool) found {
 // saysMore reports whether f, a reading in the general way, knows more of the text than one by a notation: it has links
 // where the other one has none, or other problems, and knows all ends of links of which the other one does not know the most.
 func (f found) saysMore(old found) bool {
-	if f.r.weight < sureWeight || f.r.end <= old.r.start || f.r.loops() || len(f.r.graph.Problems) < len(old.r.graph.Problems) {
-		return false
-	}
 	known, loose := f.r.ends()
 	oldKnown, oldLoose := old.r.ends()
+	fewer := len(f.r.graph.Problems) < len(old.r.graph.Problems) && !(old.dialect == "nested_calls" && oldKnown == 0 && known > 0)
+	if f.r.weight < sureWeight || f.r.end <= old.r.start || f.r.loops() || fewer {
+		return false
+	}
 	switch {
 	case known < oldKnown || loose > oldLoose || known == 0 || f.r.unnamed && !old.r.unnamed && oldKnown+oldLoose > 0:
 		return false

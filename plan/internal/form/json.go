@@ -12,6 +12,13 @@ func JSON(v *Value) string {
 	return b.String()
 }
 
+// Quote writes a text as a string of JSON.
+func Quote(s string) string {
+	var b strings.Builder
+	writeString(&b, s)
+	return b.String()
+}
+
 func writeJSON(b *strings.Builder, v *Value, depth int) {
 	if v == nil || depth > 250 {
 		b.WriteString("null")

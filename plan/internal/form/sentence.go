@@ -195,7 +195,7 @@ func clauses(s string, off int) []Clause {
 		case ';', '；', '؛':
 			add(i, ';', n)
 		case ':', '：':
-			if r == '：' || endsHere(after) {
+			if next, _ := utf8.DecodeRuneInString(after); r == '：' || endsHere(after) || next >= 0x2E80 && next < 0xFF00 {
 				add(i, ':', n)
 			}
 		case '–', '—':

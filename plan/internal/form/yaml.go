@@ -314,18 +314,8 @@ func (p *yamlParser) scalar(s string, off, indent int) *Value {
 		v.Str = strings.TrimLeft(v.Str+" "+l.Text, " ")
 		p.take(l)
 	}
-	switch v.Str {
-	case "null", "~":
-		v.Kind, v.Str = KindNull, ""
-	case "true", "false":
-		v.Kind = KindBool
-	default:
-		if isNumber(v.Str) {
-			v.Kind = KindNumber
-		}
-	}
 	v.End = off + len(s)
-	return v
+	return typed(v)
 }
 
 func isNumber(s string) bool {
@@ -351,7 +341,7 @@ func (p *yamlParser) flow(s string, off int) *Value {
 			end = off + len(s)
 		}
 	}
-	t, at := ValueAt(p.src.Text[:end], off, p.src.MaxDepth, true)
+	t, at := p.flowValue(off, end)
 	if t.Root == nil || strings.TrimSpace(yamlPlain(strings.TrimSpace(p.src.Text[at:max(at, off+len(s))]))) != "" {
 		return nil
 	}
@@ -361,6 +351,14 @@ func (p *yamlParser) flow(s string, off int) *Value {
 		p.take(&p.src.Lines[p.i])
 	}
 	return t.Root
+}
+
+// flowValue reads the flow value at off, well formed or damaged.
+func (p *yamlParser) flowValue(off, end int) (*Tree, int) {
+	if v, at, ok := yamlFlow(p.src.Text, off, end, p.src.MaxDepth); ok {
+		return &Tree{Root: v}, at
+	}
+	return ValueAt(p.src.Text[:end], off, p.src.MaxDepth, true)
 }
 
 // plainList reads [a, b c, ./d] without quotes and brackets in it.

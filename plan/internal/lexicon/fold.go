@@ -103,3 +103,9 @@ func foldText(s string) folded {
 	}
 	return folded{text: string(text), at: append(at, int32(len(s)))}
 }
+
+// FoldPlaces folds a text as Fold does, and returns for each place in it the one in the text that was given.
+func FoldPlaces(s string) (text string, place func(int) int) {
+	f := foldText(s)
+	return f.text, f.place
+}

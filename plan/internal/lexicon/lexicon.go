@@ -293,6 +293,9 @@ func (b *builder) phrase(lang Lang, k Kind, s string) {
 	switch {
 	case len(parts) == 1:
 		b.add(parts[0], e)
+		if lang == "ar" && (k == Then || k == First || k == Last || k == Meanwhile) {
+			b.add("و"+parts[0], e) // "and" is written together with what follows
+		}
 		for _, end := range b.endings {
 			if stem, ok := strings.CutSuffix(parts[0], end[0]); ok && Relations.Has(k) {
 				b.add(stem+end[1], e)

@@ -469,7 +469,7 @@ func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 		p.inner2(a.Val, &uses)
 	}
 	k := p.item(id, title, true, e.Off, e.End)
-	p.r.Items[k].Attrs = append(p.r.Items[k].Attrs, Attr{Key: "tool", Role: Tool, Value: quote(callName(e)), Off: e.Off})
+	p.r.Items[k].Attrs = append(p.r.Items[k].Attrs, Attr{Key: "tool", Role: Tool, Value: form.Quote(callName(e)), Off: e.Off})
 	for _, u := range uses {
 		for _, x := range u.items {
 			p.link(x, k, Variable, u.off)

@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode"
@@ -21,11 +22,14 @@ func readProse(src *form.Source) []*Reading {
 	if !ok || refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
 		return nil
 	}
-	t := &teller{lang: language(src.Text[from:to])}
+	t := &teller{lang: proseLanguage(src.Text[from:to]), words: map[string][]int{}}
+	if t.lang == "" {
+		return nil
+	}
 	sentences := form.Sentences(src.Text[from:to], from)
 	for k := range sentences {
 		if !sentences[k].Question {
-			t.sentence(&sentences[k], k)
+			t.sentence(&sentences[k])
 		}
 		if len(t.steps) > src.MaxItems {
 			return nil
@@ -34,11 +38,22 @@ func readProse(src *form.Source) []*Reading {
 	return t.reading(sentences)
 }
 
+// proseLanguage tells the language of running text, by fewer words than of other texts.
+func proseLanguage(s string) string {
+	if lang := language(s); lang != "" {
+		return lang
+	}
+	if list, votes := lexicon.Languages(s); len(list) > 0 && votes[0] > 2 && (len(list) == 1 || votes[1] < votes[0]) {
+		return string(list[0])
+	}
+	return ""
+}
+
 // running returns where the running text stands, without greetings and the like, when the text has no list.
 func running(src *form.Source) (from, to int, ok bool) {
 	from, to = -1, 0
-	short, lines, entries := 0, 0, 0
-	more, moreShort := 0, 0
+	short, ended, lines, entries := 0, 0, 0, 0
+	more, moreShort, moreEnded := 0, 0, 0
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		n := utf8.RuneCountInString(l.Text)
@@ -51,21 +66,23 @@ func running(src *form.Source) (from, to int, ok bool) {
 			entries++
 		}
 		wide := n >= 60 || l.Text[0] >= 0xE3 && n >= 20
-		if from < 0 && !wide && (n < 40 || !strings.ContainsAny(l.Text, ".。।")) {
+		ends := strings.ContainsAny(l.Text[max(0, len(l.Text)-4):], ".。।!！;")
+		if from < 0 && !wide && (!ends || n < 12) && (n < 30 || !strings.HasSuffix(l.Text, ",")) {
 			continue // a greeting, a subject, a title
 		}
 		if from < 0 {
 			from = l.Start
 		}
 		more++
-		if n < 60 {
-			moreShort++
-		}
-		if wide || strings.ContainsAny(l.Text[max(0, len(l.Text)-4):], ".。।!！;") {
-			to, lines, short = l.End, more, moreShort
+		moreShort += b2i(n < 60)
+		moreEnded += b2i(ends)
+		if wide || ends {
+			to, lines, short, ended = l.End, more, moreShort, moreEnded
 		}
 	}
-	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && (lines < 4 || short*3 < lines*2)
+	// Lines that are short and no sentences are those of a list or a poem.
+	told := lines < 4 || short*3 < lines*2 || ended == lines
+	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && told
 }
 
 // stepLine reports whether a line begins as a step of a list does: "Week 2: …", "Step two, …".
@@ -87,62 +104,60 @@ type tale struct {
 	text     string
 	off, end int
 	needs    []int
-	// linked tells that a word says what it waits for, open that it waits for nothing. Stems are the beginnings of its words.
-	linked, open bool
-	stems        map[string]bool
+	// linked tells that a word says what it waits for, waited that another step waits for it.
+	linked, waited bool
 }
 
 type teller struct {
 	lang  string
 	steps []tale
+	// words are the beginnings of the words of the steps, with the steps that have them.
+	words map[string][]int
 	// group are the steps that were told last and run beside each other.
 	group []int
-	// connected counts sentences with a word of order, thesis those that list arguments, past those about what is over.
-	connected, thesis, past int
-	unsure                  bool
+	// told is the step of the main clause that was read last.
+	told int
+	// connected counts sentences with a word of order, theses those that list arguments, past those about what is
+	// over, meant those about what is to be done, general those that explain.
+	connected, theses, past, meant, general int
+	unsure                                  bool
+	intro                                   string
 	// idle are sentences without a word of order before the first step, skipped those behind it.
 	idle, skipped []form.Sentence
 }
 
-// part is a part of a sentence that may be a step, with what its words of order are.
-type part struct {
-	text            string
-	off             int
-	condition, main string
-	kinds           lexicon.Kinds
-	tones           tone
-	beside          bool
-}
-
 // sentence reads one sentence.
-func (t *teller) sentence(s *form.Sentence, n int) {
-	parts := t.parts(s)
-	for k := range parts {
-		if parts[k].condition == "" && parts[k].tones&tonePast != 0 && parts[k].tones&toneFree == 0 {
-			t.past++
-			break
-		}
+func (t *teller) sentence(s *form.Sentence) {
+	if t.chats(s) {
+		return
 	}
+	units := t.units(s)
+	t.mood(units)
 	said := false
-	for k := range parts {
-		p := &parts[k]
-		ordered := k+1 < len(parts) && parts[k+1].beside || p.kinds&lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile) != 0 || p.condition != "" || p.tones&toneFree != 0 || p.beside || len(t.enumerated(p)) > 1
-		if !ordered && !said {
-			continue
-		}
-		if !ordered && len(strings.Fields(p.text)) < 3 && t.spaced() {
+	for k := range units {
+		u := &units[k]
+		ordered := u.ordered() || t.resolves(u) || len(t.enumerated(u)) > 1 ||
+			k+1 < len(units) && (units[k+1].beside || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0)
+		switch {
+		case !ordered && !said:
+			if len(t.steps) == 0 || !t.acts(u) {
+				continue
+			}
+			// A sentence between steps that says what to do, and not when.
+			t.unsure = true
+		case !ordered && len(strings.Fields(u.text)) < 3 && t.spaced():
 			continue
 		}
 		if !said {
-			t.connected++
-			if len(t.steps) == 0 && !p.kinds.Has(lexicon.First) && len(t.idle) > 0 {
+			t.connected += b2i(ordered)
+			if len(t.steps) == 0 && !u.kinds.Has(lexicon.First) && len(t.idle) > 0 && t.opens(&t.idle[len(t.idle)-1]) {
 				i := t.idle[len(t.idle)-1]
 				t.idle = t.idle[:len(t.idle)-1]
-				t.step(part{text: i.Text, off: i.Off}, nil, false)
+				t.step(&unit{text: i.Text, off: i.Off, end: i.Off + len(i.Text)}, nil, false)
 			}
 		}
 		said = true
-		t.tell(p)
+		t.tell(u)
 	}
 	if !said {
 		if len(t.steps) == 0 {
@@ -153,512 +168,244 @@ func (t *teller) sentence(s *form.Sentence, n int) {
 	}
 }
 
-func (t *teller) spaced() bool { return t.lang != "zh" && t.lang != "ja" }
-
-// thesisWords follow a word of order where arguments are told rather than steps.
-var thesisWords = map[string]bool{"que": true, "that": true, "dass": true, "che": true, "что": true, "що": true, "że": true, "att": true, "dat": true, "bahwa": true, "rằng": true}
-
-// parts splits a sentence into what may be steps of their own.
-func (t *teller) parts(s *form.Sentence) (out []part) {
-	var cur part
-	var condition, main strings.Builder
-	during := false
-	begin := func() {
-		cur = part{}
-		condition.Reset()
-		main.Reset()
-	}
-	flush := func() {
-		if cur.text = strings.TrimSpace(cur.text); cur.text != "" {
-			cur.condition, cur.main = condition.String(), main.String()
-			out = append(out, cur)
-		}
-		begin()
-	}
-	for k, c := range s.Clauses {
-		end := s.Off + len(s.Text)
-		if k+1 < len(s.Clauses) {
-			end = s.Clauses[k+1].Off
-		}
-		whole := s.Text[c.Off-s.Off : end-s.Off]
-		for _, piece := range t.pieces(whole, c.Off) {
-			kinds, tones, ahead, bare := t.words(piece.text)
-			if f := strings.Fields(lexicon.Fold(piece.text)); len(f) > 0 && k > 0 && thesisWords[f[0]] && bareOrder(cur.text) {
-				t.thesis++
-			}
-			piece.beside, during = piece.beside || during, t.endsWithWhile(piece.text)
-			when := ahead&toneWhen != 0 || condition.Len() > 0 && main.Len() == 0 && k+1 < len(s.Clauses) && t.andLed(piece.text) && kinds == 0
-			order := kinds & lexicon.KindsOf(lexicon.Then, lexicon.Last, lexicon.Meanwhile, lexicon.First)
-			fresh := piece.beside || c.Sep == ';' || order != 0 || when && main.Len() > 0 && (k+1 < len(s.Clauses) || ahead&toneAdd != 0)
-			if c.Sep == '(' || c.Sep == ')' {
-				fresh = false
-			}
-			if andThen := order.Has(lexicon.Then) && condition.Len() > 30 && !correlative(piece.text); fresh && (andThen || main.Len() > 0 || condition.Len() > 0 && !when && c.Sep == ';') {
-				flush()
-			}
-			if c.Sep == ':' && cur.kinds == 0 && condition.Len() == 0 && order != 0 {
-				begin() // "I would do it like this: first …"
-			}
-			if cur.text == "" {
-				cur.off = piece.off
-			}
-			cur.text = s.Text[cur.off-s.Off : piece.off+len(piece.text)-s.Off]
-			cur.kinds |= kinds
-			cur.tones |= tones
-			cur.beside = cur.beside || piece.beside
-			switch {
-			case when:
-				condition.WriteString(" " + piece.text)
-				if k+1 == len(s.Clauses) || ahead&toneDone != 0 || len(strings.Fields(piece.text)) > 9 && t.spaced() {
-					main.WriteString(" " + piece.text)
-				}
-			case !bare:
-				main.WriteString(" " + piece.text)
-			}
-		}
-	}
-	flush()
-	return out
-}
-
-func bareOrder(s string) bool { return len(s) < 100 && len(strings.Fields(s)) <= 4 }
-
-type piece struct {
-	text   string
-	off    int
-	beside bool
-}
-
-// pieces splits a clause before "and then", "while" and the like inside of it.
-func (t *teller) pieces(s string, off int) (out []piece) {
-	at, beside := 0, false
-	cut := func(i int, b bool) {
-		if i-at > 12 && len(strings.TrimRight(s, " ,"))-i > 12 {
-			out = append(out, piece{s[at:i], off + at, beside})
-			at, beside = i, b
-		}
-	}
-	type mark struct {
-		off    int
-		beside bool
-	}
-	var marks []mark
-	toks := lexicon.ScanIn(lexicon.Lang(t.lang), s)
-	for k, tok := range toks {
-		if tok.Kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last, lexicon.Meanwhile) == 0 || tok.Is(lexicon.Needs) {
-			continue
-		}
-		at := tok.Off
-		if k > 0 && toks[k-1].Is(lexicon.And) && tok.Off-toks[k-1].End <= 2 {
-			at = toks[k-1].Off
-		} else if !tok.Is(lexicon.Meanwhile) && t.spaced() || len(strings.Fields(s[:tok.Off])) < 4 && t.spaced() {
-			continue
-		}
-		if len(s)-tok.End < 9 {
-			continue
-		}
-		marks = append(marks, mark{at, tok.Is(lexicon.Meanwhile)})
-	}
-	folded := lexicon.Fold(s)
-	if len(folded) == len(s) {
-		for _, h := range tonesIn(t.lang, folded) {
-			if h.kind&toneWhile != 0 && h.off > 12 && !t.verbLast() {
-				marks = append(marks, mark{h.off, true})
-			}
-		}
-	}
-	slices.SortFunc(marks, func(a, b mark) int { return a.off - b.off })
-	for _, m := range marks {
-		cut(m.off, m.beside)
-	}
-	return append(out, piece{s[at:], off + at, beside})
-}
-
-// words returns the words of order in a piece, those of them that begin it, and whether it holds nothing else.
-func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare bool) {
-	n := 0
-	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
-		k := tok.Kinds & lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile, lexicon.Both, lexicon.All)
-		if k != 0 {
-			kinds |= k
-			n += tok.End - tok.Off
-		}
-	}
-	folded := lexicon.Fold(s)
-	hits := tonesIn(t.lang, folded)
-	done := -1 // the last place that says that something is ready
-	for _, h := range hits {
-		if h.kind&toneDone != 0 {
-			done = h.off
-		}
-	}
-	for _, h := range hits {
-		tones |= h.kind
-		switch {
-		case h.off > len(folded)/2:
-		case h.kind&toneThence != 0:
-			n += h.end - h.off
-			kinds |= lexicon.KindsOf(lexicon.Then)
-		case h.kind&toneStart != 0:
-			kinds |= lexicon.KindsOf(lexicon.First)
-		case h.kind&toneFinal != 0:
-			kinds |= lexicon.KindsOf(lexicon.Last)
-		}
-		if h.kind&toneWhen == 0 {
-			continue
-		}
-		before := wordsUpTo(folded[:h.off], 2)
-		switch t.lang {
-		case "tr", "ja", "ko", "hi":
-			ahead |= toneWhen
-			if utf8.RuneCountInString(folded[h.end:min(len(folded), h.end+24)]) > 4 {
-				ahead |= toneDone // the condition and what follows stand in one
-			}
-		case "zh":
-			if rest := strings.TrimRight(folded[h.end:], " ,，、。"); h.off < 12 || len(rest) < 12 && utf8.RuneCountInString(rest) < 3 {
-				ahead |= toneWhen
-			}
-		default:
-			if before <= 1 {
-				ahead |= toneWhen
-			} else if h.end-h.off > 3 && done >= h.end {
-				ahead |= toneWhen | toneDone
-			}
-			if before == 1 || strings.HasPrefix(folded[h.off:], "و") && h.off == 0 {
-				ahead |= toneAdd // "and after that"
-			}
-		}
-	}
-	letters := 0
-	for _, r := range s {
-		if unicode.IsLetter(r) {
-			letters += utf8.RuneLen(r)
-		}
-	}
-	return kinds, tones, ahead, letters-n < 6 && n > 0
-}
-
-// wordsUpTo counts the words of a text up to a number of them.
-func wordsUpTo(s string, most int) (n int) {
-	for range strings.FieldsSeq(s) {
-		if n++; n == most {
-			break
-		}
-	}
-	return n
-}
-
-// correlative reports whether a clause begins with the "then" that only goes with the "when" before it.
-func correlative(s string) bool {
-	f := strings.Fields(lexicon.Fold(s))
-	return len(f) > 0 && correlatives[strings.Trim(f[0], ",")]
-}
-
-var correlatives = map[string]bool{
-	"then": true, "dann": true, "so": true, "alors": true, "entonces": true, "então": true, "allora": true, "dan": true, "då": true, "så": true,
-	"wtedy": true, "to": true, "то": true, "тогда": true, "тоді": true, "maka": true, "thì": true, "barulah": true, "baru": true,
-}
-
-// andLed reports whether a clause begins with "and".
-func (t *teller) andLed(s string) bool {
-	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
-		return tok.Off <= 1 && tok.Is(lexicon.And)
-	}
-	return false
-}
-
-// endsWithWhile reports whether a clause ends with a word such as "while".
-func (t *teller) endsWithWhile(s string) bool {
-	folded := strings.TrimRight(lexicon.Fold(s), " ,")
-	for _, h := range tonesIn(t.lang, folded) {
-		if h.kind&toneWhile != 0 && h.end == len(folded) && h.off > 0 && !t.verbLast() {
+// resolves reports whether a condition inside a unit names steps that were told.
+func (t *teller) resolves(u *unit) bool {
+	before := t.unsure
+	defer func() { t.unsure = before }()
+	for k := range u.conds {
+		if _, named := t.refers(u.conds[k].text); named {
 			return true
 		}
 	}
 	return false
 }
 
-func (t *teller) verbLast() bool {
-	return t.lang == "tr" || t.lang == "ja" || t.lang == "ko" || t.lang == "hi"
+// maxOpening is how long a sentence may be that tells nothing of what to do and is the first step still.
+const maxOpening = 4
+
+// opens reports whether a sentence before the first word of order is the first step.
+func (t *teller) opens(s *form.Sentence) bool {
+	return !t.spaced() || len(strings.Fields(s.Text)) > maxOpening || t.acts(&unit{main: s.Text})
 }
 
-// tell adds the step of a part.
-func (t *teller) tell(p *part) {
-	if p.main == "" && p.condition == "" {
+// maxChat is how far from the beginning of a sentence words to the reader stand.
+const maxChat = 16
+
+// chats reports whether a sentence speaks to the reader and tells no step: "Let me know what you think."
+func (t *teller) chats(s *form.Sentence) bool {
+	text := lexicon.Fold(s.Text)
+	for _, h := range tonesIn(t.lang, text) {
+		if h.kind&toneChat != 0 && (h.off < maxChat || h.end >= len(strings.TrimRight(text, ".!。！"))) {
+			return !t.units(s)[0].ordered() || h.off < 3
+		}
+	}
+	return false
+}
+
+// tell adds the step of a unit, or what it says of other steps.
+func (t *teller) tell(u *unit) {
+	if u.empty() || strings.TrimSpace(u.main) == "" && len(u.conds) == 0 {
 		return
 	}
-	var needs []int
-	linked := true
+	if t.claim(u) {
+		return
+	}
+	var needs, before []int
+	linked, waits := true, false
+	for k := range u.conds {
+		c := &u.conds[k]
+		known := len(t.steps)
+		switch {
+		case c.kind == Before:
+			to, sure := t.found(c.text)
+			if t.pronounOnly(c.text) && known > 0 {
+				to, sure = t.told, true // "and before that"
+			}
+			switch {
+			case to >= 0 && sure:
+				before = append(before, to)
+				t.unsure = true
+			case !c.loose:
+				// "Before we pour the concrete, we dig": the later step is told first.
+				t.both(u, c)
+				return
+			default:
+				t.unsure = true
+			}
+		case c.kind == Beside:
+			beside, named := t.refers(c.text)
+			if named && len(beside) > 0 {
+				needs = append(needs, t.steps[beside[len(beside)-1]].needs...)
+				waits = true
+			} else if !c.loose {
+				u.kinds |= lexicon.KindsOf(lexicon.Meanwhile)
+			}
+		default:
+			list, named := t.refers(c.text)
+			if !named && c.loose {
+				t.unsure = true
+				continue
+			}
+			if known == 0 && t.gerund(c.text) {
+				t.step(&unit{text: c.text, off: c.off, end: c.off + len(c.text)}, nil, false)
+				list, t.unsure = []int{0}, true
+			}
+			for _, i := range list {
+				if !slices.Contains(needs, i) {
+					needs = append(needs, i)
+				}
+			}
+			waits = true
+		}
+	}
+	t.unsure = t.unsure || u.trails
+	beside := false
 	switch {
-	case p.kinds.Has(lexicon.Last):
-		needs = t.ends()
-	case p.condition != "":
-		needs = t.refersEach(p.condition)
-		t.unsure = t.unsure || len(t.group) > 1 && !hasTone(t.lang, p.condition, toneTwo)
-	case p.tones&toneFree != 0 && !p.kinds.Has(lexicon.Then):
-		linked = false
-	case p.kinds.Has(lexicon.Meanwhile) || p.beside:
+	case waits && u.kinds.Has(lexicon.Last) && len(needs) < 2:
+		needs = t.ends(len(t.steps))
+	case waits:
+	case len(before) > 0:
+		linked = true
+	case u.kinds.Has(lexicon.Last):
+		needs = t.ends(len(t.steps))
+	case u.free && !u.kinds.Has(lexicon.Then):
+		linked, beside = false, true
+	case u.kinds.Has(lexicon.Meanwhile) || u.beside:
+		beside = true
 		if len(t.steps) > 0 {
 			needs = t.steps[len(t.steps)-1].needs
 		}
-	case p.kinds.Has(lexicon.First) && !p.kinds.Has(lexicon.Then):
+	case u.kinds.Has(lexicon.First) && !u.kinds.Has(lexicon.Then):
 		if len(t.steps) > 0 {
 			needs = t.group
 		}
-	case p.kinds.Has(lexicon.Then):
+	case u.kinds.Has(lexicon.Then):
 		needs = slices.Clone(t.group)
 	default:
-		needs = t.refers(p.text)
 		linked = false
+		if list, named := t.refers(u.text); named && !t.commands(u) {
+			needs = list
+		} else {
+			needs = slices.Clone(t.group)
+		}
 		t.unsure = true
 	}
-	if list := t.enumerated(p); len(list) > 1 {
-		if p.condition == "" && p.tones&toneFree == 0 {
+	if list := t.enumerated(u); len(list) > 1 {
+		if !waits && (u.free || !u.ordered()) && len(t.steps) == 0 {
+			needs = nil
+		} else if !waits {
 			needs = slices.Clone(t.group)
 		}
 		t.unsure = true
 		var group []int
-		for _, l := range list {
-			t.step(l, needs, linked)
+		for k := range list {
+			t.step(&list[k], needs, linked)
 			group = append(group, len(t.steps)-1)
 		}
 		t.group = group
 		return
 	}
-	beside := (p.kinds.Has(lexicon.Meanwhile) || p.beside || p.tones&toneFree != 0) && p.condition == ""
 	group := t.group
-	t.step(*p, needs, linked)
-	if beside {
-		t.group = append(slices.Clone(group), len(t.steps)-1)
+	t.step(u, needs, linked)
+	self := len(t.steps) - 1
+	for _, i := range before {
+		t.link(self, i)
+	}
+	if len(before) > 0 {
+		t.group = group
+	} else if beside && len(group) < maxGroup {
+		t.group = append(slices.Clone(group), self)
 	}
 }
 
-func (t *teller) step(p part, needs []int, linked bool) {
-	s := tale{text: strings.Join(strings.Fields(p.text), " "), off: p.off, end: p.off + len(p.text), needs: needs, linked: linked}
-	s.open = p.tones&toneFree != 0
-	s.stems = stems(p.text)
-	t.steps = append(t.steps, s)
-	t.group = []int{len(t.steps) - 1}
-}
+// maxGroup bounds the steps that run beside each other.
+const maxGroup = 64
 
-// enumerated splits "two things: a, and b" into as many steps as the text says.
-func (t *teller) enumerated(p *part) (out []part) {
-	count, at := 0, 0
-	for i, r := range p.text {
-		if unicode.IsLetter(r) || unicode.IsMark(r) {
-			continue
-		}
-		if at < i {
-			if n, ok := lexicon.Number(p.text[at:i]); ok && n > 1 && n < 7 && count == 0 {
-				count = n
-			}
-		}
-		at = i + utf8.RuneLen(r)
-		if count > 0 && strings.ContainsRune(":：,", r) {
-			break
-		}
-	}
-	if count == 0 || at == 0 || at >= len(p.text) {
-		return nil
-	}
-	if c := p.text[at-1]; c != ':' && c != ',' && c < utf8.RuneSelf {
-		return nil
-	}
-	rest := p.text[at:]
-	start := 0
-	add := func(to, next int) {
-		if s := strings.Trim(rest[start:to], " ,;.，、"); s != "" {
-			out = append(out, part{text: s, off: p.off + at + start, tones: p.tones})
-		}
-		start = next
-	}
-	ands := map[int]int{}
-	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), rest) {
-		if tok.Is(lexicon.And) {
-			ands[tok.Off] = tok.End
-		}
-	}
-	for i, r := range rest {
-		if i < start {
-			continue
-		}
-		if end, ok := ands[i]; ok {
-			add(i, end)
-		} else if strings.ContainsRune(",;，、；،", r) {
-			add(i, i+utf8.RuneLen(r))
-		}
-	}
-	add(len(rest), len(rest))
-	if len(out) != count {
+// both adds the two steps of "before the one, the other".
+func (t *teller) both(u *unit, c *condition) {
+	main := strings.TrimSpace(u.main)
+	if main == "" || t.letters(main) == 0 || strings.TrimSpace(u.main) == strings.TrimSpace(u.text) {
+		t.step(u, slices.Clone(t.group), true)
 		t.unsure = true
-		return nil
+		return
 	}
-	return out
+	at := u.off + max(0, strings.Index(u.text, main))
+	t.step(&unit{text: main, off: at, end: at + len(main)}, slices.Clone(t.group), true)
+	first := len(t.steps) - 1
+	t.step(&unit{text: strings.Trim(c.text, " ,"), off: c.off, end: c.off + len(c.text)}, []int{first}, true)
+	t.told, t.unsure = first, true
 }
 
-// ends returns the steps for which no other one waits.
-func (t *teller) ends() (out []int) {
-	waited := map[int]bool{}
-	for i := range t.steps {
-		for _, n := range t.steps[i].needs {
-			waited[n] = true
+// pronounOnly reports whether a condition names what was told by a pronoun: "before that".
+func (t *teller) pronounOnly(s string) bool {
+	for _, g := range t.signs(s) {
+		if n := t.pronoun(s[g.end:]); n > 0 {
+			return t.letters(s[g.end+n:]) == 0
 		}
 	}
-	for i := range t.steps {
-		if !waited[i] {
-			out = append(out, i)
-		}
-	}
-	return out
+	return false
 }
 
-// refersEach returns the steps that a condition is about; each part of it between "and" is about its own.
-func (t *teller) refersEach(s string) (out []int) {
-	var parts []string
-	at := 0
-	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
-		if tok.Is(lexicon.And) && len(strings.TrimSpace(s[at:tok.Off])) > 8 {
-			parts = append(parts, s[at:tok.Off])
-			at = tok.End
+// maxClaim bounds the words by which a sentence names a step that was told before.
+const maxClaim = 6
+
+// claim reads what a unit says of a step that was told before: "The go-live needs the audit, too."
+func (t *teller) claim(u *unit) bool {
+	if len(u.conds) != 1 || !u.conds[0].loose || u.kinds&^lexicon.KindsOf(lexicon.First) != 0 || len(t.steps) == 0 {
+		return false
+	}
+	c := &u.conds[0]
+	mine := t.stems(u.main)
+	self, sure := t.found(u.main)
+	if self < 0 || !sure || len(mine) == 0 || len(mine) > maxClaim {
+		return false
+	}
+	for w := range mine {
+		if !slices.Contains(t.words[w], self) {
+			return false // it says more than the name of the step
 		}
 	}
-	parts = append(parts, s[at:])
-	if len(parts) == 1 || hasTone(t.lang, s, toneTwo) {
-		return t.refers(s)
-	}
-	hit := false
-	for _, p := range parts {
-		before := t.unsure
-		t.unsure = false
-		for _, i := range t.refers(p) {
-			if !slices.Contains(out, i) {
-				out = append(out, i)
-			}
-		}
-		hit = hit || t.unsure
-		t.unsure = t.unsure || before
+	list, named := t.refers(c.text)
+	if !named || slices.Contains(list, self) {
+		return false
 	}
 	t.unsure = true
-	if e := t.ends(); !hit && len(e) >= len(parts) {
-		return e[len(e)-len(parts):]
-	}
-	slices.Sort(out)
-	return out
-}
-
-// refers returns the steps that a condition is about: both or all, those whose words it uses, or else the last ones.
-func (t *teller) refers(s string) []int {
-	n := len(t.steps)
-	if n == 0 {
-		return nil
-	}
-	count := 0
-	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
-		if tok.Is(lexicon.All) && !tok.Is(lexicon.Previous) {
-			return t.ends()
-		}
-	}
-	if hasTone(t.lang, s, toneTwo) {
-		count = 2
-	}
-	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
-		if k, ok := lexicon.Number(w); ok && k > 2 && k < 6 && count == 0 && len(w) > 2 {
-			count = k
-		}
-	}
-	if count > 0 {
-		if e := t.ends(); len(e) >= count {
-			return e[len(e)-count:]
-		}
-		return span(max(0, n-count), n)
-	}
-	mine := stems(s)
-	var hits []int
-	used := map[string]bool{}
-	for i := n - 1; i >= 0; i-- {
-		for w := range t.steps[i].stems {
-			if mine[w] && !used[w] {
-				if !slices.Contains(hits, i) {
-					hits = append(hits, i)
-				}
-				used[w] = true
-			}
-		}
-	}
-	if len(hits) == 0 {
-		return slices.Clone(t.group)
-	}
-	t.unsure = true
-	slices.Sort(hits)
-	return t.latest(hits)
-}
-
-// latest drops the steps that others of the list wait for.
-func (t *teller) latest(list []int) (out []int) {
-	above := map[int]bool{}
 	for _, i := range list {
-		for _, n := range t.steps[i].needs {
-			above[n] = true
+		if c.kind == Before {
+			t.link(self, i)
+		} else if c.kind == Needs {
+			t.link(i, self)
 		}
 	}
-	for _, i := range list {
-		if !above[i] {
-			out = append(out, i)
-		}
-	}
-	return out
+	return true
 }
 
-func span(from, to int) (out []int) {
-	for i := from; i < to; i++ {
-		out = append(out, i)
+// link says that a step waits for another one.
+func (t *teller) link(from, to int) {
+	if from != to && !slices.Contains(t.steps[to].needs, from) {
+		t.steps[to].needs = append(slices.Clone(t.steps[to].needs), from)
+		t.steps[from].waited = true
+		t.steps[to].linked = true
 	}
-	return out
 }
 
-// stems returns the beginnings of the longer words of a text, of scripts without spaces pairs of signs.
-func stems(s string) map[string]bool {
-	out := map[string]bool{}
-	var prev rune
-	for _, r := range s {
-		if r >= 0x4E00 && r <= 0x9FFF && prev >= 0x4E00 && prev <= 0x9FFF {
-			out[string([]rune{prev, r})] = true
-		}
-		prev = r
+func (t *teller) step(u *unit, needs []int, linked bool) {
+	s := tale{text: strings.Join(strings.Fields(u.text), " "), off: u.off, end: u.end, needs: needs, linked: linked}
+	for _, i := range needs {
+		t.steps[i].waited = true
 	}
-	for k, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
-		rs := []rune(lexicon.Fold(w))
-		upper := k > 0 && unicode.IsUpper([]rune(w)[0])
-		switch {
-		case len(rs) == 0: // signs that are left out of folded words
-		case rs[0] >= 0xAC00 && rs[0] <= 0xD7A3:
-			if len(rs) > 1 {
-				out[string(rs[:2])] = true
-			}
-		case rs[0] >= 0x3040:
-		case len(rs) > 5 || upper && len(rs) > 2:
-			out[string(rs[:min(len(rs), 5)])] = true
-		}
+	t.steps = append(t.steps, s)
+	name := u.main
+	if strings.TrimSpace(name) == "" {
+		name = u.text
 	}
-	for w := range out {
-		if lexicon.Is(lexicon.Then, w) || stopStems[w] {
-			delete(out, w)
-		}
-	}
-	return out
+	t.noteWords(len(t.steps)-1, name)
+	t.told = len(t.steps) - 1
+	t.group = []int{t.told}
 }
 
-// stopStems begin words of order and other words that name nothing.
-var stopStems = func() map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields("after befor finis ready compl start begin anoth other their there where while which these those until needs " +
-		"werde würde könne müsse sobal nachd danac ansch währe schli erled ferti beide arbei lorsq ensui termi despu cuand mient estén listo depoi quand " +
-		"enqua pront conte dopo mentre prima потом после когда закон готов щойно далі тільк potem kiedy gotow zakoń sonra önce bitin hazır setel selesa " +
-		"عندما ذلك once then both with from when that this first next the and und der die das wir les des los las gli sie") {
-		m[w] = true
-	}
-	return m
-}()
+// over is the weight of what is told in words of order and is no plan.
+const over = 10
 
 // reading makes a reading of the steps, when they are told as a plan.
 func (t *teller) reading(sentences []form.Sentence) []*Reading {
@@ -670,24 +417,29 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 		}
 	}
 	for i := range t.steps {
-		if t.steps[i].linked {
-			linked++
-		}
+		linked += b2i(t.steps[i].linked)
 	}
-	if n < 3 || t.thesis > 0 || questions*3 > len(sentences) || linked < 2 || t.connected*2 < len(sentences) && t.connected < 3 {
+	if n < 3 || t.theses > 1 || questions*3 > len(sentences) || linked < 2 || t.connected*2 < len(sentences) && linked < 3 {
 		return nil
 	}
-	r := &Reading{Form: "prose", Stated: true, Start: t.steps[0].off, End: t.steps[n-1].end}
-	for i := range t.steps {
+	order := span(0, n)
+	sort.SliceStable(order, func(a, b int) bool { return t.steps[order[a]].off < t.steps[order[b]].off })
+	place := make([]string, n)
+	for k, i := range order {
+		place[i] = strconv.Itoa(k + 1)
+	}
+	r := &Reading{Form: "prose", Stated: true, Start: t.steps[order[0]].off}
+	for _, i := range order {
 		s := &t.steps[i]
-		r.Items = append(r.Items, Item{ID: strconv.Itoa(i + 1), Title: s.text, Parent: -1, Off: s.off, End: s.end})
+		r.Items = append(r.Items, Item{ID: place[i], Title: s.text, Parent: -1, Off: s.off, End: s.end})
+		r.End = max(r.End, s.end)
 		for _, k := range s.needs {
-			r.Links = append(r.Links, Link{From: strconv.Itoa(k + 1), To: strconv.Itoa(i + 1), Source: Prose, Off: s.off})
+			r.Links = append(r.Links, Link{From: place[k], To: place[i], Source: Prose, Off: s.off})
 		}
 	}
 	r.Weight = 45 + 20*linked/n
-	if t.past*2 > len(sentences) {
-		r.Weight -= 35
+	if t.over(len(sentences)) {
+		r.Weight = over
 	}
 	r.Evidence = append(r.Evidence, "words of order in running text")
 	if t.unsure || n > linked+1 || len(t.skipped) > 0 {
@@ -701,7 +453,35 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 	for _, s := range append(t.idle, t.skipped...) {
 		t.doubt(r, form.Clip(s.Text), "this sentence was read as no step: "+s.Text, s.Off)
 	}
+	t.uncovered(r, sentences)
 	return []*Reading{r}
+}
+
+// uncovered notes the parts of sentences that are in no step, of sentences that hold one.
+func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
+	k := 0
+	for _, s := range sentences {
+		end := s.Off + len(s.Text)
+		if s.Question {
+			continue
+		}
+		at, some := s.Off, false
+		for ; k < len(r.Items) && r.Items[k].Off < end; k++ {
+			if it := &r.Items[k]; it.Off >= at && some {
+				t.leftOut(r, s, at, it.Off)
+			}
+			at, some = max(at, r.Items[k].End), true
+		}
+		if some && at < end {
+			t.leftOut(r, s, at, end)
+		}
+	}
+}
+
+func (t *teller) leftOut(r *Reading, s form.Sentence, from, to int) {
+	if text := strings.Trim(s.Text[from-s.Off:to-s.Off], " ,.;:!-–—()"); t.letters(text) > 4 {
+		t.doubt(r, form.Clip(text), "this part of a sentence was read as no step: "+text, from)
+	}
 }
 
 // cutOff reports whether a sentence ends with a word that never ends one: "only when the".

@@ -11,7 +11,7 @@ import (
 // readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all collections of
 // records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
 	for _, t := range bracketed {
 		c.tree(t, "records")
@@ -60,6 +60,7 @@ func readRecords(src *form.Source) []*Reading {
 			out = append(out, r)
 		}
 	}
+	c.withoutLinks(out)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = severalReadings(out)
 	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
@@ -67,6 +68,41 @@ func readRecords(src *form.Source) []*Reading {
 	}
 	return out
 }
+
+// withoutLinks takes the records in lists and maps of links, which other records have read, for no plan.
+func (c *collector) withoutLinks(all []*Reading) {
+	var spans []Span
+	for _, r := range all {
+		if a := c.by[r]; a != nil && r.Weight >= sureLinks {
+			spans = append(spans, a.taken...)
+		}
+	}
+	if len(spans) == 0 {
+		return
+	}
+	sort.Slice(spans, func(i, j int) bool {
+		return spans[i].Off < spans[j].Off || spans[i].Off == spans[j].Off && spans[i].End > spans[j].End
+	})
+	outer := spans[:1]
+	for _, s := range spans[1:] {
+		if s.Off >= outer[len(outer)-1].End {
+			outer = append(outer, s)
+		}
+	}
+	for _, r := range all {
+		a := c.by[r]
+		if a == nil || a.s.val == nil || len(a.s.merged) > 0 {
+			continue
+		}
+		i := sort.Search(len(outer), func(i int) bool { return outer[i].End >= a.s.val.End })
+		if i < len(outer) && outer[i].Off <= a.s.val.Off {
+			r.Weight = min(r.Weight, 20)
+		}
+	}
+}
+
+// sureLinks is the weight from which a reading is sure enough for what it took for links.
+const sureLinks = 80
 
 // record is one part of a collection.
 type record struct {
@@ -96,7 +132,8 @@ type set struct {
 	// plain tells that the records are texts only.
 	plain bool
 	recs  []record
-	// owner is the object that holds the collection, shape the way to it without places.
+	// val is the collection, owner the object that holds it, shape the way to it without places.
+	val   *form.Value
 	owner *form.Value
 	shape string
 	// merged are the sets of other values that were joined to this one.
@@ -113,6 +150,7 @@ type collector struct {
 	budget int
 	length int // of all records that were read
 	by     map[*Reading]*analysis
+	owned  map[*form.Value][]linkMap
 	cur    *form.Tree
 	form   string
 	nested bool
@@ -224,6 +262,7 @@ func (c *collector) list(v *form.Value, w way) {
 		c.pairs = append(c.pairs, p)
 	case n > 0 && single == n:
 		s := c.at(w, true)
+		s.home(v)
 		for _, x := range v.Items {
 			f := &x.Fields[0]
 			s.recs = append(s.recs, record{key: f.Key, off: x.Off, end: x.End, val: f.Val, fields: f.Val.Fields, group: w.group})
@@ -232,6 +271,11 @@ func (c *collector) list(v *form.Value, w way) {
 		return
 	case maps > 0 && maps*4 >= n*3:
 		s := c.at(w, false)
+		s.home(v)
+		if p := linkTable(v); p != nil {
+			p.tree, p.owner, p.labels, p.set = c.cur, w.owner, w.labels, s
+			c.pairs = append(c.pairs, p)
+		}
 		var heads map[*form.Value]bool
 		if c.form == "table" {
 			heads = headingRows(c.src, v)
@@ -243,6 +287,7 @@ func (c *collector) list(v *form.Value, w way) {
 		}
 	case n > 0 && texts == n && v.Items[0].Kind != form.KindNumber && (n > 1 || n == 1 && strings.Contains(w.shape, "[]")):
 		s := c.at(w, false)
+		s.home(v)
 		s.plain = true
 		for _, x := range v.Items {
 			s.recs = append(s.recs, record{off: x.Off, end: max(x.End, x.Off), val: x, group: w.group})
@@ -278,6 +323,13 @@ func (c *collector) at(w way, keyed bool) *set {
 	return s
 }
 
+// home says which collection the records stand in; of several it is the first.
+func (s *set) home(v *form.Value) {
+	if s.val == nil {
+		s.val = v
+	}
+}
+
 // unwrapped returns the fields of a record, with those of the one object that stands in it for the call it makes.
 func unwrapped(v *form.Value) []form.Field {
 	for i := range v.Fields {
@@ -311,6 +363,7 @@ func (c *collector) object(v *form.Value, w way) {
 	switch {
 	case maps >= 2 || maps == 1 && other+lists == 0:
 		s := c.at(w, true)
+		s.home(v)
 		for i := range v.Fields {
 			if f := &v.Fields[i]; isMap(f.Val) {
 				s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: f.Val.Fields, group: w.group})
@@ -318,6 +371,7 @@ func (c *collector) object(v *form.Value, w way) {
 		}
 	case lists >= 2 && maps == 0 && other == 0 && !strings.HasSuffix(w.shape, "]") && namesItself(v):
 		s := c.at(w, true)
+		s.home(v)
 		for i := range v.Fields {
 			f := &v.Fields[i]
 			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: []form.Field{{Key: "", Off: f.Off, Val: f.Val}}, group: w.group})

@@ -346,7 +346,7 @@ func (n *labels) lagged(s string) (int, bool) {
 			return 0, false
 		}
 		t = strings.TrimSpace(t[:len(t)-size])
-		if k, ok := n.exact[t]; ok && t[len(t)-1] <= '9' {
+		if k, ok := n.exact[t]; ok && t != "" && t[len(t)-1] <= '9' {
 			return k, true
 		}
 	}

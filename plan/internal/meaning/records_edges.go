@@ -7,25 +7,40 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// pair is a link that is written as a value of its own.
+// pair is a link that is written as a value of its own; each end may be several steps.
 type pair struct {
-	from, to string
+	from, to []string
 	off      int
 }
 
-// pairs is a list of links.
+// pairs is a list of links. Where the names of the ends do not say which one is the first, the links are read when the
+// steps are known: then columns holds what stands under each name, and list is empty.
 type pairs struct {
-	tree   *form.Tree
-	owner  *form.Value
-	form   string
-	labels []string
-	list   []pair
-	used   bool
+	tree    *form.Tree
+	owner   *form.Value
+	form    string
+	labels  []string
+	val     *form.Value // the list
+	set     *set        // the set that its items are records of, too
+	list    []pair
+	columns []linkColumn
+	used    bool
+	names   []arcEnds // what the ends are called, by column
+}
+
+// linkColumn is a field of all items of a list of which each may be a link.
+type linkColumn struct {
+	key  string
+	ends [][]string
+	offs []int
 }
 
 // sources and targets are what the ends of links are called. The names of ends in the lexicon of fields are used, too.
-var sources, targets = wordSet("from, source, src, sourceref, from_node, fromnode, before, tail, predecessor, pred, parent, upstream, first, earlier, start, u, a, von, quelle, de, origen, desde, origem, source_id, source_node, sourcenode, from_step, fromid, from_id, da, origine, sorgente, van, bron, od, z, źródło, från, källa, из, от, откуда, источник, від, 从, 起点, 来源, 源, 前, から, 元, 始点, 에서, 출발, kaynak, nereden, dari, asal, từ, nguồn, من, المصدر, से, स्रोत, départ"),
-	wordSet("to, target, tgt, dst, dest, destination, targetref, to_node, tonode, after, head, successor, succ, child, downstream, second, later, end, v, b, nach, ziel, zu, a, à, cible, destino, hasta, hacia, para, target_id, target_node, targetnode, to_step, toid, to_id, destinazione, naar, doel, do, cel, till, mål, в, к, куда, цель, до, 到, 终点, 目标, 后, 後, へ, まで, 先, 終点, 로, 도착, hedef, nereye, ke, tujuan, đến, đích, tới, إلى, الهدف, को, तक, लक्ष्य, vers, arrivée")
+var sources, targets = wordSet("from, source, src, sourceref, from_node, fromnode, before, tail, predecessor, pred, parent, upstream, first, earlier, start, u, a, von, quelle, de, origen, desde, origem, source_id, source_node, sourcenode, from_step, from_task, from_job, fromid, from_id, from_state, da, origine, sorgente, van, bron, od, z, źródło, från, källa, из, от, откуда, источник, від, з, звідки, 从, 起点, 来源, 源, 前, から, 元, 始点, 에서, 출발, kaynak, nereden, dari, asal, từ, nguồn, من, المصدر, से, स्रोत, départ, vorher, zuerst, antes, avant, prima, voor, раньше, до, перед, сначала, przed, wcześniej, före, önce, 先行, 前置, 이전, 먼저, trước, sebelum, قبل, पहले, vorgänger, prédécesseur, predecesor, precedessor, предшественник"),
+	wordSet("to, target, tgt, dst, dest, destination, targetref, to_node, tonode, after, head, successor, succ, child, downstream, second, later, end, v, b, nach, ziel, zu, à, cible, destino, hasta, hacia, para, target_id, target_node, targetnode, to_step, to_task, to_job, toid, to_id, to_state, destinazione, naar, doel, do, cel, till, mål, в, к, куда, цель, 到, 终点, 目标, 后, 後, へ, まで, 終点, 로, 도착, hedef, nereye, ke, tujuan, đến, đích, tới, إلى, الهدف, को, तक, लक्ष्य, vers, arrivée, nachher, danach, dann, después, despues, depois, après, apres, dopo, poi, na, daarna, позже, после, потом, po, później, efter, sonra, 后续, 後続, 이후, 다음, sau, sesudah, setelah, بعد, बाद, nachfolger, successeur, sucesor, последователь")
+
+// openEnds are names of the end of a link that stand for either end: what they mean the name of the other end says.
+var openEnds = wordSet("先, a, do, до, da, na, po, z, з")
 
 func wordSet(list string) map[string]bool {
 	m := map[string]bool{}
@@ -39,14 +54,38 @@ func wordSet(list string) map[string]bool {
 func endOf(name string) int {
 	k := strings.ToLower(strings.Trim(name, " :*"))
 	switch {
-	case k == "after" || k == "a":
-		return 1
 	case sources[k]:
 		return -1
 	case targets[k]:
 		return 1
 	}
+	switch roles := rolesOf(name); {
+	case len(roles) == 0:
+	case roles[0] == lexicon.Requires:
+		return -1
+	case roles[0] == lexicon.Next:
+		return 1
+	}
 	return 0
+}
+
+// direction says whether the link runs from the end called a to the one called b (1), back (-1), or whether the names
+// leave it open.
+func direction(a, b string) int {
+	x, y := endOf(a), endOf(b)
+	if x == y || openEnds[strings.ToLower(a)] && y != 0 {
+		x = 0
+	}
+	if y != 0 && x == 0 && endOf(a) == y && !openEnds[strings.ToLower(a)] {
+		if !openEnds[strings.ToLower(b)] {
+			return 0 // both are called the same end
+		}
+		return -endOf(a)
+	}
+	if x != 0 {
+		return -x
+	}
+	return y
 }
 
 // readPairs returns the links in a list of which every item is one: [a, b], {"from": a, "to": b}, "a -> b".
@@ -54,13 +93,13 @@ func readPairs(v *form.Value) *pairs {
 	if len(v.Items) == 0 {
 		return nil
 	}
-	p := &pairs{}
+	p := &pairs{val: v}
 	for _, x := range v.Items {
-		e, ok := pairOf(x)
+		list, ok := pairOf(x)
 		if !ok {
 			return nil
 		}
-		p.list = append(p.list, e)
+		p.list = append(p.list, list...)
 	}
 	return p
 }
@@ -68,80 +107,240 @@ func readPairs(v *form.Value) *pairs {
 // linkHeads are what columns beside the ends of a link hold, of a table that is nothing but links.
 var linkHeads = wordSet("type, kind, label, lag, relation, relationship, reason, note, notes, comment, weight, id, #, no, nr, typ, art, grund, tipo, motivo, raison, тип, причина, 类型, 備考, 備註, 备注, 種類, 유형")
 
-// pairsAlone reads a table that is nothing but links: its steps are their ends. Links that do not meet, or that have
-// anything else to say, are no plan.
+// pairsAlone reads a table, or a list that is called links, that is all of a plan: its steps are the ends of the links.
+// Links that do not meet, or that have anything else to say, are no plan.
 func (c *collector) pairsAlone(p *pairs) *Reading {
-	if p.used || p.form != "table" || len(p.list) < 2 || p.tree.Headless {
+	called := len(p.labels) > 0 && (isArcs(p.labels[len(p.labels)-1]) || planish(p.labels[len(p.labels)-1]))
+	if p.used || p.form != "table" && !called || len(p.list) < 2 || p.tree.Headless {
 		return nil
 	}
-	for _, f := range p.tree.Root.Items[0].Fields {
-		if endOf(f.Key) == 0 && !linkHeads[strings.ToLower(f.Key)] {
-			return nil
+	if p.form == "table" {
+		for _, f := range p.tree.Root.Items[0].Fields {
+			if endOf(f.Key) == 0 && !linkHeads[strings.ToLower(f.Key)] {
+				return nil
+			}
 		}
 	}
-	r := &Reading{Form: "table", Stated: true, Open: true, Start: p.tree.Root.Off, End: p.tree.Root.End, Weight: 86, Evidence: []string{"a table of links"}}
+	r := &Reading{Form: p.form, Stated: true, Open: true, Start: p.tree.Root.Off, End: p.tree.Root.End, Weight: 86, Evidence: []string{"a list of links"}}
 	from, to := map[string]bool{}, map[string]bool{}
 	meets := 0
-	for _, e := range p.list {
-		for _, id := range [2]string{e.from, e.to} {
+	note := func(ids []string, off int) {
+		for _, id := range ids {
 			if !from[id] && !to[id] {
-				r.Items = append(r.Items, Item{ID: id, Shown: true, Title: id, Parent: -1, Off: e.off, End: e.off})
+				r.Items = append(r.Items, Item{ID: id, Shown: true, Title: id, Parent: -1, Off: off, End: off})
 			}
-			from[id] = from[id] || id == e.from
-			to[id] = to[id] || id == e.to
 		}
-		r.Links = append(r.Links, Link{From: e.from, To: e.to, Source: Stated, Off: e.off})
+	}
+	for _, e := range p.list {
+		note(e.from, e.off)
+		for _, id := range e.from {
+			from[id] = true
+		}
+		note(e.to, e.off)
+		for _, id := range e.to {
+			to[id] = true
+			for _, x := range e.from {
+				r.Links = append(r.Links, Link{From: x, To: id, Source: Stated, Off: e.off})
+			}
+		}
 	}
 	for id := range from {
-		meets += b2i(from[id] && to[id])
+		meets += b2i(to[id])
 	}
-	if meets == 0 || len(r.Items) > len(p.list)+meets {
+	if meets == 0 || len(r.Items) > len(r.Links)+meets || len(r.Links) > maxLinks {
 		return nil
 	}
 	return r
 }
 
-func pairOf(x *form.Value) (pair, bool) {
-	switch {
-	case x.Kind == form.KindList && len(x.Items) == 2 && x.Items[0].IsScalar() && x.Items[1].IsScalar():
-		return pair{x.Items[0].Text(), x.Items[1].Text(), x.Off}, x.Items[0].Text() != "" && x.Items[1].Text() != ""
-	case x.Kind == form.KindString || x.Kind == form.KindBare:
-		for _, arrow := range [...]string{"-->", "->", "=>", "→", "⇒", "➔", "➜", " > "} {
-			a, b, ok := strings.Cut(x.Str, arrow)
-			a, b = strings.TrimSpace(a), strings.TrimSpace(b)
-			if ok && a != "" && b != "" && len(a) < 80 && len(b) < 80 && !strings.Contains(b, arrow) {
-				return pair{a, b, x.Off}, true
+// linkTable returns the fields of a list of small maps of which each may be a link between steps of another list, or nil.
+func linkTable(v *form.Value) *pairs {
+	if len(v.Items) == 0 || !isMap(v.Items[0]) || len(v.Items[0].Fields) > maxLinkFields {
+		return nil
+	}
+	p := &pairs{val: v}
+	at := map[string]int{}
+	for i, x := range v.Items {
+		if !isMap(x) || len(x.Fields) < 2 || len(x.Fields) > maxLinkFields {
+			return nil
+		}
+		for k := range x.Fields {
+			f := &x.Fields[k]
+			list := textsOf(f.Val)
+			if len(list) == 0 {
+				continue
+			}
+			c, ok := at[f.Key]
+			if !ok {
+				if i > 0 {
+					continue
+				}
+				c = len(p.columns)
+				at[f.Key] = c
+				p.columns = append(p.columns, linkColumn{key: f.Key})
+			}
+			if col := &p.columns[c]; len(col.ends) == i {
+				col.ends, col.offs = append(col.ends, list), append(col.offs, f.Off)
 			}
 		}
-	case isMap(x):
-		return elementPair(x)
 	}
-	return pair{}, false
+	kept := p.columns[:0]
+	for _, col := range p.columns {
+		if len(col.ends) == len(v.Items) {
+			kept = append(kept, col)
+		}
+	}
+	if p.columns = kept; len(kept) < 2 {
+		return nil
+	}
+	return p
+}
+
+// ways returns which way each link runs when a field beside the ends says it in words, "depends on" or "before", or nil.
+func (p *pairs) ways(ends []*linkColumn) []int {
+	for i := range p.columns {
+		col := &p.columns[i]
+		if col == ends[0] || col == ends[1] {
+			continue
+		}
+		out := make([]int, len(col.ends))
+		for k, e := range col.ends {
+			for _, t := range lexicon.Scan(splitName(e[0])) {
+				switch {
+				case out[k] != 0:
+				case t.Kinds.Has(lexicon.Needs) || t.Kinds.Has(lexicon.Uses):
+					out[k] = -1
+				case t.Kinds.Has(lexicon.Before):
+					out[k] = 1
+				}
+			}
+			if out[k] == 0 {
+				out = nil
+				break
+			}
+		}
+		if out != nil {
+			return out
+		}
+	}
+	return nil
+}
+
+// maxLinkFields bounds the fields of a link.
+const maxLinkFields = 8
+
+// textsOf returns the text that v is, or those of the list that it is.
+func textsOf(v *form.Value) []string {
+	if v.IsScalar() {
+		if v.Text() == "" {
+			return nil
+		}
+		return []string{v.Text()}
+	}
+	var out []string
+	for _, x := range v.Items {
+		if !x.IsScalar() || x.Text() == "" || len(out) == 100 {
+			return nil
+		}
+		out = append(out, x.Text())
+	}
+	return out
+}
+
+// ends returns what the ends of the links are called, by column.
+func (p *pairs) ends() []arcEnds {
+	if p.names != nil {
+		return p.names
+	}
+	var all []string
+	for _, e := range p.list {
+		all = append(append(all, e.from...), e.to...)
+	}
+	if len(all) > 0 {
+		p.names = append(p.names, newArcEnds(all))
+	}
+	for i := range p.columns {
+		all = nil
+		for _, e := range p.columns[i].ends {
+			all = append(all, e...)
+		}
+		p.names = append(p.names, newArcEnds(all))
+	}
+	return p.names
+}
+
+func pairOf(x *form.Value) ([]pair, bool) {
+	switch {
+	case x.Kind == form.KindList && len(x.Items) == 2:
+		from, to := textsOf(x.Items[0]), textsOf(x.Items[1])
+		return []pair{{from, to, x.Off}}, len(from) > 0 && len(to) > 0
+	case x.Kind == form.KindString || x.Kind == form.KindBare:
+		return arrowChain(x.Str, x.Off)
+	case isMap(x):
+		e, ok := elementPair(x)
+		return []pair{e}, ok
+	}
+	return nil, false
+}
+
+// arrowChain reads "a -> b -> c" and "b <- a".
+func arrowChain(s string, off int) (list []pair, ok bool) {
+	if len(s) > 400 {
+		return nil, false
+	}
+	for _, arrow := range [...]string{"-->", "->", "=>", "→", "⇒", "➔", "➜", " > ", "<--", "<-", "←"} {
+		parts := strings.Split(s, arrow)
+		if len(parts) < 2 || len(parts) > 50 {
+			continue
+		}
+		for i := range parts {
+			if parts[i] = strings.TrimSpace(parts[i]); parts[i] == "" || len(parts[i]) > 80 {
+				return nil, false
+			}
+			switch {
+			case i == 0:
+			case arrow[0] == '<' || arrow == "←":
+				list = append(list, pair{parts[i : i+1], parts[i-1 : i], off})
+			default:
+				list = append(list, pair{parts[i-1 : i], parts[i : i+1], off})
+			}
+		}
+		return list, true
+	}
+	return nil, false
 }
 
 // elementPair reads an object or element that is a link by the names of its ends.
 func elementPair(x *form.Value) (pair, bool) {
-	var from, to *form.Value
+	var ends []*form.Field
 	for i := range x.Fields {
-		f := &x.Fields[i]
-		if !f.Val.IsScalar() || f.Val.Text() == "" {
-			continue
-		}
-		switch end := endOf(f.Key); {
-		case end < 0 && from == nil:
-			from = f.Val
-		case end > 0 && to == nil:
-			to = f.Val
+		if f := &x.Fields[i]; len(textsOf(f.Val)) > 0 && (endOf(f.Key) != 0 || openEnds[strings.ToLower(f.Key)]) {
+			if role, ok := lexicon.Field(f.Key); ok && (role == lexicon.Requires || role == lexicon.Next) && !sources[strings.ToLower(f.Key)] && !targets[strings.ToLower(f.Key)] {
+				continue // what a step needs
+			}
+			ends = append(ends, f)
 		}
 	}
-	if from == nil || to == nil {
+	if len(ends) < 2 {
 		return pair{}, false
+	}
+	from, to := ends[0], ends[1]
+	for _, f := range ends[2:] {
+		if direction(from.Key, to.Key) == 0 {
+			to = f
+		}
+	}
+	switch direction(from.Key, to.Key) {
+	case 0:
+		return pair{}, false
+	case -1:
+		from, to = to, from
 	}
 	// A record that has more than a link's ends, an id and a label is a step.
 	rest := 0
 	for i := range x.Fields {
 		switch f := &x.Fields[i]; {
-		case f.Val == from || f.Val == to:
+		case f.Val == from.Val || f.Val == to.Val:
 		case !f.Val.IsScalar():
 			if f.Val.Kind != form.KindObject {
 				rest++
@@ -152,7 +351,50 @@ func elementPair(x *form.Value) (pair, bool) {
 			}
 		}
 	}
-	return pair{from.Text(), to.Text(), x.Off}, rest < 2
+	return pair{textsOf(from.Val), textsOf(to.Val), x.Off}, rest < 2
+}
+
+// outer returns the ends of the lists and maps of links that may be about the records.
+func (a *analysis) outer() []arcEnds {
+	var out []arcEnds
+	for _, p := range a.c.pairs {
+		if p.tree == a.s.tree && !a.holds(p) && len(out) < maxOuter {
+			out = append(out, p.ends()...)
+		}
+	}
+	if a.s.owner == nil {
+		return out
+	}
+	maps, ok := a.c.owned[a.s.owner]
+	if !ok {
+		for i := range a.s.owner.Fields {
+			f := &a.s.owner.Fields[i]
+			if !isMap(f.Val) || len(f.Val.Fields) == 0 {
+				continue
+			}
+			keys := make([]string, len(f.Val.Fields))
+			for k := range f.Val.Fields {
+				keys[k] = f.Val.Fields[k].Key
+			}
+			maps = append(maps, linkMap{f, newArcEnds(keys)})
+		}
+		a.c.owned[a.s.owner] = maps
+	}
+	for _, m := range maps {
+		if m.field.Val != a.s.val && len(out) < maxOuter {
+			out = append(out, m.keys)
+		}
+	}
+	return out
+}
+
+// maxOuter bounds the lists of links that are tried for one set of records.
+const maxOuter = 30
+
+// linkMap is a map that may hold the links of records that stand beside it.
+type linkMap struct {
+	field *form.Field
+	keys  arcEnds
 }
 
 // flow is a sequence of steps in which some stand side by side.
@@ -358,14 +600,19 @@ func (c *collector) readFlow(f *flow) *Reading {
 // arcWords are the last words of the names of lists of links.
 var arcWords = wordSet("links, edges, arcs, dependencies, connections, relations, kanten, abhängigkeiten, aristas, arêtes, dépendances, dependencias, связи, зависимости, 依赖, 边, 依存関係")
 
+// isArcs reports whether a name is that of links, which run from what it stands under.
+func isArcs(name string) bool {
+	words := strings.Fields(splitName(name))
+	return len(words) > 0 && arcWords[words[len(words)-1]]
+}
+
 // noLinks reports whether the object around the records has a list of links that is empty.
 func (a *analysis) noLinks() bool {
 	if a.s.owner == nil {
 		return false
 	}
 	for _, f := range a.s.owner.Fields {
-		words := strings.Fields(splitName(f.Key))
-		if len(words) > 0 && arcWords[words[len(words)-1]] && f.Val != nil && f.Val.Kind == form.KindList && len(f.Val.Items) == 0 {
+		if isArcs(f.Key) && f.Val != nil && f.Val.Kind == form.KindList && len(f.Val.Items) == 0 {
 			return true
 		}
 	}

@@ -60,20 +60,31 @@ func (a *analysis) groups() {
 
 // sameKind reports whether the records of t have most of their fields in common with those of the set.
 func (a *analysis) sameKind(t *set) bool {
-	mine := map[string]bool{}
+	mine, common := map[string]bool{}, map[string]bool{}
 	for _, col := range a.g.cols {
 		mine[strings.ToLower(col.name)] = true
+		if len(col.cells)*5 >= len(a.g.recs)*4 {
+			common[strings.ToLower(col.name)] = true
+		}
 	}
-	same, all := 0, 0
+	same, all, shared := 0, 0, map[string]bool{}
 	for _, r := range t.recs[:min(len(t.recs), 10)] {
 		for i := range r.fields {
 			all++
-			if mine[strings.ToLower(r.fields[i].Key)] {
+			if k := strings.ToLower(r.fields[i].Key); mine[k] {
 				same++
+				shared[k] = common[k]
 			}
 		}
 	}
-	return same*3 >= all*2 && same > 0
+	n := 0
+	for _, ok := range shared {
+		n += b2i(ok)
+	}
+	if strings.Count(t.shape[len(a.s.shape):], "/") > 1 && n*3 < len(common)*2 {
+		return false // arguments deep inside
+	}
+	return same*3 >= all*2 && same > 0 && n*2 >= len(common)
 }
 
 // holdsParts reports whether a field holds records that were taken in as parts.
@@ -115,9 +126,44 @@ func (a *analysis) ungroup() {
 			drop[i], some = true, true
 		}
 	}
+	if a.drawn {
+		some = a.dropNotes(drop) || some
+	}
 	if some {
 		a.contract(drop)
 	}
+}
+
+// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says so.
+func (a *analysis) dropNotes(drop []bool) (some bool) {
+	linked := make(map[string]bool, len(a.r.Links))
+	for _, l := range a.r.Links {
+		linked[l.From], linked[l.To] = true, true
+	}
+	for _, col := range a.g.cols {
+		if k := squash(col.name); k != "type" && k != "kind" && k != "shape" {
+			continue
+		}
+		for _, x := range col.cells {
+			if !linked[a.r.Items[x.rec].ID] && isNote(x.val.Text()) {
+				drop[x.rec], some = true, true
+			}
+		}
+	}
+	return some
+}
+
+// isNote reports whether the kind of a node is that of a note.
+func isNote(kind string) bool {
+	words := strings.Fields(splitName(kind))
+	if len(words) == 0 {
+		return false
+	}
+	switch words[len(words)-1] {
+	case "note", "comment", "annotation", "notes", "memo":
+		return true
+	}
+	return false
 }
 
 // headingRows returns the rows of a table that only head those below them: one cell is filled, where most rows fill

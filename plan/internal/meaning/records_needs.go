@@ -132,7 +132,7 @@ func (a *analysis) needs() {
 		if col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
 			continue
 		}
-		if !a.refersOnly(col) {
+		if a.drawn || !a.refersOnly(col) {
 			continue
 		}
 		if f := a.find(col); a.mayBeNeeds(f) {
@@ -442,7 +442,7 @@ func (a *analysis) references() {
 				if len(it.Refs) < 1000 {
 					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: arg, Off: off})
 				}
-				if !a.forward {
+				if !a.forward && !a.drawn {
 					a.link(a.n.ids[at], to, Variable, off)
 				}
 			}

@@ -35,6 +35,10 @@ type analysis struct {
 	parent []int
 	inner  map[*form.Value]bool
 	has    []bool // records that state their needs
+	// drawn tells that lists or maps of links beside the records say what comes before what.
+	drawn bool
+	// taken are the places of these lists and maps.
+	taken []Span
 }
 
 // analyze reads a set, or several that were joined, as a plan.
@@ -55,10 +59,10 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	}
 	a.groups()
 	a.name()
+	a.edges()
 	a.needs()
 	a.references()
 	a.stages()
-	a.edges()
 	a.stated = a.stated || len(a.r.Links) == 0 && a.noLinks()
 	if a.title == nil {
 		a.title = a.g.titleOf(a.idColumn(), a.deps)
@@ -217,7 +221,7 @@ func (a *analysis) linkedTexts() *Reading {
 // name decides on the ids, and by what else the records may be called.
 func (a *analysis) name() {
 	g := a.g
-	a.id = g.choose()
+	a.id = g.choose(a.outer())
 	ids := places(len(g.recs))
 	var idCol *column
 	if a.id != nil {
@@ -349,37 +353,55 @@ func (a *analysis) stages() {
 	}
 }
 
-// edges takes the links that stand in a list of their own, when their ends are these records.
+// edges takes the links that stand in lists and maps of their own, when their ends are these records.
 func (a *analysis) edges() {
+	before := len(a.r.Links)
 	for _, p := range a.c.pairs {
-		if p.used && a.s.tree != p.tree || len(p.list) == 0 {
+		if p.used && a.s.tree != p.tree || a.holds(p) {
 			continue
 		}
-		a.takePairs(p)
+		if len(p.columns) > 0 {
+			a.takeTable(p)
+		} else {
+			a.takePairs(p)
+		}
 	}
 	a.linkMaps()
+	a.drawn = len(a.r.Links) > before
+}
+
+// holds reports whether a list of links is that of the records, or a part of it: another reading of the same text may be
+// in c, too.
+func (a *analysis) holds(p *pairs) bool {
+	if p.set != nil && (p.set == a.s || slices.Contains(a.s.merged, p.set)) {
+		return true
+	}
+	return p.val != nil && a.s.val != nil && p.val.Off < a.s.val.End && a.s.val.Off < p.val.End
 }
 
 // linkMaps takes the links in maps that stand beside the records: {"connections": {"a": {"main": [[{"node": "b"}]]}}} and
 // {"edges": {"a": ["b"]}}.
 func (a *analysis) linkMaps() {
-	if a.s.owner == nil || a.s.keyed {
+	if a.s.owner == nil {
 		return
 	}
 	for i := range a.s.owner.Fields {
 		f := &a.s.owner.Fields[i]
-		if !isMap(f.Val) || len(f.Val.Fields) == 0 {
+		if !isMap(f.Val) || len(f.Val.Fields) == 0 || f.Val == a.s.val {
 			continue
 		}
-		type link struct{ from, to, off int }
-		var links []link
-		known := true
+		var links []drawnLink
+		known := 0
 		for k := range f.Val.Fields {
 			x := &f.Val.Fields[k]
 			key, ok := a.n.find(x.Key)
-			if known = known && ok; !known {
-				break
+			if !ok {
+				if known*4 < k*3 {
+					break
+				}
+				continue
 			}
+			known++
 			var walk func(v *form.Value, depth int)
 			walk = func(v *form.Value, depth int) {
 				if v == nil || depth > 8 {
@@ -387,7 +409,7 @@ func (a *analysis) linkMaps() {
 				}
 				if v.IsScalar() && v.Kind != form.KindNumber {
 					if at, ok := a.n.find(v.Text()); ok && v.Text() != "" && at != key {
-						links = append(links, link{key, at, v.Off})
+						links = append(links, drawnLink{key, at, v.Off})
 					}
 				}
 				for _, y := range v.Items {
@@ -401,51 +423,184 @@ func (a *analysis) linkMaps() {
 			}
 			walk(x.Val, 0)
 		}
-		if !known || len(links) == 0 {
+		if known*4 < len(f.Val.Fields)*3 || len(links) == 0 {
 			continue
 		}
-		a.stated = true
-		for _, l := range links {
-			from, to := a.n.ids[l.from], a.n.ids[l.to]
-			if isNeedsName(f.Key) {
-				from, to = to, from
-			}
-			a.hits++
-			a.link(from, to, Stated, l.off)
+		way := 0
+		switch {
+		case isNeedsName(f.Key):
+			way = -1
+		case isNext(f.Key) || isArcs(f.Key):
+			way = 1
 		}
+		a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
+		a.draw(links, way, f.Key)
 	}
 }
 
-func (a *analysis) takePairs(p *pairs) {
-	hits, zero := 0, false
-	for _, e := range p.list {
-		for _, s := range [2]string{e.from, e.to} {
-			if _, ok := a.n.find(s); ok {
-				hits++
+// drawnLink is a link between the records at two places, as it is written: the first one may be the earlier one or not.
+type drawnLink struct{ from, to, off int }
+
+// draw makes links. Way says whether they run as they are written (1), back (-1), or whether no name says it (0): then
+// they run with the list of the records, and where that does not decide, it is said.
+func (a *analysis) draw(links []drawnLink, way int, name string) {
+	if way == 0 {
+		ahead := 0
+		for _, l := range links {
+			ahead += b2i(l.to > l.from)
+		}
+		way = 1
+		if ahead*2 < len(links) {
+			way, ahead = -1, len(links)-ahead
+		}
+		if ahead < len(links) {
+			a.undirected(links, way, name)
+		}
+	}
+	a.stated = true
+	for _, l := range links {
+		from, to := a.n.ids[l.from], a.n.ids[l.to]
+		if way < 0 {
+			from, to = to, from
+		}
+		a.hits++
+		a.link(from, to, Stated, l.off)
+	}
+}
+
+// undirected says that no name tells which way links run.
+func (a *analysis) undirected(links []drawnLink, way int, name string) {
+	for _, l := range links[:min(len(links), maxUnread)] {
+		from, to := a.n.ids[l.from], a.n.ids[l.to]
+		if way < 0 {
+			from, to = to, from
+		}
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: from + " -> " + to, Off: l.off, Message: "“" + name + "” does not say which of " + from + " and " + to + " comes first; " + from + " was taken", Hint: "call the ends of links from and to"})
+	}
+}
+
+// takeTable takes the links in a list of maps with two fields whose values are steps.
+func (a *analysis) takeTable(p *pairs) {
+	var cols []*linkColumn
+	for i := range p.columns {
+		col, known, all := &p.columns[i], 0, 0
+		for _, e := range col.ends {
+			for _, s := range e {
+				all++
+				_, ok := a.n.byName(s)
+				known += b2i(ok)
 			}
-			zero = zero || s == "0"
+		}
+		if known*5 >= all*4 {
+			cols = append(cols, col)
+		}
+	}
+	if len(cols) != 2 {
+		return
+	}
+	ways := p.ways(cols)
+	if a.s.plain && (ways != nil || len(p.columns) > 2 && direction(cols[0].key, cols[1].key) == 0) {
+		return // relations between texts are a notation of their own
+	}
+	var links []drawnLink
+	for i := range cols[0].ends {
+		for _, x := range cols[0].ends[i] {
+			for _, y := range cols[1].ends[i] {
+				from, ok := a.n.byName(x)
+				to, ok2 := a.n.byName(y)
+				if !ok || !ok2 {
+					a.lost++
+					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
+					continue
+				}
+				if ways != nil && ways[i] < 0 {
+					from, to = to, from
+				}
+				links = append(links, drawnLink{from, to, cols[0].offs[i]})
+			}
+		}
+	}
+	loops := 0
+	for _, l := range links {
+		loops += b2i(l.from == l.to)
+	}
+	if len(links) == 0 || len(links) > maxLinks || loops*2 > len(links) {
+		return
+	}
+	p.used = true
+	a.taken = append(a.taken, Span{p.val.Off, p.val.End})
+	way := direction(cols[0].key, cols[1].key)
+	if ways != nil {
+		way = 1
+	}
+	a.draw(links, way, cols[0].key+"” and “"+cols[1].key)
+}
+
+func (a *analysis) takePairs(p *pairs) {
+	hits, all, zero := 0, 0, false
+	for _, e := range p.list {
+		for _, list := range [...][]string{e.from, e.to} {
+			for _, s := range list {
+				all++
+				hits += b2i(a.knows(s))
+				zero = zero || s == "0"
+			}
 		}
 	}
 	if zero && !a.n.numeric && p.tree == a.s.tree {
 		a.n.zero = true
-	} else if hits*3 < len(p.list)*2*2 {
+	} else if hits*3 < all*2 {
 		return
 	}
 	p.used = true
-	a.stated = true
-	resolve := func(s string) string {
-		if i, ok := a.n.find(s); ok {
-			return a.n.ids[i]
-		}
-		a.lost++
-		return s
+	if p.val != nil {
+		a.taken = append(a.taken, Span{p.val.Off, p.val.End})
 	}
+	a.stated = true
 	for _, e := range p.list {
-		from, to := resolve(e.from), resolve(e.to)
-		a.hits++
-		a.link(from, to, Stated, e.off)
+		for _, x := range e.from {
+			for _, y := range e.to {
+				for _, from := range a.ends(x) {
+					for _, to := range a.ends(y) {
+						a.hits++
+						a.link(from, to, Stated, e.off)
+					}
+				}
+			}
+		}
 	}
 	a.r.Start, a.r.End = min(a.r.Start, p.tree.Root.Off), max(a.r.End, p.tree.Root.End)
+}
+
+// knows reports whether the end of a link is a record, or several.
+func (a *analysis) knows(s string) bool {
+	if _, ok := a.n.find(s); ok {
+		return true
+	}
+	list, _ := a.n.cell(s, 0)
+	for _, x := range list {
+		if x.at < 0 {
+			return false
+		}
+	}
+	return len(list) > 1
+}
+
+// ends returns the ids that one end of a link names: "a", or "a, b".
+func (a *analysis) ends(s string) []string {
+	if i, ok := a.n.find(s); ok {
+		return []string{a.n.ids[i]}
+	}
+	if !a.knows(s) {
+		a.lost++
+		return []string{s}
+	}
+	list, _ := a.n.cell(s, 0)
+	out := make([]string, len(list))
+	for i, x := range list {
+		out[i] = a.n.ids[x.at]
+	}
+	return out
 }
 
 func isNeedsName(name string) bool {
@@ -528,6 +683,9 @@ func (a *analysis) weigh() {
 	}
 	if a.packages() || a.asks() {
 		r.Weight = 20
+	}
+	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
+		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
 	}
 	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) {
 		r.Weight = min(r.Weight, 20)

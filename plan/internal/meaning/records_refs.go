@@ -83,6 +83,14 @@ func (n *labels) find(s string) (int, bool) {
 	return 0, false
 }
 
+// byName is find without places.
+func (n *labels) byName(s string) (int, bool) {
+	if _, ok := n.exact[s]; !ok && digits(strings.TrimSpace(s)) {
+		return 0, false
+	}
+	return n.find(s)
+}
+
 // squash leaves out what may stand between the words of a name, but not between two numbers.
 func squash(s string) string {
 	s = lexicon.Fold(s)

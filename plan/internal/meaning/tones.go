@@ -44,10 +44,15 @@ const (
 	toneStart
 	toneFinal
 	toneArticle
+	toneAhead
+	toneIntend
+	toneExplain
+	toneStory
+	toneChat
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "ahead", "intend", "explain", "story", "chat",
 }
 
 // toneHit is a phrase of tones.txt in a text.

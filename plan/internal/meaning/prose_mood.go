@@ -1,0 +1,123 @@
+package meaning
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// mood notes whether a sentence tells what is to be done, what is over, or how something works.
+func (t *teller) mood(units []unit) {
+	past, meant, general := false, false, false
+	for k := range units {
+		u := &units[k]
+		text := u.main
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		folded := lexicon.Fold(text)
+		for _, h := range tonesIn(t.lang, folded) {
+			meant = meant || h.kind&toneIntend != 0
+			general = general || h.kind&toneExplain != 0
+			past = past || h.kind&tonePast != 0 && !u.free || h.kind&toneStory != 0
+		}
+		meant = meant || t.commands(u)
+		if t.lang == "en" {
+			told := tells(folded)
+			past, meant = past || told, meant || !told && !past && persons(folded)
+		}
+	}
+	t.past += b2i(past && !meant)
+	t.meant += b2i(meant)
+	t.general += b2i(general)
+}
+
+// over reports whether what is told is over, or how something works, rather than what is to be done.
+func (t *teller) over(sentences int) bool {
+	return t.past*2 > sentences || t.past > t.meant && t.past*3 > sentences || t.general*3 >= sentences && t.meant == 0
+}
+
+// acts reports whether a unit without a word of order says what to do.
+func (t *teller) acts(u *unit) bool {
+	if !t.weighs(u.main) || t.spaced() && len(strings.Fields(u.main)) < 3 {
+		return false
+	}
+	return t.commands(u) || hasTone(t.lang, u.main, toneIntend)
+}
+
+// commands reports whether a text begins with a verb of what to do, behind words of order.
+func (t *teller) commands(u *unit) bool {
+	if t.lang != "en" {
+		return false
+	}
+	s := lexicon.Fold(u.main)
+	at := 0
+	for _, g := range t.signs(s) {
+		if g.kinds&adverbs != 0 && len(strings.Fields(s[at:g.off])) <= 1 {
+			at = g.end
+		}
+	}
+	words := strings.FieldsFunc(s[at:], func(r rune) bool { return !unicode.IsLetter(r) })
+	for k, w := range words {
+		if k+1 < len(words) && finite[words[k+1]] {
+			return false // "light is absorbed"
+		}
+		if w == "and" || w == "please" || w == "just" || w == "also" {
+			continue
+		}
+		return hasTone("en", w, toneDo)
+	}
+	return false
+}
+
+// finite are verbs before which a word is no command.
+var finite = fieldSet("is are was were has have had will can must should gets get may might could would does do did shall")
+
+// tells reports whether an English text tells what is over: it has a verb in the past that is no participle.
+func tells(s string) bool {
+	prev := ""
+	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
+		if strings.HasSuffix(w, "ed") && len(w) > 4 && !participles[prev] && w != "need" && !strings.HasSuffix(w, "eed") {
+			return true
+		}
+		prev = w
+	}
+	return false
+}
+
+// persons reports whether an English text says what we, you or I do.
+func persons(s string) bool {
+	prev := ""
+	for _, w := range strings.Fields(s) {
+		if (prev == "we" || prev == "you" || prev == "i") && !finite[w] {
+			return true
+		}
+		prev = w
+	}
+	return false
+}
+
+// participles stand before a participle, where no past is told.
+var participles = fieldSet("is are be been being was were has have had having get gets getting the a an this that these those of with and or as if once when " +
+	"until fully newly just being it's they're we've i've not all both any each our your their his her its to for by in from")
+
+// gerund reports whether a condition is a step by itself, that of a verb without a subject: "After collecting the
+// figures, …".
+func (t *teller) gerund(s string) bool {
+	f := strings.Fields(lexicon.Fold(s))
+	for k := 1; k < len(f) && k < 4; k++ {
+		w := strings.Trim(f[k], ",.")
+		for _, end := range gerunds[t.lang] {
+			if strings.HasSuffix(w, end) && len(w) > len(end)+2 || w == end {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// gerunds are the ends of verbs without a subject behind "after", or the auxiliary before them.
+var gerunds = map[string][]string{
+	"en": {"ing"}, "fr": {"avoir"}, "es": {"ar", "er", "ir"}, "pt": {"ar", "er", "ir"}, "it": {"aver", "avere", "essere"}, "sv": {"att"},
+}

@@ -1,0 +1,544 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// orderSign is a phrase of order in running text. Opens tells that it may begin a clause, such as "once".
+type orderSign struct {
+	off, end int
+	kinds    lexicon.Kinds
+	tone     tone
+	opens    bool
+	// behind tells that what it relates to stands before it: "2の後".
+	behind bool
+}
+
+var (
+	adverbs    = lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile)
+	orderKinds = adverbs | lexicon.KindsOf(lexicon.Both, lexicon.All, lexicon.None, lexicon.Needs, lexicon.Before, lexicon.Beside, lexicon.Apart, lexicon.And, lexicon.Not, lexicon.Until)
+)
+
+const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneFinal | toneAhead
+
+// signs finds the phrases of order in a text. Where they overlap, the first and longest one counts.
+func (t *teller) signs(s string) []orderSign {
+	var all []orderSign
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
+		if k := tok.Kinds & orderKinds; k != 0 && strings.IndexFunc(tok.Phrase, unicode.IsLetter) >= 0 {
+			if strings.HasSuffix(tok.Phrase, ":") && tok.Is(lexicon.Before) {
+				k = lexicon.KindsOf(lexicon.Then) // "Next: …"
+			}
+			all = append(all, orderSign{off: tok.Off, end: tok.End, kinds: k, opens: tok.Opens, behind: tok.Side == lexicon.Behind})
+		}
+	}
+	text, place := lexicon.FoldPlaces(s)
+	for _, h := range tonesIn(t.lang, text) {
+		if k := h.kind & orderTones; k != 0 {
+			all = append(all, orderSign{off: place(h.off), end: place(h.end), tone: k})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b orderSign) int {
+		if a.off != b.off {
+			return a.off - b.off
+		}
+		return b.end - a.end
+	})
+	out := all[:0]
+	for _, g := range all {
+		if n := len(out); n > 0 && g.off < out[n-1].end {
+			if last := &out[n-1]; g.off == last.off && g.end == last.end {
+				last.kinds, last.tone, last.opens, last.behind = last.kinds|g.kinds, last.tone|g.tone, last.opens || g.opens, last.behind || g.behind
+			}
+			continue
+		}
+		out = append(out, g)
+	}
+	for k := range out {
+		if g := &out[k]; g.kinds&adverbs != 0 && t.adjective(s, g) {
+			g.kinds &^= adverbs
+		}
+	}
+	return out
+}
+
+// ahead is what stands before a place, not more than is looked at for a word of order.
+func ahead(s string, at int) string {
+	from := max(0, at-maxRest/4)
+	for from > 0 && from < at && !utf8.RuneStart(s[from]) {
+		from++
+	}
+	return s[from:at]
+}
+
+// wordsUpTo counts the words of a text up to a number of them.
+func (t *teller) wordsUpTo(s string, most int) (n int) {
+	for range strings.FieldsSeq(s) {
+		if n++; n == most {
+			break
+		}
+	}
+	return n
+}
+
+// adjective reports whether a word of order only describes a thing or a time: "the first round", "next week".
+func (t *teller) adjective(s string, g *orderSign) bool {
+	if !t.spaced() || strings.Contains(s[g.off:g.end], " ") {
+		return false
+	}
+	before := strings.Fields(ahead(s, g.off))
+	if n := len(before); n > 0 && hasTone(t.lang, before[n-1], toneArticle) {
+		return true
+	}
+	after := strings.Fields(s[g.end:min(len(s), g.end+maxTone)])
+	return len(after) > 0 && lexicon.Is(lexicon.Units, strings.Trim(after[0], ",.;:")) && g.kinds.Has(lexicon.Then)
+}
+
+// condition is what a step waits for, or comes before, in words.
+type condition struct {
+	kind Kind
+	text string
+	// off is its place. Opened tells that it begins with a conjunction; loose that it counts only when it names a step.
+	off   int
+	loose bool
+}
+
+// unit is a part of a sentence that may be a step, with what its words of order are.
+type unit struct {
+	text     string // all of it
+	main     string // without conditions
+	mains    []string
+	off, end int
+	kinds    lexicon.Kinds
+	free     bool
+	beside   bool
+	conds    []condition
+	// trails tells that more is said behind the step, which was not understood.
+	trails bool
+}
+
+func (u *unit) empty() bool {
+	return strings.TrimSpace(u.main) == "" && len(u.conds) == 0 && u.kinds == 0
+}
+
+// ordered reports whether a word says where the unit stands in the order.
+func (u *unit) ordered() bool {
+	return u.kinds != 0 || len(u.conds) > 0 && slices.ContainsFunc(u.conds, func(c condition) bool { return !c.loose }) || u.free || u.beside
+}
+
+// units splits a sentence into what may be steps of their own.
+func (t *teller) units(s *form.Sentence) (out []unit) {
+	var cur unit
+	flush := func() {
+		if t.letters(cur.text) > 0 {
+			cur.text = strings.TrimSpace(cur.text)
+			cur.main = strings.Join(cur.mains, "")
+			out = append(out, cur)
+		}
+		cur = unit{}
+	}
+	during := false
+	for k, c := range s.Clauses {
+		end := s.Off + len(s.Text)
+		last := k+1 == len(s.Clauses)
+		if !last {
+			end = s.Clauses[k+1].Off
+		}
+		for _, piece := range t.pieces(s.Text[c.Off-s.Off:end-s.Off], c.Off) {
+			u := t.read(piece, last, len(cur.mains) > 0)
+			if t.thesis(piece.text) && k > 0 && t.wordsUpTo(cur.text, 5) <= 4 {
+				t.theses++
+			}
+			u.beside, during = u.beside || during, t.endsWithWhile(piece.text)
+			if len(cur.mains) == 0 && len(cur.conds) > 0 && u.ordered() && u.main == "" && t.andLed(piece.text) && !last {
+				u.kinds = 0
+			}
+			if len(cur.mains) == 0 && len(cur.conds) > 0 && !u.ordered() && !last && t.andLed(piece.text) {
+				// "When the paint is dry, and the lamps are here, …"
+				c := &cur.conds[len(cur.conds)-1]
+				c.text = s.Text[c.off-s.Off : piece.off+len(piece.text)-s.Off]
+				cur.text, cur.end = s.Text[cur.off-s.Off:piece.off+len(piece.text)-s.Off], piece.off+len(piece.text)
+				continue
+			}
+			if len(cur.mains) == 0 && len(cur.conds) > 0 && (u.kinds != 0 || len(u.conds) > 0) && !correlative(piece.text) && t.letters(u.text) > 5 && (t.ands(piece.text) || t.wordsUpTo(cur.text, 10) > 9 && t.spaced()) {
+				cur.mains = []string{cur.text} // "After the rain we plant the trees, and then …"
+			}
+			leads := len(u.conds) > 0 && !u.conds[0].loose && (u.main == "" && !last || t.added(piece.text) || last && u.main != u.text && u.main != "")
+			fresh := u.beside || c.Sep == ';' || u.kinds&^lexicon.KindsOf(lexicon.First) != 0 || u.kinds != 0 && (cur.ordered() || c.Sep == ':') || u.free && t.andLed(piece.text) || leads
+			if c.Sep == '(' || c.Sep == ')' {
+				fresh = false
+			}
+			switch {
+			case fresh && len(cur.mains) > 0:
+				if c.Sep == ':' && !cur.ordered() && len(out) == 0 && (u.ordered() || len(t.steps) == 0) {
+					t.intro = cur.text
+					cur = unit{} // "I would do it like this: first …"
+				}
+				flush()
+			case len(cur.conds) > 0 && len(cur.mains) == 0 && u.kinds.Has(lexicon.Then) && correlative(piece.text):
+				u.kinds &^= lexicon.KindsOf(lexicon.Then)
+			}
+			if cur.text == "" {
+				cur.off = piece.off
+			}
+			cur.end = piece.off + len(piece.text)
+			cur.text = s.Text[cur.off-s.Off : cur.end-s.Off]
+			cur.kinds |= u.kinds
+			cur.trails = cur.trails || len(cur.mains) > 0 && t.letters(u.main) > 0
+			cur.free, cur.beside = cur.free || u.free, cur.beside || u.beside
+			cur.conds = append(cur.conds, u.conds...)
+			if strings.TrimSpace(u.main) != "" {
+				cur.mains = append(cur.mains, u.main)
+			}
+		}
+	}
+	flush()
+	return out
+}
+
+// read reads the words of order of a piece. Last tells that the sentence ends with it, behind that it follows a step.
+func (t *teller) read(p piece, last, behind bool) unit {
+	u := unit{text: p.text, off: p.off, end: p.off + len(p.text), beside: p.beside}
+	signs := t.signs(p.text)
+	if behind && len(signs) > 0 && signs[0].tone&toneWhile != 0 && t.letters(ahead(p.text, signs[0].off)) == 0 && !t.verbLast() {
+		u.beside = true // "…, while she paints the doors"
+		signs = signs[1:]
+	}
+	from, to := t.condition(p.text, signs, last, &u)
+	for _, g := range signs {
+		if g.off >= from && g.off < to {
+			continue
+		}
+		u.kinds |= g.kinds & adverbs
+		switch {
+		case g.tone&toneThence != 0:
+			u.kinds |= lexicon.KindsOf(lexicon.Then)
+		case g.tone&toneStart != 0:
+			u.kinds |= lexicon.KindsOf(lexicon.First)
+		case g.tone&toneFinal != 0:
+			u.kinds |= lexicon.KindsOf(lexicon.Last)
+		}
+		u.free = u.free || g.tone&toneFree != 0
+		if g.kinds.Has(lexicon.Apart) || g.kinds.Has(lexicon.None) && strings.Contains(p.text[g.off:g.end], " ") {
+			if i, _ := t.found(p.text[g.end:]); i < 0 {
+				u.free = true
+			}
+		}
+	}
+	rest, at := 0, 0
+	for _, g := range signs {
+		if g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneFinal|toneWhile) != 0 || g.tone&toneFree != 0 {
+			rest += t.letters(p.text[at:max(at, g.off)])
+			at = max(at, g.end)
+		}
+	}
+	rest += t.letters(p.text[at:])
+	switch {
+	case from == 0 && to == len(p.text): // only a condition
+	case len(u.conds) > 0 && from > 0 && to == len(p.text):
+		u.main = p.text[:from]
+	case len(u.conds) > 0 && to < len(p.text):
+		u.main = p.text[to:]
+	case rest < 2 && u.kinds != 0 || rest == 0: // only words of order
+	default:
+		u.main = p.text
+	}
+	if len(u.conds) > 0 && last && u.main == "" {
+		u.main = p.text // "After the rain we plant the trees."
+	}
+	return u
+}
+
+// letters counts the letters of words that mean something.
+func (t *teller) letters(s string) (n int) {
+	if !t.spaced() {
+		for _, r := range s {
+			n += b2i(unicode.IsLetter(r))
+		}
+		return n
+	}
+	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
+		if !lexicon.IsCommon(lexicon.Lang(t.lang), w) {
+			n += utf8.RuneCountInString(w)
+		}
+	}
+	return n
+}
+
+// condition finds what a piece says of what it waits for, and where that stands.
+func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (from, to int) {
+	add := func(kind Kind, from, to, end int, loose bool) (int, int) {
+		u.conds = append(u.conds, condition{kind: kind, text: s[from:to], off: u.off + from, loose: loose})
+		return from, end
+	}
+	if t.verbLast() || t.lang == "zh" {
+		if slices.ContainsFunc(signs, func(g orderSign) bool { return g.tone&toneFree != 0 }) {
+			return 0, 0
+		}
+		for k := len(signs) - 1; k >= 0; k-- {
+			g := &signs[k]
+			kind := Needs
+			if g.tone&toneAhead != 0 {
+				kind = Before
+			} else if g.tone&toneWhen == 0 && !(g.behind && g.kinds.Has(lexicon.Needs)) {
+				continue
+			}
+			if t.lang == "zh" && g.off < 6 {
+				end := len(s)
+				for _, h := range signs[k+1:] {
+					if h.tone&toneWhen != 0 {
+						end = h.end
+					}
+				}
+				if end == len(s) && last {
+					continue
+				}
+				return add(kind, 0, end, end, false)
+			}
+			if t.letters(ahead(s, g.off)) > 1 {
+				return add(kind, 0, g.end, g.end, false)
+			}
+		}
+		return 0, 0
+	}
+	words := 0
+	at := 0
+	for k := range signs {
+		g := &signs[k]
+		if g.off < at {
+			continue
+		}
+		words += t.wordsUpTo(s[at:g.off], 9)
+		light := words <= 1 || words < 9 && t.letters(ahead(s, g.off)) == 0
+		kind, ok := t.relation(g)
+		switch {
+		case !ok:
+			if g.kinds&adverbs == 0 && g.kinds&lexicon.KindsOf(lexicon.And) == 0 {
+				words += len(strings.Fields(s[g.off:g.end]))
+			}
+			at = g.end
+			continue
+		case light && g.tone&toneWhen == 0 && kind == Needs && !g.opens:
+			// "Depends on the weather" begins no clause.
+		case light:
+			if n := t.pronoun(s[g.end:]); n > 0 && last && t.weighs(s[g.end+n:]) {
+				return add(kind, g.off, g.end+n, g.end+n, false) // "and after that we plant the trees"
+			}
+			return add(kind, g.off, len(s), len(s), false)
+		case g.kinds&lexicon.Relations != 0 && kind != Apart:
+			if kind == Needs && g.kinds.Has(lexicon.Until) && !t.denied(ahead(s, g.off)) {
+				break
+			}
+			return add(kind, g.off, len(s), len(s), true)
+		case g.kinds.Has(lexicon.Until) && t.denied(ahead(s, g.off)):
+			return add(Needs, g.off, len(s), len(s), true)
+		}
+		words += len(strings.Fields(s[g.off:g.end]))
+		at = g.end
+	}
+	return 0, 0
+}
+
+// relation returns the relation that a phrase begins.
+func (t *teller) relation(g *orderSign) (Kind, bool) {
+	switch {
+	case g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneFinal) != 0:
+		return 0, false
+	case g.tone&toneAhead != 0:
+		return Before, true
+	case g.tone&toneWhen != 0 || g.kinds.Has(lexicon.Needs):
+		return Needs, true
+	case g.kinds.Has(lexicon.Before):
+		return Before, true
+	case g.kinds.Has(lexicon.Beside):
+		return Beside, true
+	case g.kinds.Has(lexicon.Until):
+		return Needs, true
+	}
+	return 0, false
+}
+
+// denied reports whether a text says "not".
+func (t *teller) denied(s string) bool {
+	return slices.ContainsFunc(lexicon.ScanIn(lexicon.Lang(t.lang), s), func(k lexicon.Token) bool { return k.Is(lexicon.Not) })
+}
+
+// thesisWords follow a word of order where arguments are told rather than steps.
+var thesisWords = map[string]bool{"que": true, "that": true, "dass": true, "che": true, "что": true, "що": true, "że": true, "att": true, "dat": true, "bahwa": true, "rằng": true}
+
+func (t *teller) thesis(s string) bool {
+	f := strings.Fields(lexicon.Fold(s))
+	return len(f) > 0 && thesisWords[f[0]]
+}
+
+func (t *teller) spaced() bool { return t.lang != "zh" && t.lang != "ja" }
+
+func (t *teller) verbLast() bool {
+	return t.lang == "tr" || t.lang == "ja" || t.lang == "ko" || t.lang == "hi"
+}
+
+type piece struct {
+	text   string
+	off    int
+	beside bool
+}
+
+// pieces splits a clause before "and then", "while" and the like inside of it.
+func (t *teller) pieces(s string, off int) (out []piece) {
+	at, beside := 0, false
+	cut := func(i int, b bool) {
+		if t.weighs(s[at:i]) && t.weighs(s[i:]) {
+			out = append(out, piece{s[at:i], off + at, beside})
+			at, beside = i, b
+		}
+	}
+	signs := t.signs(s)
+	for k, g := range signs {
+		meanwhile := g.kinds.Has(lexicon.Meanwhile) || g.tone&toneWhile != 0 && !t.verbLast()
+		then := g.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0 && !g.kinds.Has(lexicon.Needs)
+		if kind, ok := t.relation(&g); ok && (kind == Needs || kind == Before) && t.pronoun(s[g.end:]) > 0 {
+			then = true // "… and only after that …"
+		}
+		switch {
+		case !meanwhile && !then:
+		case k > 0 && signs[k-1].kinds.Has(lexicon.And) && t.near(s[signs[k-1].end:g.off]):
+			cut(signs[k-1].off, meanwhile)
+		case meanwhile && g.tone&toneWhile != 0:
+			cut(g.off, true)
+		case !t.spaced() && g.tone&toneWhen == 0:
+			cut(g.off, meanwhile)
+		}
+	}
+	return append(out, piece{s[at:], off + at, beside})
+}
+
+// near reports whether only a word such as "only" stands between "and" and a word of order.
+func (t *teller) near(s string) bool {
+	return len(strings.Fields(s)) <= 2 && !strings.ContainsAny(s, ",;:")
+}
+
+// pronoun returns the length of the pronoun with which a text begins, and of the space before it.
+func (t *teller) pronoun(s string) int {
+	text, place := lexicon.FoldPlaces(s)
+	for _, h := range tonesIn(t.lang, text[:min(len(text), maxTone)]) {
+		if h.kind&(tonePronoun|toneTwo) != 0 && strings.TrimSpace(text[:h.off]) == "" {
+			return place(h.end)
+		}
+	}
+	return 0
+}
+
+// weighs reports whether a text is long enough for a step.
+func (t *teller) weighs(s string) bool {
+	if !t.spaced() || t.lang == "ko" {
+		return utf8.RuneCountInString(strings.Trim(s, " ,，、。.")) >= 4
+	}
+	return len(strings.Fields(s)) > 1 && len(strings.TrimRight(s, " ,.")) > 7
+}
+
+// correlative reports whether a clause begins with the "then" that only goes with the "when" before it.
+func correlative(s string) bool {
+	f := strings.Fields(lexicon.Fold(s))
+	return len(f) > 0 && correlatives[strings.Trim(f[0], ",")]
+}
+
+var correlatives = map[string]bool{
+	"then": true, "dann": true, "so": true, "alors": true, "entonces": true, "então": true, "allora": true, "dan": true, "då": true, "så": true,
+	"wtedy": true, "to": true, "то": true, "тогда": true, "тоді": true, "maka": true, "thì": true, "barulah": true, "baru": true, "poi": true,
+}
+
+// ands reports whether a clause begins with "and" or another word that adds a step.
+func (t *teller) ands(s string) bool { return t.andLed(s) || strings.HasPrefix(s, "و") }
+
+// andLed reports whether a clause begins with "and".
+func (t *teller) andLed(s string) bool {
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
+		return tok.Off <= 1 && tok.Is(lexicon.And)
+	}
+	return false
+}
+
+// added reports whether a condition begins with "and", so that what follows it is another step.
+func (t *teller) added(s string) bool {
+	return t.ands(s) && (len(strings.Fields(s)) > 3 || !t.spaced())
+}
+
+// endsWithWhile reports whether a clause ends with a word such as "while".
+func (t *teller) endsWithWhile(s string) bool {
+	folded := strings.TrimRight(lexicon.Fold(s), " ,")
+	for _, h := range tonesIn(t.lang, folded) {
+		if h.kind&toneWhile != 0 && h.end == len(folded) && h.off > 0 && !t.verbLast() {
+			return true
+		}
+	}
+	return false
+}
+
+// enumerated splits "two things: a, and b" into as many steps as the text says.
+func (t *teller) enumerated(u *unit) (out []unit) {
+	count, at := 0, -1
+	s := u.text
+	start := 0
+	for i, r := range s {
+		if strings.ContainsRune(":：", r) {
+			at = i + utf8.RuneLen(r)
+			break
+		}
+		if unicode.IsLetter(r) || unicode.IsMark(r) {
+			if t.spaced() {
+				continue
+			}
+			if n, ok := lexicon.Number(string(r)); ok && n > 1 && n < 7 && count == 0 {
+				count = n
+			}
+			continue
+		}
+		if n, ok := lexicon.Number(s[start:i]); ok && n > 1 && n < 7 && count == 0 {
+			count = n
+		}
+		start = i + utf8.RuneLen(r)
+		if count > 0 && r == ',' && at < 0 {
+			at = start
+			break
+		}
+	}
+	if at < 0 || at >= len(s) || count == 0 && !u.kinds.Has(lexicon.Meanwhile) && !u.free {
+		return nil
+	}
+	rest := s[at:]
+	start = 0
+	add := func(to, next int) {
+		if x := strings.Trim(rest[start:to], " ,;.，、。"); x != "" {
+			lead := len(rest[start:to]) - len(strings.TrimLeft(rest[start:to], " ,;，、"))
+			out = append(out, unit{text: x, main: x, off: u.off + at + start + lead, end: u.off + at + start + lead + len(x), free: u.free})
+		}
+		start = next
+	}
+	ands := map[int]int{}
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), rest) {
+		if tok.Is(lexicon.And) {
+			ands[tok.Off] = tok.End
+		}
+	}
+	for i, r := range rest {
+		if i < start {
+			continue
+		}
+		if end, ok := ands[i]; ok {
+			add(i, end)
+		} else if strings.ContainsRune(",;，、；،", r) {
+			add(i, i+utf8.RuneLen(r))
+		}
+	}
+	add(len(rest), len(rest))
+	if count > 0 && len(out) != count || len(out) < 2 {
+		return nil
+	}
+	return out
+}

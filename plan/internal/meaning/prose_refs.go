@@ -1,0 +1,221 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// maxShared bounds the steps that are held for one word: what more have names none of them.
+const maxShared = 6
+
+// note puts the words of a step where conditions find them.
+func (t *teller) noteWords(i int, s string) {
+	for w := range t.stems(s) {
+		if list := t.words[w]; len(list) <= maxShared {
+			t.words[w] = append(list, i)
+		}
+	}
+}
+
+// found returns the step that a text names by its words, or -1; of several with as many words the last one. Sure tells
+// that no other step has as many.
+func (t *teller) found(s string) (best int, sure bool) {
+	score := map[int]int{}
+	for w := range t.stems(s) {
+		list := t.words[w]
+		if len(list) > maxShared {
+			continue
+		}
+		for _, i := range list {
+			score[i] += 1 + b2i(len(list) == 1)
+		}
+	}
+	best = -1
+	for i, n := range score {
+		switch {
+		case best < 0 || n > score[best]:
+			best, sure = i, true
+		case n == score[best]:
+			best, sure = max(best, i), false
+		}
+	}
+	return best, sure
+}
+
+// refers returns the steps that a condition is about: both or all, those whose words it uses, or else the last ones.
+func (t *teller) refers(s string) (out []int, named bool) {
+	if len(t.steps) == 0 {
+		return nil, false
+	}
+	two, all, count := false, false, 0
+	ands := []int{}
+	signs := t.signs(s)
+	for k, g := range signs {
+		two = two || g.tone&toneTwo != 0 || g.kinds.Has(lexicon.Both)
+		all = all || g.kinds.Has(lexicon.All)
+		if g.kinds.Has(lexicon.And) && len(strings.TrimSpace(s[:g.off])) > 3 && k >= 0 {
+			ands = append(ands, g.off, g.end)
+		}
+	}
+	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
+		if k, ok := lexicon.Number(w); ok && k > 2 && k < 7 && count == 0 && len(w) > 2 {
+			count = k
+		}
+	}
+	var parts []string
+	at := 0
+	for k := 0; k+1 < len(ands) && len(parts) < maxParts; k += 2 {
+		parts = append(parts, s[at:ands[k]])
+		at = ands[k+1]
+	}
+	parts = append(parts, s[at:])
+	// hits are the steps that the parts name, each by its own words.
+	var hits []int
+	unnamed := 0
+	for _, p := range parts {
+		if i, sure := t.found(p); i >= 0 {
+			t.unsure = t.unsure || !sure
+			hits = append(hits, i)
+		} else {
+			unnamed++
+		}
+	}
+	switch {
+	case all && len(hits) < 2:
+		return t.ends(len(t.steps)), true
+	case (two || count > 0) && len(hits) < 2:
+		n := max(count, 2)
+		if ends := t.ends(n); len(ends) == n {
+			return ends, true
+		}
+		t.unsure = true
+		return span(max(0, len(t.steps)-n), len(t.steps)), true
+	case len(hits) == 0:
+		if ends := t.ends(len(parts)); len(parts) > 1 && len(ends) == len(parts) {
+			t.unsure = true
+			return ends, false
+		}
+		if t.letters(s) > 0 {
+			t.unsure = true
+			if !t.pronounOnly(s) && len(t.group) > 1 {
+				return t.group[:1:1], false // one thing is ready, not all that run beside each other: the one told first
+			}
+		}
+		return slices.Clone(t.group), false
+	}
+	t.unsure = true
+	if unnamed > 0 && len(parts) > 1 {
+		// "when the cake is cool and Tom is back": what is not named is the last of what nobody waits for yet.
+		ends := t.ends(2 * len(parts))
+		for k := len(ends) - 1; k >= 0 && unnamed > 0; k-- {
+			if !slices.Contains(hits, ends[k]) && !t.above(hits, ends[k]) {
+				hits = append(hits, ends[k])
+				unnamed--
+			}
+		}
+	}
+	slices.Sort(hits)
+	return t.latest(slices.Compact(hits)), true
+}
+
+// above reports whether one of a list of steps waits for another step.
+func (t *teller) above(list []int, step int) bool {
+	return slices.ContainsFunc(list, func(i int) bool { return slices.Contains(t.steps[i].needs, step) })
+}
+
+// ends returns the last steps for which no other one waits, up to a number of them.
+func (t *teller) ends(most int) (out []int) {
+	for i := len(t.steps) - 1; i >= 0 && len(out) < most; i-- {
+		if !t.steps[i].waited {
+			out = append(out, i)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// latest drops the steps that others of the list wait for.
+func (t *teller) latest(list []int) (out []int) {
+	above := map[int]bool{}
+	for _, i := range list {
+		for _, n := range t.steps[i].needs {
+			above[n] = true
+		}
+	}
+	for _, i := range list {
+		if !above[i] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func span(from, to int) (out []int) {
+	for i := from; i < to; i++ {
+		out = append(out, i)
+	}
+	return out
+}
+
+// stems returns the beginnings of the words of a text that name something, of scripts without spaces pairs of signs.
+func (t *teller) stems(s string) map[string]bool {
+	out := map[string]bool{}
+	var prev rune
+	pairs := func(r rune) bool { return r >= 0x4E00 && r <= 0x9FFF || r >= 0x30A1 && r <= 0x30FA }
+	for _, r := range s {
+		if pairs(r) && pairs(prev) {
+			out[string([]rune{prev, r})] = true
+		}
+		prev = r
+	}
+	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
+		folded := lexicon.Fold(w)
+		rs := []rune(folded)
+		if t.lang == "ar" {
+			for _, p := range []string{"وال", "بال", "لل", "ال", "و"} {
+				if rest := strings.TrimPrefix(folded, p); rest != folded && len(rest) > 4 {
+					rs = []rune(rest)
+					break
+				}
+			}
+		}
+		switch {
+		case len(rs) < 3 && (len(rs) < 2 || rs[0] < 0xAC00):
+		case rs[0] >= 0xAC00 && rs[0] <= 0xD7A3:
+			out[string(rs[:2])] = true
+		case rs[0] >= 0x3040:
+		case lexicon.IsCommon(lexicon.Lang(t.lang), folded) || stopWords[folded] || hasTone(t.lang, folded, toneDone|toneWhen|toneTwo) || lexicon.Is(lexicon.Then, folded):
+		default:
+			out[string(rs[:min(len(rs), stemLength)])] = true
+		}
+	}
+	for w := range out {
+		if stopStems[w] {
+			delete(out, w)
+		}
+	}
+	return out
+}
+
+// stopStems begin words that name nothing, of words with more letters than that.
+var stopStems = fieldSet("after befor finis ready compl start begin anoth their there where while which these those until needs " +
+	"werde würde könne müsse sobal nachd danac ansch währe schli erled ferti beide arbei lorsq ensui termi despu cuand mient estén listo depoi quand " +
+	"enqua pront conte dopo mentre prima потом после когда закон готов щойно далі тільк potem kiedy gotow zakoń sonra önce bitin hazır setel selesa " +
+	"عندما ذلك 工作 事情 任务 步骤 完成 之后 以后 都完 成后 作業 終了 完了")
+
+// stopWords name nothing.
+var stopWords = fieldSet("once then both with from when that this first next the and und der die das wir les des los las gli sie job jobs task tasks " +
+	"step steps work thing things part parts result results everyone everybody somebody someone nobody two three four five done make makes made take " +
+	"takes done get gets got team now today tomorrow week day days hours")
+
+// fieldSet makes a set of the words of a text.
+func fieldSet(s string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(s) {
+		m[w] = true
+	}
+	return m
+}
