@@ -427,7 +427,7 @@ func nounMark(s string, at int) Mark {
 					return Mark{}
 				}
 				m.Noun, m.Weak, m.End = noun, weak, skipSpace(s, e)
-				if m.Style == Letter && weak {
+				if m.Style == Letter && weak && !remarked(s, m.End) {
 					return Mark{}
 				}
 				return m

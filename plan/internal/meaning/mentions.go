@@ -212,7 +212,7 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 func (n *Names) keyed(s string) (item int, ok bool) {
 	var few [maxLabel + 8]byte
 	item, ok = n.byKey[string(bytes.TrimRight(lexicon.AppendFold(few[:0], s), "-."))]
-	return item, ok
+	return item, ok && !(n.items[item].Group && strings.Contains(s, " ")) // "phase 2" is a noun with a number
 }
 
 // exact tells whether a label of one letter has the case of the id.

@@ -237,7 +237,15 @@ func (n *Names) title(i int, text string) {
 	if n.items[i].Whole {
 		return
 	}
-	start := -1
+	start, verb := -1, ""
+	note := func(word string) {
+		if stem := n.stem(word); stem != "" {
+			list := n.stems[stem]
+			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
+				n.stems[stem] = append(list, i)
+			}
+		}
+	}
 	for at, r := range text + " " {
 		if unicode.IsLetter(r) || unicode.Is(unicode.M, r) {
 			if start < 0 {
@@ -246,17 +254,23 @@ func (n *Names) title(i int, text string) {
 			continue
 		}
 		if start < 0 {
+			verb = ""
 			continue
 		}
-		if stem := n.stem(text[start:at]); stem != "" {
-			list := n.stems[stem]
-			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
-				n.stems[stem] = append(list, i)
-			}
+		word := text[start:at]
+		note(word)
+		if verb != "" && len(word) <= maxParticle && len(verb) <= stemLength-1 {
+			note(verb + word) // "back up" may be named as the backup
 		}
-		start = -1
+		verb, start = "", -1
+		if r == ' ' || r == '-' {
+			verb = word
+		}
 	}
 }
+
+// maxParticle bounds the second word of a verb such as "back up".
+const maxParticle = 4
 
 // titleKey is the form in which whole titles are compared.
 func titleKey(text string) string {

@@ -73,7 +73,7 @@ type talk struct {
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
 	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1}
 	t.atoms = n.groups(self, text, n.atoms(text))
-	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && len(t.atoms) > 1 && t.atoms[1].class != phrase {
+	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase) {
 		t.atoms[0].used = true // its own name: "e2e: browser tests"
 	}
 	for from := 0; from < len(t.atoms); {
@@ -90,7 +90,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 		}
 		from = to + 1
 	}
-	if t.lost >= 0 && len(t.rels)+len(t.doubts) == 0 {
+	if t.lost >= 0 && len(t.doubts) == 0 {
 		at := t.atoms[t.lost].off
 		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
 		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})

@@ -32,6 +32,12 @@ func TestStatements(t *testing.T) {
 		{"Task: dig\nDepends on: none\n\nTask: line\nDepends on: dig\n", "dig line", "dig>line"},
 		{"* Pond\n** TODO Dig\n:PROPERTIES:\n:CUSTOM_ID: dig\n:END:\n** TODO Fill\n:PROPERTIES:\n:CUSTOM_ID: fill\n:BLOCKER: ids(dig)\n:END:\n", "dig fill", "dig>fill"},
 		{"* Pond\n** TODO A1 Dig\n** TODO A2 Line\n** TODO A3 Fill\n   Needs: [[id:A1]], [[#A2][the line]]\n", "A1 A2 A3", "A1>A3 A2>A3"},
+		{"Level 0: load (the file), open (a socket)\nLevel 1: parse (the rows)\n", "load open parse", "load>parse open>parse"},
+		{"Phase A (no prerequisites)\n  A1 dig\n  A2 line\nPhase B (after Phase A)\n  B1 fill\n", "A1 A2 B1", "A1>B1 A2>B1"},
+		{"- base: pour it []\n- wall: build it [base]\n- roof: tile it [base, wall]\n", "base wall roof", "base>wall base>roof wall>roof"},
+		{"- per diem – pay it\n- hotel – book it\n- report – write it, once hotel and per diem are done\n", "per diem hotel report", "hotel>report per diem>report"},
+		{"- Ann – dig the pond – after: nothing\n- Bob – line it – after: dig the pond\n", "1 2", "1>2"},
+		{"1. Back up the phone\n2. Remove the card\n3. Wipe it (after the backup)\n", "1 2 3", "1>3"},
 		{"AB-1: bake\nAB-2: slice (after AB-1)\nAB-3: serve (after AB-2 and AB-90)\n", "AB-1 AB-2 AB-3", "AB-1>AB-2 AB-2>AB-3 AB-90>AB-3"},
 	} {
 		src := form.NewSource(c.text)
