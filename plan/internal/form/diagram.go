@@ -8,7 +8,7 @@ import (
 
 // Diagram is a drawing of nodes and links: Mermaid, DOT, PlantUML, D2, lines of arrows, boxes, a Makefile or a chart.
 type Diagram struct {
-	// Kind is "mermaid", "dot", "plantuml", "gantt", "arrows", "art" or "make".
+	// Kind is "mermaid", "dot", "plantuml", "d2", "gantt", "arrows", "art" or "make".
 	Kind   string
 	Nodes  []Node
 	Links  []Arc
@@ -228,7 +228,7 @@ func diagramAt(src *Source, i int, rules *makeTries) *Diagram {
 	if l.Text == "" || l.Fence {
 		return nil
 	}
-	for _, read := range [...]func(*Source, int) *Diagram{mermaidAt, ganttAt, dotAt, umlAt} {
+	for _, read := range [...]func(*Source, int) *Diagram{mermaidAt, ganttAt, dotAt, umlAt, d2At} {
 		if g := read(src, i); g != nil {
 			return g
 		}

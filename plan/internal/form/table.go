@@ -226,7 +226,7 @@ func isTableRule(s string) bool {
 
 // isPipeRule reports whether a line is the rule below the head of a table with | between its cells.
 func isPipeRule(head, s string) bool {
-	return strings.Contains(s, "--") && strings.Contains(s, "|") && isTableRule(s) && (s[0] == '|' || strings.Count(head, "|") == strings.Count(s, "|"))
+	return strings.Contains(s, "--") && strings.Contains(s, "|") && isTableRule(s) && (s[0] == '|' || strings.IndexByte(s, '+') < 0 && strings.Count(head, "|") == strings.Count(s, "|"))
 }
 
 func pipeCells(src *Source, l *Line, bar string) []*Value {
@@ -322,6 +322,7 @@ func separated(src *Source, i int) (*Tree, int) {
 			if len(cells) < len(heads)-1 && !cut && sep != '\t' && !t.headless {
 				break
 			}
+			cells = overflown(cells, len(heads))
 			t.row(cells, l.Off, end)
 			j = last + 1
 		}
@@ -330,6 +331,25 @@ func separated(src *Source, i int) (*Tree, int) {
 		}
 	}
 	return nil, i
+}
+
+// overflown puts cells that stand beyond the heads into the last column, when they are labels as that of the row is: its
+// list was written without quotes.
+func overflown(cells []*Value, heads int) []*Value {
+	kind, whole := labelKind(cells[0].Str)
+	if len(cells) <= heads || heads < 2 || !whole {
+		return cells
+	}
+	last := cells[heads-1]
+	list := &Value{Kind: KindString, Str: last.Str, Off: last.Off, End: cells[len(cells)-1].End}
+	for i, c := range cells[heads-1:] {
+		if k, ok := labelKind(c.Str); c.Str != "" && (!ok || k != kind) {
+			return cells
+		} else if i > 0 && c.Str != "" {
+			list.Str += ", " + c.Str
+		}
+	}
+	return append(cells[:heads-1:heads-1], list)
 }
 
 func allEmpty(cells []*Value) bool {

@@ -7,11 +7,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// belowWords are stems of words that tell what stands below in a tree, in many languages.
-var belowWords = [...]string{"below", "under", "nested", "beneath", "child", "branch", "unter", "zweig", "dessous", "enfant", "branche", "debajo", "hijo", "rama", "abaixo", "filho", "sotto", "figli", "onder", "ниже", "под ", "дочерн", "нижче", "poniżej", "dziec", "altında", "bawah", "bên dưới", "下", "아래", "नीचे", "تحت"}
+// belowWords and aboveWords are stems of words that tell what stands below and above in a tree, in many languages.
+var (
+	belowWords = [...]string{"below", "under", "nested", "beneath", "child", "branch", "subitem", "sub-item", "unter", "zweig", "kind", "dessous", "enfant", "branche", "debajo", "hijo", "rama", "abaixo", "filho", "sotto", "figli", "onder", "ниже", "под ", "дочерн", "нижче", "poniżej", "dziec", "under", "gren", "barn", "altında", "bawah", "anak", "bên dưới", "phía dưới", "下", "子", "아래", "하위", "नीचे", "تحت"}
+	aboveWords = [...]string{"above", "parent", "hangs from", "hangs off", "hang from", "over it", "over them", "higher up", "über", "oberhalb", "eltern", "hängt an", "dessus", "parent", "qui la porte", "qui le porte", "encima", "arriba", "padre", "acima", "pai", "sopra", "genitore", "boven", "выше", "родител", "над ", "вище", "батьк", "powyżej", "nadrzędn", "rodzic", "ovan", "förälder", "üst", "üzerinde", "yukarı", "di atas", "atasnya", "induk", "bên trên", "phía trên", "上", "父", "親", "위", "부모", "상위", "ऊपर", "فوق", "أعلى"}
+)
 
 // readTree reads a tree of branches such as "├── name", if the text around it says that each step needs
-// those below it. A tree without such words only shows what belongs together.
+// those below it, or the one above. A tree without such words only shows what belongs together.
 func readTree(src *form.Source) []*Reading {
 	first, last, branches := -1, -1, 0
 	for i := range src.Lines {
@@ -32,9 +35,11 @@ func readTree(src *form.Source) []*Reading {
 	if first > 0 && src.Lines[first-1].Text != "" && !src.Lines[first-1].Fence {
 		first--
 	}
-	said := false
-	for i := max(0, first-senseLines); i < min(len(src.Lines), last+senseLines); i++ {
-		said = said || (i < first || i > last) && needsBelow(src.Lines[i].Text)
+	said, down := false, false
+	for i := max(0, first-senseLines); i < min(len(src.Lines), last+senseLines) && !said; i++ {
+		if i < first || i > last {
+			said, down = treeSense(src.Lines[i].Text)
+		}
 	}
 	if !said {
 		return nil
@@ -54,30 +59,41 @@ func readTree(src *form.Source) []*Reading {
 		}
 		k := p.item(name.Text, name.Text, true, name.Off, name.Off+len(name.Text))
 		if len(stack) > 0 {
-			p.link(k, stack[len(stack)-1], Stated, name.Off)
+			if up := stack[len(stack)-1]; down {
+				p.link(up, k, Stated, name.Off)
+			} else {
+				p.link(k, up, Stated, name.Off)
+			}
 		}
 		stack, depths = append(stack, k), append(depths, depth)
 	}
 	return []*Reading{p.reading()}
 }
 
-// needsBelow reports whether a line says that a step needs what stands below it in a tree.
-func needsBelow(s string) bool {
+// treeSense returns whether a line says how steps need what stands below or above them in a tree, and whether the order
+// runs down. What is named where the relation has its object counts, or else what is named where it has its subject.
+func treeSense(s string) (says, down bool) {
 	if s == "" || len(s) > 400 {
-		return false
+		return false, false
 	}
-	lower := strings.ToLower(s)
-	for _, w := range belowWords {
-		if !strings.Contains(lower, w) {
+	for _, t := range lexicon.ScanIn(lexicon.Language(s), s) {
+		needs := t.Is(lexicon.Needs) || t.Is(lexicon.Uses)
+		if !needs && !t.Is(lexicon.Before) {
 			continue
 		}
-		for _, t := range lexicon.ScanIn(lexicon.Language(s), s) {
-			if t.Is(lexicon.Needs) || t.Is(lexicon.Uses) {
-				return true
-			}
+		behind, ahead := strings.ToLower(s[t.End:]), strings.ToLower(s[:t.Off])
+		if t.Side == lexicon.Behind {
+			behind, ahead = ahead, behind
+		}
+		below, above := firstOf(behind, belowWords[:]), firstOf(behind, aboveWords[:])
+		if below < 0 && above < 0 {
+			above, below = firstOf(ahead, belowWords[:]), firstOf(ahead, aboveWords[:])
+		}
+		if below >= 0 || above >= 0 {
+			return true, (below < 0 || above >= 0 && above < below) == needs
 		}
 	}
-	return false
+	return false, false
 }
 
 // treeName returns the name on a line of a tree, and how deep its branch stands: 0 for a line without one.

@@ -112,12 +112,55 @@ func TestNotPlan(t *testing.T) {
 		"Minutes":     {listing{Lang: "es", Headings: []string{"Acta de la reunión"}, Entries: []string{"Se aprobó el acta.", "El presidente informó."}}, true},
 		"Prices":      {listing{Lang: "de", Intro: "Unsere Preisliste:", Entries: []string{"Ölwechsel – 40 €", "Reifen – 20 €"}}, true},
 		"Steps":       {listing{Lang: "en", Intro: "Here is the plan:", Entries: []string{"Book the hall", "Invite people"}}, false},
+		"Names":       {listing{Lang: "en", Intro: "What I like about my town:", Entries: []string{"the fish market", "the cats on the boats", "silence at three"}}, true},
+		"NamedSteps":  {listing{Lang: "en", Intro: "The steps:", Entries: []string{"fish market", "cats on the boats", "silence at three"}}, false},
+		"Told":        {listing{Lang: "ko", Entries: []string{"제주도는 가장 큰 섬입니다.", "한라산은 높은 산입니다."}}, true},
+		"Will":        {listing{Lang: "en", Entries: []string{"The clerk will look up the file", "The judge will read it"}, Linked: true}, false},
+		"Done":        {listing{Lang: "en", Entries: []string{"Finished the retry logic", "Reviewed the migration", "On vacation"}}, true},
+		"Version":     {listing{Lang: "en", Headings: []string{"[3.4.0] - 2025-02-11", "Added"}, Entries: []string{"Support for Podman 5", "Quiet mode"}}, true},
+		"Articles":    {listing{Lang: "ko", Headings: []string{"제3조 (계약 기간)"}, Intro: "제4조 (비밀 유지)", Entries: []string{"정보를 누설하지 아니한다.", "의무는 존속한다."}, Related: 1}, true},
+		"Declined":    {listing{Lang: "de", Intro: "Dabei kann ich leider nicht helfen.", Entries: []string{"Tipps zum WLAN", "eine Erklärung"}}, true},
+		"Signatures":  {listing{Lang: "en", Entries: []string{"add(task) – registers a task", "run() – runs everything after add"}, Related: 1}, true},
 		"Related":     {listing{Lang: "en", Intro: "My results so far:", Entries: []string{"Hall", "Music (after 1)"}, Related: 1, Nouns: true}, false},
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			score, why := notPlan(&c.list)
 			require.Equal(t, c.no, score >= scoreNoPlan, "%d %v", score, why)
+		})
+	}
+}
+
+func TestMood(t *testing.T) {
+	tests := map[string]struct {
+		lang, entry string
+		want        mood
+	}{
+		"Imperative":  {"en", "Thaw the pipes (after 2)", acting},
+		"Unknown":     {"en", "Zorp the pipes", acting},
+		"BehindName":  {"en", "Ann – dig a hole", acting},
+		"Of":          {"en", "Export of invoices", deed},
+		"Finite":      {"en", "Rust is hard to learn", told},
+		"Person":      {"en", "it loads the file", told},
+		"Infinitive":  {"de", "Scanner kalibrieren", acting},
+		"Plural":      {"de", "Zwei Möhren", noMood},
+		"Article":     {"de", "eine Erklärung", noMood},
+		"Noun":        {"de", "Prüfung des Vertrags", deed},
+		"French":      {"fr", "Achetez la peinture", acting},
+		"Korean":      {"ko", "온실 비닐 교체", deed},
+		"KoreanTold":  {"ko", "큰 섬입니다.", told},
+		"Japanese":    {"ja", "会場を予約する", acting},
+		"Chinese":     {"zh", "采购设备", acting},
+		"ChineseTold": {"zh", "效率更高", told},
+		"Arabic":      {"ar", "تصميم الغلاف", acting},
+		"Hindi":       {"hi", "मॉडल जोड़ना", acting},
+		"Turkish":     {"tr", "Eserleri as", acting},
+		"Indonesian":  {"id", "Cari lokasi", acting},
+		"Vietnamese":  {"vi", "Kiểm tra điện", acting},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, moodOf(c.lang, c.entry))
 		})
 	}
 }

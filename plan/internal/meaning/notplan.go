@@ -1,10 +1,12 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
@@ -21,6 +23,10 @@ type listing struct {
 	// Nouns that they are marked as steps ("Step 2", "T2").
 	Related      int
 	Boxes, Nouns bool
+	// Linked tells that something leads from one entry to another, even if only by a guess.
+	Linked bool
+	// langs are the languages of the entries: Lang, or those that they may be written in.
+	langs []string
 	// Spoken tells that they are counted as reasons in a speech are: "First, …", "Secondly, …".
 	Spoken bool
 	// looks remembers what entries look like.
@@ -38,14 +44,24 @@ func notPlan(l *listing) (score int, why []string) {
 			why = append(why, reason)
 		}
 	}
+	all := strings.Join(slices.Concat([]string{l.Intro, l.Outro}, l.Headings, l.Entries), "\n")
 	if l.Lang == "" {
-		l.Lang = language(strings.Join(append(append([]string{l.Intro, l.Outro}, l.Headings...), l.Entries...), "\n"))
+		l.Lang = language(all)
 	}
-	head := 0
+	l.langs = languagesOf(l.Lang, all)
+	head, versions, laws := 0, b2i(version(l.Intro)), b2i(legal(l.Lang, l.Intro))
 	for _, h := range l.Headings {
 		head += announces(l.Lang, h, true)
+		versions += b2i(version(h))
+		laws += b2i(legal(l.Lang, h))
 	}
 	say(6*max(-1, min(1, head)), "what its heading announces")
+	if versions > 0 && head >= 0 {
+		say(4, "it stands below a version")
+	}
+	if laws > 1 {
+		say(8, "it stands in an article of a contract or a law")
+	}
 	intro := announces(l.Lang, l.Intro, false)
 	if head == 0 || intro > 0 {
 		say(5*intro, "what the line before it announces")
@@ -92,13 +108,14 @@ func notPlan(l *listing) (score int, why []string) {
 	if most(c.empty) && l.Related == 0 {
 		say(8, "its entries say nothing")
 	}
-	if n > 1 && most(c.told) && c.action == 0 {
-		say(10, "its entries describe what something does")
+	told := n > 1 && c.told*5 >= n*3 && c.action*3 < n
+	if told {
+		say(6, "its entries tell how things are")
 	}
-	if short := most(c.short) && c.action == 0 && l.Related == 0; short && (asks(l.Intro) || strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:")) {
+	if short := most(c.short) && c.action*2 <= n && l.Related == 0; short && (asks(l.Intro) || strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:")) {
 		say(4, "its entries are names")
 	}
-	if n > 1 && (c.past*5 >= n*3) {
+	if n > 1 && c.past*5 >= n*3 && !told {
 		say(5, "its entries tell what is over")
 	}
 	if n > 1 && c.defined*5 >= n*4 && c.action*2 < n {
@@ -107,8 +124,13 @@ func notPlan(l *listing) (score int, why []string) {
 	if most(c.other) {
 		say(6, "its entries are heads of other lists")
 	}
-	if most(c.action) && (intro <= 0 || c.defined*5 < n*4) {
-		say(-3, "its entries say what to do")
+	switch {
+	case most(c.action) && (intro <= 0 || c.defined*5 < n*4):
+		say(-4, "its entries say what to do")
+	case c.action*3 >= n && intro <= 0 && head <= 0 && !most(c.short):
+		say(-2, "some entries say what to do")
+	case !told && l.Related == 0 && !l.Linked && c.order == 0 && (c.action+c.deed)*3 < n:
+		say(4-2*b2i(l.Lang == ""), "its entries are names of things")
 	}
 	if l.Spoken && !most(c.action) && l.Related == 0 {
 		say(6, "its entries are counted as reasons are")
@@ -116,8 +138,8 @@ func notPlan(l *listing) (score int, why []string) {
 	if c.order > 0 {
 		say(-min(3, c.order), "its entries have an order in words")
 	}
-	if l.Related*4 < n {
-		say(-l.Related, "an entry names another")
+	if l.Related*4 < n || most(c.code) {
+		say(-min(l.Related, 3), "an entry names another")
 	} else {
 		say(-3*min(3, l.Related), "its entries name one another")
 	}
@@ -166,7 +188,7 @@ func announces(lang, s string, heading bool) int {
 		plan = plan || t.Is(lexicon.Plan)
 	}
 	switch {
-	case plan == other:
+	case plan == other, plan && !heading && asks(s):
 		return 0
 	case plan:
 		return -1
@@ -192,10 +214,64 @@ func refuses(s string) bool {
 	s = strings.TrimLeft(s, " \t\r\n\"'“#*>-`")
 	for _, t := range lexicon.Scan(s[:min(len(s), 200)]) {
 		if t.Is(lexicon.Refuse) {
-			return t.Off < 3
+			if t.Off < 3 {
+				return true
+			}
+			break
+		}
+	}
+	return hasTone("", opening(s), toneDecline)
+}
+
+// maxRefusal bounds the first sentences of a text, in bytes.
+const maxRefusal = 300
+
+// opening returns the first sentences of a text: those before its first list.
+func opening(s string) string {
+	s = strings.TrimSpace(s[:min(len(s), maxRefusal)])
+	if i := strings.Index(s, "\n"); i >= 0 {
+		s = s[:i]
+	}
+	return s
+}
+
+// legal reports whether a heading is that of a part of a law or a contract: "Article 3", "第三条".
+func legal(lang, s string) bool {
+	folded := strings.TrimLeft(lexicon.Fold(s), " *#")
+	for _, h := range tonesIn(lang, folded) {
+		if h.kind&toneLaw != 0 && h.off == 0 {
+			rest := strings.TrimLeft(folded[h.end:], " .")
+			return rest != "" && (rest[0] >= '0' && rest[0] <= '9' || strings.Trim(firstWord(rest), "ivx.:") == "")
+		}
+	}
+	if strings.HasPrefix(folded, "第") || strings.HasPrefix(folded, "제") {
+		for n, r := range folded {
+			if r == '条' || r == '條' || r == '조' {
+				return n > len("第")
+			}
+			if n > 12 {
+				break
+			}
 		}
 	}
 	return false
+}
+
+// version reports whether a heading names a version: "## [1.2.0] - 2024-01-02", "v2.1".
+func version(s string) bool {
+	s = strings.TrimLeft(lexicon.Fold(s), "[ v")
+	digits, dots := 0, 0
+	for _, r := range s {
+		switch {
+		case r >= '0' && r <= '9':
+			digits++
+		case r == '.':
+			dots++
+		default:
+			return dots > 0 && digits > dots && strings.ContainsRune("] (-–—:", r)
+		}
+	}
+	return dots > 1 && digits > dots
 }
 
 // questionEnds are what ends a question without a question mark.
@@ -218,7 +294,7 @@ func asks(s string) bool {
 
 // entryCounts counts what the entries of a list look like.
 type entryCounts struct {
-	other, questions, money, years, links, speech, past, defined, action, order, code, told, short, empty int
+	other, questions, money, years, links, speech, past, defined, action, deed, order, code, told, short, empty int
 }
 
 // plus adds what an entry looks like.
@@ -232,6 +308,7 @@ func (c *entryCounts) plus(e entryCounts) {
 	c.past += e.past
 	c.defined += e.defined
 	c.action += e.action
+	c.deed += e.deed
 	c.order += e.order
 	c.code += e.code
 	c.told += e.told
@@ -244,14 +321,14 @@ func (l *listing) look(e string) (c entryCounts) {
 	if c, ok := l.looks[e]; ok {
 		return c
 	}
-	c.add(l.Lang, e)
+	c.add(l.Lang, l.langs, e)
 	if l.looks != nil {
 		l.looks[e] = c
 	}
 	return c
 }
 
-func (c *entryCounts) add(lang, e string) {
+func (c *entryCounts) add(lang string, langs []string, e string) {
 	e = strings.TrimSpace(e)
 	first := e
 	if i := strings.IndexByte(e, '\n'); i >= 0 {
@@ -269,12 +346,14 @@ func (c *entryCounts) add(lang, e string) {
 	count(&c.years, yearAhead(first))
 	count(&c.links, contact(folded))
 	count(&c.speech, strings.HasPrefix(first, "\"") || strings.HasPrefix(first, "“") || strings.HasPrefix(first, "«") || strings.HasPrefix(first, "„"))
-	count(&c.past, hasTone(lang, first, tonePast) || (lang == "en" || lang == "") && reportVerbs[strings.SplitN(folded, " ", 2)[0]])
 	count(&c.defined, defines(first))
 	code := computed(first)
-	count(&c.action, !code && acts(lang, first))
+	m := moodIn(langs, first)
+	count(&c.action, !code && m == acting)
+	count(&c.deed, !code && m == deed)
+	count(&c.told, m == told)
+	count(&c.past, m != acting && hasTone(lang, first, tonePast) || (lang == "en" || lang == "") && participle(firstWord(folded)))
 	count(&c.code, code)
-	count(&c.told, strings.HasPrefix(folded, "it ") || strings.HasPrefix(folded, "this "))
 	count(&c.empty, first == "")
 	count(&c.short, len(strings.Fields(first)) <= 2)
 	ordered := false
@@ -334,16 +413,25 @@ func contact(s string) bool {
 	return rest == 0 && digits > 0 || strings.Contains(s, ".....")
 }
 
-// reportVerbs are what entries of change logs and reports begin with.
-var reportVerbs = setOf("added fixed removed changed updated improved deprecated refactored renamed reworked dropped bumped introduced released merged resolved")
+// participle reports whether an English word is a participle that begins what was done: "Fixed a leak".
+func participle(w string) bool {
+	w = strings.TrimRight(w, ":")
+	return len(w) > 4 && strings.HasSuffix(w, "ed") && !strings.HasSuffix(w, "eed") && !moodData()["en"][0].words[w] && w != "embed" && w != "shred"
+}
 
 // computed reports whether a text is an expression or a statement of a program, or a commit.
 func computed(s string) bool {
 	if s == "" {
 		return false
 	}
-	if strings.HasSuffix(s, ";") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, ":") && strings.Contains(s, "->") {
+	if strings.HasSuffix(s, ";") && strings.ContainsAny(s, "=(){}<>") && !strings.ContainsAny(s, "–—") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, ":") && strings.Contains(s, "->") {
 		return true
+	}
+	if at := strings.IndexByte(s, '('); at > 0 && form.IsName(s[:at]) {
+		if end := strings.IndexByte(s, ')'); end > at {
+			rest := strings.TrimLeft(s[end+1:], " *_`")
+			return strings.HasPrefix(rest, "–") || strings.HasPrefix(rest, "—") || strings.HasPrefix(rest, "- ") || strings.HasPrefix(rest, ": ")
+		}
 	}
 	word, _, _ := strings.Cut(s, " ")
 	if len(word) >= 6 && len(word) <= 40 && strings.Trim(word, "0123456789abcdef") == "" && strings.ContainsAny(word, "0123456789") && strings.ContainsAny(word, "abcdef") {
@@ -369,58 +457,6 @@ func defines(s string) bool {
 	for _, sign := range [...]string{" – ", " — ", " - ", ": ", " = ", "："} {
 		if i := strings.Index(s, sign); i > 0 && i < 60 {
 			return len(strings.Fields(s[:i])) <= 5 && strings.TrimSpace(s[i+len(sign):]) != ""
-		}
-	}
-	return false
-}
-
-// verbEnds are the ends of infinitives: of the first word (or one of the first two), and of the last one.
-var verbEnds = map[string]struct {
-	last bool
-	ends []string
-}{
-	"de": {true, []string{"en", "ern", "eln"}}, "nl": {true, []string{"en"}}, "tr": {true, []string{"mak", "mek"}},
-	"hi": {true, []string{"ना", "ें", "एँ", "ो"}}, "ko": {true, []string{"기", "하다", "니다"}},
-	"ja": {true, []string{"る", "う", "く", "す", "む", "つ", "ぶ", "ぐ"}},
-	"fr": {false, []string{"er", "ir", "re", "ez", "oir"}}, "es": {false, []string{"ar", "er", "ir", "arse", "erse", "irse"}},
-	"pt": {false, []string{"ar", "er", "ir", "or"}}, "it": {false, []string{"are", "ere", "ire", "rre", "arsi"}},
-	"sv": {false, []string{"a"}}, "pl": {false, []string{"ć", "c", "my"}}, "ru": {false, []string{"ть", "ти", "ться", "чь", "ем", "им", "ём"}},
-	"uk": {false, []string{"ти", "тися", "ємо", "имо", "емо"}}, "id": {false, nil},
-}
-
-// acts reports whether a text says what to do: an imperative or an infinitive.
-func acts(lang, s string) bool {
-	s = lexicon.Fold(s)
-	if i := strings.IndexAny(s, "(（,;:–—"); i > 0 {
-		if s[i] == '(' && s[i-1] != ' ' && s[0] < 0x80 {
-			return false // a call
-		}
-		s = s[:i]
-	}
-	words := strings.Fields(strings.TrimRight(s, " .。!！"))
-	if len(words) == 0 {
-		return false
-	}
-	if lang == "en" || lang == "" {
-		first := strings.Trim(words[0], "*_`\"")
-		for _, h := range tonesIn("en", first) {
-			if h.kind&toneDo != 0 && h.off == 0 && h.end == len(first) {
-				return true
-			}
-		}
-		return false
-	}
-	if lang == "id" {
-		return strings.HasPrefix(words[0], "me") || strings.HasSuffix(words[0], "kan") || strings.HasPrefix(words[0], "ber")
-	}
-	v := verbEnds[lang]
-	word := words[0]
-	if v.last {
-		word = words[len(words)-1]
-	}
-	for _, e := range v.ends {
-		if strings.HasSuffix(word, e) && utf8.RuneCountInString(word) > utf8.RuneCountInString(e)+1 {
-			return true
 		}
 	}
 	return false

@@ -66,7 +66,7 @@ func (t *teller) commands(u *unit) bool {
 		if w == "and" || w == "please" || w == "just" || w == "also" {
 			continue
 		}
-		return hasTone("en", w, toneDo)
+		return moodData()["en"][0].words[w]
 	}
 	return false
 }

@@ -89,7 +89,7 @@ func tails(all []*Reading) {
 		remarks := d.remarks()
 		for _, r := range all {
 			switch {
-			case r.Form != "outline" || len(r.Items) < 2 || !overlaps(r, d):
+			case r.Form != "outline" || r.Not != "" || len(r.Items) < 2 || !overlaps(r, d):
 			case remarks, r.Stated && len(r.Links) > 0 && r.lead(d):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			case within(r, d), repeats(r, d):

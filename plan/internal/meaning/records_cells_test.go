@@ -67,6 +67,8 @@ func TestTableForms(t *testing.T) {
 		"a drawn box":             "┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ T1 │ dig   │       │\n│ T2 │ plant │ T1    │\n│ T3 │ water │ T1,T2 │\n└────┴───────┴───────┘\n",
 		"no heads":                "T1,Dig the hole,\nT2,Plant the tree,T1\nT3,Water the tree,\"T1,T2\"\n",
 		"a row that heads others": "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
+		"a row for each need":     "| task | depends on |\n|---|---|\n| T1 | |\n| T2 | T1 |\n| T3 | T1 |\n| T3 | T2 |\n",
+		"a list without quotes":   "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
 		"links only":              "from,to\nT1,T2\nT1,T3\nT2,T3\n",
 		"a matrix":                "| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | | |\n| T2 | x | | |\n| T3 | x | x | |\n",
 		"a matrix of columns":     "Each column needs the rows that are marked.\n\n| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | x | x |\n| T2 | | | x |\n| T3 | | | |\n",
@@ -90,4 +92,21 @@ func TestRecordsByPlaceAndSide(t *testing.T) {
 	require.Equal(t, "a>b b>d c>d a>c", recordLinks(`[{"id":"a","needs":[]},{"id":"b","needs":["a"]},{"id":"c","parallel_with":["b"]},{"id":"d","needs":["b","c"]}]`))
 	require.Equal(t, "1>2 2>3", recordLinks(`{"steps":[{"do":"dig","needs":[]},{"do":"plant","needs":[0]},{"do":"water","needs":[1]}]}`))
 	require.Equal(t, "a>c b>c", recordLinks("tasks:\n  - name: a\n  - name: b\n  - name: c\n    depends: a.Succeeded && b.Succeeded\n"))
+}
+
+func TestTrees(t *testing.T) {
+	t.Parallel()
+	const tree = "\n\nT1\n├── T2\n│   └── T3\n└── T4\n"
+	for said, want := range map[string]string{
+		"Each step needs the ones below it.":                         "T2>T1 T3>T2 T4>T1",
+		"Each branch can start when the item it hangs from is done.": "T1>T2 T2>T3 T1>T4",
+		"Jeder Schritt wartet auf den darüber.":                      "T1>T2 T2>T3 T1>T4",
+		"Each step unlocks the ones below it.":                       "T1>T2 T2>T3 T1>T4",
+		"हर काम अपने नीचे वाले कामों के पूरा होने पर ही शुरू होता है।": "T2>T1 T3>T2 T4>T1",
+	} {
+		t.Run(said, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, want, recordLinks(said+tree))
+		})
+	}
 }

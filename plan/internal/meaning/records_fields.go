@@ -15,13 +15,14 @@ type column struct {
 	name  string
 	roles []lexicon.Role
 	cells []cell
-	// hinted is set when only a phrase in the name gives the role, so that the values have to bear it out.
-	hinted bool
+	// hinted is set when only a phrase in the name gives the role, so that the values have to bear it out. Whole is set
+	// when the whole name gives it.
+	hinted, whole bool
 }
 
 func newColumn(name string) *column {
 	c := &column{name: name, roles: rolesOf(name)}
-	if _, known := lexicon.Field(name); len(c.roles) == 0 || c.is(lexicon.Duration) && !known {
+	if _, c.whole = lexicon.Field(name); len(c.roles) == 0 || c.is(lexicon.Duration) && !c.whole {
 		if role := hintOf(name); role != "" {
 			c.roles, c.hinted = []lexicon.Role{role}, true
 		}

@@ -142,8 +142,8 @@ func (a *analysis) needs() {
 	for _, f := range known {
 		next := f.col.is(lexicon.Next) && !f.col.is(lexicon.Requires)
 		if next && f.hits > 1 && f.earlier == f.hits {
-			// "Before" may head what is before. Where only a phrase in the name speaks for the way on, order counts.
-			next = !f.col.hinted
+			// "Before" may head what is before: where only a part of the name speaks for the way on, the order counts.
+			next = f.col.whole && !beforeNames[lexicon.Fold(splitName(f.col.name))]
 			a.turned(f, next)
 		}
 		a.take(f, next)
@@ -160,14 +160,21 @@ func (a *analysis) needs() {
 	}
 }
 
+// beforeNames may say what is before a step as well as what it is before.
+var beforeNames = wordSet("before, vor, davor, avant, antes, antes de, prima, prima di, voor, vóór, przed, do, до, перед, före, innan, önce, 前, 之前, 전, पहले, से पहले, قبل, trước, truoc, sebelum, before this, before task")
+
 // turned notes that all steps that a field goes on to stand above the ones that name them.
 func (a *analysis) turned(f *found, next bool) {
-	way := "comes before them"
+	way := "comes before"
 	if !next {
-		way = "waits for them"
+		way = "waits for"
 	}
-	id := a.n.ids[f.recs[0]]
-	a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: f.list[0].off, Message: "“" + f.col.name + "” of " + id + " and of all others names steps that stand above; it was taken that " + id + " " + way, Hint: "name the field depends_on or next"})
+	for i, m := range f.list {
+		if m.at >= 0 && len(a.r.Notes) < maxUnread {
+			id := a.n.ids[f.recs[i]]
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: m.off, Message: "“" + f.col.name + "” names steps that stand above; it was taken that " + id + " " + way + " " + a.n.ids[m.at], Hint: "call the field depends_on or next"})
+		}
+	}
 }
 
 // fromZero reports whether dependencies count the places of records from 0: one of them is 0, and all of

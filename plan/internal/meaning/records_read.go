@@ -57,6 +57,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if s.plain {
 		return a.plain()
 	}
+	a.repeated()
 	a.groups()
 	a.name()
 	a.edges()

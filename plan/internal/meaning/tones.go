@@ -30,7 +30,7 @@ const (
 	toneRejected
 	toneOther
 	tonePast
-	toneDo
+
 	toneTodo
 	toneAlone
 	toneOption
@@ -44,6 +44,8 @@ const (
 	toneStart
 	toneFinal
 	toneArticle
+	toneDecline
+	toneLaw
 	toneAhead
 	toneIntend
 	toneExplain
@@ -52,7 +54,7 @@ const (
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "ahead", "intend", "explain", "story", "chat",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat",
 }
 
 // toneHit is a phrase of tones.txt in a text.

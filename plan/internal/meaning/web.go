@@ -522,23 +522,23 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	if m := steps[0].it.Mark; n == 1 && (m.Style != form.Number || m.Label != "1" || body*10 < 9*len(strings.TrimSpace(o.src.Text))) {
 		r.Weight = min(r.Weight-30, lonelyWeight)
 	}
-	sure, empty, acting := w.surelyRelated(), 0, 0
+	sure, empty, demands := w.surelyRelated(), 0, 0
 	for i := range steps {
 		if steps[i].it.Text == "" && len(steps[i].it.Kids) == 0 {
 			empty++
 		}
 		if s.name == "headings" {
-			acting += b2i(acts(languageOf(o.src), steps[i].it.Text))
+			demands += b2i(moodOfClause(languageOf(o.src), steps[i].it.Text) == acting)
 		}
 	}
 	switch {
 	case empty*2 > n && hit == 0:
 		r.Weight -= 40 // tags in brackets
-	case s.name == "headings" && sure == 0 && acting*2 < n:
+	case s.name == "headings" && sure == 0 && demands*2 <= n:
 		r.Weight = min(r.Weight, 45) - 20 // what is below headings is text, which names words of titles by chance
 	}
 	r.Evidence = append(r.Evidence, s.name)
-	r.judge(o.listing(s, steps, sure))
+	r.judge(o.listing(s, steps, sure, r.Stated))
 }
 
 // surelyRelated counts the steps that state a relation by an id or a whole title.
@@ -555,8 +555,8 @@ func (w *web) surelyRelated() int {
 }
 
 // listing is a series with what stands around it, for the question whether it is a plan at all.
-func (o *outline) listing(s series, steps []step, related int) *listing {
-	l := &listing{Lang: languageOf(o.src), Related: related, looks: o.looks}
+func (o *outline) listing(s series, steps []step, related int, linked bool) *listing {
+	l := &listing{Lang: languageOf(o.src), Related: related, Linked: linked, looks: o.looks}
 	in := make(map[*form.Item]bool, len(steps))
 	for i := range steps {
 		it := steps[i].it

@@ -1,0 +1,311 @@
+package meaning
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// mood is the mood of an entry of a list: it demands, or names a deed, or tells how things are.
+type mood uint8
+
+const (
+	// noMood is that of a name, or of words that are not known.
+	noMood mood = iota
+	// acting is an imperative or an infinitive: "dig a hole".
+	acting
+	// deed is a noun for what is done: "excavation of the hole".
+	deed
+	// told is a sentence with a finite verb: "the hole is deep".
+	told
+)
+
+// moodWords are the words that tell a mood in one language.
+type moodWords struct {
+	words map[string]bool
+	// ends are what words end with, and longest is the most letters of one.
+	ends    map[string]bool
+	longest int
+}
+
+var moodNames = [...]string{"do", "end", "deed", "told"}
+
+// moodTable holds for a language the words of each name of moodNames.
+type moodTable [len(moodNames)]moodWords
+
+//go:embed moods.txt
+var moodFile string
+
+var moodData = sync.OnceValue(func() map[string]*moodTable {
+	out := map[string]*moodTable{}
+	for line := range strings.Lines(moodFile) {
+		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		name, lang, _ := strings.Cut(key, " ")
+		n := slices.Index(moodNames[:], name)
+		if !ok || line[0] == '#' || n < 0 {
+			continue
+		}
+		if out[lang] == nil {
+			out[lang] = &moodTable{}
+		}
+		w := &out[lang][n]
+		w.words, w.ends = map[string]bool{}, map[string]bool{}
+		for _, s := range strings.Split(list, ", ") {
+			s, isEnd := strings.CutPrefix(lexicon.Fold(strings.TrimSpace(s)), "…")
+			if isEnd {
+				w.ends[s] = true
+			} else {
+				w.words[s] = true
+			}
+			w.longest = max(w.longest, utf8.RuneCountInString(s))
+		}
+	}
+	return out
+})
+
+// unspaced reports whether a language puts no spaces between words, or joins the ends of verbs to them.
+func unspaced(lang string) bool { return lang == "zh" || lang == "ja" || lang == "ko" }
+
+// endsWith returns the length in letters of the longest end of a text that tells the mood.
+func (w *moodWords) endsWith(s string, ends map[string]bool, most int) int {
+	at, best := len(s), 0
+	for n := 1; n <= most && at > 0; n++ {
+		_, size := utf8.DecodeLastRuneInString(s[:at])
+		at -= size
+		if ends[s[at:]] {
+			best = n
+		}
+	}
+	return best
+}
+
+// word reports whether a word tells the mood, by itself or by its end.
+func (w *moodWords) word(s string) bool {
+	if w.words[s] {
+		return true
+	}
+	n := w.endsWith(s, w.ends, w.longest)
+	return n > 3 || n > 0 && n+1 < utf8.RuneCountInString(s)
+}
+
+// begins reports whether a text begins with what tells the mood.
+func (w *moodWords) begins(lang, s string, words []string) bool {
+	if unspaced(lang) {
+		n := 0
+		for i := range s {
+			if n++; n > w.longest+1 {
+				return false
+			}
+			if w.words[s[:i]] {
+				return true
+			}
+		}
+		return w.words[s]
+	}
+	if w.word(words[0]) {
+		return true
+	}
+	return len(words) > 1 && w.words[words[0]+" "+words[1]] || len(words) > 2 && w.words[words[0]+" "+words[1]+" "+words[2]]
+}
+
+// tells reports whether a finite verb stands in a text.
+func (w *moodWords) tells(lang, s string, words []string) bool {
+	if lang == "zh" {
+		for i := range s {
+			if _, n := utf8.DecodeRuneInString(s[i:]); w.words[s[i:i+n]] {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.ContainsFunc(words, w.word)
+}
+
+// maxMood bounds the words of an entry that are looked at.
+const maxMood = 40
+
+// moodOf tells the mood of an entry: that of its first clause, or of the clause behind a name ("Dig: dig a
+// hole", "Ann – dig a hole").
+func moodOf(lang, s string) mood {
+	head, tail, named := cutName(s)
+	m := moodOfClause(lang, head)
+	if m == acting || !named {
+		return m
+	}
+	if behind := moodOfClause(lang, tail); behind != noMood && (behind != deed || m == noMood) {
+		return behind
+	}
+	return m
+}
+
+// cutName cuts a text at the sign behind its first words. What stands in brackets behind is left out.
+func cutName(s string) (head, tail string, named bool) {
+	for _, sign := range [...]string{": ", "：", " – ", " — ", " - ", " | ", " / ", "→ "} {
+		if i := strings.Index(s, sign); i > 0 && i < 60 {
+			return s[:i], s[i+len(sign):], true
+		}
+	}
+	return s, "", false
+}
+
+// clause returns a text up to what ends its first clause.
+func clause(s string) string {
+	s = strings.TrimLeft(s, " *_`\"“«„'([【-–—>•.。:)]】")
+	for i, r := range s {
+		if i > 0 && strings.ContainsRune("(（[,，;；:：–—。！!、", r) || r == '.' && (i+1 == len(s) || s[i+1] == ' ') {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+func moodOfClause(lang, s string) mood {
+	s = clause(s)
+	last := s[strings.LastIndexByte(strings.TrimRight(s, " "), ' ')+1:]
+	s = strings.TrimRight(lexicon.Fold(s), " .…*_`\"”»?")
+	words := strings.Fields(s)
+	if len(words) == 0 {
+		return noMood
+	}
+	words = words[:min(len(words), maxMood)]
+	for i, w := range words {
+		words[i] = strings.Trim(w, "*_`\"'")
+	}
+	table := moodData()[lang]
+	if table == nil {
+		return noMood
+	}
+	do, end, deeds, tell := &table[0], &table[1], &table[2], &table[3]
+	if lang == "ja" || lang == "ko" {
+		return moodByEnd(s, end, deeds, tell)
+	}
+	switch first := words[0]; {
+	case lang != "zh" && pronoun(lang, first):
+	case lang == "en" && len(words) > 1 && words[1] == "of" && first != "dispose" && first != "think":
+		return deed
+	case do.begins(lang, s, words), commands(lang, words):
+		return acting
+	}
+	if tell.tells(lang, s, words) {
+		return told
+	}
+	if hasArticle(lang, words[0]) {
+		return noMood
+	}
+	final := words[len(words)-1]
+	switch {
+	case end.word(final) && (lang != "de" || !capital(last)), lang == "id" && prefixed(words[0]):
+		return acting
+	case lang == "de" && end.word(final) && len(words) > 1 && !deeds.word(final):
+		return noMood
+	case end.word(final), deeds.begins(lang, s, words), deeds.word(final):
+		return deed
+	}
+	return noMood
+}
+
+// moodByEnd tells the mood of a clause in a language that puts the verb last: what is longest counts.
+func moodByEnd(s string, end, deeds, tell *moodWords) mood {
+	m, best := noMood, 0
+	for k, w := range [...]*moodWords{end, deeds, tell} {
+		if n := w.endsWith(s, w.words, w.longest); n > best {
+			m, best = [...]mood{acting, deed, told}[k], n
+		}
+	}
+	return m
+}
+
+// pronoun reports whether a word is one that no demand begins with.
+func pronoun(lang, w string) bool { return moodData()[lang][3].words[w] }
+
+// prefixed reports whether a word of Indonesian has the prefix of a verb.
+func prefixed(w string) bool {
+	return len(w) > 5 && (strings.HasPrefix(w, "men") || strings.HasPrefix(w, "mem") || strings.HasPrefix(w, "mel") || strings.HasPrefix(w, "ber"))
+}
+
+// hasArticle reports whether a word is an article.
+func hasArticle(lang, w string) bool {
+	for _, h := range tonesIn(lang, w) {
+		if h.kind&toneArticle != 0 && h.end == len(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// commandArticles are the articles that stand right behind a verb, and not behind a noun.
+var commandArticles = map[string]map[string]bool{
+	"en": setOf("the a an all each every both our your their its his her any this these that"),
+	"de": setOf("den das die einen ein eine alle dem"), "nl": setOf("de het een alle"),
+	"fr": setOf("le la les un une"), "es": setOf("el la los las un una"), "pt": setOf("o a os as um uma"),
+	"it": setOf("il lo la i gli le un una"),
+}
+
+// commands reports whether a text begins with a word and an article: that word is a verb, whether it is
+// known or not.
+func commands(lang string, words []string) bool {
+	if len(words) < 2 || !commandArticles[lang][words[1]] || lexicon.IsCommon(lexicon.Lang(lang), words[0]) {
+		return false
+	}
+	r, _ := utf8.DecodeRuneInString(words[0])
+	relates := false
+	for _, t := range lexicon.ScanIn(lexicon.Lang(lang), words[0]) {
+		relates = relates || t.Off == 0
+	}
+	return unicode.IsLetter(r) && !relates && !commandArticles[lang][words[0]] && !(lang == "en" && (strings.HasSuffix(words[0], "ing") || strings.HasSuffix(words[0], "s")))
+}
+
+// capital reports whether a text begins with a capital letter.
+func capital(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return unicode.IsUpper(r)
+}
+
+// moodIn tells the mood of an entry in the first of some languages in which it has one. A demand goes before
+// a sentence.
+func moodIn(langs []string, s string) (m mood) {
+	for _, lang := range langs {
+		if k := moodOf(lang, s); k == acting || m == noMood {
+			m = k
+		}
+		if m == acting {
+			break
+		}
+	}
+	return m
+}
+
+// maxLanguages bounds the languages in which a text may be written that has no common words.
+const maxLanguages = 4
+
+// languagesOf returns the language of a text, or those in which it may be written.
+func languagesOf(lang, text string) []string {
+	switch lang {
+	case "":
+	case "ar", "hi", "ja", "ko", "ru", "uk", "zh":
+		return []string{lang, "en"}
+	default:
+		return []string{lang}
+	}
+	out := []string{"en"}
+	list, _ := lexicon.Languages(text)
+	for _, l := range list[:min(len(list), maxLanguages)] {
+		if l != "en" {
+			out = append(out, string(l))
+		}
+	}
+	return out
+}
+
+// acts reports whether the first clause of a text says what to do.
+func acts(lang, s string) bool {
+	if lang == "" {
+		lang = "en"
+	}
+	return moodOfClause(lang, s) == acting
+}
