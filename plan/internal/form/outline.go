@@ -33,6 +33,7 @@ func Outline(src *Source) *Item {
 		items = append(items, it)
 	}
 	ledMarks(items)
+	plainSigns(items)
 	items = o.splitGroups(o.splitInline(items))
 	romans(items)
 	dashes(items)
@@ -177,6 +178,10 @@ func (o *outliner) item(l *Line) *Item {
 	for strings.HasPrefix(s[at:], ">") {
 		at = skipSpace(s, at+1)
 	}
+	if branch := "⎿"; strings.HasPrefix(s[at:], branch) {
+		at = skipSpace(s, at+len(branch))
+		it.Indent = l.Indent + utf8.RuneCountInString(s[:at])
+	}
 	isOrg := o.org != nil && l.Indent <= o.org.indent && strings.HasPrefix(strings.TrimPrefix(s[at:], ","), "*")
 	if isOrg && s[at] == ',' {
 		at++
@@ -250,6 +255,20 @@ func (it *Item) tag(l *Line, s string, at int) {
 	low := lexicon.Fold(s)
 	if strings.HasPrefix(low, ":id:") || strings.HasPrefix(low, ":custom_id:") {
 		it.Kids = append(it.Kids, &Item{Kind: Plain, Off: l.Off + at, End: l.Off + at + len(s), Text: s[:len(s)-1], TextOff: l.Off + at})
+	}
+}
+
+// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them.
+func plainSigns(items []*Item) {
+	for _, it := range items {
+		if strings.ContainsRune("☐⬜🔲🔳○□☑☒✅❌", it.Bullet) && it.Bullet != 0 {
+			return
+		}
+	}
+	for _, it := range items {
+		if strings.ContainsRune("●◐◑■", it.Bullet) && it.Bullet != 0 {
+			it.Box = 0
+		}
 	}
 }
 

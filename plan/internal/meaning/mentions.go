@@ -119,6 +119,7 @@ func (x *lexer) next(at int) int {
 		x.toks = x.toks[1:]
 	}
 	tokEnd := 0
+	x.uncut(at)
 	if len(x.toks) > 0 && x.toks[0].Off == at {
 		tokEnd = x.toks[0].End
 	}
@@ -151,14 +152,58 @@ func (x *lexer) next(at int) int {
 	return x.sign(at, r, size)
 }
 
+// uncut takes from the phrase at a place a last word that is the beginning of a label: "after it" of "after IT-1".
+func (x *lexer) uncut(at int) {
+	if len(x.toks) == 0 || x.toks[0].Off != at || x.toks[0].End >= len(x.text) || strings.IndexByte("-_.#", x.text[x.toks[0].End]) < 0 {
+		return
+	}
+	t := x.toks[0]
+	last := at + strings.LastIndexByte(x.text[at:t.End], ' ') + 1
+	if last == at {
+		return
+	}
+	if end, _, ok := x.label(last); !ok || end <= t.End {
+		return
+	}
+	shorter := lexicon.ScanIn(x.n.lang, x.text[at:last])
+	for i := range shorter {
+		shorter[i].Off += at
+		shorter[i].End += at
+		if shorter[i].Side == lexicon.Around {
+			shorter[i].CloseOff += at
+			shorter[i].CloseEnd += at
+		}
+	}
+	x.toks = append(shorter, x.toks[1:]...)
+}
+
 func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
+
+// weighty are the kinds of words that are names as well as any other word.
+const weighty lexicon.Kinds = 1<<lexicon.Units | 1<<lexicon.Correct | 1<<lexicon.Choice | 1<<lexicon.Plan | 1<<lexicon.List |
+	1<<lexicon.Done | 1<<lexicon.Refuse | 1<<lexicon.Groups | 1<<lexicon.Waves | 1<<lexicon.Abreast
 
 // shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets make it an id.
 func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
-	if kinds == lexicon.KindsOf(lexicon.Units) || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
+	if kinds&^weighty == 0 || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
 		return false
 	}
-	return strings.ToUpper(x.text[at:end]) != x.text[at:end]
+	return strings.ToUpper(x.text[at:end]) != x.text[at:end] && !x.standsAlone(end)
+}
+
+// standsAlone reports whether what follows a word tells that it is no article or preposition: nothing, a sign, or "and"
+// with another id of one letter.
+func (x *lexer) standsAlone(end int) bool {
+	rest := strings.TrimLeft(x.text[end:], " ")
+	if rest == "" || strings.IndexByte("),.;", rest[0]) >= 0 {
+		return true
+	}
+	n := letters(rest)
+	next := strings.TrimLeft(rest[n:], " ")
+	if k := letters(next); n == 0 || k == 0 || utf8.RuneCountInString(next[:k]) != 1 || !x.n.has(lexicon.Fold(next[:k])) {
+		return false
+	}
+	return lexicon.Is(lexicon.And, rest[:n]) || lexicon.Is(lexicon.Or, rest[:n])
 }
 
 // sure reports whether a label is a reference wherever it stands: it holds letters and digits, or signs.

@@ -52,7 +52,11 @@ type series struct {
 	name  string
 	items []*form.Item
 	bonus int
+	above bool // all items hold entries that are steps
 }
+
+// groupWeight is the highest weight of items that group the steps.
+const groupWeight = 55
 
 // series returns the sets of items that may be the steps of the plan.
 func (o *outline) series() []series {
@@ -115,7 +119,9 @@ func (o *outline) series() []series {
 	words.items = withLabels(words.items, codes.items)
 	numbers.items = withoutStrays(numbers.items)
 	for _, s := range [...]*series{&heads, &titles, &lines} {
-		s.bonus -= 20 * above(s.items) / max(1, len(s.items))
+		n := above(s.items)
+		s.bonus -= 20 * n / max(1, len(s.items))
+		s.above = n > 1 && n == len(s.items)
 	}
 	for _, s := range [...]*series{&heads, &titles, &lines, &numbers} {
 		grouping := 0
@@ -225,6 +231,9 @@ func (o *outline) read(s series) *Reading {
 	r := o.alone(s)
 	if r != nil {
 		o.other(r, s, left)
+		if s.above {
+			r.Weight = min(r.Weight, groupWeight)
+		}
 	}
 	return r
 }

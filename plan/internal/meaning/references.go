@@ -334,6 +334,7 @@ func (g *grouper) follows() bool {
 		switch a := &g.out[i]; {
 		case a.class == group:
 			return !a.place
+		case a.class == opened:
 		case a.class == word && (a.common || !isWordLetter(firstRune(g.text[a.off:]))):
 		default:
 			return false

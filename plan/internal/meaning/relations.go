@@ -37,6 +37,8 @@ type Relation struct {
 	Unknown         []string
 	Guessed         bool
 	Off, End        int
+	// titled is set when they were found by a whole title, place when by a word such as "both".
+	titled, place bool
 	// own is set when a reference by label or number may be one of a step to itself.
 	own bool
 }
@@ -73,7 +75,7 @@ type talk struct {
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
 	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1}
 	t.atoms = n.groups(self, text, n.atoms(text))
-	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase) {
+	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase || t.atoms[1].kinds&lexicon.Relations == 0) {
 		t.atoms[0].used = true // its own name: "e2e: browser tests"
 	}
 	for from := 0; from < len(t.atoms); {
@@ -90,7 +92,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 		}
 		from = to + 1
 	}
-	if t.lost >= 0 && len(t.doubts) == 0 {
+	if t.lost >= 0 && len(t.doubts) == 0 && (self >= 0 || len(t.rels) == 0) {
 		at := t.atoms[t.lost].off
 		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
 		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})
@@ -300,7 +302,7 @@ func (t *talk) relation(from, at, to int) {
 		}
 	}
 	if !rel.full() {
-		if k == Apart {
+		if k == Apart && (t.self < 0 || t.ends(at+1, to)) {
 			t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: rel.Off, End: rel.End})
 		}
 		if strings.ContainsFunc(a.tok.Phrase, unicode.IsLetter) {
@@ -361,6 +363,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 		return
 	}
 	a.used = true
+	rel.place = rel.place || a.place
 	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
 	rel.Items = append(rel.Items, a.items...)
 	rel.Unknown = append(rel.Unknown, a.unknown...)
@@ -393,6 +396,8 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 	for i := at + 1; i < to; i++ {
 		b := &t.atoms[i]
 		switch {
+		case b.is(lexicon.None) && b.class == phrase && words == 0 && !rel.full():
+			return // "unblocks: nothing, it is the last one"
 		case b.class == group:
 			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
 				return
@@ -788,7 +793,7 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 		}
 		rel.Items = append(rel.Items, found)
 		rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
-		some = true
+		some, rel.titled = true, true
 		from = next
 		if from < len(t.atoms) && (t.atoms[from].class == comma || t.atoms[from].class == slash || t.atoms[from].is(lexicon.And)) {
 			from++
