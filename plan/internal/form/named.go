@@ -83,7 +83,7 @@ func nameEntries(items []*Item) {
 				referred++
 			}
 		}
-		if referred < least || referred*4 < len(names) || c.kind == Plain && referred*2 < len(names) {
+		if alike := len(names) == count[c] && len(names) > 2 && c.kind == Entry && allWords(names); !alike && (referred < least || referred*4 < len(names) || c.kind == Plain && referred*2 < len(names)) {
 			continue
 		}
 		for _, n := range names {
@@ -102,6 +102,18 @@ func (n *name) mark() {
 	if it.Kind == Plain {
 		it.Kind = Entry
 	}
+}
+
+// allWords reports whether all names are single words in small letters with a text behind them: "lint – check the
+// style".
+func allWords(names []*name) bool {
+	for _, n := range names {
+		r, _ := utf8.DecodeRuneInString(n.label)
+		if !unicode.IsLower(r) || strings.Contains(n.label, " ") || n.rest >= len(n.it.Text) || n.rest == n.end {
+			return false
+		}
+	}
+	return true
 }
 
 func distinct(names []*name) bool {

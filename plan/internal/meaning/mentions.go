@@ -72,7 +72,25 @@ func (n *Names) atoms(text string) []atom {
 		at = x.next(at)
 	}
 	n.cut = x.atoms
+	n.dated(x.atoms)
 	return n.unwrapped(x.atoms)
+}
+
+// dated takes numbers behind units of time and the like for no references: "weeks 1-3", "days 4 and 5".
+func (n *Names) dated(in []atom) {
+	for i := 0; i < len(in); i++ {
+		a := &in[i]
+		if a.class != phrase || !a.is(lexicon.Units) || a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.Steps, lexicon.Done)) != 0 || n.nouns[a.tok.Phrase] || a.end-a.off < 2 {
+			continue
+		}
+		for i++; i < len(in) && in[i].class == number && !in[i].sure && !in[i].spelled; i++ {
+			in[i].class = quantity
+			if i+1 < len(in) && (in[i+1].class == dash || in[i+1].class == phrase && in[i+1].is(lexicon.To)) {
+				i++
+			}
+		}
+		i--
+	}
 }
 
 // unwrapped takes the brackets from references such as "(a) and (b)", where they are no remark on a word.

@@ -56,7 +56,7 @@ type series struct {
 }
 
 // groupWeight is the highest weight of items that group the steps.
-const groupWeight = 55
+const groupWeight = 45
 
 // series returns the sets of items that may be the steps of the plan.
 func (o *outline) series() []series {

@@ -79,7 +79,7 @@ func tails(all []*Reading) {
 			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
 			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
 			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program
-			calls := d.Form == "code" && len(d.Links) == 0 && len(r.Links) > 0 && overlaps(r, d) // "2. ask the shop(after:1)"
+			calls := d.Form == "code" && len(d.Links) == 0 && len(r.Links) > 0 && overlaps(r, d)                                                    // "2. ask the shop(after:1)"
 			if nested || r.Form == "outline" && r.Weight >= 70 && (part || bare || calls) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}

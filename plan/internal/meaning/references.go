@@ -305,8 +305,12 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 			return g.byPlace(i, without(g.n.steps, []int{g.self}))
 		}
 	case a.is(lexicon.All):
-		if g.refers(i + 1) {
-			b, next, ok := g.list(i + 1)
+		from := i + 1
+		for n := 0; n < 2 && (g.at(from).class == word && g.at(from).common || g.at(from).class == phrase && (g.at(from).is(lexicon.Sources) || g.at(from).is(lexicon.Done))); n++ {
+			from++ // "everything in phase 2"
+		}
+		if g.refers(from) {
+			b, next, ok := g.list(from)
 			b.off = a.off
 			return b, next, ok
 		}

@@ -407,6 +407,9 @@ func (w *web) lettered() []Relation {
 		if m.Style != form.Lettered || len(m.Path) != 1 {
 			continue
 		}
+		if g := w.steps[i].group; g != nil && lexicon.Is(lexicon.Groups, g.Mark.Noun) && slices.Equal(g.Mark.Path, m.Path) {
+			continue // 1a and 1b are the steps of phase 1
+		}
 		if k, ok := first[m.Path[0]]; ok {
 			out = append(out, Relation{Kind: Beside, Subjects: []int{i}, Items: []int{k}})
 		} else {
