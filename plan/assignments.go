@@ -3,6 +3,7 @@ package plan
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,7 @@ func readAssignments(d *document) *reading {
 	var prog []programLine
 	numbered, plain, other := 0, 0, 0
 	var strange, unread []line
+	var holders []string
 	for _, l := range programLines(d, true) {
 		p, ok := readProgramLine(l, true)
 		if ok && strings.HasPrefix(p.rest, "(") {
@@ -30,7 +32,10 @@ func readAssignments(d *document) *reading {
 			}
 			continue
 		case holdsSteps(p):
+			holders = append(holders, p.variable+".")
 			continue
+		case p.id == "" && slices.ContainsFunc(holders, func(h string) bool { return strings.HasPrefix(p.callee, h) }):
+			continue // crew.kickoff()
 		case p.id != "":
 			numbered++
 		default:

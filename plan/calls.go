@@ -336,7 +336,7 @@ func readNumberedCalls(d *document) *reading {
 		if p.args != "" {
 			x.Args = append(x.Args, arg)
 		}
-		if joined = joined || isJoin(p.callee); isJoin(p.callee) && (len(x.Refs) == 0 || strings.EqualFold(p.callee, "join")) {
+		if joined = joined || isJoin(p.callee); isJoin(p.callee) && len(x.Refs) == 0 {
 			for _, q := range r.graph.Problems {
 				if !seen[q.ID] {
 					seen[q.ID] = true

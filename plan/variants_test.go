@@ -274,6 +274,8 @@ func TestVariantsNumberedCalls(t *testing.T) {
 	t.Parallel()
 	checkVariants(t, []variant{
 		{"NumberedCalls/Space", "1. search (\"a\")\n2. search (\"b\")\n3. math(\"$1 + $2\")\n4. join()", "1|2|3|4", "1>3|2>3|1>4|2>4|3>4"},
+		{"NumberedCalls/JoinOfOne", "1. search(\"a\")\n2. math(\"$1 + 1\")\n3. join($2)", "1|2|3", "1>2|2>3"},
+		{"Assignments/Kickoff", "a = Task(\"x\")\nb = Task(\"y\", context=[a])\ncrew = Crew(tasks=[a, b])\nout = crew.kickoff()", "a|b", "a>b"},
 		{"NumberedCalls/JoinNone", "1. search(\"a\")\n2. search(\"b\")\n3. math(\"$1 + $2\")\n4. join", "1|2|3|4", "1>3|2>3|1>4|2>4|3>4"},
 		{"NumberedCalls/Json", `"1. search(\"a\")\n2. search(\"b\")\n3. math(\"$1 + $2\")\n4. join()"`, "1|2|3|4", "1>3|2>3|1>4|2>4|3>4"},
 		{"NumberedCalls/JsonObj", `{"plan": "1. search(\"a\")\n2. search(\"b\")\n3. math(\"$1 + $2\")\n4. join()"}`, "1|2|3|4", "1>3|2>3|1>4|2>4|3>4"},

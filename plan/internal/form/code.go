@@ -255,7 +255,7 @@ var codeWords = map[string]string{
 }
 
 // softWords stand before definitions and assignments and say nothing about them here.
-var softWords = map[string]bool{"const": true, "let": true, "var": true, "val": true, "final": true, "auto": true, "my": true, "export": true, "default": true, "public": true, "private": true, "protected": true, "static": true, "async": true, "pub": true, "local": true, "mut": true, "then": true, "set": true, "LET": true, "SET": true}
+var softWords = map[string]bool{"const": true, "let": true, "var": true, "val": true, "final": true, "auto": true, "my": true, "export": true, "default": true, "public": true, "private": true, "protected": true, "static": true, "async": true, "pub": true, "local": true, "mut": true, "suspend": true, "override": true, "virtual": true, "internal": true, "sealed": true, "abstract": true, "then": true, "set": true, "LET": true, "SET": true}
 
 // statement reads one statement and stops behind it: at the end of the line or behind a semicolon or a brace.
 func (p *codeParser) statement(indent int) *Stmt {
@@ -285,6 +285,9 @@ func (p *codeParser) statement(indent int) *Stmt {
 	}
 	p.label(st)
 	p.word(st)
+	if st.Word == "" && p.typedDefinition() {
+		st.Word = "def"
+	}
 	p.setTo(st)
 	if st.Word == "import" || st.Word == "pass" {
 		p.line()
@@ -318,6 +321,38 @@ func (p *codeParser) statement(indent int) *Stmt {
 	}
 	p.header(st)
 	return p.finish(st)
+}
+
+// typedDefinition passes the type in front of a definition, "Task<int> LoadAsync(string id) {", and reports whether one
+// stands there.
+func (p *codeParser) typedDefinition() bool {
+	rest := p.s[p.i:min(len(p.s), p.i+300)]
+	n := nameEnd(rest, ".")
+	if n > 0 && n < len(rest) && rest[n] == '<' {
+		e := strings.IndexByte(rest[n:], '>')
+		for e > 0 && n+e+1 < len(rest) && rest[n+e+1] == '>' {
+			e++
+		}
+		n += e + 1
+	}
+	if n == 0 || n >= len(rest) || rest[n] != ' ' {
+		return false
+	}
+	t := rest[n+1:]
+	k := nameEnd(t, "")
+	if k == 0 || !strings.HasPrefix(t[k:], "(") || codeWords[rest[:n]] != "" || rest[:n] == "await" || rest[:n] == "new" || rest[:n] == "go" {
+		return false
+	}
+	c := strings.IndexByte(t, ')')
+	if c < 0 || strings.ContainsAny(t[k:c], "\"'{=") {
+		return false
+	}
+	end := strings.TrimLeft(t[c+1:], " \r\n\t")
+	if !strings.HasPrefix(end, "{") && !strings.HasPrefix(end, "throws ") {
+		return false
+	}
+	p.i += n + 1
+	return true
 }
 
 // setTo reads "raw TO " behind SET, and the type in "String raw = ".

@@ -34,13 +34,13 @@ func Nests(src *Source) []*Nest {
 			continue
 		}
 		p := &callParser{s: src.Text, max: src.MaxDepth}
-		at := l.Off
+		at := l.Off + b2i(l.Text[0] == '`')
 		if c := p.lisp(at, 0); c != nil {
 			end = p.pos
 			out = append(out, c)
 			continue
 		}
-		if eq := strings.Index(l.Text, "="); eq > 0 && eq < 40 && callName(l.Text[:eq]) == strings.TrimSpace(l.Text[:eq]) {
+		if eq := strings.Index(l.Text, "="); eq > 0 && at == l.Off && eq < 40 && callName(l.Text[:eq]) == strings.TrimSpace(l.Text[:eq]) {
 			at += eq + 1
 			for at < l.End && src.Text[at] == ' ' {
 				at++
@@ -52,9 +52,37 @@ func Nests(src *Source) []*Nest {
 		if c := p.call(at, 0); c != nil {
 			end = p.pos
 			out = append(out, c)
+		} else if c := p.applied(at, l.End); c != nil {
+			end = p.pos
+			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// applied reads a line that applies functions without commas: publish (review (draft "peat")).
+func (p *callParser) applied(i, end int) *Nest {
+	name := callName(p.s[i:min(end, i+120)])
+	c := &Nest{Name: name, Off: i, End: end}
+	p.pos = i + len(name)
+	for name != "" && p.pos < end {
+		switch ch := p.s[p.pos]; ch {
+		case ' ':
+			p.pos++
+		case '"', '\'':
+			p.quoted(ch)
+		default:
+			k := p.lisp(p.pos, 1)
+			if k == nil || k.Open || k.End > end {
+				return nil
+			}
+			c.Kids = append(c.Kids, k)
+		}
+	}
+	if c.Count() < 3 {
+		return nil
+	}
+	return c
 }
 
 type callParser struct {

@@ -32,6 +32,7 @@ type Clause struct {
 func Sentences(text string, off int) []Sentence {
 	var out []Sentence
 	start := 0
+	small := smallLetters(text)
 	add := func(end int) {
 		raw := text[start:end]
 		body := strings.TrimLeft(raw, space+"\n")
@@ -53,7 +54,7 @@ func Sentences(text string, off int) []Sentence {
 			if r != '…' || endsHere(text[i:]) && !lowerNext(text[i:]) {
 				add(i)
 			}
-		case r == '.' && endsHere(text[i:]) && !pointInside(text[start:i-1], text[i:]):
+		case r == '.' && endsHere(text[i:]) && (!pointInside(text[start:i-1], text[i:]) || small && wordBefore(text[start:i-1])):
 			i += closing(text[i:])
 			add(i)
 		case r == '\n' && lineEnds(text[:i-1], text[i:]):
@@ -62,6 +63,35 @@ func Sentences(text string, off int) []Sentence {
 	}
 	add(len(text))
 	return out
+}
+
+// smallLetters reports whether no sentence of a text begins with a capital, as in a quick message.
+func smallLetters(text string) bool {
+	some := false
+	for i := 0; i < len(text); {
+		n := strings.IndexByte(text[i:], '.')
+		if n < 0 {
+			break
+		}
+		i += n + 1
+		next := strings.TrimLeft(text[i:], space+"\n")
+		if len(next) == len(text[i:]) || next == "" {
+			continue
+		}
+		switch r, _ := utf8.DecodeRuneInString(next); {
+		case unicode.IsUpper(r):
+			return false
+		case unicode.IsLower(r) && wordBefore(text[max(0, i-20):i-1]):
+			some = true
+		}
+	}
+	return some
+}
+
+// wordBefore reports whether a text ends with a whole word, rather than a number or an abbreviation.
+func wordBefore(before string) bool {
+	word := before[strings.LastIndexAny(before, " \n\t(\u00a0")+1:]
+	return utf8.RuneCountInString(word) > 2 && strings.IndexFunc(word, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' && r != ')' }) < 0 && !abbreviations[strings.ToLower(word)]
 }
 
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }

@@ -70,6 +70,8 @@ const (
 	Until
 	// Sources are prepositions that make a use of a reference, not of a word: "the kit from 21".
 	Sources
+	// Must makes a need of what is said of a step: "the lease must be signed".
+	Must
 	// Not turns a relation round, Except takes steps out of a reference.
 	Not
 	Except
@@ -92,7 +94,7 @@ const (
 var kindNames = [kinds]string{
 	"steps", "parts", "groups", "waves", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
 	"then", "first", "last", "meanwhile", "abreast", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
-	"until", "sources", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
+	"until", "sources", "must", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
 }
 
 // String returns the key of the kind in the files.
@@ -126,6 +128,7 @@ const (
 	Requires Role = "needs"
 	Next     Role = "next"
 	Parallel Role = "beside"
+	Series   Role = "series"
 	Output   Role = "output"
 	Owner    Role = "owner"
 	Duration Role = "duration"
@@ -187,14 +190,16 @@ type lexicon struct {
 	counts  map[string]bool // those of the numbers that say a place: ordinals, and words such as "secondly"
 	fields  map[string][]Role
 	common  map[string]langs
-	blocks  map[string]Block
-	stems   map[Block][]string
+	// inflections are what forms of a word begin and end with, for each language; "" is a beginning, too.
+	inflections map[Lang]map[string][]string
+	blocks      map[string]Block
+	stems       map[Block][]string
 }
 
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -208,7 +213,7 @@ func load() *lexicon {
 			panic(err)
 		}
 		lang := Lang(strings.TrimSuffix(f.Name(), ".txt"))
-		b.endings = nil
+		b.endings, b.adverbs = nil, nil
 		for line := range strings.Lines(string(text)) {
 			if key, list, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key[0] != '#' {
 				b.line(lang, key, strings.TrimSpace(list))
@@ -244,6 +249,8 @@ type builder struct {
 	pairs int32
 	// endings are what the last word of a phrase becomes in front of an article: "de" is "del".
 	endings [][2]string
+	// adverbs are words that stand inside of a verb with its preposition: "depends also on".
+	adverbs []string
 }
 
 // line adds one line of a file. Phrases are parted by ", "; a section behind ";" goes on in the same kind.
@@ -268,18 +275,41 @@ func (b *builder) line(lang Lang, key, list string) {
 				break
 			}
 			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
+		case key == "adverbs":
+			b.adverbs = append(b.adverbs, s)
 		case key == "endings":
 			from, to, _ := strings.Cut(s, "/")
 			b.endings = append(b.endings, [2]string{" " + from, " " + to})
+		case key == "inflections":
+			head, tail, ok := strings.Cut(s, "…")
+			if !ok {
+				head, tail = "", s
+			}
+			if b.inflections[lang] == nil {
+				b.inflections[lang] = map[string][]string{}
+			}
+			b.inflections[lang][tail] = append(b.inflections[lang][tail], head)
 		case key == "common":
 			b.common[s] = b.common[s].with(lang)
 		default:
 			for k, name := range kindNames {
 				if name == key {
 					b.phrase(lang, Kind(k), s)
+					b.parted(lang, Kind(k), s)
 				}
 			}
 		}
+	}
+}
+
+// parted adds a phrase of what a step needs, or does not, with each adverb behind its verb.
+func (b *builder) parted(lang Lang, k Kind, s string) {
+	verb, rest, ok := strings.Cut(s, " ")
+	if !ok || k != Needs && k != Apart || strings.HasPrefix(rest, "…") || strings.HasPrefix(s, "…") || strings.HasSuffix(verb, ":") {
+		return
+	}
+	for _, a := range b.adverbs {
+		b.phrase(lang, k, verb+" "+a+" "+rest)
 	}
 }
 

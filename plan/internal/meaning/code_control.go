@@ -55,12 +55,14 @@ func (p *program) control(all []*form.Stmt) {
 
 // controlled reports whether an assignment gives nothing but what runs steps, or functions, to its variables.
 func (p *program) controlled(st *form.Stmt) bool {
+	some := false
 	for _, t := range st.Targets {
-		if !p.runners[t.Text] && !spare[t.Text] {
+		runner := p.runners[t.Text] || t.Text == "ctx" || t.Text == "cancel"
+		if some = some || runner; !runner && !spare[t.Text] {
 			return false
 		}
 	}
-	return len(st.Targets) > 0 && st.Label.Text == ""
+	return some && st.Label.Text == ""
 }
 
 // ofRunner reports whether a call is a method of what keeps a graph of steps: app = graph.compile().
@@ -71,19 +73,13 @@ func (p *program) ofRunner(e *form.Expr) bool {
 // spare are variables that hold no result of a step: errors and what is thrown away.
 var spare = setOf("err error _ ok ctx cancel e __")
 
-// results drops from several variables those that hold no result.
+// withoutSpare drops from variables those that hold no result.
 func withoutSpare(targets []form.Piece) []form.Piece {
-	if len(targets) < 2 {
-		return targets
-	}
 	var out []form.Piece
 	for _, t := range targets {
 		if !spare[t.Text] {
 			out = append(out, t)
 		}
-	}
-	if len(out) == 0 {
-		return targets[:1]
 	}
 	return out
 }
@@ -130,8 +126,10 @@ func functionOf(e *form.Expr) (f *form.Expr, name string) {
 			name = v.Text
 		case v.Kind == form.Func:
 			f = v
-		case v.Kind == form.Ops && len(v.Args) > 0 && v.Args[len(v.Args)-1].Val.Kind == form.Func:
-			f = v.Args[len(v.Args)-1].Val
+		case v.Kind == form.Ops && len(v.Ops) > 0 && v.Ops[len(v.Ops)-1] == "=>":
+			if f = v.Args[len(v.Args)-1].Val; f.Kind != form.Func && name == "" {
+				f = nil
+			}
 		}
 	}
 	return f, name

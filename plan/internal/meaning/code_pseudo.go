@@ -145,6 +145,9 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	if len(r.r.Items) < 2 {
 		return nil
 	}
+	if len(r.verbs) > 0 && r.par == 0 && r.numbers()*2 > len(r.r.Items) {
+		return nil // "Task Three", which is a list
+	}
 	r.needs()
 	switch {
 	case r.par > 0 && r.stated == 0:
@@ -170,6 +173,16 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	}
 	out.Open = !r.framed
 	return out
+}
+
+// numbers counts the items whose ids are numbers in words.
+func (r *pseudo) numbers() int {
+	n := 0
+	for _, it := range r.r.Items {
+		_, ok := lexicon.Number(it.ID)
+		n += b2i(ok)
+	}
+	return n
 }
 
 // pseudoTree brings lines into a tree by their indents and braces. likely tells that they look like pseudo code even if no
@@ -232,10 +245,14 @@ func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool
 	return root, likely
 }
 
-// isRule reports whether a line in capitals waits for something or states a condition.
+// isRule reports whether a line in capitals waits for something or states a condition, or one waits and then starts a step.
 func isRule(s string) bool {
 	w := firstWord(s)
-	return capitals(w) && len(w) > 3 && (waitsFor(s) || isCondition(s))
+	if capitals(w) && len(w) > 3 && (waitsFor(s) || isCondition(s)) {
+		return true
+	}
+	_, rest, ok := pseudoRule(form.Piece{Text: s})
+	return ok && waitsFor(s) && runs(firstWord(rest.Text)) // await a then start b
 }
 
 // grouped puts the lines of blocks that are not indented below the line that begins the block: PARALLEL, a, b, END.
@@ -354,8 +371,8 @@ func isField(s string) bool {
 // blockHead reports whether line k begins a block: it is short, and what follows stands deeper.
 func blockHead(src *form.Source, k, end int) bool {
 	l := &src.Lines[k]
-	if strings.Contains(l.Text, "{") && !isListed(l.Text) {
-		return true
+	if i := strings.IndexByte(l.Text, '{'); i >= 0 && !isListed(l.Text) {
+		return !strings.Contains(l.Text[:i], "=") && !strings.Contains(l.Text, "} =")
 	}
 	if len(l.Text) > 60 || strings.Count(l.Text, " ") > 4 || isListed(l.Text) || strings.HasSuffix(l.Text, ".") {
 		return false

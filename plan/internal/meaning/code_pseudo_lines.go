@@ -55,6 +55,9 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 	if len(r.verbs) > 0 && !shown {
 		if a, b, ok := strings.Cut(p.Text, " "); ok {
 			id, tail, title, shown = strings.Trim(a, ":,"), b, p.Text, true
+			if i := strings.Index(b, ": "); i > 0 { // SAMPLE WHEN DONE(CALIBRATE): run the soil sample
+				tail, title = b[:i], strings.TrimSpace(b[i+2:])
+			}
 		}
 	}
 	if !shown {
@@ -101,16 +104,26 @@ func pseudoRule(p form.Piece) (needs string, rest form.Piece, ok bool) {
 	if !isCondition(p.Text) && !waits && !lexicon.Is(lexicon.Needs, strings.ToLower(word)) {
 		return "", p, false
 	}
+	at, after := -1, "" // where the first sign stands, and what stands behind it
 	for k, sign := range [...]string{":", "：", " THEN ", " then ", " → ", " -> ", " => ", " ⇒ ", "则", "就", ", ", "，"} {
 		i := strings.Index(p.Text, sign)
-		if k >= 10 && waits || i <= len(word) || strings.HasPrefix(p.Text[i:], ":=") {
+		if k >= 10 && (waits || at >= 0) || i <= len(word) || strings.HasPrefix(p.Text[i:], ":=") || at >= 0 && i > at {
 			continue
 		}
 		if t := strings.TrimLeft(p.Text[i+len(sign):], " "); t != "" {
-			return p.Text[len(word):i], form.Piece{Text: t, Off: p.Off + len(p.Text) - len(t)}, true
+			at, after = i, t
 		}
 	}
-	return "", p, false
+	if at < 0 {
+		return "", p, false
+	}
+	return p.Text[len(word):at], form.Piece{Text: after, Off: p.Off + len(p.Text) - len(after)}, true
+}
+
+// labelled reports whether a text is a mark, a colon and a text in quotes: A: "collect".
+func labelled(s string) bool {
+	mark, text, ok := strings.Cut(s, ": ")
+	return ok && !strings.Contains(mark, " ") && strings.HasPrefix(text, "\"")
 }
 
 // pseudoMark returns the mark in front of a step: "S2: sort", "2. sort", "STEP A: sort", "b := sort".
@@ -119,7 +132,7 @@ func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 	if lexicon.Is(lexicon.Steps, strings.ToLower(word)) && rest != "" {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
 	}
-	if runs(word) && strings.Contains(rest, ":= ") {
+	if runs(word) && (strings.Contains(rest, ":= ") || labelled(rest)) {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
 	}
 	a, b, found := form.SplitMark(p)
@@ -167,7 +180,7 @@ func (r *pseudo) needs() {
 			} else if ok {
 				r.r.Links = append(r.r.Links, Link{From: it.ID, To: it.ID, Source: Stated, Off: it.Off})
 				found++
-			} else if found > 0 || strings.ContainsAny(w, "_0123456789") {
+			} else if strings.ContainsAny(w, "_0123456789") || found > 0 && capitals(w) == capitals(it.ID) && !lexicon.Is(lexicon.And, w) && !lexicon.Is(lexicon.Done, w) && !lexicon.Is(lexicon.Needs, w) {
 				r.r.Links = append(r.r.Links, Link{From: w, To: it.ID, Source: Stated, Off: it.Off})
 			}
 		}

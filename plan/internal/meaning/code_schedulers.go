@@ -68,6 +68,9 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 		}
 		if len(st.Targets) == 0 || p.statesLinks(e) > 0 && e.Kind == form.Call {
 			p.stateLinks(e)
+			if len(st.Targets) == 1 && chained(e) {
+				p.env[st.Targets[0].Text] = p.ends(e.Args[0].Val)
+			}
 		} else if e.Kind == form.Ops {
 			p.env[st.Targets[0].Text] = p.chainOf(e)
 		} else if e.Kind == form.Call && isTask(e) && !p.controlled(st) && !p.ofRunner(e) {
@@ -117,6 +120,9 @@ func (p *program) statesLinks(e *form.Expr) int {
 		return len(e.Ops)
 	case form.Call:
 		name, args := e.Base.Text, positional(e)
+		if chained(e) {
+			return 1
+		}
 		if listCalls[name] && len(args) > 0 && (args[len(args)-1].Kind == form.List && len(args[len(args)-1].Args) > 0 || args[len(args)-1].Kind == form.Ident && len(args) == 1 && name != "DiGraph") ||
 			name == "add" && e.Base.Kind == form.Attr && p.sorters[e.Base.Base.Path()] && len(args) > 1 {
 			return 1
@@ -143,6 +149,27 @@ func positional(e *form.Expr) (out []*form.Expr) {
 		}
 	}
 	return out
+}
+
+// chained reports whether a call puts a task behind others: a.next(b).
+func chained(e *form.Expr) bool {
+	for range 100 {
+		if e.Kind != form.Call || e.Base.Kind != form.Attr || e.Base.Text != "next" || len(e.Args) != 1 || e.Args[0].Val.Kind != form.Ident && !chained(e.Args[0].Val) {
+			return false
+		}
+		if e = e.Base.Base; e.Kind == form.Ident {
+			return true
+		}
+	}
+	return false
+}
+
+// chainedEnds reads a.next(b).next(c) and returns what stands last.
+func (p *program) chainedEnds(e *form.Expr) []int {
+	from := p.ends(e.Base.Base)
+	to := p.ends(e.Args[0].Val)
+	p.linkAll(from, to, e.Off)
+	return to
 }
 
 // stateLinks reads the links that an expression states, and nodes that it adds.
@@ -178,6 +205,10 @@ func (p *program) stateLinks(e *form.Expr) {
 				p.end(args[0], title)
 			}
 		}
+		return
+	}
+	if chained(e) {
+		p.chainedEnds(e)
 		return
 	}
 	if listCalls[name] {
@@ -399,6 +430,9 @@ func (p *program) ends(e *form.Expr) []int {
 		}
 		return p.chainOf(e)
 	case form.Call:
+		if chained(e) {
+			return p.chainedEnds(e)
+		}
 		if id := taskID(e); id == "" && e.Base.Kind == form.Attr && p.env[e.Base.Base.Path()] != nil {
 			return p.env[e.Base.Base.Path()]
 		}
@@ -443,6 +477,9 @@ func taskID(e *form.Expr) string {
 // task adds the task that a call makes.
 func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 	id := taskID(e)
+	if args := positional(e); id == "" && len(args) > 1 && (args[0].Path() == "this" || args[0].Path() == "self") && isText(args[1]) {
+		id = args[1].Text // new LambdaInvoke(this, 'Fetch', { … })
+	}
 	if id == "" || strings.Contains(id, " ") && variable != "" {
 		title := id
 		if id = variable; id == "" {

@@ -386,6 +386,8 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 			args = args[0].Val.Args
 		}
 		return p.parts(args, f.Add("seq", 0), depth)
+	case e.Base.Kind == form.Call && seqCalls[e.Base.Base.Path()] && e.Base.Base.Path() != "chord" && depth < 90: // pipe(f, g)(x)
+		return p.flow(e.Base, f, depth+1)
 	case e.Base.Kind == form.Call && e.Base.Base.Path() == "chord": // chord(group)(callback)
 		seq := f.Add("seq", 0)
 		p.parts(e.Base.Args, seq, depth)

@@ -110,9 +110,14 @@ func (p *program) passes(e *form.Expr) bool {
 func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 	name := callName(e)
 	var uses []use
-	p.args(e, &uses)
+	if f, step := functionOf(e); f != nil && step != "" {
+		name = step // step.run("fetch", async () => { … })
+		p.usesIn(f, &uses)
+	} else {
+		p.args(e, &uses)
+	}
 	if id == "" {
-		id = name[strings.LastIndexByte(name, '.')+1:]
+		id = name[strings.LastIndexByte(strings.TrimRight(name, "."), '.')+1:]
 	}
 	title := name
 	if st != nil && shown {
@@ -209,6 +214,16 @@ func (p *program) eval(e *form.Expr) []int {
 		}
 	}
 	return out
+}
+
+// usesIn collects the variables that stand in an expression, whose calls are no steps of the plan.
+func (p *program) usesIn(e *form.Expr, uses *[]use) {
+	walk(e, 0, func(x *form.Expr) bool {
+		if x.Kind == form.Ident {
+			p.inner2(x, uses)
+		}
+		return true
+	})
 }
 
 // args collects what the arguments of a call use; calls among them become problems of their own.

@@ -50,6 +50,9 @@ func (a *amender) need(s int, ids []string, more bool, off int) {
 	if a.correcting && !more && !a.replaced[s] {
 		a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
 	}
+	if !a.correcting && !more && !a.replaced[s] && slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.To == id && !slices.Contains(ids, l.From) }) {
+		a.doubt("a sentence around the plan says what this step needs, which may be all or come besides", append([]string{id}, ids...), off)
+	}
 	a.replaced[s] = true
 	for _, from := range ids {
 		if from == id {
@@ -61,6 +64,9 @@ func (a *amender) need(s int, ids []string, more bool, off int) {
 }
 
 func (a *amender) link(from, to string, off int) {
+	if from == to {
+		return // said by a sentence that was not understood
+	}
 	if !slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.From == from && l.To == to }) {
 		a.r.Links = append(a.r.Links, Link{From: from, To: to, Source: Prose, Off: off})
 	}
@@ -120,7 +126,7 @@ func (a *amender) shift(r Relation) bool {
 			return false
 		case f == t-1:
 			return a.correcting || a.ordered
-		case f < t && !a.ordered:
+		case f < t && !a.ordered && !a.moving:
 			return false
 		case r.Kind == Before:
 			a.remove(from)
@@ -161,11 +167,23 @@ func (a *amender) leaveOrder(r Relation) bool {
 			for _, s := range r.Subjects {
 				ids = append(ids, a.r.Items[s].ID)
 			}
-			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", ids, r.Off)
+			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", append(ids, a.neighbors(r.Subjects)...), r.Off)
 		}
 	}
 	a.order = nil
 	return true
+}
+
+// neighbors returns the steps that stand beside others in the listed order.
+func (a *amender) neighbors(items []int) (ids []string) {
+	for _, i := range items {
+		for k := max(0, i-1); k <= min(i+1, len(a.r.Items)-1); k++ {
+			if k != i {
+				ids = append(ids, a.r.Items[k].ID)
+			}
+		}
+	}
+	return ids
 }
 
 // explicit turns the listed order into links.
@@ -255,6 +273,27 @@ func (a *amender) clear() {
 		}
 	}
 	a.r.Items = kept
+}
+
+// between puts a new step between two others.
+func (a *amender) between(id string, x, y int, s form.Sentence, end int) {
+	from, to := a.r.Items[x].ID, a.r.Items[y].ID
+	a.add(id, s, end)
+	last := len(a.r.Items) - 1
+	it := a.r.Items[last]
+	copy(a.r.Items[y+1:], a.r.Items[y:last])
+	a.r.Items[y] = it
+	for k := range a.r.Items {
+		if k != y && a.r.Items[k].Parent >= y {
+			a.r.Items[k].Parent++
+		}
+	}
+	a.r.Items[y].Parent = a.r.Items[x].Parent
+	a.index()
+	a.unlink(from, to)
+	a.link(from, id, s.Off)
+	a.link(id, to, s.Off)
+	a.subject = []int{y}
 }
 
 // add puts a new step at the end of the plan: what it waits for is stated, or nothing.

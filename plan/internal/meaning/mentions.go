@@ -136,6 +136,14 @@ func (x *lexer) next(at int) int {
 	for len(x.toks) > 0 && x.toks[0].Off < at {
 		x.toks = x.toks[1:]
 	}
+	if end := at + len(joinedAnd); r == 'و' && x.begins(at) {
+		w := x.text[end : end+letters(x.text[end:])]
+		if i, ok := x.n.keyed(w); ok && w != "" {
+			x.add(atom{class: phrase, off: at, end: end, kinds: lexicon.KindsOf(lexicon.And)})
+			x.add(atom{class: label, off: end, end: end + len(w), items: []int{i}})
+			return end + len(w)
+		}
+	}
 	tokEnd := 0
 	x.uncut(at)
 	if len(x.toks) > 0 && x.toks[0].Off == at {
@@ -195,6 +203,14 @@ func (x *lexer) uncut(at int) {
 	x.toks = append(shorter, x.toks[1:]...)
 }
 
+// joinedAnd is the Arabic "and", which is written together with what follows.
+const joinedAnd = "و"
+
+// begins reports whether a word begins at a place.
+func (x *lexer) begins(at int) bool {
+	return at == 0 || !continues(lastRune(x.text[:at]), firstRune(x.text[at:]))
+}
+
 func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 
 // weighty are the kinds of words that are names as well as any other word.
@@ -213,7 +229,7 @@ func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
 // with another id of one letter.
 func (x *lexer) standsAlone(end int) bool {
 	rest := strings.TrimLeft(x.text[end:], " ")
-	if rest == "" || strings.IndexByte("),.;", rest[0]) >= 0 {
+	if rest == "" || strings.ContainsRune(",;.)]，；。）", firstRune(rest)) {
 		return true
 	}
 	n := letters(rest)

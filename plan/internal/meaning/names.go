@@ -42,6 +42,8 @@ type Names struct {
 	heads []int
 	// stems are the beginnings of the words of titles, with the items that have them.
 	stems map[string][]int
+	// remarks are those of the words behind the titles.
+	remarks map[string][]int
 	// titles holds the titles themselves, folded; -1 for one that several items have.
 	titles map[string]int
 	// numbers tells that most ids are numbers, highest is the highest of them.
@@ -52,6 +54,8 @@ type Names struct {
 	nouns map[string]bool
 	// spaced tells that some ids are of several words.
 	spaced bool
+	// prior is what the sentence before the text is about.
+	prior []int
 	// cut and put are used again for the atoms of each text.
 	cut, put []atom
 }
@@ -86,7 +90,7 @@ func titlesLanguage(items []Named) lexicon.Lang {
 func namesIn(items []Named, lang lexicon.Lang) *Names {
 	n := &Names{
 		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
 	}
 	headed := make(map[int]bool)
 	var starts []int
@@ -101,7 +105,9 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 			n.nouns[lexicon.Fold(it.Noun)] = true
 		}
 		for _, t := range it.Titles {
-			n.title(i, n.head(t))
+			head := n.head(t)
+			n.title(i, head)
+			n.words(i, t[len(head):], n.remarks)
 		}
 		for _, t := range it.Exact {
 			n.exactly(i, n.head(t))
@@ -214,7 +220,7 @@ func (n *Names) head(text string) string {
 		}
 	}
 	for _, t := range lexicon.ScanIn(n.lang, text) {
-		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)) != 0 && t.Off > 0 {
+		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)|lexicon.KindsOf(lexicon.Ditto)) != 0 && t.Off > 0 {
 			return text[:t.Off]
 		}
 	}
@@ -237,12 +243,20 @@ func (n *Names) title(i int, text string) {
 	if n.items[i].Whole {
 		return
 	}
+	n.words(i, text, n.stems)
+}
+
+// maxParticle bounds the second word of a verb such as "back up".
+const maxParticle = 4
+
+// words notes the words of a text as those of an item.
+func (n *Names) words(i int, text string, stems map[string][]int) {
 	start, verb := -1, ""
 	note := func(word string) {
 		if stem := n.stem(word); stem != "" {
-			list := n.stems[stem]
+			list := stems[stem]
 			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
-				n.stems[stem] = append(list, i)
+				stems[stem] = append(list, i)
 			}
 		}
 	}
@@ -269,9 +283,6 @@ func (n *Names) title(i int, text string) {
 	}
 }
 
-// maxParticle bounds the second word of a verb such as "back up".
-const maxParticle = 4
-
 // titleKey is the form in which whole titles are compared.
 func titleKey(text string) string {
 	return strings.Trim(lexicon.Fold(text), " .,:;!?*_`\"'«»„“”()")
@@ -283,15 +294,16 @@ func (n *Names) stem(word string) string {
 	if lexicon.IsCommon(n.lang, w) {
 		return ""
 	}
+	if count := utf8.RuneCountInString(w); count < 3 || count == 3 && w[0] < 0x80 && lexicon.Is(lexicon.Steps, w) {
+		return ""
+	}
+	w = lexicon.Base(n.lang, w)
 	count, end := 0, 0
 	for i, r := range w {
 		if count++; count > stemLength {
 			break
 		}
 		end = i + utf8.RuneLen(r)
-	}
-	if count < 3 || count == 3 && len(w) == 3 && w[0] < 0x80 && lexicon.Is(lexicon.Steps, w) {
-		return ""
 	}
 	return w[:end]
 }

@@ -291,12 +291,15 @@ const maxGuessed = 16 << 10
 // There is more than one when the common words do not tell.
 func (o *outline) languages(named []Named) []lexicon.Lang {
 	out := []lexicon.Lang{titlesLanguage(named)}
+	if l := lexicon.Lang(languageOf(o.src)); out[0] == "" && l != "" {
+		out = []lexicon.Lang{l, ""}
+	}
 	list, votes := lexicon.Languages(o.src.Text)
 	for i, l := range list {
 		if len(o.src.Text) > maxGuessed || i > 5 || votes[i]*4 < votes[0] {
 			break
 		}
-		if l != out[0] {
+		if !slices.Contains(out, l) {
 			out = append(out, l)
 		}
 	}

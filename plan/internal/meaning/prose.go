@@ -185,6 +185,9 @@ const maxOpening = 4
 
 // opens reports whether a sentence before the first word of order is the first step.
 func (t *teller) opens(s *form.Sentence) bool {
+	if hasTone(t.lang, s.Text, toneIntro) {
+		return false
+	}
 	return !t.spaced() || len(strings.Fields(s.Text)) > maxOpening || t.acts(&unit{main: s.Text})
 }
 
@@ -276,8 +279,8 @@ func (t *teller) tell(u *unit) {
 			needs = t.steps[len(t.steps)-1].needs
 		}
 	case u.kinds.Has(lexicon.First) && !u.kinds.Has(lexicon.Then):
-		if len(t.steps) > 0 {
-			needs = t.group
+		if len(t.steps) > 0 && slices.ContainsFunc(t.group, func(i int) bool { return t.steps[i].linked }) {
+			needs = slices.Clone(t.group)
 		}
 	case u.kinds.Has(lexicon.Then):
 		needs = slices.Clone(t.group)

@@ -20,22 +20,23 @@ func (t *teller) mood(units []unit) {
 		for _, h := range tonesIn(t.lang, folded) {
 			meant = meant || h.kind&toneIntend != 0
 			general = general || h.kind&toneExplain != 0
-			past = past || h.kind&tonePast != 0 && !u.free || h.kind&toneStory != 0
+			past = past || h.kind&toneStory != 0
 		}
-		meant = meant || t.commands(u)
+		past = past || t.perfect(folded)
 		if t.lang == "en" {
 			told := tells(folded)
 			past, meant = past || told, meant || !told && !past && persons(folded)
 		}
+		meant = meant || t.commands(u)
 	}
-	t.past += b2i(past && !meant)
-	t.meant += b2i(meant)
+	t.past += b2i(past)
+	t.meant += b2i(meant && !past)
 	t.general += b2i(general)
 }
 
 // over reports whether what is told is over, or how something works, rather than what is to be done.
 func (t *teller) over(sentences int) bool {
-	return t.past*2 > sentences || t.past > t.meant && t.past*3 > sentences || t.general*3 >= sentences && t.meant == 0
+	return t.past > t.meant && t.past*3 > sentences || t.general > 0 && t.meant == 0
 }
 
 // acts reports whether a unit without a word of order says what to do.
@@ -82,6 +83,50 @@ func tells(s string) bool {
 			return true
 		}
 		prev = w
+	}
+	return false
+}
+
+// perfects are the auxiliaries of the perfect tense, and what its participles end with.
+var perfects = map[string]struct {
+	auxiliaries map[string]bool
+	ends        []string
+	far         bool
+}{
+	"fr": {fieldSet("a ont avons avez s'est"), []string{"é", "és", "ée", "ées", "u", "us", "i", "is", "it"}, false},
+	"es": {fieldSet("ha han hemos he"), []string{"ado", "ido", "cho", "sto", "rto"}, false},
+	"it": {fieldSet("ha hanno abbiamo ho"), []string{"ato", "uto", "ito", "tto", "sto", "so"}, false},
+	"de": {fieldSet("hat haben habe sind"), []string{"t", "en"}, true},
+	"nl": {fieldSet("heeft hebben heb zijn"), []string{"d", "t", "en"}, true},
+	"sv": {fieldSet("har"), []string{"at", "it", "tt"}, false},
+}
+
+// perfect reports whether a text tells what is over in the perfect tense.
+func (t *teller) perfect(s string) bool {
+	p, ok := perfects[t.lang]
+	if !ok {
+		return false
+	}
+	behind := 0
+	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
+		switch {
+		case p.auxiliaries[w]:
+			behind = 1
+		case behind == 0:
+		case p.far && strings.HasPrefix(strings.TrimPrefix(w, "ab"), "ge") && hasEnd(w, p.ends), !p.far && behind < 3 && len(w) > 3 && hasEnd(w, p.ends):
+			return true
+		default:
+			behind++
+		}
+	}
+	return false
+}
+
+func hasEnd(w string, ends []string) bool {
+	for _, e := range ends {
+		if strings.HasSuffix(w, e) {
+			return true
+		}
 	}
 	return false
 }

@@ -219,7 +219,7 @@ func (t *teller) read(p piece, last, behind bool) unit {
 		switch {
 		case g.tone&toneThence != 0:
 			u.kinds |= lexicon.KindsOf(lexicon.Then)
-		case g.tone&toneStart != 0:
+		case g.tone&toneStart != 0 && (t.spaced() || t.letters(p.text[:g.off]) == 0):
 			u.kinds |= lexicon.KindsOf(lexicon.First)
 		case g.tone&toneFinal != 0:
 			u.kinds |= lexicon.KindsOf(lexicon.Last)
@@ -316,7 +316,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		}
 		words += t.wordsUpTo(s[at:g.off], 9)
 		light := words <= 1 || words < 9 && t.letters(ahead(s, g.off)) == 0
-		kind, ok := t.relation(g)
+		kind, ok := t.relation(s, g)
 		switch {
 		case !ok:
 			if g.kinds&adverbs == 0 && g.kinds&lexicon.KindsOf(lexicon.And) == 0 {
@@ -346,8 +346,13 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 }
 
 // relation returns the relation that a phrase begins.
-func (t *teller) relation(g *orderSign) (Kind, bool) {
+func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
+	next := strings.TrimLeft(s[g.end:], " ")
+	before := g.tone&toneWhen != 0 && g.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && next != "" && !strings.ContainsAny(next[:1], ",.:;")
 	switch {
+	case before: // "Après le tri …", but "Après, …"
+		g.kinds &^= adverbs
+		return Needs, true
 	case g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneFinal) != 0:
 		return 0, false
 	case g.tone&toneAhead != 0:
@@ -402,13 +407,15 @@ func (t *teller) pieces(s string, off int) (out []piece) {
 	for k, g := range signs {
 		meanwhile := g.kinds.Has(lexicon.Meanwhile) || g.tone&toneWhile != 0 && !t.verbLast()
 		then := g.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0 && !g.kinds.Has(lexicon.Needs)
-		if kind, ok := t.relation(&g); ok && (kind == Needs || kind == Before) && t.pronoun(s[g.end:]) > 0 {
+		if kind, ok := t.relation(s, &g); ok && (kind == Needs || kind == Before) && t.pronoun(s[g.end:]) > 0 {
 			then = true // "… and only after that …"
 		}
 		switch {
 		case !meanwhile && !then:
 		case k > 0 && signs[k-1].kinds.Has(lexicon.And) && t.near(s[signs[k-1].end:g.off]):
 			cut(signs[k-1].off, meanwhile)
+		case then && t.andLed(s[g.off:g.end]):
+			cut(g.off, meanwhile)
 		case meanwhile && g.tone&toneWhile != 0:
 			cut(g.off, true)
 		case !t.spaced() && g.tone&toneWhen == 0:
@@ -425,8 +432,8 @@ func (t *teller) near(s string) bool {
 
 // pronoun returns the length of the pronoun with which a text begins, and of the space before it.
 func (t *teller) pronoun(s string) int {
-	text, place := lexicon.FoldPlaces(s)
-	for _, h := range tonesIn(t.lang, text[:min(len(text), maxTone)]) {
+	text, place := lexicon.FoldPlaces(s[:min(len(s), maxTone)])
+	for _, h := range tonesIn(t.lang, text) {
 		if h.kind&(tonePronoun|toneTwo) != 0 && strings.TrimSpace(text[:h.off]) == "" {
 			return place(h.end)
 		}

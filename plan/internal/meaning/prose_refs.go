@@ -93,6 +93,8 @@ func (t *teller) refers(s string) (out []int, named bool) {
 		}
 		t.unsure = true
 		return span(max(0, len(t.steps)-n), len(t.steps)), true
+	case len(hits) == 0 && len(parts) == 1 && t.pronounOnly(s):
+		return slices.Clone(t.group), true
 	case len(hits) == 0:
 		if ends := t.ends(len(parts)); len(parts) > 1 && len(ends) == len(parts) {
 			t.unsure = true
@@ -189,7 +191,7 @@ func (t *teller) stems(s string) map[string]bool {
 		case rs[0] >= 0x3040:
 		case lexicon.IsCommon(lexicon.Lang(t.lang), folded) || stopWords[folded] || hasTone(t.lang, folded, toneDone|toneWhen|toneTwo) || lexicon.Is(lexicon.Then, folded):
 		default:
-			out[string(rs[:min(len(rs), stemLength)])] = true
+			out[string(rs[:t.stem(rs)])] = true
 		}
 	}
 	for w := range out {
@@ -198,6 +200,18 @@ func (t *teller) stems(s string) map[string]bool {
 		}
 	}
 	return out
+}
+
+// stem is how many letters of a word count: its beginning, without the ending of a short one.
+func (t *teller) stem(rs []rune) int {
+	n := len(rs)
+	switch {
+	case n > stemLength:
+		return stemLength
+	case n == stemLength || n == 4 && (rs[3] == 's' || t.lang == "ru" || t.lang == "uk" || t.lang == "pl"):
+		return n - 1
+	}
+	return n
 }
 
 // stopStems begin words that name nothing, of words with more letters than that.

@@ -84,6 +84,13 @@ func tails(all []*Reading) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
+		if d.Form == "diagram" && len(d.Evidence) > 0 && d.Evidence[0] == "art" && len(d.Items) > 2 {
+			for _, r := range all {
+				if r.Form == "code" && d.Start <= r.Start && r.End <= d.End {
+					r.Weight = min(r.Weight, d.Weight-closeReading) // the bars of lanes
+				}
+			}
+		}
 		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
 			continue
 		}

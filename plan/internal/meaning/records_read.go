@@ -37,6 +37,8 @@ type analysis struct {
 	has    []bool // records that state their needs
 	// drawn tells that lists or maps of links beside the records say what comes before what.
 	drawn bool
+	// known counts the references in fields whose names say that they are dependencies.
+	known int
 	// taken are the places of these lists and maps.
 	taken []Span
 }
@@ -86,7 +88,7 @@ func (c *collector) affords(recs []record) bool {
 	for i := range recs {
 		c.length += recs[i].end - recs[i].off
 	}
-	return c.length <= 4*len(c.src.Text)+1<<16
+	return c.length <= 6*len(c.src.Text)+1<<16
 }
 
 // said reports whether a record holds any value.
@@ -646,6 +648,9 @@ func (a *analysis) weigh() {
 		if a.strangers() {
 			r.Weight -= 4
 		}
+		if !steps && !announced && a.hits*3 < n && a.onlyHinted() {
+			r.Weight = 28 // some data name others
+		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
@@ -681,6 +686,9 @@ func (a *analysis) weigh() {
 	default:
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
+	}
+	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
+		r.Weight = min(r.Weight, 20)
 	}
 	if a.packages() || a.asks() {
 		r.Weight = 20
@@ -763,6 +771,16 @@ func (a *analysis) figures() bool {
 		}
 	}
 	return fields >= 2
+}
+
+// onlyHinted reports whether no field is called a dependency by its whole name.
+func (a *analysis) onlyHinted() bool {
+	for col := range a.deps {
+		if col.whole {
+			return false
+		}
+	}
+	return true
 }
 
 // strangers reports whether elements of a tag of their own have no part in the links of the others.

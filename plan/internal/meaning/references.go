@@ -304,6 +304,8 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		if g.self >= 0 {
 			return g.byPlace(i, without(g.n.steps, []int{g.self}))
 		}
+		b, next, _ := g.byPlace(i, nil)
+		return b, next, len(g.n.steps) > 1
 	case a.is(lexicon.All):
 		from := i + 1
 		for n := 0; n < 2 && (g.at(from).class == word && g.at(from).common || g.at(from).class == phrase && (g.at(from).is(lexicon.Sources) || g.at(from).is(lexicon.Done))); n++ {
@@ -317,6 +319,8 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		if g.self >= 0 {
 			return g.byPlace(i, g.recent(len(g.n.steps)))
 		}
+		b, next, _ := g.byPlace(i, nil)
+		return b, next, len(g.n.steps) > 1
 	}
 	return a, i, false
 }

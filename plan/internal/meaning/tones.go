@@ -14,7 +14,7 @@ import (
 )
 
 // tone is a kind of words of running text; a set of them is their sum.
-type tone uint32
+type tone uint64
 
 // The kinds of words of tones.txt.
 const (
@@ -51,10 +51,14 @@ const (
 	toneExplain
 	toneStory
 	toneChat
+	toneIntro
+	toneMove
+	toneBetween
+	toneRevised
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised",
 }
 
 // toneHit is a phrase of tones.txt in a text.
