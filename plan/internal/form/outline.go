@@ -37,6 +37,7 @@ func Outline(src *Source) *Item {
 	items = o.splitGroups(o.splitInline(items))
 	romans(items)
 	dashes(items)
+	dropAmounts(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
 	nameEntries(items)
@@ -524,6 +525,49 @@ func romans(items []*Item) {
 			it.Mark.Style, it.Mark.Path = Spelled, []int{v}
 		}
 	}
+}
+
+// dropAmounts takes numbers that only a space follows for amounts when they do not count: "3 eggs", "1 onion",
+// "20 g of salt". Numbers count when each is more than the one before it or begins again at 1, and when they
+// are those from 1 on in whatever order. Addresses such as 203.0.113.9 never count.
+func dropAmounts(items []*Item) {
+	falls, all, units := 0, 0, 0
+	last, seen, highest := map[int]int{}, map[int]bool{}, 0
+	for _, it := range items {
+		m := it.Mark
+		if m.Style != Number || m.Noun != "" {
+			continue
+		}
+		if isAddress(m.Path) {
+			it.unmark()
+			continue
+		}
+		if !m.Weak || len(m.Path) != 1 {
+			continue
+		}
+		n := m.Path[0]
+		all++
+		units += b2i(isUnit(it.Text))
+		falls += b2i(n <= last[it.Indent] && n != 1)
+		seen[n], last[it.Indent], highest = true, n, max(highest, n)
+	}
+	if all < 2 || (falls == 0 || len(seen) == all && highest == all) && units*2 < all {
+		return
+	}
+	for _, it := range items {
+		if m := it.Mark; m.Style == Number && m.Noun == "" && m.Weak && len(m.Path) == 1 {
+			it.unmark()
+		}
+	}
+}
+
+// isAddress reports whether the parts of a number are those of an address in a network.
+func isAddress(path []int) bool {
+	large := false
+	for _, n := range path {
+		large = large || n == 0 || n > 99
+	}
+	return len(path) == 4 && large
 }
 
 // dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside them.

@@ -724,7 +724,7 @@ func severalReadings(all []*Reading) []*Reading {
 		if r.Weight < 80 || r.Weight < best.Weight-8 || overlaps(best, r) {
 			continue
 		}
-		if r.Start > best.Start && sharedIDs(best, r)*2 >= min(len(best.Items), len(r.Items)) && len(r.Items)*2 >= len(best.Items) {
+		if r.Start > best.Start && Replaces(best, r) {
 			r.Notes = append(r.Notes, OtherPlan(r, best)...)
 			r.Weight = best.Weight + 1
 			best = r

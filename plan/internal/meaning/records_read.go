@@ -693,6 +693,9 @@ func (a *analysis) weigh() {
 	if a.packages() || a.asks() {
 		r.Weight = 20
 	}
+	if a.hits > 0 && !steps && !announced && mutual(r.Links) {
+		r.Weight, r.Not = 20, "records that refer to each other"
+	}
 	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
 		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
 	}
@@ -711,6 +714,20 @@ func (a *analysis) weigh() {
 	if a.s.tree.YAML && !a.fenced() && (len(a.s.tree.Faults) > 0 && a.hits < 2 || a.hits == 0 && a.isList()) {
 		r.Weight = min(r.Weight, 31)
 	}
+}
+
+// mutual reports whether each link has one the other way: such references are no order.
+func mutual(links []Link) bool {
+	have := make(map[[2]string]bool, len(links))
+	for _, l := range links {
+		have[[2]string{l.From, l.To}] = true
+	}
+	for _, l := range links {
+		if l.From == l.To || !have[[2]string{l.To, l.From}] {
+			return false
+		}
+	}
+	return len(links) > 0
 }
 
 // packages reports whether the records are the packages of a lock file: they have versions, and no titles.
