@@ -37,6 +37,8 @@ type Relation struct {
 	Unknown         []string
 	Guessed         bool
 	Off, End        int
+	// titled is set when they were found by a whole title, place when by a word such as "both".
+	titled, place bool
 	// others is set when the items are all other steps, above when they are those before the subjects.
 	others, above bool
 	// own is set when a reference by label or number may be one of a step to itself.
@@ -78,7 +80,7 @@ type talk struct {
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
 	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
 	t.atoms = n.groups(self, text, n.atoms(text))
-	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && len(t.atoms) > 1 && t.atoms[1].class != phrase {
+	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase || t.atoms[1].kinds&lexicon.Relations == 0) {
 		t.atoms[0].used = true // its own name: "e2e: browser tests"
 	}
 	for from := 0; from < len(t.atoms); {
@@ -98,7 +100,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 		}
 		from = to + 1
 	}
-	if t.lost >= 0 && len(t.rels)+len(t.doubts) == 0 {
+	if t.lost >= 0 && len(t.doubts) == 0 && (self >= 0 || len(t.rels) == 0) {
 		at := t.atoms[t.lost].off
 		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
 		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})
@@ -324,7 +326,7 @@ func (t *talk) relation(from, at, to int) {
 		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self }) // "if we have a barrel": a later step has it, too
 	}
 	if !rel.full() {
-		if k == Apart && (t.self >= 0 || len(t.subject) > 0) {
+		if k == Apart && (t.self >= 0 && t.ends(at+1, to) || t.self < 0 && len(t.subject) > 0) {
 			t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: rel.Off, End: rel.End})
 		}
 		if strings.ContainsFunc(a.tok.Phrase, unicode.IsLetter) {
@@ -480,6 +482,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 		return
 	}
 	a.used = true
+	rel.place = rel.place || a.place
 	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
 	if len(a.items) == 0 && a.place {
 		rel.others, rel.above = rel.others || a.is(lexicon.Others), rel.above || !a.is(lexicon.Others)
@@ -515,6 +518,8 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 	for i := at + 1; i < to; i++ {
 		b := &t.atoms[i]
 		switch {
+		case b.is(lexicon.None) && b.class == phrase && words == 0 && !rel.full():
+			return // "unblocks: nothing, it is the last one"
 		case b.class == group:
 			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
 				return
@@ -1033,7 +1038,7 @@ func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
 		}
 		rel.Items = append(rel.Items, found)
 		rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
-		some = true
+		some, rel.titled = true, true
 		from = next
 		if from < len(t.atoms) && (t.atoms[from].class == comma || t.atoms[from].class == slash || t.atoms[from].is(lexicon.And)) {
 			from++
