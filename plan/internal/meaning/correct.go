@@ -38,7 +38,7 @@ func correctedFrom(src *form.Source) int {
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
-		case l.Text == "" || l.InCode || l.Fence:
+		case l.Text == "" || l.InCode || l.Fence || fieldLine(l):
 		case at >= 0:
 			if listed(l.Text) {
 				again++
@@ -53,6 +53,12 @@ func correctedFrom(src *form.Source) int {
 		return -1
 	}
 	return at
+}
+
+// fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context: [draft]".
+func fieldLine(l *form.Line) bool {
+	key, _, ok := strings.Cut(l.Text, ":")
+	return ok && l.Indent > 0 && form.IsName(key) && !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":")
 }
 
 // named reports whether a line begins with a name of one word and a colon: "build: depends on art".
@@ -339,7 +345,12 @@ func (a *amender) sentence(s form.Sentence) {
 
 // relations applies what a sentence says as remarks on steps do, when all of it is understood.
 func (a *amender) relations(s form.Sentence, all []mention) bool {
+	if hasTone(a.lang, s.Text, toneInstead) {
+		return false
+	}
+	a.names.prior = a.subject
 	rels, doubts := a.names.Relations(-1, s.Text, s.Off)
+	a.names.prior = nil
 	if len(rels) == 0 || len(doubts) > 0 || slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) == 0 || r.Guessed || r.Kind == Beside }) {
 		return false
 	}
@@ -356,6 +367,7 @@ func (a *amender) relations(s form.Sentence, all []mention) bool {
 	}
 	for _, r := range rels {
 		a.apply(r, true)
+		a.subject = r.Subjects
 	}
 	return true
 }
