@@ -301,7 +301,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 				}
 				return add(kind, 0, end, end, false)
 			}
-			if t.letters(ahead(s, g.off)) > 1 {
+			if len(strings.TrimSpace(ahead(s, g.off))) > 3 {
 				return add(kind, 0, g.end, g.end, false)
 			}
 		}
