@@ -413,7 +413,7 @@ func TestRelationsByCompound(t *testing.T) {
 		items[i].Titles = []string{title}
 	}
 	n := namesIn(items, "de")
-	require.Equal(t, "1>4", said(n, 3, "Feiern, wenn der Antrag durch ist"))
+	require.Equal(t, "1>4", said(n, 3, "Feiern, sobald der Antrag durch ist"))
 	require.Equal(t, "2>4", said(n, 3, "Feiern nach der Auktion"), "the whole word counts before its beginning")
 	require.Equal(t, "4~2", said(n, 3, "Feiern – dafür gilt dasselbe wie für 2"))
 }
