@@ -111,8 +111,8 @@ func blanked(src *form.Source, spans ...Span) *form.Source {
 	return out
 }
 
-// withoutPrograms returns the text without blocks of code that define classes with state, or import modules and
-// loop: such a program is no plan.
+// withoutPrograms returns the text without blocks of charts that are no graphs, and without those of code that define
+// classes with state, or import modules and loop: such a program is no plan.
 func withoutPrograms(src *form.Source) *form.Source {
 	var spans []Span
 	from, keeps, imports := -1, false, false
@@ -127,6 +127,10 @@ func withoutPrograms(src *form.Source) *form.Source {
 		case l.Fence:
 			from, keeps, imports = l.End, false, false
 		case from >= 0:
+			if i > 0 && src.Lines[i-1].Fence && (l.Lang == "" || l.Lang == "mermaid") {
+				word, _, _ := strings.Cut(l.Text, " ")
+				keeps = charts[strings.ToLower(word)] && word != strings.ToLower(word) || l.Lang == "mermaid" && charts[strings.ToLower(word)]
+			}
 			imports = imports || strings.HasPrefix(l.Text, "from ") && strings.Contains(l.Text, " import ") || strings.HasPrefix(l.Text, "import ")
 			keeps = keeps || imports && strings.HasPrefix(l.Text, "while ") || strings.HasPrefix(l.Text, "def __init__(self") || strings.HasPrefix(l.Text, "self.") && strings.Contains(l.Text, " = ")
 		}
