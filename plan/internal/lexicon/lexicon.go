@@ -128,6 +128,7 @@ const (
 	Requires Role = "needs"
 	Next     Role = "next"
 	Parallel Role = "beside"
+	Series   Role = "series"
 	Output   Role = "output"
 	Owner    Role = "owner"
 	Duration Role = "duration"

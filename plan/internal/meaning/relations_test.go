@@ -421,12 +421,16 @@ func TestRelationsOutside(t *testing.T) {
 	n := NewNames(numbered(5))
 	n.In("en")
 	for text, want := range map[string]string{
-		"Step 3 comes before step 2.":                "3>2",
-		"4 waits for 2 and for 3.":                   "2>4 3>4",
-		"Tasks 4 and 5 depend on 3.":                 "3>4 3>5",
-		"Step 4 requires steps 1-3":                  "1>4 2>4 3>4",
-		"Step 2 does not depend on step 1.":          "2!1",
-		"I hope that helps with all 5 of your steps": "",
+		"Step 3 comes before step 2.":                                          "3>2",
+		"4 waits for 2 and for 3.":                                             "2>4 3>4",
+		"Tasks 4 and 5 depend on 3.":                                           "3>4 3>5",
+		"Step 4 requires steps 1-3":                                            "1>4 2>4 3>4",
+		"Step 2 does not depend on step 1.":                                    "2!1",
+		"I hope that helps with all 5 of your steps":                           "",
+		"Once 3 is out, 4 and 5 can be scheduled independently of each other.": "3>4 3>5",
+		"5 comes last, it wants 3 as well as 4.":                               "3>5 4>5",
+		"Step 1 has to be done first. Steps 2 to 4 can run in parallel after that. Step 5 waits for all the others.": "1>2 1>3 1>4 1>5 2>5 3>5 4>5",
+		"Once 1 is done, two people can go home.": "",
 	} {
 		require.Equal(t, want, said(n, -1, text), text)
 	}
