@@ -793,7 +793,7 @@ func (a *analysis) figures() bool {
 // weakHeads head columns of steps, and of much else.
 var weakHeads = wordSet("item, items, part, parts, teil, teile, partie, pièce, parte, pieza, deel, część, часть, частина, del, parça, bagian, phần, 部分, 부분, topic, point, points, position, pos, posten, punkt, ítem, élément, elemento, voce, onderdeel, pozycja, позиция, позиція, пункт, post, öğe, kalem, 项目, 項目, 항목, मद, بند, mục, butir")
 
-// acting reports whether a third of the titles say what to do.
+// acting reports whether half of the titles say what to do.
 func (a *analysis) acting() bool {
 	if a.title == nil {
 		return false
@@ -802,7 +802,7 @@ func (a *analysis) acting() bool {
 	for _, x := range a.title.cells[:min(len(a.title.cells), 100)] {
 		n += b2i(acts(lang, x.val.Text()))
 	}
-	return n*3 >= min(len(a.title.cells), 100)
+	return n*2 >= min(len(a.title.cells), 100)
 }
 
 // labelled reports whether all records have labels of letters and digits, which nothing but them is called by.
