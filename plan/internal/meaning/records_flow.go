@@ -44,6 +44,9 @@ type groupParts struct {
 func (c *collector) readFlow(v *form.Value) *flow {
 	f := &flow{xml: isElement(v)}
 	g, ok := f.group(v, unordered)
+	if !ok && f.xml {
+		g, ok = f.around(v)
+	}
 	if !ok || !f.mayBegin(v, g) {
 		return nil
 	}
@@ -144,6 +147,19 @@ func (f *flow) element(x *form.Value) (g groupParts, ok bool) {
 		}
 	}
 	return g, g.order != unordered && len(g.parts) > 0
+}
+
+// around takes an element for a sequence when elements in it say how their parts run.
+func (f *flow) around(x *form.Value) (g groupParts, ok bool) {
+	g.order = serial
+	for i := range x.Fields {
+		if y := x.Fields[i].Val; isElement(y) {
+			in, group := f.element(y)
+			ok = ok || group && (in.order == abreast || len(in.parts) > 1)
+			g.parts = append(g.parts, y)
+		}
+	}
+	return g, ok && len(g.parts) > 1
 }
 
 // modeOf returns the order that a field speaks for: "mode": "parallel", "parallel": true.
