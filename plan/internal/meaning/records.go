@@ -12,7 +12,7 @@ import (
 // readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all collections of
 // records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
@@ -127,12 +127,17 @@ func (c *collector) withoutLinks(all []*Reading) {
 		}
 	}
 	for _, r := range all {
-		a := c.by[r]
-		if a == nil || a.s.val == nil || len(a.s.merged) > 0 {
+		var val *form.Value
+		if a := c.by[r]; a != nil && len(a.s.merged) == 0 {
+			val = a.s.val
+		} else if f := c.flowOf[r]; f != nil {
+			val = f.val
+		}
+		if val == nil {
 			continue
 		}
-		i := sort.Search(len(outer), func(i int) bool { return outer[i].End >= a.s.val.End })
-		if i < len(outer) && outer[i].Off <= a.s.val.Off {
+		i := sort.Search(len(outer), func(i int) bool { return outer[i].End >= val.End })
+		if i < len(outer) && outer[i].Off <= val.Off {
 			r.Weight = min(r.Weight, 20)
 		}
 	}
@@ -188,6 +193,7 @@ type collector struct {
 	shapes map[string]*set
 	pairs  []*pairs
 	flows  []*flow
+	flowOf map[*Reading]*flow
 	// flowEnd is where the last flow ends.
 	flowEnd int
 	budget  int

@@ -689,7 +689,7 @@ func (a *analysis) weigh() {
 		if a.strangers() {
 			r.Weight -= 4
 		}
-		if !steps && !announced && a.hits*3 < n && a.onlyHinted() {
+		if !steps && !announced && !a.drawn && a.hits*3 < n && a.onlyHinted() {
 			r.Weight = 28 // some data name others
 		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
