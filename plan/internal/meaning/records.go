@@ -28,11 +28,20 @@ func readRecords(src *form.Source) []*Reading {
 	for _, t := range form.Blocks(src) {
 		c.tree(t, "records")
 	}
+	tables := form.Tables(src)
+	loose := map[int]bool{} // the lines of tables of HTML whose cells are not closed
+	for _, t := range tables {
+		if src.Text[t.Root.Off] == '<' {
+			loose[t.Root.Off] = true
+		}
+	}
 	for _, t := range form.XML(src) {
-		c.tree(t, "records")
+		if !loose[t.Root.Off] {
+			c.tree(t, "records")
+		}
 	}
 	var out []*Reading
-	for _, t := range form.Tables(src) {
+	for _, t := range tables {
 		if r := matrix(src, t); r != nil {
 			out = append(out, r)
 			continue
@@ -755,7 +764,7 @@ func (c *collector) severalReadings(all []*Reading) []*Reading {
 		if r.Weight < 80 || r.Weight < best.Weight-8 || overlaps(best, r) && !c.apart(best, r) {
 			continue
 		}
-		if c.begins(r) > c.begins(best) && sharedIDs(best, r)*2 >= min(len(best.Items), len(r.Items)) && len(r.Items)*2 >= len(best.Items) {
+		if c.begins(r) > c.begins(best) && Replaces(best, r) {
 			r.Notes = append(r.Notes, OtherPlan(r, best)...)
 			r.Weight = best.Weight + 1
 			best = r
