@@ -4,6 +4,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 
+	"slices"
 	"strings"
 )
 
@@ -297,10 +298,18 @@ func isArrowPairs(s string) bool {
 	return strings.IndexByte(s, '(') < 0 && meaning.IsArrowLine(s)
 }
 
-// arrowPairs reads "START -> 1 -> 2, 2 -> 3": here a comma ends an edge.
+// arrowPairs reads "START -> 1 -> 2, 2 -> 3": here a comma ends an edge, unless one side of it has no arrow.
 func arrowPairs(s string, off int) []pair {
 	var out []pair
-	for _, part := range strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == ';' || c == '，' }) {
+	all := strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == ';' || c == '，' })
+	if len(all) > 1 && slices.ContainsFunc(all, func(part string) bool { return !form.ContainsArrow(part) }) {
+		chains, _ := form.Chains(s, off, false)
+		for _, c := range chains {
+			out = append(out, chainPairs(c)...)
+		}
+		return out
+	}
+	for _, part := range all {
 		parts, back := splitArrows(part)
 		for i := range back {
 			a, b := bareID(parts[i]), bareID(parts[i+1])
@@ -319,6 +328,32 @@ func arrowPairs(s string, off int) []pair {
 	}
 	return out
 }
+
+// chainPairs returns the pairs of a chain of groups.
+func chainPairs(c form.Chain) []pair {
+	var out []pair
+	for i, back := range c.Back {
+		for _, x := range c.Groups[i] {
+			for _, y := range c.Groups[i+1] {
+				a, b := bareID(x.Text), bareID(y.Text)
+				if back {
+					a, b = b, a
+				}
+				p := pair{from: a, to: b, off: x.Off}
+				if !isPairEnd(a) || !isPairEnd(b) {
+					p = pair{off: x.Off, bad: form.Clip(x.Text + " -> " + y.Text)}
+				}
+				if out = append(out, p); len(out) > maxPairs {
+					return out
+				}
+			}
+		}
+	}
+	return out
+}
+
+// maxPairs bounds the edges that one line stands for.
+const maxPairs = 10_000
 
 // startsPair reports whether s starts like "1,2)".
 func startsPair(s string) bool {

@@ -50,7 +50,7 @@ func restarts(dialect string) bool {
 // pick returns the one of two readings, a before b, that counts, and says in it how the other one differs.
 func pick(d *document, a, b *reading) *reading {
 	chosen, other := a, b
-	if d.revised(a.end, b.start) {
+	if d.revised(a.end, b.start) || meaning.Replaces(a.graph.outline(), b.graph.outline()) {
 		chosen, other = b, a
 	}
 	if sameGraph(a.graph, b.graph) {

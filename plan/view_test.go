@@ -59,6 +59,8 @@ func TestSeveralPlans(t *testing.T) {
 		"JSON/LaterCounts":     {`[{"id":1,"deps":[]},{"id":2,"deps":[1]}]` + "\nCorrected:\n" + `[{"id":1,"deps":[]},{"id":2,"deps":[]}]`, "", "1 -> 2"},
 		"Calls/Twice":          {"1. f(\"a\")\n2. g(\"$1\")\n\nOnce more:\n\n1. f(\"a\")\n2. g(\"$1\")", "1>2", ""},
 		"Calls/LaterCounts":    {"1. f(\"a\")\n2. g(\"$1\")\n\nBetter:\n\n1. f(\"a\")\n2. g(\"b\")\n3. h(\"$2\")", "2>3", "3"},
+		"Calls/OtherIsFirst":   {"1. f(\"a\")\n2. g(\"$1\")\n3. h(\"$2\")\n4. i(\"$3\")\n5. j(\"$4\")\n\nAnother one:\n\n1. k(\"a\")\n2. l(\"$1\")", "1>2 2>3 3>4 4>5", "3"},
+		"Calls/SameIDs":        {"1. f(\"a\")\n2. g(\"$1\")\n\nOr like this:\n\n1. f(\"a\")\n2. g(\"b\")", "", "1 -> 2"},
 		"NodeEdge/LaterCounts": {"Node:\n1: a\n2: b\nEdge: (START,1) (1,2) (2,END)\n\nUpdated:\nNode:\n1: a\n2: b\nEdge: (START,2) (2,1) (1,END)", "2>1", "1 -> 2"},
 		"Numbered/LaterCounts": {"Plan:\n1. go\n2. eat\n\nRevised plan:\n1. eat\n2. go\n3. rest", "1>2 2>3", "3"},
 		"Repeated/IDIsAFault":  {"1. f(\"a\")\n2. g(\"$1\")\n1. h(\"$2\")", "1>2 2>1", ""},

@@ -18,9 +18,11 @@ type Diagram struct {
 	// Closed tells that a sign ends it: a fence, a brace, @enduml.
 	Closed bool
 	// Flow tells that the nodes are to be listed as they follow one another, because their places on the paper say little.
-	Flow   bool
-	index  map[string]int
-	groups map[string][]string
+	Flow bool
+	// Undirected counts the links that have no direction.
+	Undirected int
+	index      map[string]int
+	groups     map[string][]string
 }
 
 // Node is one node of a diagram. Pseudo marks forks, joins, starts and ends, which only pass links on.

@@ -12,6 +12,9 @@ const (
 	arrowsDown = "↓⬇⇓⇩▼▽🡇⭣"
 )
 
+// BareArrow stands for a > between two ids that was found to be an arrow.
+const BareArrow = '\x1a'
+
 // ArrowAt reads the arrow at s[i] and returns its length, 0 if there is none. left is set for arrows that point back.
 func ArrowAt(s string, i int) (n int, left bool) {
 	switch c := s[i]; {
@@ -33,6 +36,8 @@ func ArrowAt(s string, i int) (n int, left bool) {
 		return k - i, false
 	case c == '|' && strings.HasPrefix(s[i:], "|>"):
 		return 2, false
+	case c == BareArrow:
+		return 1, false
 	case c == '<':
 		j := i + 1
 		for j < len(s) && (s[j] == '-' || s[j] == '=' && j > i+1) {

@@ -135,6 +135,7 @@ func (d *dot) chain(depth int) (all []string) {
 		if arrow != "" {
 			d.link(before, now, at, "")
 			if arrow == "--" {
+				d.Undirected += len(d.Links) - links
 				d.fault(false, "AMBIGUOUS", at, strings.Join(now, ", "), "the edge between "+strings.Join(before, ", ")+" and "+strings.Join(now, ", ")+" has no direction; it was taken to lead forward", "write a -> b")
 			}
 		}

@@ -17,7 +17,7 @@ const closers = ".):：、．）]】"
 // mark reads the mark at the start of s; its places are offsets in s.
 func mark(s string) Mark {
 	start := len(s) - len(strings.TrimLeft(s, " \t"))
-	for _, read := range [...]func(string, int) Mark{signMark, bracketMark, hanMark, numberMark, codeMark, nounMark, spelledMark, letterMark, wordMark} {
+	for _, read := range [...]func(string, int) Mark{signMark, bracketMark, hanMark, numberMark, codeMark, nounMark, spelledMark, saidMark, letterMark, wordMark} {
 		if m := read(s, start); m.Style != NoMark {
 			m.Off = start
 			return m
@@ -376,7 +376,11 @@ func codeMark(s string, at int) Mark {
 		}
 		end = next
 	}
-	if j := letters(s, end); j > end && utf8.RuneCountInString(s[end:j]) == 1 && !hanRune(s[end:]) {
+	tail := end
+	if tail < len(s) && s[tail] == '.' {
+		tail++ // F1.a
+	}
+	if j := letters(s, tail); j > tail && utf8.RuneCountInString(s[tail:j]) == 1 && !hanRune(s[tail:]) {
 		end = j
 	}
 	e, weak, ok := markEnd(s, end)
@@ -426,8 +430,9 @@ func nounMark(s string, at int) Mark {
 				if !known && (m.Style == Spelled || e == len(s) || lexicon.Relates(noun) || strings.Contains(s[m.End:e], "=")) {
 					return Mark{}
 				}
+				behind := remarkEnd(s, m.End)
 				m.Noun, m.Weak, m.End = noun, weak, skipSpace(s, e)
-				if m.Style == Letter && weak {
+				if m.Style == Letter && weak && behind == 0 && !remarked(s, m.End) {
 					return Mark{}
 				}
 				return m
@@ -439,6 +444,23 @@ func nounMark(s string, at int) Mark {
 		i = j
 	}
 	return Mark{}
+}
+
+// remarkEnd returns the end of a remark in brackets at s[at:] when a colon or dash stands behind it, or 0.
+func remarkEnd(s string, at int) int {
+	at = skipSpace(s, at)
+	if !strings.HasPrefix(s[at:], "(") {
+		return 0
+	}
+	n := strings.IndexByte(s[at:min(len(s), at+maxLabel)], ')')
+	if n < 0 {
+		return 0
+	}
+	end, weak, ok := markEnd(s, at+n+1)
+	if !ok || weak || end == len(s) {
+		return 0
+	}
+	return end
 }
 
 func isASCIILetter(s string, at int) bool {
@@ -539,7 +561,7 @@ func spelledMark(s string, at int) Mark {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+n)} // "Second, …"
 	}
 	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
-	from := skipSpace(s, end)
+	from := skipSpace(s, andLast(s, end))
 	if next := letters(s, from); next > from && isNoun(s[from:next]) {
 		if e, weak, ok := markEnd(s, next); ok && (!weak || remarked(s, next)) {
 			return Mark{Style: Spelled, Label: word, Noun: s[from:next], Path: []int{v}, End: skipSpace(s, e)}
@@ -548,11 +570,70 @@ func spelledMark(s string, at int) Mark {
 	return Mark{}
 }
 
+// andLast skips "and last" behind an ordinal: "Fifth and last step".
+func andLast(s string, at int) int {
+	from := skipSpace(s, at)
+	and := letters(s, from)
+	if from == at || and == from || !lexicon.Is(lexicon.And, s[from:and]) {
+		return at
+	}
+	from = skipSpace(s, and)
+	if last := letters(s, from); last > from {
+		return last
+	}
+	return at
+}
+
+// saidMark reads "The first step is to …" and "The second step, …".
+func saidMark(s string, at int) Mark {
+	end := letters(s, at)
+	if end == at || end-at > maxArticle || end == len(s) || s[end] != ' ' || !lexicon.IsCommon("", lexicon.Fold(s[at:end])) {
+		return Mark{}
+	}
+	from := skipSpace(s, end)
+	end = numberWord(s, from)
+	word := s[from:end]
+	v, ok := lexicon.Number(word)
+	if !ok || !lexicon.Counts(word) {
+		return Mark{}
+	}
+	from = skipSpace(s, andLast(s, end))
+	end = letters(s, from)
+	noun := s[from:end]
+	if noun == "" || !lexicon.Is(lexicon.Steps, noun) {
+		return Mark{}
+	}
+	m := Mark{Style: Spelled, Label: word, Noun: noun, Path: []int{v}, Weak: true, End: end}
+	if strings.HasPrefix(s[end:], ",") {
+		m.End = skipSpace(s, end+1)
+		return m
+	}
+	for range 2 { // is to
+		from = skipSpace(s, m.End)
+		next := letters(s, from)
+		if next == from || next-from > maxArticle+1 || !lexicon.IsCommon("", lexicon.Fold(s[from:next])) {
+			break
+		}
+		m.End = next
+	}
+	if m.End == end || skipSpace(s, m.End) == len(s) {
+		return Mark{}
+	}
+	m.End = skipSpace(s, m.End)
+	return m
+}
+
+// maxArticle bounds the bytes of an article.
+const maxArticle = 4
+
 // letterMark reads a) and B. and C – and Г).
 func letterMark(s string, at int) Mark {
 	r, n := utf8.DecodeRuneInString(s[at:])
 	if n == 0 || !unicode.IsLetter(r) || hanRune(s[at:]) && !strings.ContainsRune("가나다라마바사甲乙丙丁戊己庚辛", r) {
 		return Mark{}
+	}
+	if strings.HasPrefix(s[at+n:], "ـ") {
+		n += len("ـ") // a sign that only makes an Arabic letter longer
 	}
 	label := s[at : at+n]
 	e, weak, ok := markEnd(s, at+n)

@@ -33,9 +33,11 @@ func Outline(src *Source) *Item {
 		items = append(items, it)
 	}
 	ledMarks(items)
+	plainSigns(items)
 	items = o.splitGroups(o.splitInline(items))
 	romans(items)
 	dashes(items)
+	dropAmounts(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
 	nameEntries(items)
@@ -177,6 +179,10 @@ func (o *outliner) item(l *Line) *Item {
 	for strings.HasPrefix(s[at:], ">") {
 		at = skipSpace(s, at+1)
 	}
+	if branch := "⎿"; strings.HasPrefix(s[at:], branch) {
+		at = skipSpace(s, at+len(branch))
+		it.Indent = l.Indent + utf8.RuneCountInString(s[:at])
+	}
 	isOrg := o.org != nil && l.Indent <= o.org.indent && strings.HasPrefix(strings.TrimPrefix(s[at:], ","), "*")
 	if isOrg && s[at] == ',' {
 		at++
@@ -250,6 +256,20 @@ func (it *Item) tag(l *Line, s string, at int) {
 	low := lexicon.Fold(s)
 	if strings.HasPrefix(low, ":id:") || strings.HasPrefix(low, ":custom_id:") {
 		it.Kids = append(it.Kids, &Item{Kind: Plain, Off: l.Off + at, End: l.Off + at + len(s), Text: s[:len(s)-1], TextOff: l.Off + at})
+	}
+}
+
+// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them.
+func plainSigns(items []*Item) {
+	for _, it := range items {
+		if strings.ContainsRune("☐⬜🔲🔳○□☑☒✅❌", it.Bullet) && it.Bullet != 0 {
+			return
+		}
+	}
+	for _, it := range items {
+		if strings.ContainsRune("●◐◑■", it.Bullet) && it.Bullet != 0 {
+			it.Box = 0
+		}
 	}
 }
 
@@ -507,6 +527,49 @@ func romans(items []*Item) {
 	}
 }
 
+// dropAmounts takes numbers that only a space follows for amounts when they do not count: "3 eggs", "1 onion",
+// "20 g of salt". Numbers count when each is more than the one before it or begins again at 1, and when they
+// are those from 1 on in whatever order. Addresses such as 203.0.113.9 never count.
+func dropAmounts(items []*Item) {
+	falls, all, units := 0, 0, 0
+	last, seen, highest := map[int]int{}, map[int]bool{}, 0
+	for _, it := range items {
+		m := it.Mark
+		if m.Style != Number || m.Noun != "" {
+			continue
+		}
+		if isAddress(m.Path) {
+			it.unmark()
+			continue
+		}
+		if !m.Weak || len(m.Path) != 1 {
+			continue
+		}
+		n := m.Path[0]
+		all++
+		units += b2i(isUnit(it.Text))
+		falls += b2i(n <= last[it.Indent] && n != 1)
+		seen[n], last[it.Indent], highest = true, n, max(highest, n)
+	}
+	if all < 2 || (falls == 0 || len(seen) == all && highest == all) && units*2 < all {
+		return
+	}
+	for _, it := range items {
+		if m := it.Mark; m.Style == Number && m.Noun == "" && m.Weak && len(m.Path) == 1 {
+			it.unmark()
+		}
+	}
+}
+
+// isAddress reports whether the parts of a number are those of an address in a network.
+func isAddress(path []int) bool {
+	large := false
+	for _, n := range path {
+		large = large || n == 0 || n > 99
+	}
+	return len(path) == 4 && large
+}
+
 // dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside them.
 func dropWeakMarks(items []*Item) {
 	type class struct {
@@ -546,13 +609,46 @@ func dropWeakMarks(items []*Item) {
 			named[at(it)]++
 		}
 	}
+	like := map[string]map[string]bool{} // labels of one look: HR-1 and IT-1
 	for _, it := range items {
-		alone := it.Mark.Style != NoMark && count[of(it)] < 2
+		if look := codeLook(it.Mark); look != "" {
+			if like[look] == nil {
+				like[look] = map[string]bool{}
+			}
+			like[look][it.Mark.Label] = true
+		}
+	}
+	for _, it := range items {
+		alone := it.Mark.Style != NoMark && count[of(it)] < 2 && len(like[codeLook(it.Mark)]) < 2
 		// "e2e: …" is a name where lint: and build: stand beside it.
 		if alone && (it.Mark.Weak || it.Mark.Style == Code && named[at(it)] > 1) {
 			it.unmark()
 		}
 	}
+}
+
+// codeLook returns how a label of capitals and digits is put together, "A-0" for HR-1, or "".
+func codeLook(m Mark) string {
+	if m.Style != Code {
+		return ""
+	}
+	var b strings.Builder
+	last := rune(0)
+	for _, r := range m.Label {
+		switch {
+		case unicode.IsUpper(r):
+			r = 'A'
+		case unicode.IsDigit(r):
+			r = '0'
+		case unicode.IsLetter(r):
+			return ""
+		}
+		if r != last {
+			b.WriteRune(r)
+		}
+		last = r
+	}
+	return b.String()
 }
 
 // shape is what entries of one level have in common.
@@ -598,6 +694,7 @@ const groupLevel = 8
 func promoteGroups(items []*Item) {
 	between, nouns, gaps := map[string]int{}, map[string]int{}, false
 	repeated := repeatedKeys(items)
+	indentedEntries(items, repeated)
 	last := ""
 	for _, it := range items {
 		switch m := it.Mark; {
@@ -619,6 +716,37 @@ func promoteGroups(items []*Item) {
 		if n := it.Mark.Noun; n != "" && it.Kind == Entry && it.Bullet == 0 && it.Box == 0 && between[n]*2 > nouns[n] {
 			it.Kind, it.Level = Heading, groupLevel
 		}
+	}
+}
+
+// maxEntryWords bounds the words of a line that is an entry without any sign.
+const maxEntryWords = 10
+
+// indentedEntries makes entries of short lines that are indented below lines such as "Phase 1", where all lines
+// below them are such.
+func indentedEntries(items []*Item, repeated map[string]bool) {
+	var found []*Item
+	var head *Item
+	heads, held := 0, 0
+	for i, it := range items {
+		switch {
+		case it.Mark.Noun != "" && it.Bullet == 0 && it.Box == 0 && lexicon.Is(lexicon.Groups, it.Mark.Noun):
+			head = it
+			heads++
+			held += b2i(i+1 < len(items) && items[i+1].Kind == Plain && items[i+1].Indent > it.Indent)
+		case head == nil || it.Indent <= head.Indent:
+			head = nil
+		case it.Kind != Plain || len(strings.Fields(it.Text)) > maxEntryWords || strings.HasSuffix(it.Text, ".") || isField(it, repeated):
+			return
+		default:
+			found = append(found, it)
+		}
+	}
+	if heads < 2 || held < heads {
+		return
+	}
+	for _, it := range found {
+		it.Kind, it.Bullet = Entry, '-'
 	}
 }
 
@@ -657,7 +785,11 @@ func isField(it *Item, repeated map[string]bool) bool {
 func codePrefix(m Mark) string {
 	switch m.Style {
 	case Code:
-		return strings.TrimRightFunc(m.Label, func(r rune) bool { return unicode.IsDigit(r) || r == '.' })
+		label := m.Label
+		if at := strings.LastIndexByte(label, '.'); at > 0 && at == len(label)-2 {
+			label = label[:at] // P1.a
+		}
+		return strings.TrimRightFunc(label, func(r rune) bool { return unicode.IsDigit(r) || r == '.' })
 	case Number:
 		return m.Noun
 	}

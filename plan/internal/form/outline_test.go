@@ -36,6 +36,9 @@ func TestOutline(t *testing.T) {
 		"Weak":       {"12 eggs are needed\nTRAM-1  dig\nTRAM-2  fill", "P |12 eggs are needed\nE TRAM-1|dig\nE TRAM-2|fill\n"},
 		"Counted":    {"First, dig\nSecond, fill\nEn tercer lugar: plant\nWhatever, rest", "E First|dig\nE Second|fill\nE En tercer lugar|plant\n P |Whatever, rest\n"},
 		"Apostrophe": {"Крок п'ятий: копати", "E Крок/п'ятий|копати\n"},
+		"Said":       {"The first step is to dig\nThe second step, filling, is next\nFifth and last step: rest\nThe old step is gone", "E step/first|dig\nE step/second|filling, is next\nE step/Fifth|rest\n P |The old step is gone\n"},
+		"Remark":     {"Task A (3 days): dig\nTask B (1 day): fill", "E Task/A|(3 days): dig\nE Task/B|(1 day): fill\n"},
+		"Tatweel":    {"د) خطة\nهـ) حفل", "E د|خطة\nE هـ|حفل\n"},
 		"One letter": {"A1  dig\nA2  fill\nC1  plant", "E A1|dig\nE A2|fill\nE C1|plant\n"},
 		"Org":        {"* Plan\n** TODO [#A] H-1 dig\n   Blocked by: H-2\n** DONE H-2 fill", "H |Plan\n H H-1|dig\n  P |Blocked by: H-2\n H H-2|fill\n"},
 	}

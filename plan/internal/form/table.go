@@ -174,7 +174,12 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 		return nil, i
 	}
 	t := newTable(head.Off)
-	t.row(pipeCells(src, head, bar), head.Off, head.End)
+	double := strings.HasPrefix(head.Text, "||") && strings.Count(head.Text, "||") > 2 && !strings.Contains(strings.ReplaceAll(head.Text, "||", ""), "|")
+	if double { // the heads of Confluence
+		t.row(pipeCells(src, head, "||"), head.Off, head.End)
+	} else {
+		t.row(pipeCells(src, head, bar), head.Off, head.End)
+	}
 	if len(t.first) < 2 {
 		return nil, i
 	}
@@ -431,6 +436,9 @@ func aligned(src *Source, i int) (*Tree, int) {
 		return nil, i
 	}
 	cols := gaps(head.Text)
+	if label, _ := labelKind(head.Text); label != "" && len(head.Text) > 2 && strings.IndexByte(".):", head.Text[1]) >= 0 {
+		return nil, i // an entry of a list
+	}
 	if first, _, _ := strings.Cut(head.Text, " "); len(first) < 8 && strings.ContainsAny(first, "0123456789") {
 		return nil, i
 	}

@@ -57,7 +57,7 @@ func foldRune(r rune) rune {
 		return '\''
 	case '\u00a0', '\u2009', '\u202f', '\u3000', '\u2007':
 		return ' '
-	case '\u0307', '\u200b', '\u200c', '\u200d', '\u200e', '\u200f', '\ufeff', '\ufe0f', '\u20e3', '\u00ad':
+	case '\u0640', '\u0307', '\u200b', '\u200c', '\u200d', '\u200e', '\u200f', '\ufeff', '\ufe0f', '\u20e3', '\u00ad':
 		return -1
 	case 'ё':
 		return 'е'

@@ -70,6 +70,8 @@ const (
 	Until
 	// Sources are prepositions that make a use of a reference, not of a word: "the kit from 21".
 	Sources
+	// Must makes a need of what is said of a step: "the lease must be signed".
+	Must
 	// Not turns a relation round, Except takes steps out of a reference.
 	Not
 	Except
@@ -92,7 +94,7 @@ const (
 var kindNames = [kinds]string{
 	"steps", "parts", "groups", "waves", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
 	"then", "first", "last", "meanwhile", "abreast", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
-	"until", "sources", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
+	"until", "sources", "must", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
 }
 
 // String returns the key of the kind in the files.
@@ -126,6 +128,7 @@ const (
 	Requires Role = "needs"
 	Next     Role = "next"
 	Parallel Role = "beside"
+	Series   Role = "series"
 	Output   Role = "output"
 	Owner    Role = "owner"
 	Duration Role = "duration"
@@ -187,14 +190,16 @@ type lexicon struct {
 	counts  map[string]bool // those of the numbers that say a place: ordinals, and words such as "secondly"
 	fields  map[string][]Role
 	common  map[string]langs
-	blocks  map[string]Block
-	stems   map[Block][]string
+	// inflections are what forms of a word begin and end with, for each language; "" is a beginning, too.
+	inflections map[Lang]map[string][]string
+	blocks      map[string]Block
+	stems       map[Block][]string
 }
 
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -275,6 +280,15 @@ func (b *builder) line(lang Lang, key, list string) {
 		case key == "endings":
 			from, to, _ := strings.Cut(s, "/")
 			b.endings = append(b.endings, [2]string{" " + from, " " + to})
+		case key == "inflections":
+			head, tail, ok := strings.Cut(s, "…")
+			if !ok {
+				head, tail = "", s
+			}
+			if b.inflections[lang] == nil {
+				b.inflections[lang] = map[string][]string{}
+			}
+			b.inflections[lang][tail] = append(b.inflections[lang][tail], head)
 		case key == "common":
 			b.common[s] = b.common[s].with(lang)
 		default:

@@ -1,6 +1,7 @@
 package lexicon
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,4 +95,18 @@ func FuzzScan(f *testing.F) {
 			end = tok.End
 		}
 	})
+}
+
+func TestBase(t *testing.T) {
+	for _, words := range []string{
+		"en saw sawing sawed saws", "en cut cutting cuts", "en dry dried drying dries", "en bake baked baking", "en fill filling filled",
+		"de sägen gesägt säge", "de prüfen prüfung geprüft", "es cortar cortado corte", "fr poser posé pose", "ar تحليل التحليل", "id cetak dicetak mencetak pencetakan",
+		"pl ciąć ciąć", "zh 切割 切割",
+	} {
+		f := strings.Fields(words)
+		for _, w := range f[2:] {
+			require.Equal(t, Base(Lang(f[0]), f[1]), Base(Lang(f[0]), w), words)
+		}
+	}
+	require.NotEqual(t, Base("en", "plan"), Base("en", "plant"))
 }

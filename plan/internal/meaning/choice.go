@@ -98,15 +98,15 @@ func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
 // Their heads say so ("Option A"), or they have any heads after a sentence that announces two or three, and one is chosen.
 func alternatives(src *form.Source) (alts []alternative, chosen int) {
 	lang := languageOf(src)
-	if alts, chosen = alternativesBy(src, lang, optionHead); len(alts) > 0 {
+	if alts, chosen = alternativesBy(src, lang, optionHead, false); len(alts) > 0 {
 		return alts, chosen
 	}
-	alts, chosen = alternativesBy(src, lang, anyHead)
+	alts, chosen = alternativesBy(src, lang, anyHead, true)
 	if len(alts) == 0 || chosen < 0 || alts[chosen].score < 2 || len(alts) > 3 {
 		return nil, -1
 	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(src.Text[:alts[0].Off]), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		if n, ok := lexicon.Number(w); ok && n == len(alts) {
+		if n, ok := lexicon.Number(w); ok && n == len(alts) || len(alts) == 2 && lexicon.Is(lexicon.Both, w) {
 			return alts, chosen
 		}
 	}
@@ -123,14 +123,30 @@ func anyHead(_, line string) []string {
 	return names("", "", s, s)
 }
 
-func alternativesBy(src *form.Source, lang string, head func(lang, line string) []string) (alts []alternative, chosen int) {
+// headsList reports whether a short line without a sign stands between an empty line and an entry of a list.
+func headsList(src *form.Source, i int) bool {
+	l := &src.Lines[i]
+	if i == 0 || i+1 >= len(src.Lines) || src.Lines[i-1].Text != "" || !entryLine(src.Lines[i+1].Text) || entryLine(l.Text) {
+		return false
+	}
+	r, _ := utf8.DecodeLastRuneInString(l.Text)
+	return utf8.RuneCountInString(l.Text) < 40 && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+// alternativesBy finds alternatives whose heads a function knows. Colon tells that a short line that heads a list may
+// stand without its colon.
+func alternativesBy(src *form.Source, lang string, head func(lang, line string) []string, colon bool) (alts []alternative, chosen int) {
 	var rest []form.Sentence
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		if l.Text == "" {
 			continue
 		}
-		if names := head(lang, l.Text); names != nil {
+		names := head(lang, l.Text)
+		if names == nil && colon && headsList(src, i) {
+			names = head(lang, l.Text+":")
+		}
+		if names != nil {
 			if len(alts) == maxAlternatives {
 				return nil, -1
 			}
@@ -178,7 +194,10 @@ func entryLine(s string) bool {
 	if i <= 0 || i > 12 {
 		return false
 	}
-	label, next := s[:i], s[i:]
+	label, next := s[:i], strings.Replace(s[i:], " :", ":", 1)
+	if !strings.HasPrefix(s[i:], " :") {
+		next = s[i:]
+	}
 	digit := strings.IndexFunc(label, unicode.IsDigit) >= 0
 	if strings.HasPrefix(next, ".") || strings.HasPrefix(next, ")") || strings.HasPrefix(next, ":") || strings.HasPrefix(next, "、") {
 		return digit || i == n
@@ -261,6 +280,9 @@ func distinct(alts []alternative) bool {
 func decide(lang string, alts []alternative, rest []form.Sentence) int {
 	for k := range alts {
 		alts[k].score += 2 * tally(lang, lexicon.Fold(alts[k].Head), 0)
+		if hasTone(lang, alts[k].Head, toneRevised) {
+			alts[k].score += 3 * k // the plan as corrected further down
+		}
 	}
 	for n, s := range rest {
 		before := 0
@@ -268,7 +290,7 @@ func decide(lang string, alts []alternative, rest []form.Sentence) int {
 			text := lexicon.Fold(c.Text)
 			some := false
 			for k := range alts {
-				if i := alts[k].in(text); i >= 0 {
+				if i := alts[k].in(text, c.Text); i >= 0 {
 					some = true
 					if v := tally(lang, text, i); v != 0 {
 						alts[k].score += 3 * v
@@ -304,7 +326,7 @@ func decide(lang string, alts []alternative, rest []form.Sentence) int {
 }
 
 // in returns where a text names the alternative, or -1: by label and noun, by its title or by a label alone.
-func (a *alternative) in(text string) int {
+func (a *alternative) in(text, shown string) int {
 	for _, name := range a.Names[2:] {
 		if i := wordIndex(text, name); i >= 0 {
 			return i
@@ -315,6 +337,9 @@ func (a *alternative) in(text string) int {
 		return -1
 	}
 	i := wordIndex(text, label)
+	if up := strings.ToUpper(label); i >= 0 && len(label) == 1 && len(shown) == len(text) && wordIndex(a.Head, up) >= 0 {
+		i = wordIndex(shown, up) // "a" is an article, "A" is not
+	}
 	if i < 0 || wordIndex(text, a.Names[1]) < 0 && (label == "a" && i > 0 || label == "i" || label == "o" || label == "e") {
 		return -1
 	}

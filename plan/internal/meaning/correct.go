@@ -38,12 +38,12 @@ func correctedFrom(src *form.Source) int {
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
-		case l.Text == "" || l.InCode || l.Fence:
+		case l.Text == "" || l.InCode || l.Fence || fieldLine(l):
 		case at >= 0:
 			if listed(l.Text) {
 				again++
 			}
-		case entryLine(l.Text) || listed(l.Text):
+		case entryLine(l.Text) || listed(l.Text) || at < 0 && named(l.Text) && !corrects(l.Text):
 			entries++
 		case entries >= 2 && l.Text[0] != '#' && corrects(l.Text):
 			at = l.Start
@@ -55,12 +55,27 @@ func correctedFrom(src *form.Source) int {
 	return at
 }
 
+// fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context: [draft]".
+func fieldLine(l *form.Line) bool {
+	key, _, ok := strings.Cut(l.Text, ":")
+	return ok && l.Indent > 0 && form.IsName(key) && !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":")
+}
+
+// named reports whether a line begins with a name of one word and a colon: "build: depends on art".
+func named(s string) bool {
+	i := strings.IndexByte(s, ':')
+	return i > 1 && i < 30 && !strings.ContainsAny(s[:i], " \t")
+}
+
 // listed reports whether a line begins with a label as an entry of a list does, not with one that a sentence is about.
 func listed(s string) bool {
 	s = strings.TrimLeft(s, "*#-•–[( ")
 	i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsDigit(r) && !unicode.IsLetter(r) })
 	if i <= 0 || i > 8 {
 		return false
+	}
+	if strings.HasPrefix(s[i:], " :") {
+		s = s[:i] + s[i+1:]
 	}
 	digit := strings.IndexFunc(s[:i], unicode.IsDigit) >= 0
 	return strings.ContainsAny(s[i:i+1], ".):") && (digit || i == 1) || digit && strings.Trim(s[:1], "0123456789") != ""
@@ -303,6 +318,10 @@ func (a *amender) sentence(s form.Sentence) {
 		all = nil
 	}
 	a.replaced = map[int]bool{}
+	if !a.correcting && len(all) > 0 && hasTone(a.lang, text, toneInstead) {
+		a.correcting = true // "3 waits for 2b instead of 2"
+		defer func() { a.correcting = false }()
+	}
 	a.moving = a.correcting && hasTone(a.lang, text, toneMove)
 	if a.sequence(all) {
 		a.applied++
@@ -313,7 +332,7 @@ func (a *amender) sentence(s form.Sentence) {
 		said = a.relations(s, all)
 	}
 	if !said {
-		said = a.claims(a.events(text, all), s) || a.firstThen(text, all, s)
+		said = a.claims(a.events(text, all), s) || a.firstThen(text, all, s) || a.correcting && a.guessed(s)
 	}
 	if said {
 		a.applied++
@@ -326,7 +345,12 @@ func (a *amender) sentence(s form.Sentence) {
 
 // relations applies what a sentence says as remarks on steps do, when all of it is understood.
 func (a *amender) relations(s form.Sentence, all []mention) bool {
+	if hasTone(a.lang, s.Text, toneInstead) {
+		return false
+	}
+	a.names.prior = a.subject
 	rels, doubts := a.names.Relations(-1, s.Text, s.Off)
+	a.names.prior = nil
 	if len(rels) == 0 || len(doubts) > 0 || slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) == 0 || r.Guessed || r.Kind == Beside }) {
 		return false
 	}
@@ -343,8 +367,24 @@ func (a *amender) relations(s form.Sentence, all []mention) bool {
 	}
 	for _, r := range rels {
 		a.apply(r, true)
+		a.subject = r.Subjects
 	}
 	return true
+}
+
+// guessed applies what a sentence says of steps that it names by words of their titles, and says so.
+func (a *amender) guessed(s form.Sentence) bool {
+	rels, _ := a.names.Relations(-1, s.Text, s.Off)
+	said := false
+	for _, r := range rels {
+		if len(r.Subjects) == 0 || len(r.Items)+len(r.Unknown) == 0 || r.Kind == Beside {
+			continue
+		}
+		a.apply(r, false)
+		a.doubt("the text corrects these steps by words of their titles: "+form.Clip(s.Text), append(a.idsOf(r.Subjects), a.idsOf(r.Items)...), s.Off)
+		said = true
+	}
+	return said
 }
 
 // firstThen reads a sentence that names two steps in their order: "first 2, then 1".
@@ -595,6 +635,9 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 			recent = known
 		}
 		switch {
+		case len(fresh) == 1 && len(known) == 2 && kinds&toneAdd != 0 && hasTone(a.lang, clause, toneBetween):
+			a.between(fresh[0], known[0], known[1], s, end)
+			return true
 		case len(fresh) == 1 && kinds&toneAdd != 0:
 			a.add(fresh[0], s, end)
 			said = true
@@ -619,8 +662,10 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 
 // claimed reports whether a clause states a relation, so that what it drops is that and no step.
 func (a *amender) claimed(clause string) bool {
+	hits := tonesIn(a.lang, clause)
 	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), clause) {
-		if t.Kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Apart, lexicon.Beside) != 0 {
+		drops := func(h toneHit) bool { return h.kind&toneDrop != 0 && h.off < t.End && t.Off < h.end }
+		if t.Kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Apart, lexicon.Beside) != 0 && !slices.ContainsFunc(hits, drops) {
 			return true
 		}
 	}

@@ -50,6 +50,9 @@ func (a *amender) need(s int, ids []string, more bool, off int) {
 	if a.correcting && !more && !a.replaced[s] {
 		a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
 	}
+	if !a.correcting && !more && !a.replaced[s] && slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.To == id && !slices.Contains(ids, l.From) }) {
+		a.doubt("a sentence around the plan says what this step needs, which may be all or come besides", append([]string{id}, ids...), off)
+	}
 	a.replaced[s] = true
 	for _, from := range ids {
 		if from == id {
@@ -61,6 +64,9 @@ func (a *amender) need(s int, ids []string, more bool, off int) {
 }
 
 func (a *amender) link(from, to string, off int) {
+	if from == to {
+		return // said by a sentence that was not understood
+	}
 	if !slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.From == from && l.To == to }) {
 		a.r.Links = append(a.r.Links, Link{From: from, To: to, Source: Prose, Off: off})
 	}
@@ -267,6 +273,27 @@ func (a *amender) clear() {
 		}
 	}
 	a.r.Items = kept
+}
+
+// between puts a new step between two others.
+func (a *amender) between(id string, x, y int, s form.Sentence, end int) {
+	from, to := a.r.Items[x].ID, a.r.Items[y].ID
+	a.add(id, s, end)
+	last := len(a.r.Items) - 1
+	it := a.r.Items[last]
+	copy(a.r.Items[y+1:], a.r.Items[y:last])
+	a.r.Items[y] = it
+	for k := range a.r.Items {
+		if k != y && a.r.Items[k].Parent >= y {
+			a.r.Items[k].Parent++
+		}
+	}
+	a.r.Items[y].Parent = a.r.Items[x].Parent
+	a.index()
+	a.unlink(from, to)
+	a.link(from, id, s.Off)
+	a.link(id, to, s.Off)
+	a.subject = []int{y}
 }
 
 // add puts a new step at the end of the plan: what it waits for is stated, or nothing.

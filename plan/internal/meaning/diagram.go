@@ -102,7 +102,20 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		markOrder(r)
 	}
 	legend(src, r, g.First, g.Last)
+	if g.Undirected > 0 && g.Undirected == len(g.Links) && !demands(src, r.Items) {
+		r.Weight, r.Not = 20, "a graph whose edges have no direction"
+	}
 	return r
+}
+
+// demands reports whether most titles say what to do.
+func demands(src *form.Source, items []Item) bool {
+	langs, n := languagesOf(languageOf(src), src.Text), 0
+	for i := range items {
+		m := moodIn(langs, items[i].Title)
+		n += b2i(m == acting || m == deed)
+	}
+	return n*2 > len(items)
 }
 
 // diagramWeight says how sure it is that a diagram is the plan.
@@ -220,7 +233,9 @@ func (h *intHeap) pop() int {
 func differ(all []*Reading) {
 	best := all[0]
 	for _, r := range all[1:] {
-		if r.Weight > best.Weight || r.Weight == best.Weight && len(r.Links) > len(best.Links) {
+		switch {
+		case r.Weight >= best.Weight && r.Start > best.Start && Replaces(best, r),
+			r.Weight > best.Weight, r.Weight == best.Weight && len(r.Links) > len(best.Links):
 			best = r
 		}
 	}

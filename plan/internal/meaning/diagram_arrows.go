@@ -25,7 +25,11 @@ type arrowSet struct {
 // arrowLine reads the links of one line such as "1 → 2, 1 → 3" or "Order: A, B -> C". known are the ids of the list that
 // the line belongs to; ok is false when something else than they stands between the arrows.
 func arrowLine(text string, off int, known func(string) bool) (links []Link, ok bool) {
-	p := arrowPrefix(form.Piece{Text: strings.TrimRight(text, " .。"), Off: off}, true)
+	text = strings.TrimRight(text, " .。")
+	if !form.ContainsArrow(text) && strings.IndexByte(text, '>') > 0 && !strings.ContainsAny(text, "<=") {
+		text = strings.ReplaceAll(text, ">", string(form.BareArrow)) // "1 > 2": all ids have to be known
+	}
+	p := arrowPrefix(form.Piece{Text: text, Off: off}, true)
 	if !form.ContainsArrow(p.Text) {
 		return nil, false
 	}
@@ -441,6 +445,9 @@ func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 		if !quoted && !s.bare[b.Text] {
 			b = cutBullet(b)
 		}
+		if !quoted && !s.bare[b.Text] {
+			b = withoutBeside(b)
+		}
 		if parts := s.parts(b); parts != nil && !quoted {
 			for _, p := range parts {
 				ids = append(ids, s.node(p, ""))
@@ -460,6 +467,26 @@ func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 		ids = append(ids, s.node(b, ""))
 	}
 	return ids
+}
+
+// withoutBeside drops "in parallel" ahead of or behind the ids of one side of an arrow.
+func withoutBeside(p form.Piece) form.Piece {
+	if !strings.ContainsAny(p.Text, " :") && isASCII(p.Text) || len(p.Text) > 300 {
+		return p
+	}
+	all := lexicon.Scan(p.Text)
+	for _, t := range all {
+		if !t.Is(lexicon.Meanwhile) && !t.Is(lexicon.Beside) {
+			continue
+		}
+		if rest := strings.Trim(p.Text[t.End:], " :"); rest == "" && t.Off > 0 {
+			return form.Piece{Text: strings.TrimRight(p.Text[:t.Off], " ,:–-"), Off: p.Off}
+		} else if t.Off == 0 && strings.HasPrefix(strings.TrimLeft(p.Text[t.End:], " "), ":") {
+			rest = strings.TrimLeft(p.Text[t.End:], " :")
+			return form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)}
+		}
+	}
+	return p
 }
 
 // parts splits "A and B" if both are ids that stand elsewhere, too.
@@ -482,8 +509,41 @@ func (s *arrowSet) parts(p form.Piece) []form.Piece {
 	return nil
 }
 
+// apartAt splits a line at a word for "and" that stands between two chains: "1 → 2 → 4 and 1 → 3". It stands between two
+// ids of one group unless the chains have an id in common.
+func apartAt(p form.Piece) (a, b form.Piece, ok bool) {
+	for _, w := range andWords {
+		k := strings.Index(p.Text, w)
+		if k <= 0 || strings.Contains(p.Text[k+len(w):], w) {
+			continue
+		}
+		a, b = form.Piece{Text: p.Text[:k], Off: p.Off}, form.Piece{Text: p.Text[k+len(w):], Off: p.Off + k + len(w)}
+		first, back := form.SplitArrows(a.Text, 0)
+		second, back2 := form.SplitArrows(b.Text, 0)
+		if len(back) == 0 || len(back2) == 0 || len(first)+len(second) > 100 {
+			continue
+		}
+		have := map[string]bool{}
+		for _, x := range first {
+			have[form.Bare(x).Text] = true
+		}
+		for _, x := range second {
+			ok = ok || have[form.Bare(x).Text]
+		}
+		if ok {
+			return a, b, true
+		}
+	}
+	return p, p, false
+}
+
 // line adds what one line says.
 func (s *arrowSet) line(p form.Piece) {
+	if a, b, ok := apartAt(p); ok {
+		s.line(a)
+		s.line(b)
+		return
+	}
 	chains, unsure := form.Chains(p.Text, p.Off, s.apart)
 	for n, c := range chains {
 		if n > 0 && len(c.Back) == 0 {

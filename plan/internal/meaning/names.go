@@ -13,6 +13,8 @@ type Named struct {
 	// ID is the label, Noun the word before it ("Step"), Titles are the texts that name the item.
 	ID, Noun string
 	Titles   []string
+	// Exact are texts that name the item only when all of such a text stands where it is named.
+	Exact []string
 	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group others.
 	Parent int
 	Group  bool
@@ -40,6 +42,8 @@ type Names struct {
 	heads []int
 	// stems are the beginnings of the words of titles, with the items that have them.
 	stems map[string][]int
+	// remarks are those of the words behind the titles.
+	remarks map[string][]int
 	// titles holds the titles themselves, folded; -1 for one that several items have.
 	titles map[string]int
 	// numbers tells that most ids are numbers, highest is the highest of them.
@@ -48,6 +52,10 @@ type Names struct {
 	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the items.
 	made  bool
 	nouns map[string]bool
+	// spaced tells that some ids are of several words.
+	spaced bool
+	// prior is what the sentence before the text is about.
+	prior []int
 	// cut and put are used again for the atoms of each text.
 	cut, put []atom
 }
@@ -82,7 +90,7 @@ func titlesLanguage(items []Named) lexicon.Lang {
 func namesIn(items []Named, lang lexicon.Lang) *Names {
 	n := &Names{
 		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
 	}
 	headed := make(map[int]bool)
 	var starts []int
@@ -97,7 +105,12 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 			n.nouns[lexicon.Fold(it.Noun)] = true
 		}
 		for _, t := range it.Titles {
-			n.title(i, n.head(t))
+			head := n.head(t)
+			n.title(i, head)
+			n.words(i, t[len(head):], n.remarks)
+		}
+		for _, t := range it.Exact {
+			n.exactly(i, n.head(t))
 		}
 		if p := it.Parent; p > i && p < len(items) && !headed[p] {
 			headed[p] = true
@@ -162,6 +175,7 @@ func isLetter(key string) bool {
 func (n *Names) key(key string, i int) {
 	if _, ok := n.byKey[key]; !ok && key != "" {
 		n.byKey[key] = i
+		n.spaced = n.spaced || strings.Contains(key, " ")
 	}
 }
 
@@ -206,27 +220,46 @@ func (n *Names) head(text string) string {
 		}
 	}
 	for _, t := range lexicon.ScanIn(n.lang, text) {
-		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)) != 0 && t.Off > 0 {
+		if t.Kinds&(lexicon.Relations&^lexicon.KindsOf(lexicon.Uses)|lexicon.KindsOf(lexicon.Ditto)) != 0 && t.Off > 0 {
 			return text[:t.Off]
 		}
 	}
 	return text
 }
 
-// title notes a title and its words.
-func (n *Names) title(i int, text string) {
+// exactly notes a title that names an item as a whole.
+func (n *Names) exactly(i int, text string) {
 	if key := titleKey(text); key != "" {
 		if other, ok := n.titles[key]; ok && other != i {
-			i := -1
-			n.titles[key] = i
-		} else {
-			n.titles[key] = i
+			i = -1
 		}
+		n.titles[key] = i
 	}
+}
+
+// title notes a title and its words.
+func (n *Names) title(i int, text string) {
+	n.exactly(i, text)
 	if n.items[i].Whole {
 		return
 	}
-	start := -1
+	n.words(i, text, n.stems)
+}
+
+// maxParticle bounds the second word of a verb such as "back up".
+const maxParticle = 4
+
+// words notes the words of a text as those of an item.
+func (n *Names) words(i int, text string, stems map[string][]int) {
+	start, verb := -1, ""
+	note := func(word string) {
+		if stem := n.stem(word); stem != "" {
+			list := stems[stem]
+			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
+				stems[stem] = append(list, i)
+			}
+		}
+	}
 	for at, r := range text + " " {
 		if unicode.IsLetter(r) || unicode.Is(unicode.M, r) {
 			if start < 0 {
@@ -235,15 +268,18 @@ func (n *Names) title(i int, text string) {
 			continue
 		}
 		if start < 0 {
+			verb = ""
 			continue
 		}
-		if stem := n.stem(text[start:at]); stem != "" {
-			list := n.stems[stem]
-			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
-				n.stems[stem] = append(list, i)
-			}
+		word := text[start:at]
+		note(word)
+		if verb != "" && len(word) <= maxParticle && len(verb) <= stemLength-1 {
+			note(verb + word) // "back up" may be named as the backup
 		}
-		start = -1
+		verb, start = "", -1
+		if r == ' ' || r == '-' {
+			verb = word
+		}
 	}
 }
 
@@ -258,15 +294,16 @@ func (n *Names) stem(word string) string {
 	if lexicon.IsCommon(n.lang, w) {
 		return ""
 	}
+	if count := utf8.RuneCountInString(w); count < 3 || count == 3 && w[0] < 0x80 && lexicon.Is(lexicon.Steps, w) {
+		return ""
+	}
+	w = lexicon.Base(n.lang, w)
 	count, end := 0, 0
 	for i, r := range w {
 		if count++; count > stemLength {
 			break
 		}
 		end = i + utf8.RuneLen(r)
-	}
-	if count < 3 || count == 3 && len(w) == 3 && w[0] < 0x80 && lexicon.Is(lexicon.Steps, w) {
-		return ""
 	}
 	return w[:end]
 }

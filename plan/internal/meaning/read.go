@@ -75,18 +75,34 @@ func readAll(src *form.Source) []*Reading {
 // ("A1 → Ann: fill"), for a part of the list, not for a drawing.
 func tails(all []*Reading) {
 	for _, d := range all {
+		if d.Form == "records" && d.Not != "" {
+			insideData(all, d)
+		}
 		for _, r := range all {
 			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
 			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
 			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program
-			if nested || r.Form == "outline" && r.Weight >= 70 && (part || bare) {
+			calls := d.Form == "code" && len(d.Links) == 0 && len(r.Links) > 0 && overlaps(r, d)                                                    // "2. ask the shop(after:1)"
+			if nested || r.Form == "outline" && r.Weight >= 70 && (part || bare || calls) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
+			}
+		}
+		if d.Form == "diagram" && len(d.Evidence) > 0 && d.Evidence[0] == "art" && len(d.Items) > 2 {
+			for _, r := range all {
+				if r.Form == "code" && d.Start <= r.Start && r.End <= d.End {
+					r.Weight = min(r.Weight, d.Weight-closeReading) // the bars of lanes
+				}
 			}
 		}
 		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
 			continue
 		}
 		remarks := d.remarks()
+		for _, r := range all {
+			if r.Form == "code" && r.Evidence[0] == "pseudo code" && overlaps(r, d) && sharedIDs(d, r)*2 >= len(d.Items) {
+				r.Weight = min(r.Weight, d.Weight-closeReading) // names of a drawing, one to a line
+			}
+		}
 		for _, r := range all {
 			switch {
 			case r.Form != "outline" || r.Not != "" || len(r.Items) < 2 || !overlaps(r, d):
@@ -97,6 +113,15 @@ func tails(all []*Reading) {
 			case r.Stated && len(r.Links) >= len(d.Links):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
+		}
+	}
+}
+
+// insideData takes lists within data that is no plan for a part of that data.
+func insideData(all []*Reading, data *Reading) {
+	for _, r := range all {
+		if r.Form == "outline" && !r.Stated && r.Not == "" && r.Start > data.Start && r.End <= data.End && len(r.Evidence) > 0 && r.Evidence[0] == "bullets" {
+			r.Weight, r.Not = min(r.Weight, 20), data.Not
 		}
 	}
 }
@@ -114,7 +139,7 @@ func (r *Reading) remarks() bool {
 	for _, l := range r.Links {
 		n += b2i(related[l.To])
 	}
-	return n*2 >= len(r.Links)
+	return n*5 >= len(r.Links)*2
 }
 
 // lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.

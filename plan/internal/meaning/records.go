@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -14,7 +15,7 @@ func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
 	all := bracketed
-	for _, t := range bracketed {
+	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
 	}
 	for _, t := range form.YAML(src) {
@@ -41,10 +42,11 @@ func readRecords(src *form.Source) []*Reading {
 	}
 	c.merge()
 	for _, f := range c.flows {
-		if r := c.readFlow(f); r != nil {
+		if r := c.flowReading(f); r != nil {
 			out = append(out, r)
 		}
 	}
+	flows := out[:len(out):len(out)]
 	if r := nestedCalls(src); r != nil {
 		out = append(out, r)
 	}
@@ -67,12 +69,47 @@ func readRecords(src *form.Source) []*Reading {
 		}
 	}
 	c.withoutLinks(out)
+	c.surer(out, flows)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = severalReadings(out)
 	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
 		c.by[out[0]].around()
 	}
 	return out
+}
+
+// scattered makes lists of the objects that stand one by one in the text and begin with the same key: the arguments of calls
+// in a log.
+func scattered(src *form.Source, trees []*form.Tree) []*form.Tree {
+	at := map[string]*form.Tree{}
+	var out []*form.Tree
+	for _, t := range trees {
+		if t.Root.Kind != form.KindObject || !flat(t.Root) {
+			continue
+		}
+		if ahead := strings.TrimRight(src.Text[max(0, t.Root.Off-8):t.Root.Off], " "); strings.HasSuffix(ahead, ":") || strings.HasSuffix(ahead, "=") {
+			continue // the value of a key
+		}
+		l := at[t.Root.Fields[0].Key]
+		if l == nil {
+			l = &form.Tree{Root: &form.Value{Kind: form.KindList, Off: t.Root.Off}, AnyKeys: true}
+			at[t.Root.Fields[0].Key] = l
+			out = append(out, l)
+		}
+		l.Root.Items, l.Root.End = append(l.Root.Items, t.Root), t.Root.End
+		l.Faults, l.CutOff = append(l.Faults, t.Faults...), t.CutOff
+	}
+	return slices.DeleteFunc(out, func(t *form.Tree) bool { return len(t.Root.Items) < 2 })
+}
+
+// flat reports whether an object holds no list of objects.
+func flat(v *form.Value) bool {
+	for i := range v.Fields {
+		if x := v.Fields[i].Val; x.Kind == form.KindList && holdsMaps(x) {
+			return false
+		}
+	}
+	return len(v.Fields) > 0
 }
 
 // withoutLinks takes the records in lists and maps of links, which other records have read, for no plan.
@@ -145,6 +182,8 @@ type set struct {
 	// merged are the sets of other values that were joined to this one.
 	merged []*set
 	nested bool // was read out of a string
+	// wrapped tells that the records are what others hold, so that they have to show that they are steps.
+	wrapped bool
 }
 
 type collector struct {
@@ -153,13 +192,15 @@ type collector struct {
 	shapes map[string]*set
 	pairs  []*pairs
 	flows  []*flow
-	budget int
-	length int // of all records that were read
-	by     map[*Reading]*analysis
-	owned  map[*form.Value][]linkMap
-	cur    *form.Tree
-	form   string
-	nested bool
+	// flowEnd is where the last flow ends.
+	flowEnd int
+	budget  int
+	length  int // of all records that were read
+	by      map[*Reading]*analysis
+	owned   map[*form.Value][]linkMap
+	cur     *form.Tree
+	form    string
+	nested  bool
 }
 
 // way is where a value stands.
@@ -266,10 +307,14 @@ func (c *collector) list(v *form.Value, w way) {
 	case p != nil:
 		p.tree, p.form, p.owner, p.labels = c.cur, c.form, w.owner, w.labels
 		c.pairs = append(c.pairs, p)
-	case n > 0 && single == n:
+	case single > 0 && (single == n || single+texts == n && !c.src.Ended() && c.form == "records"):
 		s := c.at(w, true)
 		s.home(v)
 		for _, x := range v.Items {
+			if x.IsScalar() {
+				s.recs = append(s.recs, record{key: x.Text(), off: x.Off, end: x.End, val: x, group: w.group})
+				continue
+			}
 			f := &x.Fields[0]
 			s.recs = append(s.recs, record{key: f.Key, off: x.Off, end: x.End, val: f.Val, fields: f.Val.Fields, group: w.group})
 			c.object(f.Val, w.into("", "[]").inside(f.Val))
@@ -299,9 +344,9 @@ func (c *collector) list(v *form.Value, w way) {
 			s.recs = append(s.recs, record{off: x.Off, end: max(x.End, x.Off), val: x, group: w.group})
 		}
 	}
-	if f := readFlow(v); f != nil {
-		f.tree, f.form, f.labels, f.nested = c.cur, c.form, w.labels, c.nested
-		c.flows = append(c.flows, f)
+	c.flow(v, w)
+	if maps > 1 {
+		c.wrapped(v, w)
 	}
 	for _, x := range v.Items {
 		in := w.into("", "[]")
@@ -329,6 +374,63 @@ func (c *collector) at(w way, keyed bool) *set {
 	return s
 }
 
+// wrapped adds what the records of a list wrap as a list of its own: the arguments of calls that each add a step.
+func (c *collector) wrapped(v *form.Value, w way) {
+	sets := map[string]*set{}
+	for _, x := range v.Items {
+		if !isMap(x) || x.Str != "" {
+			continue
+		}
+		for i := range x.Fields {
+			f := &x.Fields[i]
+			in := c.inner(f.Val)
+			if in == nil || len(sets) > 8 {
+				continue
+			}
+			s := sets[f.Key]
+			if s == nil {
+				way := w.into(f.Key, "[]|"+f.Key)
+				way.owner = nil
+				s = c.at(way, false)
+				s.wrapped = true
+				sets[f.Key] = s
+			}
+			s.recs = append(s.recs, record{off: x.Off, end: x.Off + min(x.End-x.Off, max(0, f.Val.End-f.Val.Off)), val: in, fields: unwrapped(in)})
+		}
+	}
+}
+
+// inner returns the object that a value is, or that stands in it as a text.
+func (c *collector) inner(v *form.Value) *form.Value {
+	if isMap(v) && v.Str == "" {
+		return v
+	}
+	if v.Kind != form.KindString {
+		return nil
+	}
+	s := strings.TrimSpace(v.Str)
+	if len(s) < 4 || s[0] != '{' || s[1] == '{' {
+		return nil
+	}
+	t, _ := form.ValueAt(s, 0, c.src.MaxDepth, true)
+	if t.Root == nil || len(t.Faults) > 0 || !isMap(t.Root) {
+		return nil
+	}
+	shift(t.Root, v)
+	return t.Root
+}
+
+// flow adds the flow that v is, unless it stands in one.
+func (c *collector) flow(v *form.Value, w way) {
+	if n := len(c.flows); n > 0 && c.flows[n-1].tree == c.cur && v.Off < c.flowEnd {
+		return
+	}
+	if f := c.readFlow(v); f != nil {
+		f.tree, f.form, f.labels, f.nested = c.cur, c.form, w.labels, c.nested
+		c.flows, c.flowEnd = append(c.flows, f), v.End
+	}
+}
+
 // home says which collection the records stand in; of several it is the first.
 func (s *set) home(v *form.Value) {
 	if s.val == nil {
@@ -346,11 +448,39 @@ func unwrapped(v *form.Value) []form.Field {
 			return append(out, v.Fields[i+1:]...)
 		}
 	}
-	return v.Fields
+	if v.Str != "" {
+		return v.Fields
+	}
+	out := v.Fields
+	for i := range v.Fields {
+		if f := &v.Fields[i]; isMap(f.Val) && f.Val.Str == "" && !otherRole(f.Key) && len(f.Val.Fields) <= 12 {
+			out = append(out[:len(out):len(out)], relationsIn(f)...)
+		}
+	}
+	return out
+}
+
+// relationsIn returns the fields of an object in a record that say what comes before or after: "links": {"blocks": […]}.
+func relationsIn(f *form.Field) (out []form.Field) {
+	if role, ok := lexicon.Field(f.Key); ok && role != lexicon.Status {
+		return nil
+	}
+	for i := range f.Val.Fields {
+		x := &f.Val.Fields[i]
+		if x.Val.Kind == form.KindObject || x.Val.Kind == form.KindList && holdsMaps(x.Val) {
+			continue
+		}
+		name := splitName(x.Key)
+		if roles := lexicon.Fields(strings.TrimPrefix(strings.TrimPrefix(name, "is "), "are ")); len(roles) > 0 && (roles[0] == lexicon.Requires || roles[0] == lexicon.Next) {
+			out = append(out, *x)
+		}
+	}
+	return out
 }
 
 // object adds the map of records that v is, and what stands in it.
 func (c *collector) object(v *form.Value, w way) {
+	c.flow(v, w)
 	if v.Str != "" && v.Kind == form.KindObject {
 		c.element(v, w)
 		return
@@ -600,7 +730,7 @@ func severalReadings(all []*Reading) []*Reading {
 		if r.Weight < 80 || r.Weight < best.Weight-8 || overlaps(best, r) {
 			continue
 		}
-		if r.Start > best.Start && sharedIDs(best, r)*2 >= min(len(best.Items), len(r.Items)) && len(r.Items)*2 >= len(best.Items) {
+		if r.Start > best.Start && Replaces(best, r) {
 			r.Notes = append(r.Notes, OtherPlan(r, best)...)
 			r.Weight = best.Weight + 1
 			best = r

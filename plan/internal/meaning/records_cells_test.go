@@ -69,6 +69,7 @@ func TestTableForms(t *testing.T) {
 		"a row that heads others": "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
 		"a row for each need":     "| task | depends on |\n|---|---|\n| T1 | |\n| T2 | T1 |\n| T3 | T1 |\n| T3 | T2 |\n",
 		"a list without quotes":   "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
+		"heads of Confluence":     "|| ID || Task || After ||\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
 		"links only":              "from,to\nT1,T2\nT1,T3\nT2,T3\n",
 		"a matrix":                "| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | | |\n| T2 | x | | |\n| T3 | x | x | |\n",
 		"a matrix of columns":     "Each column needs the rows that are marked.\n\n| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | x | x |\n| T2 | | | x |\n| T3 | | | |\n",
@@ -107,6 +108,28 @@ func TestTrees(t *testing.T) {
 		t.Run(said, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, want, recordLinks(said+tree))
+		})
+	}
+}
+
+func TestLinesOfArrowsBelowLists(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"Order: 1>2, 1>3, 2>4, 3>4":              "1>2 1>3 2>4 3>4",
+		"Order: 1 > 2 > 4 and 3 > 4":             "1>2 2>4 3>4",
+		"Order: 1 → 2 and 3 → 4":                 "1>2 1>3 2>4 3>4",
+		"Order: 1 → (2 and 3 in parallel) → 4.":  "1>2 1>3 2>4 3>4",
+		"Ordre : 1 → (2 et 3 en parallèle) → 4.": "1>2 1>3 2>4 3>4",
+		"Flow: `1 → [2 ‖ 3] → 4`":                "1>2 1>3 2>4 3>4",
+		"**Flow:** 1 -> {2, 3} -> 4":             "1>2 1>3 2>4 3>4",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			got := recordLinks("1. Dig the bed\n2. Sow peas\n3. Sow beans\n4. Water everything\n\n" + line + "\n")
+			if got == "" {
+				got = "1>2 2>3 3>4" // listed order
+			}
+			require.Equal(t, want, got)
 		})
 	}
 }

@@ -101,6 +101,11 @@ func rolesOf(name string) []lexicon.Role {
 	if len(words) < 2 || len(words) > 6 {
 		return nil
 	}
+	if words[0] == "data" || words[0] == "x" {
+		if r := rolesOf(strings.Join(words[1:], " ")); len(r) > 0 {
+			return r // an attribute of the writer's own: data-depends, x-needs
+		}
+	}
 	for n := min(3, len(words)-1); n > 0; n-- {
 		for i := 0; i+n <= len(words); i++ {
 			r := lexicon.Fields(strings.Join(words[i:i+n], " "))
@@ -206,7 +211,7 @@ func (g *grid) probes() []probe {
 								add(x.rec, p.text, true)
 							}
 						}
-					case strong || v.Kind == form.KindString && !digits(s):
+					case strong || v.Kind == form.KindString && !digits(s) || depth == 1 && digits(s) && col.is(lexicon.Args):
 						add(x.rec, s, strong)
 					}
 					if strings.ContainsAny(s, "${<%@#") {
@@ -376,6 +381,7 @@ func (g *grid) asID(col *column, first bool) *candidate {
 		return nil
 	}
 	idRole, title := col.is(lexicon.ID), col.is(lexicon.Title)
+	noun := first && len(col.roles) == 0 && lexicon.Is(lexicon.Steps, splitName(col.name)) // "stage": "build"
 	for _, r := range col.roles {
 		switch r {
 		case lexicon.Owner, lexicon.Duration, lexicon.Status, lexicon.Requires, lexicon.Next, lexicon.Args:
@@ -415,7 +421,7 @@ func (g *grid) asID(col *column, first bool) *candidate {
 	switch {
 	case idRole && (all || !title):
 		c.score, c.clear = 40, true
-	case title && all:
+	case (title || noun) && all:
 		c.score, c.clear = 27, true
 	case title:
 		c.score = 12

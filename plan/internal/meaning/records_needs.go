@@ -108,6 +108,7 @@ const maxSentence = 400
 
 // needs decides which fields are dependencies, and which way they run, and makes links of them.
 func (a *analysis) needs() {
+	drawn := a.hits
 	var known, unknown []*found
 	if a.id == nil && a.fromZero() {
 		a.n.exact, a.n.folded = make(map[string]int, len(a.n.ids)), map[string]int{}
@@ -150,13 +151,18 @@ func (a *analysis) needs() {
 		a.forward = a.forward || next && f.hits > 0
 	}
 	known1 := a.hits
+	a.known = known1 - drawn
 	a.beside()
 	a.nested()
 	for _, f := range unknown {
 		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
 			continue
 		}
-		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
+		next := a.forward || known1 == 0 && f.earlier*2 < f.hits
+		if known1 == 0 && f.earlier > 0 && f.earlier < f.hits {
+			a.unsure(f, next)
+		}
+		a.take(f, next)
 	}
 }
 
@@ -173,6 +179,19 @@ func (a *analysis) turned(f *found, next bool) {
 		if m.at >= 0 && len(a.r.Notes) < maxUnread {
 			id := a.n.ids[f.recs[i]]
 			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: m.off, Message: "“" + f.col.name + "” names steps that stand above; it was taken that " + id + " " + way + " " + a.n.ids[m.at], Hint: "call the field depends_on or next"})
+		}
+	}
+}
+
+// unsure notes that a field, whose name says nothing, names steps above and below: which way they run is a guess.
+func (a *analysis) unsure(f *found, next bool) {
+	for i, m := range f.list {
+		if m.at >= 0 && m.at != f.recs[i] && len(a.r.Notes) < maxUnread {
+			from, to := a.n.ids[m.at], a.n.ids[f.recs[i]]
+			if next {
+				from, to = to, from
+			}
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: from + " -> " + to, Off: m.off, Message: "“" + f.col.name + "” does not say whether it names what comes before or after; it was taken that " + from + " comes before " + to, Hint: "call the field depends_on or next"})
 		}
 	}
 }
@@ -256,6 +275,9 @@ func (a *analysis) refersOnly(col *column) bool {
 	for _, x := range col.cells {
 		switch v := x.val; {
 		case isMap(v):
+			if a.pointsOnly(v, 0) {
+				continue
+			}
 			for i := range v.Fields {
 				if _, ok := a.n.exact[v.Fields[i].Key]; !ok {
 					return false
@@ -270,6 +292,25 @@ func (a *analysis) refersOnly(col *column) bool {
 		}
 	}
 	return true
+}
+
+// pointsOnly reports whether all texts in a map are ids of records: {"APPROVE": {"target": "done"}}.
+func (a *analysis) pointsOnly(v *form.Value, depth int) bool {
+	for i := range v.Fields {
+		switch x := v.Fields[i].Val; {
+		case isMap(x):
+			if depth > 3 || !a.pointsOnly(x, depth+1) {
+				return false
+			}
+		case x.IsScalar():
+			if at, ok := a.n.exact[x.Text()]; !ok || at < 0 || digits(x.Text()) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return len(v.Fields) > 0
 }
 
 // isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.
@@ -299,6 +340,9 @@ func (a *analysis) alike(s string) bool {
 func (a *analysis) mayBeNeeds(f *found) bool {
 	if f.hits == 0 || f.rest || f.lost*3 > f.hits || f.self > 0 && f.self*3 > f.hits {
 		return false
+	}
+	if f.col.is(lexicon.Args) && a.n.numeric && (f.lost > 0 || f.earlier != f.hits || f.empty == 0) {
+		return false // numbers in arguments may be any
 	}
 	if f.lists == 0 {
 		if f.lost > 0 || f.col.is(lexicon.Title) {

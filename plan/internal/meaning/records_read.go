@@ -37,6 +37,8 @@ type analysis struct {
 	has    []bool // records that state their needs
 	// drawn tells that lists or maps of links beside the records say what comes before what.
 	drawn bool
+	// known counts the references in fields whose names say that they are dependencies.
+	known int
 	// taken are the places of these lists and maps.
 	taken []Span
 }
@@ -86,7 +88,7 @@ func (c *collector) affords(recs []record) bool {
 	for i := range recs {
 		c.length += recs[i].end - recs[i].off
 	}
-	return c.length <= 4*len(c.src.Text)+1<<16
+	return c.length <= 6*len(c.src.Text)+1<<16
 }
 
 // said reports whether a record holds any value.
@@ -646,6 +648,9 @@ func (a *analysis) weigh() {
 		if a.strangers() {
 			r.Weight -= 4
 		}
+		if !steps && !announced && a.hits*3 < n && a.onlyHinted() {
+			r.Weight = 28 // some data name others
+		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
@@ -682,8 +687,14 @@ func (a *analysis) weigh() {
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
 	}
+	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
+		r.Weight = min(r.Weight, 20)
+	}
 	if a.packages() || a.asks() {
 		r.Weight = 20
+	}
+	if a.hits > 0 && !steps && !announced && mutual(r.Links) {
+		r.Weight, r.Not = 20, "records that refer to each other"
 	}
 	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
 		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
@@ -703,6 +714,20 @@ func (a *analysis) weigh() {
 	if a.s.tree.YAML && !a.fenced() && (len(a.s.tree.Faults) > 0 && a.hits < 2 || a.hits == 0 && a.isList()) {
 		r.Weight = min(r.Weight, 31)
 	}
+}
+
+// mutual reports whether each link has one the other way: such references are no order.
+func mutual(links []Link) bool {
+	have := make(map[[2]string]bool, len(links))
+	for _, l := range links {
+		have[[2]string{l.From, l.To}] = true
+	}
+	for _, l := range links {
+		if l.From == l.To || !have[[2]string{l.To, l.From}] {
+			return false
+		}
+	}
+	return len(links) > 0
 }
 
 // packages reports whether the records are the packages of a lock file: they have versions, and no titles.
@@ -763,6 +788,16 @@ func (a *analysis) figures() bool {
 		}
 	}
 	return fields >= 2
+}
+
+// onlyHinted reports whether no field is called a dependency by its whole name.
+func (a *analysis) onlyHinted() bool {
+	for col := range a.deps {
+		if col.whole {
+			return false
+		}
+	}
+	return true
 }
 
 // strangers reports whether elements of a tag of their own have no part in the links of the others.

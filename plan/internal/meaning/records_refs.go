@@ -188,7 +188,7 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 			}
 			continue
 		}
-		if _, ok := n.find(f.Val.Text()); ok && !found && !otherRole(f.Key) {
+		if _, ok := n.find(f.Val.Text()); ok && (!found || n.allIDs(v)) && !otherRole(f.Key) {
 			walk(f.Val, depth+1)
 			found = true
 		}
@@ -199,6 +199,17 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 	if !found && named != nil {
 		walk(named, depth+1)
 	}
+}
+
+// allIDs reports whether each text in a map is an id: {"ok": "send", "error": "stop"}.
+func (n *labels) allIDs(v *form.Value) bool {
+	for i := range v.Fields[:min(len(v.Fields), 100)] {
+		x := v.Fields[i].Val
+		if _, ok := n.exact[x.Text()]; !ok || !x.IsScalar() || digits(x.Text()) {
+			return false
+		}
+	}
+	return true
 }
 
 // inElement reads the reference in an element such as <after ref="x"/> or <after><ref>x</ref></after>.

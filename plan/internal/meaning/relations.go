@@ -37,6 +37,10 @@ type Relation struct {
 	Unknown         []string
 	Guessed         bool
 	Off, End        int
+	// titled is set when they were found by a whole title, place when by a word such as "both".
+	titled, place bool
+	// others is set when the items are all other steps, above when they are those before the subjects.
+	others, above bool
 	// own is set when a reference by label or number may be one of a step to itself.
 	own bool
 }
@@ -60,6 +64,9 @@ type talk struct {
 	// item yet, or -1.
 	subject []int
 	open    int
+	// prior is what the sentence before was about. Pending are needs whose subject comes behind them: "once 1 is done, 2 …".
+	prior   []int
+	pending []Relation
 	// last is the phrase that was read last in the sentence, or -1: "needs 1; 2; 3".
 	last int
 	// lost is the first phrase of a remark that says what the step waits for, and names nothing that is
@@ -71,9 +78,9 @@ type talk struct {
 
 // Relations returns what a text says about the item self, or about others when self is -1. Off is added to all places.
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
-	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1}
+	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
 	t.atoms = n.groups(self, text, n.atoms(text))
-	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && len(t.atoms) > 1 && t.atoms[1].class != phrase {
+	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase || t.atoms[1].kinds&lexicon.Relations == 0) {
 		t.atoms[0].used = true // its own name: "e2e: browser tests"
 	}
 	for from := 0; from < len(t.atoms); {
@@ -83,14 +90,17 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 		}
 		t.clause(from, to)
 		if to < len(t.atoms) && t.atoms[to].class == stop {
-			t.subject, t.open = nil, -1
+			if len(t.subject) > 0 {
+				t.prior = t.subject
+			}
+			t.subject, t.open, t.pending = nil, -1, nil
 			if t.text[t.atoms[to].off] != ';' {
 				t.last = -1
 			}
 		}
 		from = to + 1
 	}
-	if t.lost >= 0 && len(t.rels)+len(t.doubts) == 0 {
+	if t.lost >= 0 && len(t.doubts) == 0 && (self >= 0 || len(t.rels) == 0) {
 		at := t.atoms[t.lost].off
 		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
 		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})
@@ -120,7 +130,7 @@ func (t *talk) parts(i int) bool {
 
 // clause reads a part of a sentence without brackets.
 func (t *talk) clause(from, to int) {
-	none := false
+	none, said := false, len(t.rels)
 	t.ditto(from, to)
 	for i := from; i < to; i++ {
 		if a := &t.atoms[i]; t.relates(from, i) {
@@ -128,6 +138,10 @@ func (t *talk) clause(from, to int) {
 		} else if a.class == phrase && a.is(lexicon.None) && t.says(from, i, to) {
 			none = true
 		}
+	}
+	if len(t.rels) == said {
+		t.demands(from, to)
+		t.thereafter(from, to)
 	}
 	t.rest(from, to)
 	if none {
@@ -243,6 +257,9 @@ func (t *talk) relation(from, at, to int) {
 	var subject []int
 	switch a.tok.Side {
 	case lexicon.Around:
+		if supposes[a.tok.Phrase] && t.counts(at, t.find(at, to, a.tok.CloseOff)) {
+			return
+		}
 		for i := at + 1; i < to && t.atoms[i].off < a.tok.CloseOff; i++ {
 			t.take(&rel, i, true)
 		}
@@ -257,8 +274,11 @@ func (t *talk) relation(from, at, to int) {
 				t.take(&rel, i, false) // "когда готовы 2 и 3"
 			}
 		}
-		if !rel.full() {
-			t.named(&rel, at+1, t.find(at, to, a.tok.CloseOff))
+		if i := t.find(at, to, a.tok.CloseOff); !rel.full() {
+			t.named(&rel, at+1, i)
+			if i+1 < to && rel.full() && t.atoms[i+1].is(lexicon.And) {
+				t.named(&rel, i+2, t.stretch(i+2, to)) // "after the sawing is done and the glue is dry"
+			}
 		}
 		if rel.full() {
 			subject = t.subjectOf(from, at)
@@ -269,7 +289,10 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
-		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
+		if supposes[a.tok.Phrase] && t.counts(at, t.stretch(at+1, to)) {
+			return
+		}
+		if i := t.behindColon(at+1, to); i < to && k <= Before && t.hasTitles(&rel, i) {
 			for ; i < to && t.atoms[i].off < rel.End; i++ {
 				t.atoms[i].used = true
 			}
@@ -280,7 +303,7 @@ func (t *talk) relation(from, at, to int) {
 			subject = t.subjectOf(from, at)
 			break
 		}
-		if i := at - 1; t.ends(at+1, to) && i >= from && t.near(i, from) {
+		if i := at - 1; !a.is(lexicon.Then) && t.ends(at+1, to) && i >= from && t.near(i, from) {
 			// "2 and 3 have to be done before"
 			switch {
 			case rel.Kind == Before:
@@ -299,8 +322,11 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
 		}
 	}
+	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
+		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self }) // "if we have a barrel": a later step has it, too
+	}
 	if !rel.full() {
-		if k == Apart {
+		if k == Apart && (t.self >= 0 && t.ends(at+1, to) || t.self < 0 && len(t.subject) > 0) {
 			t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: rel.Off, End: rel.End})
 		}
 		if strings.ContainsFunc(a.tok.Phrase, unicode.IsLetter) {
@@ -314,8 +340,30 @@ func (t *talk) relation(from, at, to int) {
 	if k != Apart && t.denied(at, to) {
 		rel.Kind = Apart
 	}
-	t.open, t.last = -1, at
+	if t.open, t.last = -1, at; subject == nil {
+		subject = t.lead(from, at)
+	}
 	t.state(rel, subject)
+}
+
+// supposes are words of a case that may come or not: "if the value is above 50".
+var supposes = fieldSet("if wenn falls si se als indien om jeśli jeżeli если якщо eğer eger إذا اذا अगर यदि jika kalau nếu 如果 若 もし 만약")
+
+// counts reports whether a case speaks of an amount: "if it is 50 or less", not "if 2 is done".
+func (t *talk) counts(at, to int) bool {
+	some, words := false, 0
+	for i := at + 1; i < to; i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == group:
+			if len(a.items) > 0 && (a.sure || words == 0) && !t.isAmount(i+1) {
+				return false
+			}
+			some = true
+		case a.class == word && !a.common:
+			words++
+		}
+	}
+	return some
 }
 
 // maxNested bounds how far up the groups of an item are looked for.
@@ -331,7 +379,7 @@ func (n *Names) within(item, group int) bool {
 	return false
 }
 
-func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
+func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 || r.others || r.above }
 
 // state adds a relation.
 func (t *talk) state(rel Relation, subject []int) {
@@ -339,6 +387,15 @@ func (t *talk) state(rel Relation, subject []int) {
 		t.subject = subject
 	}
 	rel.Subjects = t.about(subject)
+	if len(rel.Subjects) == 0 && t.self < 0 && len(t.pending) < maxPending {
+		t.pending = append(t.pending, rel)
+		return
+	}
+	for _, i := range t.n.steps {
+		if (rel.others || rel.above) && !slices.Contains(rel.Subjects, i) && (rel.others || i < slices.Min(rel.Subjects)) && len(rel.Subjects) <= maxPending {
+			rel.Items = append(rel.Items, i)
+		}
+	}
 	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it,
 	// are no relation, nor are the last digits of its number.
 	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(subject) == 0 && !strings.Contains(t.n.items[rel.Subjects[0]].ID, ".")
@@ -351,6 +408,63 @@ func (t *talk) state(rel Relation, subject []int) {
 	t.rels = append(t.rels, rel)
 }
 
+// maxPending bounds the needs of a sentence whose subject comes behind them, and the steps that need all others.
+const maxPending = 20
+
+// lead returns what a sentence outside of the steps begins with as the subject of a phrase further on: "3 can only
+// start, when 2 is done".
+func (t *talk) lead(from, at int) []int {
+	for from < at && t.light(from) {
+		from++
+	}
+	a := &t.atoms[from]
+	if t.self >= 0 || len(t.subject) > 0 || from == at || a.class != group || a.used || !t.known(a) || t.isUnit(from+1) || a.spelled && !a.sure {
+		return nil
+	}
+	a.used = true
+	return a.items
+}
+
+// subjectBehind reports whether a group is what needs without a subject are said of: nothing but some words stands between
+// it and the comma before it.
+func (t *talk) subjectBehind(from, i int) bool {
+	if a := &t.atoms[i]; len(t.pending) == 0 || !t.known(a) || t.isUnit(i+1) || a.spelled && !a.sure {
+		return false
+	}
+	for k := i - 1; k >= max(from, i-maxVerbs+1); k-- {
+		switch c := t.atoms[k].class; {
+		case c == comma:
+			return true
+		case c != word && c != phrase && c != closing:
+			return false
+		}
+	}
+	return i-from < maxVerbs-1 && from > 0
+}
+
+// thereafter lets a sentence with "after that" need what the sentence before was about.
+func (t *talk) thereafter(from, to int) {
+	if t.self >= 0 || len(t.prior) == 0 {
+		return
+	}
+	then, at := -1, -1
+	for i := from; i < min(to, from+reach); i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == phrase && a.is(lexicon.Then):
+			then = i
+		case a.class == group && at >= 0:
+			return
+		case a.class == group:
+			at = i
+		}
+	}
+	if then < 0 || at < 0 || t.atoms[at].used || !t.known(&t.atoms[at]) {
+		return
+	}
+	t.atoms[at].used = true
+	t.state(Relation{Kind: Needs, Items: t.prior, Off: t.atoms[then].off, End: t.atoms[then].end}, t.atoms[at].items)
+}
+
 // take adds the references of the group at a place to a relation.
 func (t *talk) take(rel *Relation, i int, amounts bool) {
 	a := &t.atoms[i]
@@ -361,7 +475,11 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 		return
 	}
 	a.used = true
+	rel.place = rel.place || a.place
 	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
+	if len(a.items) == 0 && a.place {
+		rel.others, rel.above = rel.others || a.is(lexicon.Others), rel.above || !a.is(lexicon.Others)
+	}
 	rel.Items = append(rel.Items, a.items...)
 	rel.Unknown = append(rel.Unknown, a.unknown...)
 	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
@@ -393,6 +511,8 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 	for i := at + 1; i < to; i++ {
 		b := &t.atoms[i]
 		switch {
+		case b.is(lexicon.None) && b.class == phrase && words == 0 && !rel.full():
+			return // "unblocks: nothing, it is the last one"
 		case b.class == group:
 			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
 				return
@@ -407,6 +527,14 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			}
 		case b.class == phrase && b.kinds&lexicon.Relations != 0:
 			return // "after using 2", "→ uses #2": the second phrase says it
+		case b.class == phrase && b.is(lexicon.Not) && rel.full() && rel.Kind <= Uses:
+			for k := i + 1; k < min(to, i+4); k++ {
+				if t.atoms[k].class == group {
+					t.take(&Relation{Kind: Apart}, k, false) // "depends on 1, not on 2"
+					break
+				}
+			}
+			return
 		case b.class == phrase && b.is(lexicon.Except) && rel.full():
 			if i+1 < to && t.atoms[i+1].class == group && rel.Kind <= Uses {
 				t.take(&Relation{Kind: Apart}, i+1, false) // "needs 1 but not 2"
@@ -614,6 +742,14 @@ func (t *talk) rest(from, to int) {
 		}
 		rel := Relation{Kind: Uses, Off: a.off, End: a.end}
 		switch {
+		case t.self < 0 && t.subjectBehind(from, i):
+			a.used = true
+			t.subject = a.items
+			for _, rel := range t.pending {
+				t.state(rel, nil)
+			}
+			t.pending = nil
+			continue
 		case t.self < 0:
 			if len(t.subject) == 0 && (a.sure || !content) {
 				t.subject = a.items
@@ -732,7 +868,12 @@ func (t *talk) named(rel *Relation, from, to int) {
 	if rel.Kind > Before || from >= to || t.atoms[from].is(lexicon.None) || !strings.ContainsFunc(t.text[rel.Off:rel.End], unicode.IsLetter) {
 		return
 	}
-	if t.titled(rel, from) || !t.guessable(rel, from, to) {
+	if next, ok := t.titled(rel, from); ok {
+		if next >= to || !t.atoms[next-1].is(lexicon.And) {
+			return
+		}
+		from = next // "after Tiling and the plumbing"
+	} else if !t.guessable(rel, from, to) {
 		return
 	}
 	for from < to {
@@ -740,17 +881,103 @@ func (t *talk) named(rel *Relation, from, to int) {
 		for next < to && !t.atoms[next].is(lexicon.And) && t.atoms[next].class != slash {
 			next++
 		}
-		if i, ok := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
+		if all := t.several(from, min(next, from+maxNamed)); len(all) > 0 {
+			rel.Items, rel.Guessed = append(rel.Items, all...), true
+			rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
+			from = next + 1
+			continue
+		}
+		if i, ok, weak := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
+			if rel.Kind == Before && t.self >= 0 && (i < t.self || t.timed(rel.Off)) {
+				from = next + 1
+				continue // "two weeks before the race"
+			}
+			if weak {
+				words := t.text[t.atoms[from].off:t.atoms[next-1].end]
+				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: words, Why: "taken for " + t.n.items[i].ID + " by one of the words", Off: rel.Off})
+			}
 			rel.Items = append(rel.Items, i)
 			rel.Guessed = true
 			rel.End = max(rel.End, t.atoms[next-1].end)
 			rel.Off = min(rel.Off, t.atoms[from].off)
 		} else if i >= 0 && rel.Kind == Needs && t.begins(rel.Off) {
+			if t.self >= 0 {
+				i = t.self
+			}
 			t.doubts = append(t.doubts, Doubt{Item: i, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: "the words may name several steps", Off: rel.Off})
 		}
 		from = next + 1
 	}
 }
+
+// several returns the steps of which there are as many as the words between two atoms say: "both checks", "all three
+// snapshots".
+func (t *talk) several(from, to int) []int {
+	count, all := 0, false
+	for i := from; i < to && t.self >= 0; i++ {
+		a := &t.atoms[i]
+		switch {
+		case a.class == group && a.is(lexicon.Both):
+			count = 2
+		case a.class == phrase && a.is(lexicon.All):
+			all = true
+		case a.is(lexicon.All):
+			all = true
+		case a.class == group && a.bare && a.count == 1 && a.value > 1:
+			count = a.value
+		case a.class == word && a.common:
+		case a.class == word && (all || count > 0):
+			var found []int
+			for _, x := range t.n.stems[t.n.stem(t.text[a.off:a.end])] {
+				if x < t.self && !t.n.items[x].Group {
+					found = append(found, x)
+				}
+			}
+			if len(found) == count || count == 0 && len(found) > 1 && len(found) < maxStem {
+				return found
+			}
+			return nil
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// timed reports whether a time stands before a place: "two weeks before".
+func (t *talk) timed(off int) bool {
+	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
+	return i > 0 && (t.isUnit(i-1) || t.atoms[i-1].class == quantity)
+}
+
+// demands reads a remark that says of a step, by its words, what it must be: "(the lease must be signed)".
+func (t *talk) demands(from, to int) {
+	if from == 0 || t.self <= 0 || to-from > maxDemand || t.atoms[from-1].class == comma {
+		return
+	}
+	must := -1
+	for i := from; i < to; i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == group && !a.place && !a.spelled:
+			return
+		case a.class != phrase || a.used:
+		case a.kinds&lexicon.Relations != 0 || a.is(lexicon.Not):
+			return
+		case a.is(lexicon.Must) && must < 0:
+			must = i
+		}
+	}
+	if must <= from || to-must > maxDemanded {
+		return
+	}
+	rel := Relation{Kind: Needs, Off: t.atoms[from].off, End: t.atoms[to-1].end}
+	if t.named(&rel, from, to); rel.full() {
+		t.state(rel, nil)
+	}
+}
+
+// maxDemand bounds the words of a remark that says what a step must be, maxDemanded those behind the "must".
+const maxDemand, maxDemanded = 14, 6
 
 // guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the item does:
 // "Combine the figures" names none, "after the survey, combine" does.
@@ -764,7 +991,7 @@ func (t *talk) guessable(rel *Relation, from, to int) bool {
 		return true
 	}
 	if rel.Kind == Uses && !strings.Contains(a.tok.Phrase, " ") {
-		return false
+		return at > 0 && t.atoms[at-1].class == opened // "(uses the map)"
 	}
 	return at > 0 || rel.Kind == Needs
 }
@@ -772,8 +999,13 @@ func (t *talk) guessable(rel *Relation, from, to int) bool {
 // maxTitle bounds the atoms of a title that is looked up as a whole.
 const maxTitle = 14
 
-// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters".
-func (t *talk) titled(rel *Relation, from int) (some bool) {
+func (t *talk) hasTitles(rel *Relation, from int) bool {
+	_, ok := t.titled(rel, from)
+	return ok
+}
+
+// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters", and returns where it ends.
+func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
 	for from < len(t.atoms) {
 		for from < len(t.atoms) && t.atoms[from].class == colon {
 			from++
@@ -784,19 +1016,19 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 			found, next = t.wholeTitle(from)
 		}
 		if found < 0 {
-			return some
+			return from, some
 		}
 		rel.Items = append(rel.Items, found)
 		rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
-		some = true
+		some, rel.titled = true, true
 		from = next
 		if from < len(t.atoms) && (t.atoms[from].class == comma || t.atoms[from].class == slash || t.atoms[from].is(lexicon.And)) {
 			from++
 			continue
 		}
-		return some
+		return from, some
 	}
-	return some
+	return from, some
 }
 
 // wholeTitle returns the item whose whole title begins at a place, the longest one, and where it ends.
@@ -825,31 +1057,58 @@ func (t *talk) begins(off int) bool {
 	return c == opened || c == comma || c == dash || c == colon || c == stop
 }
 
-// byTitle returns the one item that the words name: it has a word that no other item has.
-// When several have, it returns one of them, and false.
-func (t *talk) byTitle(from, to int) (int, bool) {
-	unique, several := -1, -1
+// byTitle returns the one item that the words name: it has a word that no other item has, or more of the words than any
+// other. When several have, it returns one of them, and false. Weak is set when most of the words are not those of the
+// item. Steps before this one are also known by the words of what is said of them, when no title has any.
+func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
+	if item, ok, weak = t.byWords(from, to, t.n.stems, false); ok || t.self < 0 {
+		return item, ok, weak
+	}
+	if earlier, ok, weak := t.byWords(from, to, t.n.stems, true); ok || item >= 0 {
+		return max(item, earlier), ok, weak
+	}
+	item, ok, _ = t.byWords(from, to, t.n.remarks, true)
+	return item, ok, true
+}
+
+// byWords returns the item, or the earlier one, that has most of the words between two atoms.
+func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item int, ok, weak bool) {
+	words, best, second, unique := 0, -1, 0, map[int]bool{}
+	count := map[int]int{}
 	for i := from; i < to; i++ {
 		a := &t.atoms[i]
 		if a.class != word && a.class != phrase {
 			continue
 		}
 		stem := t.n.stem(t.text[a.off:a.end])
-		items := slices.DeleteFunc(without(t.n.stems[stem], []int{t.self}), func(i int) bool { return t.self >= 0 && t.n.within(t.self, i) })
-		if stem == "" || len(items) == 0 || len(items) > maxStem-1 {
+		if stem == "" {
 			continue
 		}
-		if len(items) == 1 {
-			if unique >= 0 && unique != items[0] {
-				return unique, false
-			}
-			unique = items[0]
-		} else if unique < 0 {
-			several = items[0]
+		items := slices.DeleteFunc(without(stems[stem], []int{t.self}), func(i int) bool {
+			return t.self >= 0 && (t.n.within(t.self, i) || earlier && i > t.self)
+		})
+		words += b2i(a.class == word || len(items) > 0)
+		if len(items) > maxStem-1 {
+			continue
+		}
+		for _, x := range items {
+			count[x]++
+			unique[x] = unique[x] || len(items) == 1
 		}
 	}
-	if unique < 0 {
-		return several, false
+	for x, n := range count {
+		switch {
+		case best < 0 || n > count[best] || n == count[best] && (unique[x] && !unique[best] || unique[x] == unique[best] && x < best):
+			best = x
+		}
 	}
-	return unique, true
+	if best < 0 {
+		return -1, false, false
+	}
+	for x, n := range count {
+		if x != best && (unique[x] || !unique[best]) {
+			second = max(second, n)
+		}
+	}
+	return best, count[best] > second && (unique[best] || count[best] > 1), count[best]*2 < words
 }

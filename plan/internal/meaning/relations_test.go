@@ -147,6 +147,8 @@ func TestRelationsOfItem5(t *testing.T) {
 			"Enter both into the form":                            "3>5 4>5 ?both",
 			"Sand both sides of the door":                         "",
 			"Wash the pots and pans, then dry both":               "",
+			"Paint (oven and licence: 2, 3)":                      "2>5 3>5 ?2, 3",
+			"Paint. Depends on step 1, not on step 2.":            "1>5",
 		},
 		"de": {
 			"Streichen (benötigt 2)":              "2>5",
@@ -310,14 +312,15 @@ func TestRelationsOfItem5(t *testing.T) {
 			"刷漆（与第2步相同）": "5~2",
 		},
 		"ja": {
-			"2の後":           "2>5",
-			"ステップ1と3が完了したら": "1>5 3>5",
-			"ステップ4と並行して":    "5=4",
-			"依存関係なし":        "5-",
-			"2には依存しない":      "5!2",
-			"6の前に":          "5>6",
-			"2番と3番が終わってから":  "2>5 3>5",
-			"人を3人雇い、2日かける":  "",
+			"2の後":              "2>5",
+			"ステップ1と3が完了したら":    "1>5 3>5",
+			"ステップ4と並行して":       "5=4",
+			"依存関係なし":           "5-",
+			"2には依存しない":         "5!2",
+			"6の前に":             "5>6",
+			"2番と3番が終わってから":     "2>5 3>5",
+			"塗る（手順2と同じく手順1の後）": "1>5",
+			"人を3人雇い、2日かける":     "",
 		},
 		"ko": {
 			"2번 이후":          "2>5",
@@ -367,6 +370,7 @@ func TestRelationsByLabel(t *testing.T) {
 		{"1.1 1.2 2.1", "2.1", "after 1.2", "1.2>2.1"},
 		{"AP1 AP2 AP3 AP4", "AP4", "nach AP1–AP3", "AP1>AP4 AP2>AP4 AP3>AP4"},
 		{"第一步 第二步 第三步", "第三步", "依赖第一步和第二步", "第一步>第三步 第二步>第三步"},
+		{"a b c", "c", "grill (depende de a)", "a>c"},
 		{"① ② ③", "③", "sau ① và ②", "①>③ ②>③"},
 	} {
 		items := withIDs(c.ids)
@@ -392,19 +396,41 @@ func TestRelationsByTitle(t *testing.T) {
 	require.Equal(t, "2>4", said(n, 3, "once the report is ready"))
 	require.Equal(t, "1>4 2>4", said(n, 3, "after the survey and the report"))
 	require.Equal(t, "2>4 3>4", said(n, 3, "depends on: Draft the report, Send the invoice"))
+	require.Equal(t, "1>4", said(n, 3, "after surveying"))
+	require.Equal(t, "2>4", said(n, 3, "Celebrate (the report must be out)"))
+	require.Equal(t, "4~1", said(n, 3, "Celebrate – same condition as the survey"))
+	require.Empty(t, said(n, 3, "two weeks before the survey"))
+	require.Equal(t, "2>4 3>4", said(n, 3, "once the report is ready and the invoice is sent"))
+	require.Equal(t, "1>4 ?there is too much fog on the site", said(n, 3, "if there is too much fog on the site"))
 	require.Empty(t, said(n, 3, "after lunch"))
+}
+
+func TestRelationsByCountedNoun(t *testing.T) {
+	items := numbered(4)
+	for i, title := range []string{"Check the roof", "Check the cellar", "Check the wiring", "Move in"} {
+		items[i].Titles = []string{title}
+	}
+	n := NewNames(items)
+	n.In("en")
+	require.Equal(t, "1>4 2>4 3>4", said(n, 3, "Move in. All three checks must be green."))
+	require.Equal(t, "1>4 2>4 3>4", said(n, 3, "Move in after the three checks"))
+	require.Equal(t, "1>3 2>3", said(n, 2, "once both checks have passed"))
 }
 
 func TestRelationsOutside(t *testing.T) {
 	n := NewNames(numbered(5))
 	n.In("en")
 	for text, want := range map[string]string{
-		"Step 3 comes before step 2.":                "3>2",
-		"4 waits for 2 and for 3.":                   "2>4 3>4",
-		"Tasks 4 and 5 depend on 3.":                 "3>4 3>5",
-		"Step 4 requires steps 1-3":                  "1>4 2>4 3>4",
-		"Step 2 does not depend on step 1.":          "2!1",
-		"I hope that helps with all 5 of your steps": "",
+		"Step 3 comes before step 2.":                                          "3>2",
+		"4 waits for 2 and for 3.":                                             "2>4 3>4",
+		"Tasks 4 and 5 depend on 3.":                                           "3>4 3>5",
+		"Step 4 requires steps 1-3":                                            "1>4 2>4 3>4",
+		"Step 2 does not depend on step 1.":                                    "2!1",
+		"I hope that helps with all 5 of your steps":                           "",
+		"Once 3 is out, 4 and 5 can be scheduled independently of each other.": "3>4 3>5",
+		"5 comes last, it wants 3 as well as 4.":                               "3>5 4>5",
+		"Step 1 has to be done first. Steps 2 to 4 can run in parallel after that. Step 5 waits for all the others.": "1>2 1>3 1>4 1>5 2>5 3>5 4>5",
+		"Once 1 is done, two people can go home.": "",
 	} {
 		require.Equal(t, want, said(n, -1, text), text)
 	}

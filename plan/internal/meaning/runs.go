@@ -117,7 +117,12 @@ func (o *outline) one(s series) ([]*form.Item, []run) {
 		last = owners // the same steps, given to those who do them
 	case announced == 1 && (again || all[last].head != nil && s.name != "labels"):
 	case again && !headed(all):
-		last = len(all) - 1
+		last = 0
+		for i := range all { // as Replaces has it; their marks begin again
+			if len(all[i].items)*2 >= len(all[last].items) {
+				last = i
+			}
+		}
 	default:
 		return s.items, nil
 	}

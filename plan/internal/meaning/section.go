@@ -112,10 +112,10 @@ func blanked(src *form.Source, spans ...Span) *form.Source {
 }
 
 // withoutPrograms returns the text without blocks of code that define classes with state, or import modules and
-// loop: such a program is no plan.
+// loop, and without charts that are no graphs: such a block is no plan.
 func withoutPrograms(src *form.Source) *form.Source {
 	var spans []Span
-	from, keeps, imports := -1, false, false
+	from, first, keeps, imports := -1, false, false, false
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
@@ -125,8 +125,12 @@ func withoutPrograms(src *form.Source) *form.Source {
 			}
 			from = -1
 		case l.Fence:
-			from, keeps, imports = l.End, false, false
+			from, first, keeps, imports = l.End, l.Lang == "mermaid", false, false
 		case from >= 0:
+			if first && l.Text != "" {
+				first = false
+				keeps = charts[strings.ToLower(firstWord(l.Text))]
+			}
 			imports = imports || strings.HasPrefix(l.Text, "from ") && strings.Contains(l.Text, " import ") || strings.HasPrefix(l.Text, "import ")
 			keeps = keeps || imports && strings.HasPrefix(l.Text, "while ") || strings.HasPrefix(l.Text, "def __init__(self") || strings.HasPrefix(l.Text, "self.") && strings.Contains(l.Text, " = ")
 		}
