@@ -11,7 +11,7 @@ import (
 
 // readers are the ways in which a text is read. Each returns the readings that it finds, or none.
 var readers = [...]func(*form.Source) []*Reading{
-	readRecords, readCode, readDiagram, readOutline, readProse,
+	readRecords, readCode, readDiagram, readOutline, readProse, readLabeled,
 }
 
 // Read returns the readings of a text, the likeliest first. Its time is linear in the length of the text. Of a text with

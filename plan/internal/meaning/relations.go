@@ -296,6 +296,9 @@ func (t *talk) relation(from, at, to int) {
 			for ; i < to && t.atoms[i].off < rel.End; i++ {
 				t.atoms[i].used = true
 			}
+			if t.self < 0 {
+				subject = t.subjectOf(from, at)
+			}
 			break
 		}
 		t.ahead(&rel, at, to)
@@ -324,6 +327,9 @@ func (t *talk) relation(from, at, to int) {
 	}
 	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
 		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self }) // "if we have a barrel": a later step has it, too
+		if len(rel.Items) > 0 && len(t.doubts) == 0 {
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "a case that may come or not was taken for a step to wait for", Off: rel.Off})
+		}
 	}
 	if !rel.full() {
 		if k == Apart && (t.self >= 0 && t.ends(at+1, to) || t.self < 0 && len(t.subject) > 0) {
@@ -761,6 +767,8 @@ func (t *talk) rest(from, to int) {
 			if t.open >= 0 {
 				rel.Kind = t.kindOf(0, t.open, to)
 				t.open = -1
+			} else if t.denies(from, i, to) {
+				rel.Kind = Apart // "(at once, without step 1)"
 			}
 		case alone == i && t.last >= 0 && t.last < from && !t.inside(from):
 			rel.Kind = t.kindOf(0, t.last, to)
