@@ -14,6 +14,7 @@ import (
 func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
+	all := bracketed
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
 	}
@@ -57,6 +58,11 @@ func readRecords(src *form.Source) []*Reading {
 	flows := out[:len(out):len(out)]
 	if r := nestedCalls(src); r != nil {
 		out = append(out, r)
+	}
+	for _, t := range all {
+		if r := nestedOps(src, t.Root); r != nil {
+			out = append(out, r)
+		}
 	}
 	for _, s := range c.sets {
 		if src.Ended() {

@@ -492,10 +492,5 @@ func isBeside(name string) bool {
 	if role, ok := lexicon.Field(name); ok && role == lexicon.Parallel || lexicon.Is(lexicon.Meanwhile, name) {
 		return true
 	}
-	for _, w := range [...]string{"parallel", "concurren", "simultan", "together", "fork", "gleichzeitig", "paral", "параллел", "паралел", "并行", "並行", "同时", "並列", "병렬", "동시", "equidisanti", "równoleg", "samtidig", "serentak", "bersamaan", "song song", "متواز", "समानांतर", "eşzamanlı", "tegelijk"} {
-		if strings.Contains(name, w) {
-			return true
-		}
-	}
-	return false
+	return parallelWord(name)
 }
