@@ -273,6 +273,9 @@ func (t *talk) relation(from, at, to int) {
 			if i < to {
 				t.take(&rel, i, false) // "когда готовы 2 и 3"
 			}
+			if !rel.full() && i < to {
+				t.named(&rel, i, t.stretch(i, to)) // "cuando estén listos los planos y la obra"
+			}
 		}
 		if i := t.find(at, to, a.tok.CloseOff); !rel.full() {
 			t.named(&rel, at+1, i)
