@@ -19,6 +19,8 @@ const (
 	Variable EdgeSource = "VARIABLE"
 	// Numbering edges come from the numbers that a text gives its steps.
 	Numbering EdgeSource = "NUMBERING"
+	// RunningText edges were read from sentences: of a plan in prose, or around a list, a table or a drawing.
+	RunningText EdgeSource = "PROSE"
 	// ListedOrder edges are assumed: the text lists problems and states nothing about their order.
 	ListedOrder EdgeSource = "LISTED_ORDER"
 )

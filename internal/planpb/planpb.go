@@ -52,7 +52,7 @@ func Diagnostics(ds []plan.Diagnostic) []*planv1.Diagnostic {
 func Graph(g plan.Graph) *planv1.ProblemGraph {
 	out := &planv1.ProblemGraph{}
 	for _, p := range g.Problems {
-		q := &planv1.Problem{Id: p.ID, Request: p.Request, ParentId: p.ParentID, Line: clamp(p.Line), Column: clamp(p.Column)}
+		q := &planv1.Problem{Id: p.ID, Request: p.Request, ParentId: p.ParentID, Tool: p.Tool, Line: clamp(p.Line), Column: clamp(p.Column)}
 		for _, r := range p.Refs {
 			q.References = append(q.References, &planv1.Reference{Argument: r.Arg, Text: r.Text, ProblemId: r.To, Field: r.Path})
 		}
@@ -72,7 +72,7 @@ func FromGraph(g *planv1.ProblemGraph) (plan.Graph, error) {
 	var out plan.Graph
 	bad := errs.New(errs.InvalidArgument, "PLAN_INVALID", "the problem graph cannot be read")
 	for i, p := range g.GetProblems() {
-		q := plan.Problem{ID: p.GetId(), Request: p.GetRequest(), ParentID: p.GetParentId(), Line: int(p.GetLine()), Column: int(p.GetColumn())}
+		q := plan.Problem{ID: p.GetId(), Request: p.GetRequest(), ParentID: p.GetParentId(), Tool: p.GetTool(), Line: int(p.GetLine()), Column: int(p.GetColumn())}
 		for _, r := range p.GetReferences() {
 			q.Refs = append(q.Refs, plan.Reference{Arg: r.GetArgument(), Text: r.GetText(), To: r.GetProblemId(), Path: r.GetField()})
 		}
@@ -109,6 +109,7 @@ func FromGraph(g *planv1.ProblemGraph) (plan.Graph, error) {
 var sources = map[plan.EdgeSource]planv1.EdgeSource{
 	plan.Stated:      planv1.EdgeSource_EDGE_SOURCE_STATED,
 	plan.Variable:    planv1.EdgeSource_EDGE_SOURCE_VARIABLE,
+	plan.RunningText: planv1.EdgeSource_EDGE_SOURCE_PROSE,
 	plan.Numbering:   planv1.EdgeSource_EDGE_SOURCE_NUMBERING,
 	plan.ListedOrder: planv1.EdgeSource_EDGE_SOURCE_LISTED_ORDER,
 }

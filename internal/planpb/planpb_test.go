@@ -17,12 +17,13 @@ func TestGraphRoundTrip(t *testing.T) {
 	g := plan.Graph{
 		Problems: []plan.Problem{
 			{ID: "P", Request: "group", Line: 1, Column: 1},
-			{ID: "A", Request: "do it", ParentID: "P", Line: 2, Column: 3, Args: []plan.Arg{{Name: "n", Kind: plan.Literal, Value: "9007199254740993"}, {Kind: plan.Referring, Value: `"$1"`}}},
+			{ID: "A", Request: "do it", ParentID: "P", Tool: "search", Line: 2, Column: 3, Args: []plan.Arg{{Name: "n", Kind: plan.Literal, Value: "9007199254740993"}, {Kind: plan.Referring, Value: `"$1"`}}},
 			{ID: "B", Refs: []plan.Reference{{Arg: "x", Text: "$1.y", To: "A", Path: "y"}}},
 		},
 		Edges: []plan.Edge{
 			{From: "A", To: "B", Source: plan.Variable, Line: 4, Column: 5},
 			{From: "A", To: "B", Source: plan.Stated}, {From: "A", To: "B", Source: plan.Numbering}, {From: "A", To: "B", Source: plan.ListedOrder},
+			{From: "A", To: "B", Source: plan.RunningText},
 		},
 	}
 	back, err := planpb.FromGraph(planpb.Graph(g))
@@ -51,6 +52,14 @@ func TestFromGraph(t *testing.T) {
 
 func TestResponse(t *testing.T) {
 	t.Parallel()
+	t.Run("EdgesOfSentencesSayProse", func(t *testing.T) {
+		t.Parallel()
+		r := planpb.Response(plan.Parse("First sweep the yard, then paint the fence, and finally invite the neighbours."))
+		require.NotEmpty(t, r.GetGraph().GetEdges())
+		for _, e := range r.GetGraph().GetEdges() {
+			require.Equal(t, planv1.EdgeSource_EDGE_SOURCE_PROSE, e.GetSource())
+		}
+	})
 	t.Run("NoPlanHasNoGraph", func(t *testing.T) {
 		t.Parallel()
 		r := planpb.Response(plan.Result{NoPlan: &plan.NoPlan{Reason: plan.Refusal}})

@@ -376,7 +376,11 @@ func codeMark(s string, at int) Mark {
 		}
 		end = next
 	}
-	if j := letters(s, end); j > end && utf8.RuneCountInString(s[end:j]) == 1 && !hanRune(s[end:]) {
+	tail := end
+	if tail < len(s) && s[tail] == '.' {
+		tail++ // F1.a
+	}
+	if j := letters(s, tail); j > tail && utf8.RuneCountInString(s[tail:j]) == 1 && !hanRune(s[tail:]) {
 		end = j
 	}
 	e, weak, ok := markEnd(s, end)
@@ -428,7 +432,7 @@ func nounMark(s string, at int) Mark {
 				}
 				behind := remarkEnd(s, m.End)
 				m.Noun, m.Weak, m.End = noun, weak, skipSpace(s, e)
-				if m.Style == Letter && weak && behind == 0 {
+				if m.Style == Letter && weak && behind == 0 && !remarked(s, m.End) {
 					return Mark{}
 				}
 				return m

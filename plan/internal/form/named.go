@@ -34,7 +34,7 @@ type nameClass struct {
 // tanks, after dock".
 func nameEntries(items []*Item) {
 	classes := map[nameClass][]*name{}
-	count, strong := map[nameClass]int{}, map[nameClass]int{}
+	count, strong, fields := map[nameClass]int{}, map[nameClass]int{}, map[nameClass]int{}
 	drawn := false
 	first := map[string][]*name{}
 	for _, it := range items {
@@ -53,7 +53,7 @@ func nameEntries(items []*Item) {
 		}
 		n := &name{it: it, label: it.Text[:end], end: end, rest: rest}
 		if _, isField := lexicon.Field(n.label); isField && it.Box == 0 {
-			continue
+			fields[c]++
 		}
 		classes[c] = append(classes[c], n)
 		w := lexicon.Fold(n.label[:wordEnd(n.label, 0)])
@@ -62,7 +62,7 @@ func nameEntries(items []*Item) {
 		}
 	}
 	for c, names := range classes {
-		if len(names) < 2 || strong[c] == count[c] || drawn && c.kind == Plain || len(names)*3 < count[c]*2 || !distinct(names) {
+		if len(names) < 2 || fields[c]*3 > len(names) || strong[c] == count[c] || drawn && c.kind == Plain || len(names)*3 < count[c]*2 || !distinct(names) {
 			delete(classes, c)
 		}
 	}
@@ -83,7 +83,7 @@ func nameEntries(items []*Item) {
 				referred++
 			}
 		}
-		if referred < least || referred*4 < len(names) || c.kind == Plain && referred*2 < len(names) {
+		if alike := len(names) == count[c] && len(names) > 2 && c.kind == Entry && allWords(names); !alike && (referred < least || referred*4 < len(names) || c.kind == Plain && referred*2 < len(names)) {
 			continue
 		}
 		for _, n := range names {
@@ -102,6 +102,18 @@ func (n *name) mark() {
 	if it.Kind == Plain {
 		it.Kind = Entry
 	}
+}
+
+// allWords reports whether all names are single words in small letters with a text behind them: "lint – check the
+// style".
+func allWords(names []*name) bool {
+	for _, n := range names {
+		r, _ := utf8.DecodeRuneInString(n.label)
+		if !unicode.IsLower(r) || strings.Contains(n.label, " ") || n.rest >= len(n.it.Text) || n.rest == n.end {
+			return false
+		}
+	}
+	return true
 }
 
 func distinct(names []*name) bool {
@@ -137,11 +149,36 @@ func refer(it *Item, first map[string][]*name) {
 		}
 		at = end
 	}
-	if len(found) > 0 && lexicon.Relates(it.Text) {
+	if len(found) > 0 && (lexicon.Relates(it.Text) || onlyNames(it.Text, found)) {
 		for _, n := range found {
 			n.referred = true
 		}
 	}
+}
+
+// onlyNames reports whether a text ends with brackets that hold names and nothing else: "- roof: lay tiles [wall, beam]".
+func onlyNames(s string, found []*name) bool {
+	s = strings.TrimRight(s, " .")
+	if !strings.HasSuffix(s, "]") && !strings.HasSuffix(s, ")") {
+		return false
+	}
+	at := strings.LastIndexAny(s, "[(")
+	if at <= 0 {
+		return false
+	}
+	inner := s[at+1 : len(s)-1]
+	known := make(map[string]bool, len(found))
+	for _, n := range found {
+		known[lexicon.Fold(n.label)] = true
+	}
+	some := false
+	for _, part := range strings.FieldsFunc(inner, func(r rune) bool { return strings.ContainsRune(",;/+&、，", r) }) {
+		if part = strings.TrimSpace(part); !known[lexicon.Fold(part)] {
+			return false
+		}
+		some = true
+	}
+	return some
 }
 
 func nameRune(r rune) bool {

@@ -33,6 +33,7 @@ func Outline(src *Source) *Item {
 		items = append(items, it)
 	}
 	ledMarks(items)
+	plainSigns(items)
 	items = o.splitGroups(o.splitInline(items))
 	romans(items)
 	dashes(items)
@@ -178,6 +179,10 @@ func (o *outliner) item(l *Line) *Item {
 	for strings.HasPrefix(s[at:], ">") {
 		at = skipSpace(s, at+1)
 	}
+	if branch := "⎿"; strings.HasPrefix(s[at:], branch) {
+		at = skipSpace(s, at+len(branch))
+		it.Indent = l.Indent + utf8.RuneCountInString(s[:at])
+	}
 	isOrg := o.org != nil && l.Indent <= o.org.indent && strings.HasPrefix(strings.TrimPrefix(s[at:], ","), "*")
 	if isOrg && s[at] == ',' {
 		at++
@@ -251,6 +256,20 @@ func (it *Item) tag(l *Line, s string, at int) {
 	low := lexicon.Fold(s)
 	if strings.HasPrefix(low, ":id:") || strings.HasPrefix(low, ":custom_id:") {
 		it.Kids = append(it.Kids, &Item{Kind: Plain, Off: l.Off + at, End: l.Off + at + len(s), Text: s[:len(s)-1], TextOff: l.Off + at})
+	}
+}
+
+// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them.
+func plainSigns(items []*Item) {
+	for _, it := range items {
+		if strings.ContainsRune("☐⬜🔲🔳○□☑☒✅❌", it.Bullet) && it.Bullet != 0 {
+			return
+		}
+	}
+	for _, it := range items {
+		if strings.ContainsRune("●◐◑■", it.Bullet) && it.Bullet != 0 {
+			it.Box = 0
+		}
 	}
 }
 
@@ -590,13 +609,46 @@ func dropWeakMarks(items []*Item) {
 			named[at(it)]++
 		}
 	}
+	like := map[string]map[string]bool{} // labels of one look: HR-1 and IT-1
 	for _, it := range items {
-		alone := it.Mark.Style != NoMark && count[of(it)] < 2
+		if look := codeLook(it.Mark); look != "" {
+			if like[look] == nil {
+				like[look] = map[string]bool{}
+			}
+			like[look][it.Mark.Label] = true
+		}
+	}
+	for _, it := range items {
+		alone := it.Mark.Style != NoMark && count[of(it)] < 2 && len(like[codeLook(it.Mark)]) < 2
 		// "e2e: …" is a name where lint: and build: stand beside it.
-		if alone && (it.Mark.Weak || it.Mark.Style == Code && named[at(it)] > 1) {
+		if alone && (it.Mark.Weak || it.Mark.Noun != "" && it.Bullet != 0 && !isNoun(it.Mark.Noun) && named[at(it)] > 1 || it.Mark.Style == Code && named[at(it)] > 1) {
 			it.unmark()
 		}
 	}
+}
+
+// codeLook returns how a label of capitals and digits is put together, "A-0" for HR-1, or "".
+func codeLook(m Mark) string {
+	if m.Style != Code {
+		return ""
+	}
+	var b strings.Builder
+	last := rune(0)
+	for _, r := range m.Label {
+		switch {
+		case unicode.IsUpper(r):
+			r = 'A'
+		case unicode.IsDigit(r):
+			r = '0'
+		case unicode.IsLetter(r):
+			return ""
+		}
+		if r != last {
+			b.WriteRune(r)
+		}
+		last = r
+	}
+	return b.String()
 }
 
 // shape is what entries of one level have in common.
@@ -642,6 +694,7 @@ const groupLevel = 8
 func promoteGroups(items []*Item) {
 	between, nouns, gaps := map[string]int{}, map[string]int{}, false
 	repeated := repeatedKeys(items)
+	indentedEntries(items, repeated)
 	last := ""
 	for _, it := range items {
 		switch m := it.Mark; {
@@ -663,6 +716,37 @@ func promoteGroups(items []*Item) {
 		if n := it.Mark.Noun; n != "" && it.Kind == Entry && it.Bullet == 0 && it.Box == 0 && between[n]*2 > nouns[n] {
 			it.Kind, it.Level = Heading, groupLevel
 		}
+	}
+}
+
+// maxEntryWords bounds the words of a line that is an entry without any sign.
+const maxEntryWords = 10
+
+// indentedEntries makes entries of short lines that are indented below lines such as "Phase 1", where all lines
+// below them are such.
+func indentedEntries(items []*Item, repeated map[string]bool) {
+	var found []*Item
+	var head *Item
+	heads, held := 0, 0
+	for i, it := range items {
+		switch {
+		case it.Mark.Noun != "" && it.Bullet == 0 && it.Box == 0 && lexicon.Is(lexicon.Groups, it.Mark.Noun):
+			head = it
+			heads++
+			held += b2i(i+1 < len(items) && items[i+1].Kind == Plain && items[i+1].Indent > it.Indent)
+		case head == nil || it.Indent <= head.Indent:
+			head = nil
+		case it.Kind != Plain || len(strings.Fields(it.Text)) > maxEntryWords || strings.HasSuffix(it.Text, ".") || isField(it, repeated):
+			return
+		default:
+			found = append(found, it)
+		}
+	}
+	if heads < 2 || held < heads {
+		return
+	}
+	for _, it := range found {
+		it.Kind, it.Bullet = Entry, '-'
 	}
 }
 
@@ -701,7 +785,11 @@ func isField(it *Item, repeated map[string]bool) bool {
 func codePrefix(m Mark) string {
 	switch m.Style {
 	case Code:
-		return strings.TrimRightFunc(m.Label, func(r rune) bool { return unicode.IsDigit(r) || r == '.' })
+		label := m.Label
+		if at := strings.LastIndexByte(label, '.'); at > 0 && at == len(label)-2 {
+			label = label[:at] // P1.a
+		}
+		return strings.TrimRightFunc(label, func(r rune) bool { return unicode.IsDigit(r) || r == '.' })
 	case Number:
 		return m.Noun
 	}

@@ -114,7 +114,7 @@ func (o *outliner) splitGroups(items []*Item) []*Item {
 		if !lexicon.Is(lexicon.Groups, it.Mark.Noun) {
 			continue
 		}
-		marks := groupMarks(it.Text)
+		marks := groupMarks(it.Text, lexicon.Is(lexicon.Waves, it.Mark.Noun))
 		for _, m := range marks {
 			if marked[m.Label] || seen[m.Label] {
 				return items
@@ -145,8 +145,8 @@ func (o *outliner) splitGroups(items []*Item) []*Item {
 }
 
 // groupMarks returns the labels of which a text consists, each with what stands behind it up to a comma or the like.
-// Before them may stand a remark in brackets or a title, and a colon.
-func groupMarks(s string) (out []Mark) {
+// Before them may stand a remark in brackets or a title, and a colon. Those of a wave may be any words.
+func groupMarks(s string, wave bool) (out []Mark) {
 	at := 0
 	if remarked(s, 0) {
 		at = max(0, strings.IndexAny(s, ")]）】"))
@@ -159,15 +159,15 @@ func groupMarks(s string) (out []Mark) {
 		at = skipSpace(s, at)
 	}
 	for len(out) < maxInline {
+		end := segmentEnd(s, at)
 		m := codeMark(s, at)
-		if m.Style != Code {
+		if m.Style != Code || m.End > end {
+			m = segmentName(s, at, end, wave)
+		}
+		if m.Style == NoMark {
 			return nil
 		}
-		m.Off, m.Weak = at, false
-		end := at + strings.IndexAny(s[at:]+";", ",;|+&")
-		if m.End > end {
-			m.End = end
-		}
+		m.Off, m.Weak, m.End = at, false, min(m.End, end)
 		out = append(out, m)
 		if end >= len(s) {
 			return out
@@ -175,4 +175,33 @@ func groupMarks(s string) (out []Mark) {
 		at = skipSpace(s, end+1)
 	}
 	return nil
+}
+
+// segmentEnd returns where the part of a list at s[at:] ends: at the next comma or the like outside of brackets.
+func segmentEnd(s string, at int) int {
+	depth := 0
+	for i := at; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '(' || c == '[':
+			depth++
+		case c == ')' || c == ']':
+			depth--
+		case depth <= 0 && strings.IndexByte(",;|+&", c) >= 0:
+			return i
+		}
+	}
+	return len(s)
+}
+
+// segmentName reads the name that a part of a list is, alone or with a remark in brackets: "parse (the rows)".
+func segmentName(s string, at, end int, wave bool) Mark {
+	stop := at
+	for stop < end && s[stop] != ' ' && s[stop] != '(' {
+		stop++
+	}
+	rest := strings.TrimSpace(s[stop:end])
+	if !wave || !isIdentifier(s[at:stop]) || rest != "" && rest[0] != '(' {
+		return Mark{}
+	}
+	return Mark{Style: Word, Label: s[at:stop], End: skipSpace(s, stop)}
 }

@@ -25,6 +25,14 @@ func TestProse(t *testing.T) {
 		"English": {"First we clear the attic. Then Tom lays the cables; meanwhile Ann paints the beams. Once both are done we move the desks up.", "1>2 1>3 2>4 3>4"},
 		"German":  {"Zuerst räumen wir den Speicher aus. Danach verlegt Tom die Kabel, währenddessen streicht Anna die Balken. Sobald beide fertig sind, tragen wir die Tische hoch.", "1>2 1>3 2>4 3>4"},
 		"Spanish": {"Primero vaciamos el desván. Luego Tomás tiende los cables; al mismo tiempo Ana pinta las vigas. Por último subimos las mesas.", "1>2 1>3 2>4 3>4"},
+		"AndThen": {"Once the cake is baked we cool it on the rack, and then Ann whips the cream. Finally we stack the layers.", "1>2 2>3"},
+		"Before":  {"Before we pour the concrete, we nail the formwork together, and before that we dig the trench. Last of all we clean up.", "1>4 2>1 3>2"},
+		"Gerund":  {"After collecting the receipts, enter them in the sheet. Then send the summary.", "1>2 2>3"},
+		"Trails":  {"Zuerst räumen wir den Keller aus. Danach werden die Wände gestrichen, während gleichzeitig das Regal gebaut wird. Sobald beides fertig ist, ziehen wir ein.", "1>2 1>3 2>4 3>4"},
+		"Small":   {"first we borrow the crate, then we catch the cat. after that we drive her over. at the very end we pay the bill.", "1>2 2>3 3>4"},
+		"Claim":   {"First we clear the attic. Then Tom lays the cables. Ann can order the desks at any time. The cables need the desks. Finally we carry all of it upstairs.", "1>2 2>4 3>2"},
+		"Turkish": {"Önce modeli eğitin. Ardından faturaları temizleyin. Bu sırada satış rakamlarını temizleyin. İkisi de bitince raporu yazın.", "1>2 1>3 2>4 3>4"},
+		"Chinese": {"先备份数据库,同时通知用户。这两项都完成后停机。然后升级系统。", "1>3 2>3 3>4"},
 		"Free":    {"First we clear the attic. Then Tom lays the cables. Ann can order the desks at any time. Finally everything is carried upstairs.", "1>2 2>4 3>4"},
 	}
 	for name, c := range tests {
@@ -36,12 +44,35 @@ func TestProse(t *testing.T) {
 	}
 }
 
+func TestLabelsInProse(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"Codes": {"T1 fetches the satellite tiles. T2 corrects the clouds and needs T1. T3 merges the two, so it has to wait for T1 and T2.", "T1>T2 T1>T3 T2>T3"},
+		"Names": {"The pipeline has four tasks: ingest, dedupe, enrich and notify. dedupe needs ingest. enrich needs dedupe. notify needs enrich and dedupe.", "dedupe>enrich dedupe>notify enrich>notify ingest>dedupe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := readLabeled(form.NewSource(c.text))
+			require.Len(t, all, 1)
+			require.Equal(t, c.want, edges(all[0]))
+		})
+	}
+}
+
+// What is in no step is named, so that nothing gets lost unsaid.
+func TestProseSaysWhatIsLeftOut(t *testing.T) {
+	all := readProse(form.NewSource("First we clear the attic. It has been a mess for years. Then Tom lays the cables. Finally we paint the beams."))
+	require.Len(t, all, 1)
+	require.True(t, slices.ContainsFunc(all[0].Notes, func(n Note) bool { return strings.Contains(n.Message, "a mess for years") }))
+}
+
 func TestProseIsNoPlan(t *testing.T) {
 	for name, text := range map[string]string{
 		"Essay":   "L'essai défend trois thèses : d'abord, que la langue change ; ensuite, que nul ne la gouverne ; enfin, qu'il faut s'en réjouir. L'auteur conclut sans trancher.",
 		"Poem":    "First comes the rain, then comes the light,\nthen comes the fox on the edge of the night;\nafter the fox, the hush of the field,\nafter the hush, what the furrows will yield.",
 		"Refusal": "I'm sorry, but I can't help with that. First you should ask a lawyer, then a friend, and finally the police.",
 		"Minutes": "Protokoll: Wir haben den Verzug besprochen, Carla hat die Zahlen gezeigt, und es wurde beschlossen, das Thema zu vertagen.",
+		"Report":  "The team finished the login page and then moved on to the export. After the review, two bugs were found. Finally the release went out at noon.",
+		"French":  "Hier, nous avons visité le musée. D'abord, le guide nous a montré les salles, puis nous avons déjeuné. Enfin, le car nous a ramenés.",
+		"How":     "What is called a handshake opens the line. First the client sends a segment; then the server replies; finally the client answers.",
 		"Story":   "He was born in Leeds and grew up by the sea. After school he worked on trawlers, then in a bank. Later he moved to Oslo, where he was finally happy.",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +106,10 @@ func TestCorrections(t *testing.T) {
 		"Instead": {"Step 4 needs 2 instead of 3.", chain, "1>2 2>3 2>4"},
 		"Drop":    {"Koreksi: langkah 3 dihapus.", chain, "1>2 2>4"},
 		"Add":     {"Add step 5: call Ann. Step 4 can't start without it.", chain, "1>2 2>3 3>4 5>4"},
+		"Move":    {"On second thought, move step 4 right after step 1.", nil, "1>4 2>3 4>2"},
+		"Between": {"Insert step 9 between 2 and 3: compact the gravel.", nil, "1>2 2>9 3>4 9>3"},
+		"Pronoun": {"Edit: 3 turned out to be unnecessary, skip it.", chain, "1>2 2>4"},
+		"Adverb":  {"Correction: 4 also depends on 2.", chain, "1>2 2>3 2>4 3>4"},
 		"Order":   {"Endgültig gilt also 1, 3, 2, 4, strikt nacheinander.", nil, "1>3 2>4 3>2"},
 	}
 	for name, c := range tests {

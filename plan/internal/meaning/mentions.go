@@ -72,7 +72,25 @@ func (n *Names) atoms(text string) []atom {
 		at = x.next(at)
 	}
 	n.cut = x.atoms
+	n.dated(x.atoms)
 	return n.unwrapped(x.atoms)
+}
+
+// dated takes numbers behind units of time and the like for no references: "weeks 1-3", "days 4 and 5".
+func (n *Names) dated(in []atom) {
+	for i := 0; i < len(in); i++ {
+		a := &in[i]
+		if a.class != phrase || !a.is(lexicon.Units) || a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.Steps, lexicon.Done)) != 0 || n.nouns[a.tok.Phrase] || a.end-a.off < 2 {
+			continue
+		}
+		for i++; i < len(in) && in[i].class == number && !in[i].sure && !in[i].spelled; i++ {
+			in[i].class = quantity
+			if i+1 < len(in) && (in[i+1].class == dash || in[i+1].class == phrase && in[i+1].is(lexicon.To)) {
+				i++
+			}
+		}
+		i--
+	}
 }
 
 // unwrapped takes the brackets from references such as "(a) and (b)", where they are no remark on a word.
@@ -127,6 +145,7 @@ func (x *lexer) next(at int) int {
 		}
 	}
 	tokEnd := 0
+	x.uncut(at)
 	if len(x.toks) > 0 && x.toks[0].Off == at {
 		tokEnd = x.toks[0].End
 	}
@@ -163,6 +182,31 @@ func (x *lexer) next(at int) int {
 	return x.sign(at, r, size)
 }
 
+// uncut takes from the phrase at a place a last word that is the beginning of a label: "after it" of "after IT-1".
+func (x *lexer) uncut(at int) {
+	if len(x.toks) == 0 || x.toks[0].Off != at || x.toks[0].End >= len(x.text) || strings.IndexByte("-_.#", x.text[x.toks[0].End]) < 0 {
+		return
+	}
+	t := x.toks[0]
+	last := at + strings.LastIndexByte(x.text[at:t.End], ' ') + 1
+	if last == at {
+		return
+	}
+	if end, _, ok := x.label(last); !ok || end <= t.End {
+		return
+	}
+	shorter := lexicon.ScanIn(x.n.lang, x.text[at:last])
+	for i := range shorter {
+		shorter[i].Off += at
+		shorter[i].End += at
+		if shorter[i].Side == lexicon.Around {
+			shorter[i].CloseOff += at
+			shorter[i].CloseEnd += at
+		}
+	}
+	x.toks = append(shorter, x.toks[1:]...)
+}
+
 // joinedAnd is the Arabic "and", which is written together with what follows.
 const joinedAnd = "و"
 
@@ -173,15 +217,31 @@ func (x *lexer) begins(at int) bool {
 
 func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 
+// weighty are the kinds of words that are names as well as any other word.
+const weighty lexicon.Kinds = 1<<lexicon.Units | 1<<lexicon.Correct | 1<<lexicon.Choice | 1<<lexicon.Plan | 1<<lexicon.List |
+	1<<lexicon.Done | 1<<lexicon.Refuse | 1<<lexicon.Groups | 1<<lexicon.Waves | 1<<lexicon.Abreast
+
 // shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets make it an id.
 func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
-	if rest := strings.TrimLeft(x.text[end:], " "); rest == "" || strings.ContainsRune(",;.)]，；。）", firstRune(rest)) {
-		return false // an article or preposition stands at the end of nothing
-	}
-	if kinds == lexicon.KindsOf(lexicon.Units) || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
+	if kinds&^weighty == 0 || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
 		return false
 	}
-	return strings.ToUpper(x.text[at:end]) != x.text[at:end]
+	return strings.ToUpper(x.text[at:end]) != x.text[at:end] && !x.standsAlone(end)
+}
+
+// standsAlone reports whether what follows a word tells that it is no article or preposition: nothing, a sign, or "and"
+// with another id of one letter.
+func (x *lexer) standsAlone(end int) bool {
+	rest := strings.TrimLeft(x.text[end:], " ")
+	if rest == "" || strings.ContainsRune(",;.)]，；。）", firstRune(rest)) {
+		return true
+	}
+	n := letters(rest)
+	next := strings.TrimLeft(rest[n:], " ")
+	if k := letters(next); n == 0 || k == 0 || utf8.RuneCountInString(next[:k]) != 1 || !x.n.has(lexicon.Fold(next[:k])) {
+		return false
+	}
+	return lexicon.Is(lexicon.And, rest[:n]) || lexicon.Is(lexicon.Or, rest[:n])
 }
 
 // sure reports whether a label is a reference wherever it stands: it holds letters and digits, or signs.
@@ -217,7 +277,7 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 			}
 		}
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.M, r) && !strings.ContainsRune("-_.#", r) {
-			if _, sign := lexicon.Digits(string(r)); !sign && r != '\ufe0f' && r != '\u20e3' {
+			if _, sign := lexicon.Digits(string(r)); !sign && r != '\ufe0f' && r != '\u20e3' && !(r == ' ' && x.n.spaced) {
 				return trimLabel(x.text, at, end), item, ok
 			}
 		}
@@ -235,7 +295,7 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 func (n *Names) keyed(s string) (item int, ok bool) {
 	var few [maxLabel + 8]byte
 	item, ok = n.byKey[string(bytes.TrimRight(lexicon.AppendFold(few[:0], s), "-."))]
-	return item, ok
+	return item, ok && !(n.items[item].Group && strings.Contains(s, " ")) // "phase 2" is a noun with a number
 }
 
 // exact tells whether a label of one letter has the case of the id.

@@ -13,6 +13,8 @@ type Named struct {
 	// ID is the label, Noun the word before it ("Step"), Titles are the texts that name the item.
 	ID, Noun string
 	Titles   []string
+	// Exact are texts that name the item only when all of such a text stands where it is named.
+	Exact []string
 	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group others.
 	Parent int
 	Group  bool
@@ -52,6 +54,8 @@ type Names struct {
 	nouns map[string]bool
 	// lettered tells that several ids are one capital letter, dotted that several are numbers such as 2.1.
 	lettered, dotted bool
+	// spaced tells that some ids are of several words.
+	spaced bool
 	// prior is what the sentence before the text is about.
 	prior []int
 	// cut and put are used again for the atoms of each text.
@@ -98,7 +102,7 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 			n.steps = append(n.steps, i)
 		}
 		n.id(i, it.ID)
-		n.made = n.made && it.Made
+		n.made = n.made && (it.Made || it.Parent < 0 && it.Group) // numbers of phases are none of steps
 		if !it.Group {
 			n.nouns[lexicon.Fold(it.Noun)] = true
 		}
@@ -106,6 +110,9 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 			head := n.head(t)
 			n.title(i, head)
 			n.words(i, t[len(head):], n.remarks)
+		}
+		for _, t := range it.Exact {
+			n.exactly(i, n.head(t))
 		}
 		if p := it.Parent; p > i && p < len(items) && !headed[p] {
 			headed[p] = true
@@ -176,6 +183,7 @@ func isLetter(key string) bool {
 func (n *Names) key(key string, i int) {
 	if _, ok := n.byKey[key]; !ok && key != "" {
 		n.byKey[key] = i
+		n.spaced = n.spaced || strings.Contains(key, " ")
 	}
 }
 
@@ -227,25 +235,39 @@ func (n *Names) head(text string) string {
 	return text
 }
 
-// title notes a title and its words.
-func (n *Names) title(i int, text string) {
+// exactly notes a title that names an item as a whole.
+func (n *Names) exactly(i int, text string) {
 	if key := titleKey(text); key != "" {
 		if other, ok := n.titles[key]; ok && other != i {
-			i := -1
-			n.titles[key] = i
-		} else {
-			n.titles[key] = i
+			i = -1
 		}
+		n.titles[key] = i
 	}
+}
+
+// title notes a title and its words.
+func (n *Names) title(i int, text string) {
+	n.exactly(i, text)
 	if n.items[i].Whole {
 		return
 	}
 	n.words(i, text, n.stems)
 }
 
+// maxParticle bounds the second word of a verb such as "back up".
+const maxParticle = 4
+
 // words notes the words of a text as those of an item.
 func (n *Names) words(i int, text string, stems map[string][]int) {
-	start := -1
+	start, verb := -1, ""
+	note := func(word string) {
+		if stem := n.stem(word); stem != "" {
+			list := stems[stem]
+			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
+				stems[stem] = append(list, i)
+			}
+		}
+	}
 	for at, r := range text + " " {
 		if unicode.IsLetter(r) || unicode.Is(unicode.M, r) {
 			if start < 0 {
@@ -254,15 +276,18 @@ func (n *Names) words(i int, text string, stems map[string][]int) {
 			continue
 		}
 		if start < 0 {
+			verb = ""
 			continue
 		}
-		if stem := n.stem(text[start:at]); stem != "" {
-			list := stems[stem]
-			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
-				stems[stem] = append(list, i)
-			}
+		word := text[start:at]
+		note(word)
+		if verb != "" && len(word) <= maxParticle && len(verb) <= stemLength-1 {
+			note(verb + word) // "back up" may be named as the backup
 		}
-		start = -1
+		verb, start = "", -1
+		if r == ' ' || r == '-' {
+			verb = word
+		}
 	}
 }
 

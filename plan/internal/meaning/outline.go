@@ -52,7 +52,11 @@ type series struct {
 	name  string
 	items []*form.Item
 	bonus int
+	above bool // all items hold entries that are steps
 }
+
+// groupWeight is the highest weight of items that group the steps.
+const groupWeight = 45
 
 // series returns the sets of items that may be the steps of the plan.
 func (o *outline) series() []series {
@@ -115,7 +119,9 @@ func (o *outline) series() []series {
 	words.items = withLabels(words.items, codes.items)
 	numbers.items = withoutStrays(numbers.items)
 	for _, s := range [...]*series{&heads, &titles, &lines} {
-		s.bonus -= 20 * above(s.items) / max(1, len(s.items))
+		n := above(s.items)
+		s.bonus -= 20 * n / max(1, len(s.items))
+		s.above = n > 1 && n == len(s.items)
 	}
 	for _, s := range [...]*series{&heads, &titles, &lines, &numbers} {
 		grouping := 0
@@ -225,6 +231,9 @@ func (o *outline) read(s series) *Reading {
 	r := o.alone(s)
 	if r != nil {
 		o.other(r, s, left)
+		if s.above {
+			r.Weight = min(r.Weight, groupWeight)
+		}
 	}
 	return r
 }
@@ -484,6 +493,7 @@ func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[
 			n.Titles = append(n.Titles, squeeze(it.Text[:it.Strong]))
 		}
 		n.Titles = append(n.Titles, squeeze(it.Text))
+		n.Exact = behindOwner(squeeze(it.Text))
 		for _, g := range holders[i] {
 			k, ok := heads[g]
 			if !ok {
@@ -518,6 +528,18 @@ func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[
 		heads[g] += len(steps)
 	}
 	return slices.Concat(named, above), slices.Concat(members, held), heads
+}
+
+// behindOwner returns what stands behind the first part of a text, where that may be who does it: "Ann – dig – after the
+// survey", "Ann: dig".
+func behindOwner(s string) []string {
+	for _, sign := range [...]string{" – ", " — ", " - ", ": ", " | ", "："} {
+		if head, rest, ok := strings.Cut(s, sign); ok && len(strings.Fields(head)) <= 3 && !strings.ContainsAny(head, "([（") && !lexicon.Relates(head+sign) {
+			next, _, _ := strings.Cut(rest, sign)
+			return []string{next}
+		}
+	}
+	return nil
 }
 
 // holders returns for each step the headings that it stands below, the nearest first, and the line that

@@ -286,7 +286,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 			kind := Needs
 			if g.tone&toneAhead != 0 {
 				kind = Before
-			} else if g.tone&toneWhen == 0 && !(g.behind && g.kinds.Has(lexicon.Needs)) {
+			} else if g.tone&toneWhen == 0 && !(g.kinds.Has(lexicon.Needs) && (g.behind || g.kinds&adverbs == 0 && t.weighs(s[g.end:]))) {
 				continue
 			}
 			if t.lang == "zh" && g.off < 6 {
@@ -301,7 +301,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 				}
 				return add(kind, 0, end, end, false)
 			}
-			if t.letters(ahead(s, g.off)) > 1 {
+			if len(strings.TrimSpace(ahead(s, g.off))) > 3 {
 				return add(kind, 0, g.end, g.end, false)
 			}
 		}
@@ -438,7 +438,22 @@ func (t *teller) pronoun(s string) int {
 			return place(h.end)
 		}
 	}
+	trimmed := strings.TrimLeft(text, " ")
+	end := strings.IndexFunc(trimmed, func(r rune) bool { return !unicode.IsLetter(r) })
+	if end < 0 {
+		end = len(trimmed)
+	}
+	if end > 0 && backPronouns[t.lang][trimmed[:end]] {
+		return place(len(text) - len(trimmed) + end)
+	}
 	return 0
+}
+
+// backPronouns name what was told, besides those by which corrections do.
+var backPronouns = map[string]map[string]bool{
+	"en": fieldSet("that those him her he she they"), "de": fieldSet("dem diesem ihnen denen jenem"), "fr": fieldSet("ça eux elles celui-là"), "es": fieldSet("ellos ellas aquello eso"),
+	"pt": fieldSet("eles elas aquilo isso"), "it": fieldSet("loro quelli quelle questa"), "nl": fieldSet("dat die hen"), "sv": fieldSet("den dem det"), "pl": fieldSet("nim nich tym nią"),
+	"ru": fieldSet("них ними него неё"), "uk": fieldSet("них ними нього неї"),
 }
 
 // weighs reports whether a text is long enough for a step.

@@ -11,7 +11,7 @@ import (
 
 // readers are the ways in which a text is read. Each returns the readings that it finds, or none.
 var readers = [...]func(*form.Source) []*Reading{
-	readRecords, readCode, readDiagram, readOutline, readProse,
+	readRecords, readCode, readDiagram, readOutline, readProse, readLabeled,
 }
 
 // Read returns the readings of a text, the likeliest first. Its time is linear in the length of the text. Of a text with
@@ -82,7 +82,8 @@ func tails(all []*Reading) {
 			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
 			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
 			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program
-			if nested || r.Form == "outline" && r.Weight >= 70 && (part || bare) {
+			calls := d.Form == "code" && len(d.Links) == 0 && len(r.Links) > 0 && overlaps(r, d)                                                    // "2. ask the shop(after:1)"
+			if nested || r.Form == "outline" && r.Weight >= 70 && (part || bare || calls) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
@@ -138,7 +139,7 @@ func (r *Reading) remarks() bool {
 	for _, l := range r.Links {
 		n += b2i(related[l.To])
 	}
-	return n*2 >= len(r.Links)
+	return n*5 >= len(r.Links)*2
 }
 
 // lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.

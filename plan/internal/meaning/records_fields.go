@@ -358,7 +358,7 @@ func (e arcEnds) known(at map[string]int) int {
 
 // byLabel takes the labels that all texts of a column begin with for ids; nil when they do not.
 func (g *grid) byLabel(col *column) *candidate {
-	if len(col.cells) < len(g.recs) || col.is(lexicon.Requires) || col.is(lexicon.Next) {
+	if len(col.cells) < len(g.recs) || col.is(lexicon.Requires) || col.is(lexicon.Next) || col.is(lexicon.Output) || col.is(lexicon.Args) {
 		return nil
 	}
 	c := &candidate{ids: make([]string, len(g.recs)), score: 30, clear: true}

@@ -117,7 +117,7 @@ func (a *analysis) needs() {
 		}
 	}
 	for _, col := range a.g.cols {
-		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || a.holdsParts(col) {
+		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || col.is(lexicon.Within) || a.holdsParts(col) {
 			continue
 		}
 		if col.is(lexicon.Requires) || col.is(lexicon.Next) {

@@ -628,7 +628,7 @@ func (a *analysis) weigh() {
 	}
 	if !steps {
 		for k, col := range a.g.cols {
-			if k < 3 && lexicon.Is(lexicon.Steps, splitName(col.name)) {
+			if name := splitName(col.name); k < 3 && lexicon.Is(lexicon.Steps, name) && (!weakHeads[lexicon.Fold(name)] || a.acting()) {
 				steps = true
 			}
 		}
@@ -655,7 +655,7 @@ func (a *analysis) weigh() {
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
-	case a.said > 0 && !steps && !named && !announced && !calls:
+	case a.said > 0 && !steps && !named && !announced && !calls && !(a.s.form == "table" && a.said*2 > n && a.labelled()):
 		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
 	case a.said > 0:
 		r.Weight = 20
@@ -788,6 +788,31 @@ func (a *analysis) figures() bool {
 		}
 	}
 	return fields >= 2
+}
+
+// weakHeads head columns of steps, and of much else.
+var weakHeads = wordSet("item, items, part, parts, teil, teile, partie, pièce, parte, pieza, deel, część, часть, частина, del, parça, bagian, phần, 部分, 부분, topic, point, points, position, pos, posten, punkt, ítem, élément, elemento, voce, onderdeel, pozycja, позиция, позиція, пункт, post, öğe, kalem, 项目, 項目, 항목, मद, بند, mục, butir")
+
+// acting reports whether half of the titles say what to do.
+func (a *analysis) acting() bool {
+	if a.title == nil {
+		return false
+	}
+	n, lang := 0, languageOf(a.c.src)
+	for _, x := range a.title.cells[:min(len(a.title.cells), 100)] {
+		n += b2i(acts(lang, x.val.Text()))
+	}
+	return n*2 >= min(len(a.title.cells), 100)
+}
+
+// labelled reports whether all records have labels of letters and digits, which nothing but them is called by.
+func (a *analysis) labelled() bool {
+	for _, id := range a.n.ids {
+		if digits(id) || !strings.ContainsAny(id, "0123456789") {
+			return false
+		}
+	}
+	return true
 }
 
 // onlyHinted reports whether no field is called a dependency by its whole name.

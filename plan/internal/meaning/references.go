@@ -307,8 +307,12 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		b, next, _ := g.byPlace(i, nil)
 		return b, next, len(g.n.steps) > 1
 	case a.is(lexicon.All):
-		if g.refers(i + 1) {
-			b, next, ok := g.list(i + 1)
+		from := i + 1
+		for n := 0; n < 2 && (g.at(from).class == word && g.at(from).common || g.at(from).class == phrase && (g.at(from).is(lexicon.Sources) || g.at(from).is(lexicon.Done))); n++ {
+			from++ // "everything in phase 2"
+		}
+		if g.refers(from) {
+			b, next, ok := g.list(from)
 			b.off = a.off
 			return b, next, ok
 		}
@@ -338,6 +342,7 @@ func (g *grouper) follows() bool {
 		switch a := &g.out[i]; {
 		case a.class == group:
 			return !a.place
+		case a.class == opened:
 		case a.class == word && (a.common || !isWordLetter(firstRune(g.text[a.off:]))):
 		default:
 			return false

@@ -37,6 +37,8 @@ type Relation struct {
 	Unknown         []string
 	Guessed         bool
 	Off, End        int
+	// titled is set when they were found by a whole title, place when by a word such as "both".
+	titled, place bool
 	// others is set when the items are all other steps, above when they are those before the subjects.
 	others, above bool
 	// own is set when a reference by label or number may be one of a step to itself.
@@ -78,7 +80,7 @@ type talk struct {
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
 	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
 	t.atoms = n.groups(self, text, n.atoms(text))
-	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && len(t.atoms) > 1 && t.atoms[1].class != phrase {
+	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase || t.atoms[1].kinds&lexicon.Relations == 0) {
 		t.atoms[0].used = true // its own name: "e2e: browser tests"
 	}
 	for from := 0; from < len(t.atoms); {
@@ -98,7 +100,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 		}
 		from = to + 1
 	}
-	if t.lost >= 0 && len(t.rels)+len(t.doubts) == 0 {
+	if t.lost >= 0 && len(t.doubts) == 0 && (self >= 0 || len(t.rels) == 0) {
 		at := t.atoms[t.lost].off
 		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
 		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})
@@ -294,6 +296,9 @@ func (t *talk) relation(from, at, to int) {
 			for ; i < to && t.atoms[i].off < rel.End; i++ {
 				t.atoms[i].used = true
 			}
+			if t.self < 0 {
+				subject = t.subjectOf(from, at)
+			}
 			break
 		}
 		t.ahead(&rel, at, to)
@@ -322,9 +327,12 @@ func (t *talk) relation(from, at, to int) {
 	}
 	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
 		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self }) // "if we have a barrel": a later step has it, too
+		if len(rel.Items) > 0 && len(t.doubts) == 0 {
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "a case that may come or not was taken for a step to wait for", Off: rel.Off})
+		}
 	}
 	if !rel.full() {
-		if k == Apart && (t.self >= 0 || len(t.subject) > 0) {
+		if k == Apart && (t.self >= 0 && t.ends(at+1, to) || t.self < 0 && len(t.subject) > 0) {
 			t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: rel.Off, End: rel.End})
 		}
 		if strings.ContainsFunc(a.tok.Phrase, unicode.IsLetter) {
@@ -473,6 +481,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 		return
 	}
 	a.used = true
+	rel.place = rel.place || a.place
 	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
 	if len(a.items) == 0 && a.place {
 		rel.others, rel.above = rel.others || a.is(lexicon.Others), rel.above || !a.is(lexicon.Others)
@@ -508,9 +517,14 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 	for i := at + 1; i < to; i++ {
 		b := &t.atoms[i]
 		switch {
+		case b.is(lexicon.None) && b.class == phrase && words == 0 && !rel.full():
+			return // "unblocks: nothing, it is the last one"
 		case b.class == group:
 			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
 				return
+			}
+			if !b.sure && words > 0 && len(b.items) == 0 && !b.place {
+				return // "when the sugar reaches 23"
 			}
 			if b.sure || words == 0 || t.sourced(i) || a.tok.Opens && words < 9 && !pause {
 				t.take(rel, i, a.tok.Opens)
@@ -756,6 +770,8 @@ func (t *talk) rest(from, to int) {
 			if t.open >= 0 {
 				rel.Kind = t.kindOf(0, t.open, to)
 				t.open = -1
+			} else if t.denies(from, i, to) {
+				rel.Kind = Apart // "(at once, without step 1)"
 			}
 		case alone == i && t.last >= 0 && t.last < from && !t.inside(from):
 			rel.Kind = t.kindOf(0, t.last, to)
@@ -1015,7 +1031,7 @@ func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
 		}
 		rel.Items = append(rel.Items, found)
 		rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
-		some = true
+		some, rel.titled = true, true
 		from = next
 		if from < len(t.atoms) && (t.atoms[from].class == comma || t.atoms[from].class == slash || t.atoms[from].is(lexicon.And)) {
 			from++

@@ -75,7 +75,7 @@ func (w *web) field(self int, a Attr) {
 	}
 	lead := fieldLeads[role]
 	switch {
-	case ok && role == lexicon.ID:
+	case ok && (role == lexicon.ID || role == lexicon.Owner || role == lexicon.Status):
 		return
 	case lead == "":
 		lead = a.Key + ": "
@@ -83,6 +83,9 @@ func (w *web) field(self int, a Attr) {
 		a.Value = w.names.parted(edna(a.Value))
 	}
 	rels, doubts := w.names.Relations(self, lead+a.Value, a.Off-len(lead))
+	if role == lexicon.Output {
+		rels = slices.DeleteFunc(rels, func(r Relation) bool { return r.place || r.Guessed }) // "signed by both heads"
+	}
 	if len(rels) == 0 && role == lexicon.Requires && strings.Trim(a.Value, " -–—./") == "" {
 		rels = append(rels, Relation{Kind: None, Subjects: []int{self}, Off: a.Off, End: a.Off + len(a.Value)})
 	}
@@ -175,7 +178,8 @@ func (w *web) aside(self int, t text) bool {
 	rels, doubts := w.names.Relations(self, t.s, t.off)
 	n := len(w.rels)
 	for _, rel := range rels {
-		if len(rel.Subjects) > 0 {
+		called := self >= 0 && (rel.Guessed || rel.titled) && strings.TrimSpace(t.s[:max(0, min(len(t.s), rel.Off-t.off))]) == ""
+		if len(rel.Subjects) > 0 && !called { // a group may be called "Before the meeting"
 			w.rels = append(w.rels, rel)
 		}
 	}
@@ -290,6 +294,9 @@ func (w *web) link() {
 			beside = append(beside, rel)
 			continue
 		}
+		if rel.Kind == Apart && rel.Guessed {
+			continue // "separate from the pier"
+		}
 		r.Stated = true
 		if rel.Kind == None || rel.Kind == Apart {
 			continue
@@ -399,6 +406,9 @@ func (w *web) lettered() []Relation {
 		m := w.steps[i].it.Mark
 		if m.Style != form.Lettered || len(m.Path) != 1 {
 			continue
+		}
+		if g := w.steps[i].group; g != nil && lexicon.Is(lexicon.Groups, g.Mark.Noun) && slices.Equal(g.Mark.Path, m.Path) {
+			continue // 1a and 1b are the steps of phase 1
 		}
 		if k, ok := first[m.Path[0]]; ok {
 			out = append(out, Relation{Kind: Beside, Subjects: []int{i}, Items: []int{k}})

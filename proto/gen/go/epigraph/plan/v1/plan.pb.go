@@ -92,6 +92,8 @@ const (
 	EdgeSource_EDGE_SOURCE_NUMBERING EdgeSource = 3
 	// Nothing but the order of the list implies it.
 	EdgeSource_EDGE_SOURCE_LISTED_ORDER EdgeSource = 4
+	// Sentences of running text say it, inside a plan in prose or around another one.
+	EdgeSource_EDGE_SOURCE_PROSE EdgeSource = 5
 )
 
 // Enum value maps for EdgeSource.
@@ -102,6 +104,7 @@ var (
 		2: "EDGE_SOURCE_VARIABLE",
 		3: "EDGE_SOURCE_NUMBERING",
 		4: "EDGE_SOURCE_LISTED_ORDER",
+		5: "EDGE_SOURCE_PROSE",
 	}
 	EdgeSource_value = map[string]int32{
 		"EDGE_SOURCE_UNSPECIFIED":  0,
@@ -109,6 +112,7 @@ var (
 		"EDGE_SOURCE_VARIABLE":     2,
 		"EDGE_SOURCE_NUMBERING":    3,
 		"EDGE_SOURCE_LISTED_ORDER": 4,
+		"EDGE_SOURCE_PROSE":        5,
 	}
 )
 
@@ -267,7 +271,9 @@ type Problem struct {
 	// References to other problems' results inside the text, as typed arguments.
 	References []*Reference `protobuf:"bytes,6,rep,name=references,proto3" json:"references,omitempty"`
 	// The arguments that the text gives the problem, in its order.
-	Arguments     []*Argument `protobuf:"bytes,7,rep,name=arguments,proto3" json:"arguments,omitempty"`
+	Arguments []*Argument `protobuf:"bytes,7,rep,name=arguments,proto3" json:"arguments,omitempty"`
+	// The tool or function that the text names for it; empty when it names none. An actor of this name works it.
+	Tool          string `protobuf:"bytes,8,opt,name=tool,proto3" json:"tool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,6 +355,13 @@ func (x *Problem) GetArguments() []*Argument {
 		return x.Arguments
 	}
 	return nil
+}
+
+func (x *Problem) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
 }
 
 // Argument is one argument of a problem.
@@ -761,7 +774,7 @@ const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\bproblems\x18\x01 \x03(\v2\x19.epigraph.plan.v1.ProblemB\n" +
 	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\bproblems\x12?\n" +
 	"\x05edges\x18\x02 \x03(\v2\x1d.epigraph.plan.v1.ProblemEdgeB\n" +
-	"\xbaH\a\x92\x01\x04\x10\xa0\xc2\x1eR\x05edges\"\xac\x02\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\xc2\x1eR\x05edges\"\xcb\x02\n" +
 	"\aProblem\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02id\x12$\n" +
 	"\arequest\x18\x02 \x01(\tB\n" +
@@ -773,7 +786,8 @@ const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"references\x18\x06 \x03(\v2\x1b.epigraph.plan.v1.ReferenceB\n" +
 	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\n" +
 	"references\x12C\n" +
-	"\targuments\x18\a \x03(\v2\x1a.epigraph.plan.v1.ArgumentB\t\xbaH\x06\x92\x01\x03\x10\x90NR\targuments\"\x8f\x01\n" +
+	"\targuments\x18\a \x03(\v2\x1a.epigraph.plan.v1.ArgumentB\t\xbaH\x06\x92\x01\x03\x10\x90NR\targuments\x12\x1d\n" +
+	"\x04tool\x18\b \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04tool\"\x8f\x01\n" +
 	"\bArgument\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04name\x122\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.epigraph.plan.v1.ArgumentKindR\x04kind\x120\n" +
@@ -808,14 +822,15 @@ const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\fArgumentKind\x12\x1d\n" +
 	"\x19ARGUMENT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ARGUMENT_KIND_LITERAL\x10\x01\x12\x1b\n" +
-	"\x17ARGUMENT_KIND_REFERRING\x10\x02*\x94\x01\n" +
+	"\x17ARGUMENT_KIND_REFERRING\x10\x02*\xab\x01\n" +
 	"\n" +
 	"EdgeSource\x12\x1b\n" +
 	"\x17EDGE_SOURCE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EDGE_SOURCE_STATED\x10\x01\x12\x18\n" +
 	"\x14EDGE_SOURCE_VARIABLE\x10\x02\x12\x19\n" +
 	"\x15EDGE_SOURCE_NUMBERING\x10\x03\x12\x1c\n" +
-	"\x18EDGE_SOURCE_LISTED_ORDER\x10\x04*a\n" +
+	"\x18EDGE_SOURCE_LISTED_ORDER\x10\x04\x12\x15\n" +
+	"\x11EDGE_SOURCE_PROSE\x10\x05*a\n" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSEVERITY_ERROR\x10\x01\x12\x14\n" +
