@@ -54,6 +54,8 @@ type Names struct {
 	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the items.
 	made  bool
 	nouns map[string]bool
+	// lettered tells that several ids are one capital letter, dotted that several are numbers such as 2.1.
+	lettered, dotted bool
 	// spaced tells that some ids are of several words.
 	spaced bool
 	// prior is what the sentence before the text is about.
@@ -127,6 +129,12 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 		n.place[p] = starts[k]
 	}
 	n.numbers = len(n.byValue)*2 > len(items)
+	letters, dots := 0, 0
+	for i := range items {
+		letters += b2i(len(items[i].ID) == 1 && items[i].ID[0] >= 'A' && items[i].ID[0] <= 'Z')
+		dots += b2i(dottedNumber(items[i].ID) == len(items[i].ID) && items[i].ID != "")
+	}
+	n.lettered, n.dotted = letters > 1, dots > 1
 	return n
 }
 
