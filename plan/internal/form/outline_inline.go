@@ -99,13 +99,15 @@ func saidMarks(s string, n int) (out []Mark) {
 			at += size
 			continue
 		}
+		start := at
+		if lexicon.Is(lexicon.And, s[at:end]) {
+			if at = skipSpace(s, end); sep == 0 {
+				sep = ','
+			}
+		}
 		if sep == 0 {
 			at = end
 			continue
-		}
-		start := at
-		if lexicon.Is(lexicon.And, s[at:end]) {
-			at = skipSpace(s, end)
 		}
 		m := saidWord(s, at, sep)
 		if m.Path == nil || m.Path[0] != n {

@@ -124,6 +124,7 @@ func TestRelationsOfItem5(t *testing.T) {
 			"Steps 2 and 4 must be finished first":                "2>5 4>5",
 			"Also after 3":                                        "3>5",
 			"Same as above, after 4":                              "4>5",
+			"Get a slot before eleven":                            "",
 			"Due 3/4, needs 1":                                    "1>5",
 			"We don't need step 2 for this":                       "5!2",
 			"Everyone meets, but step 4 comes first":              "4>5",
