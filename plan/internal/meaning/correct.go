@@ -57,8 +57,11 @@ func correctedFrom(src *form.Source) int {
 
 // fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context: [draft]".
 func fieldLine(l *form.Line) bool {
-	key, _, ok := strings.Cut(l.Text, ":")
-	return ok && l.Indent > 0 && form.IsName(key) && !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":")
+	key, rest, ok := strings.Cut(l.Text, ":")
+	if !ok || l.Indent == 0 || !form.IsName(key) {
+		return false
+	}
+	return rest == "" || !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":")
 }
 
 // named reports whether a line begins with a name of one word and a colon: "build: depends on art".
