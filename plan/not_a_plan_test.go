@@ -197,6 +197,12 @@ func TestReadAsPlan(t *testing.T) {
 		{"NamesAmongMaps", "jobs:\n  - lint\n  - unit\n  - image:\n      requires: [lint, unit]\n  - ship:\n      requires: [image]\n", "lint|unit|image|ship", "lint>image|unit>image|image>ship"},
 		{"ListItemsOfHTML", "<ol><li id='a1' data-depends=''>dig</li><li id='b2' data-depends='a1 c3'>plant</li><li id='c3' data-depends=''>buy</li></ol>", "a1|b2|c3", "a1>b2|c3>b2"},
 		{"InputsByPlace", `[{"idx": 0, "name": "load", "inputs": []}, {"idx": 1, "name": "clean", "inputs": [0]}, {"idx": 2, "name": "fit", "inputs": [0, 1]}]`, "0|1|2", "0>1|0>2|1>2"},
+		{"LinksInSentences", `{"tasks": {"A": "order", "B": "print", "C": "build"}, "dependencies": ["B depends on A", "C depends on A and B"]}`, "A|B|C", "A>B|A>C|B>C"},
+		{"RandomIDs", `[{"id": 11, "description": "call", "uuid": "8a1c0f3e-1111-4a5b-9c1d-000000000001"}, {"id": 12, "description": "sign", "uuid": "8a1c0f3e-1111-4a5b-9c1d-000000000002", "depends": ["8a1c0f3e-1111-4a5b-9c1d-000000000001"]}]`, "11|12", "11>12"},
+		{"FilesThatStepsMake", "stages:\n  clean:\n    cmd: c.py\n    deps: [src/c.py]\n    outs: [clean.csv]\n  fit:\n    cmd: f.py\n    deps: [src/f.py, clean.csv]\n    outs: [m.pkl]\n", "clean|fit", "clean>fit"},
+		{"StagesOfXML", "<flow><stage name='x' mode='serial'><job id='a1'>dig</job></stage><stage name='y' mode='parallel'><job id='b2'>plant</job><job id='c3'>paint</job></stage></flow>", "a1|b2|c3", "a1>b2|a1>c3"},
+		{"StepsOfTemplates", "spec:\n  templates:\n  - name: main\n    steps:\n    - - name: make\n        template: gen\n    - - name: show\n        template: print\n        arguments: {parameters: [{name: message, value: '{{steps.make.outputs.result}}'}]}\n  - name: print\n    inputs: {parameters: [{name: message}]}\n    container: {image: a, args: ['{{inputs.parameters.message}}']}\n", "make|show", "make>show"},
+		{"ConditionIsNoNeed", "jobs:\n  a1:\n    runs-on: x\n  b2:\n    needs: a1\n    if: always() && needs.a1.result == 'success'\n", "a1|b2", "a1>b2"},
 		{"RecipeProse", "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.", "1|2|3", "1>2|2>3"},
 		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
 	})

@@ -33,8 +33,8 @@ func newColumn(name string) *column {
 // hintOf returns the role that a phrase of relation in a name speaks for, "Can start when…" or "Hands off to", or "".
 func hintOf(name string) lexicon.Role {
 	name = splitName(name)
-	if len(name) > 60 {
-		return ""
+	if len(name) > 60 || name == "if" || name == "unless" {
+		return "" // a condition on values, in most languages for workflows
 	}
 	hint := lexicon.Role("")
 	for _, t := range lexicon.Scan(name) {
@@ -314,6 +314,13 @@ func (g *grid) choose(outer []arcEnds) *candidate {
 	}
 	if !best.clear && best.hits == 0 {
 		return nil
+	}
+	if best.col != nil && opaque(best.ids) {
+		for _, c := range all {
+			if c.col != nil && c.clear && c.col.is(lexicon.ID) && !opaque(c.ids) {
+				return c // what people call them; the other names are known, too
+			}
+		}
 	}
 	return best
 }

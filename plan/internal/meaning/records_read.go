@@ -370,6 +370,7 @@ func (a *analysis) edges() {
 		}
 	}
 	a.linkMaps()
+	a.sentences()
 	a.drawn = len(a.r.Links) > before
 }
 
@@ -438,6 +439,46 @@ func (a *analysis) linkMaps() {
 		}
 		a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
 		a.draw(links, way, f.Key)
+	}
+}
+
+// sentences takes the links that a list of sentences beside the records states: "dependencies": ["b depends on a"].
+func (a *analysis) sentences() {
+	if a.s.owner == nil {
+		return
+	}
+	for i := range a.s.owner.Fields {
+		f := &a.s.owner.Fields[i]
+		if f.Val.Kind != form.KindList || f.Val == a.s.val || !isArcs(f.Key) && !isNeedsName(f.Key) {
+			continue
+		}
+		for _, x := range f.Val.Items[:min(len(f.Val.Items), maxMentions)] {
+			if x.Kind != form.KindString || !strings.Contains(x.Str, " ") && isASCII(x.Str) || len(x.Str) > maxSentence {
+				break
+			}
+			if _, ok := arrowChain(x.Str, x.Off); ok {
+				break
+			}
+			a.nameAll()
+			rels, _ := a.names.Relations(-1, x.Str, x.Off)
+			for _, r := range rels {
+				if r.Kind > Before || len(r.Subjects)*len(r.Items) > 100 {
+					continue
+				}
+				a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
+				for _, y := range r.Subjects {
+					for _, z := range r.Items {
+						from, to := a.n.ids[z], a.n.ids[y]
+						if r.Kind == Before {
+							from, to = to, from
+						}
+						a.stated = true
+						a.hits++
+						a.link(from, to, Stated, x.Off)
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -648,7 +689,7 @@ func (a *analysis) weigh() {
 		if a.strangers() {
 			r.Weight -= 4
 		}
-		if !steps && !announced && a.onlyHinted() && (a.hits*3 < n || a.s.form == "table" && a.n.numeric && !a.hinted() && !a.acting()) {
+		if !steps && !announced && !a.drawn && a.onlyHinted() && (a.hits*3 < n || a.s.form == "table" && a.n.numeric && !a.hinted() && !a.acting()) {
 			r.Weight = 28 // some data name others
 		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
@@ -686,6 +727,9 @@ func (a *analysis) weigh() {
 	default:
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
+	}
+	if a.s.texts && a.hits == 0 {
+		r.Weight = min(r.Weight, 10)
 	}
 	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
 		r.Weight = min(r.Weight, 20)
