@@ -25,7 +25,7 @@ var (
 	orderKinds = adverbs | lexicon.KindsOf(lexicon.Both, lexicon.All, lexicon.None, lexicon.Needs, lexicon.Before, lexicon.Beside, lexicon.Apart, lexicon.And, lexicon.Not, lexicon.Until)
 )
 
-const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneFinal | toneAhead
+const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneFinal | toneAhead | toneEverything
 
 // signs finds the phrases of order in a text. Where they overlap, the first and longest one counts.
 func (t *teller) signs(s string) []orderSign {
@@ -307,6 +307,12 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		}
 		return 0, 0
 	}
+	if end := t.having(s, signs); end > 0 {
+		if !last {
+			end = len(s)
+		}
+		return add(Needs, 0, end, end, false)
+	}
 	words := 0
 	at := 0
 	for k := range signs {
@@ -324,7 +330,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 			}
 			at = g.end
 			continue
-		case light && g.tone&toneWhen == 0 && kind == Needs && !g.opens:
+		case light && g.tone&toneWhen == 0 && kind == Needs && !g.opens && !t.conjoins(s[g.off:g.end]):
 			// "Depends on the weather" begins no clause.
 		case light:
 			if n := t.pronoun(s[g.end:]); n > 0 && last && t.weighs(s[g.end+n:]) {
@@ -343,6 +349,26 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		at = g.end
 	}
 	return 0, 0
+}
+
+// conjoins reports whether a phrase begins with a conjunction: "khi đã có".
+func (t *teller) conjoins(s string) bool {
+	first, _, more := strings.Cut(s, " ")
+	return more && hasTone(t.lang, first, toneWhen)
+}
+
+// withs stand before what a step has at hand when it begins: "with both of them we compute the sum".
+var withs = fieldSet("with avec mit con com met med z ze с з dengan với")
+
+// having returns the place of the reference to several steps behind a "with" at the beginning of a text, or -1.
+func (t *teller) having(s string, signs []orderSign) int {
+	first, _, _ := strings.Cut(strings.TrimLeft(lexicon.Fold(s[:min(len(s), maxTone)]), " "), " ")
+	for _, g := range signs {
+		if withs[first] && g.off <= len(first)+2 && (g.tone&toneTwo != 0 || g.kinds&lexicon.KindsOf(lexicon.Both, lexicon.All) != 0) {
+			return g.end
+		}
+	}
+	return -1
 }
 
 // relation returns the relation that a phrase begins.
