@@ -135,12 +135,16 @@ func (t *teller) sentence(s *form.Sentence) {
 	}
 	units := t.units(s)
 	t.mood(units)
+	if len(t.steps) == 0 && hasTone(t.lang, s.Text, toneIntro) && !slices.ContainsFunc(units, func(u unit) bool { return u.kinds != 0 || u.free || u.beside }) && len(t.enumerated(&units[0])) < 2 {
+		t.idle = append(t.idle, *s)
+		return
+	}
 	said := false
 	t.branch = -1
 	for k := range units {
 		u := &units[k]
 		ordered := u.ordered() || t.resolves(u) || len(t.enumerated(u)) > 1 ||
-			k+1 < len(units) && (units[k+1].beside || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0)
+			k+1 < len(units) && (units[k+1].beside || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0 || units[k+1].free && t.acts(u))
 		switch {
 		case !ordered && !said:
 			if len(t.steps) == 0 || !t.acts(u) {
@@ -501,7 +505,7 @@ func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
 		}
 		at, some := s.Off, false
 		for ; k < len(r.Items) && r.Items[k].Off < end; k++ {
-			if it := &r.Items[k]; it.Off >= at && some {
+			if it := &r.Items[k]; it.Off >= at {
 				t.leftOut(r, s, at, it.Off)
 			}
 			at, some = max(at, r.Items[k].End), true
@@ -513,7 +517,11 @@ func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
 }
 
 func (t *teller) leftOut(r *Reading, s form.Sentence, from, to int) {
-	if text := strings.Trim(s.Text[from-s.Off:to-s.Off], " ,.;:!-–—()"); t.letters(text) > 4 {
+	raw := strings.TrimRight(s.Text[from-s.Off:to-s.Off], " \n")
+	if strings.HasSuffix(raw, ":") || strings.HasSuffix(raw, "：") {
+		return // "I would do it like this:"
+	}
+	if text := strings.Trim(raw, " ,.;!-–—()"); t.letters(text) > 4 {
 		t.doubt(r, form.Clip(text), "this part of a sentence was read as no step: "+text, from)
 	}
 }

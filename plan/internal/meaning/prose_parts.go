@@ -246,6 +246,7 @@ func (t *teller) read(p piece, last, behind bool) unit {
 	case len(u.conds) > 0 && to < len(p.text):
 		u.main = p.text[to:]
 	case rest < 2 && u.kinds != 0 || rest == 0: // only words of order
+	case u.kinds != 0 && !last && t.timed(p.text, signs): // "A week later, …"
 	default:
 		u.main = p.text
 	}
@@ -253,6 +254,13 @@ func (t *teller) read(p piece, last, behind bool) unit {
 		u.main = p.text // "After the rain we plant the trees."
 	}
 	return u
+}
+
+// timed reports whether a piece only tells a time by a word of order: "A week later,".
+func (t *teller) timed(s string, signs []orderSign) bool {
+	s = strings.TrimRight(s, " ")
+	n := len(signs)
+	return t.spaced() && n > 0 && signs[n-1].off > 0 && signs[n-1].end >= len(strings.TrimRight(s, ",")) && strings.HasSuffix(s, ",") && t.wordsUpTo(s, 5) < 5 && hasTone(t.lang, s[:signs[n-1].off], toneArticle)
 }
 
 // letters counts the letters of words that mean something.
@@ -556,6 +564,9 @@ func (t *teller) enumerated(u *unit) (out []unit) {
 			break
 		}
 	}
+	if at < 0 && count == 0 && u.kinds&adverbs == lexicon.KindsOf(lexicon.Meanwhile) && len(u.conds) == 0 && t.spaced() {
+		return t.abreast(u)
+	}
 	if at < 0 || at >= len(s) || count == 0 && !u.kinds.Has(lexicon.Meanwhile) && !u.free {
 		return nil
 	}
@@ -589,4 +600,31 @@ func (t *teller) enumerated(u *unit) (out []unit) {
 		return nil
 	}
 	return out
+}
+
+// abreast splits what runs side by side by the "and" between: "Getting the loan and settling the boundary can run side by
+// side."
+func (t *teller) abreast(u *unit) []unit {
+	signs := t.signs(u.text)
+	n := len(signs)
+	if n < 2 || !signs[n-1].kinds.Has(lexicon.Meanwhile) || t.weighs(u.text[signs[n-1].end:]) {
+		return nil
+	}
+	at := -1
+	for _, g := range signs[:n-1] {
+		if g.kinds.Has(lexicon.And) {
+			if at >= 0 {
+				return nil
+			}
+			at = g.end
+			if !t.weighs(u.text[:g.off]) || !t.weighs(u.text[g.end:signs[n-1].off]) {
+				return nil
+			}
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	first := unit{text: u.text[:at], main: u.text[:at], off: u.off, end: u.off + at}
+	return []unit{first, {text: u.text[at:], main: u.text[at:], off: u.off + at, end: u.end}}
 }
