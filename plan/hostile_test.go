@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/plan"
 )
@@ -110,7 +110,7 @@ func TestHostileTexts(t *testing.T) { //nolint:paralleltest // it counts what th
 			continue
 		}
 		few, many := work(shapes[name](1<<10)), work(shapes[name](1<<12))
-		assert.Less(t, many, 7*few+2<<20, "%s: %d bytes became %d", name, few, many)
+		require.Less(t, many, 7*few+2<<20, "%s: %d bytes became %d", name, few, many)
 	}
 	for _, dialect := range plan.Dialects() {
 		for _, u := range hostileUnits {

@@ -54,7 +54,7 @@ func TestResponse(t *testing.T) {
 	t.Parallel()
 	t.Run("EdgesOfSentencesSayProse", func(t *testing.T) {
 		t.Parallel()
-		r := planpb.Response(plan.Parse("First sweep the yard, then paint the fence, and finally invite the neighbours."))
+		r := planpb.Response(plan.Parse("First sweep the yard, then paint the fence, and finally invite the guests."))
 		require.NotEmpty(t, r.GetGraph().GetEdges())
 		for _, e := range r.GetGraph().GetEdges() {
 			require.Equal(t, planv1.EdgeSource_EDGE_SOURCE_PROSE, e.GetSource())

@@ -125,7 +125,7 @@ func (p *codeParser) operand() *Expr {
 		rest := p.s[p.i:]
 		n := nameEnd(rest[:min(len(rest), 12)], "")
 		switch w := rest[:n]; {
-		case (w == "await" || w == "new" || w == "not" || w == "async" || w == "go" || w == "yield" || w == "spawn") && n < len(rest) && (rest[n] == ' '):
+		case (w == "await" || w == "new" || w == "not" || w == "async" || w == "try" || w == "go" || w == "yield" || w == "spawn") && n < len(rest) && (rest[n] == ' ') && !strings.HasPrefix(rest[n:], " {"):
 			await = await || w == "await"
 			p.i += n
 		case n == 0 && (rest[0] == '!' || rest[0] == '*' || rest[0] == '-' || rest[0] == '+' || rest[0] == '&' || strings.HasPrefix(rest, "...")):
@@ -308,6 +308,9 @@ func (p *codeParser) text(prefix int) *Expr {
 	return &Expr{Kind: Text, Text: rest[1:], Off: off, End: p.i, Open: true}
 }
 
+// blockTakers are functions that are given a block of statements without brackets.
+var blockTakers = map[string]bool{"async": true, "launch": true, "coroutineScope": true, "supervisorScope": true, "runBlocking": true, "thread": true, "Task": true, "future": true}
+
 // suffixes reads calls, members and places in lists behind an operand.
 func (p *codeParser) suffixes(e *Expr) *Expr {
 	for range 10_000 {
@@ -329,6 +332,12 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 		if len(rest) > 1 && (rest[0] == '!' && rest[1] == '(' && e.Kind != Call || rest[0] == '?' && strings.IndexByte(";\n.)", rest[1]) >= 0 && e.Kind == Attr) {
 			p.i++ // a macro, or what hands an error on
 			rest = rest[1:]
+		}
+		if e.Kind == Ident && blockTakers[e.Text] && strings.HasPrefix(rest, " {") && p.functions < 40 && p.depth <= p.max { // async { f(x) }
+			p.i += 2
+			f := &Expr{Kind: Func, Off: p.i - 1, Stmts: p.body()}
+			f.End = p.i
+			return &Expr{Kind: Call, Base: e, Args: []ArgExpr{{Val: f}}, Off: e.Off, End: p.i}
 		}
 		switch {
 		case strings.HasPrefix(rest, "?."), strings.HasPrefix(rest, "::"), rest[0] == '.':

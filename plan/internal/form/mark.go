@@ -43,8 +43,8 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 	spaced := next == ' ' || next == '\t'
 	switch {
 	case strings.ContainsRune(closers, r) && i-at <= 1:
-		if next >= '0' && next <= '9' && (r == '.' || r == ':' || r == ')') {
-			return 0, false, false
+		if next >= '0' && next <= '9' && (r == '.' || r == ':' || r == ')') || r == ':' && next == '=' {
+			return 0, false, false // "n := 3" assigns
 		}
 		end = i + n
 		// "1.)" and "a):" end with two signs.

@@ -135,6 +135,8 @@ const (
 	Tool     Role = "tool"
 	Args     Role = "args"
 	Status   Role = "status"
+	// Within is a field that names what a record belongs to, replaces or resembles, which is no order.
+	Within Role = "within"
 	// Nothing is what a cell says that names no other step.
 	Nothing Role = "nothing"
 )

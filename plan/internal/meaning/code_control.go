@@ -8,7 +8,7 @@ import (
 
 var (
 	// plainRoots are packages and objects whose functions compute, log or prepare, and do no step of a plan.
-	plainRoots = setOf("context errgroup sync log logger logging slog fmt errors strings strconv math console sys time datetime Math JSON Object Array Date asyncio.Queue")
+	plainRoots = setOf("context errgroup sync log logger logging slog fmt errors strings strconv math console sys Channel params time datetime Math JSON Object Array Date asyncio.Queue")
 	// controls are methods of what runs steps, or keeps a graph of them, rather than of a step's result.
 	controls = setOf("Go go Wait wait Add Done create_task createTask start_soon submit add_node addNode add_edge addEdge add_conditional_edges addConditionalEdges set_entry_point setEntryPoint set_finish_point compile shutdown TryGo SetLimit")
 	// starters run a function that they are given beside what follows.

@@ -84,7 +84,7 @@ func (n *pseudoLine) ends(head *pseudoLine) bool {
 	if strings.HasSuffix(n.text, ":") || strings.HasSuffix(n.text, "{") {
 		return false
 	}
-	if n.is(lexicon.BlockEnd) && (head == nil || head.blockish(n.fold[n.leadEnd:])) {
+	if n.is(lexicon.BlockEnd) && (head.blockish(n.fold[n.leadEnd:]) || head != nil && capitals(firstWord(n.text)) && strings.Count(n.fold, " ") < 2) {
 		return true
 	}
 	for i, r := range n.fold { // 並列終わり, PARALEL SONU: what ends it stands last
@@ -142,7 +142,7 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	f := &form.Flow{Kind: "seq"}
 	r.verbs = commonVerbs(parts)
 	r.block(parts, f, 0)
-	if len(r.r.Items) < 2 {
+	if len(r.r.Items) < 2 || r.par == 0 && r.blocks > 0 && programLines(root.kids) {
 		return nil
 	}
 	if len(r.verbs) > 0 && r.par == 0 && r.numbers()*2 > len(r.r.Items) {
@@ -175,12 +175,17 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	return out
 }
 
+func isNumber(word string) bool {
+	_, ok := lexicon.Number(word)
+	return ok
+}
+
 // numbers counts the items whose ids are numbers in words.
 func (r *pseudo) numbers() int {
 	n := 0
 	for _, it := range r.r.Items {
 		_, ok := lexicon.Number(it.ID)
-		n += b2i(ok)
+		n += b2i(ok && strings.Trim(it.ID, "0123456789") != "")
 	}
 	return n
 }
@@ -212,7 +217,7 @@ func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool
 		}
 		likely = likely || strings.Contains(l.Text, " || ") && !strings.ContainsAny(l.Text, "={\"'")
 		likely = likely || parallelWord(l.Text) && blockHead(src, k, end)
-		if w := strings.Fields(l.Text); len(w) > 1 && !strings.HasSuffix(w[1], ":") && !strings.HasSuffix(w[1], ".") {
+		if w := strings.Fields(l.Text); len(w) > 1 && !strings.HasSuffix(w[1], ":") && !strings.HasSuffix(w[1], ".") && !(isNumber(w[1]) && lexicon.Is(lexicon.Steps, w[0])) {
 			words = append(words, w[0])
 		}
 		for _, part := range splitBraces(l.Text, l.Off) {
@@ -252,7 +257,7 @@ func isRule(s string) bool {
 		return true
 	}
 	_, rest, ok := pseudoRule(form.Piece{Text: s})
-	return ok && waitsFor(s) && runs(firstWord(rest.Text)) // await a then start b
+	return ok && strings.Contains(rest.Text, " ") && runs(firstWord(rest.Text)) // await a then start b, when a is done: run b
 }
 
 // grouped puts the lines of blocks that are not indented below the line that begins the block: PARALLEL, a, b, END.
@@ -297,6 +302,23 @@ func closedBlock(lines []*pseudoLine, depth int) bool {
 	return depth < 100 && slices.ContainsFunc(lines, func(n *pseudoLine) bool {
 		return n.closed && n.parallel() && short(n.text) && !isListed(n.text) && len(n.kids) > 0 || closedBlock(n.kids, depth+1)
 	})
+}
+
+// programLines reports whether a third of the lines, or more, are of a language that computers run.
+func programLines(lines []*pseudoLine) bool {
+	all, strange := 0, 0
+	var visit func([]*pseudoLine, int)
+	visit = func(lines []*pseudoLine, depth int) {
+		for _, n := range lines {
+			all++
+			strange += b2i(isProgram(n.text))
+			if depth < 100 {
+				visit(n.kids, depth+1)
+			}
+		}
+	}
+	visit(lines, 0)
+	return strange*3 >= all
 }
 
 // conditions reports whether the lines are steps with conditions or loops around some, in words rather than in a language
@@ -440,7 +462,7 @@ func firstWord(s string) string {
 	return word
 }
 
-func short(s string) bool { return len(s) < 40 && strings.Count(s, " ") < 4 }
+func short(s string) bool { return utf8.RuneCountInString(s) < 40 && strings.Count(s, " ") < 4 }
 
 // upper reports whether a line is in capitals, or in letters that have none.
 func upper(s string) bool { return strings.ToUpper(s) == s }
@@ -464,7 +486,9 @@ func jobVerb(words []string) bool {
 }
 
 // runs reports whether a word stands before the name of a step and says nothing else.
-func runs(word string) bool { return wordIs(word, lexicon.BlockRun) }
+func runs(word string) bool {
+	return wordIs(word, lexicon.BlockRun) || lexicon.Is(lexicon.Steps, word)
+}
 
 // wordIs reports whether a word, as a whole, has one of the roles.
 func wordIs(word string, b lexicon.Block) bool {

@@ -53,9 +53,9 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 		return
 	}
 	if len(r.verbs) > 0 && !shown {
-		if a, b, ok := strings.Cut(p.Text, " "); ok {
+		if a, b, ok := strings.Cut(strings.Replace(p.Text, "：", ": ", 1), " "); ok {
 			id, tail, title, shown = strings.Trim(a, ":,"), b, p.Text, true
-			if i := strings.Index(b, ": "); i > 0 { // SAMPLE WHEN DONE(CALIBRATE): run the soil sample
+			if i := strings.Index(b, ": "); i > 0 && !strings.HasPrefix(b[i+2:], "[") { // SAMPLE WHEN DONE(CALIBRATE): run the soil sample
 				tail, title = b[:i], strings.TrimSpace(b[i+2:])
 			}
 		}
@@ -129,17 +129,21 @@ func labelled(s string) bool {
 // pseudoMark returns the mark in front of a step: "S2: sort", "2. sort", "STEP A: sort", "b := sort".
 func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 	word, rest, _ := strings.Cut(p.Text, " ")
-	if lexicon.Is(lexicon.Steps, strings.ToLower(word)) && rest != "" {
-		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
-	}
-	if runs(word) && (strings.Contains(rest, ":= ") || labelled(rest)) {
+	if rest != "" && (lexicon.Is(lexicon.Steps, word) || runs(word) && (strings.Contains(rest, ":= ") || labelled(rest))) {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
 	}
 	a, b, found := form.SplitMark(p)
 	if !found || strings.Contains(a.Text, "(") && !strings.Contains(a.Text, ")") || !strings.HasPrefix(strings.TrimLeft(p.Text[len(a.Text):], " "), ":") && leadNumber(p.Text) == 0 || strings.HasSuffix(p.Text, ":") {
 		return "", "", "", false
 	}
-	return a.Text, b.Text, "", true
+	tail = ""
+	if first, _, _ := strings.Cut(b.Text, " "); strings.HasPrefix(b.Text, "[") || lexicon.Is(lexicon.Needs, first) { // flights: [needs book]
+		tail = b.Text
+		if i := strings.IndexByte(tail, ']'); i > 0 {
+			tail = tail[:i]
+		}
+	}
+	return a.Text, b.Text, tail, true
 }
 
 // pseudoName returns the id that a line is: one word, or a call without arguments.

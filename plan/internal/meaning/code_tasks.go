@@ -30,6 +30,9 @@ func readClasses(all []*form.Stmt) *program {
 			}
 		}
 	}
+	if len(classes) == 0 {
+		p.nextSteps(all)
+	}
 	for _, st := range classes {
 		for _, m := range st.Body {
 			if m.Word != "def" || m.Name.Text != "requires" && m.Name.Text != "depends_on" {
@@ -49,6 +52,44 @@ func readClasses(all []*form.Stmt) *program {
 		return nil
 	}
 	return p
+}
+
+// nextSteps reads the methods of a class that each say which ones come next, as Metaflow's do: self.next(self.clean).
+func (p *program) nextSteps(all []*form.Stmt) {
+	for _, class := range all {
+		if class.Word != "class" {
+			continue
+		}
+		next := map[string][]*form.Expr{}
+		known := map[string]bool{}
+		for _, m := range class.Body {
+			if m.Word != "def" || len(m.Marks) == 0 {
+				continue
+			}
+			known[m.Name.Text] = true
+			each(m.Body, func(st *form.Stmt) {
+				if e := st.Expr; e != nil && e.Kind == form.Call && (e.Base.Path() == "self.next" || e.Base.Path() == "this.next") {
+					next[m.Name.Text] = append(next[m.Name.Text], positional(e)...)
+				}
+			})
+		}
+		if len(next) == 0 {
+			continue
+		}
+		index := map[string]int{}
+		for _, m := range class.Body {
+			if known[m.Name.Text] && m.Word == "def" {
+				index[m.Name.Text] = p.item(m.Name.Text, m.Name.Text, true, m.Off, m.End)
+			}
+		}
+		for _, m := range class.Body {
+			for _, e := range next[m.Name.Text] {
+				if k, ok := index[e.Text]; ok && e.Kind == form.Attr {
+					p.link(index[m.Name.Text], k, Stated, e.Off)
+				}
+			}
+		}
+	}
 }
 
 // isTaskClass reports whether a class is derived from one of tasks.

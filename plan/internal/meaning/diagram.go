@@ -376,6 +376,10 @@ func legendEntries(src *form.Source, i int) []entry {
 			k := strings.Index(text[at:], p) + at
 			at = k + len(p)
 			a, b, _ := strings.Cut(p, "=")
+			if head := strings.LastIndexAny(a, ":："); len(out) == 0 && head >= 0 { // "Tasks: A = dig"
+				_, size := utf8.DecodeRuneInString(a[head:])
+				a, k = a[head+size:], k+head+size
+			}
 			out = append(out, entry{form.Piece{Text: strings.TrimSpace(a), Off: off + k}, form.Piece{Text: strings.TrimSpace(b), Off: off + k + len(a) + 1}, i})
 		}
 		return out

@@ -83,13 +83,16 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 		}
 	}
 	n, m := len(f.parents), len(f.kids)
-	var noun, titled, short, acting, related int
+	var steps, noun, titled, short, acting, related int
 	length := 0
 	for _, p := range f.parents {
 		t := strings.TrimRight(p.Text, " ")
 		noun += b2i(lexicon.Is(lexicon.Groups, p.Mark.Noun))
-		if p.Mark.Style != form.NoMark && !lexicon.Is(lexicon.Groups, p.Mark.Noun) || p.Box != 0 {
-			return sureStep // a number, a label or a box is that of a step
+		if named := lexicon.Is(lexicon.Groups, p.Mark.Noun); p.Box != 0 || p.Mark.Style != form.NoMark && !named {
+			if p.Box != 0 || p.Kind != form.Heading || !lexicon.Is(lexicon.Steps, p.Mark.Noun) {
+				return sureStep // a number, a label or a box is that of a step
+			}
+			steps++
 		}
 		titled += b2i(p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
 		short += b2i(isShort(t))
@@ -108,8 +111,11 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 		sentences += b2i(strings.HasSuffix(k.Text, ".") || strings.HasSuffix(k.Text, "。"))
 		size += utf8.RuneCountInString(k.Text)
 	}
-	if fields*2 >= m {
+	if fields*2 >= m || steps > 0 && (doing*2 <= m || acting*2 > n) {
 		return sureStep
+	}
+	if steps > 0 {
+		return groupScore - 1 // "Step 1: Preparation" with what to do below it
 	}
 	if noun > 0 {
 		score += 5

@@ -100,7 +100,7 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 			n.steps = append(n.steps, i)
 		}
 		n.id(i, it.ID)
-		n.made = n.made && it.Made
+		n.made = n.made && (it.Made || it.Parent < 0 && it.Group) // numbers of phases are none of steps
 		if !it.Group {
 			n.nouns[lexicon.Fold(it.Noun)] = true
 		}

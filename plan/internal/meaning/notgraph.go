@@ -34,7 +34,7 @@ func otherArrows(src *form.Source, first, n int) bool {
 }
 
 // charts are the drawings of Mermaid whose arrows are no order of steps.
-var charts = setOf("quadrantchart xychart xychart-beta sequencediagram classdiagram erdiagram pie radar-beta sankey-beta packet-beta requirementdiagram c4context")
+var charts = setOf("quadrantchart xychart xychart-beta sequencediagram classdiagram classdiagram-v2 gitgraph journey mindmap c4container c4component erdiagram pie radar-beta sankey-beta packet-beta requirementdiagram c4context")
 
 // chartAbove reports whether the first line of the fence around a line names a drawing that is no graph.
 func chartAbove(src *form.Source, i int) bool {

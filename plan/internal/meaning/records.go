@@ -12,8 +12,9 @@ import (
 // readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all collections of
 // records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
+	all := bracketed
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
 	}
@@ -28,11 +29,20 @@ func readRecords(src *form.Source) []*Reading {
 	for _, t := range form.Blocks(src) {
 		c.tree(t, "records")
 	}
+	tables := form.Tables(src)
+	loose := map[int]bool{} // the lines of tables of HTML whose cells are not closed
+	for _, t := range tables {
+		if src.Text[t.Root.Off] == '<' {
+			loose[t.Root.Off] = true
+		}
+	}
 	for _, t := range form.XML(src) {
-		c.tree(t, "records")
+		if !loose[t.Root.Off] {
+			c.tree(t, "records")
+		}
 	}
 	var out []*Reading
-	for _, t := range form.Tables(src) {
+	for _, t := range tables {
 		if r := matrix(src, t); r != nil {
 			out = append(out, r)
 			continue
@@ -48,6 +58,11 @@ func readRecords(src *form.Source) []*Reading {
 	flows := out[:len(out):len(out)]
 	if r := nestedCalls(src); r != nil {
 		out = append(out, r)
+	}
+	for _, t := range all {
+		if r := nestedOps(src, t.Root); r != nil {
+			out = append(out, r)
+		}
 	}
 	for _, s := range c.sets {
 		if src.Ended() {
@@ -65,7 +80,7 @@ func readRecords(src *form.Source) []*Reading {
 	c.withoutLinks(out)
 	c.surer(out, flows)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
-	out = severalReadings(out)
+	out = c.severalReadings(out)
 	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
 		c.by[out[0]].around()
 	}
@@ -127,12 +142,17 @@ func (c *collector) withoutLinks(all []*Reading) {
 		}
 	}
 	for _, r := range all {
-		a := c.by[r]
-		if a == nil || a.s.val == nil || len(a.s.merged) > 0 {
+		var val *form.Value
+		if a := c.by[r]; a != nil && len(a.s.merged) == 0 {
+			val = a.s.val
+		} else if f := c.flowOf[r]; f != nil {
+			val = f.val
+		}
+		if val == nil {
 			continue
 		}
-		i := sort.Search(len(outer), func(i int) bool { return outer[i].End >= a.s.val.End })
-		if i < len(outer) && outer[i].Off <= a.s.val.Off {
+		i := sort.Search(len(outer), func(i int) bool { return outer[i].End >= val.End })
+		if i < len(outer) && outer[i].Off <= val.Off {
 			r.Weight = min(r.Weight, 20)
 		}
 	}
@@ -178,6 +198,8 @@ type set struct {
 	nested bool // was read out of a string
 	// wrapped tells that the records are what others hold, so that they have to show that they are steps.
 	wrapped bool
+	// texts tells that only texts stand under the keys, so that links have to show that they are steps.
+	texts bool
 }
 
 type collector struct {
@@ -186,6 +208,7 @@ type collector struct {
 	shapes map[string]*set
 	pairs  []*pairs
 	flows  []*flow
+	flowOf map[*Reading]*flow
 	// flowEnd is where the last flow ends.
 	flowEnd int
 	budget  int
@@ -442,6 +465,21 @@ func unwrapped(v *form.Value) []form.Field {
 			return append(out, v.Fields[i+1:]...)
 		}
 	}
+	return related(v)
+}
+
+// titled reports whether each value in v is a text of its own.
+func titled(v *form.Value) bool {
+	for i := range v.Fields {
+		if x := v.Fields[i].Val; x.Kind != form.KindString && x.Kind != form.KindBare {
+			return false
+		}
+	}
+	return true
+}
+
+// related returns the fields of a record, and those of the objects in it that relate it to others.
+func related(v *form.Value) []form.Field {
 	if v.Str != "" {
 		return v.Fields
 	}
@@ -456,8 +494,8 @@ func unwrapped(v *form.Value) []form.Field {
 
 // relationsIn returns the fields of an object in a record that say what comes before or after: "links": {"blocks": […]}.
 func relationsIn(f *form.Field) (out []form.Field) {
-	if role, ok := lexicon.Field(f.Key); ok && role != lexicon.Status {
-		return nil
+	if role, ok := lexicon.Field(f.Key); ok && role != lexicon.Status || f.Val.Get("properties") != nil {
+		return nil // arguments, or the schema of a record
 	}
 	for i := range f.Val.Fields {
 		x := &f.Val.Fields[i]
@@ -496,8 +534,16 @@ func (c *collector) object(v *form.Value, w way) {
 		s.home(v)
 		for i := range v.Fields {
 			if f := &v.Fields[i]; isMap(f.Val) {
-				s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: f.Val.Fields, group: w.group})
+				s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: related(f.Val), group: w.group})
 			}
+		}
+	case lists >= 2 && lists == len(v.Fields) && len(w.labels) > 0 && !strings.HasSuffix(w.shape, "]") && planish(w.labels[len(w.labels)-1]) && titled(v) && !namesItself(v):
+		s := c.at(w, true)
+		s.home(v)
+		s.texts = true
+		for i := range v.Fields {
+			f := &v.Fields[i]
+			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: []form.Field{{Key: form.TextKey, Off: f.Off, Val: f.Val}}, group: w.group})
 		}
 	case lists >= 2 && maps == 0 && other == 0 && !strings.HasSuffix(w.shape, "]") && namesItself(v):
 		s := c.at(w, true)
@@ -715,16 +761,16 @@ func (c *collector) read(s *set) *Reading {
 
 // severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of those that
 // read the same ids counts.
-func severalReadings(all []*Reading) []*Reading {
+func (c *collector) severalReadings(all []*Reading) []*Reading {
 	if len(all) < 2 || all[0].Weight < 80 {
 		return all
 	}
 	best := all[0]
 	for _, r := range all[1:] {
-		if r.Weight < 80 || r.Weight < best.Weight-8 || overlaps(best, r) {
+		if r.Weight < 80 || r.Weight < best.Weight-8 || overlaps(best, r) && !c.apart(best, r) {
 			continue
 		}
-		if r.Start > best.Start && Replaces(best, r) {
+		if c.begins(r) > c.begins(best) && Replaces(best, r) {
 			r.Notes = append(r.Notes, OtherPlan(r, best)...)
 			r.Weight = best.Weight + 1
 			best = r
@@ -734,6 +780,23 @@ func severalReadings(all []*Reading) []*Reading {
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
+}
+
+// apart reports whether two readings are of strings that stand apart in one value, such as the arguments of two calls.
+func (c *collector) apart(r, q *Reading) bool {
+	a, b := c.by[r], c.by[q]
+	if a == nil || b == nil || !a.s.nested || !b.s.nested || a.s.val == nil || b.s.val == nil {
+		return false
+	}
+	return a.s.val.End <= b.s.val.Off || b.s.val.End <= a.s.val.Off
+}
+
+// begins returns where the records of a reading begin.
+func (c *collector) begins(r *Reading) int {
+	if a := c.by[r]; a != nil && a.s.nested && a.s.val != nil {
+		return a.s.val.Off
+	}
+	return r.Start
 }
 
 func overlaps(a, b *Reading) bool { return a.Start < b.End && b.Start < a.End }

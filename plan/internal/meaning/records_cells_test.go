@@ -63,18 +63,20 @@ func TestHeadsOfColumns(t *testing.T) {
 func TestTableForms(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"pipes without borders":   "ID|Task|After\nT1|Dig|\nT2|Plant|T1\nT3|Water|T1,T2\n",
-		"a drawn box":             "┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ T1 │ dig   │       │\n│ T2 │ plant │ T1    │\n│ T3 │ water │ T1,T2 │\n└────┴───────┴───────┘\n",
-		"no heads":                "T1,Dig the hole,\nT2,Plant the tree,T1\nT3,Water the tree,\"T1,T2\"\n",
-		"a row that heads others": "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
-		"a row for each need":     "| task | depends on |\n|---|---|\n| T1 | |\n| T2 | T1 |\n| T3 | T1 |\n| T3 | T2 |\n",
-		"a list without quotes":   "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
-		"heads of Confluence":     "|| ID || Task || After ||\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
-		"links only":              "from,to\nT1,T2\nT1,T3\nT2,T3\n",
-		"a matrix":                "| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | | |\n| T2 | x | | |\n| T3 | x | x | |\n",
-		"a matrix of columns":     "Each column needs the rows that are marked.\n\n| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | x | x |\n| T2 | | | x |\n| T3 | | | |\n",
-		"a path out of it":        "| ID | Task | After |\n|---|---|---|\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n\n**Critical path:** T1 → T3 → T2\n",
-		"fields in the cells":     "T1 | Dig | Status: open\nT2 | Plant | Status: open | After: T1\nT3 | Water | Status: open | After: T1, T2\n",
+		"pipes without borders":             "ID|Task|After\nT1|Dig|\nT2|Plant|T1\nT3|Water|T1,T2\n",
+		"a drawn box":                       "┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ T1 │ dig   │       │\n│ T2 │ plant │ T1    │\n│ T3 │ water │ T1,T2 │\n└────┴───────┴───────┘\n",
+		"no heads":                          "T1,Dig the hole,\nT2,Plant the tree,T1\nT3,Water the tree,\"T1,T2\"\n",
+		"a row that heads others":           "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
+		"a row for each need":               "| task | depends on |\n|---|---|\n| T1 | |\n| T2 | T1 |\n| T3 | T1 |\n| T3 | T2 |\n",
+		"a list without quotes":             "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
+		"heads of Confluence":               "|| ID || Task || After ||\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
+		"cells of HTML that are not closed": "<table><tr><th>id<th>task<th>after\n<tr><td>T1<td>dig<td>\n<tr><td>T2<td>plant<td>T1\n<tr><td>T3<td>water<td>T1, T2\n</table>\n",
+		"inputs":                            "| WP | Title | Inputs |\n|---|---|---|\n| T1 | Survey | – |\n| T2 | Design | the model from T1 |\n| T3 | Works | D1 (T1)<br>D2 (T2) |\n",
+		"links only":                        "from,to\nT1,T2\nT1,T3\nT2,T3\n",
+		"a matrix":                          "| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | | |\n| T2 | x | | |\n| T3 | x | x | |\n",
+		"a matrix of columns":               "Each column needs the rows that are marked.\n\n| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | x | x |\n| T2 | | | x |\n| T3 | | | |\n",
+		"a path out of it":                  "| ID | Task | After |\n|---|---|---|\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n\n**Critical path:** T1 → T3 → T2\n",
+		"fields in the cells":               "T1 | Dig | Status: open\nT2 | Plant | Status: open | After: T1\nT3 | Water | Status: open | After: T1, T2\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,6 +122,7 @@ func TestLinesOfArrowsBelowLists(t *testing.T) {
 		"Order: 1 → 2 and 3 → 4":                 "1>2 1>3 2>4 3>4",
 		"Order: 1 → (2 and 3 in parallel) → 4.":  "1>2 1>3 2>4 3>4",
 		"Ordre : 1 → (2 et 3 en parallèle) → 4.": "1>2 1>3 2>4 3>4",
+		"Tasks: 1 = dig, 2 = sow":                "1>2 2>3 3>4", // no arrows
 		"Flow: `1 → [2 ‖ 3] → 4`":                "1>2 1>3 2>4 3>4",
 		"**Flow:** 1 -> {2, 3} -> 4":             "1>2 1>3 2>4 3>4",
 	} {

@@ -33,8 +33,8 @@ func newColumn(name string) *column {
 // hintOf returns the role that a phrase of relation in a name speaks for, "Can start when…" or "Hands off to", or "".
 func hintOf(name string) lexicon.Role {
 	name = splitName(name)
-	if len(name) > 60 {
-		return ""
+	if len(name) > 60 || name == "if" || name == "unless" {
+		return "" // a condition on values, in most languages for workflows
 	}
 	hint := lexicon.Role("")
 	for _, t := range lexicon.Scan(name) {
@@ -315,6 +315,13 @@ func (g *grid) choose(outer []arcEnds) *candidate {
 	if !best.clear && best.hits == 0 {
 		return nil
 	}
+	if best.col != nil && opaque(best.ids) {
+		for _, c := range all {
+			if c.col != nil && c.clear && c.col.is(lexicon.ID) && !opaque(c.ids) {
+				return c // what people call them; the other names are known, too
+			}
+		}
+	}
 	return best
 }
 
@@ -358,7 +365,7 @@ func (e arcEnds) known(at map[string]int) int {
 
 // byLabel takes the labels that all texts of a column begin with for ids; nil when they do not.
 func (g *grid) byLabel(col *column) *candidate {
-	if len(col.cells) < len(g.recs) || col.is(lexicon.Requires) || col.is(lexicon.Next) {
+	if len(col.cells) < len(g.recs) || col.is(lexicon.Requires) || col.is(lexicon.Next) || col.is(lexicon.Output) || col.is(lexicon.Args) {
 		return nil
 	}
 	c := &candidate{ids: make([]string, len(g.recs)), score: 30, clear: true}

@@ -10,6 +10,7 @@ import (
 // flow is a tree of steps in groups that run one after the other or side by side.
 type flow struct {
 	tree   *form.Tree
+	val    *form.Value
 	form   string
 	labels []string
 	nested bool
@@ -42,15 +43,18 @@ type groupParts struct {
 // readFlow reads a value that is a group of steps with groups in it that run side by side, or nil. Lists in a list are
 // groups (and sequences again inside them), and so is what stands under a name that says so, or beside a field that does.
 func (c *collector) readFlow(v *form.Value) *flow {
-	f := &flow{xml: isElement(v)}
+	f := &flow{val: v, xml: isElement(v)}
 	g, ok := f.group(v, unordered)
+	if !ok && f.xml {
+		g, ok = f.around(v)
+	}
 	if !ok || !f.mayBegin(v, g) {
 		return nil
 	}
 	if g.list {
 		g.order = serial
 	}
-	if _, _, ok := f.run(g, 0); !ok || len(f.leaves) < 2 || !f.side && !isEngine(f.leaves) {
+	if _, _, ok := f.run(g, 0); !ok || len(f.leaves) < 2 || !f.side && !isEngine(f.leaves) && !listOfLists(v) {
 		return nil
 	}
 	f.named = f.named || isEngine(f.leaves)
@@ -144,6 +148,19 @@ func (f *flow) element(x *form.Value) (g groupParts, ok bool) {
 		}
 	}
 	return g, g.order != unordered && len(g.parts) > 0
+}
+
+// around takes an element for a sequence when elements in it say how their parts run.
+func (f *flow) around(x *form.Value) (g groupParts, ok bool) {
+	g.order = serial
+	for i := range x.Fields {
+		if y := x.Fields[i].Val; isElement(y) {
+			in, group := f.element(y)
+			ok = ok || group && (in.order == abreast || len(in.parts) > 1)
+			g.parts = append(g.parts, y)
+		}
+	}
+	return g, ok && len(g.parts) > 1
 }
 
 // modeOf returns the order that a field speaks for: "mode": "parallel", "parallel": true.
@@ -411,11 +428,14 @@ func (c *collector) flowReading(f *flow) *Reading {
 	}
 	if f.named {
 		r.Weight = 89
+	} else if r.Weight == 88 && maps > 0 && listOfLists(f.val) {
+		r.Weight = 92 // steps: [[{…}], [{…}, {…}]]
 	}
-	if len(ids) < 3 && r.Weight == 70 {
+	if (len(ids) < 3 || !f.side) && r.Weight == 70 {
 		return nil // a pair of names
 	}
 	(&analysis{c: c, s: s, r: r}).faults()
+	c.flowOf[r] = f
 	return r
 }
 
@@ -441,10 +461,11 @@ func (f *flow) records() []record {
 
 // surer lets flows that say how their groups run stand above records of the same text that state no needs by name.
 func (c *collector) surer(all []*Reading, flows []*Reading) {
-	for _, f := range flows {
-		if f.Weight < 89 {
+	for k, f := range flows {
+		if f.Weight < 89 || k == maxOuter {
 			continue
 		}
+		val := c.flowOf[f].val
 		ids := make(map[string]bool, len(f.Items))
 		for i := range f.Items {
 			ids[f.Items[i].ID] = true
@@ -458,7 +479,8 @@ func (c *collector) surer(all []*Reading, flows []*Reading) {
 			for i := range r.Items {
 				known += b2i(ids[r.Items[i].ID])
 			}
-			if known*2 >= len(r.Items) {
+			around := a.s.val != nil && a.s.val.Off <= val.Off && val.End <= a.s.val.End // templates, of which one holds the steps
+			if known*2 >= len(r.Items) || around {
 				r.Weight = min(r.Weight, f.Weight-closeReading)
 			}
 		}
@@ -470,10 +492,5 @@ func isBeside(name string) bool {
 	if role, ok := lexicon.Field(name); ok && role == lexicon.Parallel || lexicon.Is(lexicon.Meanwhile, name) {
 		return true
 	}
-	for _, w := range [...]string{"parallel", "concurren", "simultan", "together", "fork", "gleichzeitig", "paral", "параллел", "паралел", "并行", "並行", "同时", "並列", "병렬", "동시", "equidisanti", "równoleg", "samtidig", "serentak", "bersamaan", "song song", "متواز", "समानांतर", "eşzamanlı", "tegelijk"} {
-		if strings.Contains(name, w) {
-			return true
-		}
-	}
-	return false
+	return parallelWord(name)
 }

@@ -64,20 +64,26 @@ func inWords(all []saidOf) bool {
 	return slices.ContainsFunc(all, func(m saidOf) bool { return m.at < 0 && (!isID(m.text) || !isASCII(m.text)) })
 }
 
+// nameAll makes the names by which sentences may call the records.
+func (a *analysis) nameAll() {
+	if a.names != nil {
+		return
+	}
+	named := make([]Named, len(a.n.ids))
+	for i, id := range a.n.ids {
+		named[i] = Named{ID: id, Parent: -1}
+	}
+	if a.title != nil {
+		for _, t := range a.title.cells {
+			named[t.rec].Titles = []string{t.val.Text()}
+		}
+	}
+	a.names = NewNames(named)
+}
+
 // inSentence reads a cell that says in words what a record waits for, or what waits for it.
 func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool) {
-	if a.names == nil {
-		named := make([]Named, len(a.n.ids))
-		for i, id := range a.n.ids {
-			named[i] = Named{ID: id, Parent: -1}
-		}
-		if a.title != nil {
-			for _, t := range a.title.cells {
-				named[t.rec].Titles = []string{t.val.Text()}
-			}
-		}
-		a.names = NewNames(named)
-	}
+	a.nameAll()
 	text := strings.ReplaceAll(x.val.Text(), "\n", "; ")
 	if len(text) > maxSentence {
 		return nil, false
@@ -117,7 +123,7 @@ func (a *analysis) needs() {
 		}
 	}
 	for _, col := range a.g.cols {
-		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || a.holdsParts(col) {
+		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || col.is(lexicon.Within) || a.holdsParts(col) {
 			continue
 		}
 		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
@@ -378,6 +384,11 @@ func (a *analysis) take(f *found, next bool) {
 		to, from := a.n.ids[f.recs[i]], strings.Trim(m.text, "\"'` ")
 		if m.at >= 0 {
 			from = a.n.ids[m.at]
+		} else if f.hits > 0 && isFile(from) && !isFile(a.n.ids[0]) {
+			// Files that no step makes are there from the start.
+			a.lost--
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: m.off, Message: to + " needs " + form.Clip(from) + ", which no step makes; it was taken to be there"})
+			continue
 		}
 		if next {
 			from, to = to, from
@@ -390,6 +401,12 @@ func (a *analysis) take(f *found, next bool) {
 		a.seen[[2]string{l.From, l.To}] = true
 	}
 	a.r.Links = append(a.r.Links, more...)
+}
+
+// isFile reports whether a name is that of a file: it has a folder or an ending.
+func isFile(s string) bool {
+	i := strings.LastIndexByte(s, '.')
+	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
 }
 
 // nested finds what a record goes on to deep inside of it: the Next of choices, catches and conditions.

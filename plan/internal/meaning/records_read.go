@@ -370,6 +370,7 @@ func (a *analysis) edges() {
 		}
 	}
 	a.linkMaps()
+	a.sentences()
 	a.drawn = len(a.r.Links) > before
 }
 
@@ -438,6 +439,46 @@ func (a *analysis) linkMaps() {
 		}
 		a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
 		a.draw(links, way, f.Key)
+	}
+}
+
+// sentences takes the links that a list of sentences beside the records states: "dependencies": ["b depends on a"].
+func (a *analysis) sentences() {
+	if a.s.owner == nil {
+		return
+	}
+	for i := range a.s.owner.Fields {
+		f := &a.s.owner.Fields[i]
+		if f.Val.Kind != form.KindList || f.Val == a.s.val || !isArcs(f.Key) && !isNeedsName(f.Key) {
+			continue
+		}
+		for _, x := range f.Val.Items[:min(len(f.Val.Items), maxMentions)] {
+			if x.Kind != form.KindString || !strings.Contains(x.Str, " ") && isASCII(x.Str) || len(x.Str) > maxSentence {
+				break
+			}
+			if _, ok := arrowChain(x.Str, x.Off); ok {
+				break
+			}
+			a.nameAll()
+			rels, _ := a.names.Relations(-1, x.Str, x.Off)
+			for _, r := range rels {
+				if r.Kind > Before || len(r.Subjects)*len(r.Items) > 100 {
+					continue
+				}
+				a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
+				for _, y := range r.Subjects {
+					for _, z := range r.Items {
+						from, to := a.n.ids[z], a.n.ids[y]
+						if r.Kind == Before {
+							from, to = to, from
+						}
+						a.stated = true
+						a.hits++
+						a.link(from, to, Stated, x.Off)
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -628,7 +669,7 @@ func (a *analysis) weigh() {
 	}
 	if !steps {
 		for k, col := range a.g.cols {
-			if k < 3 && lexicon.Is(lexicon.Steps, splitName(col.name)) {
+			if name := splitName(col.name); k < 3 && lexicon.Is(lexicon.Steps, name) && (!weakHeads[lexicon.Fold(name)] || a.acting()) {
 				steps = true
 			}
 		}
@@ -648,14 +689,14 @@ func (a *analysis) weigh() {
 		if a.strangers() {
 			r.Weight -= 4
 		}
-		if !steps && !announced && a.hits*3 < n && a.onlyHinted() {
+		if !steps && !announced && !a.drawn && a.hits*3 < n && a.onlyHinted() {
 			r.Weight = 28 // some data name others
 		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
-	case a.said > 0 && !steps && !named && !announced && !calls:
+	case a.said > 0 && !steps && !named && !announced && !calls && !(a.s.form == "table" && a.said*2 > n && a.labelled()):
 		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
 	case a.said > 0:
 		r.Weight = 20
@@ -686,6 +727,9 @@ func (a *analysis) weigh() {
 	default:
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
+	}
+	if a.s.texts && a.hits == 0 {
+		r.Weight = min(r.Weight, 10)
 	}
 	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
 		r.Weight = min(r.Weight, 20)
@@ -788,6 +832,31 @@ func (a *analysis) figures() bool {
 		}
 	}
 	return fields >= 2
+}
+
+// weakHeads head columns of steps, and of much else.
+var weakHeads = wordSet("item, items, part, parts, teil, teile, partie, pièce, parte, pieza, deel, część, часть, частина, del, parça, bagian, phần, 部分, 부분, topic, point, points, position, pos, posten, punkt, ítem, élément, elemento, voce, onderdeel, pozycja, позиция, позиція, пункт, post, öğe, kalem, 项目, 項目, 항목, मद, بند, mục, butir")
+
+// acting reports whether half of the titles say what to do.
+func (a *analysis) acting() bool {
+	if a.title == nil {
+		return false
+	}
+	n, lang := 0, languageOf(a.c.src)
+	for _, x := range a.title.cells[:min(len(a.title.cells), 100)] {
+		n += b2i(acts(lang, x.val.Text()))
+	}
+	return n*2 >= min(len(a.title.cells), 100)
+}
+
+// labelled reports whether all records have labels of letters and digits, which nothing but them is called by.
+func (a *analysis) labelled() bool {
+	for _, id := range a.n.ids {
+		if digits(id) || !strings.ContainsAny(id, "0123456789") {
+			return false
+		}
+	}
+	return true
 }
 
 // onlyHinted reports whether no field is called a dependency by its whole name.

@@ -55,12 +55,29 @@ func (a *analysis) cellTexts() func(i int) []text {
 		put(a.title)
 	}
 	for _, col := range a.g.cols {
+		if col.is(lexicon.Args) && a.s.form == "table" && col != a.title {
+			a.inputs(col, all)
+			continue
+		}
 		if col == a.title || col == a.idColumn() || col.is(lexicon.Owner) || col.is(lexicon.Args) || col.is(lexicon.Output) || col.is(lexicon.Tool) || otherRole(col.name) && !col.is(lexicon.Status) && !col.is(lexicon.Duration) {
 			continue
 		}
 		put(col)
 	}
 	return func(i int) []text { return all[i] }
+}
+
+// inputs adds the texts of a column of inputs that name other records by their labels: "drawings from W2".
+func (a *analysis) inputs(col *column, all [][]text) {
+	const lead = "inputs: "
+	for _, x := range col.cells {
+		for _, p := range splitCell(x.val.Text(), listSigns+" ()[]/") {
+			if i, ok := a.n.exact[p.text]; ok && i != x.rec && !digits(p.text) {
+				all[x.rec] = append(all[x.rec], text{lead + x.val.Text(), x.val.Off - len(lead)})
+				break
+			}
+		}
+	}
 }
 
 // leadingLabel returns the label that begins a text, as in "PM-1 Reproduce it" and "T2: dig", or "".

@@ -523,6 +523,9 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
 				return
 			}
+			if !b.sure && words > 0 && len(b.items) == 0 && !b.place {
+				return // "when the sugar reaches 23"
+			}
 			if b.sure || words == 0 || t.sourced(i) || a.tok.Opens && words < 9 && !pause {
 				t.take(rel, i, a.tok.Opens)
 			}

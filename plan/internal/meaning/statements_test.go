@@ -51,6 +51,8 @@ func TestStatements(t *testing.T) {
 		{"Phase I\n  1a dig\n  1b line it\nPhase II\n  2a fill it\n", "1a 1b 2a", ""},
 		{"Stage 1\n  dig – with a spade\nStage 2 (after everything in stage 1)\n  line – with clay\n  sit – on a chair\n", "dig line sit", "dig>line dig>sit"},
 		{"A1 dig\nB1 line it (after A1)\nC1 fill it (after B1)\n", "A1 B1 C1", "A1>B1 B1>C1"},
+		{"Stage 1:\n- dig the pond\nStage 2:\n- fill it when the rain reaches 23\n- sit\n", "1 2 3", ""},
+		{"- Ann: dig\n- Bob: line it, after \"dig\"\n- Year 6: fill it, after \"line it\"\n", "1 2 3", "1>2 2>3"},
 		{"AB-1: bake\nAB-2: slice (after AB-1)\nAB-3: serve (after AB-2 and AB-90)\n", "AB-1 AB-2 AB-3", "AB-1>AB-2 AB-2>AB-3 AB-90>AB-3"},
 	} {
 		src := form.NewSource(c.text)

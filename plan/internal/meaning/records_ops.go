@@ -1,0 +1,82 @@
+package meaning
+
+import (
+	"strconv"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// opKeys are the fields by which objects name what they do to what stands inside them.
+var opKeys = [...]string{"op", "operation", "operator", "function", "func", "fn", "call", "tool", "action", "step", "task", "do"}
+
+// groupKeys are fields whose objects are parts of what holds them, not what it works on.
+var groupKeys = setOf("children then else next branches body catch states items nodes on_error on_failure")
+
+// nestedOps reads objects that each say what they do to the objects inside them: {"op": "join", "inputs": [{"op": "read"}]}.
+// What stands inside comes first.
+func nestedOps(src *form.Source, root *form.Value) *Reading {
+	if root == nil || root.Kind != form.KindObject {
+		return nil
+	}
+	key, _ := opOf(root, "")
+	if key == "" {
+		return nil
+	}
+	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{"objects inside of objects that use them"}}
+	count := map[string]int{}
+	groups := false
+	var inside func(v *form.Value, owner string, depth int)
+	inside = func(v *form.Value, owner string, depth int) {
+		if depth > src.MaxDepth || len(r.Items) > src.MaxItems {
+			return
+		}
+		if _, name := opOf(v, key); name != "" {
+			id := name
+			if count[id]++; count[id] > 1 {
+				id += "#" + strconv.Itoa(count[id])
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: v.Off, Message: name + " stands in the text more than once; this one is named " + id})
+			}
+			r.Items = append(r.Items, Item{ID: id, Shown: true, Title: name, Parent: -1, Off: v.Off, End: v.End})
+			if owner != "" {
+				r.Links = append(r.Links, Link{From: id, To: owner, Source: Stated, Off: v.Off})
+			}
+			owner = id
+		}
+		before := len(r.Items)
+		for _, f := range v.Fields {
+			inside(f.Val, owner, depth+1)
+			if len(r.Items) > before && (groupKeys[f.Key] || lexicon.Is(lexicon.Steps, f.Key) || lexicon.Is(lexicon.Plan, f.Key) || f.Key == "subtasks") {
+				groups = true
+			}
+			before = len(r.Items)
+		}
+		for _, x := range v.Items {
+			inside(x, owner, depth+1)
+		}
+	}
+	inside(root, "", 0)
+	if groups || len(r.Items) < 3 || len(r.Links) != len(r.Items)-1 {
+		return nil
+	}
+	return r
+}
+
+// opOf returns the field by which an object names what it does, and what that is; key is the field, if it is known.
+func opOf(v *form.Value, key string) (string, string) {
+	if v.Kind != form.KindObject {
+		return "", ""
+	}
+	for i := range v.Fields {
+		f := &v.Fields[i]
+		if f.Val.Kind != form.KindString || f.Val.Str == "" || len(f.Val.Str) > 60 {
+			continue
+		}
+		for _, k := range opKeys {
+			if f.Key == k && (key == "" || key == k) {
+				return k, f.Val.Str
+			}
+		}
+	}
+	return "", ""
+}
