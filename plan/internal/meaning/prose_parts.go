@@ -260,7 +260,14 @@ func (t *teller) read(p piece, last, behind bool) unit {
 func (t *teller) timed(s string, signs []orderSign) bool {
 	s = strings.TrimRight(s, " ")
 	n := len(signs)
-	return t.spaced() && n > 0 && signs[n-1].off > 0 && signs[n-1].end >= len(strings.TrimRight(s, ",")) && strings.HasSuffix(s, ",") && t.wordsUpTo(s, 5) < 5 && hasTone(t.lang, s[:signs[n-1].off], toneArticle)
+	return t.spaced() && n > 0 && signs[n-1].off > 0 && signs[n-1].end >= len(strings.TrimRight(s, ",")) && strings.HasSuffix(s, ",") && t.wordsUpTo(s, 5) < 5 && t.quantified(s)
+}
+
+// quantified reports whether a text begins with an article or a number.
+func (t *teller) quantified(s string) bool {
+	first, _, _ := strings.Cut(strings.TrimLeft(s, " "), " ")
+	_, number := lexicon.Number(first)
+	return number || hasTone(t.lang, first, toneArticle)
 }
 
 // letters counts the letters of words that mean something.
