@@ -115,7 +115,16 @@ func (f found) saysMore(old found) bool {
 		// Steps that have numbers are not called by their tools.
 		return old.r.unnamed && !f.r.unnamed || old.dialect == "nested_calls" && !f.r.unnamed && f.r.sharesNone(old.r) && len(f.r.graph.Problems) == len(old.r.graph.Problems)
 	}
-	return old.r.unnamed || oldKnown == 0 || f.r.sameProblems(old.r)
+	return old.r.unnamed || oldKnown == 0 || f.r.sameProblems(old.r) || loose == 0 && f.r.includes(old.r)
+}
+
+// includes reports whether a reading has all problems of another one, by their ids: that one is a part of it.
+func (r *reading) includes(part *reading) bool {
+	ids := make(map[string]bool, len(r.graph.Problems))
+	for _, p := range r.graph.Problems {
+		ids[p.ID] = true
+	}
+	return !slices.ContainsFunc(part.graph.Problems, func(p Problem) bool { return !ids[p.ID] })
 }
 
 // sharesNone reports whether no problem of one reading is called as one of the other.

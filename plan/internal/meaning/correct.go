@@ -355,7 +355,7 @@ func (a *amender) relations(s form.Sentence, all []mention) bool {
 	a.names.prior = a.subject
 	rels, doubts := a.names.Relations(-1, s.Text, s.Off)
 	a.names.prior = nil
-	if len(rels) == 0 || len(doubts) > 0 || slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) == 0 || r.Guessed || r.Kind == Beside }) {
+	if len(rels) == 0 || len(doubts) > 0 || slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) == 0 || r.Kind == Beside }) {
 		return false
 	}
 	read := map[string]bool{}

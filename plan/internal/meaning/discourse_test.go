@@ -166,6 +166,53 @@ func TestNotPlan(t *testing.T) {
 	}
 }
 
+// TestParts reads texts whose parts are one plan: lists, a table and records that take turns.
+func TestParts(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"TakingTurns": {"- 1.1 Count the beds\n- 1.2 Draw the plan (after 1.1)\n\n| No. | What | Needs |\n|---|---|---|\n| 2.1 | Empty the wing | 1.2 |\n| 2.2 | Paint it | 2.1 |\n\n3.1 Move in – after 2.2\n3.2 Hand over – after 3.1", "1.1>1.2 1.2>2.1 2.1>2.2 2.2>3.1 3.1>3.2"},
+		"Records":     {"R1 Blog (needs nothing)\nR2 Report (after R1 and M2)\n\n[{\"id\": \"M1\", \"task\": \"move in\", \"needs\": []}, {\"id\": \"M2\", \"task\": \"sow\", \"needs\": [\"M1\"]}]", "M1>M2 M2>R2 R1>R2"},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := Read(form.NewSource(c.text))
+			require.NotEmpty(t, all)
+			require.Equal(t, c.want, edges(all[0]))
+		})
+	}
+}
+
+// TestMissing finds labels that no step has, where a relation has one, and nowhere else.
+func TestMissing(t *testing.T) {
+	named := func(ids ...string) (out []Named) {
+		for _, id := range ids {
+			out = append(out, Named{ID: id, Titles: []string{"x"}, Parent: -1})
+		}
+		return out
+	}
+	tests := map[string]struct {
+		ids  []string
+		text string
+		want []string
+	}{
+		"Letter":  {[]string{"A", "B", "C"}, "bake (after A and F)", []string{"F"}},
+		"Code":    {[]string{"R1", "R2", "D1"}, "report (after R1 and M8)", []string{"M8"}},
+		"Dotted":  {[]string{"4.1", "4.2"}, "deliver (after 2.6)", []string{"2.6"}},
+		"Quarter": {[]string{"R1", "R2"}, "report (after Q3)", nil},
+		"Word":    {[]string{"R1", "R2"}, "report after M8 screws are in", nil},
+		"NoList":  {[]string{"1", "2"}, "report (after F)", nil},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			rels, _ := NewNames(named(c.ids...)).Relations(1, c.text, 0)
+			var got []string
+			for _, r := range rels {
+				got = append(got, r.Unknown...)
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
 func TestMood(t *testing.T) {
 	tests := map[string]struct {
 		lang, entry string

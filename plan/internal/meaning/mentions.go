@@ -160,6 +160,10 @@ func (x *lexer) next(at int) int {
 		x.add(a)
 		return end
 	}
+	if end := x.missing(at); end > max(at, tokEnd) {
+		x.add(atom{class: label, off: at, end: end, unknown: []string{x.text[at:end]}, sure: true})
+		return end
+	}
 	if tokEnd > 0 {
 		return x.phrase(x.toks[0])
 	}
@@ -488,6 +492,69 @@ func (x *lexer) word(at int) int {
 	}
 	x.add(a)
 	return end
+}
+
+// missing returns the end of a label that no step has, and that stands where a relation or a list of references
+// has one: "after B and F" where the steps are A to D, "after M8" where they are D1 and R4, "after 2.6".
+func (x *lexer) missing(at int) int {
+	c := x.text[at]
+	if (c < 'A' || c > 'Z') && (c < '0' || c > '9') || !x.begins(at) || !bare(x.atoms) {
+		return at
+	}
+	end := at
+	for end < len(x.text) && x.text[end] >= 'A' && x.text[end] <= 'Z' {
+		end++
+	}
+	capitals := end - at
+	if capitals == 0 {
+		end += dottedNumber(x.text[at:])
+	} else {
+		for end < len(x.text) && x.text[end] >= '0' && x.text[end] <= '9' {
+			end++
+		}
+	}
+	digits := end - at - capitals
+	switch {
+	case capitals == 0:
+		if end == at || !x.n.dotted {
+			return at
+		}
+	case digits == 0:
+		if capitals > 1 || !x.n.lettered {
+			return at
+		}
+	case capitals > 3 || digits > 3 || len(x.n.prefixes) == 0 || periods[x.text[at:at+capitals]]:
+		return at
+	}
+	rest := strings.TrimLeft(x.text[end:], " ")
+	if rest == "" || strings.IndexByte(",;.)]&+/", rest[0]) >= 0 {
+		return end
+	}
+	for _, t := range x.toks {
+		if t.Off >= end {
+			if strings.TrimSpace(x.text[end:t.Off]) == "" && t.Is(lexicon.And) {
+				return end
+			}
+			break
+		}
+	}
+	return at
+}
+
+// periods are what stands before the number of a part of a year, and similar letters.
+var periods = setOf("Q H KW CW W FY S T B K V P")
+
+// dottedNumber returns the length of a number such as 2.6 at the beginning of a text, or 0.
+func dottedNumber(s string) int {
+	i, dots := 0, 0
+	for i < len(s) && (s[i] >= '0' && s[i] <= '9' || s[i] == '.' && i > 0 && s[i-1] != '.' && i+1 < len(s) && s[i+1] >= '0' && s[i+1] <= '9') {
+		dots += b2i(s[i] == '.')
+		i++
+	}
+	if dots == 0 {
+		return 0
+	}
+	return i
 }
 
 // labelNumber returns the length of the number of a label behind its letters and the sign between them.

@@ -42,6 +42,8 @@ type Names struct {
 	heads []int
 	// stems are the beginnings of the words of titles, with the items that have them.
 	stems map[string][]int
+	// tails are the ends of the words of titles, where words are put together: "Bauantrag" and "Antrag".
+	tails map[string][]int
 	// remarks are those of the words behind the titles.
 	remarks map[string][]int
 	// titles holds the titles themselves, folded; -1 for one that several items have.
@@ -52,6 +54,8 @@ type Names struct {
 	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the items.
 	made  bool
 	nouns map[string]bool
+	// lettered tells that several ids are one capital letter, dotted that several are numbers such as 2.1.
+	lettered, dotted bool
 	// spaced tells that some ids are of several words.
 	spaced bool
 	// prior is what the sentence before the text is about.
@@ -90,7 +94,7 @@ func titlesLanguage(items []Named) lexicon.Lang {
 func namesIn(items []Named, lang lexicon.Lang) *Names {
 	n := &Names{
 		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, tails: map[string][]int{isTails: nil}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
 	}
 	headed := make(map[int]bool)
 	var starts []int
@@ -125,6 +129,12 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 		n.place[p] = starts[k]
 	}
 	n.numbers = len(n.byValue)*2 > len(items)
+	letters, dots := 0, 0
+	for i := range items {
+		letters += b2i(len(items[i].ID) == 1 && items[i].ID[0] >= 'A' && items[i].ID[0] <= 'Z')
+		dots += b2i(dottedNumber(items[i].ID) == len(items[i].ID) && items[i].ID != "")
+	}
+	n.lettered, n.dotted = letters > 1, dots > 1
 	return n
 }
 
@@ -244,6 +254,29 @@ func (n *Names) title(i int, text string) {
 		return
 	}
 	n.words(i, text, n.stems)
+	n.words(i, text, n.tails)
+}
+
+// isTails is a key of a map whose other keys are ends of words.
+const isTails = ""
+
+// tail returns the end of a word by which words that are put together are compared, in languages that do so.
+func (n *Names) tail(word string) string {
+	switch n.lang {
+	case "de", "nl", "sv":
+	default:
+		return ""
+	}
+	w := lexicon.Base(n.lang, lexicon.Fold(word))
+	count := utf8.RuneCountInString(w)
+	if count < stemLength {
+		return ""
+	}
+	for range count - stemLength {
+		_, size := utf8.DecodeRuneInString(w)
+		w = w[size:]
+	}
+	return w
 }
 
 // maxParticle bounds the second word of a verb such as "back up".
@@ -253,10 +286,17 @@ const maxParticle = 4
 func (n *Names) words(i int, text string, stems map[string][]int) {
 	start, verb := -1, ""
 	note := func(word string) {
-		if stem := n.stem(word); stem != "" {
-			list := stems[stem]
-			if len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
-				stems[stem] = append(list, i)
+		stem := n.stem(word)
+		if _, tails := stems[isTails]; tails {
+			stem = n.tail(word)
+		}
+		if stem == "" {
+			return
+		}
+		for _, key := range [2]string{stem, n.whole(word)} {
+			list := stems[key]
+			if key != "" && len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
+				stems[key] = append(list, i)
 			}
 		}
 	}
@@ -286,6 +326,15 @@ func (n *Names) words(i int, text string, stems map[string][]int) {
 // titleKey is the form in which whole titles are compared.
 func titleKey(text string) string {
 	return strings.Trim(lexicon.Fold(text), " .,:;!?*_`\"'«»„“”()")
+}
+
+// whole returns the key of a word that is longer than its stem.
+func (n *Names) whole(word string) string {
+	w := lexicon.Base(n.lang, lexicon.Fold(word))
+	if utf8.RuneCountInString(w) <= stemLength {
+		return ""
+	}
+	return "=" + w
 }
 
 // stem returns the beginning of a word, or "" for one that names nothing.

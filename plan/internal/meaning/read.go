@@ -231,14 +231,27 @@ const (
 	partWeight = 29
 )
 
-// apartFrom reports whether a reading overlaps none of the others.
+// apartFrom reports whether a reading overlaps none of the others: none of its steps stands within one of theirs. Lists,
+// tables and drawings may take turns.
 func apartFrom(parts []*Reading, r *Reading) bool {
 	for _, p := range parts {
-		if overlaps(r, p) {
+		if overlaps(r, p) && (crosses(p, r) || crosses(r, p)) {
 			return false
 		}
 	}
 	return true
+}
+
+// crosses reports whether a step of one reading begins within one of another.
+func crosses(a, b *Reading) bool {
+	for i := range b.Items {
+		at := b.Items[i].Off
+		k := sort.Search(len(a.Items), func(k int) bool { return a.Items[k].Off > at }) - 1
+		if k >= 0 && at < max(a.Items[k].End, a.Items[k].Off+1) {
+			return true
+		}
+	}
+	return false
 }
 
 // fits reports whether a reading has steps that are missing, or links to steps that are there, and no step twice.
@@ -257,6 +270,26 @@ func fits(r *Reading, have, missing map[string]bool) bool {
 		some = some || have[l.From] && own[l.To] || own[l.From] && have[l.To]
 	}
 	return some
+}
+
+// inOrder brings items into the order of the text.
+func (r *Reading) inOrder() {
+	order := make([]int, len(r.Items))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(a, b int) bool { return r.Items[order[a]].Off < r.Items[order[b]].Off })
+	place := make([]int, len(order))
+	items := make([]Item, len(order))
+	for to, from := range order {
+		place[from], items[to] = to, r.Items[from]
+	}
+	for i := range items {
+		if items[i].Parent >= 0 {
+			items[i].Parent = place[items[i].Parent]
+		}
+	}
+	r.Items = items
 }
 
 // together makes one reading of parts in the order of the text.
@@ -280,6 +313,7 @@ func together(parts []*Reading, best *Reading) *Reading {
 		sum.Around = append(sum.Around, p.Around...)
 		sum.End = max(sum.End, p.End)
 	}
+	sum.inOrder()
 	sum.Open = parts[len(parts)-1].Open
 	notes := sum.Notes[:0]
 	for _, n := range sum.Notes {

@@ -420,10 +420,17 @@ const maxPending = 20
 // lead returns what a sentence outside of the steps begins with as the subject of a phrase further on: "3 can only
 // start, when 2 is done".
 func (t *talk) lead(from, at int) []int {
+	start := from
 	for from < at && t.light(from) {
 		from++
 	}
 	a := &t.atoms[from]
+	if t.self < 0 && len(t.subject) == 0 && from < at && a.class == word && at-start <= maxNamed {
+		if i, ok, weak := t.byTitle(start, at); ok && !weak {
+			return []int{i}
+		}
+		return nil
+	}
 	if t.self >= 0 || len(t.subject) > 0 || from == at || a.class != group || a.used || !t.known(a) || t.isUnit(from+1) || a.spelled && !a.sure {
 		return nil
 	}
@@ -531,6 +538,10 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			}
 			if rel.full() {
 				words++
+			} else if b.place && b.is(lexicon.Both) && !b.used && words == 0 && rel.Kind <= Uses && i+1 < to && !t.isUnit(i+1) && t.unknownNoun(i+1) {
+				t.take(rel, i, true)
+				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[b.off:t.atoms[i+1].end], Why: "taken for the two steps before", Off: b.off})
+				return
 			} else if b.bare && !b.spelled && !b.used && words == 0 && rel.Kind == Needs && t.known(b) && !t.isUnit(i+1) && !t.n.made {
 				t.doubt(b) // "after 3 blinks"
 			}
@@ -555,6 +566,13 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			words++
 		}
 	}
+}
+
+// unknownNoun reports whether the word at a place is one that no step has.
+func (t *talk) unknownNoun(i int) bool {
+	a := &t.atoms[i]
+	stem := t.n.stem(t.text[a.off:a.end])
+	return a.class == word && stem != "" && len(t.n.stems[stem]) == 0 && t.self >= 0
 }
 
 // sourced reports whether a preposition stands before the group at a place.
@@ -969,7 +987,7 @@ func (t *talk) demands(from, to int) {
 	must := -1
 	for i := from; i < to; i++ {
 		switch a := &t.atoms[i]; {
-		case a.class == group && !a.place && !a.spelled:
+		case a.class == group && !a.place && (!a.spelled || a.sure):
 			return
 		case a.class != phrase || a.used:
 		case a.kinds&lexicon.Relations != 0 || a.is(lexicon.Not):
@@ -1078,6 +1096,9 @@ func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
 	if earlier, ok, weak := t.byWords(from, to, t.n.stems, true); ok || item >= 0 {
 		return max(item, earlier), ok, weak
 	}
+	if item, ok, weak = t.byWords(from, to, t.n.tails, true); ok {
+		return item, ok, weak
+	}
 	item, ok, _ = t.byWords(from, to, t.n.remarks, true)
 	return item, ok, true
 }
@@ -1092,10 +1113,17 @@ func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item
 			continue
 		}
 		stem := t.n.stem(t.text[a.off:a.end])
+		if _, tails := stems[isTails]; tails {
+			stem = t.n.tail(t.text[a.off:a.end])
+		}
 		if stem == "" {
 			continue
 		}
-		items := slices.DeleteFunc(without(stems[stem], []int{t.self}), func(i int) bool {
+		have := stems[stem]
+		if whole := stems[t.n.whole(t.text[a.off:a.end])]; len(have) > 1 && len(whole) > 0 {
+			have = whole // the auction, not the auctioneer
+		}
+		items := slices.DeleteFunc(without(have, []int{t.self}), func(i int) bool {
 			return t.self >= 0 && (t.n.within(t.self, i) || earlier && i > t.self)
 		})
 		words += b2i(a.class == word || len(items) > 0)

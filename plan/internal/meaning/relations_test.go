@@ -272,14 +272,15 @@ func TestRelationsOfItem5(t *testing.T) {
 			"перед кроком 6":        "5>6",
 		},
 		"tr": {
-			"2. adımdan sonra":          "2>5",
-			"1. ve 3. adımlardan sonra": "1>5 3>5",
-			"2 ve 3 tamamlanınca":       "2>5 3>5",
-			"4. adımla paralel":         "5=4",
-			"bağımlılık yok":            "5-",
-			"2. adıma bağlı değil":      "5!2",
-			"6. adımdan önce":           "5>6",
-			"2'den sonra":               "2>5",
+			"2. adımdan sonra":           "2>5",
+			"1. ve 3. adımlardan sonra":  "1>5 3>5",
+			"2 ve 3 tamamlanınca":        "2>5 3>5",
+			"4. adımla paralel":          "5=4",
+			"bağımlılık yok":             "5-",
+			"2. adıma bağlı değil":       "5!2",
+			"6. adımdan önce":            "5>6",
+			"2'den sonra":                "2>5",
+			"2 ve 3 bitmeden başlanamaz": "2>5 3>5",
 		},
 		"vi": {
 			"sau bước 2":                 "2>5",
@@ -371,6 +372,7 @@ func TestRelationsByLabel(t *testing.T) {
 		{"AP1 AP2 AP3 AP4", "AP4", "nach AP1–AP3", "AP1>AP4 AP2>AP4 AP3>AP4"},
 		{"第一步 第二步 第三步", "第三步", "依赖第一步和第二步", "第一步>第三步 第二步>第三步"},
 		{"a b c", "c", "grill (depende de a)", "a>c"},
+		{"a b c", "c", "suppose que a et b soient réglés", "a>c b>c"},
 		{"① ② ③", "③", "sau ① và ②", "①>③ ②>③"},
 	} {
 		items := withIDs(c.ids)
@@ -405,6 +407,17 @@ func TestRelationsByTitle(t *testing.T) {
 	require.Empty(t, said(n, 3, "after lunch"))
 }
 
+func TestRelationsByCompound(t *testing.T) {
+	items := numbered(4)
+	for i, title := range []string{"Bauantrag stellen", "Auktion ansetzen", "Auktionator finden", "Feiern"} {
+		items[i].Titles = []string{title}
+	}
+	n := namesIn(items, "de")
+	require.Equal(t, "1>4", said(n, 3, "Feiern, sobald der Antrag durch ist"))
+	require.Equal(t, "2>4", said(n, 3, "Feiern nach der Auktion"), "the whole word counts before its beginning")
+	require.Equal(t, "4~2", said(n, 3, "Feiern – dafür gilt dasselbe wie für 2"))
+}
+
 func TestRelationsByCountedNoun(t *testing.T) {
 	items := numbered(4)
 	for i, title := range []string{"Check the roof", "Check the cellar", "Check the wiring", "Move in"} {
@@ -415,6 +428,8 @@ func TestRelationsByCountedNoun(t *testing.T) {
 	require.Equal(t, "1>4 2>4 3>4", said(n, 3, "Move in. All three checks must be green."))
 	require.Equal(t, "1>4 2>4 3>4", said(n, 3, "Move in after the three checks"))
 	require.Equal(t, "1>3 2>3", said(n, 2, "once both checks have passed"))
+	require.Equal(t, "2>4 3>4 ?both purchases", said(n, 3, "so wait for both purchases"))
+	require.Equal(t, "2>4 3>4", said(n, -1, "Moving has to wait for 2 and 3."))
 }
 
 func TestRelationsOutside(t *testing.T) {
