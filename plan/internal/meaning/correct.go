@@ -45,7 +45,7 @@ func correctedFrom(src *form.Source) int {
 			}
 		case entryLine(l.Text) || listed(l.Text) || at < 0 && named(l.Text) && !corrects(l.Text):
 			entries++
-		case entries >= 2 && l.Text[0] != '#' && corrects(l.Text):
+		case entries >= 2 && strings.IndexByte("#@$/", l.Text[0]) < 0 && !strings.HasPrefix(l.Text, "./") && corrects(l.Text):
 			at = l.Start
 		}
 	}
@@ -57,8 +57,8 @@ func correctedFrom(src *form.Source) int {
 
 // fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context: [draft]".
 func fieldLine(l *form.Line) bool {
-	key, _, ok := strings.Cut(l.Text, ":")
-	return ok && l.Indent > 0 && form.IsName(key) && !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":")
+	key, value, ok := strings.Cut(l.Text, ":")
+	return ok && l.Indent > 0 && form.IsName(key) && (value == "" || !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":"))
 }
 
 // named reports whether a line begins with a name of one word and a colon: "build: depends on art".
