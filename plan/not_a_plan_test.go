@@ -41,6 +41,8 @@ func TestNotAPlan(t *testing.T) {
 		"InvoicesCSV":          "invoice_no,date,customer,follows_up,amount\n2041,2026-01-12,Harbour,,310.00\n2042,2026-01-15,Velo,,95.50\n2043,2026-02-01,Harbour,2041,12.00\n2044,2026-02-03,Brun,,780.00\n",
 		"OutcomesTable":        "| Item | Raised by | Outcome |\n|---|---|---|\n| Parking permits | Ms Oduya | agreed |\n| Bike shed roof | Mr Lind | postponed |\n| Garden hose | Ms Oduya | bought already |",
 		"ErDiagram":            "```mermaid\nerDiagram\n    ORDER ||--|{ LINE : holds\n    LINE }o--|| ITEM : names\n```",
+		"ParametersTable":      "| Parameter | Required | Default | Description |\n|---|---|---|---|\n| `page` | no | 1 | Page number |\n| `sort` | no | `id` | Requires `order` |\n| `order` | no | `asc` | Used by `sort` only |",
+		"AlternativesCSV":      "codice;prodotto;prezzo;alternativa\n101;Olio;9,80;\n102;Olio di semi;3,10;101\n103;Aceto;2,40;\n104;Aceto balsamico;7,90;103\n",
 		"LedgerTable":          "| Date | Account | Debit | Credit |\n|---|---|---|---|\n| 2024-01-01 | Cash | 100 | |\n| 2024-01-02 | Rent | | 50 |",
 		"Ingredients":          "Ingredients:\n- 2 eggs\n- 100 g flour\n- 1 cup milk\n- salt",
 		"IngredientsNum":       "Ingredients:\n1. 2 eggs\n2. 100 g flour\n3. 1 cup milk",

@@ -148,6 +148,9 @@ func bracketMark(s string, at int) Mark {
 	}
 	inner := s[from : from+length]
 	m := mark(inner)
+	if end, v := digitsAt(inner, 0); end > 0 && end < len(inner) && isNoun(inner[end:]) {
+		m = Mark{Style: Number, Label: inner[:end], Noun: strings.TrimSpace(inner[end:]), Path: []int{v}, End: len(inner)} // [1단계]
+	}
 	label := strings.TrimSpace(inner)
 	switch {
 	case m.Style != NoMark && m.End == len(inner) && open != '<':

@@ -259,12 +259,22 @@ func (it *Item) tag(l *Line, s string, at int) {
 	}
 }
 
-// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them.
+// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them, and ticks for boxes
+// where some do.
 func plainSigns(items []*Item) {
+	empty := false
 	for _, it := range items {
 		if strings.ContainsRune("☐⬜🔲🔳○□☑☒✅❌", it.Bullet) && it.Bullet != 0 {
-			return
+			empty = true
 		}
+	}
+	if empty {
+		for _, it := range items {
+			if strings.ContainsRune("✓✔✗✘", it.Bullet) && it.Bullet != 0 && it.Box == 0 {
+				it.Box = 'x'
+			}
+		}
+		return
 	}
 	for _, it := range items {
 		if strings.ContainsRune("●◐◑■", it.Bullet) && it.Bullet != 0 {
@@ -680,7 +690,9 @@ func dashes(items []*Item) {
 			continue
 		}
 		if head, _, ok := strings.Cut(m.Label, "-"); ok && m.Style == Number && len(m.Path) == 2 {
-			if last != head && last != head+"-"+itoa(max(m.Path[1], 1)-1) {
+			before, _, _ := strings.Cut(last, "-")
+			first := m.Path[1] == 1 && (m.Path[0] == 1 || before == itoa(m.Path[0]-1)) // 2-1 behind 1-3
+			if !first && last != head && last != head+"-"+itoa(max(m.Path[1], 1)-1) {
 				it.unmark()
 				continue
 			}

@@ -83,7 +83,7 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 		}
 	}
 	n, m := len(f.parents), len(f.kids)
-	var steps, noun, titled, short, acting, related int
+	var steps, noun, titled, short, demanding, related int
 	length := 0
 	for _, p := range f.parents {
 		t := strings.TrimRight(p.Text, " ")
@@ -96,7 +96,7 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 		}
 		titled += b2i(p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
 		short += b2i(isShort(t))
-		acting += b2i(acts(lang, t))
+		demanding += b2i(moodOfClause(lang, t) == acting)
 		related += b2i(lexicon.Relates(t))
 		length += utf8.RuneCountInString(t)
 	}
@@ -107,11 +107,11 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 		_, known := lexicon.Field(key)
 		isField := ok && (known || keys[lexicon.Fold(key)] > 1) || opensRelation(k.Text)
 		fields += b2i(isField)
-		doing += b2i(!isField && acts(lang, k.Text))
+		doing += b2i(!isField && moodOfClause(lang, k.Text) == acting)
 		sentences += b2i(strings.HasSuffix(k.Text, ".") || strings.HasSuffix(k.Text, "。"))
 		size += utf8.RuneCountInString(k.Text)
 	}
-	if fields*2 >= m || steps > 0 && (doing*2 <= m || acting*2 > n) {
+	if fields*2 >= m || steps > 0 && (doing*2 <= m || demanding*2 > n) {
 		return sureStep
 	}
 	if steps > 0 {
@@ -123,8 +123,8 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 	if titled*2 > n {
 		score += 2 + b2i(f.parents[0].Kind == form.Heading)
 	}
-	score += b2i(short*2 > n) - 2*b2i(acting*2 > n) - 2*b2i(related > 0)
-	score += b2i(doing*2 > m) + 2*b2i(doing*2 > m && acting*2 <= n)
+	score += b2i(short*2 > n) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
+	score += b2i(doing*2 > m) + 2*b2i(doing*2 > m && demanding*2 <= n)
 	score += b2i(m >= 2*n) - b2i(2*m < 3*n) - b2i(sentences*2 > m) + b2i(size*n > 2*length*m)
 	return score
 }

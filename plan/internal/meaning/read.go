@@ -120,7 +120,7 @@ func tails(all []*Reading) {
 // insideData takes lists within data that is no plan for a part of that data.
 func insideData(all []*Reading, data *Reading) {
 	for _, r := range all {
-		if r.Form == "outline" && !r.Stated && r.Not == "" && r.Start > data.Start && r.End <= data.End && len(r.Evidence) > 0 && r.Evidence[0] == "bullets" {
+		if r.Form == "outline" && !r.Stated && !r.demands && r.Not == "" && r.Start > data.Start && r.End <= data.End && len(r.Evidence) > 0 && r.Evidence[0] == "bullets" {
 			r.Weight, r.Not = min(r.Weight, 20), data.Not
 		}
 	}

@@ -94,6 +94,8 @@ type Reading struct {
 	// Around is what stands between Start and End and was understood as no part of the plan: prose, a legend, a critical-path
 	// line. What is in no item, no link's place and not here is reported as skipped.
 	Around []Span
+	// demands tells that most of the items say what to do.
+	demands bool
 	// left are other lists of the text, which were not read.
 	left []Span
 	// Weight says how sure it is that this is a plan. 90 and more: formal structure with ids and references that fit (records

@@ -321,6 +321,9 @@ func (a *analysis) pointsOnly(v *form.Value, depth int) bool {
 
 // isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.
 func (a *analysis) isNeeds(f *found) bool {
+	if f.hits == 0 && yesOrNo(f.col) {
+		return false
+	}
 	if f.hits+f.self > 0 {
 		return f.lost <= 2*(f.hits+f.self) || f.lists > 0
 	}
@@ -334,6 +337,31 @@ func (a *analysis) isNeeds(f *found) bool {
 		}
 	}
 	return f.lists > 0 || a.id != nil && strings.ContainsAny(a.n.ids[0], "0123456789")
+}
+
+// askingNames are names of fields that say whether something is needed, and their answers.
+var (
+	askingNames = wordSet("required, require, requires, blocked, wait, needed, erforderlich, benötigt, pflicht, requis, nécessaire, requerido, richiesto, obrigatório, vereist, wymagane, требуется, обязательно, потрібно, krävs, zorunlu, 必填, 必須, 필수, आवश्यक, مطلوب, bắt buộc, wajib")
+	answers     = wordSet("yes, no, true, false, y, n, ✓, ✔, ✗, ✘, x, -, –, —, optional, ja, nein, oui, non, sí, si, sì, não, sim, nee, tak, nie, да, нет, так, ні, nej, evet, hayır, 是, 否, はい, いいえ, 예, 아니오, हाँ, नहीं, نعم, لا, có, không, ya, tidak")
+)
+
+// yesOrNo reports whether a field says whether something is needed, and not what.
+func yesOrNo(col *column) bool {
+	if !askingNames[lexicon.Fold(splitName(col.name))] {
+		return false
+	}
+	said := 0
+	for _, x := range col.cells {
+		s := lexicon.Fold(strings.TrimSpace(x.val.Text()))
+		if s == "" {
+			continue
+		}
+		if !answers[s] {
+			return false
+		}
+		said++
+	}
+	return said > 0
 }
 
 // alike reports whether a text is written like the ids: with digits when they have digits, in words when not.

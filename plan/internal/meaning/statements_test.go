@@ -53,6 +53,10 @@ func TestStatements(t *testing.T) {
 		{"A1 dig\nB1 line it (after A1)\nC1 fill it (after B1)\n", "A1 B1 C1", "A1>B1 B1>C1"},
 		{"Stage 1:\n- dig the pond\nStage 2:\n- fill it when the rain reaches 23\n- sit\n", "1 2 3", ""},
 		{"- Ann: dig\n- Bob: line it, after \"dig\"\n- Year 6: fill it, after \"line it\"\n", "1 2 3", "1>2 2>3"},
+		{"[1단계] 기획\n1-1. 조사\n1-2. 확정 (1-1 완료 후)\n\n[2단계] 개발\n2-1. 제작 (1-2 완료 후)\n", "1-1 1-2 2-1", "1-1>1-2 1-2>2-1"},
+		{"✔ 1. dig\n☐ 2. line it (after 1)\n☐ 3. fill it (after 2)\n", "1 2 3", "1>2 2>3"},
+		{"- N1 dig | pred: none | succ: N2\n- N2 line it | pred: N1 | succ: N3\n- N3 fill it | pred: N2 | succ: none\n", "N1 N2 N3", "N1>N2 N1>N2 N2>N3 N2>N3"},
+		{"We do it as follows:\n\n- Before:\n  - Export the rows\n  - Clean the rows\n- After:\n  - Import the rows\n", "1 2 3", ""},
 		{"AB-1: bake\nAB-2: slice (after AB-1)\nAB-3: serve (after AB-2 and AB-90)\n", "AB-1 AB-2 AB-3", "AB-1>AB-2 AB-2>AB-3 AB-90>AB-3"},
 	} {
 		src := form.NewSource(c.text)

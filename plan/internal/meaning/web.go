@@ -537,7 +537,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		if steps[i].it.Text == "" && len(steps[i].it.Kids) == 0 {
 			empty++
 		}
-		if s.name == "headings" {
+		if s.name == "headings" || s.name == "bullets" {
 			demands += b2i(moodOfClause(languageOf(o.src), steps[i].it.Text) == acting)
 		}
 	}
@@ -547,6 +547,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	case s.name == "headings" && sure == 0 && demands*2 <= n:
 		r.Weight = min(r.Weight, 45) - 20 // what is below headings is text, which names words of titles by chance
 	}
+	r.demands = demands*2 > n
 	r.Evidence = append(r.Evidence, s.name)
 	r.judge(o.listing(s, steps, sure, r.Stated))
 }
