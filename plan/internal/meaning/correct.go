@@ -323,6 +323,10 @@ func (a *amender) sentence(s form.Sentence) {
 		defer func() { a.correcting = false }()
 	}
 	a.moving = a.correcting && hasTone(a.lang, text, toneMove)
+	if a.together(text, all, s) {
+		a.applied++
+		return
+	}
 	if a.sequence(all) {
 		a.applied++
 		return
@@ -599,6 +603,29 @@ func (a *amender) sequence(all []mention) bool {
 	}
 	a.moved = true
 	return true
+}
+
+// together reads a sentence that lets steps run beside each other: "2 and 3 can happen in parallel".
+func (a *amender) together(text string, all []mention, s form.Sentence) bool {
+	if len(all) != 1 || len(all[0].ids) < 2 || !a.correcting {
+		return false
+	}
+	items := a.placesOf(all[0].ids)
+	if len(items) != len(all[0].ids) {
+		return false
+	}
+	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
+		if t.Kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses, lexicon.Before, lexicon.Apart, lexicon.Not) != 0 {
+			return false
+		}
+	}
+	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
+		if t.Kinds&lexicon.KindsOf(lexicon.Meanwhile, lexicon.Beside) != 0 {
+			a.apply(Relation{Kind: Beside, Subjects: items[1:], Items: items[:1], Off: s.Off}, false)
+			return true
+		}
+	}
+	return false
 }
 
 // change reads a sentence that drops, adds or swaps steps.
