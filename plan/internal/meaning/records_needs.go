@@ -136,7 +136,8 @@ func (a *analysis) needs() {
 			}
 			continue
 		}
-		if col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
+		times := col.is(lexicon.Duration) && (col.whole || a.n.numeric) // "to be finished first" has a word of time in it
+		if col.is(lexicon.Owner) || times || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
 			continue
 		}
 		if a.drawn || !a.refersOnly(col) {
@@ -170,6 +171,7 @@ func (a *analysis) needs() {
 		}
 		a.take(f, next)
 	}
+	a.deep()
 }
 
 // beforeNames may say what is before a step as well as what it is before.
@@ -435,6 +437,74 @@ func (a *analysis) take(f *found, next bool) {
 func isFile(s string) bool {
 	i := strings.LastIndexByte(s, '.')
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
+}
+
+// deep takes the lists of ids that stand deep inside of records, under names that hold nothing else, when nothing nearer
+// relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
+func (a *analysis) deep() {
+	if a.hits > 0 || a.id == nil || a.n.numeric || len(a.g.recs) < 2 {
+		return
+	}
+	lists := map[string]*found{}
+	other := map[string]bool{}
+	var order []string
+	for i := range a.g.recs {
+		var walk func(v *form.Value, key string, depth int)
+		walk = func(v *form.Value, key string, depth int) {
+			if v == nil || depth > 8 || a.inner[v] {
+				return
+			}
+			ids := v.Kind == form.KindList && len(v.Items) > 0
+			for _, x := range v.Items {
+				if !x.IsScalar() {
+					ids = false
+					walk(x, key, depth+1)
+				}
+			}
+			for k := range v.Fields {
+				walk(v.Fields[k].Val, v.Fields[k].Key, depth+1)
+			}
+			if !ids || depth < 2 {
+				return
+			}
+			f := lists[key]
+			if f == nil {
+				f = &found{col: newColumn(key), lists: 1}
+				lists[key] = f
+				order = append(order, key)
+			}
+			for _, x := range v.Items {
+				at, ok := a.n.exact[x.Text()]
+				if !ok || at == i || !x.IsScalar() {
+					other[key] = true
+					return
+				}
+				f.hits++
+				f.earlier += b2i(at < i)
+				f.list, f.recs = append(f.list, saidOf{at, x.Text(), x.Off}), append(f.recs, i)
+			}
+		}
+		for k := range a.g.recs[i].fields {
+			f := &a.g.recs[i].fields[k]
+			walk(f.Val, f.Key, 1)
+		}
+	}
+	for _, key := range order {
+		f := lists[key]
+		if other[key] || f.hits == 0 || otherRole(key) {
+			continue
+		}
+		next := f.earlier*2 < f.hits
+		switch {
+		case f.col.is(lexicon.Requires):
+			next = false
+		case f.col.is(lexicon.Next):
+			next = true
+		case f.earlier > 0 && f.earlier < f.hits:
+			a.unsure(f, next)
+		}
+		a.take(f, next)
+	}
 }
 
 // nested finds what a record goes on to deep inside of it: the Next of choices, catches and conditions.

@@ -208,6 +208,10 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 		t := text{it.Text, it.TextOff}
 		if o.said[it] {
 			t = whole(o.src, it)
+			if i, ok := w.names.keyed(it.Mark.Label); ok && i < len(w.steps) && o.needed(it) && w.names.onlyIDs(i, it.Text) != nil {
+				w.field(i, Attr{Key: "depends on", Value: it.Text, Off: it.TextOff})
+				continue
+			}
 		}
 		if links, ok := arrowLine(it.Text, it.TextOff, w.known); ok {
 			w.r.Links = append(w.r.Links, links...)
@@ -574,6 +578,7 @@ func (o *outline) listing(s series, steps []step, related int, linked bool) *lis
 		in[it] = true
 		l.Entries = append(l.Entries, it.Text)
 		l.Boxes = l.Boxes || it.Box != 0
+		l.Checked = (l.Checked || i == 0) && it.Box == 'x'
 		l.Spoken = l.Spoken || it.Mark.Style == form.Spelled && it.Mark.Weak
 		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code || len(it.Mark.Path) > 1
 	}
