@@ -131,7 +131,7 @@ func sameNoun(lang string, alts []alternative) bool {
 				found = head[h.off:h.end]
 			}
 		}
-		if found == "" || noun != "" && noun != found {
+		if found == "" || found == head || noun != "" && noun != found || hasTone(lang, head, toneRevised) {
 			return false
 		}
 		noun = found
