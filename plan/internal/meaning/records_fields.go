@@ -395,8 +395,8 @@ func (g *grid) asID(col *column, first bool) *candidate {
 	for _, r := range col.roles {
 		switch r {
 		case lexicon.Owner, lexicon.Duration, lexicon.Status, lexicon.Requires, lexicon.Next, lexicon.Args:
-			if !idRole && !title {
-				return nil
+			if !idRole && !title && !(r == lexicon.Owner && first && g.s.form == "table" && g.statesNeeds()) {
+				return nil // agents may wait for each other
 			}
 		}
 	}
