@@ -131,6 +131,9 @@ func insideData(all []*Reading, data *Reading) {
 func (r *Reading) remarks() bool {
 	related := make(map[string]bool, len(r.Items))
 	for i := range r.Items {
+		if isName(r.Items[i].Title) {
+			continue // "B4_7" is no "before 7"
+		}
 		for _, t := range lexicon.Scan(r.Items[i].Title) {
 			related[r.Items[i].ID] = related[r.Items[i].ID] || t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0 && !strings.ContainsAny(t.Phrase, "->")
 		}
@@ -140,6 +143,16 @@ func (r *Reading) remarks() bool {
 		n += b2i(related[l.To])
 	}
 	return n*5 >= len(r.Links)*2
+}
+
+// isName reports whether a text is one word with a digit or a low line in it, of letters of ASCII.
+func isName(s string) bool {
+	for i := range len(s) {
+		if !isWord(s[i]) {
+			return false
+		}
+	}
+	return strings.ContainsAny(s, "_0123456789")
 }
 
 // lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.
