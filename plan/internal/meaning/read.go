@@ -231,8 +231,8 @@ const (
 	partWeight = 29
 )
 
-// apartFrom reports whether a reading overlaps none of the others: none of its steps stands within one of theirs. Lists,
-// tables and drawings may take turns.
+// apartFrom reports whether a reading overlaps none of the others: none of its steps stands within one of
+// theirs. Lists, tables and drawings may take turns.
 func apartFrom(parts []*Reading, r *Reading) bool {
 	for _, p := range parts {
 		if overlaps(r, p) && (crosses(p, r) || crosses(r, p)) {
