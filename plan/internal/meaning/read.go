@@ -106,6 +106,8 @@ func tails(all []*Reading) {
 		for _, r := range all {
 			switch {
 			case r.Form != "outline" || r.Not != "" || len(r.Items) < 2 || !overlaps(r, d):
+			case len(d.Items) > len(r.Items) && sharedIDs(d, r) == len(r.Items) && bareNames(r):
+				r.Weight = min(r.Weight, d.Weight-closeReading)
 			case remarks, r.Stated && len(r.Links) > 0 && r.lead(d):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			case within(r, d), repeats(r, d):
@@ -115,6 +117,17 @@ func tails(all []*Reading) {
 			}
 		}
 	}
+}
+
+// bareNames reports whether most steps of a list have an id and nothing else: they are names of a drawing, of
+// which some were taken for labels of one kind.
+func bareNames(r *Reading) bool {
+	n := 0
+	for i := range r.Items {
+		it := &r.Items[i]
+		n += b2i(it.Title == it.ID || IsArrowLine(it.Title)) // or the line of arrows below the last one
+	}
+	return n*2 > len(r.Items)
 }
 
 // insideData takes lists within data that is no plan for a part of that data.
