@@ -218,7 +218,7 @@ func strangeLine(l line) programLine {
 // looksLikeCode reports whether the text is a source file rather than a plan written as assignments.
 func looksLikeCode(d *document) bool {
 	for _, l := range d.lines {
-		for _, w := range []string{"def ", "class ", "import ", "from ", "return ", "if ", "for ", "while ", "print(", "func ", "package ", "const ", "#include"} {
+		for _, w := range []string{"def ", "class ", "import ", "from ", "return ", "if ", "for ", "while ", "print(", "func ", "package ", "const ", "#include", "with ", "async ", "export ", "@"} {
 			if strings.HasPrefix(l.text, w) {
 				return true
 			}

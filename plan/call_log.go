@@ -8,7 +8,8 @@ import (
 
 // readCallLog reads what LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …", "dependencies: [1]".
 func readCallLog(d *document) *reading {
-	if !strings.Contains(d.text, "idx:") || !strings.Contains(d.text, "dependencies:") {
+	stated := strings.Contains(d.text, "dependencies:")
+	if !strings.Contains(d.text, "idx:") || !stated && (!strings.Contains(d.text, "tool:") || !strings.Contains(d.text, "args:")) {
 		return nil
 	}
 	r := &reading{edgesStated: true, start: -1, openEnded: true}
@@ -34,7 +35,7 @@ func readCallLog(d *document) *reading {
 				val = val[:i]
 			}
 			cur = len(r.graph.Problems)
-			hasDeps = false
+			hasDeps = !stated
 			r.graph.Problems = append(r.graph.Problems, d.problem(val, "", l.off))
 			if r.start < 0 {
 				r.start = l.off
@@ -46,7 +47,13 @@ func readCallLog(d *document) *reading {
 		case "args":
 			if cur >= 0 {
 				if t, end := form.ValueAt(d.text, off, d.limits.MaxDepth, false); t.Root != nil && end <= l.off+len(l.text) {
-					r.graph.Problems[cur].Refs = r.graph.Problems[cur].addArgs(d, t.Root)
+					refs := r.graph.Problems[cur].addArgs(d, t.Root)
+					r.graph.Problems[cur].Refs = refs
+					for _, ref := range refs {
+						if !stated {
+							r.edge(d, ref.To, r.graph.Problems[cur].ID, Variable, off) // what a task uses it waits for
+						}
+					}
 				}
 			}
 		case "dependencies":

@@ -41,6 +41,8 @@ func TestNotAPlan(t *testing.T) {
 		"InvoicesCSV":          "invoice_no,date,customer,follows_up,amount\n2041,2026-01-12,Harbour,,310.00\n2042,2026-01-15,Velo,,95.50\n2043,2026-02-01,Harbour,2041,12.00\n2044,2026-02-03,Brun,,780.00\n",
 		"OutcomesTable":        "| Item | Raised by | Outcome |\n|---|---|---|\n| Parking permits | Ms Oduya | agreed |\n| Bike shed roof | Mr Lind | postponed |\n| Garden hose | Ms Oduya | bought already |",
 		"ErDiagram":            "```mermaid\nerDiagram\n    ORDER ||--|{ LINE : holds\n    LINE }o--|| ITEM : names\n```",
+		"ParametersTable":      "| Parameter | Required | Default | Description |\n|---|---|---|---|\n| `page` | no | 1 | Page number |\n| `sort` | no | `id` | Requires `order` |\n| `order` | no | `asc` | Used by `sort` only |",
+		"AlternativesCSV":      "codice;prodotto;prezzo;alternativa\n101;Olio;9,80;\n102;Olio di semi;3,10;101\n103;Aceto;2,40;\n104;Aceto balsamico;7,90;103\n",
 		"LedgerTable":          "| Date | Account | Debit | Credit |\n|---|---|---|---|\n| 2024-01-01 | Cash | 100 | |\n| 2024-01-02 | Rent | | 50 |",
 		"Ingredients":          "Ingredients:\n- 2 eggs\n- 100 g flour\n- 1 cup milk\n- salt",
 		"IngredientsNum":       "Ingredients:\n1. 2 eggs\n2. 100 g flour\n3. 1 cup milk",
@@ -201,6 +203,9 @@ func TestReadAsPlan(t *testing.T) {
 		{"StagesOfXML", "<flow><stage name='x' mode='serial'><job id='a1'>dig</job></stage><stage name='y' mode='parallel'><job id='b2'>plant</job><job id='c3'>paint</job></stage></flow>", "a1|b2|c3", "a1>b2|a1>c3"},
 		{"StepsOfTemplates", "spec:\n  templates:\n  - name: main\n    steps:\n    - - name: make\n        template: gen\n    - - name: show\n        template: print\n        arguments: {parameters: [{name: message, value: '{{steps.make.outputs.result}}'}]}\n  - name: print\n    inputs: {parameters: [{name: message}]}\n    container: {image: a, args: ['{{inputs.parameters.message}}']}\n", "make|show", "make>show"},
 		{"ConditionIsNoNeed", "jobs:\n  a1:\n    runs-on: x\n  b2:\n    needs: a1\n    if: always() && needs.a1.result == 'success'\n", "a1|b2", "a1>b2"},
+		{"IDsDeepInside", "jobs:\n- name: unit\n  plan:\n  - get: repo\n  - task: test\n- name: pack\n  plan:\n  - get: repo\n    passed: [unit]\n  - task: build\n", "unit|pack", "unit>pack"},
+		{"PlanHandedOver", `[{"type": "function_call", "name": "update_plan", "arguments": "{\"plan\": [{\"id\": \"a1\", \"after\": []}, {\"id\": \"b2\", \"after\": [\"a1\"]}]}"}, {"type": "function_call_output", "output": "ok"}]`, "a1|b2", "a1>b2"},
+		{"JobCalledChanges", "jobs:\n  changes:\n    runs-on: x\n  lint:\n    needs: changes\n  unit:\n    needs: [changes, lint]\n", "changes|lint|unit", "changes>lint|changes>unit|lint>unit"},
 		{"RecipeProse", "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.", "1|2|3", "1>2|2>3"},
 		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
 	})

@@ -16,10 +16,8 @@ func nestedCalls(d *document, v *form.Value) *reading {
 	if v == nil || v.Kind != form.KindList || len(v.Items) == 0 {
 		return nil
 	}
-	if len(v.Items) == 1 {
-		if a := v.Items[0].Get("function").Get("arguments"); a != nil && a.Kind == form.KindString && strings.HasPrefix(strings.TrimSpace(a.Str), "{") {
-			return nil // the plan may be what this one call hands over
-		}
+	if handsOver(v.Items) {
+		return nil
 	}
 	good := 0
 	for _, it := range v.Items {
@@ -101,6 +99,25 @@ func nestedCalls(d *document, v *form.Value) *reading {
 		r.graph.Problems[i].Refs = calls[i].refs
 	}
 	return r
+}
+
+// handsOver reports whether only one of the items is a call, with arguments in a string: the plan may be what it hands over.
+func handsOver(items []*form.Value) bool {
+	calls, packed := 0, 0
+	for _, it := range items {
+		if f := it.Get("function"); f != nil && f.Kind == form.KindObject {
+			it = f
+		}
+		a := it.Get("arguments", "parameters", "args", "input", "kwargs")
+		if a == nil {
+			continue
+		}
+		calls++
+		if s := strings.TrimSpace(a.Text()); a.Kind == form.KindString && strings.HasPrefix(s, "{") {
+			packed++
+		}
+	}
+	return calls == 1 && packed == 1
 }
 
 // resolveCallRef returns the id of the call that ref uses and whether there is one.

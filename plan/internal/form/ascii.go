@@ -235,7 +235,7 @@ func readArt(src *Source, first, end int) *Diagram {
 	if !a.boxes() {
 		return nil
 	}
-	a.brackets()
+	a.brackets(len(a.nodes) >= 2)
 	formal := len(a.nodes)
 	a.words(formal >= 2)
 	g := newDiagram("art", first, src.Lines[first].Off)
@@ -375,8 +375,9 @@ func (a *art) add(n artNode) {
 	}
 }
 
-// brackets finds texts in brackets on one line.
-func (a *art) brackets() {
+// brackets finds texts in brackets on one line. Where there are boxes, those in round brackets are notes, and not on a line
+// that leads to the right.
+func (a *art) brackets(boxes bool) {
 	for r, row := range a.grid {
 		for c := 0; c < len(row); c++ {
 			if a.owner[r][c] != 0 || row[c] != '[' && row[c] != '(' && row[c] != '【' && row[c] != '（' {
@@ -396,7 +397,11 @@ func (a *art) brackets() {
 				break
 			}
 			inner := strings.Trim(a.text(r, c, e+1), "[]()【】（） ")
-			if hasWord(inner) {
+			if boxes && hasWord(inner) && (row[c] == '(' || row[c] == '（') && a.at(r, e+1) == ' ' {
+				for x := c; x <= e; x++ {
+					a.owner[r][x] = -1
+				}
+			} else if hasWord(inner) {
 				off := a.offs[r][c] + strings.Index(a.text(r, c, e+1), inner)
 				e += width(row[e]) - 1
 				if end := a.titleEnd(r, e+1); end > e+1 && utf8.RuneCountInString(inner) < 6 { // [1] Dig

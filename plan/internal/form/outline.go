@@ -547,7 +547,7 @@ func romans(items []*Item) {
 // "20 g of salt". Numbers count when each is more than the one before it or begins again at 1, and when they
 // are those from 1 on in whatever order. Addresses such as 203.0.113.9 never count.
 func dropAmounts(items []*Item) {
-	falls, all, units := 0, 0, 0
+	falls, all, units, first := 0, 0, 0, 0
 	last, seen, highest := map[int]int{}, map[int]bool{}, 0
 	for _, it := range items {
 		m := it.Mark
@@ -564,7 +564,10 @@ func dropAmounts(items []*Item) {
 		n := m.Path[0]
 		all++
 		units += b2i(isUnit(it.Text))
-		falls += b2i(n <= last[it.Indent] && n != 1)
+		if all == 1 {
+			first = n
+		}
+		falls += b2i(n <= last[it.Indent] && (n != 1 || first != 1))
 		seen[n], last[it.Indent], highest = true, n, max(highest, n)
 	}
 	if all < 2 || (falls == 0 || len(seen) == all && highest == all) && units*2 < all {

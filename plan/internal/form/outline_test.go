@@ -40,6 +40,10 @@ func TestOutline(t *testing.T) {
 		"Remark":     {"Task A (3 days): dig\nTask B (1 day): fill", "E Task/A|(3 days): dig\nE Task/B|(1 day): fill\n"},
 		"Tatweel":    {"د) خطة\nهـ) حفل", "E د|خطة\nE هـ|حفل\n"},
 		"One letter": {"A1  dig\nA2  fill\nC1  plant", "E A1|dig\nE A2|fill\nE C1|plant\n"},
+		"Amounts":    {"- 3 leeks\n- 1 onion\n- 4 eggs", "E |3 leeks\nE |1 onion\nE |4 eggs\n"},
+		"Units":      {"- 20 g of salt\n- 30 g of sugar", "E |20 g of salt\nE |30 g of sugar\n"},
+		"AnyOrder":   {"2 fill\n1 dig\n3 plant", "E 2|fill\nE 1|dig\nE 3|plant\n"},
+		"Address":    {"203.0.113.9 - GET\n198.51.100.7 - POST", "P |203.0.113.9 - GET\nP |198.51.100.7 - POST\n"},
 		"Org":        {"* Plan\n** TODO [#A] H-1 dig\n   Blocked by: H-2\n** DONE H-2 fill", "H |Plan\n H H-1|dig\n  P |Blocked by: H-2\n H H-2|fill\n"},
 	}
 	for name, c := range tests {

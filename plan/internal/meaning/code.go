@@ -32,7 +32,7 @@ func readCode(src *form.Source) []*Reading {
 }
 
 // codeReaders read the lines from first up to end; the first one that accepts them counts.
-var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readPseudo, readProgram}
+var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readNeedsLines, readPseudo, readProgram}
 
 // codeBlocks returns the runs of lines that may hold code: each fence, and what stands outside of fences.
 func codeBlocks(src *form.Source) (out [][2]int) {
@@ -61,7 +61,7 @@ func codeLang(lang string) bool {
 }
 
 // trivial are functions that compute something from their arguments and do no step of a plan.
-var trivial = setOf("int str float bool len list dict set tuple sorted range print println min max sum abs round format type isinstance enumerate zip map filter datetime timedelta date time now Path open input repr any all next iter super vars getattr setattr hasattr Symbol String Number Boolean Array Object JSON.parse JSON.stringify json.dumps json.loads os.path.join os.getenv os.environ.get console.log console.error logging.info logger.info fmt.Println fmt.Printf log.Println datetime.now echo printf Date Math.max Math.min time.time uuid4 timedelta dict.get sizeof append extend push Ok Some Err None Result Promise it test describe expect useEffect useState addEventListener setTimeout setInterval")
+var trivial = setOf("int str float bool len list dict set tuple sorted range print println min max sum abs round format type isinstance enumerate zip map filter datetime timedelta date time now Path open input repr any all next iter super vars getattr setattr hasattr Symbol String Number Boolean Array Object JSON.parse JSON.stringify json.dumps json.loads os.path.join os.getenv os.environ.get console.log console.error logging.info logger.info fmt.Println fmt.Printf log.Println datetime.now echo printf Date Math.max Math.min time.time uuid4 timedelta dict.get sizeof append extend push Ok Some Err None Result Promise useState")
 
 // wrappers pass on what their first argument says; suffixes are methods that say only how a call is run.
 var (

@@ -111,6 +111,9 @@ func steps(e *form.Expr) bool {
 	return found
 }
 
+// hooks are functions that keep the function that they are given for later: tests, routes and events.
+var hooks = setOf("it test describe expect beforeEach afterEach useEffect on once get post put patch delete all use addEventListener setTimeout setInterval schedule listen subscribe")
+
 // functionOf returns the function without a name that a call is given, if it has a body of statements, and the name of the
 // step that the call makes of it: step.run("fetch", async () => { … }).
 func functionOf(e *form.Expr) (f *form.Expr, name string) {

@@ -403,7 +403,7 @@ func blockHead(src *form.Source, k, end int) bool {
 	for n < end && src.Lines[n].Text == "" {
 		n++
 	}
-	return n < end && src.Lines[n].Indent > l.Indent && (!isListed(src.Lines[n].Text) || strings.HasSuffix(l.Text, ":") && strings.Count(l.Text, " ") < 3)
+	return n < end && src.Lines[n].Indent > l.Indent && (!isListed(src.Lines[n].Text) || strings.HasSuffix(l.Text, ":") && strings.Count(l.Text, " ") < 3 && !isField(src.Lines[n].Text))
 }
 
 // splitBraces splits a line at braces and semicolons outside quotes and round brackets.

@@ -208,6 +208,13 @@ type built struct {
 	id string
 }
 
+// holdsFunctions reports whether a value among those of an object is a function: such an object is read as code.
+func holdsFunctions(e *form.Expr) bool {
+	return slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool {
+		return a.Val.Kind == form.Func || a.Val.Kind == form.Ops && a.Val.Ops[len(a.Val.Ops)-1] == "=>"
+	})
+}
+
 // readBuilder reads calls of one function that each describe a task: step("b", after=["a"]).
 func readBuilder(all []*form.Stmt) *program {
 	groups := map[string][]built{}
@@ -215,6 +222,12 @@ func readBuilder(all []*form.Stmt) *program {
 	var names []string
 	each(all, func(st *form.Stmt) {
 		walk(st.Expr, 0, func(e *form.Expr) bool {
+			if id := taskID(e); e.Kind == form.List && id != "" && holdsFunctions(e) { // { id: "b", run: () => f(), after: ["a"] }
+				if groups["{"] == nil {
+					names = append(names, "{")
+				}
+				groups["{"] = append(groups["{"], built{e, id})
+			}
 			if e.Kind != form.Call || len(e.Args) == 0 {
 				return true
 			}

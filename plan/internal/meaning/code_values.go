@@ -95,6 +95,9 @@ func (p *program) passes(e *form.Expr) bool {
 	if e.Base.Kind == form.Attr && p.runners[e.Base.Base.Path()] && controls[e.Base.Text] && callName(e) == e.Base.Path() {
 		return true
 	}
+	if f, _ := functionOf(e); f != nil && hooks[e.Base.Text] {
+		return true
+	}
 	d := p.defs[name]
 	if d == nil || len(d.Marks) > 0 {
 		return false

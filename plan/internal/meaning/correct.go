@@ -45,7 +45,7 @@ func correctedFrom(src *form.Source) int {
 			}
 		case entryLine(l.Text) || listed(l.Text) || at < 0 && named(l.Text) && !corrects(l.Text):
 			entries++
-		case entries >= 2 && l.Text[0] != '#' && corrects(l.Text):
+		case entries >= 2 && strings.IndexByte("#@$/", l.Text[0]) < 0 && !strings.HasPrefix(l.Text, "./") && corrects(l.Text):
 			at = l.Start
 		}
 	}
@@ -57,8 +57,8 @@ func correctedFrom(src *form.Source) int {
 
 // fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context: [draft]".
 func fieldLine(l *form.Line) bool {
-	key, _, ok := strings.Cut(l.Text, ":")
-	return ok && l.Indent > 0 && form.IsName(key) && !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":")
+	key, value, ok := strings.Cut(l.Text, ":")
+	return ok && l.Indent > 0 && form.IsName(key) && (value == "" || !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":"))
 }
 
 // named reports whether a line begins with a name of one word and a colon: "build: depends on art".
@@ -323,6 +323,10 @@ func (a *amender) sentence(s form.Sentence) {
 		defer func() { a.correcting = false }()
 	}
 	a.moving = a.correcting && hasTone(a.lang, text, toneMove)
+	if a.together(text, all, s) {
+		a.applied++
+		return
+	}
 	if a.sequence(all) {
 		a.applied++
 		return
@@ -599,6 +603,29 @@ func (a *amender) sequence(all []mention) bool {
 	}
 	a.moved = true
 	return true
+}
+
+// together reads a sentence that lets steps run beside each other: "2 and 3 can happen in parallel".
+func (a *amender) together(text string, all []mention, s form.Sentence) bool {
+	if len(all) != 1 || len(all[0].ids) < 2 || !a.correcting {
+		return false
+	}
+	items := a.placesOf(all[0].ids)
+	if len(items) != len(all[0].ids) {
+		return false
+	}
+	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
+		if t.Kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses, lexicon.Before, lexicon.Apart, lexicon.Not) != 0 {
+			return false
+		}
+	}
+	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
+		if t.Kinds&lexicon.KindsOf(lexicon.Meanwhile, lexicon.Beside) != 0 {
+			a.apply(Relation{Kind: Beside, Subjects: items[1:], Items: items[:1], Off: s.Off}, false)
+			return true
+		}
+	}
+	return false
 }
 
 // change reads a sentence that drops, adds or swaps steps.

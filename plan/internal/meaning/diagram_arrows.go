@@ -46,6 +46,7 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 // arrowPrefix drops "Order:" or a bullet before the first id. With loose, it accepts every short text before a colon.
 func arrowPrefix(p form.Piece, loose bool) form.Piece {
 	p = cutBullet(p)
+	p.Text = plainBrackets.Replace(p.Text)
 	for _, colon := range [...]string{":", "："} {
 		head, rest, ok := strings.Cut(p.Text, colon)
 		head = strings.Trim(head, " *_`")
@@ -60,6 +61,9 @@ func arrowPrefix(p form.Piece, loose bool) form.Piece {
 	}
 	return unquoted(p)
 }
+
+// plainBrackets writes full-width brackets as those of ASCII, in as many bytes.
+var plainBrackets = strings.NewReplacer("（", "(  ", "）", "  )", "【", "[  ", "】", "  ]", "［", "[  ", "］", "  ]", "｛", "{  ", "｝", "  }")
 
 // unquoted drops one pair of signs of code or emphasis around a whole line of arrows.
 func unquoted(p form.Piece) form.Piece {
@@ -229,13 +233,35 @@ func IsArrowLine(s string) bool {
 						t = head
 					}
 				}
-				if t != "" && !isLooseID(t) {
+				if t != "" && !isLooseID(t) && !looseChains(x.Text, 0) {
 					return false
 				}
 			}
 		}
 	}
 	return arrows > 0
+}
+
+// maxBrackets bounds brackets in brackets.
+const maxBrackets = 6
+
+// looseChains reports whether one side of an arrow is a group in brackets in which chains stand: "[(B → C), D]".
+func looseChains(s string, depth int) bool {
+	inner := form.Bare(form.Piece{Text: strings.TrimSpace(s)}).Text
+	if n := len(s); depth > maxBrackets || n < 5 || len(inner) >= n {
+		return false
+	}
+	for _, x := range form.SplitGroup(form.Piece{Text: inner}) {
+		parts, _ := form.SplitArrows(x.Text, 0)
+		for _, p := range parts {
+			for _, y := range form.SplitGroup(p) {
+				if t := form.Bare(y).Text; t == "" || !isLooseID(t) && !looseChains(y.Text, depth+1) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // assignsCall reports whether a text is the call of a function with arguments.
@@ -559,16 +585,50 @@ func (s *arrowSet) line(p form.Piece) {
 		}
 		var before []string
 		for k, g := range c.Groups {
-			ids := s.side(g, k == len(c.Groups)-1)
+			ids, ends := s.nested(g, k == len(c.Groups)-1, p.Off, 0)
 			if len(ids) == 0 && len(c.Back) > 0 {
 				s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "EMPTY_ID", Element: strings.Join(before, ", "), Message: "an arrow at " + strings.Join(before, ", ") + " has nothing on one side: " + p.Text[:min(len(p.Text), 60)], Hint: "name a problem on both sides of the arrow", Off: p.Off})
 			}
-			if k > 0 {
-				s.link(before, ids, c.Back[k-1], p.Off)
+			switch {
+			case k > 0 && c.Back[k-1]:
+				s.link(ids, before, false, p.Off)
+			case k > 0:
+				s.link(before, ids, false, p.Off)
 			}
-			before = ids
+			before = ends
 		}
 	}
+}
+
+// nested adds the nodes of one side of an arrow, and of the chains that stand there in brackets, and returns the ids at
+// which the chains begin and those at which they end.
+func (s *arrowSet) nested(g []form.Piece, last bool, off, depth int) (first, ends []string) {
+	for _, x := range g {
+		inner := form.Bare(x)
+		if len(g) > 2 && (lexicon.Is(lexicon.Meanwhile, inner.Text) || lexicon.Is(lexicon.Beside, inner.Text)) {
+			continue // "(A, B, in parallel)"
+		}
+		if !form.ContainsArrow(inner.Text) || depth > maxBrackets || inner.Text == x.Text && depth == 0 {
+			ids := s.side([]form.Piece{x}, last)
+			first, ends = append(first, ids...), append(ends, ids...)
+			continue
+		}
+		for _, y := range form.SplitGroup(inner) {
+			parts, back := form.SplitArrows(y.Text, y.Off)
+			var before []string
+			for k, p := range parts {
+				a, b := s.nested(form.SplitGroup(p), false, off, depth+1)
+				if k == 0 {
+					first = append(first, a...)
+				} else {
+					s.link(before, a, back[k-1], off)
+				}
+				before = b
+			}
+			ends = append(ends, before...)
+		}
+	}
+	return first, ends
 }
 
 func (s *arrowSet) note(code string, ids []form.Piece, message, hint string) {

@@ -33,7 +33,7 @@ type moodWords struct {
 	longest int
 }
 
-var moodNames = [...]string{"do", "end", "deed", "told"}
+var moodNames = [...]string{"do", "end", "deed", "told", "done"}
 
 // moodTable holds for a language the words of each name of moodNames.
 type moodTable [len(moodNames)]moodWords
@@ -145,7 +145,7 @@ func moodOf(lang, s string) mood {
 
 // cutName cuts a text at the sign behind its first words. What stands in brackets behind is left out.
 func cutName(s string) (head, tail string, named bool) {
-	for _, sign := range [...]string{": ", "：", " – ", " — ", " - ", " | ", " / ", "→ "} {
+	for _, sign := range [...]string{": ", "：", " – ", " — ", " - ", " | ", " / ", "→ ", ". "} {
 		if i := strings.Index(s, sign); i > 0 && i < 60 {
 			return s[:i], s[i+len(sign):], true
 		}
@@ -188,6 +188,8 @@ func moodOfClause(lang, s string) mood {
 	case lang != "zh" && pronoun(lang, first):
 	case lang == "en" && len(words) > 1 && words[1] == "of" && first != "dispose" && first != "think":
 		return deed
+	case len(words) > 1 && lang == "en" && tell.words[words[1]]: // "light is absorbed"
+	case lang == "sv" && !do.words[first] && tell.tells(lang, s, words): // "nya loggan ligger ute"
 	case do.begins(lang, s, words), commands(lang, words):
 		return acting
 	}
@@ -222,6 +224,32 @@ func moodByEnd(s string, end, deeds, tell *moodWords) mood {
 
 // pronoun reports whether a word is one that no demand begins with.
 func pronoun(lang, w string) bool { return moodData()[lang][3].words[w] }
+
+// isDone reports whether an entry begins, or in some languages ends, with a verb for what is over: "Fixed a leak".
+func isDone(lang, s string) bool {
+	words := strings.Fields(lexicon.Fold(clause(s)))
+	if len(words) == 0 {
+		return false
+	}
+	first := strings.Trim(words[0], "*_`:")
+	if lang == "en" || lang == "" {
+		return participle(first)
+	}
+	table := moodData()[lang]
+	if table == nil {
+		return false
+	}
+	w := &table[4]
+	switch lang {
+	case "ja", "ko":
+		return w.endsWith(strings.TrimRight(strings.Join(words, " "), ". "), w.words, w.longest) > 0
+	case "tr":
+		return w.word(words[len(words)-1])
+	case "de", "nl":
+		return w.word(first) || w.word(words[len(words)-1])
+	}
+	return w.word(first) && !(lang == "es" && strings.HasSuffix(first, "ré"))
+}
 
 // prefixed reports whether a word of Indonesian has the prefix of a verb.
 func prefixed(w string) bool {

@@ -23,6 +23,8 @@ type listing struct {
 	// Nouns that they are marked as steps ("Step 2", "T2").
 	Related      int
 	Boxes, Nouns bool
+	// Checked tells that all its boxes are checked.
+	Checked bool
 	// Linked tells that something leads from one entry to another, even if only by a guess.
 	Linked bool
 	// langs are the languages of the entries: Lang, or those that they may be written in.
@@ -110,7 +112,7 @@ func notPlan(l *listing) (score int, why []string) {
 	}
 	told := n > 1 && c.told*5 >= n*3 && c.action*3 < n
 	if told {
-		say(6, "its entries tell how things are")
+		say(7, "its entries tell how things are")
 	}
 	if short := most(c.short) && c.action*2 <= n && l.Related == 0; short && (asks(l.Intro) || strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:")) {
 		say(4, "its entries are names")
@@ -129,7 +131,7 @@ func notPlan(l *listing) (score int, why []string) {
 		say(-4, "its entries say what to do")
 	case c.action*3 >= n && intro <= 0 && head <= 0 && !most(c.short):
 		say(-2, "some entries say what to do")
-	case !told && l.Related == 0 && !l.Linked && c.order == 0 && (c.action+c.deed)*3 < n:
+	case !told && l.Related == 0 && !l.Linked && c.order == 0 && (c.action+c.deed)*3 < n+b2i(l.Checked)*n:
 		say(4-2*b2i(l.Lang == ""), "its entries are names of things")
 	}
 	if l.Spoken && !most(c.action) && l.Related == 0 {
@@ -143,7 +145,7 @@ func notPlan(l *listing) (score int, why []string) {
 	} else {
 		say(-3*min(3, l.Related), "its entries name one another")
 	}
-	if l.Boxes {
+	if l.Boxes && (!l.Checked || most(c.action)) {
 		say(-3, "it has check boxes")
 	}
 	if l.Nouns {
@@ -349,10 +351,14 @@ func (c *entryCounts) add(lang string, langs []string, e string) {
 	count(&c.defined, defines(first))
 	code := computed(first)
 	m := moodIn(langs, first)
+	over := isDone(lang, first)
+	if over && m == acting {
+		m = noMood
+	}
 	count(&c.action, !code && m == acting)
 	count(&c.deed, !code && m == deed)
 	count(&c.told, m == told)
-	count(&c.past, m != acting && hasTone(lang, first, tonePast) || (lang == "en" || lang == "") && participle(firstWord(folded)))
+	count(&c.past, over || m != acting && hasTone(lang, first, tonePast))
 	count(&c.code, code)
 	count(&c.empty, first == "")
 	count(&c.short, len(strings.Fields(first)) <= 2)

@@ -115,6 +115,8 @@ type teller struct {
 	words map[string][]int
 	// group are the steps that were told last and run beside each other.
 	group []int
+	// branch is the step of the same sentence that runs beside others, or -1: what follows it waits for it alone.
+	branch int
 	// told is the step of the main clause that was read last.
 	told int
 	// connected counts sentences with a word of order, theses those that list arguments, past those about what is
@@ -133,11 +135,16 @@ func (t *teller) sentence(s *form.Sentence) {
 	}
 	units := t.units(s)
 	t.mood(units)
+	if len(t.steps) == 0 && hasTone(t.lang, s.Text, toneIntro) && !slices.ContainsFunc(units, func(u unit) bool { return u.kinds != 0 || u.free || u.beside }) && len(t.enumerated(&units[0])) < 2 {
+		t.idle = append(t.idle, *s)
+		return
+	}
 	said := false
+	t.branch = -1
 	for k := range units {
 		u := &units[k]
 		ordered := u.ordered() || t.resolves(u) || len(t.enumerated(u)) > 1 ||
-			k+1 < len(units) && (units[k+1].beside || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0)
+			k+1 < len(units) && (units[k+1].beside || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0 || units[k+1].free && t.acts(u))
 		switch {
 		case !ordered && !said:
 			if len(t.steps) == 0 || !t.acts(u) {
@@ -263,7 +270,11 @@ func (t *teller) tell(u *unit) {
 	}
 	t.unsure = t.unsure || u.trails
 	beside := false
+	branch := t.branch >= 0 && t.follows(u, waits)
 	switch {
+	case branch:
+		needs = []int{t.branch}
+		t.unsure = true
 	case waits && u.kinds.Has(lexicon.Last) && len(needs) < 2:
 		needs = t.ends(len(t.steps))
 	case waits:
@@ -314,11 +325,35 @@ func (t *teller) tell(u *unit) {
 	for _, i := range before {
 		t.link(self, i)
 	}
+	if t.branch = -1; beside && len(group) > 0 || branch {
+		t.branch = self
+	}
 	if len(before) > 0 {
 		t.group = group
+	} else if branch {
+		t.group = append(slices.DeleteFunc(slices.Clone(group), func(i int) bool { return i == needs[0] }), self)
 	} else if beside && len(group) < maxGroup {
 		t.group = append(slices.Clone(group), self)
 	}
+}
+
+// follows reports whether a unit goes on with the step before it in the same sentence, not with all that run beside it:
+// "Ann meanwhile paints the doors, and then hangs them".
+func (t *teller) follows(u *unit, waits bool) bool {
+	if waits {
+		return len(u.conds) == 1 && t.pronounIn(u.conds[0].text) && !hasTone(t.lang, u.conds[0].text, toneTwo|toneEverything)
+	}
+	return u.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && t.ands(u.text)
+}
+
+// pronounIn reports whether a condition names what it is about by a pronoun: "once those arrive".
+func (t *teller) pronounIn(s string) bool {
+	for _, g := range t.signs(s) {
+		if t.pronoun(s[g.end:]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // maxGroup bounds the steps that run beside each other.
@@ -470,7 +505,7 @@ func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
 		}
 		at, some := s.Off, false
 		for ; k < len(r.Items) && r.Items[k].Off < end; k++ {
-			if it := &r.Items[k]; it.Off >= at && some {
+			if it := &r.Items[k]; it.Off >= at {
 				t.leftOut(r, s, at, it.Off)
 			}
 			at, some = max(at, r.Items[k].End), true
@@ -482,7 +517,11 @@ func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
 }
 
 func (t *teller) leftOut(r *Reading, s form.Sentence, from, to int) {
-	if text := strings.Trim(s.Text[from-s.Off:to-s.Off], " ,.;:!-–—()"); t.letters(text) > 4 {
+	raw := strings.TrimRight(s.Text[from-s.Off:to-s.Off], " \n")
+	if strings.HasSuffix(raw, ":") || strings.HasSuffix(raw, "：") {
+		return // "I would do it like this:"
+	}
+	if text := strings.Trim(raw, " ,.;!-–—()"); t.letters(text) > 4 {
 		t.doubt(r, form.Clip(text), "this part of a sentence was read as no step: "+text, from)
 	}
 }

@@ -19,6 +19,7 @@ func readLabeled(src *form.Source) []*Reading {
 	}
 	sentences := form.Sentences(src.Text[from:to], from)
 	p := roster{lang: proseLanguage(src.Text[from:to]), at: map[string]int{}, told: map[int]int{}}
+	p.nouns(sentences)
 	if !p.listed(sentences) {
 		for k := range sentences {
 			if id, _ := p.label(sentences[k].Text); id != "" && !sentences[k].Question {
@@ -40,7 +41,8 @@ type roster struct {
 	at    map[string]int
 	// told holds for a sentence the item with whose label it begins.
 	told map[int]int
-	list int // the sentence that lists the names, and one more
+	noun map[string]bool // words before a name that begin several sentences
+	list int             // the sentence that lists the names, and one more
 }
 
 func (p *roster) add(id, title string, off int) {
@@ -54,6 +56,45 @@ func (p *roster) add(id, title string, off int) {
 	p.items = append(p.items, Item{ID: id, Shown: true, Title: strings.Join(strings.Fields(title), " "), Parent: -1, Off: off, End: off + len(title)})
 }
 
+// nouns finds the words that begin several sentences with another name each: "Lot alpha …", "The lot beta …".
+func (p *roster) nouns(sentences []form.Sentence) {
+	count := map[string]map[string]bool{}
+	for k := range sentences {
+		if noun, name, _ := p.opening(sentences[k].Text); noun != "" && name != "" && !lexicon.IsCommon(lexicon.Lang(p.lang), lexicon.Fold(name)) {
+			if count[noun] == nil {
+				count[noun] = map[string]bool{}
+			}
+			count[noun][name] = true
+		}
+	}
+	p.noun = map[string]bool{}
+	for noun, names := range count {
+		p.noun[noun] = len(names) > 2
+	}
+}
+
+// opening returns the first two words of a sentence behind its article, and where they end.
+func (p *roster) opening(s string) (noun, name string, end int) {
+	at := 0
+	for range 3 {
+		rest := strings.TrimLeft(s[at:], " ")
+		at = len(s) - len(rest)
+		n := strings.IndexFunc(rest, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '_' })
+		if n <= 0 || n > 24 {
+			return "", "", 0
+		}
+		switch w := rest[:n]; {
+		case noun == "" && hasTone(p.lang, w, toneArticle):
+		case noun == "":
+			noun = lexicon.Fold(w)
+		default:
+			return noun, w, at + n
+		}
+		at += n
+	}
+	return "", "", 0
+}
+
 // label returns the label with which a sentence begins and where it ends: T1, "Step 2", "Task A".
 func (p *roster) label(s string) (id string, end int) {
 	end = strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:()", r) })
@@ -63,6 +104,9 @@ func (p *roster) label(s string) (id string, end int) {
 	word := s[:end]
 	if code(word) {
 		return word, end
+	}
+	if noun, name, to := p.opening(s); p.noun[noun] {
+		return name, to
 	}
 	if !lexicon.Is(lexicon.Steps, word) {
 		return "", 0

@@ -44,7 +44,8 @@ func (t *teller) acts(u *unit) bool {
 	if !t.weighs(u.main) || t.spaced() && len(strings.Fields(u.main)) < 3 {
 		return false
 	}
-	return t.commands(u) || hasTone(t.lang, u.main, toneIntend)
+	folded := lexicon.Fold(u.main)
+	return t.commands(u) || hasTone(t.lang, folded, toneIntend) || t.lang == "en" && persons(folded) && !tells(folded)
 }
 
 // commands reports whether a text begins with a verb of what to do, behind words of order.

@@ -25,7 +25,7 @@ var (
 	orderKinds = adverbs | lexicon.KindsOf(lexicon.Both, lexicon.All, lexicon.None, lexicon.Needs, lexicon.Before, lexicon.Beside, lexicon.Apart, lexicon.And, lexicon.Not, lexicon.Until)
 )
 
-const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneFinal | toneAhead
+const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneFinal | toneAhead | toneEverything
 
 // signs finds the phrases of order in a text. Where they overlap, the first and longest one counts.
 func (t *teller) signs(s string) []orderSign {
@@ -246,6 +246,7 @@ func (t *teller) read(p piece, last, behind bool) unit {
 	case len(u.conds) > 0 && to < len(p.text):
 		u.main = p.text[to:]
 	case rest < 2 && u.kinds != 0 || rest == 0: // only words of order
+	case u.kinds != 0 && !last && t.timed(p.text, signs): // "A week later, …"
 	default:
 		u.main = p.text
 	}
@@ -253,6 +254,20 @@ func (t *teller) read(p piece, last, behind bool) unit {
 		u.main = p.text // "After the rain we plant the trees."
 	}
 	return u
+}
+
+// timed reports whether a piece only tells a time by a word of order: "A week later,".
+func (t *teller) timed(s string, signs []orderSign) bool {
+	s = strings.TrimRight(s, " ")
+	n := len(signs)
+	return t.spaced() && n > 0 && signs[n-1].off > 0 && signs[n-1].end >= len(strings.TrimRight(s, ",")) && strings.HasSuffix(s, ",") && t.wordsUpTo(s, 5) < 5 && t.quantified(s)
+}
+
+// quantified reports whether a text begins with an article or a number.
+func (t *teller) quantified(s string) bool {
+	first, _, _ := strings.Cut(strings.TrimLeft(s, " "), " ")
+	_, number := lexicon.Number(first)
+	return number || hasTone(t.lang, first, toneArticle)
 }
 
 // letters counts the letters of words that mean something.
@@ -307,6 +322,12 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		}
 		return 0, 0
 	}
+	if end := t.having(s, signs); end > 0 {
+		if !last {
+			end = len(s)
+		}
+		return add(Needs, 0, end, end, false)
+	}
 	words := 0
 	at := 0
 	for k := range signs {
@@ -324,7 +345,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 			}
 			at = g.end
 			continue
-		case light && g.tone&toneWhen == 0 && kind == Needs && !g.opens:
+		case light && g.tone&toneWhen == 0 && kind == Needs && !g.opens && !t.conjoins(s[g.off:g.end]):
 			// "Depends on the weather" begins no clause.
 		case light:
 			if n := t.pronoun(s[g.end:]); n > 0 && last && t.weighs(s[g.end+n:]) {
@@ -343,6 +364,26 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		at = g.end
 	}
 	return 0, 0
+}
+
+// conjoins reports whether a phrase begins with a conjunction: "khi đã có".
+func (t *teller) conjoins(s string) bool {
+	first, _, more := strings.Cut(s, " ")
+	return more && hasTone(t.lang, first, toneWhen)
+}
+
+// withs stand before what a step has at hand when it begins: "with both of them we compute the sum".
+var withs = fieldSet("with avec mit con com met med z ze с з dengan với")
+
+// having returns the place of the reference to several steps behind a "with" at the beginning of a text, or -1.
+func (t *teller) having(s string, signs []orderSign) int {
+	first, _, _ := strings.Cut(strings.TrimLeft(lexicon.Fold(s[:min(len(s), maxTone)]), " "), " ")
+	for _, g := range signs {
+		if withs[first] && g.off <= len(first)+2 && (g.tone&toneTwo != 0 || g.kinds&lexicon.KindsOf(lexicon.Both, lexicon.All) != 0) {
+			return g.end
+		}
+	}
+	return -1
 }
 
 // relation returns the relation that a phrase begins.
@@ -530,6 +571,9 @@ func (t *teller) enumerated(u *unit) (out []unit) {
 			break
 		}
 	}
+	if at < 0 && count == 0 && u.kinds&adverbs == lexicon.KindsOf(lexicon.Meanwhile) && len(u.conds) == 0 && t.spaced() {
+		return t.abreast(u)
+	}
 	if at < 0 || at >= len(s) || count == 0 && !u.kinds.Has(lexicon.Meanwhile) && !u.free {
 		return nil
 	}
@@ -563,4 +607,31 @@ func (t *teller) enumerated(u *unit) (out []unit) {
 		return nil
 	}
 	return out
+}
+
+// abreast splits what runs side by side by the "and" between: "Getting the loan and settling the boundary can run side by
+// side."
+func (t *teller) abreast(u *unit) []unit {
+	signs := t.signs(u.text)
+	n := len(signs)
+	if n < 2 || !signs[n-1].kinds.Has(lexicon.Meanwhile) || t.weighs(u.text[signs[n-1].end:]) {
+		return nil
+	}
+	at := -1
+	for _, g := range signs[:n-1] {
+		if g.kinds.Has(lexicon.And) {
+			if at >= 0 {
+				return nil
+			}
+			at = g.end
+			if !t.weighs(u.text[:g.off]) || !t.weighs(u.text[g.end:signs[n-1].off]) {
+				return nil
+			}
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	first := unit{text: u.text[:at], main: u.text[:at], off: u.off, end: u.off + at}
+	return []unit{first, {text: u.text[at:], main: u.text[at:], off: u.off + at, end: u.end}}
 }

@@ -55,9 +55,19 @@ func (t *teller) refers(s string) (out []int, named bool) {
 	signs := t.signs(s)
 	for k, g := range signs {
 		two = two || g.tone&toneTwo != 0 || g.kinds.Has(lexicon.Both)
-		all = all || g.kinds.Has(lexicon.All)
+		all = all || g.kinds.Has(lexicon.All) || g.tone&toneEverything != 0
 		if g.kinds.Has(lexicon.And) && len(strings.TrimSpace(s[:g.off])) > 3 && k >= 0 {
 			ands = append(ands, g.off, g.end)
+		}
+	}
+	if t.lang == "ar" && len(ands) == 0 {
+		for i := strings.Index(s, " و"); i > 0 && len(ands) < maxParts; { // "and" is a part of the word
+			ands = append(ands, i, i+1)
+			n := strings.Index(s[i+1:], " و")
+			if n < 0 {
+				break
+			}
+			i += 1 + n
 		}
 	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {

@@ -96,13 +96,16 @@ func scattered(src *form.Source, trees []*form.Tree) []*form.Tree {
 		if t.Root.Kind != form.KindObject || !flat(t.Root) {
 			continue
 		}
-		if ahead := strings.TrimRight(src.Text[max(0, t.Root.Off-8):t.Root.Off], " "); strings.HasSuffix(ahead, ":") || strings.HasSuffix(ahead, "=") {
-			continue // the value of a key
+		key := t.Root.Fields[0].Key
+		if line := src.Lines[src.LineAt(t.Root.Off)]; line.Off < t.Root.Off {
+			if ahead := strings.TrimRight(src.Text[line.Off:t.Root.Off], " "); strings.HasSuffix(ahead, ":") || strings.HasSuffix(ahead, "=") {
+				key += "|" + ahead // the value of a key: those of one key belong together
+			}
 		}
-		l := at[t.Root.Fields[0].Key]
+		l := at[key]
 		if l == nil {
 			l = &form.Tree{Root: &form.Value{Kind: form.KindList, Off: t.Root.Off}, AnyKeys: true}
-			at[t.Root.Fields[0].Key] = l
+			at[key] = l
 			out = append(out, l)
 		}
 		l.Root.Items, l.Root.End = append(l.Root.Items, t.Root), t.Root.End

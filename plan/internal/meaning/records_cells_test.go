@@ -123,6 +123,8 @@ func TestLinesOfArrowsBelowLists(t *testing.T) {
 		"Order: 1 → (2 and 3 in parallel) → 4.":  "1>2 1>3 2>4 3>4",
 		"Ordre : 1 → (2 et 3 en parallèle) → 4.": "1>2 1>3 2>4 3>4",
 		"Tasks: 1 = dig, 2 = sow":                "1>2 2>3 3>4", // no arrows
+		"顺序：1 → （2 + 3，并行）→ 4":                   "1>2 1>3 2>4 3>4",
+		"Flow: 1 → [(2 → 4), 3]":                 "2>4 1>2 1>3",
 		"Flow: `1 → [2 ‖ 3] → 4`":                "1>2 1>3 2>4 3>4",
 		"**Flow:** 1 -> {2, 3} -> 4":             "1>2 1>3 2>4 3>4",
 	} {

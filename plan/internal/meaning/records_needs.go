@@ -170,6 +170,7 @@ func (a *analysis) needs() {
 		}
 		a.take(f, next)
 	}
+	a.deep()
 }
 
 // beforeNames may say what is before a step as well as what it is before.
@@ -321,6 +322,9 @@ func (a *analysis) pointsOnly(v *form.Value, depth int) bool {
 
 // isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.
 func (a *analysis) isNeeds(f *found) bool {
+	if f.hits == 0 && yesOrNo(f.col) {
+		return false
+	}
 	if f.hits+f.self > 0 {
 		return f.lost <= 2*(f.hits+f.self) || f.lists > 0
 	}
@@ -334,6 +338,31 @@ func (a *analysis) isNeeds(f *found) bool {
 		}
 	}
 	return f.lists > 0 || a.id != nil && strings.ContainsAny(a.n.ids[0], "0123456789")
+}
+
+// askingNames are names of fields that say whether something is needed, and their answers.
+var (
+	askingNames = wordSet("required, require, requires, blocked, wait, needed, erforderlich, benötigt, pflicht, requis, nécessaire, requerido, richiesto, obrigatório, vereist, wymagane, требуется, обязательно, потрібно, krävs, zorunlu, 必填, 必須, 필수, आवश्यक, مطلوب, bắt buộc, wajib")
+	answers     = wordSet("yes, no, true, false, y, n, ✓, ✔, ✗, ✘, x, -, –, —, optional, ja, nein, oui, non, sí, si, sì, não, sim, nee, tak, nie, да, нет, так, ні, nej, evet, hayır, 是, 否, はい, いいえ, 예, 아니오, हाँ, नहीं, نعم, لا, có, không, ya, tidak")
+)
+
+// yesOrNo reports whether a field says whether something is needed, and not what.
+func yesOrNo(col *column) bool {
+	if !askingNames[lexicon.Fold(splitName(col.name))] {
+		return false
+	}
+	said := 0
+	for _, x := range col.cells {
+		s := lexicon.Fold(strings.TrimSpace(x.val.Text()))
+		if s == "" {
+			continue
+		}
+		if !answers[s] {
+			return false
+		}
+		said++
+	}
+	return said > 0
 }
 
 // alike reports whether a text is written like the ids: with digits when they have digits, in words when not.
@@ -407,6 +436,74 @@ func (a *analysis) take(f *found, next bool) {
 func isFile(s string) bool {
 	i := strings.LastIndexByte(s, '.')
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
+}
+
+// deep takes the lists of ids that stand deep inside of records, under names that hold nothing else, when nothing nearer
+// relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
+func (a *analysis) deep() {
+	if a.hits > 0 || a.id == nil || a.n.numeric || len(a.g.recs) < 2 {
+		return
+	}
+	lists := map[string]*found{}
+	other := map[string]bool{}
+	var order []string
+	for i := range a.g.recs {
+		var walk func(v *form.Value, key string, depth int)
+		walk = func(v *form.Value, key string, depth int) {
+			if v == nil || depth > 8 || a.inner[v] {
+				return
+			}
+			ids := v.Kind == form.KindList && len(v.Items) > 0
+			for _, x := range v.Items {
+				if !x.IsScalar() {
+					ids = false
+					walk(x, key, depth+1)
+				}
+			}
+			for k := range v.Fields {
+				walk(v.Fields[k].Val, v.Fields[k].Key, depth+1)
+			}
+			if !ids || depth < 2 {
+				return
+			}
+			f := lists[key]
+			if f == nil {
+				f = &found{col: newColumn(key), lists: 1}
+				lists[key] = f
+				order = append(order, key)
+			}
+			for _, x := range v.Items {
+				at, ok := a.n.exact[x.Text()]
+				if !ok || at == i || !x.IsScalar() {
+					other[key] = true
+					return
+				}
+				f.hits++
+				f.earlier += b2i(at < i)
+				f.list, f.recs = append(f.list, saidOf{at, x.Text(), x.Off}), append(f.recs, i)
+			}
+		}
+		for k := range a.g.recs[i].fields {
+			f := &a.g.recs[i].fields[k]
+			walk(f.Val, f.Key, 1)
+		}
+	}
+	for _, key := range order {
+		f := lists[key]
+		if other[key] || f.hits == 0 || otherRole(key) {
+			continue
+		}
+		next := f.earlier*2 < f.hits
+		switch {
+		case f.col.is(lexicon.Requires):
+			next = false
+		case f.col.is(lexicon.Next):
+			next = true
+		case f.earlier > 0 && f.earlier < f.hits:
+			a.unsure(f, next)
+		}
+		a.take(f, next)
+	}
 }
 
 // nested finds what a record goes on to deep inside of it: the Next of choices, catches and conditions.

@@ -32,7 +32,7 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 			return
 		}
 		if _, name := opOf(v, key); name != "" {
-			id := name
+			id := idOf(v, name)
 			if count[id]++; count[id] > 1 {
 				id += "#" + strconv.Itoa(count[id])
 				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: v.Off, Message: name + " stands in the text more than once; this one is named " + id})
@@ -60,6 +60,16 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 		return nil
 	}
 	return r
+}
+
+// idOf returns the id that an object has, or else what it does.
+func idOf(v *form.Value, name string) string {
+	for _, f := range v.Fields {
+		if role, ok := lexicon.Field(f.Key); ok && role == lexicon.ID && f.Val.Str != "" && (f.Val.Kind == form.KindString || f.Val.Kind == form.KindNumber) {
+			return f.Val.Str
+		}
+	}
+	return name
 }
 
 // opOf returns the field by which an object names what it does, and what that is; key is the field, if it is known.

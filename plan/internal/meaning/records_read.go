@@ -689,7 +689,7 @@ func (a *analysis) weigh() {
 		if a.strangers() {
 			r.Weight -= 4
 		}
-		if !steps && !announced && !a.drawn && a.hits*3 < n && a.onlyHinted() {
+		if !steps && !announced && !a.drawn && a.onlyHinted() && (a.hits*3 < n || a.s.form == "table" && a.n.numeric && !a.hinted() && !a.acting()) {
 			r.Weight = 28 // some data name others
 		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
@@ -857,6 +857,16 @@ func (a *analysis) labelled() bool {
 		}
 	}
 	return true
+}
+
+// hinted reports whether the name of a field of dependencies tells at least in part that it is one.
+func (a *analysis) hinted() bool {
+	for col := range a.deps {
+		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
+			return true
+		}
+	}
+	return false
 }
 
 // onlyHinted reports whether no field is called a dependency by its whole name.

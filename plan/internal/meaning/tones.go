@@ -55,10 +55,11 @@ const (
 	toneMove
 	toneBetween
 	toneRevised
+	toneEverything
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised", "everything",
 }
 
 // toneHit is a phrase of tones.txt in a text.

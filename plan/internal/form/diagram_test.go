@@ -40,3 +40,11 @@ func TestD2(t *testing.T) {
 		})
 	}
 }
+
+func TestNotesInDrawings(t *testing.T) {
+	t.Parallel()
+	all := Drawings(NewSource("+---+     +---+\n| a | --> | b |\n+---+     +---+\n            |\n            | (nightly)\n            v\n          +---+\n          | c |\n          +---+\n"))
+	require.Len(t, all, 1)
+	require.Len(t, all[0].Nodes, 3)
+	require.Len(t, all[0].Links, 2)
+}
