@@ -206,6 +206,7 @@ func TestReadAsPlan(t *testing.T) {
 		{"IDsDeepInside", "jobs:\n- name: unit\n  plan:\n  - get: repo\n  - task: test\n- name: pack\n  plan:\n  - get: repo\n    passed: [unit]\n  - task: build\n", "unit|pack", "unit>pack"},
 		{"PlanHandedOver", `[{"type": "function_call", "name": "update_plan", "arguments": "{\"plan\": [{\"id\": \"a1\", \"after\": []}, {\"id\": \"b2\", \"after\": [\"a1\"]}]}"}, {"type": "function_call_output", "output": "ok"}]`, "a1|b2", "a1>b2"},
 		{"JobCalledChanges", "jobs:\n  changes:\n    runs-on: x\n  lint:\n    needs: changes\n  unit:\n    needs: [changes, lint]\n", "changes|lint|unit", "changes>lint|changes>unit|lint>unit"},
+		{"PhasesOfTexts", `{"phases": [{"phase": 1, "in_parallel": ["peel", "chop"]}, {"phase": 2, "in_parallel": ["fry"]}]}`, "peel|chop|fry", "peel>fry|chop>fry"},
 		{"RecipeProse", "Boil the water first, then add the pasta and cook it for ten minutes. After that, drain it and stir in the sauce. Serve hot.", "1|2|3", "1>2|2>3"},
 		{"Csv", "id,name,depends\n1,a,\n2,b,1", "1|2", "1>2"},
 	})

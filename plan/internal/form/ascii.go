@@ -408,11 +408,29 @@ func (a *art) brackets(boxes bool) {
 					inner += ". " + strings.TrimSpace(a.text(r, e+1, end+1))
 					e = end
 				}
-				a.add(artNode{r, c, r, e, inner, off, false})
+				from := c
+				if row[c] == '(' || row[c] == '（' { // A (dig)
+					if from = a.markStart(r, c); from < c {
+						inner, off = strings.TrimSpace(a.text(r, from, e+1)), a.offs[r][from]
+					}
+				}
+				a.add(artNode{r, from, r, e, inner, off, false})
 			}
 			c = e
 		}
 	}
+}
+
+// markStart returns the column at which the words before a bracket at column c begin, or c.
+func (a *art) markStart(r, c int) int {
+	if c < 2 || a.at(r, c-1) != ' ' || !a.letter(r, c-2) || a.owner[r][c-2] != 0 {
+		return c
+	}
+	from := c - 2
+	for from > 0 && a.owner[r][from-1] == 0 && (a.letter(r, from-1) || a.at(r, from-1) == ' ' && from > 1 && a.letter(r, from-2)) {
+		from--
+	}
+	return from
 }
 
 // titleEnd returns the last column of the words behind a mark that ends before column c, or c.

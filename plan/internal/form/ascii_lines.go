@@ -122,7 +122,7 @@ func (a *art) touches(n *artNode) (out []artTouch) {
 			for k := 0; k < 4 && a.at(r, c) == ' '; k++ {
 				c += d
 			}
-			if o := a.open(r, c); o&(left|right) != 0 && (!isVertical(a.at(r, c)) || opens[a.at(r, c+d)]&(left|right) != 0) {
+			if o := a.open(r, c); o&(left|right) != 0 && (!isVertical(a.at(r, c)) || a.own(r, c+d) == 0 && opens[a.at(r, c+d)]&(left|right) != 0) {
 				out = append(out, artTouch{r, c, side})
 			}
 		}

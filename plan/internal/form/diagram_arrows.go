@@ -7,7 +7,7 @@ import (
 
 // arrowRunes are arrows of one sign: those that point on, those that point back, and those that point down.
 const (
-	arrowsOn   = "→⟶➔⇒➜➡➝⟹➞➙↦⟼⇾➤⭢⮕➠➢➣►▶▸⇨↣⇢⟿⇝↪"
+	arrowsOn   = "→≺⟶➔⇒➜➡➝⟹➞➙↦⟼⇾➤⭢⮕➠➢➣►▶▸⇨↣⇢⟿⇝↪"
 	arrowsBack = "←⟵⇐⇦⇠⟸◄◀⬅⭠↤⇽"
 	arrowsDown = "↓⬇⇓⇩▼▽🡇⭣"
 )

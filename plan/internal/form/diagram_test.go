@@ -41,6 +41,28 @@ func TestD2(t *testing.T) {
 	}
 }
 
+func TestDrawings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"a line beside a box": {"            ┌───┐\n        ┌──▶│ b │──┐\n┌──────┐│   └───┘  │  ┌───┐\n│ a    │┤          ├─▶│ d │\n└──────┘│   ┌───┐  │  └───┘\n        └──▶│ c │──┘\n            └───┘\n", "a b c d a>b a>c b>d c>d"},
+		"titles in brackets":  {"A (dig) ---> B (plant) --+\n                         |\n                         v\n                       C (water)\n", "A B C A>B B>C"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := Drawings(NewSource(c.text))
+			require.Len(t, all, 1)
+			var ids, links []string
+			for _, n := range all[0].Nodes {
+				ids = append(ids, n.ID)
+			}
+			for _, l := range all[0].Links {
+				links = append(links, l.From+">"+l.To)
+			}
+			require.ElementsMatch(t, strings.Fields(c.want), append(ids, links...))
+		})
+	}
+}
+
 func TestNotesInDrawings(t *testing.T) {
 	t.Parallel()
 	all := Drawings(NewSource("+---+     +---+\n| a | --> | b |\n+---+     +---+\n            |\n            | (nightly)\n            v\n          +---+\n          | c |\n          +---+\n"))

@@ -560,7 +560,7 @@ func spelledMark(s string, at int) Mark {
 	if e, weak, ok := markEnd(s, end); ok && !weak {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, End: skipSpace(s, e)}
 	}
-	if r, n := utf8.DecodeRuneInString(s[end:]); strings.ContainsRune(",，、،", r) && n > 0 && lexicon.Counts(word) && skipSpace(s, end+n) < len(s) {
+	if r, n := utf8.DecodeRuneInString(s[end:]); strings.ContainsRune(",，、،", r) && n > 0 && counts(word) && skipSpace(s, end+n) < len(s) {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+n)} // "Second, …"
 	}
 	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
@@ -572,6 +572,8 @@ func spelledMark(s string, at int) Mark {
 	}
 	return Mark{}
 }
+
+func counts(word string) bool { _, ok := lexicon.Counts(word); return ok }
 
 // andLast skips "and last" behind an ordinal: "Fifth and last step".
 func andLast(s string, at int) int {
@@ -597,7 +599,7 @@ func saidMark(s string, at int) Mark {
 	end = numberWord(s, from)
 	word := s[from:end]
 	v, ok := lexicon.Number(word)
-	if !ok || !lexicon.Counts(word) {
+	if !ok || !counts(word) {
 		return Mark{}
 	}
 	from = skipSpace(s, andLast(s, end))

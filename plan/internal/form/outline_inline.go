@@ -2,6 +2,7 @@ package form
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
@@ -29,8 +30,16 @@ func (o *outliner) splitInline(items []*Item) []*Item {
 				cuts = nil
 			}
 			out = o.cut(out, it, cuts)
-		case it.Kind == Plain && numbered == 0:
-			if cuts := inlineMarks(it.Text, 1); len(cuts) > 2 && cuts[0].Off > 0 && strings.HasSuffix(strings.TrimSpace(it.Text[:cuts[0].Off]), ":") {
+		case numbered == 0 && (it.Kind == Plain && it.Mark.Style == NoMark || it.Mark.Style == Spelled && it.Mark.Weak && it.Mark.Path[0] == 1):
+			n := 1
+			if it.Mark.Style == Spelled {
+				n = 2
+			}
+			if cuts := saidMarks(it.Text, n); len(cuts)+n > 3 {
+				out = o.cut(out, it, cuts)
+				break
+			}
+			if cuts := inlineMarks(it.Text, 1); it.Kind == Plain && len(cuts) > 2 && cuts[0].Off > 0 && strings.HasSuffix(strings.TrimSpace(it.Text[:cuts[0].Off]), ":") {
 				out = o.cut(out, it, cuts)
 			}
 		}
@@ -72,6 +81,62 @@ func inlineMarks(s string, n int) (out []Mark) {
 		out = append(out, Mark{Style: Number, Label: num, Path: []int{n}, Off: at, End: from})
 	}
 	return out
+}
+
+// saidMarks finds the words in a text that count steps on from n: "First, …. Second, …", "erstens …, zweitens … und
+// drittens …".
+func saidMarks(s string, n int) (out []Mark) {
+	sep := byte('.')
+	for at := 0; at < len(s) && len(out) < maxInline; {
+		end := letters(s, at)
+		if end == at {
+			r, size := utf8.DecodeRuneInString(s[at:])
+			if r != ' ' && strings.ContainsRune(".;:!?,–—(", r) {
+				sep = s[at]
+			} else if r != ' ' {
+				sep = 0
+			}
+			at += size
+			continue
+		}
+		start := at
+		if lexicon.Is(lexicon.And, s[at:end]) {
+			if at = skipSpace(s, end); sep == 0 {
+				sep = ','
+			}
+		}
+		if sep == 0 {
+			at = end
+			continue
+		}
+		m := saidWord(s, at, sep)
+		if m.Path == nil || m.Path[0] != n {
+			at, sep = max(end, letters(s, at)), 0
+			continue
+		}
+		m.Off, at, sep = start, m.End, 0
+		out = append(out, m)
+		n++
+	}
+	return out
+}
+
+// saidWord reads a word that counts a step within a text, with the sign before it. Ordinals count only between sentences,
+// and with a comma behind them.
+func saidWord(s string, at int, sep byte) Mark {
+	end := numberWord(s, at)
+	word := s[at:end]
+	v, ok := lexicon.Number(word)
+	adverb, counts := lexicon.Counts(word)
+	if !ok || !counts {
+		return Mark{}
+	}
+	end = andLast(s, end)
+	comma := strings.HasPrefix(s[end:], ",")
+	if !adverb && (!comma || sep == ',') || skipSpace(s, end) == len(s) {
+		return Mark{}
+	}
+	return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+b2i(comma))}
 }
 
 // cut splits the last item of out at the marks in its text.

@@ -189,9 +189,10 @@ type lexicon struct {
 	trie    Trie
 	sets    map[Lang]uint32 // each language with English, as sets for the trie
 	numbers map[string]int
-	counts  map[string]bool // those of the numbers that say a place: ordinals, and words such as "secondly"
-	fields  map[string][]Role
-	common  map[string]langs
+	// ordinals are those of the numbers that say a place; marks are words such as "secondly".
+	ordinals, marks map[string]bool
+	fields          map[string][]Role
+	common          map[string]langs
 	// inflections are what forms of a word begin and end with, for each language; "" is a beginning, too.
 	inflections map[Lang]map[string][]string
 	blocks      map[string]Block
@@ -201,7 +202,7 @@ type lexicon struct {
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, counts: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -272,9 +273,12 @@ func (b *builder) line(lang Lang, key, list string) {
 			if _, ok := b.numbers[s]; !ok || key == "ordinals" {
 				b.numbers[s] = i
 			}
-			b.counts[s] = b.counts[s] || key != "numbers"
-			if key == "marks" {
-				break
+			switch key {
+			case "ordinals":
+				b.ordinals[s] = true
+			case "marks":
+				b.marks[s] = true
+				continue
 			}
 			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
 		case key == "adverbs":

@@ -18,8 +18,12 @@ func Number(word string) (int, bool) {
 	return Roman(w)
 }
 
-// Counts reports whether a word says a place in an order: an ordinal, or a word such as "secondly".
-func Counts(word string) bool { return data().counts[Fold(word)] }
+// Counts reports whether a word says a place in an order: an ordinal, or an adverb such as "secondly".
+func Counts(word string) (adverb, ok bool) {
+	w := Fold(word)
+	adverb = data().marks[w]
+	return adverb, adverb || data().ordinals[w]
+}
 
 // maxNumber bounds numbers; what is longer is no number of a step.
 const maxNumber = 1_000_000

@@ -437,7 +437,7 @@ func labeled(st *form.Stmt) bool {
 
 // callWeight says how sure it is that calls are a plan.
 func callWeight(p *program, body []*form.Stmt, wrapped string, labels, total, work, bad, computing int) int {
-	if computing*3 > total || bad > work || len(p.r.Items) == 1 && labels == 0 {
+	if computing*3 > total || bad > work || len(p.r.Items) == 1 && labels == 0 || p.nested && len(p.r.Links) == 0 {
 		return 0
 	}
 	links := len(p.r.Links)
@@ -478,7 +478,7 @@ func computes(st *form.Stmt) bool {
 // program1 drops statements in front of and behind the program that hold no call and no assignment: prose.
 func program1(body []*form.Stmt) []*form.Stmt {
 	code := func(st *form.Stmt) bool {
-		return st.Word != "" && len(st.Body) > 0 || st.Expr != nil && st.Clean && (st.Expr.Kind == form.Call || len(st.Targets) > 0 || st.Label.Text != "" && st.Expr.Kind == form.Ident || st.Word == "return")
+		return len(st.Body) > 0 && (st.Word != "" || st.Expr != nil && st.Expr.Kind == form.Ident) || st.Expr != nil && st.Clean && (st.Expr.Kind == form.Call || len(st.Targets) > 0 || st.Label.Text != "" && st.Expr.Kind == form.Ident || st.Word == "return")
 	}
 	for len(body) > 0 && !code(body[0]) {
 		body = body[1:]

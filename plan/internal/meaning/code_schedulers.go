@@ -76,6 +76,8 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 		} else if e.Kind == form.Call && isTask(e) && !p.controlled(st) && !p.ofRunner(e) {
 			k := p.task(e, st.Targets[0].Text, st)
 			p.env[st.Targets[0].Text] = []int{k}
+		} else if e.Kind == form.Call {
+			p.runners[st.Targets[0].Text] = true // app = graph.compile(), so that app.invoke() is no task, either
 		}
 		for k := before; k < len(p.r.Items); k++ {
 			mine = append(mine, k)

@@ -36,7 +36,7 @@ func (p *program) run(body []*form.Stmt, depth int) {
 			}
 			continue
 		}
-		if st.Expr != nil && p.starts(st.Expr, depth) {
+		if st.Expr != nil && len(st.Targets) == 0 && p.starts(st.Expr, depth) {
 			continue
 		}
 		if par := st.Expr.Path(); len(st.Body) > 0 && parallelWord(par+callPath(st.Expr)) {

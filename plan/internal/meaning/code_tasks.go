@@ -367,7 +367,7 @@ func readPipeline(all []*form.Stmt) *program {
 		}
 		f := &form.Flow{Kind: "seq"}
 		p := newProgram(93, "pipeline")
-		if !p.flow(st.Expr, f, b2i(piped(st))) || len(p.r.Items) < 2 || best != nil && len(best.r.Items) >= len(p.r.Items) {
+		if !(len(all) == 1 && p.fluent(st.Expr, f)) && !p.flow(st.Expr, f, b2i(piped(st))) || len(p.r.Items) < 2 || best != nil && len(best.r.Items) >= len(p.r.Items) {
 			return
 		}
 		f.Order(nil, 0, func(a, b int) { p.link(a, b, Stated, p.r.Items[b].Off) })
@@ -375,6 +375,35 @@ func readPipeline(all []*form.Stmt) *program {
 		best = p
 	})
 	return best
+}
+
+// fluent reads a chain of calls, each a method of what the one before returns: load("x").filter().embed().cluster().
+func (p *program) fluent(e *form.Expr, f *form.Flow) bool {
+	if e.Kind == form.List && len(e.Args) == 1 {
+		e = e.Args[0].Val
+	}
+	var calls []*form.Expr
+	for range 200 {
+		if e.Kind != form.Call {
+			return false
+		}
+		calls = append(calls, e)
+		if e.Base.Kind == form.Ident {
+			break
+		}
+		if e.Base.Kind != form.Attr || isTrivial(e.Base.Text) || e.Base.Text == "then" || e.Base.Text == "next" || hooks[e.Base.Text] || results[e.Base.Text] {
+			return false
+		}
+		e = e.Base.Base
+	}
+	if first := e.Base.Text; len(calls) < 4 || e.Base.Kind != form.Ident || seqCalls[first] || parCalls[first] || isTrivial(first) || first == "$" || strings.ToLower(first[:1]) != first[:1] {
+		return false
+	}
+	for _, c := range slices.Backward(calls) {
+		name := c.Base.Text
+		f.Add("step", p.item(name, name, true, c.End-1, c.End))
+	}
+	return true
 }
 
 // piped reports whether a variable is given a pipe of nothing but names: chain = prompt | model | parser.

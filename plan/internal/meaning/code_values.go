@@ -143,6 +143,9 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 			p.uses = true
 		}
 	}
+	if _, set := p.env[name]; st != nil && !shown && !set {
+		p.env[name] = []int{k} // TRIM(reads), ALIGN(TRIM.out)
+	}
 	if st != nil && len(e.Args) == 0 && isJoin(name) {
 		for x := range k {
 			p.link(x, k, Stated, e.Off)

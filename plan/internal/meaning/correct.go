@@ -650,7 +650,7 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 			end = m.end
 			known = append(known, a.placesOf(m.ids)...)
 			for _, id := range m.ids {
-				if _, ok := a.place[id]; !ok {
+				if _, ok := a.place[id]; !ok && !countWord(id) {
 					fresh = append(fresh, id)
 				}
 			}
@@ -685,6 +685,12 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 		at = e.off
 	}
 	return said
+}
+
+// countWord reports whether an id that no step has is a number in words, which counts something: "one more step".
+func countWord(id string) bool {
+	_, number := lexicon.Number(id)
+	return number && len(id) > 2 && strings.IndexFunc(id, unicode.IsDigit) < 0
 }
 
 // claimed reports whether a clause states a relation, so that what it drops is that and no step.

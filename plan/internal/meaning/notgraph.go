@@ -12,7 +12,7 @@ func otherArrows(src *form.Source, first, n int) bool {
 	if chartAbove(src, first) || traceAbove(src, first) {
 		return true
 	}
-	lines, renames, reactions := 0, 0, 0
+	lines, renames, reactions, paths := 0, 0, 0, 0
 	for i := first; i < first+n; i++ {
 		text := strings.TrimRight(src.Lines[i].Text, " .")
 		parts, _ := form.SplitArrows(text, 0)
@@ -22,6 +22,7 @@ func otherArrows(src *form.Source, first, n int) bool {
 		lines++
 		renames += b2i(len(parts) == 2 && movesFile(parts[0].Text, parts[1].Text))
 		reactions += b2i(isReaction(parts))
+		paths += b2i(len(parts) == 2 && strings.HasPrefix(parts[0].Text, "/") && strings.HasPrefix(parts[1].Text, "/"))
 		if len(parts) == 2 && n == 1 && daySpan(parts[0].Text, parts[1].Text) {
 			return true
 		}
@@ -30,7 +31,7 @@ func otherArrows(src *form.Source, first, n int) bool {
 			return true
 		}
 	}
-	return lines > 0 && (renames == lines || reactions == lines)
+	return lines > 0 && (renames == lines || reactions == lines || paths == lines)
 }
 
 // charts are the drawings of Mermaid whose arrows are no order of steps.

@@ -372,7 +372,7 @@ func (c *entryCounts) add(lang string, langs []string, e string) {
 // measures are units of money and of kitchens; they stand behind a number.
 var measures = setOf("€ $ £ ¥ ₺ ₽ ₹ ₩ zł kr usd eur gbp руб грн ريال tl元 円 원 元 g kg mg ml l cl dl oz lb lbs cup cups tbsp tsp " +
 	"tablespoon tablespoons teaspoon teaspoons el tl esslöffel teelöffel prise pincée cucharada cucharadas colher colheres cucchiaio " +
-	"г кг мл л шт gr gram gramm grammes克 毫升 克 グラム m² m2 °c % x ms kcal")
+	"г кг мл л шт gr gram gramm grammes克 毫升 克 グラム m² m2 °c % x ms kcal gb mb tb kb inç inch inches zoll pouces mah kw")
 
 // priced reports whether a text names a price or an amount of something.
 func priced(s string) bool {

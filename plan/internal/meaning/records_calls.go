@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // formulas are functions of sheets, queries and languages: an expression of them is a formula, not a plan.
@@ -16,6 +17,32 @@ var combinators = wordSet("chain, group, chord, gather, asyncio.gather, parallel
 
 // callsInside is the evidence of a plan that is one expression.
 const callsInside = "calls in the arguments of calls"
+
+// listedCalls reads a list that is written as calls: (plan (step "dig") (step "sow")).
+func listedCalls(src *form.Source, root *form.Nest) *Reading {
+	name := strings.ToLower(root.Name)
+	if len(root.Kids) < 2 || !lexicon.Is(lexicon.Plan, name) && !sequenceWord(name) && !combinators[name] {
+		return nil
+	}
+	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 85, Evidence: []string{"calls of one name in a plan"}}
+	for k, kid := range root.Kids {
+		text := src.Text[kid.Off:kid.End]
+		i := strings.IndexAny(text, "\"'")
+		if kid.Name != root.Kids[0].Name || len(kid.Kids) > 0 || i < 0 || !lexicon.Is(lexicon.Steps, kid.Name) && !lexicon.Is(lexicon.Plan, name) {
+			return nil
+		}
+		n := form.QuotedLength(text[i:])
+		if n < 3 || strings.ContainsAny(text[i+n:], "\"':=") {
+			return nil // more is said of it
+		}
+		id := strconv.Itoa(k + 1)
+		r.Items = append(r.Items, Item{ID: id, Title: text[i+1 : i+n-1], Parent: -1, Off: kid.Off, End: kid.End})
+		if k > 0 {
+			r.Links = append(r.Links, Link{From: strconv.Itoa(k), To: id, Source: ListedOrder, Off: kid.Off})
+		}
+	}
+	return r
+}
 
 // nestedCalls reads a plan that is one expression: each call needs those in its arguments.
 func nestedCalls(src *form.Source) *Reading {
@@ -64,6 +91,12 @@ func nestedCalls(src *form.Source) *Reading {
 			r.Links = append(r.Links, Link{From: kid, To: r.Items[at].ID, Source: Stated, Off: k.Off})
 		}
 		return id
+	}
+	if strings.Contains(src.Text[root.Off:root.End], "=> {") || strings.Contains(src.Text[root.Off:root.End], "function (") {
+		return nil // a program that gives functions away
+	}
+	if steps := listedCalls(src, root); steps != nil {
+		return steps
 	}
 	if combinators[strings.ToLower(root.Name)] {
 		return nil

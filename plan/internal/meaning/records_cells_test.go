@@ -71,6 +71,7 @@ func TestTableForms(t *testing.T) {
 		"a list without quotes":             "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
 		"heads of Confluence":               "|| ID || Task || After ||\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
 		"cells of HTML that are not closed": "<table><tr><th>id<th>task<th>after\n<tr><td>T1<td>dig<td>\n<tr><td>T2<td>plant<td>T1\n<tr><td>T3<td>water<td>T1, T2\n</table>\n",
+		"a word of time in a head":          "| ID | Task | Selesai dahulu |\n|---|---|---|\n| T1 | dig | - |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
 		"inputs":                            "| WP | Title | Inputs |\n|---|---|---|\n| T1 | Survey | – |\n| T2 | Design | the model from T1 |\n| T3 | Works | D1 (T1)<br>D2 (T2) |\n",
 		"links only":                        "from,to\nT1,T2\nT1,T3\nT2,T3\n",
 		"a matrix":                          "| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | | |\n| T2 | x | | |\n| T3 | x | x | |\n",

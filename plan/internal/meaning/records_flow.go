@@ -19,6 +19,8 @@ type flow struct {
 	links  [][2]int
 	side   bool // steps stand side by side somewhere
 	named  bool // and a name says so, or a name says that they do not
+	// said are the texts in the records of a list, its ids among them.
+	said map[string]bool
 }
 
 // order says how the parts of a group run.
@@ -44,6 +46,7 @@ type groupParts struct {
 // groups (and sequences again inside them), and so is what stands under a name that says so, or beside a field that does.
 func (c *collector) readFlow(v *form.Value) *flow {
 	f := &flow{val: v, xml: isElement(v)}
+	f.know(v)
 	g, ok := f.group(v, unordered)
 	if !ok && f.xml {
 		g, ok = f.around(v)
@@ -59,6 +62,32 @@ func (c *collector) readFlow(v *form.Value) *flow {
 	}
 	f.named = f.named || isEngine(f.leaves)
 	return f
+}
+
+// know notes the texts of the records of a list.
+func (f *flow) know(v *form.Value) {
+	if v.Kind != form.KindList || !holdsMaps(v) {
+		return
+	}
+	f.said = map[string]bool{}
+	for _, x := range v.Items {
+		for i := range x.Fields {
+			if s := x.Fields[i].Val.Text(); s != "" {
+				f.said[s] = true
+			}
+		}
+	}
+}
+
+// strange reports whether a list holds texts that no record of the flow is called by: {"phase": 1, "parallel": ["a", "b"]}
+// holds the steps themselves, {"id": "b", "parallel": ["c"]} names another one.
+func (f *flow) strange(v *form.Value) bool {
+	for _, x := range v.Items {
+		if f.said[x.Text()] || x.Kind == form.KindNumber {
+			return false
+		}
+	}
+	return f.said != nil
 }
 
 // mayBegin reports whether a group may be a whole flow: it says how it runs, or it is a list with groups in it.
@@ -209,7 +238,7 @@ func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 			branches = append(branches, y.Val.Items...)
 		case engine && y.Val.Kind == form.KindList && holdsMaps(y.Val):
 			branches = append(branches, y.Val)
-		case y.Val.Kind == form.KindList && len(y.Val.Items) > 0 && o != unordered && (holdsMaps(y.Val) || !named):
+		case y.Val.Kind == form.KindList && len(y.Val.Items) > 0 && o != unordered && (holdsMaps(y.Val) || !named || f.strange(y.Val)):
 			g.order, child = o, y
 		case y.Val.Kind == form.KindList && listOfLists(y.Val) && !planish(y.Key):
 			branches = append(branches, y.Val.Items...)

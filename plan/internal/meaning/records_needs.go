@@ -136,7 +136,8 @@ func (a *analysis) needs() {
 			}
 			continue
 		}
-		if col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
+		times := col.is(lexicon.Duration) && (col.whole || a.n.numeric) // "to be finished first" has a word of time in it
+		if col.is(lexicon.Owner) || times || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
 			continue
 		}
 		if a.drawn || !a.refersOnly(col) {

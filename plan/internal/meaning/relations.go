@@ -273,6 +273,9 @@ func (t *talk) relation(from, at, to int) {
 			if i < to {
 				t.take(&rel, i, false) // "когда готовы 2 и 3"
 			}
+			if !rel.full() && i < to {
+				t.named(&rel, i, t.stretch(i, to)) // "cuando estén listos los planos y la obra"
+			}
 		}
 		if i := t.find(at, to, a.tok.CloseOff); !rel.full() {
 			t.named(&rel, at+1, i)
@@ -498,8 +501,14 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
 }
 
+// maxBeyond is how far behind the last step a number in words can stand that names a step that is missing.
+const maxBeyond = 3
+
 // plausible reports whether a bare number that no item has can be meant as the id of one.
 func (t *talk) plausible(a *atom) bool {
+	if a.spelled && a.value > t.n.highest+maxBeyond {
+		return false // "before ten"
+	}
 	return t.n.numbers && a.value > 0 && a.value <= 2*t.n.highest+99
 }
 

@@ -124,6 +124,7 @@ func TestRelationsOfItem5(t *testing.T) {
 			"Steps 2 and 4 must be finished first":                "2>5 4>5",
 			"Also after 3":                                        "3>5",
 			"Same as above, after 4":                              "4>5",
+			"Get a slot before eleven":                            "",
 			"Due 3/4, needs 1":                                    "1>5",
 			"We don't need step 2 for this":                       "5!2",
 			"Everyone meets, but step 4 comes first":              "4>5",
@@ -400,6 +401,9 @@ func TestRelationsByTitle(t *testing.T) {
 	require.Equal(t, "2>4 3>4", said(n, 3, "depends on: Draft the report, Send the invoice"))
 	require.Equal(t, "1>4", said(n, 3, "after surveying"))
 	require.Equal(t, "2>4", said(n, 3, "Celebrate (the report must be out)"))
+	n.In("es")
+	require.Equal(t, "2>4 3>4", said(n, 3, "cuando estén listos el report y el invoice"))
+	n.In("en")
 	require.Equal(t, "4~1", said(n, 3, "Celebrate – same condition as the survey"))
 	require.Empty(t, said(n, 3, "two weeks before the survey"))
 	require.Equal(t, "2>4 3>4", said(n, 3, "once the report is ready and the invoice is sent"))

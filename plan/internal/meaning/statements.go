@@ -36,7 +36,7 @@ func (o *outline) statements() {
 	n.In(lexicon.Lang(language(o.src.Text)))
 	states := map[*form.Item]int{} // by what they stand in: how many state something, less those that do not
 	for _, it := range again {
-		if n.states(it.Text) {
+		if n.states(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
 			states[o.parent[it]]++
 		} else {
 			states[o.parent[it]]--
@@ -45,6 +45,17 @@ func (o *outline) statements() {
 	for _, it := range again {
 		o.said[it] = states[o.parent[it]] >= 0
 	}
+}
+
+// needed reports whether an item stands below a heading or a line that says what its entries are: what steps
+// wait for, as "Dependencies".
+func (o *outline) needed(it *form.Item) bool {
+	p := o.parent[it]
+	if p == nil || p.Kind != form.Heading || p.Level == 0 {
+		return false
+	}
+	role, ok := lexicon.Field(strings.TrimRight(squeeze(p.Text), ":： "))
+	return ok && role == lexicon.Requires
 }
 
 // maxTitled bounds the words of a statement that are part of no relation.

@@ -208,6 +208,10 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 		t := text{it.Text, it.TextOff}
 		if o.said[it] {
 			t = whole(o.src, it)
+			if i, ok := w.names.keyed(it.Mark.Label); ok && i < len(w.steps) && o.needed(it) && w.names.onlyIDs(i, it.Text) != nil {
+				w.field(i, Attr{Key: "depends on", Value: it.Text, Off: it.TextOff})
+				continue
+			}
 		}
 		if links, ok := arrowLine(it.Text, it.TextOff, w.known); ok {
 			w.r.Links = append(w.r.Links, links...)
