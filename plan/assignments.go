@@ -184,6 +184,11 @@ func usedBelow(d *document, prog []programLine) bool {
 	}
 	for _, l := range d.lines {
 		i := strings.IndexByte(l.text, '(')
+		if names, _, ok := strings.Cut(l.text, " = "); ok && i > len(names) && l.off > prog[0].off {
+			if a, b, two := strings.Cut(names, ", "); two && form.IsName(a) && form.IsName(b) {
+				return true // a, b = f(x), g(x)
+			}
+		}
 		if l.off < prog[0].off || i <= 0 || !form.IsName(l.text[:i]) || stepHolders[l.text[:i]] || !strings.HasSuffix(strings.TrimRight(l.text, "; "), ")") {
 			continue
 		}

@@ -274,6 +274,7 @@ func TestVariantsNumberedCalls(t *testing.T) {
 	t.Parallel()
 	checkVariants(t, []variant{
 		{"NumberedCalls/Space", "1. search (\"a\")\n2. search (\"b\")\n3. math(\"$1 + $2\")\n4. join()", "1|2|3|4", "1>3|2>3|1>4|2>4|3>4"},
+		{"Assignments/Gather", "a = await load(1)\nb = await clean(a)\nc, d = await asyncio.gather(f(b), g(b))", "a|b|c|d", "a>b|b>c|b>d"},
 		{"CallLog/Args", "idx: 1\ntool: load\nargs: {\"m\": 4}\n---\nidx: 2\ntool: sum\nargs: {\"x\": \"$1\"}\n", "1|2", "1>2"},
 		{"Assignments/Dag", "with DAG(\"x\") as dag:\n    a = Op(task_id=\"a\")\n    b = Op(task_id=\"b\")\n    c = Op(task_id=\"c\")\n    [a, b] >> c\n", "a|b|c", "a>c|b>c"},
 		{"NumberedCalls/JoinOfOne", "1. search(\"a\")\n2. math(\"$1 + 1\")\n3. join($2)", "1|2|3", "1>2|2>3"},

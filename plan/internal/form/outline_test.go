@@ -35,7 +35,7 @@ func TestOutline(t *testing.T) {
 		"Letters":              {"1a. dig\n1b) fill\nA – plant\niv. rest", "E 1a|dig\nE 1b|fill\nE A|plant\nE iv|rest\n"},
 		"Weak":                 {"12 eggs are needed\nTRAM-1  dig\nTRAM-2  fill", "P |12 eggs are needed\nE TRAM-1|dig\nE TRAM-2|fill\n"},
 		"Counted":              {"First, dig\nSecond, fill\nEn tercer lugar: plant\nWhatever, rest", "E First|dig\nE Second|fill\nE En tercer lugar|plant\n P |Whatever, rest\n"},
-		"Apostrophe":           {"Крок п'ятий: копати", "E Крок/п'ятий|копати\n"},
+		"Apostrophe":           {"Крок п'ятий: копати\nÉtape une : creuser", "E Крок/п'ятий|копати\nE Étape/une|creuser\n"},
 		"Said":                 {"The first step is to dig\nThe second step, filling, is next\nFifth and last step: rest\nThe old step is gone", "E step/first|dig\nE step/second|filling, is next\nE step/Fifth|rest\n P |The old step is gone\n"},
 		"Said on a line":       {"It is easy. First, dig. Second, fill. Third and last, plant.", "P |It is easy.\nE First|dig.\nE Second|fill.\nE Third|plant.\n"},
 		"Said in a sentence":   {"So: Erstens graben, zweitens füllen und drittens pflanzen.", "P |So:\nE Erstens|graben\nE zweitens|füllen\nE drittens|pflanzen.\n"},

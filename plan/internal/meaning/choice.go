@@ -101,9 +101,17 @@ func alternatives(src *form.Source) (alts []alternative, chosen int) {
 	if alts, chosen = alternativesBy(src, lang, optionHead, false); len(alts) > 0 {
 		return alts, chosen
 	}
+	if lang != "" { // few words tell little of their language
+		if alts, chosen = alternativesBy(src, "", optionHead, false); len(alts) > 0 {
+			return alts, chosen
+		}
+	}
 	alts, chosen = alternativesBy(src, lang, anyHead, true)
 	if len(alts) == 0 || chosen < 0 || alts[chosen].score < 2 || len(alts) > 3 {
 		return nil, -1
+	}
+	if sameNoun(lang, alts) {
+		return alts, chosen
 	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(src.Text[:alts[0].Off]), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		if n, ok := lexicon.Number(w); ok && n == len(alts) || len(alts) == 2 && lexicon.Is(lexicon.Both, w) {
@@ -111,6 +119,24 @@ func alternatives(src *form.Source) (alts []alternative, chosen int) {
 		}
 	}
 	return nil, -1
+}
+
+// sameNoun reports whether all heads name an alternative by the same noun: "Primary plan", "Backup plan".
+func sameNoun(lang string, alts []alternative) bool {
+	noun := ""
+	for k := range alts {
+		head, found := alts[k].Names[2], ""
+		for _, h := range tonesIn(lang, head) {
+			if h.kind&toneOption != 0 {
+				found = head[h.off:h.end]
+			}
+		}
+		if found == "" || found == head || noun != "" && noun != found || hasTone(lang, head, toneRevised) {
+			return false
+		}
+		noun = found
+	}
+	return true
 }
 
 // anyHead returns what a part is called, when a line is the head of one: a heading, a bold line or a short one with a colon.

@@ -437,7 +437,7 @@ func labeled(st *form.Stmt) bool {
 
 // callWeight says how sure it is that calls are a plan.
 func callWeight(p *program, body []*form.Stmt, wrapped string, labels, total, work, bad, computing int) int {
-	if computing*3 > total || bad > work || len(p.r.Items) == 1 && labels == 0 {
+	if computing*3 > total || bad > work || len(p.r.Items) == 1 && labels == 0 || p.nested && len(p.r.Links) == 0 {
 		return 0
 	}
 	links := len(p.r.Links)

@@ -19,7 +19,7 @@ var (
 
 // isTrivial reports whether a function computes, logs or prepares something and does no step of a plan.
 func isTrivial(name string) bool {
-	if trivial[name] {
+	if trivial[name] || strings.HasSuffix(name, "Config") {
 		return true
 	}
 	root, _, ok := strings.Cut(name, ".")

@@ -52,6 +52,8 @@ func TestReadCode(t *testing.T) {
 		"function":   {"def mean(xs):\n    total = 0\n    for x in xs:\n        total += x\n    return total / len(xs)\n", "none", ""},
 		"class":      {"class A:\n    def run(self):\n        y = compute(self.x)\n        return save(y)\n", "none", ""},
 		"prose":      {"We dig (and sow) and then we reap = harvest.\n", "none", ""},
+		"tests":      {"describe(\"s\", () => {\n  it(\"a\", () => {\n    expect(slug(\"H\")).toBe(\"h\");\n  });\n  it(\"b\", () => {\n    expect(slug(\"a\")).toBe(\"b\");\n  });\n});\n", "none", ""},
+		"settings":   {"export default defineConfig({\n  plugins: [vue(), svg()],\n});\n", "none", ""},
 		"one call":   {"print(\"hello\")\n", "none", ""},
 		"not closed": {"a = f(1\nb = g(a)\n", "a b", "a>b"},
 	} {

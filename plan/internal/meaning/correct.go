@@ -12,8 +12,8 @@ import (
 // maxCorrection bounds the text that is read as a correction.
 const maxCorrection = 20_000
 
-// readCorrected reads a plan that is corrected further down: what stands above the correction is read, and the sentences
-// below change it. It returns nil when the text corrects nothing.
+// readCorrected reads a plan that is corrected further down: what stands above the correction is read, and
+// the sentences below change it. It returns nil when the text corrects nothing.
 func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Reading {
 	at := correctedFrom(src)
 	if at < 0 || len(src.Text)-at > maxCorrection {
@@ -31,8 +31,8 @@ func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Read
 	return all
 }
 
-// correctedFrom returns where in a text, below a list, a correction begins, or -1. A correction that lists the steps once
-// more is another plan and not meant here.
+// correctedFrom returns where in a text, below a list, a correction begins, or -1. A correction that lists
+// the steps once more is another plan and not meant here.
 func correctedFrom(src *form.Source) int {
 	entries, at, again := 0, -1, 0
 	for i := range src.Lines {
@@ -55,7 +55,8 @@ func correctedFrom(src *form.Source) int {
 	return at
 }
 
-// fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context: [draft]".
+// fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context:
+// [draft]".
 func fieldLine(l *form.Line) bool {
 	key, value, ok := strings.Cut(l.Text, ":")
 	return ok && l.Indent > 0 && form.IsName(key) && (value == "" || !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":"))
@@ -67,7 +68,8 @@ func named(s string) bool {
 	return i > 1 && i < 30 && !strings.ContainsAny(s[:i], " \t")
 }
 
-// listed reports whether a line begins with a label as an entry of a list does, not with one that a sentence is about.
+// listed reports whether a line begins with a label as an entry of a list does, not with one that a sentence
+// is about.
 func listed(s string) bool {
 	s = strings.TrimLeft(s, "*#-•–[( ")
 	i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsDigit(r) && !unicode.IsLetter(r) })
@@ -99,8 +101,8 @@ type amender struct {
 	names *Names
 	lang  string
 	place map[string]int
-	// order are the items that follow one another as they are listed, those beside each other in one place. It is nil when
-	// the text states the links.
+	// order are the items that follow one another as they are listed, those beside each other in one place.
+	// It is nil when the text states the links.
 	order      [][]int
 	correcting bool
 	moved      bool
@@ -114,8 +116,8 @@ type amender struct {
 	old, applied int
 }
 
-// amend changes a reading by what a text around its list says. Correcting is set when the text takes back what was said
-// before: then a need that is stated replaces the ones before.
+// amend changes a reading by what a text around its list says. Correcting is set when the text takes back
+// what was said before: then a need that is stated replaces the ones before.
 func amend(r *Reading, text string, off int, correcting bool) {
 	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}, old: len(r.Items)}
 	a.index()
@@ -145,8 +147,8 @@ func amend(r *Reading, text string, off int, correcting bool) {
 	}
 }
 
-// arrows takes the lines of arrows between steps out of a text. They say the order where the plan states none; where it
-// does, they sum up what it says, as a critical path.
+// arrows takes the lines of arrows between steps out of a text. They say the order where the plan states
+// none; where it does, they sum up what it says, as a critical path.
 func (a *amender) arrows(text string, off int) string {
 	stated := a.r.Stated || len(a.r.Links) > 0
 	known := func(id string) bool { _, ok := a.place[id]; return ok }
@@ -226,7 +228,8 @@ type event struct {
 	ids      []string
 	kind     Kind
 	behind   bool
-	// guess is set on mentions by title, and unless on relations that count when they are denied: "not without 3".
+	// guess is set on mentions by title, and unless on relations that count when they are denied: "not
+	// without 3".
 	guess, unless bool
 }
 
@@ -440,8 +443,8 @@ func (a *amender) split(text string, all []mention) (out []mention) {
 	return out
 }
 
-// claims reads the relations that a sentence of a correction states. What it is about is what it names first, else what the
-// sentence before was about.
+// claims reads the relations that a sentence of a correction states. What it is about is what it names first,
+// else what the sentence before was about.
 func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 	subject := a.subject
 	var open, last *event
@@ -650,7 +653,7 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 			end = m.end
 			known = append(known, a.placesOf(m.ids)...)
 			for _, id := range m.ids {
-				if _, ok := a.place[id]; !ok {
+				if _, ok := a.place[id]; !ok && !countWord(id) {
 					fresh = append(fresh, id)
 				}
 			}
@@ -685,6 +688,12 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 		at = e.off
 	}
 	return said
+}
+
+// countWord reports whether an id that no step has is a number in words, which counts something: "one more step".
+func countWord(id string) bool {
+	_, number := lexicon.Number(id)
+	return number && len(id) > 2 && strings.IndexFunc(id, unicode.IsDigit) < 0
 }
 
 // claimed reports whether a clause states a relation, so that what it drops is that and no step.

@@ -209,6 +209,9 @@ func IsArrowLine(s string) bool {
 		}
 	}
 	p := arrowPrefix(form.Piece{Text: form.CutComment(s)}, false)
+	if quotesArrow(p.Text) {
+		return false
+	}
 	if lead := leadNumber(p.Text); lead > 0 {
 		parts, back := form.SplitArrows(p.Text[lead:], 0)
 		if len(back) == 1 && back[0] && strings.Trim(parts[1].Text, "0123456789., ") == "" {
@@ -262,6 +265,16 @@ func looseChains(s string, depth int) bool {
 		}
 	}
 	return true
+}
+
+// quotesArrow reports whether an arrow stands in quotes behind other words: Read "X <- Y" as …
+func quotesArrow(s string) bool {
+	i := strings.IndexByte(s, '"')
+	if i <= 0 || strings.TrimSpace(s[:i]) == "" {
+		return false
+	}
+	n := strings.IndexByte(s[i+1:], '"')
+	return n > 0 && !form.ContainsArrow(s[:i]) && form.ContainsArrow(s[i+1:i+1+n])
 }
 
 // assignsCall reports whether a text is the call of a function with arguments.
@@ -324,6 +337,9 @@ func isSingleID(s string) bool {
 	s = strings.TrimLeft(s, "-*• ")
 	if strings.HasPrefix(s, `"`) && len(s) > 2 {
 		return form.QuotedLength(s) == len(s)
+	}
+	if strings.HasPrefix(s, "【") && strings.HasSuffix(s, "】") {
+		return false // a heading
 	}
 	s = form.Bare(form.Piece{Text: strings.TrimRight(s, ";")}).Text
 	if s == "" || len(s) > 64 || strings.ContainsAny(s, " \t|+\\") || strings.IndexByte(".:!?;", s[len(s)-1]) >= 0 || strings.Contains(s, "://") || s == "v" || s == "V" {

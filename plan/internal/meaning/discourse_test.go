@@ -33,6 +33,8 @@ func TestProse(t *testing.T) {
 		"Claim":   {"First we clear the attic. Then Tom lays the cables. Ann can order the desks at any time. The cables need the desks. Finally we carry all of it upstairs.", "1>2 2>4 3>2"},
 		"Turkish": {"Önce modeli eğitin. Ardından faturaları temizleyin. Bu sırada satış rakamlarını temizleyin. İkisi de bitince raporu yazın.", "1>2 1>3 2>4 3>4"},
 		"Chinese": {"先备份数据库,同时通知用户。这两项都完成后停机。然后升级系统。", "1>3 2>3 3>4"},
+		"Branch":  {"First we sign the lease. Meanwhile Ann orders the desks, and then she paints them. Finally we move in.", "1>4 2>3 3>4"},
+		"Abreast": {"Getting the loan and settling the boundary can run side by side. Once both are done we break the ground. Finally we plant the hedge.", "1>3 2>3 3>4"},
 		"Free":    {"First we clear the attic. Then Tom lays the cables. Ann can order the desks at any time. Finally everything is carried upstairs.", "1>2 2>4 3>4"},
 	}
 	for name, c := range tests {
@@ -72,6 +74,7 @@ func TestProseIsNoPlan(t *testing.T) {
 		"Minutes": "Protokoll: Wir haben den Verzug besprochen, Carla hat die Zahlen gezeigt, und es wurde beschlossen, das Thema zu vertagen.",
 		"Report":  "The team finished the login page and then moved on to the export. After the review, two bugs were found. Finally the release went out at noon.",
 		"French":  "Hier, nous avons visité le musée. D'abord, le guide nous a montré les salles, puis nous avons déjeuné. Enfin, le car nous a ramenés.",
+		"Bericht": "Am Montag haben wir zuerst die Server heruntergefahren. Danach hat Klaus die Platten getauscht. Anschließend wurde das System neu gestartet.",
 		"How":     "What is called a handshake opens the line. First the client sends a segment; then the server replies; finally the client answers.",
 		"Story":   "He was born in Leeds and grew up by the sea. After school he worked on trawlers, then in a bank. Later he moved to Oslo, where he was finally happy.",
 	} {
@@ -108,6 +111,7 @@ func TestCorrections(t *testing.T) {
 		"Add":     {"Add step 5: call Ann. Step 4 can't start without it.", chain, "1>2 2>3 3>4 5>4"},
 		"Move":    {"On second thought, move step 4 right after step 1.", nil, "1>4 2>3 4>2"},
 		"Between": {"Insert step 9 between 2 and 3: compact the gravel.", nil, "1>2 2>9 3>4 9>3"},
+		"Abreast": {"Actually, 2 and 3 can happen in parallel.", nil, "1>2 1>3 2>4 3>4"},
 		"Pronoun": {"Edit: 3 turned out to be unnecessary, skip it.", chain, "1>2 2>4"},
 		"Adverb":  {"Correction: 4 also depends on 2.", chain, "1>2 2>3 2>4 3>4"},
 		"Order":   {"Endgültig gilt also 1, 3, 2, 4, strikt nacheinander.", nil, "1>3 2>4 3>2"},
@@ -128,9 +132,19 @@ func TestAlternatives(t *testing.T) {
 	const lists = "Option A: boat\n1. rent\n2. sail\n\nOption B: train\n1. book\n2. ride\n\n"
 	for text, want := range map[string]int{
 		"We go with option B.": 1, "Forget B, it is too expensive.": 0, "Option A is off the table.": 1, "Both are nice.": -1,
+		"I recommend option B because it keeps the trip to a minimum.": 1,
 	} {
 		alts, chosen := alternatives(form.NewSource(lists + text))
 		require.Len(t, alts, 2)
+		require.Equal(t, want, chosen, text)
+	}
+	for text, want := range map[string]int{
+		"Primary plan:\n1. Fly\n2. Sail\n\nBackup plan:\n1. Drive\n2. Sail\n\nWe stick to the primary plan.":             0,
+		"First we take the grand route. Both are below.\n\nQuick route\n- rent\n- sail\n\nGrand route\n- book\n- ride\n": 1,
+		"Plan inicial:\n- P1: Alquilar\n- P2: Pintar\n\nPlan corregido:\n- P1: Alquilar\n- P2: Comprar\n":                1,
+		"Optie A: huren\nA1. bellen\nA2. tekenen\n\nOptie B: kopen\nB1. regelen\nB2. zoeken\n\nWe gaan voor optie B.":    1,
+	} {
+		_, chosen := alternatives(form.NewSource(text))
 		require.Equal(t, want, chosen, text)
 	}
 	alts, _ := alternatives(form.NewSource("Plan:\n1. rent\n2. sail\n"))

@@ -114,7 +114,7 @@ func (t *teller) perfect(s string) bool {
 		case p.auxiliaries[w]:
 			behind = 1
 		case behind == 0:
-		case p.far && strings.HasPrefix(strings.TrimPrefix(w, "ab"), "ge") && hasEnd(w, p.ends), !p.far && behind < 3 && len(w) > 3 && hasEnd(w, p.ends):
+		case p.far && strings.Contains(w[:max(0, len(w)-3)], "ge") && hasEnd(w, p.ends), !p.far && behind < 3 && len(w) > 3 && hasEnd(w, p.ends):
 			return true
 		default:
 			behind++

@@ -345,7 +345,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 			}
 			at = g.end
 			continue
-		case light && g.tone&toneWhen == 0 && kind == Needs && !g.opens && !t.conjoins(s[g.off:g.end]):
+		case light && g.tone&toneWhen == 0 && kind == Needs && !g.opens && !t.conjoins(s[g.off:g.end]) && t.pronoun(s[g.end:]) == 0:
 			// "Depends on the weather" begins no clause.
 		case light:
 			if n := t.pronoun(s[g.end:]); n > 0 && last && t.weighs(s[g.end+n:]) {
@@ -517,7 +517,10 @@ var correlatives = map[string]bool{
 }
 
 // ands reports whether a clause begins with "and" or another word that adds a step.
-func (t *teller) ands(s string) bool { return t.andLed(s) || strings.HasPrefix(s, "و") }
+func (t *teller) ands(s string) bool {
+	first, _, _ := strings.Cut(strings.TrimLeft(s, " "), " ")
+	return t.andLed(s) || strings.HasPrefix(s, "و") || lexicon.Is(lexicon.And, first)
+}
 
 // andLed reports whether a clause begins with "and".
 func (t *teller) andLed(s string) bool {

@@ -144,6 +144,9 @@ func insideData(all []*Reading, data *Reading) {
 func (r *Reading) remarks() bool {
 	related := make(map[string]bool, len(r.Items))
 	for i := range r.Items {
+		if isASCII(r.Items[i].Title) && !strings.Contains(r.Items[i].Title, " ") {
+			continue // the "a" of A_1 is no word
+		}
 		for _, t := range lexicon.Scan(r.Items[i].Title) {
 			related[r.Items[i].ID] = related[r.Items[i].ID] || t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0 && !strings.ContainsAny(t.Phrase, "->")
 		}

@@ -9,8 +9,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all collections of
-// records in all values, whatever they are called and wherever they stand, and weighs what each of them says.
+// readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all
+// collections of records in all values, whatever they are called and wherever they stand, and weighs what
+// each of them says.
 func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
@@ -87,8 +88,8 @@ func readRecords(src *form.Source) []*Reading {
 	return out
 }
 
-// scattered makes lists of the objects that stand one by one in the text and begin with the same key: the arguments of calls
-// in a log.
+// scattered makes lists of the objects that stand one by one in the text and begin with the same key: the
+// arguments of calls in a log.
 func scattered(src *form.Source, trees []*form.Tree) []*form.Tree {
 	at := map[string]*form.Tree{}
 	var out []*form.Tree
@@ -394,7 +395,8 @@ func (c *collector) at(w way, keyed bool) *set {
 	return s
 }
 
-// wrapped adds what the records of a list wrap as a list of its own: the arguments of calls that each add a step.
+// wrapped adds what the records of a list wrap as a list of its own: the arguments of calls that each add a
+// step.
 func (c *collector) wrapped(v *form.Value, w way) {
 	sets := map[string]*set{}
 	for _, x := range v.Items {
@@ -458,7 +460,8 @@ func (s *set) home(v *form.Value) {
 	}
 }
 
-// unwrapped returns the fields of a record, with those of the one object that stands in it for the call it makes.
+// unwrapped returns the fields of a record, with those of the one object that stands in it for the call it
+// makes.
 func unwrapped(v *form.Value) []form.Field {
 	for i := range v.Fields {
 		f := &v.Fields[i]
@@ -495,7 +498,8 @@ func related(v *form.Value) []form.Field {
 	return out
 }
 
-// relationsIn returns the fields of an object in a record that say what comes before or after: "links": {"blocks": […]}.
+// relationsIn returns the fields of an object in a record that say what comes before or after: "links":
+// {"blocks": […]}.
 func relationsIn(f *form.Field) (out []form.Field) {
 	if role, ok := lexicon.Field(f.Key); ok && role != lexicon.Status || f.Val.Get("properties") != nil {
 		return nil // arguments, or the schema of a record
@@ -690,7 +694,8 @@ func (c *collector) byTag(s *set, v *form.Value) {
 	}
 }
 
-// merge joins sets of different values whose records are of one kind and refer to each other, as tables of parts of one plan.
+// merge joins sets of different values whose records are of one kind and refer to each other, as tables of
+// parts of one plan.
 func (c *collector) merge() {
 	first := map[string]*set{}
 	for _, s := range c.sets {
@@ -762,8 +767,8 @@ func (c *collector) read(s *set) *Reading {
 	return both
 }
 
-// severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of those that
-// read the same ids counts.
+// severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of
+// those that read the same ids counts.
 func (c *collector) severalReadings(all []*Reading) []*Reading {
 	if len(all) < 2 || all[0].Weight < 80 {
 		return all
@@ -785,7 +790,8 @@ func (c *collector) severalReadings(all []*Reading) []*Reading {
 	return all
 }
 
-// apart reports whether two readings are of strings that stand apart in one value, such as the arguments of two calls.
+// apart reports whether two readings are of strings that stand apart in one value, such as the arguments of
+// two calls.
 func (c *collector) apart(r, q *Reading) bool {
 	a, b := c.by[r], c.by[q]
 	if a == nil || b == nil || !a.s.nested || !b.s.nested || a.s.val == nil || b.s.val == nil {

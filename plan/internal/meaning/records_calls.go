@@ -92,6 +92,9 @@ func nestedCalls(src *form.Source) *Reading {
 		}
 		return id
 	}
+	if strings.Contains(src.Text[root.Off:root.End], "=> {") || strings.Contains(src.Text[root.Off:root.End], "function (") {
+		return nil // a program that gives functions away
+	}
 	if steps := listedCalls(src, root); steps != nil {
 		return steps
 	}

@@ -13,8 +13,8 @@ type pair struct {
 	off      int
 }
 
-// pairs is a list of links. Where the names of the ends do not say which one is the first, the links are read when the
-// steps are known: then columns holds what stands under each name, and list is empty.
+// pairs is a list of links. Where the names of the ends do not say which one is the first, the links are read
+// when the steps are known: then columns holds what stands under each name, and list is empty.
 type pairs struct {
 	tree    *form.Tree
 	owner   *form.Value
@@ -35,11 +35,13 @@ type linkColumn struct {
 	offs []int
 }
 
-// sources and targets are what the ends of links are called. The names of ends in the lexicon of fields are used, too.
+// sources and targets are what the ends of links are called. The names of ends in the lexicon of fields are
+// used, too.
 var sources, targets = wordSet("from, source, src, sourceref, from_node, fromnode, before, tail, predecessor, pred, parent, upstream, first, earlier, start, u, a, von, quelle, de, origen, desde, origem, source_id, source_node, sourcenode, from_step, from_task, from_job, fromid, from_id, from_state, da, origine, sorgente, van, bron, od, z, źródło, från, källa, из, от, откуда, источник, від, з, звідки, 从, 起点, 来源, 源, 前, から, 元, 始点, 에서, 출발, kaynak, nereden, dari, asal, từ, nguồn, من, المصدر, से, स्रोत, départ, vorher, zuerst, antes, avant, prima, voor, раньше, до, перед, сначала, przed, wcześniej, före, önce, 先行, 前置, 이전, 먼저, trước, sebelum, قبل, पहले, vorgänger, prédécesseur, predecesor, precedessor, предшественник"),
 	wordSet("to, target, tgt, dst, dest, destination, targetref, to_node, tonode, after, head, successor, succ, child, downstream, second, later, end, v, b, nach, ziel, zu, à, cible, destino, hasta, hacia, para, target_id, target_node, targetnode, to_step, to_task, to_job, toid, to_id, to_state, destinazione, naar, doel, do, cel, till, mål, в, к, куда, цель, 到, 终点, 目标, 后, 後, へ, まで, 終点, 로, 도착, hedef, nereye, ke, tujuan, đến, đích, tới, إلى, الهدف, को, तक, लक्ष्य, vers, arrivée, nachher, danach, dann, después, despues, depois, après, apres, dopo, poi, na, daarna, позже, после, потом, po, później, efter, sonra, 后续, 後続, 이후, 다음, sau, sesudah, setelah, بعد, बाद, nachfolger, successeur, sucesor, последователь")
 
-// openEnds are names of the end of a link that stand for either end: what they mean the name of the other end says.
+// openEnds are names of the end of a link that stand for either end: what they mean the name of the other end
+// says.
 var openEnds = wordSet("先, a, do, до, da, na, po, z, з")
 
 func wordSet(list string) map[string]bool {
@@ -69,8 +71,8 @@ func endOf(name string) int {
 	return 0
 }
 
-// direction says whether the link runs from the end called a to the one called b (1), back (-1), or whether the names
-// leave it open.
+// direction says whether the link runs from the end called a to the one called b (1), back (-1), or whether
+// the names leave it open.
 func direction(a, b string) int {
 	x, y := endOf(a), endOf(b)
 	if x == y || openEnds[strings.ToLower(a)] && y != 0 {
@@ -107,8 +109,8 @@ func readPairs(v *form.Value) *pairs {
 // linkHeads are what columns beside the ends of a link hold, of a table that is nothing but links.
 var linkHeads = wordSet("type, kind, label, lag, relation, relationship, reason, note, notes, comment, weight, id, #, no, nr, typ, art, grund, tipo, motivo, raison, тип, причина, 类型, 備考, 備註, 备注, 種類, 유형")
 
-// pairsAlone reads a table, or a list that is called links, that is all of a plan: its steps are the ends of the links.
-// Links that do not meet, or that have anything else to say, are no plan.
+// pairsAlone reads a table, or a list that is called links, that is all of a plan: its steps are the ends of
+// the links. Links that do not meet, or that have anything else to say, are no plan.
 func (c *collector) pairsAlone(p *pairs) *Reading {
 	called := len(p.labels) > 0 && (isArcs(p.labels[len(p.labels)-1]) || planish(p.labels[len(p.labels)-1]))
 	if p.used || p.form != "table" && !called || len(p.list) < 2 || p.tree.Headless {
@@ -153,7 +155,8 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 	return r
 }
 
-// linkTable returns the fields of a list of small maps of which each may be a link between steps of another list, or nil.
+// linkTable returns the fields of a list of small maps of which each may be a link between steps of another
+// list, or nil.
 func linkTable(v *form.Value) *pairs {
 	if len(v.Items) == 0 || !isMap(v.Items[0]) || len(v.Items[0].Fields) > maxLinkFields {
 		return nil
@@ -196,7 +199,8 @@ func linkTable(v *form.Value) *pairs {
 	return p
 }
 
-// ways returns which way each link runs when a field beside the ends says it in words, "depends on" or "before", or nil.
+// ways returns which way each link runs when a field beside the ends says it in words, "depends on" or
+// "before", or nil.
 func (p *pairs) ways(ends []*linkColumn) []int {
 	for i := range p.columns {
 		col := &p.columns[i]

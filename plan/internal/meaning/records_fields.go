@@ -15,8 +15,8 @@ type column struct {
 	name  string
 	roles []lexicon.Role
 	cells []cell
-	// hinted is set when only a phrase in the name gives the role, so that the values have to bear it out. Whole is set
-	// when the whole name gives it.
+	// hinted is set when only a phrase in the name gives the role, so that the values have to bear it out.
+	// Whole is set when the whole name gives it.
 	hinted, whole bool
 }
 
@@ -30,7 +30,8 @@ func newColumn(name string) *column {
 	return c
 }
 
-// hintOf returns the role that a phrase of relation in a name speaks for, "Can start when…" or "Hands off to", or "".
+// hintOf returns the role that a phrase of relation in a name speaks for, "Can start when…" or "Hands off
+// to", or "".
 func hintOf(name string) lexicon.Role {
 	name = splitName(name)
 	if len(name) > 60 || name == "if" || name == "unless" {
@@ -74,7 +75,8 @@ func (c *column) is(role lexicon.Role) bool {
 	return false
 }
 
-// rolesOf returns the roles that a name can have: as a whole, by what stands in its brackets, or by some of its words.
+// rolesOf returns the roles that a name can have: as a whole, by what stands in its brackets, or by some of
+// its words.
 func rolesOf(name string) []lexicon.Role {
 	if r := lexicon.Fields(name); len(r) > 0 {
 		return r
@@ -240,8 +242,9 @@ func (g *grid) probes() []probe {
 	return out
 }
 
-// choose returns how the records are named: the field, or the key, whose values are used as references, or that is called
-// an id; nil when only their places tell them apart. Outer are the ends of the lists of links beside the records.
+// choose returns how the records are named: the field, or the key, whose values are used as references, or
+// that is called an id; nil when only their places tell them apart. Outer are the ends of the lists of links
+// beside the records.
 func (g *grid) choose(outer []arcEnds) *candidate {
 	n := len(g.recs)
 	var all []*candidate
@@ -392,8 +395,8 @@ func (g *grid) asID(col *column, first bool) *candidate {
 	for _, r := range col.roles {
 		switch r {
 		case lexicon.Owner, lexicon.Duration, lexicon.Status, lexicon.Requires, lexicon.Next, lexicon.Args:
-			if !idRole && !title {
-				return nil
+			if !idRole && !title && !(r == lexicon.Owner && first && g.s.form == "table" && g.statesNeeds()) {
+				return nil // agents may wait for each other
 			}
 		}
 	}
@@ -455,8 +458,8 @@ func (g *grid) statesNeeds() bool {
 	return slices.ContainsFunc(g.cols, func(col *column) bool { return col.is(lexicon.Requires) && !col.is(lexicon.ID) })
 }
 
-// titleOf returns the column with what is to be done, or nil. Before the dependencies are known (deps is nil) only a name
-// tells.
+// titleOf returns the column with what is to be done, or nil. Before the dependencies are known (deps is nil)
+// only a name tells.
 func (g *grid) titleOf(id *column, deps map[*column]bool) *column {
 	var best *column
 	most := 0.0

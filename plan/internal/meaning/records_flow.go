@@ -36,14 +36,15 @@ const (
 type groupParts struct {
 	order order
 	parts []*form.Value
-	// heads is set when the group is a step itself, one that decides or forks, ahead of its parts; passes tells that what
-	// comes after it may come right after itself.
+	// heads is set when the group is a step itself, one that decides or forks, ahead of its parts; passes
+	// tells that what comes after it may come right after itself.
 	heads, passes bool
 	list          bool
 }
 
-// readFlow reads a value that is a group of steps with groups in it that run side by side, or nil. Lists in a list are
-// groups (and sequences again inside them), and so is what stands under a name that says so, or beside a field that does.
+// readFlow reads a value that is a group of steps with groups in it that run side by side, or nil. Lists in a
+// list are groups (and sequences again inside them), and so is what stands under a name that says so, or
+// beside a field that does.
 func (c *collector) readFlow(v *form.Value) *flow {
 	f := &flow{val: v, xml: isElement(v)}
 	f.know(v)
@@ -79,8 +80,8 @@ func (f *flow) know(v *form.Value) {
 	}
 }
 
-// strange reports whether a list holds texts that no record of the flow is called by: {"phase": 1, "parallel": ["a", "b"]}
-// holds the steps themselves, {"id": "b", "parallel": ["c"]} names another one.
+// strange reports whether a list holds texts that no record of the flow is called by: {"phase": 1,
+// "parallel": ["a", "b"]} holds the steps themselves, {"id": "b", "parallel": ["c"]} names another one.
 func (f *flow) strange(v *form.Value) bool {
 	for _, x := range v.Items {
 		if f.said[x.Text()] || x.Kind == form.KindNumber {
@@ -90,7 +91,8 @@ func (f *flow) strange(v *form.Value) bool {
 	return f.said != nil
 }
 
-// mayBegin reports whether a group may be a whole flow: it says how it runs, or it is a list with groups in it.
+// mayBegin reports whether a group may be a whole flow: it says how it runs, or it is a list with groups in
+// it.
 func (f *flow) mayBegin(v *form.Value, g groupParts) bool {
 	if !g.list {
 		return g.order != unordered && !g.heads
@@ -117,7 +119,8 @@ func (f *flow) mayBegin(v *form.Value, g groupParts) bool {
 	return groups > 0
 }
 
-// isEngine reports whether records are tasks of an engine that runs a list in its order, whatever they use of each other.
+// isEngine reports whether records are tasks of an engine that runs a list in its order, whatever they use of
+// each other.
 func isEngine(list []*form.Value) bool {
 	for _, x := range list {
 		if !isMap(x) || x.Get("taskreferencename") == nil {
@@ -263,7 +266,8 @@ func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 	return g, g.order != unordered || len(x.Fields) == 1 || !named || holdsMaps(child.Val)
 }
 
-// passes reports whether a decision may choose none of its branches: it has cases, and nothing for all others.
+// passes reports whether a decision may choose none of its branches: it has cases, and nothing for all
+// others.
 func passes(x *form.Value, branches []*form.Value) bool {
 	cases := x.Get("decisioncases", "cases", "conditions", "rules")
 	otherwise := x.Get("defaultcase", "default", "else", "otherwise", "onfalse", "false")
@@ -297,7 +301,8 @@ func mapOfLists(v *form.Value) bool {
 	return len(v.Fields) > 0
 }
 
-// holdsSteps reports whether a field of a group holds its parts: by its name, or since they are like the group.
+// holdsSteps reports whether a field of a group holds its parts: by its name, or since they are like the
+// group.
 func (f *flow) holdsSteps(x *form.Value, y *form.Field) bool {
 	if branchWords[strings.ToLower(y.Key)] || planish(y.Key) {
 		return true
@@ -488,7 +493,8 @@ func (f *flow) records() []record {
 	return recs
 }
 
-// surer lets flows that say how their groups run stand above records of the same text that state no needs by name.
+// surer lets flows that say how their groups run stand above records of the same text that state no needs by
+// name.
 func (c *collector) surer(all []*Reading, flows []*Reading) {
 	for k, f := range flows {
 		if f.Weight < 89 || k == maxOuter {

@@ -8,8 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// groups takes in the records that stand inside the set's records and are of the same kind: the branches of a state, the
-// children of a task.
+// groups takes in the records that stand inside the set's records and are of the same kind: the branches of a
+// state, the children of a task.
 func (a *analysis) groups() {
 	kids := map[*form.Value][]record{}
 	mine := make(map[*form.Value]bool, len(a.g.recs))
@@ -135,7 +135,8 @@ func (a *analysis) ungroup() {
 	}
 }
 
-// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says so.
+// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says
+// so.
 func (a *analysis) dropNotes(drop []bool) (some bool) {
 	linked := make(map[string]bool, len(a.r.Links))
 	for _, l := range a.r.Links {
@@ -167,8 +168,8 @@ func isNote(kind string) bool {
 	return false
 }
 
-// headingRows returns the rows of a table that only head those below them: one cell is filled, where most rows fill
-// three, and it is bold or stands where the others have ids.
+// headingRows returns the rows of a table that only head those below them: one cell is filled, where most
+// rows fill three, and it is bold or stands where the others have ids.
 func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
 	full := 0
 	ids := map[string]int{} // ids in each column
@@ -200,7 +201,8 @@ func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
 	return heads
 }
 
-// repeated makes one record of rows of a table that repeat all but what a record needs: one row for each need.
+// repeated makes one record of rows of a table that repeat all but what a record needs: one row for each
+// need.
 func (a *analysis) repeated() {
 	g := a.g
 	if a.s.form != "table" || len(g.cols) < 2 || !g.cols[0].is(lexicon.ID) && !g.cols[0].is(lexicon.Title) || len(g.cols[0].cells) != len(g.recs) {

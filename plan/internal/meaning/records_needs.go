@@ -150,7 +150,8 @@ func (a *analysis) needs() {
 	for _, f := range known {
 		next := f.col.is(lexicon.Next) && !f.col.is(lexicon.Requires)
 		if next && f.hits > 1 && f.earlier == f.hits {
-			// "Before" may head what is before: where only a part of the name speaks for the way on, the order counts.
+			// "Before" may head what is before: where only a part of the name speaks for the way on, the
+			// order counts.
 			next = f.col.whole && !beforeNames[lexicon.Fold(splitName(f.col.name))]
 			a.turned(f, next)
 		}
@@ -191,7 +192,8 @@ func (a *analysis) turned(f *found, next bool) {
 	}
 }
 
-// unsure notes that a field, whose name says nothing, names steps above and below: which way they run is a guess.
+// unsure notes that a field, whose name says nothing, names steps above and below: which way they run is a
+// guess.
 func (a *analysis) unsure(f *found, next bool) {
 	for i, m := range f.list {
 		if m.at >= 0 && m.at != f.recs[i] && len(a.r.Notes) < maxUnread {
@@ -275,7 +277,8 @@ func (a *analysis) noteUnread() {
 // maxUnread bounds the notes of fields in which nothing was understood.
 const maxUnread = 100
 
-// refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or maps of ids.
+// refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or
+// maps of ids.
 func (a *analysis) refersOnly(col *column) bool {
 	if a.xml() {
 		return true
@@ -372,7 +375,8 @@ func (a *analysis) alike(s string) bool {
 	return strings.ContainsAny(s, "0123456789") == strings.ContainsAny(id, "0123456789") && digits(s) == digits(id)
 }
 
-// mayBeNeeds reports whether a field of which nothing is known by its name is a dependency: all it holds are ids of others.
+// mayBeNeeds reports whether a field of which nothing is known by its name is a dependency: all it holds are
+// ids of others.
 func (a *analysis) mayBeNeeds(f *found) bool {
 	if f.hits == 0 || f.rest || f.lost*3 > f.hits || f.self > 0 && f.self*3 > f.hits {
 		return false
@@ -439,8 +443,8 @@ func isFile(s string) bool {
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
 }
 
-// deep takes the lists of ids that stand deep inside of records, under names that hold nothing else, when nothing nearer
-// relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
+// deep takes the lists of ids that stand deep inside of records, under names that hold nothing else, when
+// nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
 func (a *analysis) deep() {
 	if a.hits > 0 || a.id == nil || a.n.numeric || len(a.g.recs) < 2 {
 		return

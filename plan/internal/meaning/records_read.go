@@ -22,7 +22,8 @@ type analysis struct {
 	id     *candidate
 	title  *column
 	deps   map[*column]bool
-	// hits and lost count the references that are items and those that are not; forward tells that links run on to the next.
+	// hits and lost count the references that are items and those that are not; forward tells that links run
+	// on to the next.
 	hits, lost, used int
 	stated           bool
 	// said counts the relations that the texts of records state in words.
@@ -31,7 +32,8 @@ type analysis struct {
 	guessed bool
 	forward bool
 	seen    map[[2]string]bool
-	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no parts.
+	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no
+	// parts.
 	parent []int
 	inner  map[*form.Value]bool
 	has    []bool // records that state their needs
@@ -179,8 +181,8 @@ func (a *analysis) marks() []string {
 	return out
 }
 
-// joined reports whether links between texts meet: pairs of which no two have an end in common are names with what is
-// said of them, and so are those that repeat a text.
+// joined reports whether links between texts meet: pairs of which no two have an end in common are names with
+// what is said of them, and so are those that repeat a text.
 func (a *analysis) joined() bool {
 	seen := map[string]bool{}
 	for _, r := range a.g.recs {
@@ -374,8 +376,8 @@ func (a *analysis) edges() {
 	a.drawn = len(a.r.Links) > before
 }
 
-// holds reports whether a list of links is that of the records, or a part of it: another reading of the same text may be
-// in c, too.
+// holds reports whether a list of links is that of the records, or a part of it: another reading of the same
+// text may be in c, too.
 func (a *analysis) holds(p *pairs) bool {
 	if p.set != nil && (p.set == a.s || slices.Contains(a.s.merged, p.set)) {
 		return true
@@ -383,8 +385,8 @@ func (a *analysis) holds(p *pairs) bool {
 	return p.val != nil && a.s.val != nil && p.val.Off < a.s.val.End && a.s.val.Off < p.val.End
 }
 
-// linkMaps takes the links in maps that stand beside the records: {"connections": {"a": {"main": [[{"node": "b"}]]}}} and
-// {"edges": {"a": ["b"]}}.
+// linkMaps takes the links in maps that stand beside the records: {"connections": {"a": {"main": [[{"node":
+// "b"}]]}}} and {"edges": {"a": ["b"]}}.
 func (a *analysis) linkMaps() {
 	if a.s.owner == nil {
 		return
@@ -442,7 +444,8 @@ func (a *analysis) linkMaps() {
 	}
 }
 
-// sentences takes the links that a list of sentences beside the records states: "dependencies": ["b depends on a"].
+// sentences takes the links that a list of sentences beside the records states: "dependencies": ["b depends
+// on a"].
 func (a *analysis) sentences() {
 	if a.s.owner == nil {
 		return
@@ -482,11 +485,12 @@ func (a *analysis) sentences() {
 	}
 }
 
-// drawnLink is a link between the records at two places, as it is written: the first one may be the earlier one or not.
+// drawnLink is a link between the records at two places, as it is written: the first one may be the earlier
+// one or not.
 type drawnLink struct{ from, to, off int }
 
-// draw makes links. Way says whether they run as they are written (1), back (-1), or whether no name says it (0): then
-// they run with the list of the records, and where that does not decide, it is said.
+// draw makes links. Way says whether they run as they are written (1), back (-1), or whether no name says it
+// (0): then they run with the list of the records, and where that does not decide, it is said.
 func (a *analysis) draw(links []drawnLink, way int, name string) {
 	if way == 0 {
 		ahead := 0
@@ -807,7 +811,8 @@ func (a *analysis) inWords() bool {
 	return n*2 > len(a.title.cells)
 }
 
-// figures reports whether the records hold numbers that say that they are data: two fields, or one with prices.
+// figures reports whether the records hold numbers that say that they are data: two fields, or one with
+// prices.
 func (a *analysis) figures() bool {
 	fields := 0
 	for _, col := range a.g.cols {
@@ -849,7 +854,8 @@ func (a *analysis) acting() bool {
 	return n*2 >= min(len(a.title.cells), 100)
 }
 
-// labelled reports whether all records have labels of letters and digits, which nothing but them is called by.
+// labelled reports whether all records have labels of letters and digits, which nothing but them is called
+// by.
 func (a *analysis) labelled() bool {
 	for _, id := range a.n.ids {
 		if digits(id) || !strings.ContainsAny(id, "0123456789") {
