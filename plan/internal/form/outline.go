@@ -239,7 +239,7 @@ func (o *outliner) item(l *Line) *Item {
 	it.bold = bold
 	it.Strong = max(0, min(len(it.Text), bold-at))
 	it.Struck = struck(l.Text)
-	if it.Kind == Plain && it.Strong > 0 && strings.Trim(it.Text[it.Strong:], " :：.*") == "" {
+	if it.Kind == Plain && it.Strong > 0 && (strings.Trim(it.Text[it.Strong:], " :：.*") == "" || isRemark(it.Text[it.Strong:])) {
 		it.Kind, it.Level = Heading, 7
 	}
 	if it.Kind == Plain && strings.HasPrefix(it.Text, "==") && strings.HasSuffix(it.Text, "==") {
@@ -249,6 +249,12 @@ func (o *outliner) item(l *Line) *Item {
 		it.Kind, it.Level = Heading, 7
 	}
 	return it
+}
+
+// isRemark reports whether a text is one remark in brackets: "(after phase 1)".
+func isRemark(s string) bool {
+	s = strings.Trim(s, " :：.")
+	return len(s) > 2 && s[0] == '(' && strings.IndexByte(s, ')') == len(s)-1
 }
 
 // tag adds the id among the tags of a heading, ":id:cargo:", as a line below it.

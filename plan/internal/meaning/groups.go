@@ -88,13 +88,13 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 	for _, p := range f.parents {
 		t := strings.TrimRight(p.Text, " ")
 		noun += b2i(lexicon.Is(lexicon.Groups, p.Mark.Noun))
-		if named := lexicon.Is(lexicon.Groups, p.Mark.Noun); p.Box != 0 || p.Mark.Style != form.NoMark && !named {
-			if p.Box != 0 || p.Kind != form.Heading || !lexicon.Is(lexicon.Steps, p.Mark.Noun) {
-				return sureStep // a number, a label or a box is that of a step
-			}
+		if p.Box != 0 || p.Mark.Style == form.Code || p.Mark.Style == form.Word {
+			return sureStep // a label or a box is that of a step
+		}
+		if p.Mark.Style != form.NoMark && !lexicon.Is(lexicon.Groups, p.Mark.Noun) && !isRoman(p.Mark) {
 			steps++
 		}
-		titled += b2i(p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
+		titled += b2i(p.Kind == form.Heading || isRoman(p.Mark) || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
 		short += b2i(isShort(t))
 		demanding += b2i(moodOfClause(lang, t) == acting)
 		related += b2i(lexicon.Relates(t))
@@ -107,15 +107,16 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 		_, known := lexicon.Field(key)
 		isField := ok && (known || keys[lexicon.Fold(key)] > 1) || opensRelation(k.Text)
 		fields += b2i(isField)
-		doing += b2i(!isField && moodOfClause(lang, k.Text) == acting)
+		mood := moodOfClause(lang, k.Text)
+		doing += b2i(!isField && (mood == acting || mood == deed))
 		sentences += b2i(strings.HasSuffix(k.Text, ".") || strings.HasSuffix(k.Text, "。"))
 		size += utf8.RuneCountInString(k.Text)
 	}
-	if fields*2 >= m || steps > 0 && (doing*2 <= m || demanding*2 > n) {
+	if fields*2 >= m || steps > 0 && (doing*2 <= m || demanding > 0 || short*2 <= n || 2*m < 3*n) {
 		return sureStep
 	}
 	if steps > 0 {
-		return groupScore - 1 // "Step 1: Preparation" with what to do below it
+		return groupScore - 1 // "1. Preparation" with what to do below it
 	}
 	if noun > 0 {
 		score += 5
@@ -127,6 +128,12 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 	score += b2i(doing*2 > m) + 2*b2i(doing*2 > m && demanding*2 <= n)
 	score += b2i(m >= 2*n) - b2i(2*m < 3*n) - b2i(sentences*2 > m) + b2i(size*n > 2*length*m)
 	return score
+}
+
+// isRoman reports whether a mark is a Roman number, as those of chapters are.
+func isRoman(m form.Mark) bool {
+	_, ok := lexicon.Roman(lexicon.Fold(m.Label))
+	return ok && m.Noun == "" && m.Style == form.Spelled
 }
 
 // isShort reports whether a text has the length of a title: three words, or six signs of a script without spaces.
@@ -148,8 +155,8 @@ func opensRelation(s string) bool {
 	return false
 }
 
-// maxUnsure bounds the notes about entries that may be steps or details.
-const maxUnsure = 200
+// maxUnsure bounds the notes about entries that may be steps or details, maxDetails those of one note.
+const maxUnsure, maxDetails = 200, 20
 
 // unsureOf says which entries may be steps of their own, or may be none.
 func (o *outline) unsureOf(r *Reading, steps []step) {
@@ -162,11 +169,13 @@ func (o *outline) unsureOf(r *Reading, steps []step) {
 	for i := range steps {
 		st := &steps[i]
 		if o.unsure[st.it] && !o.groups[st.it] {
+			var kids []string
 			for _, k := range st.it.Kids {
-				if k.Kind == form.Entry {
-					note(st.id, k.Off, "what stands below "+clipped(squeeze(st.it.Text))+" was read as a detail and may be a step: "+clipped(squeeze(k.Text)))
+				if k.Kind == form.Entry && len(kids) < maxDetails {
+					kids = append(kids, clipped(squeeze(k.Text)))
 				}
 			}
+			note(st.id, st.it.Off, "what stands below "+clipped(squeeze(st.it.Text))+" was read as details and may be steps: "+strings.Join(kids, "; "))
 		}
 		if p := o.parent[st.it]; p != nil && o.unsure[p] && o.groups[p] {
 			note(st.id, st.it.Off, clipped(squeeze(st.it.Text))+" was read as a step and may be a detail of "+clipped(squeeze(p.Text)))

@@ -225,7 +225,8 @@ func moodByEnd(s string, end, deeds, tell *moodWords) mood {
 // pronoun reports whether a word is one that no demand begins with.
 func pronoun(lang, w string) bool { return moodData()[lang][3].words[w] }
 
-// isDone reports whether an entry begins, or in some languages ends, with a verb for what is over: "Fixed a leak".
+// isDone reports whether an entry begins, or in some languages ends, with a verb for what is over: "Fixed a
+// leak".
 func isDone(lang, s string) bool {
 	words := strings.Fields(lexicon.Fold(clause(s)))
 	if len(words) == 0 {

@@ -47,9 +47,9 @@ func Differences(a, b *Reading, say func(element string, off int, link, there bo
 	return n
 }
 
-// Replaces reports whether a plan that stands behind another one is that one, revised: at least half of the ids
-// of the smaller one are in both, and it is at least half as large as the other. Of two such plans the later one
-// counts, of others the earlier one.
+// Replaces reports whether a plan that stands behind another one is that one, revised: at least half of the
+// ids of the smaller one are in both, and it is at least half as large as the other. Of two such plans the
+// later one counts, of others the earlier one.
 func Replaces(earlier, later *Reading) bool {
 	smaller := min(len(earlier.Items), len(later.Items))
 	return sharedIDs(earlier, later)*2 >= smaller && len(later.Items)*2 >= len(earlier.Items)

@@ -106,6 +106,8 @@ func tails(all []*Reading) {
 		for _, r := range all {
 			switch {
 			case r.Form != "outline" || r.Not != "" || len(r.Items) < 2 || !overlaps(r, d):
+			case len(d.Items) > len(r.Items) && sharedIDs(d, r) == len(r.Items) && bareNames(r):
+				r.Weight = min(r.Weight, d.Weight-closeReading)
 			case remarks, r.Stated && len(r.Links) > 0 && r.lead(d):
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			case within(r, d), repeats(r, d):
@@ -115,6 +117,17 @@ func tails(all []*Reading) {
 			}
 		}
 	}
+}
+
+// bareNames reports whether most steps of a list have an id and nothing else: they are names of a drawing, of
+// which some were taken for labels of one kind.
+func bareNames(r *Reading) bool {
+	n := 0
+	for i := range r.Items {
+		it := &r.Items[i]
+		n += b2i(it.Title == it.ID || IsArrowLine(it.Title)) // or the line of arrows below the last one
+	}
+	return n*2 > len(r.Items)
 }
 
 // insideData takes lists within data that is no plan for a part of that data.
@@ -131,8 +144,8 @@ func insideData(all []*Reading, data *Reading) {
 func (r *Reading) remarks() bool {
 	related := make(map[string]bool, len(r.Items))
 	for i := range r.Items {
-		if isName(r.Items[i].Title) {
-			continue // "B4_7" is no "before 7"
+		if isASCII(r.Items[i].Title) && !strings.Contains(r.Items[i].Title, " ") {
+			continue // the "a" of A_1 is no word
 		}
 		for _, t := range lexicon.Scan(r.Items[i].Title) {
 			related[r.Items[i].ID] = related[r.Items[i].ID] || t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0 && !strings.ContainsAny(t.Phrase, "->")
@@ -143,16 +156,6 @@ func (r *Reading) remarks() bool {
 		n += b2i(related[l.To])
 	}
 	return n*5 >= len(r.Links)*2
-}
-
-// isName reports whether a text is one word with a digit or a low line in it, of letters of ASCII.
-func isName(s string) bool {
-	for i := range len(s) {
-		if !isWord(s[i]) {
-			return false
-		}
-	}
-	return strings.ContainsAny(s, "_0123456789")
 }
 
 // lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.
@@ -244,8 +247,8 @@ const (
 	partWeight = 29
 )
 
-// apartFrom reports whether a reading overlaps none of the others: none of its steps stands within one of theirs. Lists,
-// tables and drawings may take turns.
+// apartFrom reports whether a reading overlaps none of the others: none of its steps stands within one of
+// theirs. Lists, tables and drawings may take turns.
 func apartFrom(parts []*Reading, r *Reading) bool {
 	for _, p := range parts {
 		if overlaps(r, p) && (crosses(p, r) || crosses(r, p)) {

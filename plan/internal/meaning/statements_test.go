@@ -57,6 +57,8 @@ func TestStatements(t *testing.T) {
 		{"✔ 1. dig\n☐ 2. line it (after 1)\n☐ 3. fill it (after 2)\n", "1 2 3", "1>2 2>3"},
 		{"- N1 dig | pred: none | succ: N2\n- N2 line it | pred: N1 | succ: N3\n- N3 fill it | pred: N2 | succ: none\n", "N1 N2 N3", "N1>N2 N1>N2 N2>N3 N2>N3"},
 		{"We do it as follows:\n\n- Before:\n  - Export the rows\n  - Clean the rows\n- After:\n  - Import the rows\n", "1 2 3", ""},
+		{"I. Sources\n   - Find the letters\n   - Ask the witnesses\nII. Text\n   - Write the chapters\n", "1 2 3", ""},
+		{"**Procurement**\n- Order the timber\n- Rent the mixer\n\n**Groundwork** (after Procurement)\n- Pour the footing\n", "1 2 3", "1>3 2>3"},
 		{"## Tasks\n- T1 – dig\n- T2 – line it\n- T3 – fill it\n\n## Depends on\n- T2: T1\n- T3: T1\n", "T1 T2 T3", "T1>T2 T1>T3"},
 		{"AB-1: bake\nAB-2: slice (after AB-1)\nAB-3: serve (after AB-2 and AB-90)\n", "AB-1 AB-2 AB-3", "AB-1>AB-2 AB-2>AB-3 AB-90>AB-3"},
 	} {
