@@ -93,6 +93,9 @@ func joined(text string, at int) bool {
 	if at <= 0 || at >= len(text) {
 		return false
 	}
+	if name(text[at]) && name(text[at-1]) && (text[at] == '_' || text[at-1] == '_' || digit(text[at-1]) != digit(text[at])) {
+		return true // "or_2" and "a0oj" are names
+	}
 	if text[at] < utf8.RuneSelf && !letter(rune(text[at])) || text[at-1] < utf8.RuneSelf && !letter(rune(text[at-1])) {
 		return false
 	}
@@ -103,6 +106,11 @@ func joined(text string, at int) bool {
 	a, _ := utf8.DecodeLastRuneInString(text[:at])
 	return letter(a) && letter(b) && script(a) == script(b)
 }
+
+// name reports whether a byte may stand in a name of code.
+func name(c byte) bool { return c == '_' || digit(c) || letter(rune(c)) && c < utf8.RuneSelf }
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
 
 func letter(r rune) bool {
 	if r < 0x80 {
