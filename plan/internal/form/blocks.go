@@ -6,9 +6,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// labelled is a line that is a field of a block: "Depends on: 1", "- **Owner:** Ann". A number before the first field of
+// labeled is a line that is a field of a block: "Depends on: 1", "- **Owner:** Ann". A number before the first field of
 // a block is a field as well.
-type labelled struct {
+type labeled struct {
 	fields []Field
 	key    string // of the last field, folded
 	end    int
@@ -19,7 +19,7 @@ type labelled struct {
 func Blocks(src *Source) (trees []*Tree) {
 	budget := maxValueNodes
 	for i := 0; i < len(src.Lines) && budget > 0; i++ {
-		var run []labelled
+		var run []labeled
 		for ; i < len(src.Lines); i++ {
 			l := &src.Lines[i]
 			if l.Text == "" || isRule(l.Text) {
@@ -40,7 +40,7 @@ func Blocks(src *Source) (trees []*Tree) {
 }
 
 // blocks makes records of the fields of a run of lines, or nil.
-func blocks(run []labelled) *Tree {
+func blocks(run []labeled) *Tree {
 	count := map[string]int{}
 	for i := range run {
 		count[run[i].key]++
@@ -75,7 +75,7 @@ func blocks(run []labelled) *Tree {
 }
 
 // fieldLine reads a line as a field.
-func fieldLine(l *Line) (out labelled, ok bool) {
+func fieldLine(l *Line) (out labeled, ok bool) {
 	if l.Fence || l.InCode && !ProseFence(l.Lang) || strings.HasPrefix(l.Text, "#") || strings.HasPrefix(l.Text, "|") {
 		return out, false
 	}

@@ -120,8 +120,8 @@ func pseudoRule(p form.Piece) (needs string, rest form.Piece, ok bool) {
 	return p.Text[len(word):at], form.Piece{Text: after, Off: p.Off + len(p.Text) - len(after)}, true
 }
 
-// labelled reports whether a text is a mark, a colon and a text in quotes: A: "collect".
-func labelled(s string) bool {
+// quoted reports whether a text is a mark, a colon and a text in quotes: A: "collect".
+func quoted(s string) bool {
 	mark, text, ok := strings.Cut(s, ": ")
 	return ok && !strings.Contains(mark, " ") && strings.HasPrefix(text, "\"")
 }
@@ -129,7 +129,7 @@ func labelled(s string) bool {
 // pseudoMark returns the mark in front of a step: "S2: sort", "2. sort", "STEP A: sort", "b := sort".
 func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 	word, rest, _ := strings.Cut(p.Text, " ")
-	if rest != "" && (lexicon.Is(lexicon.Steps, word) || runs(word) && (strings.Contains(rest, ":= ") || labelled(rest))) {
+	if rest != "" && (lexicon.Is(lexicon.Steps, word) || runs(word) && (strings.Contains(rest, ":= ") || quoted(rest))) {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}
 	}
 	a, b, found := form.SplitMark(p)

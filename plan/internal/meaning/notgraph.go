@@ -79,7 +79,7 @@ func movesFile(a, b string) bool {
 }
 
 // days are the names of days, by their first three letters.
-var days = setOf("mon tue wed thu fri sat sun die mit don fre sam son lun mar mer jeu ven dim mié jue vie sáb dom")
+var days = wordsOf("days")
 
 // daySpan reports whether an arrow stands between two days: "Opening hours: Mon -> Fri 9-17".
 func daySpan(a, b string) bool {

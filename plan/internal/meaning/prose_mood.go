@@ -74,7 +74,7 @@ func (t *teller) commands(u *unit) bool {
 }
 
 // finite are verbs before which a word is no command.
-var finite = fieldSet("is are was were has have had will can must should gets get may might could would does do did shall")
+var finite = setOf("is are was were has have had will can must should gets get may might could would does do did shall")
 
 // tells reports whether an English text tells what is over: it has a verb in the past that is no participle.
 func tells(s string) bool {
@@ -94,12 +94,12 @@ var perfects = map[string]struct {
 	ends        []string
 	far         bool
 }{
-	"fr": {fieldSet("a ont avons avez s'est"), []string{"é", "és", "ée", "ées", "u", "us", "i", "is", "it"}, false},
-	"es": {fieldSet("ha han hemos he"), []string{"ado", "ido", "cho", "sto", "rto"}, false},
-	"it": {fieldSet("ha hanno abbiamo ho"), []string{"ato", "uto", "ito", "tto", "sto", "so"}, false},
-	"de": {fieldSet("hat haben habe sind"), []string{"t", "en"}, true},
-	"nl": {fieldSet("heeft hebben heb zijn"), []string{"d", "t", "en"}, true},
-	"sv": {fieldSet("har"), []string{"at", "it", "tt"}, false},
+	"fr": {setOf("a ont avons avez s'est"), []string{"é", "és", "ée", "ées", "u", "us", "i", "is", "it"}, false},
+	"es": {setOf("ha han hemos he"), []string{"ado", "ido", "cho", "sto", "rto"}, false},
+	"it": {setOf("ha hanno abbiamo ho"), []string{"ato", "uto", "ito", "tto", "sto", "so"}, false},
+	"de": {setOf("hat haben habe sind"), []string{"t", "en"}, true},
+	"nl": {setOf("heeft hebben heb zijn"), []string{"d", "t", "en"}, true},
+	"sv": {setOf("har"), []string{"at", "it", "tt"}, false},
 }
 
 // perfect reports whether a text tells what is over in the perfect tense.
@@ -145,7 +145,7 @@ func persons(s string) bool {
 }
 
 // participles stand before a participle, where no past is told.
-var participles = fieldSet("is are be been being was were has have had having get gets getting the a an this that these those of with and or as if once when " +
+var participles = setOf("is are be been being was were has have had having get gets getting the a an this that these those of with and or as if once when " +
 	"until fully newly just being it's they're we've i've not all both any each our your their his her its to for by in from")
 
 // gerund reports whether a condition is a step by itself, that of a verb without a subject: "After collecting the

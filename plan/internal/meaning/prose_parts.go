@@ -373,7 +373,7 @@ func (t *teller) conjoins(s string) bool {
 }
 
 // withs stand before what a step has at hand when it begins: "with both of them we compute the sum".
-var withs = fieldSet("with avec mit con com met med z ze с з dengan với")
+var withs = wordsOf("with")
 
 // having returns the place of the reference to several steps behind a "with" at the beginning of a text, or -1.
 func (t *teller) having(s string, signs []orderSign) int {
@@ -491,11 +491,7 @@ func (t *teller) pronoun(s string) int {
 }
 
 // backPronouns name what was told, besides those by which corrections do.
-var backPronouns = map[string]map[string]bool{
-	"en": fieldSet("that those him her he she they"), "de": fieldSet("dem diesem ihnen denen jenem"), "fr": fieldSet("ça eux elles celui-là"), "es": fieldSet("ellos ellas aquello eso"),
-	"pt": fieldSet("eles elas aquilo isso"), "it": fieldSet("loro quelli quelle questa"), "nl": fieldSet("dat die hen"), "sv": fieldSet("den dem det"), "pl": fieldSet("nim nich tym nią"),
-	"ru": fieldSet("них ними него неё"), "uk": fieldSet("них ними нього неї"),
-}
+var backPronouns = wordsByLanguage("pronouns")
 
 // weighs reports whether a text is long enough for a step.
 func (t *teller) weighs(s string) bool {

@@ -225,21 +225,13 @@ func (t *teller) stem(rs []rune) int {
 }
 
 // stopStems begin words that name nothing, of words with more letters than that.
-var stopStems = fieldSet("after befor finis ready compl start begin anoth their there where while which these those until needs " +
+var stopStems = setOf("after befor finis ready compl start begin anoth their there where while which these those until needs " +
 	"werde würde könne müsse sobal nachd danac ansch währe schli erled ferti beide arbei lorsq ensui termi despu cuand mient estén listo depoi quand " +
 	"enqua pront conte dopo mentre prima потом после когда закон готов щойно далі тільк potem kiedy gotow zakoń sonra önce bitin hazır setel selesa " +
 	"عندما ذلك 工作 事情 任务 步骤 完成 之后 以后 都完 成后 作業 終了 完了")
 
 // stopWords name nothing.
-var stopWords = fieldSet("once then both with from when that this first next the and und der die das wir les des los las gli sie job jobs task tasks " +
+var stopWords = setOf("once then both with from when that this first next the and und der die das wir les des los las gli sie job jobs task tasks " +
 	"step steps work thing things part parts result results everyone everybody somebody someone nobody two three four five done make makes made take " +
 	"takes done get gets got team now today tomorrow week day days hours")
 
-// fieldSet makes a set of the words of a text.
-func fieldSet(s string) map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields(s) {
-		m[w] = true
-	}
-	return m
-}

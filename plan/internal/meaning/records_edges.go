@@ -37,20 +37,11 @@ type linkColumn struct {
 
 // sources and targets are what the ends of links are called. The names of ends in the lexicon of fields are
 // used, too.
-var sources, targets = wordSet("from, source, src, sourceref, from_node, fromnode, before, tail, predecessor, pred, parent, upstream, first, earlier, start, u, a, von, quelle, de, origen, desde, origem, source_id, source_node, sourcenode, from_step, from_task, from_job, fromid, from_id, from_state, da, origine, sorgente, van, bron, od, z, źródło, från, källa, из, от, откуда, источник, від, з, звідки, 从, 起点, 来源, 源, 前, から, 元, 始点, 에서, 출발, kaynak, nereden, dari, asal, từ, nguồn, من, المصدر, से, स्रोत, départ, vorher, zuerst, antes, avant, prima, voor, раньше, до, перед, сначала, przed, wcześniej, före, önce, 先行, 前置, 이전, 먼저, trước, sebelum, قبل, पहले, vorgänger, prédécesseur, predecesor, precedessor, предшественник"),
-	wordSet("to, target, tgt, dst, dest, destination, targetref, to_node, tonode, after, head, successor, succ, child, downstream, second, later, end, v, b, nach, ziel, zu, à, cible, destino, hasta, hacia, para, target_id, target_node, targetnode, to_step, to_task, to_job, toid, to_id, to_state, destinazione, naar, doel, do, cel, till, mål, в, к, куда, цель, 到, 终点, 目标, 后, 後, へ, まで, 終点, 로, 도착, hedef, nereye, ke, tujuan, đến, đích, tới, إلى, الهدف, को, तक, लक्ष्य, vers, arrivée, nachher, danach, dann, después, despues, depois, après, apres, dopo, poi, na, daarna, позже, после, потом, po, później, efter, sonra, 后续, 後続, 이후, 다음, sau, sesudah, setelah, بعد, बाद, nachfolger, successeur, sucesor, последователь")
+var sources, targets = wordsOf("ends of links, the earlier"), wordsOf("ends of links, the later")
 
 // openEnds are names of the end of a link that stand for either end: what they mean the name of the other end
 // says.
-var openEnds = wordSet("先, a, do, до, da, na, po, z, з")
-
-func wordSet(list string) map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Split(list, ", ") {
-		m[w] = true
-	}
-	return m
-}
+var openEnds = wordsOf("open ends")
 
 // endOf says whether a name is that of the end where a link begins (-1), where it ends (1), or of neither.
 func endOf(name string) int {
@@ -107,7 +98,7 @@ func readPairs(v *form.Value) *pairs {
 }
 
 // linkHeads are what columns beside the ends of a link hold, of a table that is nothing but links.
-var linkHeads = wordSet("type, kind, label, lag, relation, relationship, reason, note, notes, comment, weight, id, #, no, nr, typ, art, grund, tipo, motivo, raison, тип, причина, 类型, 備考, 備註, 备注, 種類, 유형")
+var linkHeads = wordsOf("heads of links")
 
 // pairsAlone reads a table, or a list that is called links, that is all of a plan: its steps are the ends of
 // the links. Links that do not meet, or that have anything else to say, are no plan.
@@ -402,7 +393,7 @@ type linkMap struct {
 }
 
 // arcWords are the last words of the names of lists of links.
-var arcWords = wordSet("links, edges, arcs, dependencies, connections, relations, kanten, abhängigkeiten, aristas, arêtes, dépendances, dependencias, связи, зависимости, 依赖, 边, 依存関係")
+var arcWords = wordsOf("links")
 
 // isArcs reports whether a name is that of links, which run from what it stands under.
 func isArcs(name string) bool {

@@ -216,7 +216,7 @@ func modeOf(key string, v *form.Value) order {
 }
 
 // branchWords are names of fields that hold the parts of a group.
-var branchWords = wordSet("children, branches, items, nodes, activities, body, do, parts, members, elements, content, contents, kids, jobs, actions, blocks, units, group, groups, block, run, of, list, flow, kinder, zweige, enfants, branches, hijos, ramas, filhos, ramos, figli, rami, takken, kinderen, ветви, дети, дочерние, гілки, gałęzie, grenar, dallar, 分支, 子任务, 子项, 分岐, 子, 가지, 하위, فروع, शाखाएँ, nhánh, cabang")
+var branchWords = wordsOf("branches")
 
 // object reads a map: a field, or the value of one, says how the parts in another field run.
 func (f *flow) object(x *form.Value) (g groupParts, ok bool) {

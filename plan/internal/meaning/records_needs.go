@@ -176,7 +176,7 @@ func (a *analysis) needs() {
 }
 
 // beforeNames may say what is before a step as well as what it is before.
-var beforeNames = wordSet("before, vor, davor, avant, antes, antes de, prima, prima di, voor, vóór, przed, do, до, перед, före, innan, önce, 前, 之前, 전, पहले, से पहले, قبل, trước, truoc, sebelum, before this, before task")
+var beforeNames = wordsOf("before")
 
 // turned notes that all steps that a field goes on to stand above the ones that name them.
 func (a *analysis) turned(f *found, next bool) {
@@ -346,8 +346,8 @@ func (a *analysis) isNeeds(f *found) bool {
 
 // askingNames are names of fields that say whether something is needed, and their answers.
 var (
-	askingNames = wordSet("required, require, requires, blocked, wait, needed, erforderlich, benötigt, pflicht, requis, nécessaire, requerido, richiesto, obrigatório, vereist, wymagane, требуется, обязательно, потрібно, krävs, zorunlu, 必填, 必須, 필수, आवश्यक, مطلوب, bắt buộc, wajib")
-	answers     = wordSet("yes, no, true, false, y, n, ✓, ✔, ✗, ✘, x, -, –, —, optional, ja, nein, oui, non, sí, si, sì, não, sim, nee, tak, nie, да, нет, так, ні, nej, evet, hayır, 是, 否, はい, いいえ, 예, 아니오, हाँ, नहीं, نعم, لا, có, không, ya, tidak")
+	askingNames = wordsOf("asking")
+	answers     = wordsOf("answers")
 )
 
 // yesOrNo reports whether a field says whether something is needed, and not what.

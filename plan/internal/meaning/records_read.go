@@ -700,7 +700,7 @@ func (a *analysis) weigh() {
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
-	case a.said > 0 && !steps && !named && !announced && !calls && !(a.s.form == "table" && a.said*2 > n && a.labelled()):
+	case a.said > 0 && !steps && !named && !announced && !calls && !(a.s.form == "table" && a.said*2 > n && a.labeled()):
 		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
 	case a.said > 0:
 		r.Weight = 20
@@ -840,7 +840,7 @@ func (a *analysis) figures() bool {
 }
 
 // weakHeads head columns of steps, and of much else.
-var weakHeads = wordSet("item, items, part, parts, teil, teile, partie, pièce, parte, pieza, deel, część, часть, частина, del, parça, bagian, phần, 部分, 부분, topic, point, points, position, pos, posten, punkt, ítem, élément, elemento, voce, onderdeel, pozycja, позиция, позиція, пункт, post, öğe, kalem, 项目, 項目, 항목, मद, بند, mục, butir")
+var weakHeads = wordsOf("weak heads")
 
 // acting reports whether half of the titles say what to do.
 func (a *analysis) acting() bool {
@@ -854,9 +854,9 @@ func (a *analysis) acting() bool {
 	return n*2 >= min(len(a.title.cells), 100)
 }
 
-// labelled reports whether all records have labels of letters and digits, which nothing but them is called
+// labeled reports whether all records have labels of letters and digits, which nothing but them is called
 // by.
-func (a *analysis) labelled() bool {
+func (a *analysis) labeled() bool {
 	for _, id := range a.n.ids {
 		if digits(id) || !strings.ContainsAny(id, "0123456789") {
 			return false

@@ -356,7 +356,7 @@ func (t *talk) relation(from, at, to int) {
 }
 
 // supposes are words of a case that may come or not: "if the value is above 50".
-var supposes = fieldSet("if wenn falls si se als indien om jeśli jeżeli если якщо eğer eger إذا اذا अगर यदि jika kalau nếu 如果 若 もし 만약")
+var supposes = wordsOf("supposing")
 
 // counts reports whether a case speaks of an amount: "if it is 50 or less", not "if 2 is done".
 func (t *talk) counts(at, to int) bool {

@@ -1,0 +1,50 @@
+package meaning
+
+import (
+	_ "embed"
+	"strings"
+	"sync"
+)
+
+//go:embed lists.txt
+var listsFile string
+
+// lists are the word lists of lists.txt by their names.
+var lists = sync.OnceValue(func() map[string]map[string]bool {
+	all := map[string]map[string]bool{}
+	for line := range strings.Lines(listsFile) {
+		if name, words, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && name[0] != '#' {
+			all[name] = wordSet(words)
+		}
+	}
+	return all
+})
+
+// wordsOf returns the words of a list. It panics where there is none, which a test sees at once.
+func wordsOf(name string) map[string]bool {
+	words := lists()[name]
+	if words == nil {
+		panic("no list of words " + name)
+	}
+	return words
+}
+
+// wordsByLanguage returns the lists "name en", "name de" and so on by their languages.
+func wordsByLanguage(name string) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for key, words := range lists() {
+		if lang, ok := strings.CutPrefix(key, name+" "); ok && len(lang) == 2 {
+			out[lang] = words
+		}
+	}
+	return out
+}
+
+// wordSet returns the words of a list that are parted by ", ".
+func wordSet(list string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Split(list, ", ") {
+		m[w] = true
+	}
+	return m
+}
