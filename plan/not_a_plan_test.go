@@ -38,7 +38,7 @@ func TestNotAPlan(t *testing.T) {
 		"Ledger":               "{\n \"is_request_satisfied\": {\n  \"reason\": \"1. done\\n2. not done\",\n  \"answer\": false\n },\n \"next_speaker\": {\n  \"reason\": \"x\",\n  \"answer\": \"Surfer\"\n },\n \"instruction_or_question\": {\n  \"reason\": \"r\",\n  \"answer\": \"1. Open page\\n2. Click\"\n }\n}",
 		"PartsTable":           "| Pos. | Part | Count | Belongs to |\n|---|---|---|---|\n| 1 | Frame | 1 | |\n| 2 | Side | 2 | 1 |\n| 3 | Shelf | 4 | 1 |",
 		"StaffCSV":             "emp_id,name,title,reports_to\n7,Ines Roth,Director,\n11,Paul Adu,Team lead,7\n12,Mei Sato,Team lead,7\n",
-		"InvoicesCSV":          "invoice_no,date,customer,follows_up,amount\n2041,2026-01-12,Harbour,,310.00\n2042,2026-01-15,Velo,,95.50\n2043,2026-02-01,Harbour,2041,12.00\n2044,2026-02-03,Brun,,780.00\n",
+		"InvoicesCSV":          "invoice_no,date,customer,follows_up,amount\n2041,2026-01-12,Harbor,,310.00\n2042,2026-01-15,Velo,,95.50\n2043,2026-02-01,Harbor,2041,12.00\n2044,2026-02-03,Brun,,780.00\n",
 		"OutcomesTable":        "| Item | Raised by | Outcome |\n|---|---|---|\n| Parking permits | Ms Oduya | agreed |\n| Bike shed roof | Mr Lind | postponed |\n| Garden hose | Ms Oduya | bought already |",
 		"ErDiagram":            "```mermaid\nerDiagram\n    ORDER ||--|{ LINE : holds\n    LINE }o--|| ITEM : names\n```",
 		"ParametersTable":      "| Parameter | Required | Default | Description |\n|---|---|---|---|\n| `page` | no | 1 | Page number |\n| `sort` | no | `id` | Requires `order` |\n| `order` | no | `asc` | Used by `sort` only |",

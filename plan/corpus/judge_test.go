@@ -112,7 +112,7 @@ func TestMentions(t *testing.T) {
 
 func TestTexts(t *testing.T) {
 	seen := map[string]bool{}
-	for _, dir := range []string{"texts"} {
+	for _, dir := range []string{"texts", "texts/held"} {
 		texts, err := readTexts(dir)
 		require.NoError(t, err)
 		require.NotEmpty(t, texts, dir)

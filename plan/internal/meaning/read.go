@@ -50,13 +50,7 @@ func below(src *form.Source, r *Reading) {
 		}
 	}
 	if end > r.End && end-r.End < maxClosing {
-		from := r.End
-		amend(r, src.Text[from:end], from, false)
-		for _, l := range r.Links { // what is read of the sentences is part of the plan
-			if l.Off > from && l.Off < end {
-				r.End = max(r.End, src.Lines[src.LineAt(l.Off)].End)
-			}
-		}
+		amend(r, src.Text[r.End:end], r.End, false)
 	}
 }
 

@@ -148,7 +148,7 @@ func TestRelationsOfItem5(t *testing.T) {
 			"Enter both into the form":                            "3>5 4>5 ?both",
 			"Sand both sides of the door":                         "",
 			"Wash the pots and pans, then dry both":               "",
-			"Paint (oven and licence: 2, 3)":                      "2>5 3>5 ?2, 3",
+			"Paint (oven and permit: 2, 3)":                       "2>5 3>5 ?2, 3",
 			"Paint. Depends on step 1, not on step 2.":            "1>5",
 		},
 		"de": {

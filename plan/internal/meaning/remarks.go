@@ -17,7 +17,7 @@ func (t *talk) remarks(from, at, to int) bool {
 	}
 	switch t.atoms[from-1].class {
 	case opened, dash, stop:
-	case colon: // "(oven and licence: 2, 3)"
+	case colon: // "(oven and permit: 2, 3)"
 		if to >= len(t.atoms) || t.atoms[to].class != closed {
 			return false
 		}

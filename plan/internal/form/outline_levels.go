@@ -1,0 +1,335 @@
+package form
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// dropAmounts takes numbers that only a space follows for amounts when they do not count: "3 eggs", "1 onion",
+// "20 g of salt". Numbers count when each is more than the one before it or begins again at 1, and when they
+// are those from 1 on in whatever order. Addresses such as 203.0.113.9 never count.
+func dropAmounts(items []*Item) {
+	falls, all, units, first := 0, 0, 0, 0
+	last, seen, highest := map[int]int{}, map[int]bool{}, 0
+	for _, it := range items {
+		m := it.Mark
+		if m.Style != Number || m.Noun != "" {
+			continue
+		}
+		if isAddress(m.Path) {
+			it.unmark()
+			continue
+		}
+		if !m.Weak || len(m.Path) != 1 {
+			continue
+		}
+		n := m.Path[0]
+		all++
+		units += b2i(isUnit(it.Text))
+		if all == 1 {
+			first = n
+		}
+		falls += b2i(n <= last[it.Indent] && (n != 1 || first != 1))
+		seen[n], last[it.Indent], highest = true, n, max(highest, n)
+	}
+	if all < 2 || (falls == 0 || len(seen) == all && highest == all) && units*2 < all {
+		return
+	}
+	for _, it := range items {
+		if m := it.Mark; m.Style == Number && m.Noun == "" && m.Weak && len(m.Path) == 1 {
+			it.unmark()
+		}
+	}
+}
+
+// isAddress reports whether the parts of a number are those of an address in a network.
+func isAddress(path []int) bool {
+	large := false
+	for _, n := range path {
+		large = large || n == 0 || n > 99
+	}
+	return len(path) == 4 && large
+}
+
+// dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside them.
+func dropWeakMarks(items []*Item) {
+	type class struct {
+		style  MarkStyle
+		prefix string
+		bullet bool
+	}
+	of := func(it *Item) class {
+		if it.Mark.Style == Lettered {
+			return class{Number, "", it.Bullet != 0 || it.Kind == Heading}
+		}
+		prefix := codePrefix(it.Mark)
+		if it.Mark.Style == Code && len(prefix) == 1 {
+			prefix = "A" // A1, A2 and B1 are of one series
+		}
+		return class{it.Mark.Style, prefix, it.Bullet != 0 || it.Kind == Heading}
+	}
+	count := map[class]int{}
+	seen := map[class]map[string]bool{}
+	for _, it := range items {
+		if it.Mark.Style == NoMark {
+			continue
+		}
+		c := of(it)
+		if seen[c] == nil {
+			seen[c] = map[string]bool{}
+		}
+		if !seen[c][it.Mark.Label] {
+			seen[c][it.Mark.Label] = true
+			count[c]++
+		}
+	}
+	named := map[shape]int{}
+	at := func(it *Item) shape { return shape{it.Kind, it.Bullet != 0, it.Box != 0, it.Indent} }
+	for _, it := range items {
+		if _, _, ok := entryName(it.Text); ok && it.Mark.Style == NoMark && it.Bullet != 0 {
+			named[at(it)]++
+		}
+	}
+	like := map[string]map[string]bool{} // labels of one look: HR-1 and IT-1
+	for _, it := range items {
+		if look := codeLook(it.Mark); look != "" {
+			if like[look] == nil {
+				like[look] = map[string]bool{}
+			}
+			like[look][it.Mark.Label] = true
+		}
+	}
+	for _, it := range items {
+		alone := it.Mark.Style != NoMark && count[of(it)] < 2 && len(like[codeLook(it.Mark)]) < 2
+		// "e2e: …" is a name where lint: and build: stand beside it.
+		if alone && (it.Mark.Weak || it.Mark.Noun != "" && it.Bullet != 0 && !isNoun(it.Mark.Noun) && named[at(it)] > 1 || it.Mark.Style == Code && named[at(it)] > 1) {
+			it.unmark()
+		}
+	}
+}
+
+// codeLook returns how a label of capitals and digits is put together, "A-0" for HR-1, or "".
+func codeLook(m Mark) string {
+	if m.Style != Code {
+		return ""
+	}
+	var b strings.Builder
+	last := rune(0)
+	for _, r := range m.Label {
+		switch {
+		case unicode.IsUpper(r):
+			r = 'A'
+		case unicode.IsDigit(r):
+			r = '0'
+		case unicode.IsLetter(r):
+			return ""
+		}
+		if r != last {
+			b.WriteRune(r)
+		}
+		last = r
+	}
+	return b.String()
+}
+
+// dashes takes 1-2 for a mark only where it counts on from 1 or 1-1: elsewhere it is a range.
+func dashes(items []*Item) {
+	last := ""
+	for _, it := range items {
+		m := it.Mark
+		if m.Style == NoMark {
+			continue
+		}
+		if head, _, ok := strings.Cut(m.Label, "-"); ok && m.Style == Number && len(m.Path) == 2 {
+			before, _, _ := strings.Cut(last, "-")
+			first := m.Path[1] == 1 && (m.Path[0] == 1 || before == itoa(m.Path[0]-1)) // 2-1 behind 1-3
+			if !first && last != head && last != head+"-"+itoa(max(m.Path[1], 1)-1) {
+				it.unmark()
+				continue
+			}
+		}
+		last = m.Label
+	}
+}
+
+// groupLevel is the level of a line such as "Phase 1: Prepare" that stands above numbered entries.
+const groupLevel = 8
+
+// promoteGroups turns lines with a noun and a number into headings when entries without it stand between them:
+// numbered ones, or, behind a noun for what holds steps, bullets that are no fields.
+func promoteGroups(items []*Item) {
+	between, nouns, gaps := map[string]int{}, map[string]int{}, false
+	repeated := repeatedKeys(items)
+	indentedEntries(items, repeated)
+	last := ""
+	for _, it := range items {
+		switch m := it.Mark; {
+		case it.Kind == Heading && it.Level < 7:
+			last = ""
+		case m.Noun != "" && it.Bullet == 0 && it.Box == 0:
+			last = m.Noun
+			nouns[last]++
+		case last == "":
+		case m.Style != NoMark, it.Kind == Entry && (it.Bullet != 0 || it.Box != 0) && lexicon.Is(lexicon.Groups, last) && !isField(it, repeated):
+			between[last]++
+			last, gaps = "", true
+		}
+	}
+	if !gaps {
+		return
+	}
+	for _, it := range items {
+		if n := it.Mark.Noun; n != "" && it.Kind == Entry && it.Bullet == 0 && it.Box == 0 && between[n]*2 > nouns[n] {
+			it.Kind, it.Level = Heading, groupLevel
+		}
+	}
+}
+
+// maxEntryWords bounds the words of a line that is an entry without any sign.
+const maxEntryWords = 10
+
+// indentedEntries makes entries of short lines that are indented below lines such as "Phase 1", where all lines
+// below them are such.
+func indentedEntries(items []*Item, repeated map[string]bool) {
+	var found []*Item
+	var head *Item
+	heads, held := 0, 0
+	for i, it := range items {
+		switch {
+		case it.Mark.Noun != "" && it.Bullet == 0 && it.Box == 0 && lexicon.Is(lexicon.Groups, it.Mark.Noun):
+			head = it
+			heads++
+			held += b2i(i+1 < len(items) && items[i+1].Kind == Plain && items[i+1].Indent > it.Indent)
+		case head == nil || it.Indent <= head.Indent:
+			head = nil
+		case it.Kind != Plain || len(strings.Fields(it.Text)) > maxEntryWords || strings.HasSuffix(it.Text, ".") || isField(it, repeated):
+			return
+		default:
+			found = append(found, it)
+		}
+	}
+	if heads < 2 || held < heads {
+		return
+	}
+	for _, it := range found {
+		it.Kind, it.Bullet = Entry, '-'
+	}
+}
+
+// key returns what stands before the colon of a text, folded, when it is short enough for the name of a field.
+func key(s string) string {
+	at := strings.IndexAny(s[:min(len(s), maxLabel)], ":：")
+	if at <= 0 || strings.Count(strings.TrimSpace(s[:at]), " ") > 2 {
+		return ""
+	}
+	return lexicon.Fold(strings.TrimSpace(s[:at]))
+}
+
+// repeatedKeys returns the names before colons that several items begin with, such as "Goal:" below each phase.
+func repeatedKeys(items []*Item) map[string]bool {
+	seen, out := map[string]bool{}, map[string]bool{}
+	for _, it := range items {
+		if k := key(it.Text); k != "" {
+			out[k] = seen[k]
+			seen[k] = true
+		}
+	}
+	return out
+}
+
+// isField reports whether an item is a field of what stands above it: "Owner: Ann", "Goal: …" below each phase.
+func isField(it *Item, repeated map[string]bool) bool {
+	k := key(it.Text)
+	if k == "" {
+		return false
+	}
+	_, known := lexicon.Field(k)
+	return known || repeated[k]
+}
+
+// codePrefix is what labels of one series share: T of T1, AP- of AP-3.
+func codePrefix(m Mark) string {
+	switch m.Style {
+	case Code:
+		label := m.Label
+		if at := strings.LastIndexByte(label, '.'); at > 0 && at == len(label)-2 {
+			label = label[:at] // P1.a
+		}
+		return strings.TrimRightFunc(label, func(r rune) bool { return unicode.IsDigit(r) || r == '.' })
+	case Number:
+		return m.Noun
+	}
+	return ""
+}
+
+// place puts an item into the tree.
+func (o *outliner) place(it *Item) {
+	top := func() *Item { return o.stack[len(o.stack)-1] }
+	pop := func() {
+		done := top()
+		o.stack = o.stack[:len(o.stack)-1]
+		top().End = max(top().End, done.End)
+	}
+	switch it.Kind {
+	case Heading:
+		for len(o.stack) > 1 && (top().Kind != Heading || top().Level >= it.Level) {
+			pop()
+		}
+	case Entry:
+		for len(o.stack) > 1 && top().Kind != Heading && !o.below(it, top()) {
+			pop()
+		}
+	default:
+		for len(o.stack) > 1 && top().Kind != Heading && !o.continues(it, top()) {
+			pop()
+		}
+	}
+	if len(o.stack) > o.src.MaxDepth {
+		pop()
+	}
+	p := top()
+	p.Kids = append(p.Kids, it)
+	p.End = max(p.End, it.End)
+	for _, a := range o.stack {
+		a.End = max(a.End, it.End)
+	}
+	if it.Kind == Heading || it.Kind == Entry {
+		o.stack = append(o.stack, it)
+	}
+}
+
+// below reports whether an entry belongs to the one above it.
+func (o *outliner) below(it, above *Item) bool {
+	if it.Indent != above.Indent {
+		return it.Indent > above.Indent
+	}
+	// Models write the details of a numbered step as bullets in the same column.
+	if it.Bullet != 0 && it.Mark.Style == NoMark && it.Box == 0 && above.Bullet == 0 && above.Mark.Style != NoMark {
+		return true
+	}
+	// 1.1 belongs to 1, wherever it stands.
+	a, b := above.Mark, it.Mark
+	return a.Style == Number && b.Style == Number && len(b.Path) > len(a.Path) && len(a.Path) > 0 && samePath(a.Path, b.Path[:len(a.Path)])
+}
+
+func samePath(a, b []int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// continues reports whether a line without a mark belongs to the entry above it.
+func (o *outliner) continues(it, above *Item) bool {
+	if it.Indent <= above.Indent && it.opens {
+		return false
+	}
+	if it.Indent == above.Indent && above.Bullet != 0 && (strings.HasSuffix(it.Text, ":") || strings.HasSuffix(it.Text, "：")) {
+		return false // it announces what follows
+	}
+	return it.Indent > above.Indent || !it.Gap && it.Indent == above.Indent
+}

@@ -1,0 +1,366 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// stages links jobs by the stages they are in, when a list beside them says in which order these come.
+func (a *analysis) stages() {
+	if a.s.owner == nil && a.s.shape != "" {
+		return
+	}
+	var col *column
+	var order []string
+	root := a.s.owner
+	if root == nil {
+		root = a.s.tree.Root
+	}
+	for i := range root.Fields {
+		f := &root.Fields[i]
+		if f.Val.Kind != form.KindList || len(f.Val.Items) < 2 {
+			continue
+		}
+		for _, c := range a.g.cols {
+			if !strings.HasPrefix(squash(f.Key), squash(c.name)) || len(c.name) < 3 || len(c.cells)*2 < len(a.g.recs) {
+				continue
+			}
+			col, order = c, nil
+			for _, x := range f.Val.Items {
+				order = append(order, x.Text())
+			}
+		}
+	}
+	if col == nil {
+		return
+	}
+	at := map[string]int{}
+	for i, s := range order {
+		at[s] = i
+	}
+	in := make([][]int, len(order))
+	for _, x := range col.cells {
+		k, ok := at[x.val.Text()]
+		if !ok {
+			return
+		}
+		in[k] = append(in[k], x.rec)
+	}
+	var before []int
+	for _, jobs := range in {
+		for _, j := range jobs {
+			if a.has[j] || len(before)*len(jobs) > 10_000 {
+				continue
+			}
+			for _, b := range before {
+				a.link(a.n.ids[b], a.n.ids[j], Stated, a.g.recs[j].off)
+				a.hits++
+				a.stated = true
+			}
+		}
+		if len(jobs) > 0 {
+			before = jobs
+		}
+	}
+}
+
+// edges takes the links that stand in lists and maps of their own, when their ends are these records.
+func (a *analysis) edges() {
+	before := len(a.r.Links)
+	for _, p := range a.c.pairs {
+		if p.used && a.s.tree != p.tree || a.holds(p) {
+			continue
+		}
+		if len(p.columns) > 0 {
+			a.takeTable(p)
+		} else {
+			a.takePairs(p)
+		}
+	}
+	a.linkMaps()
+	a.sentences()
+	a.drawn = len(a.r.Links) > before
+}
+
+// holds reports whether a list of links is that of the records, or a part of it: another reading of the same
+// text may be in c, too.
+func (a *analysis) holds(p *pairs) bool {
+	if p.set != nil && (p.set == a.s || slices.Contains(a.s.merged, p.set)) {
+		return true
+	}
+	return p.val != nil && a.s.val != nil && p.val.Off < a.s.val.End && a.s.val.Off < p.val.End
+}
+
+// linkMaps takes the links in maps that stand beside the records: {"connections": {"a": {"main": [[{"node":
+// "b"}]]}}} and {"edges": {"a": ["b"]}}.
+func (a *analysis) linkMaps() {
+	if a.s.owner == nil {
+		return
+	}
+	for i := range a.s.owner.Fields {
+		f := &a.s.owner.Fields[i]
+		if !isMap(f.Val) || len(f.Val.Fields) == 0 || f.Val == a.s.val {
+			continue
+		}
+		var links []drawnLink
+		known := 0
+		for k := range f.Val.Fields {
+			x := &f.Val.Fields[k]
+			key, ok := a.n.find(x.Key)
+			if !ok {
+				if known*4 < k*3 {
+					break
+				}
+				continue
+			}
+			known++
+			var walk func(v *form.Value, depth int)
+			walk = func(v *form.Value, depth int) {
+				if v == nil || depth > 8 {
+					return
+				}
+				if v.IsScalar() && v.Kind != form.KindNumber {
+					if at, ok := a.n.find(v.Text()); ok && v.Text() != "" && at != key {
+						links = append(links, drawnLink{key, at, v.Off})
+					}
+				}
+				for _, y := range v.Items {
+					walk(y, depth+1)
+				}
+				for j := range v.Fields {
+					if !otherRole(v.Fields[j].Key) {
+						walk(v.Fields[j].Val, depth+1)
+					}
+				}
+			}
+			walk(x.Val, 0)
+		}
+		if known*4 < len(f.Val.Fields)*3 || len(links) == 0 {
+			continue
+		}
+		way := 0
+		switch {
+		case isNeedsName(f.Key):
+			way = -1
+		case isNext(f.Key) || isArcs(f.Key):
+			way = 1
+		}
+		a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
+		a.draw(links, way, f.Key)
+	}
+}
+
+// sentences takes the links that a list of sentences beside the records states: "dependencies": ["b depends
+// on a"].
+func (a *analysis) sentences() {
+	if a.s.owner == nil {
+		return
+	}
+	for i := range a.s.owner.Fields {
+		f := &a.s.owner.Fields[i]
+		if f.Val.Kind != form.KindList || f.Val == a.s.val || !isArcs(f.Key) && !isNeedsName(f.Key) {
+			continue
+		}
+		for _, x := range f.Val.Items[:min(len(f.Val.Items), maxMentions)] {
+			if x.Kind != form.KindString || !strings.Contains(x.Str, " ") && isASCII(x.Str) || len(x.Str) > maxSentence {
+				break
+			}
+			if _, ok := arrowChain(x.Str, x.Off); ok {
+				break
+			}
+			a.nameAll()
+			rels, _ := a.names.Relations(-1, x.Str, x.Off)
+			for _, r := range rels {
+				if r.Kind > Before || len(r.Subjects)*len(r.Items) > 100 {
+					continue
+				}
+				a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
+				for _, y := range r.Subjects {
+					for _, z := range r.Items {
+						from, to := a.n.ids[z], a.n.ids[y]
+						if r.Kind == Before {
+							from, to = to, from
+						}
+						a.stated = true
+						a.hits++
+						a.link(from, to, Stated, x.Off)
+					}
+				}
+			}
+		}
+	}
+}
+
+// drawnLink is a link between the records at two places, as it is written: the first one may be the earlier
+// one or not.
+type drawnLink struct{ from, to, off int }
+
+// draw makes links. Way says whether they run as they are written (1), back (-1), or whether no name says it
+// (0): then they run with the list of the records, and where that does not decide, it is said.
+func (a *analysis) draw(links []drawnLink, way int, name string) {
+	if way == 0 {
+		ahead := 0
+		for _, l := range links {
+			ahead += b2i(l.to > l.from)
+		}
+		way = 1
+		if ahead*2 < len(links) {
+			way, ahead = -1, len(links)-ahead
+		}
+		if ahead < len(links) {
+			a.undirected(links, way, name)
+		}
+	}
+	a.stated = true
+	for _, l := range links {
+		from, to := a.n.ids[l.from], a.n.ids[l.to]
+		if way < 0 {
+			from, to = to, from
+		}
+		a.hits++
+		a.link(from, to, Stated, l.off)
+	}
+}
+
+// undirected says that no name tells which way links run.
+func (a *analysis) undirected(links []drawnLink, way int, name string) {
+	for _, l := range links[:min(len(links), maxUnread)] {
+		from, to := a.n.ids[l.from], a.n.ids[l.to]
+		if way < 0 {
+			from, to = to, from
+		}
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: from + " -> " + to, Off: l.off, Message: "“" + name + "” does not say which of " + from + " and " + to + " comes first; " + from + " was taken", Hint: "call the ends of links from and to"})
+	}
+}
+
+// takeTable takes the links in a list of maps with two fields whose values are steps.
+func (a *analysis) takeTable(p *pairs) {
+	var cols []*linkColumn
+	for i := range p.columns {
+		col, known, all := &p.columns[i], 0, 0
+		for _, e := range col.ends {
+			for _, s := range e {
+				all++
+				_, ok := a.n.byName(s)
+				known += b2i(ok)
+			}
+		}
+		if known*5 >= all*4 {
+			cols = append(cols, col)
+		}
+	}
+	if len(cols) != 2 {
+		return
+	}
+	ways := p.ways(cols)
+	if a.s.plain && (ways != nil || len(p.columns) > 2 && direction(cols[0].key, cols[1].key) == 0) {
+		return // relations between texts are a notation of their own
+	}
+	var links []drawnLink
+	for i := range cols[0].ends {
+		for _, x := range cols[0].ends[i] {
+			for _, y := range cols[1].ends[i] {
+				from, ok := a.n.byName(x)
+				to, ok2 := a.n.byName(y)
+				if !ok || !ok2 {
+					a.lost++
+					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
+					continue
+				}
+				if ways != nil && ways[i] < 0 {
+					from, to = to, from
+				}
+				links = append(links, drawnLink{from, to, cols[0].offs[i]})
+			}
+		}
+	}
+	loops := 0
+	for _, l := range links {
+		loops += b2i(l.from == l.to)
+	}
+	if len(links) == 0 || len(links) > maxLinks || loops*2 > len(links) {
+		return
+	}
+	p.used = true
+	a.taken = append(a.taken, Span{p.val.Off, p.val.End})
+	way := direction(cols[0].key, cols[1].key)
+	if ways != nil {
+		way = 1
+	}
+	a.draw(links, way, cols[0].key+"” and “"+cols[1].key)
+}
+
+func (a *analysis) takePairs(p *pairs) {
+	hits, all, zero := 0, 0, false
+	for _, e := range p.list {
+		for _, list := range [...][]string{e.from, e.to} {
+			for _, s := range list {
+				all++
+				hits += b2i(a.knows(s))
+				zero = zero || s == "0"
+			}
+		}
+	}
+	if zero && !a.n.numeric && p.tree == a.s.tree {
+		a.n.zero = true
+	} else if hits*3 < all*2 {
+		return
+	}
+	p.used = true
+	if p.val != nil {
+		a.taken = append(a.taken, Span{p.val.Off, p.val.End})
+	}
+	a.stated = true
+	for _, e := range p.list {
+		for _, x := range e.from {
+			for _, y := range e.to {
+				for _, from := range a.ends(x) {
+					for _, to := range a.ends(y) {
+						a.hits++
+						a.link(from, to, Stated, e.off)
+					}
+				}
+			}
+		}
+	}
+	a.r.Start, a.r.End = min(a.r.Start, p.tree.Root.Off), max(a.r.End, p.tree.Root.End)
+}
+
+// knows reports whether the end of a link is a record, or several.
+func (a *analysis) knows(s string) bool {
+	if _, ok := a.n.find(s); ok {
+		return true
+	}
+	list, _ := a.n.cell(s, 0)
+	for _, x := range list {
+		if x.at < 0 {
+			return false
+		}
+	}
+	return len(list) > 1
+}
+
+// ends returns the ids that one end of a link names: "a", or "a, b".
+func (a *analysis) ends(s string) []string {
+	if i, ok := a.n.find(s); ok {
+		return []string{a.n.ids[i]}
+	}
+	if !a.knows(s) {
+		a.lost++
+		return []string{s}
+	}
+	list, _ := a.n.cell(s, 0)
+	out := make([]string, len(list))
+	for i, x := range list {
+		out[i] = a.n.ids[x.at]
+	}
+	return out
+}
+
+func isNeedsName(name string) bool {
+	role, _ := lexicon.Field(name)
+	return role == lexicon.Requires
+}

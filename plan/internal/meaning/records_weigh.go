@@ -1,0 +1,293 @@
+package meaning
+
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// weigh says how sure it is that the records are a plan.
+func (a *analysis) weigh() {
+	r := a.r
+	r.Stated = a.stated
+	n := len(a.g.recs)
+	steps, named := false, false
+	for _, name := range a.s.labels[max(0, len(a.s.labels)-2):] {
+		steps = steps || planish(name)
+		named = named || lexicon.Is(lexicon.Plan, splitName(name))
+	}
+	if !steps && a.xml() {
+		for _, rec := range a.g.recs[:min(n, 5)] {
+			steps = steps || planish(rec.key)
+		}
+	}
+	if !steps {
+		for k, col := range a.g.cols {
+			if name := splitName(col.name); k < 3 && lexicon.Is(lexicon.Steps, name) && (!weakHeads[lexicon.Fold(name)] || a.acting()) {
+				steps = true
+			}
+		}
+	}
+	announced := a.announced()
+	calls := a.calls()
+	switch {
+	case a.hits > 0:
+		r.Weight = 90
+		if a.lost > a.hits {
+			r.Weight = 72
+		}
+		if steps || announced {
+			r.Weight += 3
+		}
+		r.Weight += min(4, n/4)
+		if a.strangers() {
+			r.Weight -= 4
+		}
+		if !steps && !announced && !a.drawn && a.onlyHinted() && (a.hits*3 < n || a.s.form == "table" && a.n.numeric && !a.hinted() && !a.acting()) {
+			r.Weight = 28 // some data name others
+		}
+		r.Evidence = append(r.Evidence, "values that are ids of other records")
+	case a.used > 0:
+		r.Weight = 88 + min(3, n/4)
+		r.Evidence = append(r.Evidence, "uses of results of other records")
+	case a.said > 0 && !steps && !named && !announced && !calls && !(a.s.form == "table" && a.said*2 > n && a.labeled()):
+		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
+	case a.said > 0:
+		r.Weight = 20
+		switch {
+		case a.figures():
+		case steps || named || announced:
+			r.Weight = 86
+		case a.said*2 >= n:
+			r.Weight = 70
+		}
+		r.Evidence = append(r.Evidence, "relations in words")
+	case a.stated && a.lost == 0 && (!a.guessed || steps || announced):
+		r.Weight = 60
+		if steps || announced {
+			r.Weight = 85
+		}
+		r.Evidence = append(r.Evidence, "a field for dependencies that is always empty")
+	case a.stated && !a.guessed:
+		r.Weight = 50
+	case n < 2:
+		r.Weight = 0
+	case named && (a.title != nil || calls) && (calls || !a.figures()):
+		r.Weight = 62
+	case calls:
+		r.Weight = 56
+	case (announced || steps) && a.title != nil && (a.inWords() || steps && a.s.form == "table") && !a.figures():
+		r.Weight = 54
+	default:
+		r.Weight = 10
+		r.Not = "records without anything that says that they are steps"
+	}
+	if a.s.texts && a.hits == 0 {
+		r.Weight = min(r.Weight, 10)
+	}
+	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
+		r.Weight = min(r.Weight, 20)
+	}
+	if a.packages() || a.asks() {
+		r.Weight = 20
+	}
+	if a.hits > 0 && !steps && !announced && mutual(r.Links) {
+		r.Weight, r.Not = 20, "records that refer to each other"
+	}
+	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
+		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
+	}
+	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) {
+		r.Weight = min(r.Weight, 20)
+	}
+	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
+		r.Weight = 20
+	}
+	if a.s.tree.Headless && a.hits == 0 {
+		r.Weight = min(r.Weight, 20)
+	}
+	if a.s.nested && r.Weight >= 60 {
+		r.Weight++
+	}
+	if a.s.tree.YAML && !a.fenced() && (len(a.s.tree.Faults) > 0 && a.hits < 2 || a.hits == 0 && a.isList()) {
+		r.Weight = min(r.Weight, 31)
+	}
+}
+
+// mutual reports whether each link has one the other way: such references are no order.
+func mutual(links []Link) bool {
+	have := make(map[[2]string]bool, len(links))
+	for _, l := range links {
+		have[[2]string{l.From, l.To}] = true
+	}
+	for _, l := range links {
+		if l.From == l.To || !have[[2]string{l.To, l.From}] {
+			return false
+		}
+	}
+	return len(links) > 0
+}
+
+// packages reports whether the records are the packages of a lock file: they have versions, and no titles.
+func (a *analysis) packages() bool {
+	for _, col := range a.g.cols {
+		if col.name == "version" && (a.title == nil || a.title.name == "version" || a.title.name == "name") {
+			return true
+		}
+	}
+	return false
+}
+
+// asks reports whether most of the records are questions.
+func (a *analysis) asks() bool {
+	n := 0
+	for i := range a.r.Items {
+		n += b2i(asks(a.r.Items[i].Title))
+	}
+	return n*2 > len(a.r.Items)
+}
+
+// fenced reports whether the value stands in a code fence.
+func (a *analysis) fenced() bool { return a.c.src.Lines[a.c.src.LineAt(a.s.tree.Root.Off)].InCode }
+
+// inWords reports whether most titles are of more than one word.
+func (a *analysis) inWords() bool {
+	n := 0
+	for _, x := range a.title.cells {
+		if s := strings.TrimSpace(x.val.Text()); strings.ContainsAny(s, " \u3000") || !isASCII(s) && len(s) >= 12 {
+			n++
+		}
+	}
+	return n*2 > len(a.title.cells)
+}
+
+// figures reports whether the records hold numbers that say that they are data: two fields, or one with
+// prices.
+func (a *analysis) figures() bool {
+	fields := 0
+	for _, col := range a.g.cols {
+		if col == a.idColumn() || a.deps[col] || len(col.roles) > 0 && !col.is(lexicon.Title) || len(col.cells)*2 < len(a.g.recs) {
+			continue
+		}
+		n := 0
+		for _, x := range col.cells {
+			s := strings.TrimSpace(x.val.Text())
+			if s != "" && len(s) < 16 && strings.ContainsAny(s[:1]+s[len(s)-1:], "0123456789") && x.val.Kind != form.KindBool {
+				n++
+			}
+			if strings.ContainsAny(s, "€$£¥₽") && len(s) < 16 {
+				n += 2
+			}
+		}
+		if n*3 >= len(col.cells)*2 {
+			fields++
+		}
+		if n*3 > len(col.cells)*4 {
+			fields++
+		}
+	}
+	return fields >= 2
+}
+
+// weakHeads head columns of steps, and of much else.
+var weakHeads = wordsOf("weak heads")
+
+// acting reports whether half of the titles say what to do.
+func (a *analysis) acting() bool {
+	if a.title == nil {
+		return false
+	}
+	n, lang := 0, languageOf(a.c.src)
+	for _, x := range a.title.cells[:min(len(a.title.cells), 100)] {
+		n += b2i(acts(lang, x.val.Text()))
+	}
+	return n*2 >= min(len(a.title.cells), 100)
+}
+
+// labeled reports whether all records have labels of letters and digits, which nothing but them is called
+// by.
+func (a *analysis) labeled() bool {
+	for _, id := range a.n.ids {
+		if digits(id) || !strings.ContainsAny(id, "0123456789") {
+			return false
+		}
+	}
+	return true
+}
+
+// hinted reports whether the name of a field of dependencies tells at least in part that it is one.
+func (a *analysis) hinted() bool {
+	for col := range a.deps {
+		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyHinted reports whether no field is called a dependency by its whole name.
+func (a *analysis) onlyHinted() bool {
+	for col := range a.deps {
+		if col.whole {
+			return false
+		}
+	}
+	return true
+}
+
+// strangers reports whether elements of a tag of their own have no part in the links of the others.
+func (a *analysis) strangers() bool {
+	if !a.xml() || a.s.keyed {
+		return false
+	}
+	linked := map[string]bool{}
+	for _, l := range a.r.Links {
+		if l.Source == Stated {
+			linked[l.From], linked[l.To] = true, true
+		}
+	}
+	tags := map[string]bool{}
+	for i, rec := range a.g.recs {
+		tags[rec.key] = tags[rec.key] || linked[a.n.ids[i]]
+	}
+	for _, ok := range tags {
+		if !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// announced reports whether the text ahead of the value says that a plan follows.
+func (a *analysis) announced() bool {
+	i := a.c.src.LineAt(a.s.tree.Root.Off)
+	for k, n := i-1, 0; k >= 0 && n < 3; k-- {
+		l := &a.c.src.Lines[k]
+		if l.Text == "" || l.Fence {
+			continue
+		}
+		n++
+		if len(l.Text) < 400 && lexicon.Has(lexicon.Plan, l.Text) {
+			return true
+		}
+	}
+	return false
+}
+
+// calls reports whether most records name a tool and its arguments.
+func (a *analysis) calls() bool {
+	tools, args := 0, 0
+	for _, col := range a.g.cols {
+		for _, role := range col.roles {
+			switch role {
+			case lexicon.Tool:
+				tools = max(tools, len(col.cells))
+			case lexicon.Args:
+				args = max(args, len(col.cells))
+			}
+		}
+	}
+	n := len(a.g.recs)
+	return tools*2 > n && args*2 > n
+}

@@ -1,0 +1,342 @@
+package meaning
+
+import (
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// lead returns what a sentence outside of the steps begins with as the subject of a phrase further on: "3 can only
+// start, when 2 is done".
+func (t *talk) lead(from, at int) []int {
+	start := from
+	for from < at && t.light(from) {
+		from++
+	}
+	a := &t.atoms[from]
+	if t.self < 0 && len(t.subject) == 0 && from < at && a.class == word && at-start <= maxNamed {
+		if i, ok, weak := t.byTitle(start, at); ok && !weak {
+			return []int{i}
+		}
+		return nil
+	}
+	if t.self >= 0 || len(t.subject) > 0 || from == at || a.class != group || a.used || !t.known(a) || t.isUnit(from+1) || a.spelled && !a.sure {
+		return nil
+	}
+	a.used = true
+	return a.items
+}
+
+// subjectBehind reports whether a group is what needs without a subject are said of: nothing but some words stands between
+// it and the comma before it.
+func (t *talk) subjectBehind(from, i int) bool {
+	if a := &t.atoms[i]; len(t.pending) == 0 || !t.known(a) || t.isUnit(i+1) || a.spelled && !a.sure {
+		return false
+	}
+	for k := i - 1; k >= max(from, i-maxVerbs+1); k-- {
+		switch c := t.atoms[k].class; {
+		case c == comma:
+			return true
+		case c != word && c != phrase && c != closing:
+			return false
+		}
+	}
+	return i-from < maxVerbs-1 && from > 0
+}
+
+// thereafter lets a sentence with "after that" need what the sentence before was about.
+func (t *talk) thereafter(from, to int) {
+	if t.self >= 0 || len(t.prior) == 0 {
+		return
+	}
+	then, at := -1, -1
+	for i := from; i < min(to, from+reach); i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == phrase && a.is(lexicon.Then):
+			then = i
+		case a.class == group && at >= 0:
+			return
+		case a.class == group:
+			at = i
+		}
+	}
+	if then < 0 || at < 0 || t.atoms[at].used || !t.known(&t.atoms[at]) {
+		return
+	}
+	t.atoms[at].used = true
+	t.state(Relation{Kind: Needs, Items: t.prior, Off: t.atoms[then].off, End: t.atoms[then].end}, t.atoms[at].items)
+}
+
+// take adds the references of the group at a place to a relation.
+func (t *talk) take(rel *Relation, i int, amounts bool) {
+	a := &t.atoms[i]
+	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
+		return
+	}
+	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && !a.ordinal {
+		return
+	}
+	a.used = true
+	rel.place = rel.place || a.place
+	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
+	if len(a.items) == 0 && a.place {
+		rel.others, rel.above = rel.others || a.is(lexicon.Others), rel.above || !a.is(lexicon.Others)
+	}
+	rel.Items = append(rel.Items, a.items...)
+	rel.Unknown = append(rel.Unknown, a.unknown...)
+	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
+}
+
+// maxBeyond is how far behind the last step a number in words can stand that names a step that is missing.
+const maxBeyond = 3
+
+// plausible reports whether a bare number that no item has can be meant as the id of one.
+func (t *talk) plausible(a *atom) bool {
+	if a.spelled && a.value > t.n.highest+maxBeyond {
+		return false // "before ten"
+	}
+	return t.n.numbers && a.value > 0 && a.value <= 2*t.n.highest+99
+}
+
+// isAmount reports whether the word at a place makes an amount of the number before it.
+func (t *talk) isAmount(i int) bool {
+	if i >= len(t.atoms) {
+		return false
+	}
+	a := &t.atoms[i]
+	return t.isUnit(i) || a.class == word && !a.common && isWordLetter(firstRune(t.text[a.off:]))
+}
+
+// isUnit reports whether a unit stands at a place.
+func (t *talk) isUnit(i int) bool {
+	return i < len(t.atoms) && t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Units) && !t.atoms[i].is(lexicon.Done)
+}
+
+// ahead takes the references behind a phrase that stands ahead of them.
+func (t *talk) ahead(rel *Relation, at, to int) {
+	a := &t.atoms[at]
+	words, pause := 0, false
+	for i := at + 1; i < to; i++ {
+		b := &t.atoms[i]
+		switch {
+		case b.is(lexicon.None) && b.class == phrase && words == 0 && !rel.full():
+			return // "unblocks: nothing, it is the last one"
+		case b.class == group:
+			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
+				return
+			}
+			if !b.sure && words > 0 && len(b.items) == 0 && !b.place {
+				return // "when the sugar reaches 23"
+			}
+			if b.sure || words == 0 || t.sourced(i) || a.tok.Opens && words < 9 && !pause {
+				t.take(rel, i, a.tok.Opens)
+			}
+			if rel.full() {
+				words++
+			} else if b.place && b.is(lexicon.Both) && !b.used && words == 0 && rel.Kind <= Uses && i+1 < to && !t.isUnit(i+1) && t.unknownNoun(i+1) {
+				t.take(rel, i, true)
+				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[b.off:t.atoms[i+1].end], Why: "taken for the two steps before", Off: b.off})
+				return
+			} else if b.bare && !b.spelled && !b.used && words == 0 && rel.Kind == Needs && t.known(b) && !t.isUnit(i+1) && !t.n.made {
+				t.doubt(b) // "after 3 blinks"
+			}
+		case b.class == phrase && b.kinds&lexicon.Relations != 0:
+			return // "after using 2", "→ uses #2": the second phrase says it
+		case b.class == phrase && b.is(lexicon.Not) && rel.full() && rel.Kind <= Uses:
+			for k := i + 1; k < min(to, i+4); k++ {
+				if t.atoms[k].class == group {
+					t.take(&Relation{Kind: Apart}, k, false) // "depends on 1, not on 2"
+					break
+				}
+			}
+			return
+		case b.class == phrase && b.is(lexicon.Except) && rel.full():
+			if i+1 < to && t.atoms[i+1].class == group && rel.Kind <= Uses {
+				t.take(&Relation{Kind: Apart}, i+1, false) // "needs 1 but not 2"
+			}
+			return
+		case b.class == comma:
+			pause = words > 0
+		case b.class == word && !b.common, b.class == quantity:
+			words++
+		}
+	}
+}
+
+// unknownNoun reports whether the word at a place is one that no step has.
+func (t *talk) unknownNoun(i int) bool {
+	a := &t.atoms[i]
+	stem := t.n.stem(t.text[a.off:a.end])
+	return a.class == word && stem != "" && len(t.n.stems[stem]) == 0 && t.self >= 0
+}
+
+// sourced reports whether a preposition stands before the group at a place.
+func (t *talk) sourced(i int) bool {
+	for n := 0; n < reach && i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common; n++ {
+		i--
+	}
+	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
+}
+
+// isSubject reports whether the group at a place is what the next phrase is said of: "…, both need 1".
+func (t *talk) isSubject(i, to int) bool {
+	k := i - 1
+	for t.self < 0 && k > 0 && k > i-3 && t.atoms[k].class == word {
+		k-- // "…, whereas 5 waits for 4"
+	}
+	if k >= 0 && t.atoms[k].class != comma && !t.atoms[k].is(lexicon.And) {
+		return false
+	}
+	for j := i + 1; j < to; j++ {
+		switch a := &t.atoms[j]; {
+		case a.class == phrase && a.kinds&lexicon.Relations != 0:
+			return a.tok.Side == lexicon.Ahead && j+1 < to
+		case a.class == word && a.common, a.is(lexicon.Not):
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// subjectOf returns what stands before a phrase as its subject, when nothing else does: "Step 4 waits for 2".
+func (t *talk) subjectOf(from, at int) []int {
+	i := at - 1
+	for i >= from && t.light(i) {
+		i--
+	}
+	for i > from && t.self < 0 && (t.light(i) || t.atoms[i].class == word) && at-i < maxVerbs {
+		i-- // "3 can only begin once 2 is done"
+	}
+	if i < from || t.atoms[i].class != group || t.atoms[i].used {
+		return nil
+	}
+	for j := i - 1; j >= from && t.atoms[j].class != comma; j-- {
+		if !t.light(j) && (t.self >= 0 || t.atoms[j].class != word) {
+			return nil
+		}
+	}
+	a := &t.atoms[i]
+	if a.spelled && !a.sure {
+		return nil
+	}
+	a.used = true
+	if a.place && t.self >= 0 {
+		items := []int{t.self}
+		if n := len(t.rels); n > 0 && a.is(lexicon.Both) {
+			items = append(items, t.rels[n-1].Items...)
+		}
+		return items
+	}
+	return a.items
+}
+
+// maxVerbs bounds the words between a subject and what is said of it in a sentence that is about several
+// steps.
+const maxVerbs = 6
+
+// light reports whether an atom may stand between a subject and what is said of it.
+func (t *talk) light(i int) bool {
+	a := &t.atoms[i]
+	switch a.class {
+	case word:
+		return a.common
+	case phrase:
+		return a.kinds&lexicon.Relations == 0
+	}
+	return false
+}
+
+// near reports whether a group stands right before a place, but for light words.
+func (t *talk) near(i, from int) bool {
+	for i >= from && t.light(i) {
+		i--
+	}
+	return i >= from && t.atoms[i].class == group && !t.atoms[i].used
+}
+
+// maxGap is how many letters of a script without spaces, or light words, stand between a number and what is behind it.
+const maxGap = 5
+
+// behind takes the references before a phrase that stands behind them, and returns the subject that stands before those.
+func (t *talk) behind(rel *Relation, from, at int) (subject []int) {
+	gap, pause := 0, false
+	for i := at - 1; i >= from; i-- {
+		a := &t.atoms[i]
+		switch {
+		case a.class == group:
+			if rel.full() && t.self < 0 {
+				if !a.used {
+					a.used = true
+					return a.items
+				}
+				return nil
+			}
+			if pause && !a.sure || a.used || gap > maxGap && !a.sure {
+				return nil
+			}
+			t.take(rel, i, true)
+			gap = 0
+			if !rel.full() {
+				return nil
+			}
+		case a.class == phrase && a.kinds&lexicon.Relations != 0 && a.tok.Side != lexicon.Ahead:
+			return nil
+		case a.class == comma:
+			pause = true
+			if rel.full() && t.self >= 0 {
+				return nil
+			}
+		case a.class == word && isWordLetter(firstRune(t.text[a.off:])) && !a.common:
+			gap += maxGap
+		default:
+			gap++
+		}
+	}
+	return nil
+}
+
+// start returns where the words begin that can name what stands before a phrase.
+func (t *talk) start(from, at int) int {
+	for i := at - 1; i >= from; i-- {
+		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
+			return i + 1
+		}
+	}
+	return from
+}
+
+// stretch returns where the words end that can name what a phrase is about.
+func (t *talk) stretch(from, to int) int {
+	for i := t.behindColon(from, to); i < to; i++ {
+		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
+			return i
+		}
+	}
+	return to
+}
+
+func (t *talk) behindColon(from, to int) int {
+	if from < to && t.atoms[from].class == colon {
+		return from + 1
+	}
+	return from
+}
+
+// find returns the atom at or behind an offset.
+func (t *talk) find(from, to, off int) int {
+	for i := from; i < to; i++ {
+		if t.atoms[i].off >= off {
+			return i
+		}
+	}
+	return to
+}
+
+// ends reports whether nothing of weight comes in a clause any more.
+func (t *talk) ends(i, to int) bool {
+	for ; i < to && t.atoms[i].class != comma; i++ {
+		if a := &t.atoms[i]; a.class == word && !a.common || a.class == group || a.class == quantity {
+			return false
+		}
+	}
+	return true
+}

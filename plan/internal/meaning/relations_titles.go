@@ -1,0 +1,273 @@
+package meaning
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"unicode"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// maxNamed bounds the words by which an item is found.
+const maxNamed = 12
+
+// named finds the items whose titles have the words between two atoms.
+func (t *talk) named(rel *Relation, from, to int) {
+	if rel.Kind > Before || from >= to || t.atoms[from].is(lexicon.None) || !strings.ContainsFunc(t.text[rel.Off:rel.End], unicode.IsLetter) {
+		return
+	}
+	if next, ok := t.titled(rel, from); ok {
+		if next >= to || !t.atoms[next-1].is(lexicon.And) {
+			return
+		}
+		from = next // "after Tiling and the plumbing"
+	} else if !t.guessable(rel, from, to) {
+		return
+	}
+	for from < to {
+		next := from
+		for next < to && !t.atoms[next].is(lexicon.And) && t.atoms[next].class != slash {
+			next++
+		}
+		if all := t.several(from, min(next, from+maxNamed)); len(all) > 0 {
+			rel.Items, rel.Guessed = append(rel.Items, all...), true
+			rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
+			from = next + 1
+			continue
+		}
+		if i, ok, weak := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
+			if rel.Kind == Before && t.self >= 0 && (i < t.self || t.timed(rel.Off)) {
+				from = next + 1
+				continue // "two weeks before the race"
+			}
+			if weak {
+				words := t.text[t.atoms[from].off:t.atoms[next-1].end]
+				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: words, Why: "taken for " + t.n.items[i].ID + " by one of the words", Off: rel.Off})
+			}
+			rel.Items = append(rel.Items, i)
+			rel.Guessed = true
+			rel.End = max(rel.End, t.atoms[next-1].end)
+			rel.Off = min(rel.Off, t.atoms[from].off)
+		} else if i >= 0 && rel.Kind == Needs && t.begins(rel.Off) {
+			if t.self >= 0 {
+				i = t.self
+			}
+			t.doubts = append(t.doubts, Doubt{Item: i, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: "the words may name several steps", Off: rel.Off})
+		}
+		from = next + 1
+	}
+}
+
+// several returns the steps of which there are as many as the words between two atoms say: "both checks", "all three
+// snapshots".
+func (t *talk) several(from, to int) []int {
+	count, all := 0, false
+	for i := from; i < to && t.self >= 0; i++ {
+		a := &t.atoms[i]
+		switch {
+		case a.class == group && a.is(lexicon.Both):
+			count = 2
+		case a.class == phrase && a.is(lexicon.All):
+			all = true
+		case a.is(lexicon.All):
+			all = true
+		case a.class == group && a.bare && a.count == 1 && a.value > 1:
+			count = a.value
+		case a.class == word && a.common:
+		case a.class == word && (all || count > 0):
+			var found []int
+			for _, x := range t.n.stems[t.n.stem(t.text[a.off:a.end])] {
+				if x < t.self && !t.n.items[x].Group {
+					found = append(found, x)
+				}
+			}
+			if len(found) == count || count == 0 && len(found) > 1 && len(found) < maxStem {
+				return found
+			}
+			return nil
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// timed reports whether a time stands before a place: "two weeks before".
+func (t *talk) timed(off int) bool {
+	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
+	return i > 0 && (t.isUnit(i-1) || t.atoms[i-1].class == quantity)
+}
+
+// demands reads a remark that says of a step, by its words, what it must be: "(the lease must be signed)".
+func (t *talk) demands(from, to int) {
+	if from == 0 || t.self <= 0 || to-from > maxDemand || t.atoms[from-1].class == comma {
+		return
+	}
+	must := -1
+	for i := from; i < to; i++ {
+		switch a := &t.atoms[i]; {
+		case a.class == group && !a.place && (!a.spelled || a.sure):
+			return
+		case a.class != phrase || a.used:
+		case a.kinds&lexicon.Relations != 0 || a.is(lexicon.Not):
+			return
+		case a.is(lexicon.Must) && must < 0:
+			must = i
+		}
+	}
+	if must <= from || to-must > maxDemanded {
+		return
+	}
+	rel := Relation{Kind: Needs, Off: t.atoms[from].off, End: t.atoms[to-1].end}
+	if t.named(&rel, from, to); rel.full() {
+		t.state(rel, nil)
+	}
+}
+
+// maxDemand bounds the words of a remark that says what a step must be, maxDemanded those behind the "must".
+const maxDemand, maxDemanded = 14, 6
+
+// guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the item does:
+// "Combine the figures" names none, "after the survey, combine" does.
+func (t *talk) guessable(rel *Relation, from, to int) bool {
+	at := max(0, from-1)
+	for at > 0 && t.atoms[at].kinds&lexicon.Relations == 0 {
+		at--
+	}
+	a := &t.atoms[at]
+	if a.tok.Side != lexicon.Ahead || a.tok.Opens {
+		return true
+	}
+	if rel.Kind == Uses && !strings.Contains(a.tok.Phrase, " ") {
+		return at > 0 && t.atoms[at-1].class == opened // "(uses the map)"
+	}
+	return at > 0 || rel.Kind == Needs
+}
+
+// maxTitle bounds the atoms of a title that is looked up as a whole.
+const maxTitle = 14
+
+func (t *talk) hasTitles(rel *Relation, from int) bool {
+	_, ok := t.titled(rel, from)
+	return ok
+}
+
+// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters", and returns where it ends.
+func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
+	for from < len(t.atoms) {
+		for from < len(t.atoms) && t.atoms[from].class == colon {
+			from++
+		}
+		found, next := t.wholeTitle(from)
+		for some && found < 0 && from < len(t.atoms) && t.atoms[from].class == word && t.atoms[from].common {
+			from++
+			found, next = t.wholeTitle(from)
+		}
+		if found < 0 {
+			return from, some
+		}
+		rel.Items = append(rel.Items, found)
+		rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
+		some, rel.titled = true, true
+		from = next
+		if from < len(t.atoms) && (t.atoms[from].class == comma || t.atoms[from].class == slash || t.atoms[from].is(lexicon.And)) {
+			from++
+			continue
+		}
+		return from, some
+	}
+	return from, some
+}
+
+// wholeTitle returns the item whose whole title begins at a place, the longest one, and where it ends.
+func (t *talk) wholeTitle(from int) (found, next int) {
+	found = -1
+	for i := from; i < min(len(t.atoms), from+maxTitle); i++ {
+		if c := t.atoms[i].class; c == stop || c == opened || c == closed {
+			break
+		} else if c == comma || c == slash {
+			continue
+		}
+		if it, ok := t.n.titles[titleKey(t.text[t.atoms[from].off:t.atoms[i].end])]; ok && it >= 0 && it != t.self {
+			next, found = i+1, it
+		}
+	}
+	return found, next
+}
+
+// begins reports whether a clause begins at a place.
+func (t *talk) begins(off int) bool {
+	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
+	if i == 0 {
+		return t.self < 0
+	}
+	c := t.atoms[i-1].class
+	return c == opened || c == comma || c == dash || c == colon || c == stop
+}
+
+// byTitle returns the one item that the words name: it has a word that no other item has, or more of the words than any
+// other. When several have, it returns one of them, and false. Weak is set when most of the words are not those of the
+// item. Steps before this one are also known by the words of what is said of them, when no title has any.
+func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
+	if item, ok, weak = t.byWords(from, to, t.n.stems, false); ok || t.self < 0 {
+		return item, ok, weak
+	}
+	if earlier, ok, weak := t.byWords(from, to, t.n.stems, true); ok || item >= 0 {
+		return max(item, earlier), ok, weak
+	}
+	if item, ok, weak = t.byWords(from, to, t.n.tails, true); ok {
+		return item, ok, weak
+	}
+	item, ok, _ = t.byWords(from, to, t.n.remarks, true)
+	return item, ok, true
+}
+
+// byWords returns the item, or the earlier one, that has most of the words between two atoms.
+func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item int, ok, weak bool) {
+	words, best, second, unique := 0, -1, 0, map[int]bool{}
+	count := map[int]int{}
+	for i := from; i < to; i++ {
+		a := &t.atoms[i]
+		if a.class != word && a.class != phrase {
+			continue
+		}
+		stem := t.n.stem(t.text[a.off:a.end])
+		if _, tails := stems[isTails]; tails {
+			stem = t.n.tail(t.text[a.off:a.end])
+		}
+		if stem == "" {
+			continue
+		}
+		have := stems[stem]
+		if whole := stems[t.n.whole(t.text[a.off:a.end])]; len(have) > 1 && len(whole) > 0 {
+			have = whole // the auction, not the auctioneer
+		}
+		items := slices.DeleteFunc(without(have, []int{t.self}), func(i int) bool {
+			return t.self >= 0 && (t.n.within(t.self, i) || earlier && i > t.self)
+		})
+		words += b2i(a.class == word || len(items) > 0)
+		if len(items) > maxStem-1 {
+			continue
+		}
+		for _, x := range items {
+			count[x]++
+			unique[x] = unique[x] || len(items) == 1
+		}
+	}
+	for x, n := range count {
+		switch {
+		case best < 0 || n > count[best] || n == count[best] && (unique[x] && !unique[best] || unique[x] == unique[best] && x < best):
+			best = x
+		}
+	}
+	if best < 0 {
+		return -1, false, false
+	}
+	for x, n := range count {
+		if x != best && (unique[x] || !unique[best]) {
+			second = max(second, n)
+		}
+	}
+	return best, count[best] > second && (unique[best] || count[best] > 1), count[best]*2 < words
+}
