@@ -352,7 +352,7 @@ func chainPairs(c form.Chain) []pair {
 	return out
 }
 
-// maxPairs bounds the edges that one line stands for.
+// maxPairs bounds the edges that one chain of arrows stands for.
 const maxPairs = 10_000
 
 // startsPair reports whether s starts like "1,2)".

@@ -17,6 +17,7 @@ type d2 struct {
 	// marks counts what only D2 writes, edges the links; bad is set at what D2 does not write.
 	marks, edges int
 	bad          bool
+	entered      map[string]bool // nodes whose containers know them
 }
 
 // d2At reads the drawing in D2 that begins on line i: a block of code in this language, or a block or a text of nothing
@@ -25,7 +26,7 @@ func d2At(src *Source, i int) *Diagram {
 	l := &src.Lines[i]
 	named := l.InCode && l.Lang == "d2"
 	for k := i - 1; k >= 0 && !src.Lines[k].Fence && src.Lines[k].Text != ""; k-- {
-		if named || !isD2Comment(src.Lines[k].Text) {
+		if named || i-k > maxD2Comments || !isD2Comment(src.Lines[k].Text) {
 			return nil // not the first line
 		}
 	}
@@ -38,7 +39,7 @@ func d2At(src *Source, i int) *Diagram {
 		to = src.Lines[end].Start
 	}
 	g := newDiagram("d2", i, l.Off)
-	d := &d2{Diagram: g, s: src.Text[:to], i: l.Off, max: src.MaxDepth}
+	d := &d2{Diagram: g, s: src.Text[:to], i: l.Off, max: src.MaxDepth, entered: map[string]bool{}}
 	d.block(nil, 0, false)
 	if d.edges == 0 || !named && (d.bad || d.marks == 0) {
 		return nil
@@ -50,6 +51,9 @@ func d2At(src *Source, i int) *Diagram {
 	d.shorten()
 	return g
 }
+
+// maxD2Comments bounds the lines of comments above a drawing, and maxD2Parts the parts of a name with dots.
+const maxD2Comments, maxD2Parts = 20, 20
 
 func isD2Comment(s string) bool { return strings.HasPrefix(s, "#") }
 
@@ -185,7 +189,7 @@ func (d *d2) names(path []string, key Piece) (full []string, attr string) {
 			full = full[:len(full)-1]
 		case d2Attrs[part]:
 			return full, part
-		case part == "" || len(part) > 120 || strings.ContainsAny(part, "{}[]|=<>`"):
+		case part == "" || len(part) > 120 || len(full) >= maxD2Parts || strings.ContainsAny(part, "{}[]|=<>`"):
 			d.bad = true
 			return full, ""
 		default:
@@ -199,14 +203,14 @@ func (d *d2) names(path []string, key Piece) (full []string, attr string) {
 func (d *d2) enter(full []string, label string, off int) string {
 	id := strings.Join(full, ".")
 	d.node(id, label, off)
+	if d.entered[id] {
+		return id
+	}
+	d.entered[id] = true
 	for n := len(full) - 1; n > 0; n-- {
 		in := strings.Join(full[:n], ".")
 		d.node(in, "", off)
-		known := false
-		for _, x := range d.groups[in] {
-			known = known || x == id
-		}
-		if !known && len(d.groups[in]) < 1000 {
+		if len(d.groups[in]) < 1000 {
 			d.groups[in] = append(d.groups[in], id)
 		}
 	}

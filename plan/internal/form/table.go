@@ -349,14 +349,17 @@ func overflown(cells []*Value, heads int) []*Value {
 		return cells
 	}
 	last := cells[heads-1]
-	list := &Value{Kind: KindString, Str: last.Str, Off: last.Off, End: cells[len(cells)-1].End}
+	var text strings.Builder
+	text.WriteString(last.Str)
+	list := &Value{Kind: KindString, Off: last.Off, End: cells[len(cells)-1].End}
 	for i, c := range cells[heads-1:] {
 		if k, ok := labelKind(c.Str); c.Str != "" && (!ok || k != kind) {
 			return cells
 		} else if i > 0 && c.Str != "" {
-			list.Str += ", " + c.Str
+			text.WriteString(", " + c.Str)
 		}
 	}
+	list.Str = text.String()
 	return append(cells[:heads-1:heads-1], list)
 }
 

@@ -17,13 +17,19 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 		r.beside(lines, f, depth)
 		return
 	}
+	tried, j, joined := 0, 0, false
 	for k := 0; k < len(lines); k++ {
 		n := lines[k]
 		if n.ends(nil) || len(n.kids) == 0 && k == 0 && n.alone(lexicon.BlockBegin) && capitals(n.text) {
 			continue
 		}
 		if len(n.kids) == 0 {
-			if j := spawnEnd(lines, k); j > k {
+			if k >= tried {
+				j, joined = spawnEnd(lines, k)
+				tried = j // none of the lines up to there begins another run
+			}
+			if joined {
+				joined = false
 				r.par++
 				side := f.Add("par", 0)
 				for _, x := range lines[k:j] {
@@ -163,11 +169,14 @@ func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int
 
 // oneLineChoice returns the place of the last line of "IF x THEN a", "ELSE b" from place k on, or -1.
 func oneLineChoice(lines []*pseudoLine, k int) int {
+	if !lines[k].is(lexicon.BlockIf) {
+		return -1
+	}
 	j := k
 	for j+1 < len(lines) && len(lines[j+1].kids) == 0 && lines[j+1].is(lexicon.BlockElse) && !lines[j+1].alone(lexicon.BlockElse) {
 		j++
 	}
-	if j == k || !lines[k].is(lexicon.BlockIf) {
+	if j == k {
 		return -1
 	}
 	return j
@@ -229,8 +238,9 @@ func branchHead(s string) int {
 	return len(s) - len(strings.TrimLeft(rest, " "))
 }
 
-// spawnEnd returns the place of the line that joins the steps that are started on the lines from k on, or -1.
-func spawnEnd(lines []*pseudoLine, k int) int {
+// spawnEnd returns the place behind the lines from k on that start a step each, and whether the line there joins
+// them.
+func spawnEnd(lines []*pseudoLine, k int) (int, bool) {
 	j := k
 	for j < len(lines) && len(lines[j].kids) == 0 {
 		word, rest, _ := strings.Cut(lines[j].text, " ")
@@ -239,18 +249,17 @@ func spawnEnd(lines []*pseudoLine, k int) int {
 		}
 		j++
 	}
-	if j == k || j >= len(lines) || !lines[j].is(lexicon.BlockJoin) {
-		return -1
-	}
-	return j
+	return j, j > k && j < len(lines) && lines[j].is(lexicon.BlockJoin)
 }
 
 // spawned reports whether steps are started and joined somewhere.
 func spawned(lines []*pseudoLine) bool {
-	for k, n := range lines {
-		if spawnEnd(lines, k) > k+1 || spawned(n.kids) {
+	for k := 0; k < len(lines); k++ {
+		j, joined := spawnEnd(lines, k)
+		if joined && j > k+1 || spawned(lines[k].kids) {
 			return true
 		}
+		k = max(k, j-1) // those in between have no kids
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,12 +12,18 @@ import (
 func (p *program) assign(target, id string, e *form.Expr, st *form.Stmt, shown bool) {
 	got := p.top(e, id, st, shown)
 	if st.Adds {
-		got = append(got[:len(got):len(got)], p.env[target]...)
+		got = withoutDoubles(append(got[:len(got):len(got)], p.env[target]...))
 	}
 	if _, again := p.env[target]; again && target != "" && len(got) > 0 && st.Label.Text != "" {
 		p.note(false, "REDEFINED", target, target+" is set again by "+id+"; later uses mean this step", "use another name", st.Off)
 	}
 	p.env[target] = got
+}
+
+// withoutDoubles returns the numbers of a list in order, each once.
+func withoutDoubles(list []int) []int {
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // top reads the value of a statement; its outermost call is the problem that is named by the variable.

@@ -79,6 +79,9 @@ func tails(all []*Reading) {
 			insideData(all, d)
 		}
 		for _, r := range all {
+			if r.Form != "outline" && r.Form != "code" {
+				continue
+			}
 			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
 			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
 			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program

@@ -51,6 +51,10 @@ func readRecords(src *form.Source) []*Reading {
 		c.tree(t, "table")
 	}
 	c.merge()
+	c.tries = 8_000
+	for _, p := range c.pairs {
+		c.tries += 8 * (1 + len(p.list))
+	}
 	for _, f := range c.flows {
 		if r := c.flowReading(f); r != nil {
 			out = append(out, r)
@@ -211,6 +215,7 @@ type collector struct {
 	sets   []*set
 	shapes map[string]*set
 	pairs  []*pairs
+	tries  int // how many links may still be tried on sets, of which each may be that of any list of links
 	flows  []*flow
 	flowOf map[*Reading]*flow
 	// flowEnd is where the last flow ends.

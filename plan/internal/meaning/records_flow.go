@@ -497,7 +497,10 @@ func (f *flow) records() []record {
 // name.
 func (c *collector) surer(all []*Reading, flows []*Reading) {
 	for k, f := range flows {
-		if f.Weight < 89 || k == maxOuter {
+		if k >= maxOuter {
+			break
+		}
+		if f.Weight < 89 {
 			continue
 		}
 		val := c.flowOf[f].val

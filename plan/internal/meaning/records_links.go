@@ -74,6 +74,9 @@ func (a *analysis) edges() {
 		if p.used && a.s.tree != p.tree || a.holds(p) {
 			continue
 		}
+		if a.c.tries -= 1 + len(p.list); a.c.tries < 0 {
+			break
+		}
 		if len(p.columns) > 0 {
 			a.takeTable(p)
 		} else {
