@@ -52,10 +52,7 @@ func (p *flowParser) items(depth int) *Value {
 	v := &Value{Kind: KindList, Off: p.pos}
 	p.pos++
 	for {
-		p.skip()
-		if p.pos < len(p.s) && p.s[p.pos] == ']' {
-			p.pos++
-			v.End = p.pos
+		if p.closes(v, ']') {
 			return v
 		}
 		x := p.value(depth + 1)
@@ -84,10 +81,7 @@ func (p *flowParser) fields(depth int) *Value {
 	v := &Value{Kind: KindObject, Off: p.pos}
 	p.pos++
 	for {
-		p.skip()
-		if p.pos < len(p.s) && p.s[p.pos] == '}' {
-			p.pos++
-			v.End = p.pos
+		if p.closes(v, '}') {
 			return v
 		}
 		if p.pos >= len(p.s) || strings.IndexByte("[{", p.s[p.pos]) >= 0 {
@@ -113,6 +107,17 @@ func (p *flowParser) fields(depth int) *Value {
 			return nil
 		}
 	}
+}
+
+// closes passes the closing bracket of a value where it stands next, and ends the value there.
+func (p *flowParser) closes(v *Value, closing byte) bool {
+	p.skip()
+	if p.pos >= len(p.s) || p.s[p.pos] != closing {
+		return false
+	}
+	p.pos++
+	v.End = p.pos
+	return true
 }
 
 // more passes the comma behind a part, or reports that the closing bracket stands there.

@@ -271,7 +271,7 @@ func (a *amender) events(text string, all []mention) (out []event) {
 		case h.kind&toneInstead != 0:
 			e.what = 'n'
 		case h.kind&toneNeed != 0:
-			e.what, e.behind = 'r', a.verbLast()
+			e.what, e.behind = 'r', verbLast(a.lang)
 		case h.kind&tonePronoun != 0:
 			e.what = 'p'
 		}
@@ -300,11 +300,6 @@ func (a *amender) events(text string, all []mention) (out []event) {
 		return x.off - y.off
 	})
 	return out
-}
-
-// verbLast reports whether the language puts its verbs behind what they need.
-func (a *amender) verbLast() bool {
-	return a.lang == "tr" || a.lang == "ja" || a.lang == "ko" || a.lang == "hi"
 }
 
 // sentence changes the reading by one sentence.
@@ -479,7 +474,7 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 				negated = false
 			}
 		case 'n':
-			if a.verbLast() && len(waiting) > 0 {
+			if verbLast(a.lang) && len(waiting) > 0 {
 				waiting[len(waiting)-1].kind = Apart
 			} else {
 				negated = true
@@ -488,7 +483,7 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 			if open != nil && len(a.subject) > 0 && !slices.Equal(subject, a.subject) {
 				emit(open.kind, e.off, a.idsOf(a.subject), false)
 				last, open = open, nil
-			} else if a.verbLast() && len(a.subject) > 0 && len(waiting) > 0 {
+			} else if verbLast(a.lang) && len(a.subject) > 0 && len(waiting) > 0 {
 				waiting = append(waiting, event{what: 'm', off: e.off, ids: a.idsOf(a.subject)})
 			}
 		case 'm':
@@ -506,7 +501,7 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 				negated = false
 			default:
 				waiting, open = append(waiting, *e), nil
-				if !a.verbLast() || len(waiting) == 1 {
+				if !verbLast(a.lang) || len(waiting) == 1 {
 					subject = a.placesOf(e.ids)
 				}
 			}
@@ -554,7 +549,7 @@ func (a *amender) relationFollows(rest []event) bool {
 		case 'r':
 			return true
 		case 'm', ',':
-			return e.what == 'm' && a.verbLast() && a.relationFollows(rest[1:])
+			return e.what == 'm' && verbLast(a.lang) && a.relationFollows(rest[1:])
 		}
 	}
 	return false

@@ -62,7 +62,7 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	if len(g.Nodes) == 0 || len(g.Nodes) < 2 && len(g.Links) == 0 {
 		return nil
 	}
-	r := &Reading{Form: "diagram", Start: g.Start, End: g.End, Stated: true, Open: !g.Closed, Weight: diagramWeight(src, g), Evidence: []string{g.Kind}}
+	r := &Reading{Form: "diagram", Start: g.Start, End: g.End, Stated: true, Open: !g.Closed, Weight: diagramWeight(g), Evidence: []string{g.Kind}}
 	for _, n := range g.Nodes {
 		title := n.Label
 		if title == "" {
@@ -119,7 +119,7 @@ func demands(src *form.Source, items []Item) bool {
 }
 
 // diagramWeight says how sure it is that a diagram is the plan.
-func diagramWeight(src *form.Source, g *form.Diagram) int {
+func diagramWeight(g *form.Diagram) int {
 	switch {
 	case len(g.Links) == 0:
 		return 40

@@ -55,6 +55,16 @@ type atom struct {
 
 func (a *atom) is(k lexicon.Kind) bool { return a.kinds.Has(k) }
 
+// isUnit reports whether an atom is a unit, such as "days".
+func (a *atom) isUnit() bool {
+	return a.class == phrase && a.is(lexicon.Units) && !a.is(lexicon.Done)
+}
+
+// isAmount reports whether an atom of a text makes a bare number before it an amount of something.
+func (a *atom) isAmount(text string) bool {
+	return a.isUnit() || a.class == word && !a.common && isWordLetter(firstRune(text[a.off:]))
+}
+
 // lexer cuts a text into atoms.
 type lexer struct {
 	n     *Names

@@ -72,7 +72,7 @@ var moodData = sync.OnceValue(func() map[string]*moodTable {
 func unspaced(lang string) bool { return lang == "zh" || lang == "ja" || lang == "ko" }
 
 // endsWith returns the length in letters of the longest end of a text that tells the mood.
-func (w *moodWords) endsWith(s string, ends map[string]bool, most int) int {
+func endsWith(s string, ends map[string]bool, most int) int {
 	at, best := len(s), 0
 	for n := 1; n <= most && at > 0; n++ {
 		_, size := utf8.DecodeLastRuneInString(s[:at])
@@ -89,7 +89,7 @@ func (w *moodWords) word(s string) bool {
 	if w.words[s] {
 		return true
 	}
-	n := w.endsWith(s, w.ends, w.longest)
+	n := endsWith(s, w.ends, w.longest)
 	return n > 3 || n > 0 && n+1 < utf8.RuneCountInString(s)
 }
 
@@ -215,7 +215,7 @@ func moodOfClause(lang, s string) mood {
 func moodByEnd(s string, end, deeds, tell *moodWords) mood {
 	m, best := noMood, 0
 	for k, w := range [...]*moodWords{end, deeds, tell} {
-		if n := w.endsWith(s, w.words, w.longest); n > best {
+		if n := endsWith(s, w.words, w.longest); n > best {
 			m, best = [...]mood{acting, deed, told}[k], n
 		}
 	}
@@ -243,7 +243,7 @@ func isDone(lang, s string) bool {
 	w := &table[4]
 	switch lang {
 	case "ja", "ko":
-		return w.endsWith(strings.TrimRight(strings.Join(words, " "), ". "), w.words, w.longest) > 0
+		return endsWith(strings.TrimRight(strings.Join(words, " "), ". "), w.words, w.longest) > 0
 	case "tr":
 		return w.word(words[len(words)-1])
 	case "de", "nl":

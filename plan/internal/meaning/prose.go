@@ -534,7 +534,7 @@ func (t *teller) cutOff(s string) bool {
 		return r == ','
 	}
 	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s[max(0, len(s)-maxTone):]) {
-		if tok.End == min(len(s), maxTone) && (tok.Is(lexicon.And) || tok.Is(lexicon.Sources) || tok.Kinds&lexicon.Relations != 0 && tok.Side == lexicon.Ahead) && t.spaced() && !t.verbLast() {
+		if tok.End == min(len(s), maxTone) && (tok.Is(lexicon.And) || tok.Is(lexicon.Sources) || tok.Kinds&lexicon.Relations != 0 && tok.Side == lexicon.Ahead) && t.spaced() && !verbLast(t.lang) {
 			return true
 		}
 	}

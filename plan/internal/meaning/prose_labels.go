@@ -3,6 +3,7 @@ package meaning
 import (
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -135,6 +136,13 @@ const maxListed = 3
 
 // listed finds a sentence that lists the names of the steps behind a colon, which the other sentences use.
 func (p *roster) listed(sentences []form.Sentence) bool {
+	folded := sync.OnceValue(func() []string {
+		all := make([]string, len(sentences))
+		for k := range sentences {
+			all[k] = lexicon.Fold(sentences[k].Text)
+		}
+		return all
+	})
 	for k := range sentences {
 		s := &sentences[k]
 		i := strings.IndexByte(s.Text, ':')
@@ -170,7 +178,7 @@ func (p *roster) listed(sentences []form.Sentence) bool {
 			}
 			at = cuts[j+1]
 		}
-		if len(p.items) >= 3 && p.used(sentences[k+1:]) {
+		if len(p.items) >= 3 && p.used(folded()[k+1:]) {
 			p.list = k + 1
 			return true
 		}
@@ -179,14 +187,17 @@ func (p *roster) listed(sentences []form.Sentence) bool {
 	return false
 }
 
-// used reports whether most sentences name one of the steps.
-func (p *roster) used(rest []form.Sentence) bool {
-	n := 0
-	for k := range rest {
-		folded := lexicon.Fold(rest[k].Text)
-		n += b2i(slices.ContainsFunc(p.items[:min(len(p.items), 50)], func(it Item) bool { return wordIndex(folded, lexicon.Fold(it.ID)) >= 0 }))
+// used reports whether most sentences, which are folded, name one of the steps.
+func (p *roster) used(folded []string) bool {
+	var names []string
+	for _, it := range p.items[:min(len(p.items), 50)] {
+		names = append(names, lexicon.Fold(it.ID))
 	}
-	return n > 1 && n*2 > len(rest)
+	n := 0
+	for _, s := range folded {
+		n += b2i(slices.ContainsFunc(names, func(name string) bool { return wordIndex(s, name) >= 0 }))
+	}
+	return n > 1 && n*2 > len(folded)
 }
 
 // reading makes a reading of what the sentences say of the steps.

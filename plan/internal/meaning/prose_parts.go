@@ -78,7 +78,7 @@ func ahead(s string, at int) string {
 }
 
 // wordsUpTo counts the words of a text up to a number of them.
-func (t *teller) wordsUpTo(s string, most int) (n int) {
+func wordsUpTo(s string, most int) (n int) {
 	for range strings.FieldsSeq(s) {
 		if n++; n == most {
 			break
@@ -152,7 +152,7 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 		}
 		for _, piece := range t.pieces(s.Text[c.Off-s.Off:end-s.Off], c.Off) {
 			u := t.read(piece, last, len(cur.mains) > 0)
-			if t.thesis(piece.text) && k > 0 && t.wordsUpTo(cur.text, 5) <= 4 {
+			if t.thesis(piece.text) && k > 0 && wordsUpTo(cur.text, 5) <= 4 {
 				t.theses++
 			}
 			u.beside, during = u.beside || during, t.endsWithWhile(piece.text)
@@ -166,7 +166,7 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 				cur.text, cur.end = s.Text[cur.off-s.Off:piece.off+len(piece.text)-s.Off], piece.off+len(piece.text)
 				continue
 			}
-			if len(cur.mains) == 0 && len(cur.conds) > 0 && (u.kinds != 0 || len(u.conds) > 0) && !correlative(piece.text) && t.letters(u.text) > 5 && (t.ands(piece.text) || t.wordsUpTo(cur.text, 10) > 9 && t.spaced()) {
+			if len(cur.mains) == 0 && len(cur.conds) > 0 && (u.kinds != 0 || len(u.conds) > 0) && !correlative(piece.text) && t.letters(u.text) > 5 && (t.ands(piece.text) || wordsUpTo(cur.text, 10) > 9 && t.spaced()) {
 				cur.mains = []string{cur.text} // "After the rain we plant the trees, and then …"
 			}
 			leads := len(u.conds) > 0 && !u.conds[0].loose && (u.main == "" && !last || t.added(piece.text) || last && u.main != u.text && u.main != "")
@@ -206,7 +206,7 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 func (t *teller) read(p piece, last, behind bool) unit {
 	u := unit{text: p.text, off: p.off, end: p.off + len(p.text), beside: p.beside}
 	signs := t.signs(p.text)
-	if behind && len(signs) > 0 && signs[0].tone&toneWhile != 0 && t.letters(ahead(p.text, signs[0].off)) == 0 && !t.verbLast() {
+	if behind && len(signs) > 0 && signs[0].tone&toneWhile != 0 && t.letters(ahead(p.text, signs[0].off)) == 0 && !verbLast(t.lang) {
 		u.beside = true // "…, while she paints the doors"
 		signs = signs[1:]
 	}
@@ -260,7 +260,7 @@ func (t *teller) read(p piece, last, behind bool) unit {
 func (t *teller) timed(s string, signs []orderSign) bool {
 	s = strings.TrimRight(s, " ")
 	n := len(signs)
-	return t.spaced() && n > 0 && signs[n-1].off > 0 && signs[n-1].end >= len(strings.TrimRight(s, ",")) && strings.HasSuffix(s, ",") && t.wordsUpTo(s, 5) < 5 && t.quantified(s)
+	return t.spaced() && n > 0 && signs[n-1].off > 0 && signs[n-1].end >= len(strings.TrimRight(s, ",")) && strings.HasSuffix(s, ",") && wordsUpTo(s, 5) < 5 && t.quantified(s)
 }
 
 // quantified reports whether a text begins with an article or a number.
@@ -292,7 +292,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		u.conds = append(u.conds, condition{kind: kind, text: s[from:to], off: u.off + from, loose: loose})
 		return from, end
 	}
-	if t.verbLast() || t.lang == "zh" {
+	if verbLast(t.lang) || t.lang == "zh" {
 		if slices.ContainsFunc(signs, func(g orderSign) bool { return g.tone&toneFree != 0 }) {
 			return 0, 0
 		}
@@ -335,7 +335,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		if g.off < at {
 			continue
 		}
-		words += t.wordsUpTo(s[at:g.off], 9)
+		words += wordsUpTo(s[at:g.off], 9)
 		light := words <= 1 || words < 9 && t.letters(ahead(s, g.off)) == 0
 		kind, ok := t.relation(s, g)
 		switch {
@@ -425,10 +425,6 @@ func (t *teller) thesis(s string) bool {
 
 func (t *teller) spaced() bool { return t.lang != "zh" && t.lang != "ja" }
 
-func (t *teller) verbLast() bool {
-	return t.lang == "tr" || t.lang == "ja" || t.lang == "ko" || t.lang == "hi"
-}
-
 type piece struct {
 	text   string
 	off    int
@@ -446,7 +442,7 @@ func (t *teller) pieces(s string, off int) (out []piece) {
 	}
 	signs := t.signs(s)
 	for k, g := range signs {
-		meanwhile := g.kinds.Has(lexicon.Meanwhile) || g.tone&toneWhile != 0 && !t.verbLast()
+		meanwhile := g.kinds.Has(lexicon.Meanwhile) || g.tone&toneWhile != 0 && !verbLast(t.lang)
 		then := g.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0 && !g.kinds.Has(lexicon.Needs)
 		if kind, ok := t.relation(s, &g); ok && (kind == Needs || kind == Before) && t.pronoun(s[g.end:]) > 0 {
 			then = true // "… and only after that …"
@@ -535,7 +531,7 @@ func (t *teller) added(s string) bool {
 func (t *teller) endsWithWhile(s string) bool {
 	folded := strings.TrimRight(lexicon.Fold(s), " ,")
 	for _, h := range tonesIn(t.lang, folded) {
-		if h.kind&toneWhile != 0 && h.end == len(folded) && h.off > 0 && !t.verbLast() {
+		if h.kind&toneWhile != 0 && h.end == len(folded) && h.off > 0 && !verbLast(t.lang) {
 			return true
 		}
 	}

@@ -81,10 +81,13 @@ func matrix(src *form.Source, t *form.Tree) *Reading {
 
 // emptyMark reports whether a cell of a matrix says that there is no link.
 func emptyMark(s string) bool {
-	if s == "x" || s == "X" || s == "×" || s == "✗" || s == "*" || s == "·" || s == "•" {
-		return s == "·"
+	switch s {
+	case "·", "0", "\\":
+		return true
+	case "x", "X", "×", "✗", "*", "•": // elsewhere some of them say that there is nothing
+		return false
 	}
-	return s == "0" || isNone(s) || s == "\\"
+	return isNone(s)
 }
 
 // matrixSense returns whether a line around a matrix, or its corner, says which end is needed, and whether it is the one

@@ -78,7 +78,7 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if j > next+1 && g.related() && g.leads(after) {
 			break // "2 waits for 1, and 3 waits for 2"
 		}
-		if !b.sure && !b.place && (g.isUnit(after) || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
+		if !b.sure && !b.place && (g.at(after).isUnit() || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
 			break
 		}
 		if part.part && !b.part && b.class == number && g.within(&part, &b) {
@@ -240,17 +240,8 @@ func (g *grouper) paired(i int, a, b *atom) bool {
 	return g.text[g.at(i).off] != '/' || len(a.unknown) == 0 && len(b.unknown) == 0 && g.text[g.at(i+1).off] != '0'
 }
 
-// isUnit reports whether a unit stands at a place.
-func (g *grouper) isUnit(i int) bool {
-	a := g.at(i)
-	return a.class == phrase && a.is(lexicon.Units) && !a.is(lexicon.Done)
-}
-
 // isAmount reports whether what stands behind a bare number makes it an amount of something.
-func (g *grouper) isAmount(i int) bool {
-	a := g.at(i)
-	return g.isUnit(i) || a.class == word && !a.common && isWordLetter(firstRune(g.text[a.off:]))
-}
+func (g *grouper) isAmount(i int) bool { return g.at(i).isAmount(g.text) }
 
 func (g *grouper) skipPoint(i int) int {
 	if g.at(i).class == point {

@@ -399,9 +399,12 @@ func (t *talk) state(rel Relation, subject []int) {
 		t.pending = append(t.pending, rel)
 		return
 	}
-	for _, i := range t.n.steps {
-		if (rel.others || rel.above) && !slices.Contains(rel.Subjects, i) && (rel.others || i < slices.Min(rel.Subjects)) && len(rel.Subjects) <= maxPending {
-			rel.Items = append(rel.Items, i)
+	if (rel.others || rel.above) && len(rel.Subjects) > 0 && len(rel.Subjects) <= maxPending {
+		first := slices.Min(rel.Subjects)
+		for _, i := range t.n.steps {
+			if (rel.others || i < first) && !slices.Contains(rel.Subjects, i) {
+				rel.Items = append(rel.Items, i)
+			}
 		}
 	}
 	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it,

@@ -98,16 +98,12 @@ func (t *talk) plausible(a *atom) bool {
 
 // isAmount reports whether the word at a place makes an amount of the number before it.
 func (t *talk) isAmount(i int) bool {
-	if i >= len(t.atoms) {
-		return false
-	}
-	a := &t.atoms[i]
-	return t.isUnit(i) || a.class == word && !a.common && isWordLetter(firstRune(t.text[a.off:]))
+	return i < len(t.atoms) && t.atoms[i].isAmount(t.text)
 }
 
 // isUnit reports whether a unit stands at a place.
 func (t *talk) isUnit(i int) bool {
-	return i < len(t.atoms) && t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Units) && !t.atoms[i].is(lexicon.Done)
+	return i < len(t.atoms) && t.atoms[i].isUnit()
 }
 
 // ahead takes the references behind a phrase that stands ahead of them.

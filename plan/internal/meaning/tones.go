@@ -241,6 +241,11 @@ func spaced(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsMark(r)) && (r < 0x1100 || r > 0x11FF && r < 0x2E80)
 }
 
+// verbLast reports whether a language puts its verbs behind what they need.
+func verbLast(lang string) bool {
+	return lang == "tr" || lang == "ja" || lang == "ko" || lang == "hi"
+}
+
 // language tells the language of a text, or is "".
 func language(text string) string { return string(lexicon.Language(text)) }
 
