@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// readAssignments reads programs such as "1. x = FIND(CTX, "y") : text" and "2. ans = CONCAT(x, z)": a problem is
-// named by its number, or by its variable where lines have no numbers; edges come from the use of variables.
+// readAssignments reads programs such as "1. x = FIND(CTX, "y") : text" and "2. ans = CONCAT(x, z)": a
+// problem is named by its number, or by its variable where lines have no numbers; edges come from the use of
+// variables.
 func readAssignments(d *document) *reading {
 	var prog []programLine
 	numbered, plain, other := 0, 0, 0
@@ -67,7 +68,8 @@ func readAssignments(d *document) *reading {
 		return nil
 	}
 	r := &reading{edgesStated: true, start: prog[0].off, openEnded: true}
-	// Numbers before the program that it uses again, such as a list of the actions it may call, are not part of it.
+	// Numbers before the program that it uses again, such as a list of the actions it may call, are not part
+	// of it.
 	for len(strange) > 0 && useNumbers && strange[0].off < prog[0].off {
 		num, _, _ := cutNumber(strange[0].text)
 		again := false
@@ -173,7 +175,8 @@ func readAssignments(d *document) *reading {
 	return r
 }
 
-// usedBelow reports whether a line below the assignments is a call, of nothing but itself, that uses one of their variables.
+// usedBelow reports whether a line below the assignments is a call, of nothing but itself, that uses one of
+// their variables.
 func usedBelow(d *document, prog []programLine) bool {
 	if len(prog) == 0 {
 		return false

@@ -6,7 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// readCallLog reads what LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …", "dependencies: [1]".
+// readCallLog reads what LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …",
+// "dependencies: [1]".
 func readCallLog(d *document) *reading {
 	stated := strings.Contains(d.text, "dependencies:")
 	if !strings.Contains(d.text, "idx:") || !stated && (!strings.Contains(d.text, "tool:") || !strings.Contains(d.text, "args:")) {

@@ -22,8 +22,8 @@ type programLine struct {
 	lostOpen bool
 }
 
-// programLines returns the lines of d with calls that go on over several lines joined, and lines that hold several
-// numbered calls split.
+// programLines returns the lines of d with calls that go on over several lines joined, and lines that hold
+// several numbered calls split.
 func programLines(d *document, assign bool) []line {
 	out := make([]line, 0, len(d.lines))
 	before := 0      // the number of the last call
@@ -60,7 +60,8 @@ func programLines(d *document, assign bool) []line {
 // maxCallLines bounds over how many lines a call may go on.
 const maxCallLines = 60
 
-// callGoesOn returns the line on which the call that starts on line i is closed; i itself if it is closed there, or never.
+// callGoesOn returns the line on which the call that starts on line i is closed; i itself if it is closed
+// there, or never.
 func callGoesOn(d *document, i int, budget *int) int {
 	text := d.lines[i].text
 	open := strings.IndexByte(text, '(')
@@ -248,7 +249,8 @@ func callEnd(s string) (int, bool) {
 			depth--
 		}
 	}
-	// Not closed. The arguments end at the description, else with the line; look again without trusting quotes.
+	// Not closed. The arguments end at the description, else with the line; look again without trusting
+	// quotes.
 	if i := strings.Index(s, " : "); i >= 0 {
 		if j := strings.LastIndexByte(s[:i], ')'); j >= 0 && strings.TrimSpace(s[j+1:i]) == "" {
 			return j, false
@@ -261,7 +263,8 @@ func callEnd(s string) (int, bool) {
 	return len(s), false
 }
 
-// readNumberedCalls reads "1. search("a")", "2. math("$1 * 2")", "3. join()": edges come from $1, and join waits for all.
+// readNumberedCalls reads "1. search("a")", "2. math("$1 * 2")", "3. join()": edges come from $1, and join
+// waits for all.
 func readNumberedCalls(d *document) *reading {
 	r := &reading{edgesStated: true, start: -1}
 	var prog []programLine

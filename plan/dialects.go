@@ -1,8 +1,8 @@
 package plan
 
 // dialect is a notation with a reader of its own. read returns nil when the text is not of this dialect; it
-// must be strict about what it accepts, because the first dialect in the table that accepts a text decides how
-// it is read.
+// must be strict about what it accepts, because the first dialect in the table that accepts a text decides
+// how it is read.
 type dialect struct {
 	name string
 	read func(*document) *reading
@@ -10,12 +10,12 @@ type dialect struct {
 	data bool
 }
 
-// dialects is the table of the notations that the general way does not read as well, most specific first. Above
-// each stands what is lost without its reader, as counted on the recorded plans, their round trips and their
-// damaged copies. A row whose reason has gone is to be deleted.
+// dialects is the table of the notations that the general way does not read as well, most specific first.
+// Above each stands what is lost without its reader, as counted on the recorded plans, their round trips and
+// their damaged copies. A row whose reason has gone is to be deleted.
 var dialects = [...]dialect{
-	// Half of the round trips: a list of problems without a graph, which the names of tags alone do not show to
-	// be a plan.
+	// Half of the round trips: a list of problems without a graph, which the names of tags alone do not show
+	// to be a plan.
 	{"xml_problems", readXMLProblems, false},
 	// A function that lost its "<" (one damaged copy in six), and a third of the lists of functions without
 	// variables.
@@ -30,7 +30,8 @@ var dialects = [...]dialect{
 	{"single_action", readShape(singleAction), true},
 	// All 214: references such as $var_1.result$ in arguments whose names say nothing.
 	{"nested_calls", readShape(nestedCalls), true},
-	// 43 of 3,499 told texts, and reading while the plan is being written: values in separate lines or documents.
+	// 43 of 3,499 told texts, and reading while the plan is being written: values in separate lines or
+	// documents.
 	{"task_list", readScattered(taskList), true},
 	// 42 of 2,203: a list of one step, and lists that repeat a step's number.
 	{"step_tools", readScattered(stepTools), true},
@@ -61,8 +62,8 @@ func isData(name string) bool {
 	return name == "records"
 }
 
-// Dialects returns the names of all notations with a reader of their own, in the order in which they are tried,
-// and of the forms of text that are read in the general way.
+// Dialects returns the names of all notations with a reader of their own, in the order in which they are
+// tried, and of the forms of text that are read in the general way.
 func Dialects() []string {
 	names := make([]string, 0, len(dialects)+len(forms))
 	for _, d := range dialects {

@@ -6,7 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// readEvidence reads "Plan: … #E1 = Tool[input]": each evidence is a problem, and edges come from the use of evidence.
+// readEvidence reads "Plan: … #E1 = Tool[input]": each evidence is a problem, and edges come from the use of
+// evidence.
 func readEvidence(d *document) *reading {
 	if !strings.Contains(d.text, "#E") && !strings.Contains(d.text, "#e") {
 		return nil

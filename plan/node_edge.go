@@ -141,8 +141,8 @@ func readNodeEdge(d *document) *reading {
 
 func isNumber(id string) bool { return strings.Trim(id, "0123456789.") == "" }
 
-// inYAML reports whether what stands under the head in line i is a list of maps of YAML: below "- key: value" stands a key
-// without a dash.
+// inYAML reports whether what stands under the head in line i is a list of maps of YAML: below "- key: value"
+// stands a key without a dash.
 func (d *document) inYAML(i int) bool {
 	if i < 0 || i+2 >= len(d.lines) || !strings.HasPrefix(d.lines[i+1].text, "- ") {
 		return false
@@ -362,7 +362,8 @@ func startsPair(s string) bool {
 	return i > 0 && i < 24 && j > 0 && j < i && form.IsName(strings.TrimSpace(s[:j])) && form.IsName(strings.TrimSpace(s[j+1:i]))
 }
 
-// linePairs reads the pairs of one line. What stands between pairs is passed over unless it looks like part of a pair.
+// linePairs reads the pairs of one line. What stands between pairs is passed over unless it looks like part
+// of a pair.
 func linePairs(s string, off int) []pair {
 	var out []pair
 	for i := 0; i < len(s); {

@@ -1,6 +1,7 @@
-// Package plan reads the plan that a language model wrote and returns the problem graph that the text states: problems,
-// the dependencies between them, where each of them stands, and everything that is wrong with it. It owns the dialects,
-// the diagnostics and the canonical form. It is pure: it knows no I/O, no clock, no proto, and nothing of how a graph is run.
+// Package plan reads the plan that a language model wrote and returns the problem graph that the text states:
+// problems, the dependencies between them, where each of them stands, and everything that is wrong with it.
+// It owns the dialects, the diagnostics and the canonical form. It is pure: it knows no I/O, no clock, no
+// proto, and nothing of how a graph is run.
 package plan
 
 import (
@@ -37,14 +38,15 @@ const (
 	Info Severity = "INFO"
 )
 
-// Graph is what a plan says. Problems and edges are in the order of the text, duplicates are kept, and edges may name
-// problems that are not there: Validate reports such faults, reading does not hide them.
+// Graph is what a plan says. Problems and edges are in the order of the text, duplicates are kept, and edges
+// may name problems that are not there: Validate reports such faults, reading does not hide them.
 type Graph struct {
 	Problems []Problem
 	Edges    []Edge
 }
 
-// Problem is one unit of work. ParentID is set in hierarchies; a problem that is a parent groups others and is not run itself.
+// Problem is one unit of work. ParentID is set in hierarchies; a problem that is a parent groups others and
+// is not run itself.
 type Problem struct {
 	ID       string
 	Request  string
@@ -65,7 +67,8 @@ type ArgKind string
 const (
 	// Literal is a value given in full; Value holds it as JSON.
 	Literal ArgKind = "LITERAL"
-	// Referring is a value that contains or is a use of another problem's result; Value holds the text as JSON.
+	// Referring is a value that contains or is a use of another problem's result; Value holds the text as
+	// JSON.
 	Referring ArgKind = "REFERRING"
 )
 
@@ -76,7 +79,8 @@ type Arg struct {
 	Value string
 }
 
-// JSON is the value as JSON: Value itself, or as a string where a graph that was not read by Parse holds plain text in it.
+// JSON is the value as JSON: Value itself, or as a string where a graph that was not read by Parse holds
+// plain text in it.
 func (a Arg) JSON() json.RawMessage {
 	if json.Valid([]byte(a.Value)) {
 		return json.RawMessage(a.Value)
@@ -85,7 +89,8 @@ func (a Arg) JSON() json.RawMessage {
 	return b
 }
 
-// Reference is one use of another problem's result: Text as written, To the problem's id, Path the part of its result.
+// Reference is one use of another problem's result: Text as written, To the problem's id, Path the part of
+// its result.
 type Reference struct {
 	Text, To, Path string
 	// Arg is the name of the argument it stands in, or empty.
@@ -116,8 +121,8 @@ func (d Diagnostic) String() string {
 	return fmt.Sprintf("%d:%d: %s %s %q: %s", d.Line, d.Column, d.Severity, d.Code, d.Element, d.Message)
 }
 
-// Repair is a change that makes a text readable or a graph valid. An applied one was needed to read the text at all; an
-// offered one is a suggestion, and the graph is what it was without it.
+// Repair is a change that makes a text readable or a graph valid. An applied one was needed to read the text
+// at all; an offered one is a suggestion, and the graph is what it was without it.
 type Repair struct {
 	Code    Code
 	Message string
@@ -203,6 +208,6 @@ func WithDialect(name string) Option { return func(o *options) { o.dialect = nam
 // WithContext stops the reading soon after ctx ends; what Parse returns then is of no use.
 func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
-// WithComplete says that the text is known to be complete, because the model reported that it stopped by itself. Then
-// dialects without an end mark do not warn that the text may have been cut off.
+// WithComplete says that the text is known to be complete, because the model reported that it stopped by
+// itself. Then dialects without an end mark do not warn that the text may have been cut off.
 func WithComplete() Option { return func(o *options) { o.complete = true } }

@@ -13,8 +13,8 @@ import (
 // maxSplits bounds how many plans after each other are told apart.
 const maxSplits = 4
 
-// readOnce reads d in dialect dl. A text may hold a plan twice, or a plan and its revision: then the one that counts is
-// returned, and what the other one says otherwise is reported.
+// readOnce reads d in dialect dl. A text may hold a plan twice, or a plan and its revision: then the one that
+// counts is returned, and what the other one says otherwise is reported.
 func readOnce(d *document, dl *dialect, depth int) *reading {
 	r := dl.read(d)
 	if r == nil || r.noPlan != nil || depth >= maxSplits || len(r.graph.Problems) > d.limits.MaxProblems {
@@ -38,7 +38,8 @@ func readOnce(d *document, dl *dialect, depth int) *reading {
 	return pick(d, a, b)
 }
 
-// restarts reports whether a dialect gives its problems ids in sequence, so that the first id again means another plan.
+// restarts reports whether a dialect gives its problems ids in sequence, so that the first id again means
+// another plan.
 func restarts(dialect string) bool {
 	switch dialect {
 	case "evidence", "call_log", "numbered_calls", "assignments":

@@ -101,7 +101,8 @@ func nestedCalls(d *document, v *form.Value) *reading {
 	return r
 }
 
-// handsOver reports whether only one of the items is a call, with arguments in a string: the plan may be what it hands over.
+// handsOver reports whether only one of the items is a call, with arguments in a string: the plan may be what
+// it hands over.
 func handsOver(items []*form.Value) bool {
 	calls, packed := 0, 0
 	for _, it := range items {

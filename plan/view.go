@@ -20,7 +20,8 @@ type found struct {
 	noPlan  *NoPlan
 }
 
-// find reads the plan in d, or in a text that d is merely the packing of: a string of JSON, a quotation, escaped markup.
+// find reads the plan in d, or in a text that d is merely the packing of: a string of JSON, a quotation,
+// escaped markup.
 func find(d *document, o options, depth int) found {
 	if strings.IndexByte(d.text, '"') < 0 && strings.ContainsAny(d.text, "＂”") {
 		if v := d.wideView(); v != nil {
@@ -59,8 +60,8 @@ func find(d *document, o options, depth int) found {
 	return f
 }
 
-// findDirect reads d itself: by the notations with a reader of their own, and in the general way. With dataOnly it reads
-// values only.
+// findDirect reads d itself: by the notations with a reader of their own, and in the general way. With
+// dataOnly it reads values only.
 func findDirect(d *document, o options, dataOnly bool) found {
 	old, general := found{}, found{}
 	for i := range dialects {
@@ -97,8 +98,9 @@ func findDirect(d *document, o options, dataOnly bool) found {
 	return old
 }
 
-// saysMore reports whether f, a reading in the general way, knows more of the text than one by a notation: it has links
-// where the other one has none, or other problems, and knows all ends of links of which the other one does not know the most.
+// saysMore reports whether f, a reading in the general way, knows more of the text than one by a notation: it
+// has links where the other one has none, or other problems, and knows all ends of links of which the other
+// one does not know the most.
 func (f found) saysMore(old found) bool {
 	known, loose := f.r.ends()
 	oldKnown, oldLoose := old.r.ends()
@@ -171,7 +173,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// findPacked reads a text that is all packing: every line quoted, markup escaped, or one string or value of JSON.
+// findPacked reads a text that is all packing: every line quoted, markup escaped, or one string or value of
+// JSON.
 func findPacked(d *document, o options, depth int) found {
 	for _, v := range [...]*document{d.quotedView(), d.markupView(), d.escapedView(), d.stringView()} {
 		if v == nil {

@@ -65,7 +65,8 @@ type artNode struct {
 	bare           bool
 }
 
-// art is a drawing as a grid of signs. owner is 1 + the place of the node that a cell belongs to, or -1 for notes.
+// art is a drawing as a grid of signs. owner is 1 + the place of the node that a cell belongs to, or -1 for
+// notes.
 type art struct {
 	grid  [][]rune
 	offs  [][]int
@@ -126,7 +127,8 @@ func artLine(s string) bool {
 	return false
 }
 
-// artEnd returns the line behind the lines that belong together from line i on, and whether they may be a drawing.
+// artEnd returns the line behind the lines that belong together from line i on, and whether they may be a
+// drawing.
 func artEnd(src *Source, i int) (end int, drawn bool) {
 	if src.Lines[i].Text == "" || src.Lines[i].Fence || strings.HasPrefix(src.Lines[i].Text, "#") && !src.Lines[i].InCode {
 		return i + 1, false
@@ -375,8 +377,8 @@ func (a *art) add(n artNode) {
 	}
 }
 
-// brackets finds texts in brackets on one line. Where there are boxes, those in round brackets are notes, and not on a line
-// that leads to the right.
+// brackets finds texts in brackets on one line. Where there are boxes, those in round brackets are notes, and
+// not on a line that leads to the right.
 func (a *art) brackets(boxes bool) {
 	for r, row := range a.grid {
 		for c := 0; c < len(row); c++ {

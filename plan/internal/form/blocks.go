@@ -6,16 +6,17 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// labeled is a line that is a field of a block: "Depends on: 1", "- **Owner:** Ann". A number before the first field of
-// a block is a field as well.
+// labeled is a line that is a field of a block: "Depends on: 1", "- **Owner:** Ann". A number before the
+// first field of a block is a field as well.
 type labeled struct {
 	fields []Field
 	key    string // of the last field, folded
 	end    int
 }
 
-// Blocks returns the lists of records of which each field stands on its own line, and each record begins with the same
-// field: "Task: dig", "Depends on: none", "Task: plant", "Depends on: dig". Bullets and emphasis do not matter.
+// Blocks returns the lists of records of which each field stands on its own line, and each record begins with
+// the same field: "Task: dig", "Depends on: none", "Task: plant", "Depends on: dig". Bullets and emphasis do
+// not matter.
 func Blocks(src *Source) (trees []*Tree) {
 	budget := maxValueNodes
 	for i := 0; i < len(src.Lines) && budget > 0; i++ {

@@ -49,7 +49,8 @@ type ArgExpr struct {
 	Val *Expr
 }
 
-// Stmt is one statement. Word is the word that makes it special: import, def, class, with, for, if, return, @ and so on.
+// Stmt is one statement. Word is the word that makes it special: import, def, class, with, for, if, return, @
+// and so on.
 type Stmt struct {
 	Word    string
 	Label   Piece
@@ -130,7 +131,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// nest gives statements that open a block those that stand in it: up to the closing brace, or indented deeper.
+// nest gives statements that open a block those that stand in it: up to the closing brace, or indented
+// deeper.
 func nest(all []*Stmt, at *int, indent int, brace bool, depth int) (out []*Stmt) {
 	var marks []*Expr
 	for *at < len(all) {
@@ -204,7 +206,8 @@ func (p *codeParser) blank() {
 	}
 }
 
-// startsAnew reports whether a statement begins on a line although a bracket is still open: the bracket lacks its partner.
+// startsAnew reports whether a statement begins on a line although a bracket is still open: the bracket lacks
+// its partner.
 func (p *codeParser) startsAnew(next string) bool {
 	t := strings.TrimLeft(next, " \t")
 	indent := len(next) - len(t)
@@ -323,8 +326,8 @@ func (p *codeParser) statement(indent int) *Stmt {
 	return p.finish(st)
 }
 
-// typedDefinition passes the type in front of a definition, "Task<int> LoadAsync(string id) {", and reports whether one
-// stands there.
+// typedDefinition passes the type in front of a definition, "Task<int> LoadAsync(string id) {", and reports
+// whether one stands there.
 func (p *codeParser) typedDefinition() bool {
 	rest := p.s[p.i:min(len(p.s), p.i+300)]
 	n := nameEnd(rest, ".")

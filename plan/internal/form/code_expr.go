@@ -147,8 +147,8 @@ func (p *codeParser) operand() *Expr {
 	return nil
 }
 
-// function reads a function without a name: "func(a int) error {", "function () {", "async () => {", or, behind an arrow,
-// its body. It returns nil where none stands.
+// function reads a function without a name: "func(a int) error {", "function () {", "async () => {", or,
+// behind an arrow, its body. It returns nil where none stands.
 func (p *codeParser) function(arrow bool) *Expr {
 	p.blank()
 	rest := p.s[p.i:min(len(p.s), p.i+200)]
@@ -371,7 +371,8 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 	return e
 }
 
-// args reads arguments up to the closing bracket, which it passes. An argument may have a key: k=v, k: v, "k": v.
+// args reads arguments up to the closing bracket, which it passes. An argument may have a key: k=v, k: v,
+// "k": v.
 func (p *codeParser) args(end byte) (out []ArgExpr) {
 	for {
 		p.blank()

@@ -6,18 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// Diagram is a drawing of nodes and links: Mermaid, DOT, PlantUML, D2, lines of arrows, boxes, a Makefile or a chart.
+// Diagram is a drawing of nodes and links: Mermaid, DOT, PlantUML, D2, lines of arrows, boxes, a Makefile or
+// a chart.
 type Diagram struct {
 	// Kind is "mermaid", "dot", "plantuml", "d2", "gantt", "arrows", "art" or "make".
 	Kind   string
 	Nodes  []Node
 	Links  []Arc
 	Faults []Fault
-	// First and Last are the places of its first and last line in Source.Lines; Start and End delimit its text.
+	// First and Last are the places of its first and last line in Source.Lines; Start and End delimit its
+	// text.
 	First, Last, Start, End int
 	// Closed tells that a sign ends it: a fence, a brace, @enduml.
 	Closed bool
-	// Flow tells that the nodes are to be listed as they follow one another, because their places on the paper say little.
+	// Flow tells that the nodes are to be listed as they follow one another, because their places on the
+	// paper say little.
 	Flow bool
 	// Undirected counts the links that have no direction.
 	Undirected int
@@ -93,8 +96,8 @@ func (g *Diagram) labelFrom(n int, text string) {
 	}
 }
 
-// settle replaces links to and from groups by those to their first and from their last nodes, and passes links through
-// pseudo nodes.
+// settle replaces links to and from groups by those to their first and from their last nodes, and passes
+// links through pseudo nodes.
 func (g *Diagram) settle() {
 	if len(g.groups) > 0 {
 		g.openGroups()
@@ -144,7 +147,8 @@ func (g *Diagram) pass(from, at string, out map[string][]Arc, pseudo, seen map[s
 	}
 }
 
-// openGroups lets links to a group lead to the nodes inside that nothing in it comes before, and links from it likewise.
+// openGroups lets links to a group lead to the nodes inside that nothing in it comes before, and links from
+// it likewise.
 func (g *Diagram) openGroups() {
 	owner := map[string][]string{}
 	for id, ids := range g.groups {
@@ -238,8 +242,8 @@ func diagramAt(src *Source, i int, rules *makeTries) *Diagram {
 	return makeAt(src, i, rules)
 }
 
-// blockEnd returns the place of the first line behind i that no longer belongs to its code fence; the end of the text
-// where there is no fence.
+// blockEnd returns the place of the first line behind i that no longer belongs to its code fence; the end of
+// the text where there is no fence.
 func (s *Source) blockEnd(i int) int { return s.ends[i] }
 
 // closedFence reports whether line j is the fence that closes the block before it.

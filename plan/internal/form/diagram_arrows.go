@@ -15,7 +15,8 @@ const (
 // BareArrow stands for a > between two ids that was found to be an arrow.
 const BareArrow = '\x1a'
 
-// ArrowAt reads the arrow at s[i] and returns its length, 0 if there is none. left is set for arrows that point back.
+// ArrowAt reads the arrow at s[i] and returns its length, 0 if there is none. left is set for arrows that
+// point back.
 func ArrowAt(s string, i int) (n int, left bool) {
 	switch c := s[i]; {
 	case c == '-' || c == '=' || c == '~' || c == '.' && strings.HasPrefix(s[i:], "..>"):
@@ -88,7 +89,8 @@ func ContainsArrow(s string) bool {
 	return false
 }
 
-// sameRun returns how often the byte at s[i] stands there in a row, so that a long line is not looked at again and again.
+// sameRun returns how often the byte at s[i] stands there in a row, so that a long line is not looked at
+// again and again.
 func sameRun(s string, i int) int {
 	j := i + 1
 	for j < len(s) && s[j] == s[i] && s[i] < 0x80 {
@@ -113,8 +115,8 @@ func piece(s string, from, to, off int) Piece {
 	return Piece{s[from:to], off + from}
 }
 
-// SplitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts and parts in
-// brackets are kept whole.
+// SplitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts and
+// parts in brackets are kept whole.
 func SplitArrows(s string, off int) (parts []Piece, back []bool) {
 	start, depth := 0, 0
 	for i := 0; i < len(s); {

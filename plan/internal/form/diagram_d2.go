@@ -20,8 +20,8 @@ type d2 struct {
 	entered      map[string]bool // nodes whose containers know them
 }
 
-// d2At reads the drawing in D2 that begins on line i: a block of code in this language, or a block or a text of nothing
-// but its statements.
+// d2At reads the drawing in D2 that begins on line i: a block of code in this language, or a block or a text
+// of nothing but its statements.
 func d2At(src *Source, i int) *Diagram {
 	l := &src.Lines[i]
 	named := l.InCode && l.Lang == "d2"
@@ -57,8 +57,8 @@ const maxD2Comments, maxD2Parts = 20, 20
 
 func isD2Comment(s string) bool { return strings.HasPrefix(s, "#") }
 
-// d2Start reports whether a block that begins on line i may be D2: one of its first lines has an arrow, and one has what
-// only D2 writes.
+// d2Start reports whether a block that begins on line i may be D2: one of its first lines has an arrow, and
+// one has what only D2 writes.
 func d2Start(src *Source, i int) bool {
 	arrow, mark := false, false
 	for k := i; k < len(src.Lines) && k < i+60 && !src.Lines[k].Fence; k++ {
@@ -176,7 +176,8 @@ func (d *d2) text() string {
 	return ""
 }
 
-// names splits a key at its dots. Attr is the first part that is an attribute, and what follows it is left out.
+// names splits a key at its dots. Attr is the first part that is an attribute, and what follows it is left
+// out.
 func (d *d2) names(path []string, key Piece) (full []string, attr string) {
 	full = path[:len(path):len(path)]
 	if s := label(key.Text); s != key.Text && strings.IndexByte("\"'", key.Text[0]) >= 0 {

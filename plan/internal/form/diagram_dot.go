@@ -34,7 +34,8 @@ func dotAt(src *Source, i int) *Diagram {
 	return g
 }
 
-// dotHead returns the length of "digraph name {" or "graph {" at the start of line i; the brace may stand on the next one.
+// dotHead returns the length of "digraph name {" or "graph {" at the start of line i; the brace may stand on
+// the next one.
 func dotHead(src *Source, i int) (n int, directed bool) {
 	s := src.Lines[i].Text
 	rest, _ := cutWord(s, "strict")

@@ -1,13 +1,15 @@
-// Package form brings a text into trees, whatever it is written in: an outline of headings, list entries, tables and
-// lines; values of JSON, Python, YAML, XML and tables; statements of code; nodes and links of diagrams. It decides nothing
-// about what the parts mean. Every part knows its place: an offset in bytes in the text that was given.
+// Package form brings a text into trees, whatever it is written in: an outline of headings, list entries,
+// tables and lines; values of JSON, Python, YAML, XML and tables; statements of code; nodes and links of
+// diagrams. It decides nothing about what the parts mean. Every part knows its place: an offset in bytes in
+// the text that was given.
 package form
 
 // ItemKind says what an item of an outline is.
 type ItemKind uint8
 
 const (
-	// Heading is a heading of Markdown, org-mode and the like, or a line that stands for one: bold, or underlined.
+	// Heading is a heading of Markdown, org-mode and the like, or a line that stands for one: bold, or
+	// underlined.
 	Heading ItemKind = iota
 	// Entry is an entry of a list, or a line that begins with a number, a letter or a label as entries do.
 	Entry
@@ -22,15 +24,16 @@ type Item struct {
 	Kind ItemKind
 	// Level is the level of a heading, from 1; a bold line that stands alone has 7.
 	Level int
-	// Bullet is the sign of a list entry ('-', '*', '+', '•', …) or 0. Box is what a check box holds (' ', 'x', '-', or 'T'
-	// for a TODO keyword), or 0 when there is none. Indent is the column at which the item begins.
+	// Bullet is the sign of a list entry ('-', '*', '+', '•', …) or 0. Box is what a check box holds (' ',
+	// 'x', '-', or 'T' for a TODO keyword), or 0 when there is none. Indent is the column at which the item
+	// begins.
 	Bullet rune
 	Box    byte
 	Indent int
 	// Mark is the number, letter or label in front of the text.
 	Mark Mark
-	// Text is the line behind bullet, box and mark. Signs of emphasis (**, __, `, ~~) are blanked, so that TextOff+i is
-	// the place of Text[i] in the source. Struck tells that all of it is struck through.
+	// Text is the line behind bullet, box and mark. Signs of emphasis (**, __, `, ~~) are blanked, so that
+	// TextOff+i is the place of Text[i] in the source. Struck tells that all of it is struck through.
 	Text    string
 	TextOff int
 	Struck  bool
@@ -38,14 +41,16 @@ type Item struct {
 	Strong int
 	// Gap tells that a blank line stands before the item.
 	Gap bool
-	// Kids are what belongs to it: sub-entries, lines that go on, and, of headings, all that follows up to the next one.
+	// Kids are what belongs to it: sub-entries, lines that go on, and, of headings, all that follows up to
+	// the next one.
 	Kids []*Item
 	// Off and End delimit the item with its kids.
 	Off, End int
 	line     string // the whole line, emphasis blanked
 	bold     int    // where the emphasized text at the beginning of the line ends
 	opens    bool   // a line that announces the marked entry behind it
-	// led is a mark that an arrow follows, which may be one end of a link; ledTo is where the text behind the arrow begins.
+	// led is a mark that an arrow follows, which may be one end of a link; ledTo is where the text behind the
+	// arrow begins.
 	led   Mark
 	ledTo int
 }
@@ -70,14 +75,16 @@ const (
 	Word
 )
 
-// Mark is what tells an entry from its siblings: "2" in "2. dig", "Step 2: dig" and "② dig", "T2" in "[T2] dig".
+// Mark is what tells an entry from its siblings: "2" in "2. dig", "Step 2: dig" and "② dig", "T2" in "[T2]
+// dig".
 type Mark struct {
 	Style MarkStyle
 	// Label is the id as shown, without the word and the signs around it: "2", "1a", "T2", "One", "1.2".
 	Label string
 	// Noun is the word before it, as "Step" or "任务", or empty.
 	Noun string
-	// Path holds the numbers of 1.2.3, the one number of most others (2 for b, III is 3), nothing of Code and Word.
+	// Path holds the numbers of 1.2.3, the one number of most others (2 for b, III is 3), nothing of Code and
+	// Word.
 	Path []int
 	// Weak tells that only a space follows, so that it may be part of the text: "12 eggs", "T1 dig".
 	Weak     bool

@@ -308,7 +308,8 @@ func (m *maker) introduces(r makeRule) bool {
 	return true
 }
 
-// fits reports whether the rules belong together: there are recipes or a declaration, and needs that other rules make.
+// fits reports whether the rules belong together: there are recipes or a declaration, and needs that other
+// rules make.
 func (m *maker) fits(fenced bool) bool {
 	hits, needs, strange := 0, 0, 0
 	for _, r := range m.rules {

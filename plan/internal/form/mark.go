@@ -512,8 +512,8 @@ func ordinal(s string, at int) Mark {
 // maxNumberWord bounds the letters of a number in words.
 const maxNumberWord = 24
 
-// numberWord returns the end of the number in words at s[at:], with its apostrophes, hyphens and up to four words
-// ("п'ятий", "во-вторых", "en tercer lugar"), or that of the first word when it is none.
+// numberWord returns the end of the number in words at s[at:], with its apostrophes, hyphens and up to four
+// words ("п'ятий", "во-вторых", "en tercer lugar"), or that of the first word when it is none.
 func numberWord(s string, at int) int {
 	first := letters(s, at)
 	best := first
@@ -648,7 +648,8 @@ func letterMark(s string, at int) Mark {
 	return Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}, Weak: weak, End: skipSpace(s, e)}
 }
 
-// isIdentifier reports whether s is written as names in programs are, with _ or - inside or digits, or one plain word.
+// isIdentifier reports whether s is written as names in programs are, with _ or - inside or digits, or one
+// plain word.
 func isIdentifier(s string) bool {
 	if s == "" || len(s) > maxLabel {
 		return false

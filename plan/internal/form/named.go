@@ -104,8 +104,8 @@ func (n *name) mark() {
 	}
 }
 
-// allWords reports whether all names are single words in small letters with a text behind them: "lint – check the
-// style".
+// allWords reports whether all names are single words in small letters with a text behind them: "lint – check
+// the style".
 func allWords(names []*name) bool {
 	for _, n := range names {
 		r, _ := utf8.DecodeRuneInString(n.label)
@@ -156,7 +156,8 @@ func refer(it *Item, first map[string][]*name) {
 	}
 }
 
-// onlyNames reports whether a text ends with brackets that hold names and nothing else: "- roof: lay tiles [wall, beam]".
+// onlyNames reports whether a text ends with brackets that hold names and nothing else: "- roof: lay tiles
+// [wall, beam]".
 func onlyNames(s string, found []*name) bool {
 	s = strings.TrimRight(s, " .")
 	if !strings.HasSuffix(s, "]") && !strings.HasSuffix(s, ")") {

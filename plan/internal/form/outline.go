@@ -265,8 +265,8 @@ func (it *Item) tag(l *Line, s string, at int) {
 	}
 }
 
-// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them, and ticks for boxes
-// where some do.
+// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them, and ticks
+// for boxes where some do.
 func plainSigns(items []*Item) {
 	empty := false
 	for _, it := range items {
@@ -289,7 +289,8 @@ func plainSigns(items []*Item) {
 	}
 }
 
-// arrowAt returns the length of the arrow that a text begins with, so that what stands before it may be one end of a link.
+// arrowAt returns the length of the arrow that a text begins with, so that what stands before it may be one
+// end of a link.
 func arrowAt(s string) int {
 	for _, a := range [...]string{"->", "=>", "<-", "-->", "--", "==>", "→", "⟶", "⇒", "←", "⟵", "➜", "➔", "➡", "<=", ">>"} {
 		if strings.HasPrefix(s, a) {
@@ -299,8 +300,8 @@ func arrowAt(s string) int {
 	return 0
 }
 
-// ledMarks takes labels before arrows for marks where the arrows lead to texts and not to other labels: "A1 → Ann:
-// fill the form".
+// ledMarks takes labels before arrows for marks where the arrows lead to texts and not to other labels: "A1 →
+// Ann: fill the form".
 func ledMarks(items []*Item) {
 	labels := map[string]bool{}
 	led := 0
@@ -490,7 +491,8 @@ func blankLinks(s string) string {
 	}
 }
 
-// edge reports whether the single * or _ at i opens or closes emphasis: a space or bracket on one side, a word on the other.
+// edge reports whether the single * or _ at i opens or closes emphasis: a space or bracket on one side, a
+// word on the other.
 func edge(b []byte, i int) bool {
 	open := i == 0 || strings.IndexByte(" (*_[\"", b[i-1]) >= 0
 	shut := i+1 == len(b) || strings.IndexByte(" ).,:;!?*_]\"", b[i+1]) >= 0

@@ -83,8 +83,8 @@ func inlineMarks(s string, n int) (out []Mark) {
 	return out
 }
 
-// saidMarks finds the words in a text that count steps on from n: "First, …. Second, …", "erstens …, zweitens … und
-// drittens …".
+// saidMarks finds the words in a text that count steps on from n: "First, …. Second, …", "erstens …, zweitens
+// … und drittens …".
 func saidMarks(s string, n int) (out []Mark) {
 	sep := byte('.')
 	for at := 0; at < len(s) && len(out) < maxInline; {
@@ -121,8 +121,8 @@ func saidMarks(s string, n int) (out []Mark) {
 	return out
 }
 
-// saidWord reads a word that counts a step within a text, with the sign before it. Ordinals count only between sentences,
-// and with a comma behind them.
+// saidWord reads a word that counts a step within a text, with the sign before it. Ordinals count only
+// between sentences, and with a comma behind them.
 func saidWord(s string, at int, sep byte) Mark {
 	end := numberWord(s, at)
 	word := s[at:end]
@@ -158,8 +158,8 @@ func (o *outliner) cut(out []*Item, it *Item, cuts []Mark) []*Item {
 	return out
 }
 
-// splitGroups makes entries of the labels that stand on the line of what groups them: "Wave 1 (in parallel): T1 load
-// the rows, T2 load the prices". Labels that mark other lines only name those.
+// splitGroups makes entries of the labels that stand on the line of what groups them: "Wave 1 (in parallel):
+// T1 load the rows, T2 load the prices". Labels that mark other lines only name those.
 func (o *outliner) splitGroups(items []*Item) []*Item {
 	marked := map[string]bool{}
 	some := false
@@ -209,8 +209,9 @@ func (o *outliner) splitGroups(items []*Item) []*Item {
 	return out
 }
 
-// groupMarks returns the labels of which a text consists, each with what stands behind it up to a comma or the like.
-// Before them may stand a remark in brackets or a title, and a colon. Those of a wave may be any words.
+// groupMarks returns the labels of which a text consists, each with what stands behind it up to a comma or
+// the like. Before them may stand a remark in brackets or a title, and a colon. Those of a wave may be any
+// words.
 func groupMarks(s string, wave bool) (out []Mark) {
 	at := 0
 	if remarked(s, 0) {
@@ -242,7 +243,8 @@ func groupMarks(s string, wave bool) (out []Mark) {
 	return nil
 }
 
-// segmentEnd returns where the part of a list at s[at:] ends: at the next comma or the like outside of brackets.
+// segmentEnd returns where the part of a list at s[at:] ends: at the next comma or the like outside of
+// brackets.
 func segmentEnd(s string, at int) int {
 	depth := 0
 	for i := at; i < len(s); i++ {
@@ -258,7 +260,8 @@ func segmentEnd(s string, at int) int {
 	return len(s)
 }
 
-// segmentName reads the name that a part of a list is, alone or with a remark in brackets: "parse (the rows)".
+// segmentName reads the name that a part of a list is, alone or with a remark in brackets: "parse (the
+// rows)".
 func segmentName(s string, at, end int, wave bool) Mark {
 	stop := at
 	for stop < end && s[stop] != ' ' && s[stop] != '(' {

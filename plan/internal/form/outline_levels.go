@@ -7,9 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// dropAmounts takes numbers that only a space follows for amounts when they do not count: "3 eggs", "1 onion",
-// "20 g of salt". Numbers count when each is more than the one before it or begins again at 1, and when they
-// are those from 1 on in whatever order. Addresses such as 203.0.113.9 never count.
+// dropAmounts takes numbers that only a space follows for amounts when they do not count: "3 eggs", "1
+// onion", "20 g of salt". Numbers count when each is more than the one before it or begins again at 1, and
+// when they are those from 1 on in whatever order. Addresses such as 203.0.113.9 never count.
 func dropAmounts(items []*Item) {
 	falls, all, units, first := 0, 0, 0, 0
 	last, seen, highest := map[int]int{}, map[int]bool{}, 0
@@ -53,7 +53,8 @@ func isAddress(path []int) bool {
 	return len(path) == 4 && large
 }
 
-// dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside them.
+// dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside
+// them.
 func dropWeakMarks(items []*Item) {
 	type class struct {
 		style  MarkStyle
@@ -157,8 +158,8 @@ func dashes(items []*Item) {
 // groupLevel is the level of a line such as "Phase 1: Prepare" that stands above numbered entries.
 const groupLevel = 8
 
-// promoteGroups turns lines with a noun and a number into headings when entries without it stand between them:
-// numbered ones, or, behind a noun for what holds steps, bullets that are no fields.
+// promoteGroups turns lines with a noun and a number into headings when entries without it stand between
+// them: numbered ones, or, behind a noun for what holds steps, bullets that are no fields.
 func promoteGroups(items []*Item) {
 	between, nouns, gaps := map[string]int{}, map[string]int{}, false
 	repeated := repeatedKeys(items)
@@ -190,8 +191,8 @@ func promoteGroups(items []*Item) {
 // maxEntryWords bounds the words of a line that is an entry without any sign.
 const maxEntryWords = 10
 
-// indentedEntries makes entries of short lines that are indented below lines such as "Phase 1", where all lines
-// below them are such.
+// indentedEntries makes entries of short lines that are indented below lines such as "Phase 1", where all
+// lines below them are such.
 func indentedEntries(items []*Item, repeated map[string]bool) {
 	var found []*Item
 	var head *Item
@@ -218,7 +219,8 @@ func indentedEntries(items []*Item, repeated map[string]bool) {
 	}
 }
 
-// key returns what stands before the colon of a text, folded, when it is short enough for the name of a field.
+// key returns what stands before the colon of a text, folded, when it is short enough for the name of a
+// field.
 func key(s string) string {
 	at := strings.IndexAny(s[:min(len(s), maxLabel)], ":：")
 	if at <= 0 || strings.Count(strings.TrimSpace(s[:at]), " ") > 2 {
@@ -227,7 +229,8 @@ func key(s string) string {
 	return lexicon.Fold(strings.TrimSpace(s[:at]))
 }
 
-// repeatedKeys returns the names before colons that several items begin with, such as "Goal:" below each phase.
+// repeatedKeys returns the names before colons that several items begin with, such as "Goal:" below each
+// phase.
 func repeatedKeys(items []*Item) map[string]bool {
 	seen, out := map[string]bool{}, map[string]bool{}
 	for _, it := range items {
@@ -239,7 +242,8 @@ func repeatedKeys(items []*Item) map[string]bool {
 	return out
 }
 
-// isField reports whether an item is a field of what stands above it: "Owner: Ann", "Goal: …" below each phase.
+// isField reports whether an item is a field of what stands above it: "Owner: Ann", "Goal: …" below each
+// phase.
 func isField(it *Item, repeated map[string]bool) bool {
 	k := key(it.Text)
 	if k == "" {

@@ -10,7 +10,8 @@ import (
 
 // Sentence is one sentence of running text.
 type Sentence struct {
-	// Text is the sentence as written, without the space around it and with the sign at its end; Off is its place.
+	// Text is the sentence as written, without the space around it and with the sign at its end; Off is its
+	// place.
 	Text string
 	Off  int
 	// Question is set when it ends with a question mark.
@@ -19,16 +20,16 @@ type Sentence struct {
 	Clauses []Clause
 }
 
-// Clause is a part of a sentence. Sep is the sign in front of it: ',', ';', ':', '-' for a dash, '(' for what stands in
-// brackets, ')' for what follows brackets, and 0 at the beginning.
+// Clause is a part of a sentence. Sep is the sign in front of it: ',', ';', ':', '-' for a dash, '(' for what
+// stands in brackets, ')' for what follows brackets, and 0 at the beginning.
 type Clause struct {
 	Text string
 	Off  int
 	Sep  rune
 }
 
-// Sentences splits running text, which begins at off in the source, into sentences. A line that was wrapped goes on in the
-// next one. Points of abbreviations, initials, numbers and ordinals end no sentence.
+// Sentences splits running text, which begins at off in the source, into sentences. A line that was wrapped
+// goes on in the next one. Points of abbreviations, initials, numbers and ordinals end no sentence.
 func Sentences(text string, off int) []Sentence {
 	var out []Sentence
 	start := 0
@@ -96,7 +97,8 @@ func wordBefore(before string) bool {
 
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
 
-// closing is the length of the quotes, brackets and further signs that belong to the sentence that ended before s.
+// closing is the length of the quotes, brackets and further signs that belong to the sentence that ended
+// before s.
 func closing(s string) int {
 	return len(s) - len(strings.TrimLeft(s, ".!?！？\"'”’»」』)）*_"))
 }
@@ -177,8 +179,8 @@ func set(words string) map[string]bool {
 // wrapped is the width from which a line may have been wrapped rather than ended.
 const wrapped = 50
 
-// lineEnds reports whether the line end between before and after ends the sentence: at an empty line, before a mark of a
-// list, and after a short line, unless the next line goes on with a small letter.
+// lineEnds reports whether the line end between before and after ends the sentence: at an empty line, before
+// a mark of a list, and after a short line, unless the next line goes on with a small letter.
 func lineEnds(before, after string) bool {
 	line := strings.TrimRight(before[strings.LastIndexByte(before, '\n')+1:], space)
 	next := strings.TrimLeft(after, space)

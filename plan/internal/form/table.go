@@ -126,8 +126,9 @@ func labelKind(s string) (kind string, whole bool) {
 	return kind, strings.Trim(s[end:], ").:] *") == ""
 }
 
-// Tables returns the tables of Markdown and org-mode, those of aligned columns, and what is written as CSV, with ; or tabs
-// too: lists of rows, each an object of heads and cells. A table that ends in an incomplete row is CutOff.
+// Tables returns the tables of Markdown and org-mode, those of aligned columns, and what is written as CSV,
+// with ; or tabs too: lists of rows, each an object of heads and cells. A table that ends in an incomplete
+// row is CutOff.
 func Tables(src *Source) []*Tree {
 	var trees []*Tree
 	for i := 0; i < len(src.Lines); {

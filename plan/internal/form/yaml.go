@@ -4,8 +4,9 @@ import (
 	"strings"
 )
 
-// YAML returns the blocks of YAML that stand in the text, in fences or between prose: maps, lists, scalars, block scalars
-// and flow values. What the lines mean is left open, so that some prose with colons is among the blocks.
+// YAML returns the blocks of YAML that stand in the text, in fences or between prose: maps, lists, scalars,
+// block scalars and flow values. What the lines mean is left open, so that some prose with colons is among
+// the blocks.
 func YAML(src *Source) []*Tree {
 	var trees []*Tree
 	budget := maxValueNodes
@@ -26,8 +27,8 @@ func YAML(src *Source) []*Tree {
 	return trees
 }
 
-// yamlStarts reports whether a block may start at line i: "key:" or "- key: value", but not a sentence that ends with a
-// colon.
+// yamlStarts reports whether a block may start at line i: "key:" or "- key: value", but not a sentence that
+// ends with a colon.
 func yamlStarts(src *Source, i int) bool {
 	l := &src.Lines[i]
 	if l.Text == "" || l.Fence || l.Text[0] == '#' {
@@ -168,7 +169,8 @@ func (p *yamlParser) list(indent, depth int) *Value {
 	return v
 }
 
-// item reads what stands behind the dash of line l, with the lines that belong to it; inner is the column of rest.
+// item reads what stands behind the dash of line l, with the lines that belong to it; inner is the column of
+// rest.
 func (p *yamlParser) item(l *Line, rest string, inner, depth int) *Value {
 	off := l.End - len(rest)
 	if rest == "" {

@@ -3,8 +3,8 @@ package form
 import "strings"
 
 // yamlFlow reads a flow value of YAML, [a, b] or {a: b}, that begins at off and ends at or before end. In
-// plain texts colons and brackets of other kinds are letters: python:3.12, $(params.repo). It fails on what is
-// not well formed, which is left to the reader of damaged JSON.
+// plain texts colons and brackets of other kinds are letters: python:3.12, $(params.repo). It fails on what
+// is not well formed, which is left to the reader of damaged JSON.
 func yamlFlow(s string, off, end, maxDepth int) (*Value, int, bool) {
 	p := &flowParser{s: s[:end], pos: off, max: maxDepth}
 	v := p.value(0)

@@ -12,8 +12,8 @@ const (
 	maxEnding, maxStripped = 5, 3
 )
 
-// Base returns what the forms of a folded word have in common: "sawing", "sawed" and "saw" have "saw", "gesägt" and
-// "Sägen" have "säg". It is no word, and only good to compare words of one language.
+// Base returns what the forms of a folded word have in common: "sawing", "sawed" and "saw" have "saw",
+// "gesägt" and "Sägen" have "säg". It is no word, and only good to compare words of one language.
 func Base(lang Lang, word string) string {
 	endings := data().inflections[lang]
 	for range maxStripped {

@@ -8,7 +8,8 @@ import (
 // Block says what a line of pseudo code does to the lines around it.
 type Block uint16
 
-// The roles of lines. A word may have several: "fork" begins a block whose parts run side by side, and starts one step.
+// The roles of lines. A word may have several: "fork" begins a block whose parts run side by side, and starts
+// one step.
 const (
 	// BlockBegin and BlockEnd frame steps that belong together.
 	BlockBegin Block = 1 << iota
@@ -22,7 +23,8 @@ const (
 	BlockLoop
 	// BlockBranch begins one of the parts that run side by side.
 	BlockBranch
-	// BlockJoin waits for steps, BlockSpawn starts one that runs beside what follows, BlockRun stands before any step.
+	// BlockJoin waits for steps, BlockSpawn starts one that runs beside what follows, BlockRun stands before
+	// any step.
 	BlockJoin
 	BlockSpawn
 	BlockRun
@@ -33,7 +35,8 @@ var blockNames = [...]string{"begin", "end", "parallel", "sequence", "if", "else
 // maxBlockWords is the number of words that the longest phrase of a block has.
 const maxBlockWords = 5
 
-// block adds one phrase of pseudo code. Those of parallel and sequence are stems, which may stand anywhere in a line.
+// block adds one phrase of pseudo code. Those of parallel and sequence are stems, which may stand anywhere in
+// a line.
 func (l *lexicon) block(role, phrase string) {
 	for i, name := range blockNames {
 		if name != role {
@@ -46,8 +49,8 @@ func (l *lexicon) block(role, phrase string) {
 	}
 }
 
-// LeadingBlock returns the roles of the longest phrase of pseudo code that a text begins with, and its length in the text
-// folded. In scripts that put no spaces between words it may end anywhere.
+// LeadingBlock returns the roles of the longest phrase of pseudo code that a text begins with, and its length
+// in the text folded. In scripts that put no spaces between words it may end anywhere.
 func LeadingBlock(folded string) (roles Block, length int) {
 	blocks := data().blocks
 	words := 0
@@ -75,7 +78,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// HasBlock reports whether a stem of one of the roles, which are BlockParallel and BlockSequence, stands in a folded text.
+// HasBlock reports whether a stem of one of the roles, which are BlockParallel and BlockSequence, stands in a
+// folded text.
 func HasBlock(role Block, folded string) bool {
 	for _, stem := range data().stems[role] {
 		if strings.Contains(folded, stem) {

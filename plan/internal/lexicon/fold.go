@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Fold brings a text into the form in which phrases are compared: lower case, plain apostrophes and spaces, full-width
-// forms of ASCII as ASCII, Turkish i's without difference.
+// Fold brings a text into the form in which phrases are compared: lower case, plain apostrophes and spaces,
+// full-width forms of ASCII as ASCII, Turkish i's without difference.
 func Fold(s string) string {
 	at := 0
 	for at < len(s) && s[at] < utf8.RuneSelf && (s[at] < 'A' || s[at] > 'Z') {
@@ -69,7 +69,8 @@ func foldRune(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// folded is a folded text with the places of its bytes in the text that was given; of plain text these are the same.
+// folded is a folded text with the places of its bytes in the text that was given; of plain text these are
+// the same.
 type folded struct {
 	text string
 	at   []int32

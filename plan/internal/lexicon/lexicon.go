@@ -1,5 +1,6 @@
-// Package lexicon holds the words with which plans state order and refer to steps, in many languages. The words are data:
-// a file for each language in languages/, one line for each kind, so that a speaker of the language can mend them.
+// Package lexicon holds the words with which plans state order and refer to steps, in many languages. The
+// words are data: a file for each language in languages/, one line for each kind, so that a speaker of the
+// language can mend them.
 package lexicon
 
 import (
@@ -21,7 +22,8 @@ const (
 	Steps Kind = iota
 	// Parts are those of the nouns that are said of other things, too: part, phase, number.
 	Parts
-	// Groups are nouns for what holds steps: phase, wave, week. Waves are those of them whose steps run side by side.
+	// Groups are nouns for what holds steps: phase, wave, week. Waves are those of them whose steps run side
+	// by side.
 	Groups
 	Waves
 	// And, Or and To stand between references.
@@ -47,20 +49,21 @@ const (
 	Meanwhile
 	// Abreast is said of a group: that its steps run side by side.
 	Abreast
-	// Loose and Chained are said of all steps: that they need nothing, that each follows the one before. Sequence says
-	// that they are in order, which leaves open whether some need less.
+	// Loose and Chained are said of all steps: that they need nothing, that each follows the one before.
+	// Sequence says that they are in order, which leaves open whether some need less.
 	Loose
 	Chained
 	Sequence
-	// Plan announces a plan, List a list that is none, Path a chain of steps out of a plan, which is not all of it. Choice
-	// goes with alternatives, Correct with a change of mind.
+	// Plan announces a plan, List a list that is none, Path a chain of steps out of a plan, which is not all
+	// of it. Choice goes with alternatives, Correct with a change of mind.
 	Plan
 	Path
 	List
 	Choice
 	Correct
 	Refuse
-	// Earlier goes with a number, a noun or both: "two previous steps", "all preceding tasks", "dos pasos anteriores".
+	// Earlier goes with a number, a noun or both: "two previous steps", "all preceding tasks", "dos pasos
+	// anteriores".
 	Earlier
 	// Others are all other steps. Recent and Leading go with a number: "the last two", "the first three".
 	Others
@@ -77,8 +80,8 @@ const (
 	Except
 	// Same says that a relation or a need is that of the step before: "same, after 1", "likewise".
 	Same
-	// Ditto says by itself that what is said of the step before, or of the one that it names, is said of this one:
-	// "idem", "same as 2".
+	// Ditto says by itself that what is said of the step before, or of the one that it names, is said of this
+	// one: "idem", "same as 2".
 	Ditto
 	// Done are words of a state that stand behind a reference: "once 2 is ready".
 	Done
@@ -167,7 +170,8 @@ const (
 	closing
 )
 
-// entry is one meaning of a phrase. The two parts of a phrase that goes around a reference have the same pair.
+// entry is one meaning of a phrase. The two parts of a phrase that goes around a reference have the same
+// pair.
 type entry struct {
 	kind Kind
 	side Side

@@ -2,8 +2,8 @@ package lexicon
 
 import "strings"
 
-// Number returns what a word says as a number: digits of any script, numerals and ordinals in words of any language,
-// Roman and Chinese numerals, signs such as ② and ３.
+// Number returns what a word says as a number: digits of any script, numerals and ordinals in words of any
+// language, Roman and Chinese numerals, signs such as ② and ３.
 func Number(word string) (int, bool) {
 	w := Fold(strings.TrimSpace(word))
 	if n, ok := Digits(w); ok {

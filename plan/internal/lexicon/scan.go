@@ -11,12 +11,13 @@ type Token struct {
 	Kinds Kinds
 	// Phrase is the phrase as it stands in the files, folded; of one that goes around it is the opening part.
 	Phrase string
-	// Side says where the reference of a relation stands. Around phrases have the place of their closing part as well.
+	// Side says where the reference of a relation stands. Around phrases have the place of their closing part
+	// as well.
 	Side               Side
 	Off, End           int
 	CloseOff, CloseEnd int
-	// Value is the number of a numeral, Ordinal tells "third" from "three". Opens is set on a phrase that opens a clause,
-	// such as "once".
+	// Value is the number of a numeral, Ordinal tells "third" from "three". Opens is set on a phrase that
+	// opens a clause, such as "once".
 	Value          int
 	Ordinal, Opens bool
 }
@@ -24,7 +25,8 @@ type Token struct {
 // Is reports whether the token is of the kind.
 func (t *Token) Is(k Kind) bool { return t.Kinds.Has(k) }
 
-// maxAround bounds how far, in bytes, the two parts of a phrase that goes around a reference stand from each other.
+// maxAround bounds how far, in bytes, the two parts of a phrase that goes around a reference stand from each
+// other.
 const maxAround = 300
 
 // maxCounted bounds the number between two parts: "the two above".
@@ -41,8 +43,8 @@ type found struct {
 // Scan finds the phrases of all languages in a text. Where phrases overlap, the first and longest one counts.
 func Scan(text string) []Token { return ScanIn("", text) }
 
-// ScanIn finds the phrases of one language, and of English, in a text. Where both have a phrase, that of the language
-// counts.
+// ScanIn finds the phrases of one language, and of English, in a text. Where both have a phrase, that of the
+// language counts.
 func ScanIn(lang Lang, text string) []Token {
 	l := data()
 	f := foldText(text)
@@ -119,8 +121,8 @@ func letter(r rune) bool {
 	return unicode.IsLetter(r) || unicode.Is(unicode.M, r)
 }
 
-// script parts letters into those that build words with spaces between them (1), and those that do not: each of these
-// is a word of its own for the purpose here.
+// script parts letters into those that build words with spaces between them (1), and those that do not: each
+// of these is a word of its own for the purpose here.
 func script(r rune) int {
 	switch {
 	case r < 0x1100:

@@ -12,7 +12,8 @@ import (
 
 // alternative is one of several plans of which one counts.
 type alternative struct {
-	// Names are what the text may call it, folded: "option b", "b", "new controller". Off and End delimit its part.
+	// Names are what the text may call it, folded: "option b", "b", "new controller". Off and End delimit its
+	// part.
 	Names    []string
 	Head     string
 	Off, End int
@@ -24,8 +25,8 @@ type alternative struct {
 // maxAlternatives bounds how many alternatives a text can have.
 const maxAlternatives = 6
 
-// readChoice reads a text that offers several plans: the one that it chooses, or else the first, with a note of what the
-// others have that this one has not. It returns nil when the text offers no choice.
+// readChoice reads a text that offers several plans: the one that it chooses, or else the first, with a note
+// of what the others have that this one has not. It returns nil when the text offers no choice.
 func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading {
 	alts, chosen := alternatives(src)
 	if len(alts) == 0 {
@@ -94,8 +95,9 @@ func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
 	return blanked(src, spans...)
 }
 
-// alternatives finds the parts of a text that are alternatives to each other, and the one that the text chooses, or -1.
-// Their heads say so ("Option A"), or they have any heads after a sentence that announces two or three, and one is chosen.
+// alternatives finds the parts of a text that are alternatives to each other, and the one that the text
+// chooses, or -1. Their heads say so ("Option A"), or they have any heads after a sentence that announces two
+// or three, and one is chosen.
 func alternatives(src *form.Source) (alts []alternative, chosen int) {
 	lang := languageOf(src)
 	if alts, chosen = alternativesBy(src, lang, optionHead, false); len(alts) > 0 {
@@ -139,7 +141,8 @@ func sameNoun(lang string, alts []alternative) bool {
 	return true
 }
 
-// anyHead returns what a part is called, when a line is the head of one: a heading, a bold line or a short one with a colon.
+// anyHead returns what a part is called, when a line is the head of one: a heading, a bold line or a short
+// one with a colon.
 func anyHead(_, line string) []string {
 	bold := strings.HasPrefix(line, "**") && strings.HasSuffix(line, "**") || line[0] == '#'
 	s := strings.Trim(lexicon.Fold(line), " #*_【】[]「」:：")
@@ -159,8 +162,8 @@ func headsList(src *form.Source, i int) bool {
 	return utf8.RuneCountInString(l.Text) < 40 && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// alternativesBy finds alternatives whose heads a function knows. Colon tells that a short line that heads a list may
-// stand without its colon.
+// alternativesBy finds alternatives whose heads a function knows. Colon tells that a short line that heads a
+// list may stand without its colon.
 func alternativesBy(src *form.Source, lang string, head func(lang, line string) []string, colon bool) (alts []alternative, chosen int) {
 	var rest []form.Sentence
 	for i := range src.Lines {
@@ -231,8 +234,8 @@ func entryLine(s string) bool {
 	return digit && utf8.RuneCountInString(label) <= 5
 }
 
-// optionHead returns what an alternative is called, when a line is the head of one: "Option A: …", "**Variant 2**",
-// "甲方案：…", "A planı".
+// optionHead returns what an alternative is called, when a line is the head of one: "Option A: …", "**Variant
+// 2**", "甲方案：…", "A planı".
 func optionHead(lang, line string) []string {
 	s := strings.Trim(lexicon.Fold(line), " #*_【】[]「」<>=`-–—|:")
 	r, _ := utf8.DecodeRuneInString(line)

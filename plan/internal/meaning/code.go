@@ -134,8 +134,8 @@ type program struct {
 	lists   map[string]*form.Expr
 	sorters map[string]bool
 	rounds  int // how often bodies of loops were read
-	// runners are the variables that hold what runs steps, or functions; started are the steps that run beside the others
-	// until something waits for them.
+	// runners are the variables that hold what runs steps, or functions; started are the steps that run
+	// beside the others until something waits for them.
 	runners map[string]bool
 	started []int
 }
@@ -252,7 +252,8 @@ func started(e *form.Expr) *form.Expr {
 // executors are usual names of what runs a function that it is given.
 var executors = setOf("ex executor pool tpe e threadpool client")
 
-// callers run the function that one of their first arguments names: workflow.ExecuteActivity(ctx, Reserve, b).
+// callers run the function that one of their first arguments names: workflow.ExecuteActivity(ctx, Reserve,
+// b).
 var callers = setOf("ExecuteActivity ExecuteLocalActivity ExecuteChildWorkflow execute_activity execute_local_activity execute_child_workflow executeActivity executeChild start_activity call_activity callActivity CallActivityAsync call_sub_orchestrator CallSubOrchestratorAsync run_in_executor run_sync to_thread apply_async supplyAsync runAsync StartNew")
 
 // calledBy returns the name of the function that a call runs on behalf of another one, or "".
@@ -272,7 +273,8 @@ func calledBy(e *form.Expr) string {
 	return ""
 }
 
-// callName returns the name of what a call calls: "f" of f(x), f.submit(x), delayed(f)(x), tg.create_task(f(x)).
+// callName returns the name of what a call calls: "f" of f(x), f.submit(x), delayed(f)(x),
+// tg.create_task(f(x)).
 func callName(e *form.Expr) string {
 	if e == nil || e.Kind != form.Call {
 		return ""
@@ -489,7 +491,8 @@ func program1(body []*form.Stmt) []*form.Stmt {
 	return body
 }
 
-// mainBody returns the statements that are the plan: those of the text itself, or of the function that does the most.
+// mainBody returns the statements that are the plan: those of the text itself, or of the function that does
+// the most.
 func (p *program) mainBody(all []*form.Stmt) (body []*form.Stmt, wrapped string) {
 	top := 0
 	for _, st := range all {

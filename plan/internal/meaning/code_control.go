@@ -26,8 +26,8 @@ func isTrivial(name string) bool {
 	return ok && plainRoots[root]
 }
 
-// control finds the variables that hold what runs steps or keeps a graph of them, and those that hold functions: what
-// they are given is no step.
+// control finds the variables that hold what runs steps or keeps a graph of them, and those that hold
+// functions: what they are given is no step.
 func (p *program) control(all []*form.Stmt) {
 	set, called := map[string]bool{}, map[string]bool{}
 	each(all, func(st *form.Stmt) {
@@ -114,8 +114,8 @@ func steps(e *form.Expr) bool {
 // hooks are functions that keep the function that they are given for later: tests, routes and events.
 var hooks = setOf("it test describe expect beforeEach afterEach useEffect on once get post put patch delete all use addEventListener setTimeout setInterval schedule listen subscribe")
 
-// functionOf returns the function without a name that a call is given, if it has a body of statements, and the name of the
-// step that the call makes of it: step.run("fetch", async () => { … }).
+// functionOf returns the function without a name that a call is given, if it has a body of statements, and
+// the name of the step that the call makes of it: step.run("fetch", async () => { … }).
 func functionOf(e *form.Expr) (f *form.Expr, name string) {
 	if e.Kind != form.Call {
 		return nil, ""

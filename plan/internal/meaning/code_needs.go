@@ -129,7 +129,8 @@ func readNeedsLine(p form.Piece) *needsLine {
 	return n
 }
 
-// needsWord reports whether a word, however it is written, says that names of steps follow that must be done first.
+// needsWord reports whether a word, however it is written, says that names of steps follow that must be done
+// first.
 func needsWord(w string) bool {
 	w = strings.Trim(w, ":()[]")
 	if role, ok := lexicon.Field(w); ok {

@@ -22,7 +22,8 @@ func parallelWord(s string) bool {
 	return lexicon.HasBlock(lexicon.BlockParallel, s)
 }
 
-// sequenceWord reports whether words say that what follows, or the arguments of a function, run one after the other.
+// sequenceWord reports whether words say that what follows, or the arguments of a function, run one after the
+// other.
 func sequenceWord(s string) bool {
 	s = lexicon.Fold(s)
 	return s == "seq" || lexicon.HasBlock(lexicon.BlockSequence, strings.ReplaceAll(s, "_", " "))

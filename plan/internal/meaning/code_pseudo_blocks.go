@@ -109,7 +109,8 @@ func (r *pseudo) beside(lines []*pseudoLine, f *form.Flow, depth int) {
 	}
 }
 
-// branches splits lines at those that part branches, or that begin one without lines below it: "and", "BRANCH 2".
+// branches splits lines at those that part branches, or that begin one without lines below it: "and", "BRANCH
+// 2".
 func branches(lines []*pseudoLine) (out [][]*pseudoLine) {
 	from := 0
 	for k, n := range lines {
@@ -130,8 +131,8 @@ func branches(lines []*pseudoLine) (out [][]*pseudoLine) {
 	return append(out, lines[from:])
 }
 
-// conditional reads the block of a condition or a loop at place k, with what is done otherwise, and returns the place of its
-// last line.
+// conditional reads the block of a condition or a loop at place k, with what is done otherwise, and returns
+// the place of its last line.
 func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int) int {
 	var parts [][]*pseudoLine
 	n := lines[k]
@@ -238,8 +239,8 @@ func branchHead(s string) int {
 	return len(s) - len(strings.TrimLeft(rest, " "))
 }
 
-// spawnEnd returns the place behind the lines from k on that start a step each, and whether the line there joins
-// them.
+// spawnEnd returns the place behind the lines from k on that start a step each, and whether the line there
+// joins them.
 func spawnEnd(lines []*pseudoLine, k int) (int, bool) {
 	j := k
 	for j < len(lines) && len(lines[j].kids) == 0 {

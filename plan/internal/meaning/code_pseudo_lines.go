@@ -72,8 +72,8 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 	f.Add("step", k)
 }
 
-// waits returns what a line waits for: names of steps, or "" for all that was started. A line that says how long to wait,
-// or for what else, is a step.
+// waits returns what a line waits for: names of steps, or "" for all that was started. A line that says how
+// long to wait, or for what else, is a step.
 func (r *pseudo) waits(s string) (inner string, ok bool) {
 	folded := lexicon.Fold(s)
 	b, n := lexicon.LeadingBlock(folded)

@@ -9,14 +9,16 @@ import (
 // taskKeys are the arguments by which tasks of schedulers are named.
 var taskKeys = []string{"task_id", "id", "name", "task_name", "key", "node_id", "job_id"}
 
-// edgeCalls are the calls that state a link between their first two arguments, and whether they name the later one first.
+// edgeCalls are the calls that state a link between their first two arguments, and whether they name the
+// later one first.
 var edgeCalls = map[string]bool{
 	"add_edge": false, "addEdge": false, "edge": false, "connect": false, "link": false, "add_link": false, "addLink": false, "then_run": false,
 	"set_downstream": false, "precede": false, "precedes": false, "before": false,
 	"set_upstream": true, "add_dependency": true, "addDependency": true, "depends_on": true, "dependsOn": true, "after": true, "add_upstream": true, "depend_on": true, "wait_for": true, "succeed": true,
 }
 
-// readScheduler reads what schedulers are told: a >> [b, c], a.set_downstream(b), chain(a, b), graph.add_edge("a", "b").
+// readScheduler reads what schedulers are told: a >> [b, c], a.set_downstream(b), chain(a, b),
+// graph.add_edge("a", "b").
 func readScheduler(all []*form.Stmt) *program {
 	p := newProgram(95, "scheduler")
 	p.r.Stated = true

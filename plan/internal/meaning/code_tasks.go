@@ -54,7 +54,8 @@ func readClasses(all []*form.Stmt) *program {
 	return p
 }
 
-// nextSteps reads the methods of a class that each say which ones come next, as Metaflow's do: self.next(self.clean).
+// nextSteps reads the methods of a class that each say which ones come next, as Metaflow's do:
+// self.next(self.clean).
 func (p *program) nextSteps(all []*form.Stmt) {
 	for _, class := range all {
 		if class.Word != "class" {
@@ -208,7 +209,8 @@ type built struct {
 	id string
 }
 
-// holdsFunctions reports whether a value among those of an object is a function: such an object is read as code.
+// holdsFunctions reports whether a value among those of an object is a function: such an object is read as
+// code.
 func holdsFunctions(e *form.Expr) bool {
 	return slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool {
 		return a.Val.Kind == form.Func || a.Val.Kind == form.Ops && a.Val.Ops[len(a.Val.Ops)-1] == "=>"
@@ -377,7 +379,8 @@ func readPipeline(all []*form.Stmt) *program {
 	return best
 }
 
-// fluent reads a chain of calls, each a method of what the one before returns: load("x").filter().embed().cluster().
+// fluent reads a chain of calls, each a method of what the one before returns:
+// load("x").filter().embed().cluster().
 func (p *program) fluent(e *form.Expr, f *form.Flow) bool {
 	if e.Kind == form.List && len(e.Args) == 1 {
 		e = e.Args[0].Val
@@ -496,8 +499,8 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 	return false
 }
 
-// nestsData reports whether calls among the arguments of one are given calls in turn, and so pass on what these return:
-// compose(translate(record("x"))) composes a text, not functions.
+// nestsData reports whether calls among the arguments of one are given calls in turn, and so pass on what
+// these return: compose(translate(record("x"))) composes a text, not functions.
 func nestsData(e *form.Expr) bool {
 	if e.Base.Path() == "compose" || e.Base.Path() == "flowRight" {
 		return slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool { return a.Val.Kind != form.Ident && a.Val.Kind != form.Attr })

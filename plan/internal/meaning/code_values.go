@@ -310,7 +310,8 @@ func (p *program) inner2(e *form.Expr, uses *[]use) {
 	}
 }
 
-// label adds the use of a label such as $1 or #E1. One that stands further below, or nowhere, is kept by its name.
+// label adds the use of a label such as $1 or #E1. One that stands further below, or nowhere, is kept by its
+// name.
 func (p *program) label(text string, off int, uses *[]use) {
 	if held, ok := p.env[text]; ok && held != nil {
 		*uses = append(*uses, use{text: text, to: p.nameOf(held), items: held, off: off})

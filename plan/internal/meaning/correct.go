@@ -685,7 +685,8 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 	return said
 }
 
-// countWord reports whether an id that no step has is a number in words, which counts something: "one more step".
+// countWord reports whether an id that no step has is a number in words, which counts something: "one more
+// step".
 func countWord(id string) bool {
 	_, number := lexicon.Number(id)
 	return number && len(id) > 2 && strings.IndexFunc(id, unicode.IsDigit) < 0

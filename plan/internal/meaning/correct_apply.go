@@ -94,7 +94,8 @@ func (a *amender) beside(id string, others []string, off int) {
 	}
 }
 
-// shift changes the listed order by a relation that contradicts it: "3 comes before 2". It reports whether that is all.
+// shift changes the listed order by a relation that contradicts it: "3 comes before 2". It reports whether
+// that is all.
 func (a *amender) shift(r Relation) bool {
 	if len(r.Unknown) > 0 {
 		return false
@@ -154,8 +155,8 @@ func (a *amender) remove(item int) {
 	a.order = slices.DeleteFunc(a.order, func(l []int) bool { return len(l) == 0 })
 }
 
-// leaveOrder ends the listed order because a relation states needs. In a correction, and where the text says that the rest
-// is in order, the other steps keep following one another; else they need nothing.
+// leaveOrder ends the listed order because a relation states needs. In a correction, and where the text says
+// that the rest is in order, the other steps keep following one another; else they need nothing.
 func (a *amender) leaveOrder(r Relation) bool {
 	if r.Kind == Apart && !a.correcting {
 		return false

@@ -9,7 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// readDiagram reads drawings: what has a language of its own, lines of arrows, boxes and lines, charts and Makefiles.
+// readDiagram reads drawings: what has a language of its own, lines of arrows, boxes and lines, charts and
+// Makefiles.
 func readDiagram(src *form.Source) []*Reading {
 	if chartAlone(src) {
 		return nil
@@ -165,7 +166,8 @@ func flowOrder(r *Reading) {
 	}
 }
 
-// markOrder sorts items whose ids count up: A, B, C or T1, T2, T3. A diagram names them as its links need them.
+// markOrder sorts items whose ids count up: A, B, C or T1, T2, T3. A diagram names them as its links need
+// them.
 func markOrder(r *Reading) {
 	shape := ""
 	key := func(id string) (string, int) {
@@ -228,8 +230,8 @@ func (h *intHeap) pop() int {
 	}
 }
 
-// differ reports where the other diagrams of a text say something else than the one that is read first: the heaviest,
-// and of those the one with the most links.
+// differ reports where the other diagrams of a text say something else than the one that is read first: the
+// heaviest, and of those the one with the most links.
 func differ(all []*Reading) {
 	best := all[0]
 	for _, r := range all[1:] {
@@ -253,8 +255,8 @@ type entry struct {
 	line      int
 }
 
-// legend looks outside of a diagram for a list that says what its ids stand for. Its titles and its order are taken; what
-// the list has and the diagram has not is added, as it stands in the list only.
+// legend looks outside of a diagram for a list that says what its ids stand for. Its titles and its order are
+// taken; what the list has and the diagram has not is added, as it stands in the list only.
 func legend(src *form.Source, r *Reading, first, last int) {
 	index := make(map[string]int, len(r.Items))
 	for i, it := range r.Items {
@@ -339,7 +341,8 @@ func legend(src *form.Source, r *Reading, first, last int) {
 	}
 }
 
-// sameMark reports whether two ids are of one kind: both numbers, or the same letters before a number, or both letters.
+// sameMark reports whether two ids are of one kind: both numbers, or the same letters before a number, or
+// both letters.
 func sameMark(a, b string) bool {
 	return markShape(a) == markShape(b)
 }
@@ -362,7 +365,8 @@ func markShape(s string) string {
 	return b.String()
 }
 
-// legendEntries reads the entries of line i: one behind a bullet or in a row of a table, or several as in "A = dig, B = sow".
+// legendEntries reads the entries of line i: one behind a bullet or in a row of a table, or several as in "A
+// = dig, B = sow".
 func legendEntries(src *form.Source, i int) []entry {
 	l := &src.Lines[i]
 	text, off := l.Text, l.Off

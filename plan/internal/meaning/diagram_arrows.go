@@ -22,8 +22,8 @@ type arrowSet struct {
 	titles bool // parts before the last of a line have titles, too
 }
 
-// arrowLine reads the links of one line such as "1 → 2, 1 → 3" or "Order: A, B -> C". known are the ids of the list that
-// the line belongs to; ok is false when something else than they stands between the arrows.
+// arrowLine reads the links of one line such as "1 → 2, 1 → 3" or "Order: A, B -> C". known are the ids of
+// the list that the line belongs to; ok is false when something else than they stands between the arrows.
 func arrowLine(text string, off int, known func(string) bool) (links []Link, ok bool) {
 	text = strings.TrimRight(text, " .。")
 	if !form.ContainsArrow(text) && strings.IndexByte(text, '>') > 0 && !strings.ContainsAny(text, "<=") {
@@ -43,7 +43,8 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 	return s.r.Links, len(s.r.Links) > 0
 }
 
-// arrowPrefix drops "Order:" or a bullet before the first id. With loose, it accepts every short text before a colon.
+// arrowPrefix drops "Order:" or a bullet before the first id. With loose, it accepts every short text before
+// a colon.
 func arrowPrefix(p form.Piece, loose bool) form.Piece {
 	p = cutBullet(p)
 	p.Text = plainBrackets.Replace(p.Text)
@@ -105,7 +106,8 @@ func arrowReadings(src *form.Source) (out []*Reading) {
 	return out
 }
 
-// arrowBlock returns how many lines from i on belong together as lines of arrows, and how many of them hold arrows.
+// arrowBlock returns how many lines from i on belong together as lines of arrows, and how many of them hold
+// arrows.
 func arrowBlock(src *form.Source, i int) (n, arrows int) {
 	code := src.Lines[i].InCode
 	for j := i; j < len(src.Lines); j++ {
@@ -140,7 +142,8 @@ func isComment(s string) bool {
 // d2Words are keys of D2 that say how a drawing looks.
 var d2Words = [...]string{"direction", "shape", "style", "label", "near", "width", "height", "icon", "tooltip", "link", "vars", "classes", "title"}
 
-// isD2 reports whether a line is one of D2's besides links: "direction: right", "a: {shape: oval}", "a.shape: oval", "}".
+// isD2 reports whether a line is one of D2's besides links: "direction: right", "a: {shape: oval}", "a.shape:
+// oval", "}".
 func isD2(s string) bool {
 	if s == "}" {
 		return true
@@ -248,7 +251,8 @@ func IsArrowLine(s string) bool {
 // maxBrackets bounds brackets in brackets.
 const maxBrackets = 6
 
-// looseChains reports whether one side of an arrow is a group in brackets in which chains stand: "[(B → C), D]".
+// looseChains reports whether one side of an arrow is a group in brackets in which chains stand: "[(B → C),
+// D]".
 func looseChains(s string, depth int) bool {
 	inner := form.Bare(form.Piece{Text: strings.TrimSpace(s)}).Text
 	if n := len(s); depth > maxBrackets || n < 5 || len(inner) >= n {
@@ -388,8 +392,8 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	return r
 }
 
-// arrowLines returns the lines of a block without comments, numbers and prefixes; a line that begins or ends with an
-// arrow is joined to the one that it belongs to.
+// arrowLines returns the lines of a block without comments, numbers and prefixes; a line that begins or ends
+// with an arrow is joined to the one that it belongs to.
 func arrowLines(src *form.Source, first, n int) (out []form.Piece) {
 	numbered, trails := true, false
 	for i := first; i < first+n; i++ {
@@ -551,8 +555,8 @@ func (s *arrowSet) parts(p form.Piece) []form.Piece {
 	return nil
 }
 
-// apartAt splits a line at a word for "and" that stands between two chains: "1 → 2 → 4 and 1 → 3". It stands between two
-// ids of one group unless the chains have an id in common.
+// apartAt splits a line at a word for "and" that stands between two chains: "1 → 2 → 4 and 1 → 3". It stands
+// between two ids of one group unless the chains have an id in common.
 func apartAt(p form.Piece) (a, b form.Piece, ok bool) {
 	for _, w := range andWords {
 		k := strings.Index(p.Text, w)
@@ -616,8 +620,8 @@ func (s *arrowSet) line(p form.Piece) {
 	}
 }
 
-// nested adds the nodes of one side of an arrow, and of the chains that stand there in brackets, and returns the ids at
-// which the chains begin and those at which they end.
+// nested adds the nodes of one side of an arrow, and of the chains that stand there in brackets, and returns
+// the ids at which the chains begin and those at which they end.
 func (s *arrowSet) nested(g []form.Piece, last bool, off, depth int) (first, ends []string) {
 	for _, x := range g {
 		inner := form.Bare(x)
@@ -687,7 +691,8 @@ func isEntry(s string) bool {
 	return leadNumber(s) > 0 || strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "• ")
 }
 
-// excerptWeight is the weight of a drawing of a part of a plan, such as its critical path: less than that of the plan.
+// excerptWeight is the weight of a drawing of a part of a plan, such as its critical path: less than that of
+// the plan.
 const excerptWeight = 58
 
 // excerpt reports whether lines of arrows are announced as a part of a plan.
@@ -703,8 +708,8 @@ func excerpt(src *form.Source, first, n int) bool {
 	return false
 }
 
-// arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or announced. An arrow
-// in the middle of an essay is no plan.
+// arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or
+// announced. An arrow in the middle of an essay is no plan.
 func arrowWeight(src *form.Source, first, n int) int {
 	if otherArrows(src, first, n) {
 		return 0

@@ -7,7 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// belowWords and aboveWords are stems of words that tell what stands below and above in a tree, in many languages.
+// belowWords and aboveWords are stems of words that tell what stands below and above in a tree, in many
+// languages.
 var (
 	belowWords = [...]string{"below", "under", "nested", "beneath", "child", "branch", "subitem", "sub-item", "unter", "zweig", "kind", "dessous", "enfant", "branche", "debajo", "hijo", "rama", "abaixo", "filho", "sotto", "figli", "onder", "ниже", "под ", "дочерн", "нижче", "poniżej", "dziec", "under", "gren", "barn", "altında", "bawah", "anak", "bên dưới", "phía dưới", "下", "子", "아래", "하위", "नीचे", "تحت"}
 	aboveWords = [...]string{"above", "parent", "hangs from", "hangs off", "hang from", "over it", "over them", "higher up", "über", "oberhalb", "eltern", "hängt an", "dessus", "parent", "qui la porte", "qui le porte", "encima", "arriba", "padre", "acima", "pai", "sopra", "genitore", "boven", "выше", "родител", "над ", "вище", "батьк", "powyżej", "nadrzędn", "rodzic", "ovan", "förälder", "üst", "üzerinde", "yukarı", "di atas", "atasnya", "induk", "bên trên", "phía trên", "上", "父", "親", "위", "부모", "상위", "ऊपर", "فوق", "أعلى"}
@@ -70,8 +71,9 @@ func readTree(src *form.Source) []*Reading {
 	return []*Reading{p.reading()}
 }
 
-// treeSense returns whether a line says how steps need what stands below or above them in a tree, and whether the order
-// runs down. What is named where the relation has its object counts, or else what is named where it has its subject.
+// treeSense returns whether a line says how steps need what stands below or above them in a tree, and whether
+// the order runs down. What is named where the relation has its object counts, or else what is named where it
+// has its subject.
 func treeSense(s string) (says, down bool) {
 	if s == "" || len(s) > 400 {
 		return false, false

@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// ditto reads a remark that only says that what the step before, or the one that it names, needs is needed here, too:
-// "(idem)", "same as 2", "needs the same".
+// ditto reads a remark that only says that what the step before, or the one that it names, needs is needed
+// here, too: "(idem)", "same as 2", "needs the same".
 func (t *talk) ditto(from, to int) {
 	at := from
 	for at < to && (t.atoms[at].class != phrase || !t.atoms[at].is(lexicon.Ditto)) {

@@ -8,8 +8,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// A list of two levels is read in one of two ways: what stands above groups the steps ("Preparation", with "Export the
-// contacts" below it), or it is a step with its details ("Paint the frame", with "two coats of primer" below it).
+// A list of two levels is read in one of two ways: what stands above groups the steps ("Preparation", with
+// "Export the contacts" below it), or it is a step with its details ("Paint the frame", with "two coats of
+// primer" below it).
 
 const (
 	// groupScore is the evidence from which the upper level groups the steps.
@@ -136,7 +137,8 @@ func isRoman(m form.Mark) bool {
 	return ok && m.Noun == "" && m.Style == form.Spelled
 }
 
-// isShort reports whether a text has the length of a title: three words, or six signs of a script without spaces.
+// isShort reports whether a text has the length of a title: three words, or six signs of a script without
+// spaces.
 func isShort(s string) bool {
 	s = strings.Trim(s, " :：")
 	if r, _ := utf8.DecodeRuneInString(s); r >= 0x2E80 {

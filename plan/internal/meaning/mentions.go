@@ -39,8 +39,8 @@ type atom struct {
 	tok      lexicon.Token
 	value    int
 	ordinal  bool
-	// items are what a label or group refers to, unknown the ids that no item has. Sure is set when it is a reference
-	// wherever it stands; place when it refers by place, such as "both".
+	// items are what a label or group refers to, unknown the ids that no item has. Sure is set when it is a
+	// reference wherever it stands; place when it refers by place, such as "both".
 	items   []int
 	unknown []string
 	sure    bool
@@ -192,7 +192,8 @@ func (x *lexer) next(at int) int {
 	return x.sign(at, r, size)
 }
 
-// uncut takes from the phrase at a place a last word that is the beginning of a label: "after it" of "after IT-1".
+// uncut takes from the phrase at a place a last word that is the beginning of a label: "after it" of "after
+// IT-1".
 func (x *lexer) uncut(at int) {
 	if len(x.toks) == 0 || x.toks[0].Off != at || x.toks[0].End >= len(x.text) || strings.IndexByte("-_.#", x.text[x.toks[0].End]) < 0 {
 		return
@@ -231,7 +232,8 @@ func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 const weighty lexicon.Kinds = 1<<lexicon.Units | 1<<lexicon.Correct | 1<<lexicon.Choice | 1<<lexicon.Plan | 1<<lexicon.List |
 	1<<lexicon.Done | 1<<lexicon.Refuse | 1<<lexicon.Groups | 1<<lexicon.Waves | 1<<lexicon.Abreast
 
-// shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets make it an id.
+// shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets
+// make it an id.
 func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
 	if kinds&^weighty == 0 || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
 		return false
@@ -239,8 +241,8 @@ func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
 	return strings.ToUpper(x.text[at:end]) != x.text[at:end] && !x.standsAlone(end)
 }
 
-// standsAlone reports whether what follows a word tells that it is no article or preposition: nothing, a sign, or "and"
-// with another id of one letter.
+// standsAlone reports whether what follows a word tells that it is no article or preposition: nothing, a
+// sign, or "and" with another id of one letter.
 func (x *lexer) standsAlone(end int) bool {
 	rest := strings.TrimLeft(x.text[end:], " ")
 	if rest == "" || strings.ContainsRune(",;.)]，；。）", firstRune(rest)) {
@@ -323,8 +325,8 @@ func trimLabel(text string, at, end int) int {
 
 func lastRune(s string) rune { r, _ := utf8.DecodeLastRuneInString(s); return r }
 
-// continues reports whether b goes on with a word or number that a belongs to. Letters of scripts without spaces end a
-// label that is written in others.
+// continues reports whether b goes on with a word or number that a belongs to. Letters of scripts without
+// spaces end a label that is written in others.
 func continues(a, b rune) bool {
 	_, da := lexicon.Digit(a)
 	_, db := lexicon.Digit(b)
@@ -372,8 +374,8 @@ var suffixes = []string{
 	"му", "ой", "ій", "ю", "м", "х", "и", "ий", "ого", "те", "de", "ste", "vs", "inci", "nci", "üncü", "ncı", "ıncı",
 }
 
-// maxShown is the highest number that is taken for the id of an item that is not there: higher ones count or name
-// something else, such as an account or a telephone.
+// maxShown is the highest number that is taken for the id of an item that is not there: higher ones count or
+// name something else, such as an account or a telephone.
 const maxShown = 99_999
 
 // number takes a number and decides whether it can be a reference.
@@ -429,8 +431,8 @@ func letters(s string) int {
 	return len(s)
 }
 
-// countable reports whether the digits between at and end can be a reference by the signs around them: they are no part
-// of an amount, a time, a version or a decimal number.
+// countable reports whether the digits between at and end can be a reference by the signs around them: they
+// are no part of an amount, a time, a version or a decimal number.
 func (x *lexer) countable(at, end int) bool {
 	if at > 0 {
 		switch r := lastRune(x.text[:at]); {
@@ -504,8 +506,9 @@ func (x *lexer) word(at int) int {
 	return end
 }
 
-// missing returns the end of a label that no step has, and that stands where a relation or a list of references
-// has one: "after B and F" where the steps are A to D, "after M8" where they are D1 and R4, "after 2.6".
+// missing returns the end of a label that no step has, and that stands where a relation or a list of
+// references has one: "after B and F" where the steps are A to D, "after M8" where they are D1 and R4, "after
+// 2.6".
 func (x *lexer) missing(at int) int {
 	c := x.text[at]
 	if (c < 'A' || c > 'Z') && (c < '0' || c > '9') || !x.begins(at) || !bare(x.atoms) {

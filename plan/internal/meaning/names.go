@@ -15,7 +15,8 @@ type Named struct {
 	Titles   []string
 	// Exact are texts that name the item only when all of such a text stands where it is named.
 	Exact []string
-	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group others.
+	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group
+	// others.
 	Parent int
 	Group  bool
 	// Whole is set on a group that is meant only when its whole title is named.
@@ -51,7 +52,8 @@ type Names struct {
 	// numbers tells that most ids are numbers, highest is the highest of them.
 	numbers bool
 	highest int
-	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the items.
+	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the
+	// items.
 	made  bool
 	nouns map[string]bool
 	// lettered tells that several ids are one capital letter, dotted that several are numbers such as 2.1.

@@ -15,8 +15,8 @@ var (
 	planWords = [...]string{"tool", "agent", "step", "task", "plan", "flow", "skill", "action", "pipeline", "function"}
 )
 
-// ordinary reports whether the lines from first up to end are a program that computes, not a plan written as one: it
-// imports libraries, or calls them by their usual names.
+// ordinary reports whether the lines from first up to end are a program that computes, not a plan written as
+// one: it imports libraries, or calls them by their usual names.
 func ordinary(src *form.Source, first, end int) bool {
 	for _, l := range src.Lines[first:end] {
 		words := strings.Fields(l.Text)

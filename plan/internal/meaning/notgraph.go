@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// otherArrows reports whether the arrows of n lines from first on are no order of steps: the axes of a chart, renamed
-// files, a reaction, a span of days, a message of an error, or a report of what is over.
+// otherArrows reports whether the arrows of n lines from first on are no order of steps: the axes of a chart,
+// renamed files, a reaction, a span of days, a message of an error, or a report of what is over.
 func otherArrows(src *form.Source, first, n int) bool {
 	if chartAbove(src, first) || traceAbove(src, first) {
 		return true
@@ -92,7 +92,8 @@ func daySpan(a, b string) bool {
 // elements are the symbols of usual chemical elements.
 var elements = setOf("H He Li Be B C N O F Na Mg Al Si P S Cl K Ca Ti Cr Mn Fe Co Ni Cu Zn As Br Ag Sn I Ba Pt Au Hg Pb U")
 
-// isReaction reports whether all that stands between arrows and signs is a chemical formula, and one is of several elements.
+// isReaction reports whether all that stands between arrows and signs is a chemical formula, and one is of
+// several elements.
 func isReaction(parts []form.Piece) bool {
 	compound := false
 	for _, p := range parts {

@@ -12,15 +12,15 @@ import (
 
 // listing is a list, or an outline, with what stands around it.
 type listing struct {
-	// Lang is the language of the text, Headings the headings above and in the list, Intro the line before it and Outro
-	// what follows.
+	// Lang is the language of the text, Headings the headings above and in the list, Intro the line before it
+	// and Outro what follows.
 	Lang         string
 	Headings     []string
 	Intro, Outro string
 	// Entries are the texts of the entries, without what they say of other entries when that is known.
 	Entries []string
-	// Related is the number of entries that state a relation with another one. Boxes tells that they have check boxes,
-	// Nouns that they are marked as steps ("Step 2", "T2").
+	// Related is the number of entries that state a relation with another one. Boxes tells that they have
+	// check boxes, Nouns that they are marked as steps ("Step 2", "T2").
 	Related      int
 	Boxes, Nouns bool
 	// Checked tells that all its boxes are checked.
@@ -38,7 +38,8 @@ type listing struct {
 // scoreNoPlan is the score from which a listing is no plan.
 const scoreNoPlan = 4
 
-// notPlan weighs the evidence that a list is no plan: above 0 against a plan, below 0 for one, with the reasons.
+// notPlan weighs the evidence that a list is no plan: above 0 against a plan, below 0 for one, with the
+// reasons.
 func notPlan(l *listing) (score int, why []string) {
 	say := func(n int, reason string) {
 		if n != 0 {
@@ -167,7 +168,8 @@ func (r *Reading) judge(l *listing) {
 	}
 }
 
-// announces tells whether a heading or an intro announces a list that is no plan (1), a plan (-1), or neither.
+// announces tells whether a heading or an intro announces a list that is no plan (1), a plan (-1), or
+// neither.
 func announces(lang, s string, heading bool) int {
 	if s == "" {
 		return 0

@@ -35,7 +35,8 @@ type outline struct {
 	parent map[*form.Item]*form.Item
 	looks  map[string]entryCounts
 	said   map[*form.Item]bool // items that only say what steps wait for
-	// groups are items that only group the entries below them; unsure are those of which it is not certain whether they do.
+	// groups are items that only group the entries below them; unsure are those of which it is not certain
+	// whether they do.
 	groups, unsure map[*form.Item]bool
 }
 
@@ -139,7 +140,8 @@ func (o *outline) series() []series {
 	return out
 }
 
-// withLabels adds to names the labels that stand among them in the same way: e2e among lint, build and deploy.
+// withLabels adds to names the labels that stand among them in the same way: e2e among lint, build and
+// deploy.
 func withLabels(words, codes []*form.Item) []*form.Item {
 	if len(codes) >= len(words) {
 		return words
@@ -306,7 +308,8 @@ func (o *outline) languages(named []Named) []lexicon.Lang {
 	return out
 }
 
-// steps makes steps of the items of a series: what stands below each is its fields, its texts, or steps of their own.
+// steps makes steps of the items of a series: what stands below each is its fields, its texts, or steps of
+// their own.
 func (o *outline) steps(s series) ([]step, bool) {
 	in := make(map[*form.Item]int, len(s.items))
 	steps := make([]step, 0, len(s.items))
@@ -341,8 +344,8 @@ func (o *outline) steps(s series) ([]step, bool) {
 	return steps, true
 }
 
-// sub reports whether an item below a step is a step of its own rather than a detail: it carries on the numbers of the
-// upper one, or has a label of another kind.
+// sub reports whether an item below a step is a step of its own rather than a detail: it carries on the
+// numbers of the upper one, or has a label of another kind.
 func sub(up, it *form.Item) bool {
 	a, b := up.Mark, it.Mark
 	switch {
@@ -411,7 +414,8 @@ func marked(src *form.Source, it *form.Item) text {
 // maxKey bounds the name of a field in runes of text.
 const maxKey = 40
 
-// fields splits "Depends on: 1, 2", ":ID: x", "depende :: x" and "Who: Ann. By: May. Needs: 1" into names and values.
+// fields splits "Depends on: 1, 2", ":ID: x", "depende :: x" and "Who: Ann. By: May. Needs: 1" into names and
+// values.
 func fields(it *form.Item) []Attr {
 	if it.Mark.Style == form.Word && it.Bullet != 0 {
 		return []Attr{{Key: it.Mark.Label, Value: strings.TrimSpace(it.Text), Off: it.TextOff}}
@@ -476,8 +480,8 @@ func (st *step) title() string {
 
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// name gives each step its id. It returns the names by which the text can refer to the steps and, behind them, to the
-// groups that they stand in, and which steps are meant by each name.
+// name gives each step its id. It returns the names by which the text can refer to the steps and, behind
+// them, to the groups that they stand in, and which steps are meant by each name.
 func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[*form.Item]int) {
 	o.ids(steps)
 	named, members = make([]Named, len(steps)), make([][]int, len(steps))
@@ -530,8 +534,8 @@ func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[
 	return slices.Concat(named, above), slices.Concat(members, held), heads
 }
 
-// behindOwner returns what stands behind the first part of a text, where that may be who does it: "Ann – dig – after the
-// survey", "Ann: dig".
+// behindOwner returns what stands behind the first part of a text, where that may be who does it: "Ann – dig
+// – after the survey", "Ann: dig".
 func behindOwner(s string) []string {
 	for _, sign := range [...]string{" – ", " — ", " - ", ": ", " | ", "："} {
 		if head, rest, ok := strings.Cut(s, sign); ok && len(strings.Fields(head)) <= 3 && !strings.ContainsAny(head, "([（") && !lexicon.Relates(head+sign) {
@@ -665,8 +669,8 @@ func (o *outline) byTitle(steps []step) bool {
 	return true
 }
 
-// restart makes ids of numbers that begin again: all ones are counted on, those that begin again below each heading get
-// the number of the heading before theirs.
+// restart makes ids of numbers that begin again: all ones are counted on, those that begin again below each
+// heading get the number of the heading before theirs.
 func (o *outline) restart(steps []step, seen map[string]int) {
 	groups := map[*form.Item]int{}
 	var order []*form.Item

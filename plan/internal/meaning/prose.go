@@ -15,8 +15,8 @@ import (
 // maxProse bounds the running text that is read for a plan.
 const maxProse = 40_000
 
-// readProse reads a plan that is told in running text. Each part of a sentence with work in it is a step; words such as
-// "then", "meanwhile" and "once both are done" say what it waits for.
+// readProse reads a plan that is told in running text. Each part of a sentence with work in it is a step;
+// words such as "then", "meanwhile" and "once both are done" say what it waits for.
 func readProse(src *form.Source) []*Reading {
 	from, to, ok := running(src)
 	if !ok || refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
@@ -115,12 +115,13 @@ type teller struct {
 	words map[string][]int
 	// group are the steps that were told last and run beside each other.
 	group []int
-	// branch is the step of the same sentence that runs beside others, or -1: what follows it waits for it alone.
+	// branch is the step of the same sentence that runs beside others, or -1: what follows it waits for it
+	// alone.
 	branch int
 	// told is the step of the main clause that was read last.
 	told int
-	// connected counts sentences with a word of order, theses those that list arguments, past those about what is
-	// over, meant those about what is to be done, general those that explain.
+	// connected counts sentences with a word of order, theses those that list arguments, past those about
+	// what is over, meant those about what is to be done, general those that explain.
 	connected, theses, past, meant, general int
 	unsure                                  bool
 	intro                                   string
@@ -337,8 +338,8 @@ func (t *teller) tell(u *unit) {
 	}
 }
 
-// follows reports whether a unit goes on with the step before it in the same sentence, not with all that run beside it:
-// "Ann meanwhile paints the doors, and then hangs them".
+// follows reports whether a unit goes on with the step before it in the same sentence, not with all that run
+// beside it: "Ann meanwhile paints the doors, and then hangs them".
 func (t *teller) follows(u *unit, waits bool) bool {
 	if waits {
 		return len(u.conds) == 1 && t.pronounIn(u.conds[0].text) && !hasTone(t.lang, u.conds[0].text, toneTwo|toneEverything)

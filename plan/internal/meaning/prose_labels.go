@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readLabeled reads running text that names its steps by labels: "T1 fetches the tiles. T2 needs T1.", or by names that a
-// sentence lists: "There are three tasks: fetch, clean and load. clean needs fetch."
+// readLabeled reads running text that names its steps by labels: "T1 fetches the tiles. T2 needs T1.", or by
+// names that a sentence lists: "There are three tasks: fetch, clean and load. clean needs fetch."
 func readLabeled(src *form.Source) []*Reading {
 	from, to, ok := running(src)
 	if !ok || refuses(src.Text) {

@@ -148,8 +148,8 @@ func persons(s string) bool {
 var participles = setOf("is are be been being was were has have had having get gets getting the a an this that these those of with and or as if once when " +
 	"until fully newly just being it's they're we've i've not all both any each our your their his her its to for by in from")
 
-// gerund reports whether a condition is a step by itself, that of a verb without a subject: "After collecting the
-// figures, …".
+// gerund reports whether a condition is a step by itself, that of a verb without a subject: "After collecting
+// the figures, …".
 func (t *teller) gerund(s string) bool {
 	f := strings.Fields(lexicon.Fold(s))
 	for k := 1; k < len(f) && k < 4; k++ {

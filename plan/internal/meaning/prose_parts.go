@@ -104,7 +104,8 @@ func (t *teller) adjective(s string, g *orderSign) bool {
 type condition struct {
 	kind Kind
 	text string
-	// off is its place. Opened tells that it begins with a conjunction; loose that it counts only when it names a step.
+	// off is its place. Opened tells that it begins with a conjunction; loose that it counts only when it
+	// names a step.
 	off   int
 	loose bool
 }
@@ -202,7 +203,8 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 	return out
 }
 
-// read reads the words of order of a piece. Last tells that the sentence ends with it, behind that it follows a step.
+// read reads the words of order of a piece. Last tells that the sentence ends with it, behind that it follows
+// a step.
 func (t *teller) read(p piece, last, behind bool) unit {
 	u := unit{text: p.text, off: p.off, end: p.off + len(p.text), beside: p.beside}
 	signs := t.signs(p.text)
@@ -375,7 +377,8 @@ func (t *teller) conjoins(s string) bool {
 // withs stand before what a step has at hand when it begins: "with both of them we compute the sum".
 var withs = wordsOf("with")
 
-// having returns the place of the reference to several steps behind a "with" at the beginning of a text, or -1.
+// having returns the place of the reference to several steps behind a "with" at the beginning of a text, or
+// -1.
 func (t *teller) having(s string, signs []orderSign) int {
 	first, _, _ := strings.Cut(strings.TrimLeft(lexicon.Fold(s[:min(len(s), maxTone)]), " "), " ")
 	for _, g := range signs {
@@ -604,8 +607,8 @@ func (t *teller) enumerated(u *unit) (out []unit) {
 	return out
 }
 
-// abreast splits what runs side by side by the "and" between: "Getting the loan and settling the boundary can run side by
-// side."
+// abreast splits what runs side by side by the "and" between: "Getting the loan and settling the boundary can
+// run side by side."
 func (t *teller) abreast(u *unit) []unit {
 	signs := t.signs(u.text)
 	n := len(signs)

@@ -20,8 +20,8 @@ func (t *teller) noteWords(i int, s string) {
 	}
 }
 
-// found returns the step that a text names by its words, or -1; of several with as many words the last one. Sure tells
-// that no other step has as many.
+// found returns the step that a text names by its words, or -1; of several with as many words the last one.
+// Sure tells that no other step has as many.
 func (t *teller) found(s string) (best int, sure bool) {
 	score := map[int]int{}
 	for w := range t.stems(s) {
@@ -45,7 +45,8 @@ func (t *teller) found(s string) (best int, sure bool) {
 	return best, sure
 }
 
-// refers returns the steps that a condition is about: both or all, those whose words it uses, or else the last ones.
+// refers returns the steps that a condition is about: both or all, those whose words it uses, or else the
+// last ones.
 func (t *teller) refers(s string) (out []int, named bool) {
 	if len(t.steps) == 0 {
 		return nil, false
@@ -120,7 +121,8 @@ func (t *teller) refers(s string) (out []int, named bool) {
 	}
 	t.unsure = true
 	if unnamed > 0 && len(parts) > 1 {
-		// "when the cake is cool and Tom is back": what is not named is the last of what nobody waits for yet.
+		// "when the cake is cool and Tom is back": what is not named is the last of what nobody waits for
+		// yet.
 		ends := t.ends(2 * len(parts))
 		for k := len(ends) - 1; k >= 0 && unnamed > 0; k-- {
 			if !slices.Contains(hits, ends[k]) && !t.above(hits, ends[k]) {
@@ -172,7 +174,8 @@ func span(from, to int) (out []int) {
 	return out
 }
 
-// stems returns the beginnings of the words of a text that name something, of scripts without spaces pairs of signs.
+// stems returns the beginnings of the words of a text that name something, of scripts without spaces pairs of
+// signs.
 func (t *teller) stems(s string) map[string]bool {
 	out := map[string]bool{}
 	var prev rune

@@ -14,9 +14,9 @@ var readers = [...]func(*form.Source) []*Reading{
 	readRecords, readCode, readDiagram, readOutline, readProse, readLabeled,
 }
 
-// Read returns the readings of a text, the likeliest first. Its time is linear in the length of the text. Of a text with
-// alternatives, such as "Option A" and "Option B", the one that it chooses is read, and a correction
-// below a plan changes it.
+// Read returns the readings of a text, the likeliest first. Its time is linear in the length of the text. Of
+// a text with alternatives, such as "Option A" and "Option B", the one that it chooses is read, and a
+// correction below a plan changes it.
 func Read(src *form.Source) []*Reading {
 	src = withoutPrograms(src)
 	if all := readChoice(src, readAll); all != nil {
@@ -203,8 +203,8 @@ func within(part, r *Reading) bool {
 // closeReading is the difference in weight from which one reading is clearly the better one.
 const closeReading = 6
 
-// joined puts the likeliest reading together with those of other parts of the text, when a link of one part names a step
-// of the other: a list, a table and a drawing may be the parts of one plan.
+// joined puts the likeliest reading together with those of other parts of the text, when a link of one part
+// names a step of the other: a list, a table and a drawing may be the parts of one plan.
 func joined(all []*Reading) []*Reading {
 	if len(all) < 2 || all[0].Weight < 60 {
 		return all
@@ -273,7 +273,8 @@ func crosses(a, b *Reading) bool {
 	return false
 }
 
-// fits reports whether a reading has steps that are missing, or links to steps that are there, and no step twice.
+// fits reports whether a reading has steps that are missing, or links to steps that are there, and no step
+// twice.
 func fits(r *Reading, have, missing map[string]bool) bool {
 	own := make(map[string]bool, len(r.Items))
 	some := false

@@ -1,7 +1,7 @@
-// Package meaning decides what a text says when it is read as a plan: which of its parts are problems, what their ids
-// are, which attributes and words are dependencies and which way they run. It goes by evidence, not by families: names in
-// many languages (package lexicon) and values (a field whose values are ids of others is a reference). It reads the trees
-// that package form makes of a text.
+// Package meaning decides what a text says when it is read as a plan: which of its parts are problems, what
+// their ids are, which attributes and words are dependencies and which way they run. It goes by evidence, not
+// by families: names in many languages (package lexicon) and values (a field whose values are ids of others
+// is a reference). It reads the trees that package form makes of a text.
 package meaning
 
 // Source says what in the text a link was read from. The values are those of plan.EdgeSource.
@@ -18,7 +18,8 @@ const (
 
 // Item is one problem, or a group of problems.
 type Item struct {
-	// ID is the id as the text shows it. Shown is false when the text shows none and ID was made up from its place.
+	// ID is the id as the text shows it. Shown is false when the text shows none and ID was made up from its
+	// place.
 	ID    string
 	Shown bool
 	// Title is the request in one line or more.
@@ -54,8 +55,8 @@ const (
 	Detail   Role = "note"
 )
 
-// Ref is a use of another item's result inside an item's attributes: Text as written, To the id, Path the part of the
-// result, Arg the attribute it stands in.
+// Ref is a use of another item's result inside an item's attributes: Text as written, To the id, Path the
+// part of the result, Arg the attribute it stands in.
 type Ref struct {
 	Text, To, Path, Arg string
 	Off                 int
@@ -85,23 +86,24 @@ type Reading struct {
 	Items []Item
 	Links []Link
 	Notes []Note
-	// Stated is set when the text states dependencies, even if only to say that there are none. When it is not set, and there
-	// are no links, the items follow one another as they are listed.
+	// Stated is set when the text states dependencies, even if only to say that there are none. When it is
+	// not set, and there are no links, the items follow one another as they are listed.
 	Stated bool
-	// Start and End delimit what was read. Open is set when nothing marks the end of the plan and it runs to the end of the text.
+	// Start and End delimit what was read. Open is set when nothing marks the end of the plan and it runs to
+	// the end of the text.
 	Start, End int
 	Open       bool
-	// Around is what stands between Start and End and was understood as no part of the plan: prose, a legend, a critical-path
-	// line. What is in no item, no link's place and not here is reported as skipped.
+	// Around is what stands between Start and End and was understood as no part of the plan: prose, a legend,
+	// a critical-path line. What is in no item, no link's place and not here is reported as skipped.
 	Around []Span
 	// demands tells that most of the items say what to do.
 	demands bool
 	// left are other lists of the text, which were not read.
 	left []Span
-	// Weight says how sure it is that this is a plan. 90 and more: formal structure with ids and references that fit (records
-	// with dependencies, a diagram). 70 to 89: ids and stated relations (a numbered list with "after 2", a table with
-	// predecessors). 50 to 69: announced steps or imperatives without relations. 30 to 49: doubtful, better than nothing.
-	// Below 30 it is no plan. Evidence says why.
+	// Weight says how sure it is that this is a plan. 90 and more: formal structure with ids and references
+	// that fit (records with dependencies, a diagram). 70 to 89: ids and stated relations (a numbered list
+	// with "after 2", a table with predecessors). 50 to 69: announced steps or imperatives without relations.
+	// 30 to 49: doubtful, better than nothing. Below 30 it is no plan. Evidence says why.
 	Weight   int
 	Evidence []string
 	// Not is set when the text is understood, and is no plan: it says what the text is instead.

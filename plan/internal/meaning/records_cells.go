@@ -28,8 +28,8 @@ func (n *labels) isName(s string) bool {
 	return ok
 }
 
-// noneFirst reports whether a cell says that there is nothing and goes on with a remark: "none (start)", "– can
-// start today".
+// noneFirst reports whether a cell says that there is nothing and goes on with a remark: "none (start)", "–
+// can start today".
 func (n *labels) noneFirst(s string) bool {
 	head, rest, _ := strings.Cut(s, " ")
 	if !isNone(head) || head == "" {

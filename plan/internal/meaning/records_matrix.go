@@ -90,8 +90,8 @@ func emptyMark(s string) bool {
 	return isNone(s)
 }
 
-// matrixSense returns whether a line around a matrix, or its corner, says which end is needed, and whether it is the one
-// of the columns that needs that of the rows.
+// matrixSense returns whether a line around a matrix, or its corner, says which end is needed, and whether it
+// is the one of the columns that needs that of the rows.
 func matrixSense(src *form.Source, t *form.Tree) (says, rowFirst bool) {
 	first, last := src.LineAt(t.Root.Off), src.LineAt(t.Root.End)
 	for i := max(0, first-senseLines); i < min(len(src.Lines), last+senseLines); i++ {

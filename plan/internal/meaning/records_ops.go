@@ -13,8 +13,8 @@ var opKeys = [...]string{"op", "operation", "operator", "function", "func", "fn"
 // groupKeys are fields whose objects are parts of what holds them, not what it works on.
 var groupKeys = setOf("children then else next branches body catch states items nodes on_error on_failure")
 
-// nestedOps reads objects that each say what they do to the objects inside them: {"op": "join", "inputs": [{"op": "read"}]}.
-// What stands inside comes first.
+// nestedOps reads objects that each say what they do to the objects inside them: {"op": "join", "inputs":
+// [{"op": "read"}]}. What stands inside comes first.
 func nestedOps(src *form.Source, root *form.Value) *Reading {
 	if root == nil || root.Kind != form.KindObject {
 		return nil
@@ -72,7 +72,8 @@ func idOf(v *form.Value, name string) string {
 	return name
 }
 
-// opOf returns the field by which an object names what it does, and what that is; key is the field, if it is known.
+// opOf returns the field by which an object names what it does, and what that is; key is the field, if it is
+// known.
 func opOf(v *form.Value, key string) (string, string) {
 	if v.Kind != form.KindObject {
 		return "", ""

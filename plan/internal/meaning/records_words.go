@@ -99,8 +99,8 @@ func leadingLabel(s string) string {
 	return label
 }
 
-// around changes a reading by the prose around the value it was read from: what it states when the value states nothing,
-// and what it corrects.
+// around changes a reading by the prose around the value it was read from: what it states when the value
+// states nothing, and what it corrects.
 func (a *analysis) around() {
 	src := a.c.src
 	from := src.LineAt(min(a.r.End, len(src.Text))) + 1

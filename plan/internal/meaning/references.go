@@ -352,8 +352,8 @@ func (g *grouper) byPlace(i int, items []int) (atom, int, bool) {
 	return a, next, len(items) > 0
 }
 
-// amountOf reports how many steps a number at a place counts, when it stands with a word such as "previous" and is no
-// id: "two previous steps", "dos pasos anteriores".
+// amountOf reports how many steps a number at a place counts, when it stands with a word such as "previous"
+// and is no id: "two previous steps", "dos pasos anteriores".
 func (g *grouper) amountOf(i int) int {
 	a := g.at(i)
 	if a.ordinal || a.sure || a.value < 2 || a.value > len(g.n.steps) || g.self < 0 || g.at(i-1).is(lexicon.Steps) || g.at(i-1).is(lexicon.And) {
@@ -368,8 +368,8 @@ func (g *grouper) amountOf(i int) int {
 	return 0
 }
 
-// earlier returns the end of the noun for steps, and of the words such as "previous" around it, that begin at a place,
-// or -1.
+// earlier returns the end of the noun for steps, and of the words such as "previous" around it, that begin at
+// a place, or -1.
 func (g *grouper) earlier(i int) int {
 	end := -1
 	for k := i; k < i+4; k++ {

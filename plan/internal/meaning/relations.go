@@ -28,8 +28,8 @@ const (
 	Ditto
 )
 
-// Relation is one thing that a text says about steps. Subjects and Items are places in the list of items; Unknown are ids
-// that no item has. Guessed is set when the items were found by words of their titles.
+// Relation is one thing that a text says about steps. Subjects and Items are places in the list of items;
+// Unknown are ids that no item has. Guessed is set when the items were found by words of their titles.
 type Relation struct {
 	Kind            Kind
 	Subjects, Items []int
@@ -59,11 +59,12 @@ type talk struct {
 	self  int
 	text  string
 	atoms []atom
-	// subject is what the sentence is about, when that is not self. open is the place of the relation that has no
-	// item yet, or -1.
+	// subject is what the sentence is about, when that is not self. open is the place of the relation that
+	// has no item yet, or -1.
 	subject []int
 	open    int
-	// prior is what the sentence before was about. Pending are needs whose subject comes behind them: "once 1 is done, 2 …".
+	// prior is what the sentence before was about. Pending are needs whose subject comes behind them: "once 1
+	// is done, 2 …".
 	prior   []int
 	pending []Relation
 	// last is the phrase that was read last in the sentence, or -1: "needs 1; 2; 3".
@@ -75,7 +76,8 @@ type talk struct {
 	doubts []Doubt
 }
 
-// Relations returns what a text says about the item self, or about others when self is -1. Off is added to all places.
+// Relations returns what a text says about the item self, or about others when self is -1. Off is added to
+// all places.
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
 	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
 	t.atoms = n.groups(self, text, n.atoms(text))
@@ -192,7 +194,8 @@ func (t *talk) about(subject []int) []int {
 	return nil
 }
 
-// says reports whether a phrase of the kind None is all that a clause says, or says by itself what is not needed.
+// says reports whether a phrase of the kind None is all that a clause says, or says by itself what is not
+// needed.
 func (t *talk) says(from, at, to int) bool {
 	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from; i-- {
@@ -419,7 +422,8 @@ func (t *talk) state(rel Relation, subject []int) {
 	t.rels = append(t.rels, rel)
 }
 
-// maxPending bounds the needs of a sentence whose subject comes behind them, and the steps that need all others.
+// maxPending bounds the needs of a sentence whose subject comes behind them, and the steps that need all
+// others.
 const maxPending = 20
 
 // bracketFollows reports whether a reference in brackets follows a clause: "after the freeze (1)".
@@ -503,8 +507,8 @@ func (t *talk) rest(from, to int) {
 	}
 }
 
-// isObject reports whether "both" at a place can only mean the two steps before: "Enter both into the form". Nothing else
-// that comes in twos stands before it or behind it.
+// isObject reports whether "both" at a place can only mean the two steps before: "Enter both into the form".
+// Nothing else that comes in twos stands before it or behind it.
 func (t *talk) isObject(at int) bool {
 	a := &t.atoms[at]
 	if !a.place || !a.is(lexicon.Both) || len(a.items) < 2 || len(t.rels) > 0 || at > maxObject || t.isAmount(at+1) {

@@ -4,8 +4,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// lead returns what a sentence outside of the steps begins with as the subject of a phrase further on: "3 can only
-// start, when 2 is done".
+// lead returns what a sentence outside of the steps begins with as the subject of a phrase further on: "3 can
+// only start, when 2 is done".
 func (t *talk) lead(from, at int) []int {
 	start := from
 	for from < at && t.light(from) {
@@ -25,8 +25,8 @@ func (t *talk) lead(from, at int) []int {
 	return a.items
 }
 
-// subjectBehind reports whether a group is what needs without a subject are said of: nothing but some words stands between
-// it and the comma before it.
+// subjectBehind reports whether a group is what needs without a subject are said of: nothing but some words
+// stands between it and the comma before it.
 func (t *talk) subjectBehind(from, i int) bool {
 	if a := &t.atoms[i]; len(t.pending) == 0 || !t.known(a) || t.isUnit(i+1) || a.spelled && !a.sure {
 		return false
@@ -249,10 +249,12 @@ func (t *talk) near(i, from int) bool {
 	return i >= from && t.atoms[i].class == group && !t.atoms[i].used
 }
 
-// maxGap is how many letters of a script without spaces, or light words, stand between a number and what is behind it.
+// maxGap is how many letters of a script without spaces, or light words, stand between a number and what is
+// behind it.
 const maxGap = 5
 
-// behind takes the references before a phrase that stands behind them, and returns the subject that stands before those.
+// behind takes the references before a phrase that stands behind them, and returns the subject that stands
+// before those.
 func (t *talk) behind(rel *Relation, from, at int) (subject []int) {
 	gap, pause := 0, false
 	for i := at - 1; i >= from; i-- {

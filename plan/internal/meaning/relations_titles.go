@@ -59,8 +59,8 @@ func (t *talk) named(rel *Relation, from, to int) {
 	}
 }
 
-// several returns the steps of which there are as many as the words between two atoms say: "both checks", "all three
-// snapshots".
+// several returns the steps of which there are as many as the words between two atoms say: "both checks",
+// "all three snapshots".
 func (t *talk) several(from, to int) []int {
 	count, all := 0, false
 	for i := from; i < to && t.self >= 0; i++ {
@@ -128,8 +128,8 @@ func (t *talk) demands(from, to int) {
 // maxDemand bounds the words of a remark that says what a step must be, maxDemanded those behind the "must".
 const maxDemand, maxDemanded = 14, 6
 
-// guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the item does:
-// "Combine the figures" names none, "after the survey, combine" does.
+// guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the
+// item does: "Combine the figures" names none, "after the survey, combine" does.
 func (t *talk) guessable(rel *Relation, from, to int) bool {
 	at := max(0, from-1)
 	for at > 0 && t.atoms[at].kinds&lexicon.Relations == 0 {
@@ -153,7 +153,8 @@ func (t *talk) hasTitles(rel *Relation, from int) bool {
 	return ok
 }
 
-// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters", and returns where it ends.
+// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters", and returns
+// where it ends.
 func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
 	for from < len(t.atoms) {
 		for from < len(t.atoms) && t.atoms[from].class == colon {
@@ -206,9 +207,10 @@ func (t *talk) begins(off int) bool {
 	return c == opened || c == comma || c == dash || c == colon || c == stop
 }
 
-// byTitle returns the one item that the words name: it has a word that no other item has, or more of the words than any
-// other. When several have, it returns one of them, and false. Weak is set when most of the words are not those of the
-// item. Steps before this one are also known by the words of what is said of them, when no title has any.
+// byTitle returns the one item that the words name: it has a word that no other item has, or more of the
+// words than any other. When several have, it returns one of them, and false. Weak is set when most of the
+// words are not those of the item. Steps before this one are also known by the words of what is said of them,
+// when no title has any.
 func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
 	if item, ok, weak = t.byWords(from, to, t.n.stems, false); ok || t.self < 0 {
 		return item, ok, weak

@@ -85,8 +85,9 @@ func (r *run) owned() bool {
 // phase reports whether a run stands below a heading with a number, such as "Phase 2: Build".
 func (r *run) phase() bool { return r.head != nil && r.head.Mark.Style != form.NoMark }
 
-// one leaves of a series the run that is the plan, when the others are something else: lists under other headings, or
-// the same list before it was revised. It returns the items that stay, and the runs that were left out.
+// one leaves of a series the run that is the plan, when the others are something else: lists under other
+// headings, or the same list before it was revised. It returns the items that stay, and the runs that were
+// left out.
 func (o *outline) one(s series) ([]*form.Item, []run) {
 	all := o.runs(s.items)
 	if len(all) < 2 {

@@ -36,7 +36,8 @@ func sections(src *form.Source) (out []section) {
 	return out
 }
 
-// planSection returns the one section of a document that its heading calls the plan, when other sections stand beside it.
+// planSection returns the one section of a document that its heading calls the plan, when other sections
+// stand beside it.
 func planSection(src *form.Source) (at section, ok bool) {
 	all := sections(src)
 	lang := languageOf(src)
@@ -63,9 +64,9 @@ func planSection(src *form.Source) (at section, ok bool) {
 // leastSection is the weight from which a section is the plan, whatever else its document holds.
 const leastSection = 40
 
-// readSection reads a document with a section that is called the plan: what stands in other sections, such as results,
-// constraints and examples, is no plan. It returns nil when there is no such section, or when the other sections say
-// more of the same steps.
+// readSection reads a document with a section that is called the plan: what stands in other sections, such as
+// results, constraints and examples, is no plan. It returns nil when there is no such section, or when the
+// other sections say more of the same steps.
 func readSection(src *form.Source, read func(*form.Source) []*Reading) []*Reading {
 	s, ok := planSection(src)
 	if !ok {
@@ -111,8 +112,8 @@ func blanked(src *form.Source, spans ...Span) *form.Source {
 	return out
 }
 
-// withoutPrograms returns the text without blocks of code that define classes with state, or import modules and
-// loop, and without charts that are no graphs: such a block is no plan.
+// withoutPrograms returns the text without blocks of code that define classes with state, or import modules
+// and loop, and without charts that are no graphs: such a block is no plan.
 func withoutPrograms(src *form.Source) *form.Source {
 	var spans []Span
 	from, first, keeps, imports := -1, false, false, false

@@ -70,8 +70,8 @@ type toneHit struct {
 
 type tonePhrase struct {
 	text string
-	// kinds holds the kinds of the phrase in each language. Suffix is set for what ends a word, and rest is what must
-	// follow somewhere behind.
+	// kinds holds the kinds of the phrase in each language. Suffix is set for what ends a word, and rest is
+	// what must follow somewhere behind.
 	kinds  map[string]tone
 	all    tone
 	suffix bool

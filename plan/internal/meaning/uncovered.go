@@ -31,9 +31,9 @@ type cover struct {
 	notes []Note
 }
 
-// Uncovered returns a note for each relation that the text states and no link shows, and for each labeled line that is
-// no item. Outside from and to, and on the lines of items, texts are read as relations are. Of data, what lies between
-// from and to is left out.
+// Uncovered returns a note for each relation that the text states and no link shows, and for each labeled
+// line that is no item. Outside from and to, and on the lines of items, texts are read as relations are. Of
+// data, what lies between from and to is left out.
 func Uncovered(src *form.Source, items []Covered, links []Link, from, to int, data bool) []Note {
 	c := cover{src: src, items: items, links: make(map[Link]bool, len(links)), at: make(map[int]int, len(items)), said: map[Note]bool{}}
 	named := make([]Named, len(items))
@@ -118,7 +118,8 @@ func (c *cover) note(code string, item int, other string, off int, message strin
 	c.notes = append(c.notes, Note{Code: code, Element: c.items[item].ID, Off: off, Message: message, Hint: "say which step waits for which"})
 }
 
-// CutOff reports why the last line of a text ends in the middle of something, or "". Other are lines of the same kind.
+// CutOff reports why the last line of a text ends in the middle of something, or "". Other are lines of the
+// same kind.
 func CutOff(line string, other []string) string {
 	line = strings.TrimRight(line, " \t\r")
 	depth := 0

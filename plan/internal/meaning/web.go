@@ -379,8 +379,8 @@ func (w *web) chain(said []bool, add func(a, b, off int)) {
 	}
 }
 
-// strange reports whether a number that is no step is an amount rather than a step that is missing: the steps have other
-// numbers, such as 2.1.
+// strange reports whether a number that is no step is an amount rather than a step that is missing: the steps
+// have other numbers, such as 2.1.
 func (w *web) strange(u string) bool {
 	if _, ok := lexicon.Digits(u); !ok {
 		return false
