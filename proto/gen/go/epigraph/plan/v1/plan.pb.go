@@ -686,7 +686,7 @@ func (x *Diagnostic) GetHint() string {
 // Repair is something that the reader mended, or offers to mend.
 type Repair struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Stable code, for example "CLOSED_FENCE" or "REUSED_TOOL".
+	// Stable code, for example "FENCE_REMOVED" or "REUSED_TOOL".
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// What was or would be done.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
