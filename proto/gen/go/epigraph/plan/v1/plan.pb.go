@@ -272,7 +272,7 @@ type Problem struct {
 	References []*Reference `protobuf:"bytes,6,rep,name=references,proto3" json:"references,omitempty"`
 	// The arguments that the text gives the problem, in its order.
 	Arguments []*Argument `protobuf:"bytes,7,rep,name=arguments,proto3" json:"arguments,omitempty"`
-	// The tool or function that the text names for it; empty when it names none. An actor of this name works it.
+	// The tool or function that the text names for it; empty when it names none. An actor of this name works it where the request of CompilePlan names that actor.
 	Tool          string `protobuf:"bytes,8,opt,name=tool,proto3" json:"tool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
