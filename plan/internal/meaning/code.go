@@ -32,7 +32,7 @@ func readCode(src *form.Source) []*Reading {
 }
 
 // codeReaders read the lines from first up to end; the first one that accepts them counts.
-var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readNeedsLines, readPseudo, readProgram}
+var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readPseudo, readProgram}
 
 // codeBlocks returns the runs of lines that may hold code: each fence, and what stands outside of fences.
 func codeBlocks(src *form.Source) (out [][2]int) {
