@@ -85,7 +85,7 @@ func readProgram(src *form.Source, first, end int) *Reading {
 	if len(all) == 0 {
 		return nil
 	}
-	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readTopology, readClasses, readAssets, readBuilder, readPipeline, readCalls} {
+	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readTasks, readPipeline, readCalls} {
 		if p := read(all); p != nil && len(p.r.Items) > 0 {
 			r := p.reading()
 			if r.Evidence[0] == "calls" && ordinary(src, first, end) {
@@ -310,7 +310,7 @@ func callName(e *form.Expr) string {
 func arg(e *form.Expr, keys ...string) *form.Expr {
 	for _, k := range keys {
 		for _, a := range e.Args {
-			if a.Key == k {
+			if strings.EqualFold(a.Key, k) {
 				return a.Val
 			}
 		}
