@@ -167,22 +167,29 @@ func (b *describer) dictionary(all []*form.Stmt) {
 	}
 }
 
-// expression collects a call with an id, or an object with an id that only code can be: { id: "b", run: () =>
-// f(), after: ["a"] }, {ID: "b", After: []string{"a"}}.
+// expression collects a call with an id, and objects with ids of which one can only be code: { id: "b", run:
+// () => f(), after: ["a"] }, {ID: "b", After: []string{"a"}}.
 func (b *describer) expression(st *form.Stmt, e *form.Expr) {
-	id, name := taskID(e), "{"
-	switch {
-	case e.Kind == form.List && holdsCode(e):
-	case e.Kind != form.Call || len(e.Args) == 0:
-		return
-	default:
-		if a := e.Args[0]; id == "" && (a.Key == "" && (isText(a.Val) || a.Val.Kind == form.Digits) || a.Key == "nr") {
-			id = a.Val.Text
-		}
-		if name = e.Base.Path(); e.Base.Kind == form.Attr {
-			name = "." + e.Base.Text
+	if (e.Kind == form.Call || e.Kind == form.List) && slices.ContainsFunc(e.Args, holdsCode) {
+		for _, a := range e.Args {
+			b.describe("{", taskID(a.Val), st, a.Val)
 		}
 	}
+	if e.Kind != form.Call || len(e.Args) == 0 {
+		return
+	}
+	id, name := taskID(e), e.Base.Path()
+	if a := e.Args[0]; id == "" && (a.Key == "" && (isText(a.Val) || a.Val.Kind == form.Digits) || a.Key == "nr") {
+		id = a.Val.Text
+	}
+	if e.Base.Kind == form.Attr {
+		name = "." + e.Base.Text
+	}
+	b.describe(name, id, st, e)
+}
+
+// describe adds what a call or object says of its task.
+func (b *describer) describe(name, id string, st *form.Stmt, e *form.Expr) {
 	if id == "" || name == "" {
 		return
 	}
@@ -219,10 +226,10 @@ func (b *describer) expression(st *form.Stmt, e *form.Expr) {
 	b.add(name, d)
 }
 
-// holdsCode reports whether a value among those of an object is a function or has a type: such an object is
-// read as code.
-func holdsCode(e *form.Expr) bool {
-	return slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool {
+// holdsCode reports whether an argument is an object with a value that is a function or has a type: such an
+// object is read as code.
+func holdsCode(object form.ArgExpr) bool {
+	return object.Val.Kind == form.List && slices.ContainsFunc(object.Val.Args, func(a form.ArgExpr) bool {
 		v := a.Val
 		return v.Kind == form.Func || v.Kind == form.List && v.Text != "" || v.Kind == form.Ops && v.Ops[len(v.Ops)-1] == "=>"
 	})
