@@ -246,7 +246,7 @@ func (p *Process) await(ctx context.Context, lis *shared, open func() (api, erro
 			return s, nil
 		}
 		reason := errs.ReasonOf(err)
-		passing := errs.Is(err, errs.Unavailable) || reason == dbkit.ReasonSchemaOld || reason == dbkit.ReasonMigrationRefused
+		passing := errs.Is(err, errs.Unavailable) || reason == dbkit.ReasonSchemaOld
 		if limit := p.cfg.StartTimeout; !passing || limit > 0 && time.Since(begun) > limit {
 			return nil, err
 		}
@@ -255,7 +255,7 @@ func (p *Process) await(ctx context.Context, lis *shared, open func() (api, erro
 		switch {
 		case databaseAway(err):
 			meanwhile.unreachable()
-		case reason == dbkit.ReasonSchemaOld || reason == dbkit.ReasonMigrationRefused:
+		case reason == dbkit.ReasonSchemaOld:
 			meanwhile.notReady()
 		}
 		if reason != told {
