@@ -15,9 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden journals and snapshots of this machine version anew")
 
-// goldenJournal is one run as a binary of its machine version has stored it. Files of released machine versions are never
-// written again: every later binary must replay them to the same position. The first line is this struct, each other line an
-// event, or a snapshot.
+// goldenJournal is one run as a binary of its machine version has stored it. Files of released machine
+// versions are never written again: every later binary must replay them to the same position. The first line
+// is this struct, each other line an event, or a snapshot.
 type goldenJournal struct {
 	Machine int      `json:"machine"`
 	Graph   *Graph   `json:"graph"`
@@ -73,7 +73,8 @@ func TestGoldenJournals(t *testing.T) {
 	}
 }
 
-// TestGoldenSnapshots restores what binaries of every machine version kept of a run under way, and brings the run to its end.
+// TestGoldenSnapshots restores what binaries of every machine version kept of a run under way, and brings the
+// run to its end.
 func TestGoldenSnapshots(t *testing.T) {
 	if *update {
 		writeWaiting(t)
@@ -119,7 +120,8 @@ func TestGoldenSnapshots(t *testing.T) {
 	}
 }
 
-// TestLaterMachineVersions holds that a binary takes neither an event nor a snapshot of a version that it does not know.
+// TestLaterMachineVersions holds that a binary takes neither an event nor a snapshot of a version that it
+// does not know.
 func TestLaterMachineVersions(t *testing.T) {
 	p, err := Compile(t.Context(), nodesOf("x", nodes(PassDown{}, "A").Graph()), nil)
 	require.NoError(t, err)

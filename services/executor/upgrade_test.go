@@ -96,8 +96,9 @@ func releaseRuns() map[string]releaseRun {
 	}
 }
 
-// TestMakeRelease writes what executors of this binary leave behind when they are killed in the middle of their work: of
-// both stores a database with the runs of releaseRuns, as SQL, and the token of a task that goes on outside.
+// TestMakeRelease writes what executors of this binary leave behind when they are killed in the middle of
+// their work: of both stores a database with the runs of releaseRuns, as SQL, and the token of a task that
+// goes on outside.
 func TestMakeRelease(t *testing.T) {
 	if *makeRelease == "" {
 		return // it is asked for by hand, once for each release
@@ -247,7 +248,8 @@ func TestReleasesGoOn(t *testing.T) {
 	}
 }
 
-// TestSchemaOfALaterRelease holds that an executor neither migrates nor opens a database that a later release has migrated.
+// TestSchemaOfALaterRelease holds that an executor neither migrates nor opens a database that a later release
+// has migrated.
 func TestSchemaOfALaterRelease(t *testing.T) {
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run(store, func(t *testing.T) {

@@ -136,7 +136,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 		}
 		return starting
 	})
-	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()), slog.Int64("memory_limit", memlimit.Bytes()),
+	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("commit", cfg.Commit), slog.String("addr", p.listener.Addr().String()), slog.Int64("memory_limit", memlimit.Bytes()),
 		conf.Attr("config", cfg))
 	warnExposed(ctx, p.tel.Logger, cfg.secretFiles(service)...)
 	return p, nil

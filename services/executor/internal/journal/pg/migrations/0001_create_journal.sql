@@ -17,9 +17,9 @@ CREATE TABLE executors (
     worker      text        NOT NULL DEFAULT ''
 );
 
--- Every commit calls this first. It keeps the executor's row from being taken over until the commit is through,
--- and ends the commit if the row has been taken over already. The lock is the weakest that a delete or
--- FOR UPDATE waits for, so heartbeats need not wait for commits.
+-- Every commit calls this first. It keeps the executor's row from being taken over until the commit is
+-- through, and ends the commit if the row has been taken over already. The lock is the weakest that a delete
+-- or FOR UPDATE waits for, so heartbeats need not wait for commits.
 -- +goose StatementBegin
 CREATE FUNCTION executor_fence(owner text, life bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -92,7 +92,8 @@ CREATE TABLE runs (
     died_doing          text NOT NULL DEFAULT '',
     graph_name          text NOT NULL,
     graph_hash          text COLLATE "C" NOT NULL,
-    first_graph         text COLLATE "C" NOT NULL DEFAULT '', -- the graph that the run began with, once it has another
+    -- The graph that the run began with, once it has another.
+    first_graph         text COLLATE "C" NOT NULL DEFAULT '',
     task_id             text COLLATE "C" NOT NULL,
     user_id             text COLLATE "C" NOT NULL,
     chat_id             text COLLATE "C" NOT NULL,
@@ -106,8 +107,8 @@ CREATE TABLE runs (
     trace_state         text NOT NULL
 ) WITH (fillfactor = 75);
 
--- States: 1 pending, 2 running, 3 waiting, 4 paused, 5 quarantined, 6 completed, 7 failed, 8 canceled.
--- One index lists runs by state, and, state by state, by time, and finds those that ended. The newest come last,
+-- States: 1 pending, 2 running, 3 waiting, 4 paused, 5 quarantined, 6 completed, 7 failed, 8 canceled. One
+-- index lists runs by state, and, state by state, by time, and finds those that ended. The newest come last,
 -- where there is room without moving others.
 CREATE INDEX runs_listed      ON runs (namespace, state, create_time, run_id);
 CREATE INDEX runs_by_task     ON runs (namespace, task_id, create_time DESC, run_id DESC) WHERE task_id <> '';
@@ -130,7 +131,8 @@ CREATE INDEX runs_wakes    ON runs (wake_time) WHERE state IN (1, 3, 4) AND owne
 -- Canceled runs that nobody owns are taken over however full executors are.
 CREATE INDEX runs_canceled ON runs (namespace, run_id) WHERE state < 6 AND cancel_time IS NOT NULL;
 
--- What a run begins and ends with. Half a page is left for the result, so that no index is touched when it comes.
+-- What a run begins and ends with. Half a page is left for the result, so that no index is touched when it
+-- comes.
 CREATE TABLE run_details (
     run_id      text COLLATE "C" PRIMARY KEY,
     namespace   text COLLATE "C" NOT NULL,
@@ -165,8 +167,8 @@ CREATE INDEX run_labels_by_value ON run_labels (namespace, key, value, create_ti
 
 -- Events ---------------------------------------------------------------------
 
--- The journal. Its rows lie in partitions by the time of their run's id. events_first holds all ids before the
--- bound of the first week. events_default holds the ids that have no other partition, and stays empty.
+-- The journal. Its rows lie in partitions by the time of their run's id. events_first holds all ids before
+-- the bound of the first week. events_default holds the ids that have no other partition, and stays empty.
 CREATE TABLE events (
     seq       bigint NOT NULL,
     time      timestamptz NOT NULL,
@@ -317,7 +319,8 @@ CREATE TABLE blob_refs (
 CREATE INDEX blob_refs_by_hash      ON blob_refs (namespace, hash);
 CREATE INDEX blob_refs_of_snapshots ON blob_refs (run_id) WHERE snapshot;
 
--- What calls of nodes with a cache returned. A crash of the database may lose it, and then the calls are made again.
+-- What calls of nodes with a cache returned. A crash of the database may lose it, and then the calls are made
+-- again.
 CREATE UNLOGGED TABLE kept_outcomes (
     namespace   text COLLATE "C" NOT NULL,
     key         bytea NOT NULL,
@@ -339,7 +342,8 @@ CREATE TABLE limits (
     max_pending_runs bigint      NOT NULL,
     max_fan_out      integer     NOT NULL,
     max_bytes        bigint      NOT NULL,
-    retention_us     bigint      NOT NULL DEFAULT 0, -- how long the namespace keeps its runs after their end, where it says so itself
+    -- How long the namespace keeps its runs after their end, where it says so itself.
+    retention_us     bigint      NOT NULL DEFAULT 0,
     update_time      timestamptz NOT NULL,
     principal        text        NOT NULL DEFAULT '', -- who wrote last, from the API key that was shown
     PRIMARY KEY (namespace, name)

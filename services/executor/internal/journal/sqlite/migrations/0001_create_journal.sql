@@ -1,6 +1,6 @@
 -- +goose Up
--- Times are microseconds since 1970 in UTC; 0 is no time.
--- Rows that are small and looked up by key live in the index of their key (WITHOUT ROWID).
+-- Times are microseconds since 1970 in UTC; 0 is no time. Rows that are small and looked up by key live in
+-- the index of their key (WITHOUT ROWID).
 
 -- Executors ------------------------------------------------------------------
 
@@ -79,7 +79,8 @@ CREATE TABLE runs (
     died_doing          TEXT NOT NULL DEFAULT '',
     graph_name          TEXT NOT NULL,
     graph_hash          TEXT NOT NULL,
-    first_graph         TEXT NOT NULL DEFAULT '', -- the graph that the run began with, once it has another
+    -- The graph that the run began with, once it has another.
+    first_graph         TEXT NOT NULL DEFAULT '',
     task_id             TEXT NOT NULL,
     user_id             TEXT NOT NULL,
     chat_id             TEXT NOT NULL,
@@ -298,7 +299,8 @@ CREATE TABLE limits (
     max_pending_runs INTEGER NOT NULL,
     max_fan_out      INTEGER NOT NULL,
     max_bytes        INTEGER NOT NULL,
-    retention_us     INTEGER NOT NULL DEFAULT 0, -- how long the namespace keeps its runs after their end, where it says so itself
+    -- How long the namespace keeps its runs after their end, where it says so itself.
+    retention_us     INTEGER NOT NULL DEFAULT 0,
     update_time      INTEGER NOT NULL,
     principal        TEXT NOT NULL DEFAULT '',   -- who wrote last, from the API key that was shown
     PRIMARY KEY (namespace, name)

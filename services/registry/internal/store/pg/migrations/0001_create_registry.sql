@@ -26,7 +26,8 @@ CREATE TABLE epics (
   total_tasks        integer NOT NULL CHECK (total_tasks >= 0),
   completed_tasks    integer NOT NULL CHECK (completed_tasks >= 0),
   failed_tasks       integer NOT NULL CHECK (failed_tasks >= 0),
-  dependencies       integer NOT NULL DEFAULT 0, -- of all its tasks together, so that they are bounded without being read
+  -- Of all its tasks together, so that they are bounded without being read.
+  dependencies       integer NOT NULL DEFAULT 0,
   result_summary     text NOT NULL,
   workflow_slug      text NOT NULL,
   user_id            text NOT NULL,
@@ -169,8 +170,8 @@ CREATE TABLE namespace_totals (
   tool_calls        bigint NOT NULL DEFAULT 0
 );
 
--- The empty namespace holds the prices that come with the registry. A price ends where the next one of the same
--- namespace, provider and model begins, so the end is not stored.
+-- The empty namespace holds the prices that come with the registry. A price ends where the next one of the
+-- same namespace, provider and model begins, so the end is not stored.
 CREATE TABLE prices (
   id           text COLLATE "C" PRIMARY KEY,
   namespace    text COLLATE "C" NOT NULL,

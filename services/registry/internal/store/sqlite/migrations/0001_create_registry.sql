@@ -26,7 +26,8 @@ CREATE TABLE epics (
   total_tasks        INTEGER NOT NULL CHECK (total_tasks >= 0),
   completed_tasks    INTEGER NOT NULL CHECK (completed_tasks >= 0),
   failed_tasks       INTEGER NOT NULL CHECK (failed_tasks >= 0),
-  dependencies       INTEGER NOT NULL DEFAULT 0, -- of all its tasks together, so that they are bounded without being read
+  -- Of all its tasks together, so that they are bounded without being read.
+  dependencies       INTEGER NOT NULL DEFAULT 0,
   result_summary     TEXT NOT NULL,
   workflow_slug      TEXT NOT NULL,
   user_id            TEXT NOT NULL,
@@ -99,8 +100,8 @@ CREATE TABLE dependencies (
   PRIMARY KEY (namespace, depends_on, task_id),
   FOREIGN KEY (namespace, task_id) REFERENCES tasks (namespace, id) ON DELETE CASCADE
 ) STRICT;
--- depends_on is in this index too. Without it the query planner prefers the primary key, of which it reads the whole
--- namespace, because it need not leave that index.
+-- depends_on is in this index too. Without it the query planner prefers the primary key, of which it reads
+-- the whole namespace, because it need not leave that index.
 CREATE INDEX dependencies_by_task ON dependencies (namespace, task_id, depends_on);
 
 -- Runs of tasks --------------------------------------------------------------
@@ -180,8 +181,8 @@ CREATE TABLE namespace_totals (
   tool_calls        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
--- The empty namespace holds the prices that come with the registry. A price ends where the next one of the same
--- namespace, provider and model begins, so the end is not stored.
+-- The empty namespace holds the prices that come with the registry. A price ends where the next one of the
+-- same namespace, provider and model begins, so the end is not stored.
 CREATE TABLE prices (
   id           TEXT NOT NULL PRIMARY KEY,
   namespace    TEXT NOT NULL,
