@@ -10,7 +10,7 @@ import (
 )
 
 // The linker sets these: scripts/stamp says how.
-var version, commit, date string
+var version, commit, date string //nolint:gochecknoglobals // the linker sets nothing else
 
 func main() {
 	os.Exit(cli.Main(context.Background(), buildinfo.Of(version, commit, date), os.Args[1:], cli.StdIO()))

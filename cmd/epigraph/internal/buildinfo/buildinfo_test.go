@@ -47,6 +47,6 @@ func TestInfo(t *testing.T) {
 		i := Info{Version: "v1.2.3", Commit: "def", Date: "2026-05-06T07:08:09Z", Go: "go1.26.0", Platform: "linux/amd64"}
 		require.Equal(t, "epigraph v1.2.3\ncommit   def\ndate     2026-05-06T07:08:09Z\ngo       1.26.0\nplatform linux/amd64", i.String())
 		i.Commit, i.Date = "", ""
-		require.Equal(t, 3, len(strings.Split(i.String(), "\n")))
+		require.Len(t, strings.Split(i.String(), "\n"), 3)
 	})
 }
