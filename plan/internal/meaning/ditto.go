@@ -44,7 +44,7 @@ func (t *talk) ditto(from, to int) {
 	rel := Relation{Kind: Ditto, Subjects: t.about(nil), Items: t.n.steps[t.n.place[t.self]-1 : t.n.place[t.self]], Off: t.atoms[start].off, End: t.atoms[end-1].end}
 	asks := tok.Opens || tok.Side != lexicon.Ahead // "like …" says nothing without a step
 	switch {
-	case other >= 0 && needs >= 0 && !asks, other < 0 && asks && !words:
+	case other >= 0 && needs >= 0 && !asks, other < 0 && asks && !words, start == 0 && needs < 0:
 		return
 	case other >= 0:
 		rel.Items, t.atoms[other].used = t.atoms[other].items, true

@@ -495,8 +495,8 @@ func (x *lexer) missing(at int) int {
 		if last := &before[len(before)-1]; !quoted || x.n.numbers || last.is(lexicon.Sources) || last.is(lexicon.Steps) || last.is(lexicon.Uses) {
 			return at
 		}
-	case look == "A0" && !known && len(x.n.prefixes) < 2:
-		return at // "after Q3" where the steps are T1 and T2
+	case look == "A0" && !known && periods[strings.TrimRight(x.text[at:end], "0123456789")]:
+		return at
 	}
 	rest := strings.TrimLeft(x.text[end:], " ")
 	if quoted || known || rest == "" || strings.IndexByte(",;.)]&+/", rest[0]) >= 0 || lexicon.Is(lexicon.And, rest[:letters(rest)]) {
@@ -504,6 +504,9 @@ func (x *lexer) missing(at int) int {
 	}
 	return at
 }
+
+// periods are what stands before the number of a part of a year, and similar letters.
+var periods = setOf("Q H KW CW W FY S T B K V P")
 
 // labelEnd returns the end of the letters and digits at s[at:], with the signs between them.
 func labelEnd(s string, at int) int {

@@ -39,8 +39,6 @@ type Names struct {
 	// steps are the items that are no groups, in order; place is the place of an item among them.
 	steps []int
 	place []int
-	// heads are the groups that stand behind their steps in the list of items, in the order of the text.
-	heads []int
 	// stems are the beginnings of the words of titles, with the items that have them.
 	stems map[string][]int
 	// remarks are those of the words behind the titles.
@@ -96,8 +94,6 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
 		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, titles: map[string]int{}, looks: map[string]bool{}, nouns: map[string]bool{}, made: len(items) > 0,
 	}
-	headed := make(map[int]bool)
-	var starts []int
 	for i, it := range items {
 		n.place[i] = len(n.steps)
 		if !it.Group {
@@ -116,17 +112,9 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 		for _, t := range it.Exact {
 			n.exactly(i, n.head(t))
 		}
-		if p := it.Parent; p > i && p < len(items) && !headed[p] {
-			headed[p] = true
-			n.heads = append(n.heads, p)
-			starts = append(starts, n.place[i])
-		}
 		if _, isNumber := lexicon.Number(it.ID); !isNumber && strings.Contains(strings.TrimSpace(it.ID), " ") {
 			n.title(i, it.ID)
 		}
-	}
-	for k, p := range n.heads {
-		n.place[p] = starts[k]
 	}
 	n.numbers = len(n.byValue)*2 > len(items)
 	seen := map[string]int{}

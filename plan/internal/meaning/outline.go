@@ -288,7 +288,7 @@ func sub(up, it *form.Item) bool {
 	case b.Style == form.Code:
 		return a.Style != form.Code || strings.HasPrefix(b.Label, a.Label+".")
 	}
-	return b.Style == form.Letter || b.Style == form.Lettered
+	return b.Style == form.Letter || b.Style == form.Lettered || isRoman(b)
 }
 
 // below takes what stands below an item for the step's fields and texts.
