@@ -341,6 +341,9 @@ func readNumberedCalls(d *document) *reading {
 		}
 		if joined = joined || isJoin(p.callee); isJoin(p.callee) && len(x.Refs) == 0 {
 			for _, q := range r.graph.Problems {
+				if r.full(d) {
+					break
+				}
 				if !seen[q.ID] {
 					seen[q.ID] = true
 					r.edge(d, q.ID, p.id, Stated, p.off)

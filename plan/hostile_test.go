@@ -77,6 +77,14 @@ var hostileTexts = map[string][3]string{
 	"Announced":   {"", "Steps: apples, pears, plums%[1]d. ", ""},
 	"Held":        {"", "V%[1]d = f(a=V%[2]d)\n", ""},
 	"OneToMany":   {"A -> ", "n%[1]d, ", "z"},
+	"Merges":      {"- id: a\n- id: b\n", "  <<: {needs: [a]}\n", ""},
+	"FieldsOfMap": {"tasks:\n  a:\n    id: x\n", "    k%[1]d: {needs: [x]}\n", ""},
+	"Subgraphs":   {"graph TD\n", "subgraph s%[1]d\na%[1]d --> b%[1]d\n", ""},
+	"Outputs":     {"", "{\"output\":\"[{\\\"id\\\":%[1]d,\\\"task\\\":\\\"a\\\"}]\"}\n", ""},
+	"OpenMaps":    {"", "a%[1]d: {\nx -> y\n", ""},
+	"Aliases":     {"a0: &a0 [x]\n", "a%[1]d: &a%[1]d [*a0, *a%[2]d]\n", ""},
+	"OneLine":     {"{\"tool_calls\":[", "{\"id\":\"c%[1]d\",\"name\":\"f\",\"arguments\":{\"x\":\"é $c%[2]d\"}},", "]}"},
+	"Separators":  {"", "%[1]d. do a%[1]d, needs %[2]d\u2028", ""},
 }
 
 // hostileShapes are all hostile texts by their names, each made to about a length.

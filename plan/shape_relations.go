@@ -53,7 +53,10 @@ func stepRelations(d *document, v *form.Value) *reading {
 	if rels.Kind == form.KindString {
 		// The graph as arrow lines in a string.
 		known := arrowNames{known: func(id string) bool { return names.ids[id] > 0 }}
-		for _, l := range strings.Split(rels.Str, "\n") {
+		for l := range strings.SplitSeq(rels.Str, "\n") {
+			if r.full(d) {
+				break
+			}
 			for _, e := range arrowEdges(strings.TrimSpace(l), known) {
 				r.edge(d, names.resolve(d, r, e[0], rels.Off), names.resolve(d, r, e[1], rels.Off), Stated, rels.Off)
 			}

@@ -137,7 +137,7 @@ func artEnd(src *Source, i int) (end int, drawn bool) {
 	for k := i; k < len(src.Lines) && k < i+maxRows; k++ {
 		l := &src.Lines[k]
 		if k > 0 && isPipeRule(src.Lines[k-1].Text, l.Text) {
-			return k + 1, false
+			return pipeRowsEnd(src, k), false
 		}
 		if l.Fence || l.InCode != src.Lines[i].InCode {
 			break
@@ -162,6 +162,17 @@ func artEnd(src *Source, i int) (end int, drawn bool) {
 		last = k
 	}
 	return last + 1, pure >= 2 && branches < 2
+}
+
+// pipeRowsEnd returns the line behind the rows of a table whose rule is line k: they have as many cells.
+func pipeRowsEnd(src *Source, k int) int {
+	bars := strings.Count(src.Lines[k].Text, "|")
+	for k++; k < len(src.Lines); k++ {
+		if s := src.Lines[k].Text; s == "" || s[0] != '|' || s[len(s)-1] != '|' || strings.Count(s, "|") != bars {
+			break
+		}
+	}
+	return k
 }
 
 // treeLine reports whether a line is one of a tree of files and the like: "├── name".

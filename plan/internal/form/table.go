@@ -235,7 +235,7 @@ func isTableRule(s string) bool {
 
 // isPipeRule reports whether a line is the rule below the head of a table with | between its cells.
 func isPipeRule(head, s string) bool {
-	return strings.Contains(s, "--") && strings.Contains(s, "|") && isTableRule(s) && (s[0] == '|' || strings.IndexByte(s, '+') < 0 && strings.Count(head, "|") == strings.Count(s, "|"))
+	return (strings.Contains(s, "--") || strings.HasPrefix(s, "|-|-")) && strings.Contains(s, "|") && isTableRule(s) && (s[0] == '|' || strings.IndexByte(s, '+') < 0 && strings.Count(head, "|") == strings.Count(s, "|"))
 }
 
 func pipeCells(src *Source, l *Line, bar string) []*Value {

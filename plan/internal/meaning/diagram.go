@@ -58,6 +58,16 @@ func onlyArrows(src *form.Source, first, last int) bool {
 	return true
 }
 
+// maxUnsureLinks bounds how many links of one reading are noted one by one to be unsure.
+const maxUnsureLinks = 300
+
+// moreUnsure notes how many more links are unsure than were noted one by one.
+func (r *Reading) moreUnsure(n int) {
+	if n > maxUnsureLinks {
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: "links", Off: r.Start, Message: strconv.Itoa(n-maxUnsureLinks) + " more links may be meant otherwise", Hint: "say which way the links run"})
+	}
+}
+
 // diagramReading turns a diagram into a reading.
 func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	if len(g.Nodes) == 0 || len(g.Nodes) < 2 && len(g.Links) == 0 {
@@ -71,7 +81,7 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		}
 		r.Items = append(r.Items, Item{ID: n.ID, Shown: !n.Hidden, Title: title, Parent: -1, Off: n.Off, End: n.End})
 	}
-	turned, straight := 0, 0
+	turned, straight, assumed := 0, 0, 0
 	for _, l := range g.Links {
 		if needsLabel(l.Label) {
 			l.From, l.To = l.To, l.From
@@ -82,18 +92,22 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		source := Stated
 		if l.Assumed != "" {
 			source = ListedOrder
-			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.To, Off: l.Off, Message: l.From + " was taken to come before " + l.To + ": " + l.Assumed, Hint: "state what " + l.To + " waits for"})
+			if assumed++; assumed <= maxUnsureLinks {
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.To, Off: l.Off, Message: l.From + " was taken to come before " + l.To + ": " + l.Assumed, Hint: "state what " + l.To + " waits for"})
+			}
 		}
 		r.Links = append(r.Links, Link{From: l.From, To: l.To, Source: source, Off: l.Off})
 	}
+	r.moreUnsure(assumed)
 	for _, f := range g.Faults {
 		r.Notes = append(r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: f.Element, Message: f.Message, Hint: f.Hint, Off: f.Off})
 	}
 	switch {
 	case turned > 0 && straight > 0:
-		for _, l := range r.Links {
+		for _, l := range r.Links[:min(len(r.Links), maxUnsureLinks)] {
 			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.From + " -> " + l.To, Off: l.Off, Message: "some arrows say that they lead to what is needed; " + l.From + " was taken to come before " + l.To, Hint: "let all arrows lead forward"})
 		}
+		r.moreUnsure(len(r.Links))
 	case turned == 0 && pointsToNeeds(src, g.First, g.Last):
 		turn(r)
 	}

@@ -18,6 +18,7 @@ type arrowSet struct {
 	index  map[string]int
 	bare   map[string]bool // ids that stand somewhere without a title
 	apart  bool
+	full   bool // it said that there are too many links
 	listed bool // ids stand alone on lines
 	titles bool // parts before the last of a line have titles, too
 }
@@ -670,6 +671,10 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 		from, to = to, from
 	}
 	if len(from)*len(to)+len(s.r.Links) > maxArrows {
+		if s.full {
+			return
+		}
+		s.full = true
 		s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line stand for too many edges", Hint: "split the line", Off: off})
 		return
 	}

@@ -111,7 +111,8 @@ func (o *outline) series() []series {
 	}
 	var out []series
 	for _, s := range [...]series{boxes, codes, words, numbers, heads, plain, lines} {
-		if n := len(s.items); n > 0 && n <= o.src.MaxItems+1 {
+		if len(s.items) > 0 {
+			s.items = s.items[:min(len(s.items), o.src.MaxItems+1)] // one too many shows that there are more
 			out = append(out, s)
 		}
 	}
@@ -190,7 +191,7 @@ func (o *outline) alone(s series) *Reading {
 	}
 	var w *web
 	for k, lang := range o.languages(named) {
-		x := &web{r: &Reading{}, names: namesIn(named, lang), steps: steps, members: members, heads: heads}
+		x := &web{r: &Reading{}, most: o.src.MaxLinks, names: namesIn(named, lang), steps: steps, members: members, heads: heads}
 		x.hear(o, in)
 		if k == 0 || x.understood() > w.understood() {
 			w = x

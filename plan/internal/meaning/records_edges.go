@@ -132,6 +132,9 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 		note(e.to, e.off)
 		for _, id := range e.to {
 			to[id] = true
+			if len(r.Links) > c.src.MaxLinks {
+				break
+			}
 			for _, x := range e.from {
 				r.Links = append(r.Links, Link{From: x, To: id, Source: Stated, Off: e.off})
 			}
@@ -140,7 +143,7 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 	for id := range from {
 		meets += b2i(to[id])
 	}
-	if meets == 0 || len(r.Items) > len(r.Links)+meets || len(r.Links) > maxLinks {
+	if meets == 0 || len(r.Items) > len(r.Links)+meets {
 		return nil
 	}
 	return r
@@ -352,8 +355,12 @@ func elementPair(x *form.Value) (pair, bool) {
 // outer returns the ends of the lists and maps of links that may be about the records.
 func (a *analysis) outer() []arcEnds {
 	var out []arcEnds
-	for _, p := range a.c.pairs {
-		if p.tree == a.s.tree && !a.holds(p) && len(out) < maxOuter {
+	near := a.c.pairsIn[a.s.tree]
+	if !a.c.looksAt(len(near)) {
+		near = nil
+	}
+	for _, p := range near {
+		if len(out) < maxOuter && !a.holds(p) {
 			out = append(out, p.ends()...)
 		}
 	}
@@ -406,8 +413,8 @@ func (a *analysis) noLinks() bool {
 	if a.s.owner == nil {
 		return false
 	}
-	for _, f := range a.s.owner.Fields {
-		if isArcs(f.Key) && f.Val != nil && f.Val.Kind == form.KindList && len(f.Val.Items) == 0 {
+	for _, f := range a.c.linkLists(a.s.owner) {
+		if len(f.Val.Items) == 0 && isArcs(f.Key) {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 // web gathers what a text says about the order of steps, and makes links of it.
 type web struct {
 	r       *Reading
+	most    int // of links
 	names   *Names
 	steps   []step
 	members [][]int            // the steps that each name means: itself, or those of a group
@@ -268,9 +269,6 @@ func (w *web) spread(names []int) []int {
 	return out
 }
 
-// maxLinks bounds the links of one reading.
-const maxLinks = 200_000
-
 // link makes links of the relations.
 func (w *web) link() {
 	r := w.r
@@ -278,7 +276,7 @@ func (w *web) link() {
 	var beside []Relation
 	said := make([]bool, len(w.steps))
 	add := func(a, b, off int) {
-		if len(r.Links) < maxLinks {
+		if len(r.Links) <= w.most {
 			needs[b] = append(needs[b], a)
 			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
 		}
