@@ -83,6 +83,7 @@ func TestAttacks(t *testing.T) {
 		"Arrows":  lines(30, "a#,b#,c#,d#,e#,f#,g# -> h#,i#,j#,k#,l#,m#,n#\n"),
 		"Mermaid": "graph TD\n" + lines(30, "a# & b# & c# & d# & e# & f# --> h# & i# & j# & k# & l# & m#\n"),
 		"Groups":  `{"sequence":[{"parallel":[` + lines(60, `"a#",`) + `"z"]},{"parallel":[` + lines(60, `"b#",`) + `"y"]}]}`,
+		"Closing": lines(5_000, "#. do a#\n") + "\nSteps 1-2000 need steps 2001-4000. Steps 1-1900 wait for steps 2001-3900.\n",
 		"Matrix":  "|  |" + lines(60, "T#|") + "\n|" + lines(61, "---|") + "\n" + lines(60, "|T#|"+lines(60, " x |")+"\n"),
 	} {
 		t.Run("Parse/StopsBehindTheEdges/"+name, func(t *testing.T) {

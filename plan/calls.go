@@ -295,6 +295,9 @@ func readNumberedCalls(d *document) *reading {
 	known := map[string]bool{}
 	joined, ended := false, false
 	for _, p := range prog {
+		if len(r.graph.Problems) > d.limits.MaxProblems {
+			break
+		}
 		if r.start < 0 {
 			r.start = p.off
 		}

@@ -78,8 +78,10 @@ type lexer struct {
 // atoms cuts a text into words, numbers, labels, phrases and signs. They stay until the next text is cut.
 func (n *Names) atoms(text string) []atom {
 	x := lexer{n: n, text: text, toks: lexicon.ScanIn(n.lang, text), atoms: n.cut[:0]}
-	for at := 0; at < len(text); {
-		at = x.next(at)
+	for at, k := 0, 1; at < len(text); k++ {
+		if at = x.next(at); k&1023 == 0 && n.ended != nil && n.ended() {
+			break
+		}
 	}
 	n.cut = x.atoms
 	n.dated(x.atoms)

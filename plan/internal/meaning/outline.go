@@ -191,7 +191,9 @@ func (o *outline) alone(s series) *Reading {
 	}
 	var w *web
 	for k, lang := range o.languages(named) {
-		x := &web{r: &Reading{}, most: o.src.MaxLinks, names: namesIn(named, lang), steps: steps, members: members, heads: heads}
+		names := namesIn(named, lang)
+		names.ended = o.src.Ended
+		x := &web{r: &Reading{}, most: o.src.MaxLinks, names: names, steps: steps, members: members, heads: heads}
 		x.hear(o, in)
 		if k == 0 || x.understood() > w.understood() {
 			w = x

@@ -84,6 +84,9 @@ func (c *cover) line(self int, begins bool, l *form.Line) {
 			continue
 		}
 		for _, s := range r.Subjects {
+			if len(c.notes) >= maxUncovered {
+				return
+			}
 			for _, x := range r.Items {
 				if s != x && c.related(s, x) == (r.Kind == Apart || r.Kind == Beside) {
 					c.note("AMBIGUOUS", s, c.items[x].ID, r.Off, "the text relates it to "+c.items[x].ID+", and the plan was read otherwise")

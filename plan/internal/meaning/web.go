@@ -38,6 +38,9 @@ func (w *web) say(self int, t text) {
 func (w *web) hear(o *outline, in map[*form.Item]bool) {
 	w.roleByValues()
 	for i := range w.steps {
+		if i&63 == 0 && o.src.Ended() {
+			return
+		}
 		for _, t := range w.steps[i].texts {
 			w.say(i, t)
 		}
