@@ -283,7 +283,9 @@ type ParsePlanResponse struct {
 	// Content hash of the plan's canonical form; equal plans have equal hashes.
 	Hash string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
 	// The model that was asked to restate the plan; absent when none was.
-	Restatement   *Restatement `protobuf:"bytes,8,opt,name=restatement,proto3" json:"restatement,omitempty"`
+	Restatement *Restatement `protobuf:"bytes,8,opt,name=restatement,proto3" json:"restatement,omitempty"`
+	// Why there is no plan, in a sentence; empty when there is one.
+	NoPlanMessage string `protobuf:"bytes,9,opt,name=no_plan_message,json=noPlanMessage,proto3" json:"no_plan_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -372,6 +374,13 @@ func (x *ParsePlanResponse) GetRestatement() *Restatement {
 		return x.Restatement
 	}
 	return nil
+}
+
+func (x *ParsePlanResponse) GetNoPlanMessage() string {
+	if x != nil {
+		return x.NoPlanMessage
+	}
+	return ""
 }
 
 // CompilePlanRequest carries a plan, and how its problems are to be worked.
@@ -607,7 +616,7 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\x04text\x12!\n" +
 	"\adialect\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\adialect\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12F\n" +
-	"\arestate\x18\x04 \x01(\x0e2\".epigraph.planner.v1.RestatePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\arestate\"\xee\x02\n" +
+	"\arestate\x18\x04 \x01(\x0e2\".epigraph.planner.v1.RestatePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\arestate\"\x96\x03\n" +
 	"\x11ParsePlanResponse\x12\x18\n" +
 	"\adialect\x18\x01 \x01(\tR\adialect\x12\x17\n" +
 	"\ano_plan\x18\x02 \x01(\bR\x06noPlan\x12$\n" +
@@ -616,7 +625,8 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\vdiagnostics\x18\x05 \x03(\v2\x1c.epigraph.plan.v1.DiagnosticR\vdiagnostics\x122\n" +
 	"\arepairs\x18\x06 \x03(\v2\x18.epigraph.plan.v1.RepairR\arepairs\x12\x12\n" +
 	"\x04hash\x18\a \x01(\tR\x04hash\x12B\n" +
-	"\vrestatement\x18\b \x01(\v2 .epigraph.planner.v1.RestatementR\vrestatement\"\xba\x05\n" +
+	"\vrestatement\x18\b \x01(\v2 .epigraph.planner.v1.RestatementR\vrestatement\x12&\n" +
+	"\x0fno_plan_message\x18\t \x01(\tR\rnoPlanMessage\"\xba\x05\n" +
 	"\x12CompilePlanRequest\x12 \n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02H\x00R\x04text\x126\n" +
