@@ -267,9 +267,10 @@ func (o *outline) alone(s series) *Reading {
 	if w.stated() {
 		r.Evidence = append(r.Evidence, onlyStates)
 	}
+	below := details(o.src, steps)
 	for i := range steps {
 		st := &steps[i]
-		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Parent: st.up, Off: st.it.Off, End: st.it.End}
+		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Details: below[i], Parent: st.up, Off: st.it.Off, End: st.it.End}
 		for _, a := range st.attrs {
 			if role, _ := lexicon.Field(a.Key); role != lexicon.ID && role != lexicon.Requires && role != lexicon.Next {
 				item.Attrs = append(item.Attrs, a)
