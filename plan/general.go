@@ -149,6 +149,16 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 			out[i] = true
 		}
 	}
+	if m.Form == "table" { // rows that only head others, lines between two tables
+		for i := d.lineAt(m.Start); i <= d.lineAt(m.End); i++ {
+			out[i] = true
+		}
+		for i := range m.Items {
+			for k := d.lineAt(m.Items[i].Off); k < len(d.starts) && d.starts[k] < m.Items[i].End; k++ {
+				delete(out, k)
+			}
+		}
+	}
 	for i := range m.Items {
 		delete(out, d.lineAt(m.Items[i].Off))
 	}

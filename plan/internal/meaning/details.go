@@ -8,14 +8,11 @@ import (
 
 // details returns, for each step, the lines of its own below its first one, as they are written and without
 // the indentation that they share. Lines of fields and the line of the title are left out. The steps are in
-// the order of the text.
-func details(src *form.Source, steps []step) []string {
+// the order of the text. Around are the lines between them that are part of none.
+func details(src *form.Source, steps []step) (out []string, around []Span) {
 	lines := make([][]string, len(steps))
 	var open []int // the steps that the line stands in, the innermost last
 	next := 0
-	if len(steps) == 0 {
-		return nil
-	}
 	for k := src.LineAt(steps[0].it.Off); k < len(src.Lines); k++ {
 		l := &src.Lines[k]
 		begins := false
@@ -30,6 +27,9 @@ func details(src *form.Source, steps []step) []string {
 			if len(open) == 0 && next == len(steps) {
 				break
 			}
+			if !begins && l.Text != "" {
+				around = append(around, Span{l.Off, l.End})
+			}
 			continue
 		}
 		top := open[len(open)-1]
@@ -38,11 +38,11 @@ func details(src *form.Source, steps []step) []string {
 		}
 		lines[top] = append(lines[top], strings.TrimRight(src.Text[l.Start:l.End], " \t\r"))
 	}
-	out := make([]string, len(steps))
+	out = make([]string, len(steps))
 	for i := range lines {
 		out[i] = dedent(lines[i])
 	}
-	return out
+	return out, around
 }
 
 // told reports whether a line below a step is its title or one of its fields.

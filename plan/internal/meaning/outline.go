@@ -267,7 +267,8 @@ func (o *outline) alone(s series) *Reading {
 	if w.stated() {
 		r.Evidence = append(r.Evidence, onlyStates)
 	}
-	below := details(o.src, steps)
+	below, between := details(o.src, steps)
+	r.Around = append(r.Around, between...)
 	for i := range steps {
 		st := &steps[i]
 		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Details: below[i], Parent: st.up, Off: st.it.Off, End: st.it.End}
@@ -389,6 +390,15 @@ func beyond(up, m form.Mark) bool {
 func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, depth int) {
 	if depth == 0 {
 		st.texts = append(st.texts, text{it.Text, it.TextOff})
+		switch {
+		case it.State != "" && it.State != "TODO":
+			st.attrs = append(st.attrs, Attr{Key: "status", Value: it.State, Off: it.Off})
+		case it.Box == 'x':
+			st.attrs = append(st.attrs, Attr{Key: "status", Value: "done", Off: it.Off})
+		}
+		if it.Tags != "" {
+			st.attrs = append(st.attrs, Attr{Key: "tags", Value: it.Tags, Off: it.Off})
+		}
 	}
 	for _, k := range it.Kids {
 		if _, ok := in[k]; ok || depth > 20 {
