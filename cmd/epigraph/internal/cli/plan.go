@@ -35,7 +35,7 @@ type planCmd struct {
 
 // Help says what the exit code means.
 func (planCmd) Help() string {
-	return `Works without a server, except with --restate. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer, a ParsePlanResponse, is in the output.
+	return `Works without a server, except with --restate. What a problem waits for stands behind ←, and behind ⇠ where nothing but the order of the text implies it. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer, a ParsePlanResponse, is in the output, with every warning, of which else five of a code are shown.
 
     epigraph plan answer.txt
     epigraph plan answer.txt --dot | dot -Tsvg > plan.svg
@@ -193,8 +193,7 @@ func diagram(r *plannerv1.ParsePlanResponse) view.Diagram {
 		d.Nodes = append(d.Nodes, view.DiagramNode{ID: p.GetId(), Label: label, Group: p.GetParentId()})
 	}
 	for _, x := range r.GetGraph().GetEdges() {
-		assumed := x.GetSource() == planv1.EdgeSource_EDGE_SOURCE_NUMBERING || x.GetSource() == planv1.EdgeSource_EDGE_SOURCE_LISTED_ORDER
-		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: assumed})
+		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: view.Assumed(x)})
 	}
 	return d
 }
