@@ -150,8 +150,14 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 		}
 	}
 	if m.Form == "table" { // rows that only head others, lines between two tables
-		for i := d.lineAt(m.Start); i <= d.lineAt(m.End); i++ {
-			out[i] = true
+		for i := d.lineAt(m.Start) + 1; i <= d.lineAt(m.End); i++ {
+			switch text := d.lines[i].text; {
+			case text == "":
+			case strings.Trim(text, "|+-=: ") == "": // the rule below a head
+				delete(out, i-1)
+			default:
+				out[i] = true
+			}
 		}
 		for i := range m.Items {
 			for k := d.lineAt(m.Items[i].Off); k < len(d.starts) && d.starts[k] < m.Items[i].End; k++ {

@@ -12,7 +12,7 @@ import (
 func details(src *form.Source, steps []step) (out []string, around []Span) {
 	lines := make([][]string, len(steps))
 	var open []int // the steps that the line stands in, the innermost last
-	next := 0
+	next, fenced := 0, -1
 	for k := src.LineAt(steps[0].it.Off); k < len(src.Lines); k++ {
 		l := &src.Lines[k]
 		begins := false
@@ -22,6 +22,11 @@ func details(src *form.Source, steps []step) (out []string, around []Span) {
 		}
 		for len(open) > 0 && steps[open[len(open)-1]].it.End <= l.Off {
 			open = open[:len(open)-1]
+		}
+		if l.Fence && fenced >= 0 { // the end of a code fence that a step opened
+			lines[fenced] = append(lines[fenced], strings.TrimRight(src.Text[l.Start:l.End], " \t\r"))
+			fenced = -1
+			continue
 		}
 		if begins || len(open) == 0 {
 			if len(open) == 0 && next == len(steps) {
@@ -35,6 +40,9 @@ func details(src *form.Source, steps []step) (out []string, around []Span) {
 		top := open[len(open)-1]
 		if l.Text == "" && len(lines[top]) == 0 || steps[top].told(l) {
 			continue
+		}
+		if l.Fence {
+			fenced = top
 		}
 		lines[top] = append(lines[top], strings.TrimRight(src.Text[l.Start:l.End], " \t\r"))
 	}

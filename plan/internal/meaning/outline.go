@@ -404,7 +404,7 @@ func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, de
 		if _, ok := in[k]; ok || depth > 20 {
 			continue
 		}
-		if fs := fields(k); len(fs) > 0 {
+		if fs := fields(k); len(fs) > 0 && (!inCode(src, k) || inCode(src, st.it)) {
 			st.attrs = append(st.attrs, fs...)
 		} else {
 			st.texts = append(st.texts, marked(src, k))
@@ -412,6 +412,9 @@ func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, de
 		st.below(src, in, k, depth+1)
 	}
 }
+
+// inCode reports whether an item stands within a code fence.
+func inCode(src *form.Source, it *form.Item) bool { return src.Lines[src.LineAt(it.Off)].InCode }
 
 // marked returns the text of an item with what was taken for its mark: "T1 must be done" refers to T1.
 func marked(src *form.Source, it *form.Item) text {

@@ -188,7 +188,7 @@ func writeDetails(b *strings.Builder, s Style, indent int, details string) {
 	lines := strings.Split(details, "\n")
 	for i, line := range lines {
 		if i == maxDetails {
-			line = fmt.Sprintf("… %s more", Plural(len(lines)-i, "line"))
+			line = fmt.Sprintf("… %d more", len(lines)-i)
 		}
 		b.WriteString(s.Fit(strings.Repeat(" ", indent)+s.dim(OneLine(line, 80))) + "\n")
 		if i == maxDetails {
