@@ -29,7 +29,7 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 	if !form.ContainsArrow(text) && strings.IndexByte(text, '>') > 0 && !strings.ContainsAny(text, "<=") {
 		text = strings.ReplaceAll(text, ">", string(form.BareArrow)) // "1 > 2": all ids have to be known
 	}
-	p := arrowPrefix(form.Piece{Text: text, Off: off}, true)
+	p := arrowPrefix(form.Piece{Text: text, Off: off})
 	if !form.ContainsArrow(p.Text) {
 		return nil, false
 	}
@@ -43,22 +43,23 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 	return s.r.Links, len(s.r.Links) > 0
 }
 
-// arrowPrefix drops "Order:" or a bullet before the first id. With loose, it accepts every short text before
-// a colon.
-func arrowPrefix(p form.Piece, loose bool) form.Piece {
+// arrowPrefix drops a bullet, and a label such as "Order:" before the first id. What is short, has a number in
+// it, or stands where other ids have a title, is an id with its title.
+func arrowPrefix(p form.Piece) form.Piece {
 	p = cutBullet(p)
 	p.Text = plainBrackets.Replace(p.Text)
-	for _, colon := range [...]string{":", "："} {
-		head, rest, ok := strings.Cut(p.Text, colon)
-		head = strings.Trim(head, " *_`")
-		if !ok || rest == "" || len(head) > 60 || form.ContainsArrow(head) || !form.ContainsArrow(rest) || rest[0] == ':' {
-			continue
-		}
-		if rest[0] != ' ' && rest[0] != '*' && colon == ":" || !loose && !announcesGraph(head) {
-			continue
-		}
+	k := strings.IndexAny(p.Text, ":：")
+	if k < 0 {
+		return unquoted(p)
+	}
+	_, n := utf8.DecodeRuneInString(p.Text[k:])
+	head, rest := strings.Trim(p.Text[:k], " *_`"), p.Text[k+n:]
+	switch {
+	case len(head) > 60 || form.ContainsArrow(head) || !form.ContainsArrow(rest) || n == 1 && strings.IndexByte(" *", rest[0]) < 0:
+	case len(head) <= 2 || utf8.RuneCountInString(head) == 1 || strings.ContainsAny(head, "0123456789") || strings.ContainsAny(rest, ":：") && !announcesGraph(head):
+	default:
 		rest = strings.TrimLeft(rest, " *_")
-		return unquoted(form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)})
+		p = form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)}
 	}
 	return unquoted(p)
 }
@@ -77,18 +78,8 @@ func unquoted(p form.Piece) form.Piece {
 	return p
 }
 
-// graphWords are stems of what lines of arrows are announced by.
-var graphWords = [...]string{"graph", "depend", "order", "edge", "flow", "sequence", "execution", "plan", "dag", "pipeline", "abhäng", "reihenfolge", "ablauf", "ordre", "dépend", "flux", "orden", "ordem", "flujo", "fluxo", "ordine", "dipend", "flusso", "volgorde", "afhank", "порядок", "завис", "залеж", "схема", "kolejn", "zależ", "sıra", "bağım", "akış", "ordning", "beroend", "flöde", "rækkefølge", "urut", "alur", "thứ tự", "phụ thuộc", "sơ đồ", "顺序", "順序", "依赖", "依存", "流程", "フロー", "순서", "의존", "흐름", "ترتيب", "क्रम", "निर्भर", "links", "arrows", "path", "schritte", "steps"}
-
-func announcesGraph(s string) bool {
-	s = strings.ToLower(s)
-	for _, w := range graphWords {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
-}
+// announcesGraph reports whether words announce lines of arrows.
+func announcesGraph(s string) bool { return stemAt(strings.ToLower(s), "that announce a graph") >= 0 }
 
 // arrowReadings reads the blocks of lines of arrows.
 func arrowReadings(src *form.Source) (out []*Reading) {
@@ -211,7 +202,7 @@ func IsArrowLine(s string) bool {
 			return false // it says what arrows mean
 		}
 	}
-	p := arrowPrefix(form.Piece{Text: form.CutComment(s)}, false)
+	p := arrowPrefix(form.Piece{Text: form.CutComment(s)})
 	if quotesArrow(p.Text) {
 		return false
 	}
@@ -405,7 +396,7 @@ func arrowLines(src *form.Source, first, n int) (out []form.Piece) {
 		if t := strings.TrimRight(p.Text, ".。"); len(p.Text)-len(t) == 1 || strings.HasSuffix(p.Text, "。") {
 			p.Text = t
 		}
-		p = arrowPrefix(p, len(out) == 0 && announcesGraph(p.Text))
+		p = arrowPrefix(p)
 		if len(out) > 0 && (startsWithArrow(p.Text) || trails) && p.Off-out[len(out)-1].Off < 8192 {
 			last := &out[len(out)-1]
 			last.Text += strings.Repeat(" ", p.Off-last.Off-len(last.Text)) + p.Text
