@@ -151,8 +151,11 @@ func IsArrowLine(s string) bool {
 		return false
 	}
 	p := arrowPrefix(form.Piece{Text: form.CutComment(s)})
-	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] && assignsCall(parts[1].Text) {
-		return false // "raw ← load("x")"
+	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] {
+		_, _, titled := form.SplitMark(parts[0])
+		if assignsCall(parts[1].Text) || titled && !strings.ContainsFunc(parts[1].Text, unicode.IsLetter) {
+			return false // "raw ← load("x")", "2. rent <- 1"
+		}
 	}
 	arrows := 0
 	chains, _ := form.Chains(p.Text, 0, false)
