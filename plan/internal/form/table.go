@@ -175,12 +175,11 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 		return nil, i
 	}
 	t := newTable(head.Off)
-	double := strings.HasPrefix(head.Text, "||") && strings.Count(head.Text, "||") > 2 && !strings.Contains(strings.ReplaceAll(head.Text, "||", ""), "|")
-	if double { // the heads of Confluence
-		t.row(pipeCells(src, head, "||"), head.Off, head.End)
-	} else {
-		t.row(pipeCells(src, head, bar), head.Off, head.End)
+	sep := bar
+	if strings.HasPrefix(head.Text, "||") { // the heads of Jira
+		sep = "||"
 	}
+	t.row(pipeCells(src, head, sep), head.Off, head.End)
 	if len(t.first) < 2 {
 		return nil, i
 	}
