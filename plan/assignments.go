@@ -11,11 +11,14 @@ import (
 // problem is named by its number, or by its variable where lines have no numbers; edges come from the use of
 // variables.
 func readAssignments(d *document) *reading {
-	prog, strange, ok := assignmentLines(d)
+	prog, strange, unread, ok := assignmentLines(d)
 	if !ok {
 		return nil
 	}
 	r := &reading{edgesStated: true, start: prog[0].off, openEnded: true}
+	for _, l := range unread {
+		r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
+	}
 	// Numbers before the program that it uses again, such as a list of the actions it may call, are not part
 	// of it. Another numbered line that is no assignment is.
 	for len(strange) > 0 && strange[0].off < prog[0].off && slices.ContainsFunc(prog, func(p programLine) bool { return p.id == strange[0].id }) {
@@ -30,22 +33,24 @@ func readAssignments(d *document) *reading {
 	return r
 }
 
-// assignmentLines returns the assignments of calls, those with numbers if there are any, and other lines with
-// numbers. ok tells that they make up a program.
-func assignmentLines(d *document) (prog, strange []programLine, ok bool) {
+// assignmentLines returns the assignments of calls, those with numbers if there are any, other lines with
+// numbers, and lines that look like assignments. ok tells that they make up a program.
+func assignmentLines(d *document) (prog, strange []programLine, unread []line, ok bool) {
 	numbered, plain, other, good := 0, 0, 0, 0
 	var holders []string
 	for _, l := range programLines(d, true) {
 		p, ok := readProgramLine(l, true)
 		switch {
 		case ok && strings.HasPrefix(p.rest, "("):
-			return nil, nil, false // a call of what a call returns: code, which is read by its statements
+			return nil, nil, nil, false // a call of what a call returns: code, which is read by its statements
 		case !ok:
 			if !isCommentLine(l.text) {
 				other++
 			}
 			if num, rest, isNum := cutNumber(l.text); isNum && len(rest) < len(l.text)-len(num) {
 				strange = append(strange, strangeLine(l, num, rest))
+			} else if i := strings.Index(l.text, " = "); i > 0 && i < 80 && strings.Contains(l.text[i:], "(") && form.IsName(l.text[strings.LastIndexByte(l.text[:i], ' ')+1:i]) {
+				unread = append(unread, l)
 			}
 			continue
 		case holdsSteps(p):
@@ -66,10 +71,10 @@ func assignmentLines(d *document) (prog, strange []programLine, ok bool) {
 	}
 	if numbered == 0 {
 		// A call that gives its result to nothing is a step, too.
-		return prog, nil, plain >= 2 && plain > other*2 && !looksLikeCode(d) && !usedBelow(d, prog)
+		return prog, nil, nil, plain >= 2 && plain > other*2 && !looksLikeCode(d) && !usedBelow(d, prog)
 	}
 	prog = slices.DeleteFunc(prog, func(p programLine) bool { return p.id == "" })
-	return prog, strange, len(strange) < numbered && good > 0
+	return prog, strange, unread, len(strange) < numbered && good > 0
 }
 
 // linkAssignments adds the problems of a program, and an edge for each use of a variable.
