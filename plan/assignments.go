@@ -38,7 +38,7 @@ func readAssignments(d *document) *reading {
 func assignmentLines(d *document) (prog, strange []programLine, unread []line, ok bool) {
 	numbered, plain, other, good := 0, 0, 0, 0
 	var holders []string
-	for _, l := range programLines(d, true) {
+	for _, l := range programLines(d) {
 		p, ok := readProgramLine(l, true)
 		switch {
 		case ok && strings.HasPrefix(p.rest, "("):
