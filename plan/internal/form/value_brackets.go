@@ -252,6 +252,9 @@ func (p *valueParser) readKey() *Value {
 	if strings.HasPrefix(p.s[p.pos:], "“") {
 		return p.readSmart("“", "”")
 	}
+	if p.yaml {
+		return p.readPlain()
+	}
 	j := p.pos
 	for j < len(p.s) && j < p.pos+64 && (IsWordByte(p.s[j]) || p.s[j] == '-' || p.s[j] >= utf8.RuneSelf) {
 		j++

@@ -56,7 +56,7 @@ func (p *valueParser) readValue() *Value {
 		p.pos++
 		p.stack = append(p.stack, '[')
 		return p.readItems(&Value{Kind: KindList, Off: start}, ']')
-	case c == '(':
+	case c == '(' && !p.yaml:
 		p.pos++
 		p.t.Quirks++
 		p.t.Python = true
@@ -76,6 +76,8 @@ func (p *valueParser) readValue() *Value {
 	case strings.HasPrefix(p.s[p.pos:], "‘"):
 		p.t.Quirks++
 		return p.readSmart("‘", "’")
+	case p.yaml:
+		return p.readPlain()
 	default:
 		return p.readBare()
 	}
