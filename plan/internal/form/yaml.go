@@ -403,7 +403,7 @@ func (p *valueParser) readPlain() *Value {
 	start := p.pos
 	for ; p.pos < len(p.s); p.pos++ {
 		c := p.s[p.pos]
-		if strings.IndexByte(",[]{}\"\n", c) >= 0 || c == '#' && p.s[p.pos-1] == ' ' || c == ':' && (p.pos+1 == len(p.s) || strings.IndexByte(" \t\n,[]{}", p.s[p.pos+1]) >= 0) {
+		if strings.IndexByte(",[]{}\"\n", c) >= 0 || c == '#' && p.s[p.pos-1] == ' ' || c == ':' && (p.pos+1 == len(p.s) || strings.IndexByte(" \t\n[{", p.s[p.pos+1]) >= 0) {
 			break
 		}
 	}
