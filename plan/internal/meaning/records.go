@@ -15,15 +15,15 @@ import (
 func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
-	all := bracketed
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
 	}
+	next := 0
 	for _, t := range form.YAML(src) {
-		for len(bracketed) > 0 && bracketed[0].Root.End < t.Root.Off {
-			bracketed = bracketed[1:]
+		for next < len(bracketed) && bracketed[next].Root.End < t.Root.Off {
+			next++
 		}
-		if len(bracketed) == 0 || bracketed[0].Root.Off > t.Root.Off || bracketed[0].Root.End < t.Root.End {
+		if next == len(bracketed) || bracketed[next].Root.Off > t.Root.Off || bracketed[next].Root.End < t.Root.End {
 			c.tree(t, "records")
 		}
 	}
@@ -64,7 +64,7 @@ func readRecords(src *form.Source) []*Reading {
 	if r := nestedCalls(src); r != nil {
 		out = append(out, r)
 	}
-	for _, t := range all {
+	for _, t := range bracketed {
 		if r := nestedOps(src, t.Root); r != nil {
 			out = append(out, r)
 		}
@@ -328,10 +328,10 @@ func (c *collector) severalReadings(all []*Reading) []*Reading {
 	}
 	best := all[0]
 	for _, r := range all[1:] {
-		if r.Weight < 80 || r.Weight < best.Weight-8 || overlaps(best, r) && !c.apart(best, r) {
+		if r.Weight < 80 || r.Weight < best.Weight-8 || c.together(best, r) {
 			continue
 		}
-		if c.begins(r) > c.begins(best) && Replaces(best, r) {
+		if c.span(r).Off > c.span(best).Off && Replaces(best, r) {
 			r.Notes = append(r.Notes, OtherPlan(r, best)...)
 			r.Weight = best.Weight + 1
 			best = r
@@ -343,22 +343,17 @@ func (c *collector) severalReadings(all []*Reading) []*Reading {
 	return all
 }
 
-// apart reports whether two readings are of strings that stand apart in one value, such as the arguments of
-// two calls.
-func (c *collector) apart(r, q *Reading) bool {
-	a, b := c.by[r], c.by[q]
-	if a == nil || b == nil || !a.s.nested || !b.s.nested || a.s.val == nil || b.s.val == nil {
-		return false
+// span returns where a reading stands, inside of the string that holds it.
+func (c *collector) span(r *Reading) Span {
+	if a := c.by[r]; a != nil && a.s.nested && a.s.val != nil {
+		return Span{a.s.val.Off, a.s.val.End}
 	}
-	return a.s.val.End <= b.s.val.Off || b.s.val.End <= a.s.val.Off
+	return Span{r.Start, r.End}
 }
 
-// begins returns where the records of a reading begin.
-func (c *collector) begins(r *Reading) int {
-	if a := c.by[r]; a != nil && a.s.nested && a.s.val != nil {
-		return a.s.val.Off
-	}
-	return r.Start
+func (c *collector) together(r, q *Reading) bool {
+	a, b := c.span(r), c.span(q)
+	return a.Off < b.End && b.Off < a.End
 }
 
 func overlaps(a, b *Reading) bool { return a.Start < b.End && b.Start < a.End }

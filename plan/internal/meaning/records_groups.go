@@ -127,45 +127,9 @@ func (a *analysis) ungroup() {
 			drop[i], some = true, true
 		}
 	}
-	if a.drawn {
-		some = a.dropNotes(drop) || some
-	}
 	if some {
 		a.contract(drop)
 	}
-}
-
-// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says
-// so.
-func (a *analysis) dropNotes(drop []bool) (some bool) {
-	linked := make(map[string]bool, len(a.r.Links))
-	for _, l := range a.r.Links {
-		linked[l.From], linked[l.To] = true, true
-	}
-	for _, col := range a.g.cols {
-		if k := squash(col.name); k != "type" && k != "kind" && k != "shape" {
-			continue
-		}
-		for _, x := range col.cells {
-			if !linked[a.r.Items[x.rec].ID] && isNote(x.val.Text()) {
-				drop[x.rec], some = true, true
-			}
-		}
-	}
-	return some
-}
-
-// isNote reports whether the kind of a node is that of a note.
-func isNote(kind string) bool {
-	words := strings.Fields(splitName(kind))
-	if len(words) == 0 {
-		return false
-	}
-	switch words[len(words)-1] {
-	case "note", "comment", "annotation", "notes", "memo":
-		return true
-	}
-	return false
 }
 
 // headingRows returns the rows of a table that only head those below them: one cell is filled, where most

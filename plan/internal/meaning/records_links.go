@@ -214,7 +214,13 @@ func (a *analysis) draw(links []drawnLink, way int, name string) {
 			way, ahead = -1, len(links)-ahead
 		}
 		if ahead < len(links) {
-			a.undirected(links, way, name)
+			for _, l := range links {
+				from, to := l.from, l.to
+				if way < 0 {
+					from, to = to, from
+				}
+				a.doubt(name, from, to, l.off)
+			}
 		}
 	}
 	a.stated = true
@@ -225,17 +231,6 @@ func (a *analysis) draw(links []drawnLink, way int, name string) {
 		}
 		a.hits++
 		a.link(from, to, Stated, l.off)
-	}
-}
-
-// undirected says that no name tells which way links run.
-func (a *analysis) undirected(links []drawnLink, way int, name string) {
-	for _, l := range links[:min(len(links), maxUnread)] {
-		from, to := a.n.ids[l.from], a.n.ids[l.to]
-		if way < 0 {
-			from, to = to, from
-		}
-		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: from + " -> " + to, Off: l.off, Message: "“" + name + "” does not say which of " + from + " and " + to + " comes first; " + from + " was taken", Hint: "call the ends of links from and to"})
 	}
 }
 
@@ -302,7 +297,8 @@ func (a *analysis) takePairs(p *pairs) {
 		for _, list := range [...][]string{e.from, e.to} {
 			for _, s := range list {
 				all++
-				hits += b2i(a.knows(s))
+				_, ok := a.n.find(s)
+				hits += b2i(ok)
 				zero = zero || s == "0"
 			}
 		}
@@ -320,47 +316,21 @@ func (a *analysis) takePairs(p *pairs) {
 	for _, e := range p.list {
 		for _, x := range e.from {
 			for _, y := range e.to {
-				for _, from := range a.ends(x) {
-					for _, to := range a.ends(y) {
-						a.hits++
-						a.link(from, to, Stated, e.off)
-					}
-				}
+				a.hits++
+				a.link(a.end(x), a.end(y), Stated, e.off)
 			}
 		}
 	}
 	a.r.Start, a.r.End = min(a.r.Start, p.tree.Root.Off), max(a.r.End, p.tree.Root.End)
 }
 
-// knows reports whether the end of a link is a record, or several.
-func (a *analysis) knows(s string) bool {
-	if _, ok := a.n.find(s); ok {
-		return true
-	}
-	list, _ := a.n.cell(s, 0)
-	for _, x := range list {
-		if x.at < 0 {
-			return false
-		}
-	}
-	return len(list) > 1
-}
-
-// ends returns the ids that one end of a link names: "a", or "a, b".
-func (a *analysis) ends(s string) []string {
+// end returns the id of the record that the end of a link names.
+func (a *analysis) end(s string) string {
 	if i, ok := a.n.find(s); ok {
-		return []string{a.n.ids[i]}
+		return a.n.ids[i]
 	}
-	if !a.knows(s) {
-		a.lost++
-		return []string{s}
-	}
-	list, _ := a.n.cell(s, 0)
-	out := make([]string, len(list))
-	for i, x := range list {
-		out[i] = a.n.ids[x.at]
-	}
-	return out
+	a.lost++
+	return s
 }
 
 func isNeedsName(name string) bool {

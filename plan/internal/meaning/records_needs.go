@@ -153,7 +153,7 @@ func (a *analysis) needs() {
 			// "Before" may head what is before: where only a part of the name speaks for the way on, the
 			// order counts.
 			next = f.col.whole && !beforeNames[lexicon.Fold(splitName(f.col.name))]
-			a.turned(f, next)
+			a.unsure(f, next)
 		}
 		a.take(f, next)
 		a.forward = a.forward || next && f.hits > 0
@@ -178,31 +178,24 @@ func (a *analysis) needs() {
 // beforeNames may say what is before a step as well as what it is before.
 var beforeNames = wordsOf("before")
 
-// turned notes that all steps that a field goes on to stand above the ones that name them.
-func (a *analysis) turned(f *found, next bool) {
-	way := "comes before"
-	if !next {
-		way = "waits for"
-	}
+// unsure notes that a field does not say which way its references run.
+func (a *analysis) unsure(f *found, next bool) {
 	for i, m := range f.list {
-		if m.at >= 0 && len(a.r.Notes) < maxUnread {
-			id := a.n.ids[f.recs[i]]
-			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: m.off, Message: "“" + f.col.name + "” names steps that stand above; it was taken that " + id + " " + way + " " + a.n.ids[m.at], Hint: "call the field depends_on or next"})
+		from, to := m.at, f.recs[i]
+		if next {
+			from, to = to, from
+		}
+		if m.at >= 0 && from != to {
+			a.doubt(f.col.name, from, to, m.off)
 		}
 	}
 }
 
-// unsure notes that a field, whose name says nothing, names steps above and below: which way they run is a
-// guess.
-func (a *analysis) unsure(f *found, next bool) {
-	for i, m := range f.list {
-		if m.at >= 0 && m.at != f.recs[i] && len(a.r.Notes) < maxUnread {
-			from, to := a.n.ids[m.at], a.n.ids[f.recs[i]]
-			if next {
-				from, to = to, from
-			}
-			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: from + " -> " + to, Off: m.off, Message: "“" + f.col.name + "” does not say whether it names what comes before or after; it was taken that " + from + " comes before " + to, Hint: "call the field depends_on or next"})
-		}
+// doubt notes that the name of a field does not say which of two records comes first.
+func (a *analysis) doubt(name string, from, to, off int) {
+	if len(a.r.Notes) < maxUnread {
+		x, y := a.n.ids[from], a.n.ids[to]
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: x + " -> " + y, Off: off, Message: "“" + name + "” does not say whether it names what comes before or after; it was taken that " + x + " comes before " + y, Hint: "call the field depends_on or next, and the ends of links from and to"})
 	}
 }
 
@@ -499,12 +492,7 @@ func (a *analysis) deep() {
 			continue
 		}
 		next := f.earlier*2 < f.hits
-		switch {
-		case f.col.is(lexicon.Requires):
-			next = false
-		case f.col.is(lexicon.Next):
-			next = true
-		case f.earlier > 0 && f.earlier < f.hits:
+		if f.earlier > 0 && f.earlier < f.hits {
 			a.unsure(f, next)
 		}
 		a.take(f, next)
