@@ -82,7 +82,6 @@ func readRecords(src *form.Source) []*Reading {
 			out = append(out, r)
 		}
 	}
-	c.withoutLinks(out)
 	c.surer(out, flows)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = c.severalReadings(out)
@@ -128,46 +127,6 @@ func flat(v *form.Value) bool {
 	}
 	return len(v.Fields) > 0
 }
-
-// withoutLinks takes the records in lists and maps of links, which other records have read, for no plan.
-func (c *collector) withoutLinks(all []*Reading) {
-	var spans []Span
-	for _, r := range all {
-		if a := c.by[r]; a != nil && r.Weight >= sureLinks {
-			spans = append(spans, a.taken...)
-		}
-	}
-	if len(spans) == 0 {
-		return
-	}
-	sort.Slice(spans, func(i, j int) bool {
-		return spans[i].Off < spans[j].Off || spans[i].Off == spans[j].Off && spans[i].End > spans[j].End
-	})
-	outer := spans[:1]
-	for _, s := range spans[1:] {
-		if s.Off >= outer[len(outer)-1].End {
-			outer = append(outer, s)
-		}
-	}
-	for _, r := range all {
-		var val *form.Value
-		if a := c.by[r]; a != nil && len(a.s.merged) == 0 {
-			val = a.s.val
-		} else if f := c.flowOf[r]; f != nil {
-			val = f.val
-		}
-		if val == nil {
-			continue
-		}
-		i := sort.Search(len(outer), func(i int) bool { return outer[i].End >= val.End })
-		if i < len(outer) && outer[i].Off <= val.Off {
-			r.Weight = min(r.Weight, 20)
-		}
-	}
-}
-
-// sureLinks is the weight from which a reading is sure enough for what it took for links.
-const sureLinks = 80
 
 // record is one part of a collection.
 type record struct {

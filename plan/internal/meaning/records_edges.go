@@ -190,37 +190,6 @@ func linkTable(v *form.Value) *pairs {
 	return p
 }
 
-// ways returns which way each link runs when a field beside the ends says it in words, "depends on" or
-// "before", or nil.
-func (p *pairs) ways(ends []*linkColumn) []int {
-	for i := range p.columns {
-		col := &p.columns[i]
-		if col == ends[0] || col == ends[1] {
-			continue
-		}
-		out := make([]int, len(col.ends))
-		for k, e := range col.ends {
-			for _, t := range lexicon.Scan(splitName(e[0])) {
-				switch {
-				case out[k] != 0:
-				case t.Kinds.Has(lexicon.Needs) || t.Kinds.Has(lexicon.Uses):
-					out[k] = -1
-				case t.Kinds.Has(lexicon.Before):
-					out[k] = 1
-				}
-			}
-			if out[k] == 0 {
-				out = nil
-				break
-			}
-		}
-		if out != nil {
-			return out
-		}
-	}
-	return nil
-}
-
 // maxLinkFields bounds the fields of a link.
 const maxLinkFields = 8
 

@@ -151,7 +151,6 @@ func (a *analysis) linkMaps() {
 		case isNext(f.Key) || isArcs(f.Key):
 			way = 1
 		}
-		a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
 		a.draw(links, way, f.Key)
 	}
 }
@@ -180,7 +179,6 @@ func (a *analysis) sentences() {
 				if r.Kind > Before || len(r.Subjects)*len(r.Items) > 100 {
 					continue
 				}
-				a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
 				for _, y := range r.Subjects {
 					for _, z := range r.Items {
 						from, to := a.n.ids[z], a.n.ids[y]
@@ -253,8 +251,7 @@ func (a *analysis) takeTable(p *pairs) {
 	if len(cols) != 2 {
 		return
 	}
-	ways := p.ways(cols)
-	if a.s.plain && (ways != nil || len(p.columns) > 2 && direction(cols[0].key, cols[1].key) == 0) {
+	if a.s.plain && len(p.columns) > 2 && direction(cols[0].key, cols[1].key) == 0 {
 		return // relations between texts are a notation of their own
 	}
 	var links []drawnLink
@@ -268,9 +265,6 @@ func (a *analysis) takeTable(p *pairs) {
 					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
 					continue
 				}
-				if ways != nil && ways[i] < 0 {
-					from, to = to, from
-				}
 				links = append(links, drawnLink{from, to, cols[0].offs[i]})
 			}
 		}
@@ -283,11 +277,7 @@ func (a *analysis) takeTable(p *pairs) {
 		return
 	}
 	p.used = true
-	a.taken = append(a.taken, Span{p.val.Off, p.val.End})
 	way := direction(cols[0].key, cols[1].key)
-	if ways != nil {
-		way = 1
-	}
 	a.draw(links, way, cols[0].key+"” and “"+cols[1].key)
 }
 
@@ -309,9 +299,6 @@ func (a *analysis) takePairs(p *pairs) {
 		return
 	}
 	p.used = true
-	if p.val != nil {
-		a.taken = append(a.taken, Span{p.val.Off, p.val.End})
-	}
 	a.stated = true
 	for _, e := range p.list {
 		for _, x := range e.from {

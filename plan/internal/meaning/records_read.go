@@ -41,8 +41,6 @@ type analysis struct {
 	drawn bool
 	// known counts the references in fields whose names say that they are dependencies.
 	known int
-	// taken are the places of these lists and maps.
-	taken []Span
 }
 
 // analyze reads a set, or several that were joined, as a plan.
