@@ -106,17 +106,10 @@ func callAt(s string, i int) int {
 	for j < len(s) && j < i+64 && IsWordByte(s[j]) {
 		j++
 	}
-	if j >= len(s) || s[j] != '(' {
+	if j >= len(s) || s[j] != '(' || keywordAt(s, j+1) == 0 {
 		return 0
 	}
-	k := j + 1
-	for k < len(s) && k < j+64 && IsWordByte(s[k]) {
-		k++
-	}
-	if k > j+1 && k < len(s) && s[k] == '=' {
-		return j - i + 1
-	}
-	return 0
+	return j - i + 1
 }
 
 // IsWordByte reports whether c is an ASCII letter, a digit or an underscore.

@@ -127,9 +127,32 @@ func (a *analysis) ungroup() {
 			drop[i], some = true, true
 		}
 	}
+	if a.drawn {
+		some = a.dropNotes(drop) || some
+	}
 	if some {
 		a.contract(drop)
 	}
+}
+
+// noteKinds are the last words of the kinds of nodes that are notes beside a drawing.
+var noteKinds = wordSet("note, notes, comment, annotation, memo")
+
+// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says so.
+func (a *analysis) dropNotes(drop []bool) (some bool) {
+	linked := make(map[string]bool, len(a.r.Links))
+	for _, l := range a.r.Links {
+		linked[l.From], linked[l.To] = true, true
+	}
+	for _, col := range a.g.cols {
+		for _, x := range col.cells {
+			words := strings.Fields(splitName(x.val.Text()))
+			if otherRole(col.name) && len(words) > 0 && noteKinds[words[len(words)-1]] && !linked[a.r.Items[x.rec].ID] {
+				drop[x.rec], some = true, true
+			}
+		}
+	}
+	return some
 }
 
 // headingRows returns the rows of a table that only head those below them: one cell is filled, where most
