@@ -113,7 +113,7 @@ func (a *analysis) isChat() bool {
 				chat++
 			}
 		}
-		if chat > 0 && chat*2 >= len(a.g.recs) {
+		if chat*2 >= len(a.g.recs) {
 			return true
 		}
 	}
@@ -150,12 +150,6 @@ func (a *analysis) plain() *Reading {
 		a.faults()
 		return a.r
 	}
-	if marks := a.marks(); marks != nil {
-		for i := range a.r.Items {
-			a.r.Items[i].ID, a.r.Items[i].Shown = marks[i], true
-		}
-		ids = marks
-	}
 	a.n = newNames(ids)
 	a.words(func(i int) []text { return []text{{a.g.recs[i].val.Text(), a.g.recs[i].val.Off}} })
 	if a.said > 0 {
@@ -163,20 +157,6 @@ func (a *analysis) plain() *Reading {
 	}
 	a.faults()
 	return a.r
-}
-
-// marks returns the labels that the texts of a list begin with, or nil.
-func (a *analysis) marks() []string {
-	out := make([]string, len(a.g.recs))
-	seen := map[string]bool{}
-	for i, r := range a.g.recs {
-		out[i] = leadingLabel(r.val.Text())
-		if out[i] == "" || seen[out[i]] {
-			return nil
-		}
-		seen[out[i]] = true
-	}
-	return out
 }
 
 // joined reports whether links between texts meet: pairs of which no two have an end in common are names with
@@ -197,7 +177,7 @@ func (a *analysis) joined() bool {
 		}
 		ends[l.From], ends[l.To] = true, true
 	}
-	return len(a.r.Links) < 2 && (len(a.s.labels) == 0 || planish(a.s.labels[len(a.s.labels)-1]))
+	return len(a.r.Links) < 2
 }
 
 // linkedTexts reads a list of texts between which links stand in another list.

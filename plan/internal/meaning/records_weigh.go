@@ -89,16 +89,13 @@ func (a *analysis) weigh() {
 	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
 		r.Weight = min(r.Weight, 20)
 	}
-	if a.packages() || a.asks() {
-		r.Weight = 20
-	}
 	if a.hits > 0 && !steps && !announced && mutual(r.Links) {
 		r.Weight, r.Not = 20, "records that refer to each other"
 	}
 	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
 		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
 	}
-	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) {
+	if n == 1 && a.hits == 0 && a.used == 0 {
 		r.Weight = min(r.Weight, 20)
 	}
 	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
@@ -127,25 +124,6 @@ func mutual(links []Link) bool {
 		}
 	}
 	return len(links) > 0
-}
-
-// packages reports whether the records are the packages of a lock file: they have versions, and no titles.
-func (a *analysis) packages() bool {
-	for _, col := range a.g.cols {
-		if col.name == "version" && (a.title == nil || a.title.name == "version" || a.title.name == "name") {
-			return true
-		}
-	}
-	return false
-}
-
-// asks reports whether most of the records are questions.
-func (a *analysis) asks() bool {
-	n := 0
-	for i := range a.r.Items {
-		n += b2i(asks(a.r.Items[i].Title))
-	}
-	return n*2 > len(a.r.Items)
 }
 
 // fenced reports whether the value stands in a code fence.
