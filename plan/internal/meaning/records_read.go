@@ -177,7 +177,7 @@ func (a *analysis) joined() bool {
 		}
 		ends[l.From], ends[l.To] = true, true
 	}
-	return len(a.r.Links) < 2
+	return len(a.r.Links) < 2 && (len(a.s.labels) == 0 || planish(a.s.labels[len(a.s.labels)-1]))
 }
 
 // linkedTexts reads a list of texts between which links stand in another list.

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -92,6 +93,9 @@ func (a *analysis) limit(steps, called bool) {
 	r, n := a.r, len(a.g.recs)
 	if a.s.texts && a.hits == 0 {
 		r.Weight = min(r.Weight, 10)
+	}
+	if slices.ContainsFunc(a.g.cols, func(col *column) bool { return col.name == "version" }) && (a.title == nil || a.title.name == "version" || a.title.name == "name") {
+		r.Weight = 20 // the packages of a lock file
 	}
 	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
 		r.Weight = min(r.Weight, 20)
