@@ -50,7 +50,6 @@ func readRecords(src *form.Source) []*Reading {
 		}
 		c.tree(t, "table")
 	}
-	c.merge()
 	c.tries = 8_000
 	for _, p := range c.pairs {
 		c.tries += 8 * (1 + len(p.list))
@@ -73,7 +72,7 @@ func readRecords(src *form.Source) []*Reading {
 		if src.Ended() {
 			return nil
 		}
-		if r := c.read(s); r != nil {
+		if r := c.analyze(s); r != nil {
 			out = append(out, r)
 		}
 	}
@@ -157,11 +156,9 @@ type set struct {
 	plain bool
 	recs  []record
 	// val is the collection, owner the object that holds it, shape the way to it without places.
-	val   *form.Value
-	owner *form.Value
-	shape string
-	// merged are the sets of other values that were joined to this one.
-	merged []*set
+	val    *form.Value
+	owner  *form.Value
+	shape  string
 	nested bool // was read out of a string
 	// wrapped tells that the records are what others hold, so that they have to show that they are steps.
 	wrapped bool
@@ -204,79 +201,6 @@ func (w way) into(name, step string) way {
 	w.shape += step
 	w.depth++
 	return w
-}
-
-// merge joins sets of different values whose records are of one kind and refer to each other, as tables of
-// parts of one plan.
-func (c *collector) merge() {
-	first := map[string]*set{}
-	for _, s := range c.sets {
-		if s.plain || len(s.recs) == 0 || s.nested {
-			continue
-		}
-		sig := signature(s)
-		if sig == "" {
-			continue
-		}
-		f := first[sig]
-		if f == nil {
-			first[sig] = s
-			continue
-		}
-		if f.tree != s.tree && len(f.merged) < 50 {
-			f.merged = append(f.merged, s)
-		}
-	}
-}
-
-// signature names what kind of records a set has: the fields of the most complete one of the first few.
-func signature(s *set) string {
-	labels := map[string]bool{}
-	for _, r := range s.recs[:min(len(s.recs), 20)] {
-		for i := range r.fields {
-			labels[strings.ToLower(r.fields[i].Key)] = true
-		}
-	}
-	list := make([]string, 0, len(labels))
-	for n := range labels {
-		list = append(list, n)
-	}
-	if len(list) < 2 {
-		return ""
-	}
-	sort.Strings(list)
-	sig := s.form
-	if s.keyed {
-		sig += "*"
-	}
-	return sig + "|" + strings.Join(list, "|")
-}
-
-// read weighs what the set says, alone and together with those merged into it.
-func (c *collector) read(s *set) *Reading {
-	r := c.analyze(s, s.recs)
-	if len(s.merged) == 0 {
-		return r
-	}
-	all := append([]record(nil), s.recs...)
-	for _, m := range s.merged {
-		all = append(all, m.recs...)
-	}
-	both := c.analyze(s, all)
-	if both == nil || r == nil || both.Weight < r.Weight || len(both.Notes) > 0 || len(both.Items) > c.src.MaxItems {
-		return r
-	}
-	ids := make(map[string]bool, len(both.Items))
-	for i := range both.Items {
-		if ids[both.Items[i].ID] || !both.Items[i].Shown {
-			return r
-		}
-		ids[both.Items[i].ID] = true
-	}
-	last := s.merged[len(s.merged)-1].tree
-	both.End = max(both.End, last.Root.End)
-	both.Weight++
-	return both
 }
 
 // severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of

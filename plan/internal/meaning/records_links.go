@@ -1,7 +1,6 @@
 package meaning
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -91,7 +90,7 @@ func (a *analysis) edges() {
 // holds reports whether a list of links is that of the records, or a part of it: another reading of the same
 // text may be in c, too.
 func (a *analysis) holds(p *pairs) bool {
-	if p.set != nil && (p.set == a.s || slices.Contains(a.s.merged, p.set)) {
+	if p.set == a.s {
 		return true
 	}
 	return p.val != nil && a.s.val != nil && p.val.Off < a.s.val.End && a.s.val.Off < p.val.End

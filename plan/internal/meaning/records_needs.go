@@ -172,7 +172,6 @@ func (a *analysis) needs() {
 		}
 		a.take(f, next)
 	}
-	a.deep()
 }
 
 // beforeNames may say what is before a step as well as what it is before.
@@ -436,106 +435,63 @@ func isFile(s string) bool {
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
 }
 
-// deep takes the lists of ids that stand deep inside of records, under names that hold nothing else, when
-// nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
-func (a *analysis) deep() {
-	if a.hits > 0 || a.id == nil || a.n.numeric || len(a.g.recs) < 2 {
-		return
-	}
-	lists := map[string]*found{}
-	other := map[string]bool{}
-	var order []string
-	for i := range a.g.recs {
-		var walk func(v *form.Value, key string, depth int)
-		walk = func(v *form.Value, key string, depth int) {
-			if v == nil || depth > 8 || a.inner[v] {
-				return
-			}
-			ids := v.Kind == form.KindList && len(v.Items) > 0
-			for _, x := range v.Items {
-				if !x.IsScalar() {
-					ids = false
-					walk(x, key, depth+1)
-				}
-			}
-			for k := range v.Fields {
-				walk(v.Fields[k].Val, v.Fields[k].Key, depth+1)
-			}
-			if !ids || depth < 2 {
-				return
-			}
-			f := lists[key]
-			if f == nil {
-				f = &found{col: newColumn(key), lists: 1}
-				lists[key] = f
-				order = append(order, key)
-			}
-			for _, x := range v.Items {
-				at, ok := a.n.exact[x.Text()]
-				if !ok || at == i || !x.IsScalar() {
-					other[key] = true
-					return
-				}
-				f.hits++
-				f.earlier += b2i(at < i)
-				f.list, f.recs = append(f.list, saidOf{at, x.Text(), x.Off}), append(f.recs, i)
-			}
-		}
-		for k := range a.g.recs[i].fields {
-			f := &a.g.recs[i].fields[k]
-			walk(f.Val, f.Key, 1)
-		}
-	}
-	for _, key := range order {
-		f := lists[key]
-		if other[key] || f.hits == 0 || otherRole(key) {
-			continue
-		}
-		next := f.earlier*2 < f.hits
-		if f.earlier > 0 && f.earlier < f.hits {
-			a.unsure(f, next)
-		}
-		a.take(f, next)
-	}
-}
-
-// nested finds what a record goes on to deep inside of it: the Next of choices, catches and conditions.
+// nested finds what a record goes on to deep inside of it, the Next of choices, catches and conditions; and what it
+// needs, where nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
 func (a *analysis) nested() {
-	if !a.forward && !a.anyNext() {
+	on, deep := a.forward || a.anyNext(), a.hits == 0 && !a.n.numeric
+	if !on && !deep {
 		return
 	}
 	for i := range a.g.recs {
-		var walk func(v *form.Value, depth int, on bool)
-		walk = func(v *form.Value, depth int, on bool) {
+		link := func(v *form.Value, way int) {
+			if at, ok := a.n.exact[v.Text()]; ok && at != i {
+				from, to := a.n.ids[i], a.n.ids[at]
+				if way < 0 {
+					from, to = to, from
+				}
+				a.link(from, to, Stated, v.Off)
+				a.hits++
+				a.stated, a.forward, a.has[i] = true, a.forward || way >= 0, true
+			}
+		}
+		var walk func(v *form.Value, depth, way int)
+		walk = func(v *form.Value, depth, way int) {
 			if v == nil || depth > 8 {
 				return
 			}
 			for _, x := range v.Items {
-				walk(x, depth+1, on)
+				if way < 0 && x.IsScalar() {
+					link(x, way)
+				}
+				walk(x, depth+1, way)
 			}
 			for k := range v.Fields {
 				f := &v.Fields[k]
 				if a.inner[f.Val] || len(f.Val.Items) > 0 && a.inner[f.Val.Items[0]] {
 					continue
 				}
-				next := on || isNext(f.Key)
+				to := way
+				switch {
+				case on && isNext(f.Key):
+					to = 1
+				case deep && depth > 0 && isNeedsName(f.Key):
+					to = -1
+				}
 				if !f.Val.IsScalar() {
 					if depth > 0 || !a.isDep(f.Key) {
-						walk(f.Val, depth+1, next)
+						walk(f.Val, depth+1, to)
 					}
 					continue
 				}
-				if depth == 0 && (a.isDep(f.Key) || !next && a.forward) || otherRole(f.Key) && !next {
+				if depth == 0 && (a.isDep(f.Key) || to == 0 && a.forward) || otherRole(f.Key) && to == 0 {
 					continue
 				}
-				if at, ok := a.n.exact[f.Val.Text()]; ok && at != i && (next || a.forward && !digits(f.Val.Text())) {
-					a.link(a.n.ids[i], a.n.ids[at], Stated, f.Val.Off)
-					a.hits++
-					a.stated, a.forward, a.has[i] = true, true, true
+				if to != 0 || a.forward && !digits(f.Val.Text()) {
+					link(f.Val, to)
 				}
 			}
 		}
-		walk(&form.Value{Kind: form.KindObject, Fields: a.g.recs[i].fields}, 0, false)
+		walk(&form.Value{Kind: form.KindObject, Fields: a.g.recs[i].fields}, 0, 0)
 	}
 }
 

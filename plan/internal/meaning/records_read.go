@@ -43,8 +43,9 @@ type analysis struct {
 	known int
 }
 
-// analyze reads a set, or several that were joined, as a plan.
-func (c *collector) analyze(s *set, recs []record) *Reading {
+// analyze reads a set as a plan.
+func (c *collector) analyze(s *set) *Reading {
+	recs := s.recs
 	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
 		recs = recs[:n] // the text ends before the record says anything
 	}
@@ -59,7 +60,6 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if s.plain {
 		return a.plain()
 	}
-	a.repeated()
 	a.groups()
 	a.name()
 	a.edges()
@@ -354,24 +354,17 @@ func (a *analysis) faults() {
 		}
 		return a.r.Items[i-1].ID
 	}
-	trees := []*form.Tree{a.s.tree}
-	for _, m := range a.s.merged {
-		if m.recs[0].off <= a.r.Items[len(a.r.Items)-1].Off {
-			trees = append(trees, m.tree)
+	t := a.s.tree
+	a.r.Notes = slices.Grow(a.r.Notes, len(t.Faults)+1)
+	for _, f := range t.Faults {
+		element := f.Element
+		if id := near(f.Off); id != "" {
+			element = id
 		}
+		a.r.Notes = append(a.r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: element, Message: f.Message, Hint: f.Hint, Off: f.Off})
 	}
-	for _, t := range trees {
-		a.r.Notes = slices.Grow(a.r.Notes, len(t.Faults)+1)
-		for _, f := range t.Faults {
-			element := f.Element
-			if id := near(f.Off); id != "" {
-				element = id
-			}
-			a.r.Notes = append(a.r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: element, Message: f.Message, Hint: f.Hint, Off: f.Off})
-		}
-		if t.CutOff {
-			a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: near(len(a.c.src.Text)), Off: len(a.c.src.Text), Message: "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", Hint: "ask for the rest of the plan"})
-		}
+	if t.CutOff {
+		a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: near(len(a.c.src.Text)), Off: len(a.c.src.Text), Message: "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", Hint: "ask for the rest of the plan"})
 	}
 }
 
