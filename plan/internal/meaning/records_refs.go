@@ -201,25 +201,27 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 	}
 }
 
-// inElement reads the reference in an element such as <after ref="x"/> or <after><ref>x</ref></after>.
+// inElement reads the references in an element such as <after ref="x"/> or <after><ref>x</ref></after>: the texts
+// that are ids, or where none is, all of them.
 func (n *labels) inElement(v *form.Value, walk func(*form.Value, int), depth int) {
-	hit := false
-	for i := range v.Fields {
-		if f := &v.Fields[i]; f.Val.IsScalar() {
-			if _, ok := n.find(f.Val.Text()); ok {
-				hit = true
-			}
-		}
-	}
+	var ids, other []*form.Value
 	for i := range v.Fields {
 		f := &v.Fields[i]
 		if !f.Val.IsScalar() {
 			walk(f.Val, depth+1)
+		} else if _, ok := n.find(f.Val.Text()); otherRole(f.Key) {
 			continue
+		} else if ok {
+			ids = append(ids, f.Val)
+		} else {
+			other = append(other, f.Val)
 		}
-		if _, ok := n.find(f.Val.Text()); ok || !hit && !otherRole(f.Key) {
-			walk(f.Val, depth+1)
-		}
+	}
+	if len(ids) == 0 {
+		ids = other
+	}
+	for _, x := range ids {
+		walk(x, depth+1)
 	}
 }
 

@@ -97,6 +97,9 @@ func (a *analysis) limit(steps, called bool) {
 	if slices.ContainsFunc(a.g.cols, func(col *column) bool { return col.name == "version" }) && (a.title == nil || a.title.name == "version" || a.title.name == "name") {
 		r.Weight = 20 // the packages of a lock file
 	}
+	if a.id == nil && !a.calls() && (a.title == nil || digits(a.title.cells[0].val.Text())) {
+		r.Weight = min(r.Weight, 25) // links, of which nothing tells what they do
+	}
 	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
 		r.Weight = min(r.Weight, 20)
 	}
