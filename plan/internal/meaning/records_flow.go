@@ -324,7 +324,8 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 		if len(last)*len(a) > 10_000 || len(f.links) > maxLinks {
 			return nil, nil, false
 		}
-		for _, p := range last {
+		waits := f.joined(x, last)
+		for _, p := range waits {
 			for _, q := range a {
 				f.links = append(f.links, [2]int{p, q})
 			}
@@ -332,6 +333,25 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 		last = b
 	}
 	return first, last, true
+}
+
+// joined returns those of some steps that a join names, or all of them where it names none.
+func (f *flow) joined(x *form.Value, steps []int) []int {
+	on := x.Get("joinon")
+	if on == nil {
+		return steps
+	}
+	var out []int
+	for _, p := range steps {
+		id := f.leaves[p].Get("taskreferencename").Text()
+		if slices.ContainsFunc(on.Items, func(y *form.Value) bool { return y.Text() == id }) {
+			out = append(out, p)
+		}
+	}
+	if out == nil {
+		return steps
+	}
+	return out
 }
 
 // part adds a step or a group. Inside a sequence a list is a group side by side, and the other way round.

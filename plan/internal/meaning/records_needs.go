@@ -459,6 +459,9 @@ func (a *analysis) nested() {
 			if v == nil || depth > 8 {
 				return
 			}
+			if depth > 1 && way == 0 {
+				way = relation(v)
+			}
 			for _, x := range v.Items {
 				if way < 0 && x.IsScalar() {
 					link(x, way)
@@ -493,6 +496,19 @@ func (a *analysis) nested() {
 		}
 		walk(&form.Value{Kind: form.KindObject, Fields: a.g.recs[i].fields}, 0, 0)
 	}
+}
+
+// relation returns the way that a field of an object states in words: {"type": "is blocked by", "issue": "a"}.
+func relation(v *form.Value) int {
+	for i := range v.Fields {
+		switch role, _ := lexicon.Field(v.Fields[i].Val.Text()); role {
+		case lexicon.Requires:
+			return -1
+		case lexicon.Next:
+			return 1
+		}
+	}
+	return 0
 }
 
 func isNext(key string) bool {

@@ -91,10 +91,10 @@ func (c *collector) affords(recs []record) bool {
 	return c.length <= 6*len(c.src.Text)+1<<16
 }
 
-// said reports whether a record holds any value.
+// said reports whether a record holds any value that is whole.
 func (r *record) said() bool {
 	return slices.ContainsFunc(r.fields, func(f form.Field) bool {
-		return f.Val != nil && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0)
+		return f.Val != nil && !f.Val.Open && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0)
 	})
 }
 
