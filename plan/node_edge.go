@@ -10,64 +10,20 @@ import (
 
 // readNodeEdge reads "Node:" with lines "1: text" and "Edge:" with pairs "(START,1) (1,2) (2,END)".
 func readNodeEdge(d *document) *reading {
-	head := -1
-	for i, l := range d.lines {
-		if isSectionWord(l.text, "node") || isSectionWord(l.text, "nodes") {
-			head = i
-			break
-		}
-	}
-	edgeAt := -1
-	for i := max(head, 0); i < len(d.lines); i++ {
-		if _, ok := edgeMarker(d.lines[i].text); ok {
-			edgeAt = i
-			break
-		}
-	}
+	head := d.find(0, isNodeHead)
+	edgeAt := d.find(max(head, 0), func(s string) bool { _, ok := edgeMarker(s); return ok })
 	if head < 0 && edgeAt < 0 || d.inYAML(head) || d.inYAML(edgeAt) {
 		return nil
 	}
-	r := &reading{edgesStated: true}
-	nodesFrom := head + 1
-	if head < 0 {
-		nodesFrom = 0
-	}
-	r.start = d.lines[max(head, 0)].off
-	ids := map[string]bool{}
-	last := -1
+	r := &reading{edgesStated: true, start: d.lines[max(head, 0)].off}
 	end := len(d.lines)
 	if edgeAt >= 0 {
 		end = edgeAt
 	}
-	for i := nodesFrom; i < end; i++ {
-		l := d.lines[i]
-		if l.text == "" || l.fence {
-			continue
-		}
-		id, text, ok := nodeLine(l.text)
-		if ok && len(r.graph.Problems) > 0 && isNumber(id) != isNumber(r.graph.Problems[0].ID) {
-			ok = false // a legend, not a node
-		}
-		if !ok {
-			if len(r.graph.Problems) == 0 && head < 0 {
-				continue
-			}
-			if last >= 0 && last == i-1 && !isSectionWord(l.text, "graph") && !strings.Contains(l.text, ":") && l.text[0] >= 'a' && l.text[0] <= 'z' {
-				// A text that goes on on the next line.
-				p := &r.graph.Problems[len(r.graph.Problems)-1]
-				p.Request += " " + l.text
-				last = i
-				continue
-			}
-			if len(r.graph.Problems) > 0 {
-				break
-			}
-			continue
-		}
-		r.graph.Problems = append(r.graph.Problems, d.problem(id, text, l.off))
-		ids[id] = true
-		last = i
-		r.end = l.off + len(l.text)
+	last := r.readNodes(d, head, end)
+	ids := make(map[string]bool, len(r.graph.Problems))
+	for _, p := range r.graph.Problems {
+		ids[p.ID] = true
 	}
 	if n := len(r.graph.Problems); n == 0 || n > 3 && len(ids)*2 < n {
 		return nil // the fields of nodes in YAML come again with each node
@@ -77,24 +33,62 @@ func readNodeEdge(d *document) *reading {
 		r.diag(d, Warning, MissingField, r.start, "Node", `there is no line "Node:"`, `write "Node:" before the nodes`)
 	}
 	stop := len(d.lines)
-	for i := max(edgeAt, last) + 1; i < len(d.lines); i++ {
-		if isSectionWord(d.lines[i].text, "node") || isSectionWord(d.lines[i].text, "nodes") {
-			stop, r.again = i, d.starts[i]
-			break
-		}
+	if again := d.find(max(edgeAt, last)+1, isNodeHead); again >= 0 {
+		stop, r.again = again, d.starts[again]
 	}
 	pairs := readPairs(d, max(last+1, 0), edgeAt, stop)
-	if edgeAt < 0 && len(pairs) == 0 {
-		if head < 0 {
-			return nil
-		}
+	switch {
+	case edgeAt >= 0:
+	case len(pairs) > 0:
+		r.diag(d, Warning, MissingField, pairs[0].off, pairs[0].from, `there is no line "Edge:" before the pairs`, `write "Edge:"`)
+	case head < 0:
+		return nil
+	default:
 		r.diag(d, Error, Truncated, len(d.text), lastID, "there are nodes and no edges: the text may end too early after node "+lastID, `write "Edge:" with the pairs`)
 		r.edgesStated = false
 		return r
 	}
-	if edgeAt < 0 {
-		r.diag(d, Warning, MissingField, pairs[0].off, pairs[0].from, `there is no line "Edge:" before the pairs`, `write "Edge:"`)
+	r.addPairs(d, pairs, ids, lastID)
+	return r
+}
+
+// find returns the first line from a place on of which is is true, or -1.
+func (d *document) find(from int, is func(string) bool) int {
+	for i := from; i < len(d.lines); i++ {
+		if is(d.lines[i].text) {
+			return i
+		}
 	}
+	return -1
+}
+
+// readNodes reads the nodes behind the head, which is -1 where there is none, and returns the line of the last one.
+func (r *reading) readNodes(d *document, head, end int) (last int) {
+	last = -1
+	for i := head + 1; i < end; i++ {
+		l := d.lines[i]
+		if l.text == "" || l.fence {
+			continue
+		}
+		n := len(r.graph.Problems)
+		id, text, ok := nodeLine(l.text)
+		switch {
+		case ok && (n == 0 || isNumber(id) == isNumber(r.graph.Problems[0].ID)): // else it is a legend
+			r.graph.Problems = append(r.graph.Problems, d.problem(id, text, l.off))
+			last, r.end = i, l.off+len(l.text)
+		case n == 0:
+		case last == i-1 && !strings.Contains(l.text, ":") && l.text[0] >= 'a' && l.text[0] <= 'z' && !isSectionWord(l.text, "graph"):
+			r.graph.Problems[n-1].Request += " " + l.text // a text that goes on on the next line
+			last = i
+		default:
+			return last
+		}
+	}
+	return last
+}
+
+// addPairs adds the edges of pairs, and tells where START and END are missing.
+func (r *reading) addPairs(d *document, pairs []pair, ids map[string]bool, lastID string) {
 	starts, ends := map[string]bool{}, map[string]bool{}
 	succ, pred := map[string]bool{}, map[string]bool{}
 	for _, p := range pairs {
@@ -123,21 +117,24 @@ func readNodeEdge(d *document) *reading {
 			r.edge(d, p.from, p.to, Stated, p.off)
 		}
 	}
-	if len(starts)+len(ends) > 0 {
-		for _, p := range r.graph.Problems {
-			if len(ends) > 0 && !succ[p.ID] && !ends[p.ID] {
-				r.diags = append(r.diags, Diagnostic{Code: Contradiction, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "nothing follows this node and it does not lead to END: an edge may be missing", Hint: "write its edges"})
-			}
-			if len(starts) > 0 && !pred[p.ID] && !starts[p.ID] {
-				r.diags = append(r.diags, Diagnostic{Code: Contradiction, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "nothing leads to this node, not even START: an edge may be missing", Hint: "write its edges"})
-			}
+	for _, p := range r.graph.Problems {
+		x := Diagnostic{Code: Contradiction, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Hint: "write its edges"}
+		if len(ends) > 0 && !succ[p.ID] && !ends[p.ID] {
+			x.Message = "nothing follows this node and it does not lead to END: an edge may be missing"
+			r.diags = append(r.diags, x)
+		}
+		if len(starts) > 0 && !pred[p.ID] && !starts[p.ID] {
+			x.Message = "nothing leads to this node, not even START: an edge may be missing"
+			r.diags = append(r.diags, x)
 		}
 	}
 	if len(ends) == 0 && len(starts) > 0 || len(pairs) == 0 {
 		r.diag(d, Error, Truncated, r.end, lastID, "no edge leads to END: the edges may end too early", "ask for the rest of the edges")
 	}
-	return r
 }
+
+// isNodeHead reports whether a line is the head of the nodes.
+func isNodeHead(s string) bool { return isSectionWord(s, "node") || isSectionWord(s, "nodes") }
 
 func isNumber(id string) bool { return strings.Trim(id, "0123456789.") == "" }
 
@@ -225,8 +222,9 @@ func readPairs(d *document, from, edgeAt, stop int) []pair {
 			out = append(out, arrowPairs(text, off)...)
 			continue
 		}
+		text = plainPairs(text)
 		// A pair at the start of the line, or one that has lost its bracket there.
-		if text = plainPairs(text); marker || strings.HasPrefix(text, "(") || edgeAt >= 0 && startsPair(text) {
+		if marker || strings.HasPrefix(text, "(") || edgeAt >= 0 && startsPair(text) {
 			out = append(out, linePairs(text, off)...)
 		}
 	}
@@ -238,7 +236,27 @@ func plainPairs(s string) string {
 	if strings.IndexByte(s, '(') < 0 {
 		s = strings.NewReplacer("（", "(  ", "）", ")  ", "，", ",  ", "；", ",  ", "[", "(", "]", ")", "<", "(", ">", ")").Replace(s)
 	}
-	return s
+	if strings.IndexByte(s, ';') < 0 {
+		return s
+	}
+	// Inside brackets a semicolon separates the two ends.
+	out := []byte(s)
+	open, comma := -1, false
+	for i, c := range out {
+		switch c {
+		case '(':
+			open, comma = i, false
+		case ')':
+			open = -1
+		case ',':
+			comma = true
+		case ';':
+			if open >= 0 && !comma {
+				out[i] = ','
+			}
+		}
+	}
+	return string(out)
 }
 
 // isArrowPairs reports whether the edges of a line are written with arrows and without brackets.
@@ -248,28 +266,51 @@ func isArrowPairs(s string) bool {
 
 // arrowPairs reads "START -> 1 -> 2, 2 -> 3": here a comma ends an edge, unless one side of it has no arrow.
 func arrowPairs(s string, off int) []pair {
-	all := strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == ';' || c == '，' })
-	if slices.ContainsFunc(all, func(part string) bool { return !form.ContainsArrow(part) }) {
-		all = []string{s}
-	}
 	var out []pair
-	for _, part := range all {
-		chains, _ := form.Chains(part, off, false)
+	all := strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == ';' || c == '，' })
+	if len(all) > 1 && slices.ContainsFunc(all, func(part string) bool { return !form.ContainsArrow(part) }) {
+		chains, _ := form.Chains(s, off, false)
 		for _, c := range chains {
-			for i, back := range c.Back {
-				for _, x := range c.Groups[i] {
-					for _, y := range c.Groups[i+1] {
-						p := pair{from: bareID(x.Text), to: bareID(y.Text), off: x.Off}
-						if back {
-							p.from, p.to = p.to, p.from
-						}
-						if !isPairEnd(p.from) || !isPairEnd(p.to) {
-							p = pair{off: x.Off, bad: form.Clip(part)}
-						}
-						if out = append(out, p); len(out) > maxPairs {
-							return out
-						}
-					}
+			out = append(out, chainPairs(c)...)
+		}
+		return out
+	}
+	for _, part := range all {
+		parts, back := splitArrows(part)
+		for i := range back {
+			a, b := bareID(parts[i]), bareID(parts[i+1])
+			if back[i] {
+				a, b = b, a
+			}
+			p := pair{from: a, to: b, off: off}
+			if !isPairEnd(a) || !isPairEnd(b) {
+				p = pair{off: off, bad: form.Clip(part)}
+			}
+			out = append(out, p)
+		}
+		if len(back) == 0 {
+			out = append(out, pair{off: off, bad: form.Clip(part)})
+		}
+	}
+	return out
+}
+
+// chainPairs returns the pairs of a chain of groups.
+func chainPairs(c form.Chain) []pair {
+	var out []pair
+	for i, back := range c.Back {
+		for _, x := range c.Groups[i] {
+			for _, y := range c.Groups[i+1] {
+				a, b := bareID(x.Text), bareID(y.Text)
+				if back {
+					a, b = b, a
+				}
+				p := pair{from: a, to: b, off: x.Off}
+				if !isPairEnd(a) || !isPairEnd(b) {
+					p = pair{off: x.Off, bad: form.Clip(x.Text + " -> " + y.Text)}
+				}
+				if out = append(out, p); len(out) > maxPairs {
+					return out
 				}
 			}
 		}
@@ -322,7 +363,7 @@ func linePairs(s string, off int) []pair {
 			if ok {
 				out = append(out, pair{from: a, to: b, off: off + i})
 			} else if strings.Contains(inside, ",") && len(inside) < 40 {
-				out = append(out, pair{off: off + i, bad: "(" + inside + ")"}) // (1,2,3)
+				out = append(out, groupPairs(inside, off+i)...)
 			} else if form.IsName(strings.TrimSpace(inside)) && len(inside) < 12 && len(out) > 0 {
 				out = append(out, pair{off: off + i, bad: "(" + inside + ")"})
 			}
@@ -354,7 +395,7 @@ func pairStart(seg string) int {
 }
 
 func splitPair(s string) (a, b string, ok bool) {
-	i := strings.IndexAny(s, ",，;；")
+	i := strings.IndexAny(s, ",，")
 	if i < 0 {
 		if parts, back := splitArrows(s); len(back) == 1 && !back[0] {
 			return parts[0], parts[1], form.IsName(parts[0]) && form.IsName(parts[1])
@@ -371,4 +412,9 @@ func splitPair(s string) (a, b string, ok bool) {
 
 func isPairEnd(s string) bool {
 	return form.IsName(s) && len(s) <= 32
+}
+
+// groupPairs reads "(1,2,3)" as a fault that names itself.
+func groupPairs(s string, off int) []pair {
+	return []pair{{off: off, bad: "(" + s + ")"}}
 }
