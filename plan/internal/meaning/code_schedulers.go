@@ -273,30 +273,32 @@ func (p *program) conditional(e *form.Expr, args []*form.Expr) {
 	}
 }
 
+// maxRounds bounds how often bodies of loops are read.
+const maxRounds = 2000
+
 // loop reads a loop over a list that the program holds: its body is read for each element.
 func (p *program) loop(st *form.Stmt, links *int) bool {
 	e := st.Expr
 	if e == nil || e.Kind != form.Ops || e.Ops[len(e.Ops)-1] != "in" {
 		return false
 	}
-	over := e.Args[len(e.Args)-1].Val
-
-	if over.Kind != form.List || p.rounds > 2000 {
+	vars, over := e.Args[:len(e.Args)-1], e.Args[len(e.Args)-1].Val
+	if held := p.lists[over.Path()]; held != nil {
+		over = held
+	}
+	if over.Kind != form.List {
 		return false
 	}
-	vars := e.Args[:len(e.Args)-1]
 	for _, a := range over.Args {
-		if p.rounds++; p.rounds > 2000 {
-			return true
+		if p.rounds++; p.rounds > maxRounds {
+			break
 		}
 		values := []form.ArgExpr{a}
 		if len(vars) > 1 && a.Val.Kind == form.List {
 			values = a.Val.Args
 		}
-		for k, v := range vars {
-			if k < len(values) {
-				p.env[v.Val.Path()] = p.ends(values[k].Val)
-			}
+		for k, v := range vars[:min(len(vars), len(values))] {
+			p.env[v.Val.Path()] = p.ends(values[k].Val)
 		}
 		p.schedule(st.Body, links, true)
 	}
