@@ -233,6 +233,7 @@ func (c *collector) span(r *Reading) Span {
 	return Span{r.Start, r.End}
 }
 
+// together reports whether two readings stand at one place.
 func (c *collector) together(r, q *Reading) bool {
 	a, b := c.span(r), c.span(q)
 	return a.Off < b.End && b.Off < a.End
