@@ -230,7 +230,7 @@ func findInStrings(d *document, t *form.Tree, o options, depth int) found {
 		}
 		switch v.Kind {
 		case form.KindString:
-			if len(v.Str) < 8 || v.Out <= v.In {
+			if len(v.Str) < 8 && !form.ContainsArrow(v.Str) || v.Out <= v.In {
 				return
 			}
 			in := d.unescapedView(int(v.In), int(v.Out))
