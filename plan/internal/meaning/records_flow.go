@@ -258,6 +258,7 @@ func holdsMaps(v *form.Value) bool {
 	return false
 }
 
+// holdsNumbers reports whether a list holds a number.
 func holdsNumbers(v *form.Value) bool {
 	return slices.ContainsFunc(v.Items, func(x *form.Value) bool { return x.Kind == form.KindNumber })
 }
@@ -322,8 +323,7 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 		case first == nil:
 			first = a
 		}
-		waits := f.joined(x, last)
-		for _, p := range waits {
+		for _, p := range f.joined(x, last) {
 			if len(f.links) > f.most {
 				break
 			}
