@@ -199,9 +199,6 @@ func (o *outline) alone(s series) *Reading {
 	r.Links, r.Around, w.r = w.r.Links, w.r.Around, r
 	w.link()
 	o.weigh(r, s, steps, w)
-	if w.stated() {
-		r.Evidence = append(r.Evidence, onlyStates)
-	}
 	for i := range steps {
 		st := &steps[i]
 		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Parent: st.up, Off: st.it.Off, End: st.it.End}

@@ -22,12 +22,8 @@ func (o *outline) runs(items []*form.Item) []run {
 	var out []run
 	var intro *form.Item
 	fresh := true
-	again := restarts(items)
 	for _, it := range o.all {
 		switch {
-		case in[it] && again[it]:
-			out = append(out, run{head: out[len(out)-1].head, intro: intro, items: []*form.Item{it}})
-			intro, fresh = nil, false
 		case in[it]:
 			p := o.parent[it]
 			if p.Kind != form.Heading || p.Level == 0 {
@@ -48,38 +44,12 @@ func (o *outline) runs(items []*form.Item) []run {
 	return out
 }
 
-// restarts returns the items, behind a gap, at which a list of two or more begins again with its first two
-// marks.
-func restarts(items []*form.Item) map[*form.Item]bool {
-	if len(items) < 4 || items[0].Mark.Style == form.NoMark || items[0].Mark.Label == items[1].Mark.Label {
-		return nil
-	}
-	out := map[*form.Item]bool{}
-	for i := 2; i+1 < len(items); i++ {
-		if it := items[i]; it.Gap && it.Mark.Label == items[0].Mark.Label && items[i+1].Mark.Label == items[1].Mark.Label && it.Indent == items[0].Indent && it.Kind == items[0].Kind {
-			out[it] = true
-		}
-	}
-	return out
-}
-
 // announced reports whether the heading or the line before a run says that a plan follows.
 func (r *run) announced(lang string) bool {
 	if r.head != nil && announces(lang, squeeze(r.head.Text), true) < 0 {
 		return true
 	}
 	return r.intro != nil && announces(lang, squeeze(r.intro.Text), false) < 0
-}
-
-// owned reports whether every item of a run names who does it, as in "Searcher: find …".
-func (r *run) owned() bool {
-	for _, it := range r.items {
-		name, rest, ok := strings.Cut(it.Text, ": ")
-		if name = strings.TrimSpace(name); !ok || name == "" || len(name) > maxKey || strings.ContainsAny(name, " .,;") || strings.TrimSpace(rest) == "" {
-			return false
-		}
-	}
-	return true
 }
 
 // phase reports whether a run stands below a heading with a number, such as "Phase 2: Build".
@@ -104,18 +74,9 @@ func (o *outline) one(s series) ([]*form.Item, []run) {
 		}
 	}
 	again, goesOn := o.numbering(all)
-	owned, owners := 0, 0
-	for i := range all {
-		if all[i].owned() {
-			owned++
-			owners = i
-		}
-	}
 	switch {
 	case phases || goesOn:
 		return s.items, nil
-	case owned == 1 && all[owners].intro != nil && owners > 0 && all[owners-1].intro != nil:
-		last = owners // the same steps, given to those who do them
 	case announced == 1 && (again || all[last].head != nil && s.name != "labels"):
 	case again && !headed(all):
 		last = 0
@@ -188,9 +149,6 @@ func (r *Reading) chained() *Reading {
 	c := *r
 	prev := ""
 	for i := range c.Items {
-		if i+1 < len(c.Items) && c.Items[i+1].Parent == i {
-			continue
-		}
 		if prev != "" {
 			c.Links = append(c.Links, Link{From: prev, To: c.Items[i].ID, Source: ListedOrder})
 		}
