@@ -33,10 +33,8 @@ func Outline(src *Source) *Item {
 		items = append(items, it)
 	}
 	ledMarks(items)
-	plainSigns(items)
 	items = o.splitGroups(o.splitInline(items))
 	romans(items)
-	dashes(items)
 	dropAmounts(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
@@ -169,7 +167,7 @@ type outliner struct {
 const bullets = "-*+•◦▪▫‣⁃–—○●◐◑◒◓◔◕◇◆■□✓✔✗✘☐☑☒→➤➜►▶▸»·・‧∙※★☆✅❌⬜🔲🔳⏳👉"
 
 // boxes are the signs that are bullet and check box in one.
-const boxes = "☐☑☒⬜🔲🔳✅❌○●◐◑□■"
+const boxes = "☐☑☒⬜🔲🔳✅❌○□✓✔✗✘"
 
 // item reads one line.
 func (o *outliner) item(l *Line) *Item {
@@ -220,11 +218,12 @@ func (o *outliner) item(l *Line) *Item {
 	text := blankEmphasis(blankLinks(s))
 	bold := boldSpan(s, at)
 	m := mark(text[at:])
-	if sign := arrowAt(text[at+m.End:]); m.Weak && sign > 0 {
-		m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
-		it.led, it.ledTo = m, m.End+sign
+	sign := arrowAt(text[at+m.End:])
+	m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
+	if m.Weak && sign > 0 {
+		it.led = m
+		it.led.Weak, it.led.End = false, skipSpace(text, m.End+sign-l.Off)+l.Off
 	} else if m.Style != NoMark {
-		m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
 		it.Mark = m
 		at = m.End - l.Off
 		if it.Kind == Plain {
@@ -241,9 +240,6 @@ func (o *outliner) item(l *Line) *Item {
 	it.Struck = struck(l.Text)
 	if it.Kind == Plain && it.Strong > 0 && (strings.Trim(it.Text[it.Strong:], " :：.*") == "" || isRemark(it.Text[it.Strong:])) {
 		it.Kind, it.Level = Heading, 7
-	}
-	if it.Kind == Plain && strings.HasPrefix(it.Text, "==") && strings.HasSuffix(it.Text, "==") {
-		it.Kind, it.Level = Heading, 3
 	}
 	if it.Kind == Plain && strings.HasPrefix(it.Text, "【") && strings.Contains(it.Text, "】") {
 		it.Kind, it.Level = Heading, 7
@@ -265,30 +261,6 @@ func (it *Item) tag(l *Line, s string, at int) {
 	}
 }
 
-// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them, and ticks
-// for boxes where some do.
-func plainSigns(items []*Item) {
-	empty := false
-	for _, it := range items {
-		if strings.ContainsRune("☐⬜🔲🔳○□☑☒✅❌", it.Bullet) && it.Bullet != 0 {
-			empty = true
-		}
-	}
-	if empty {
-		for _, it := range items {
-			if strings.ContainsRune("✓✔✗✘", it.Bullet) && it.Bullet != 0 && it.Box == 0 {
-				it.Box = 'x'
-			}
-		}
-		return
-	}
-	for _, it := range items {
-		if strings.ContainsRune("●◐◑■", it.Bullet) && it.Bullet != 0 {
-			it.Box = 0
-		}
-	}
-}
-
 // arrowAt returns the length of the arrow that a text begins with, so that what stands before it may be one
 // end of a link.
 func arrowAt(s string) int {
@@ -303,42 +275,23 @@ func arrowAt(s string) int {
 // ledMarks takes labels before arrows for marks where the arrows lead to texts and not to other labels: "A1 →
 // Ann: fill the form".
 func ledMarks(items []*Item) {
+	var led []*Item
 	labels := map[string]bool{}
-	led := 0
 	for _, it := range items {
-		if it.led.Style == NoMark {
-			continue
+		if it.led.Style != NoMark {
+			led, labels[it.led.Label] = append(led, it), true
 		}
-		if led++; labels[it.led.Label] {
+	}
+	for _, it := range led {
+		rest := it.line[it.led.End-it.Off:]
+		head, _, _ := strings.Cut(rest, " ")
+		if len(labels) < max(2, len(led)) || labels[strings.Trim(head, ",;:.")] || ContainsArrow(rest) || len(strings.Fields(rest)) < 3 {
 			return
 		}
-		labels[it.led.Label] = true
 	}
-	if led < 2 {
-		return
-	}
-	texts := 0
-	for _, it := range items {
-		if it.led.Style == NoMark {
-			continue
-		}
-		rest := it.line[it.ledTo-it.Off:]
-		head, _, _ := strings.Cut(strings.TrimLeft(rest, " >"), " ")
-		if labels[strings.Trim(head, ",;:.")] || ContainsArrow(rest) {
-			return
-		}
-		texts += b2i(len(strings.Fields(rest)) > 2 || strings.ContainsAny(rest, ":："))
-	}
-	if texts*4 < led*3 {
-		return
-	}
-	for _, it := range items {
-		if it.led.Style == NoMark {
-			continue
-		}
-		it.Mark = it.led
-		it.Mark.Weak, it.Mark.End = false, skipSpace(it.line, it.ledTo-it.Off)+it.Off
-		it.Text, it.TextOff, it.Strong = it.line[it.Mark.End-it.Off:], it.Mark.End, 0
+	for _, it := range led {
+		it.Mark, it.Strong = it.led, 0
+		it.Text, it.TextOff = it.line[it.Mark.End-it.Off:], it.Mark.End
 		if it.Kind == Plain {
 			it.Kind = Entry
 		}

@@ -1,6 +1,7 @@
 package form
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -18,9 +19,8 @@ func dropAmounts(items []*Item) {
 		if m.Style != Number || m.Noun != "" {
 			continue
 		}
-		if isAddress(m.Path) {
+		if len(m.Path) == 4 && slices.Max(m.Path) > 99 { // the address of a machine
 			it.unmark()
-			continue
 		}
 		if !m.Weak || len(m.Path) != 1 {
 			continue
@@ -42,15 +42,6 @@ func dropAmounts(items []*Item) {
 			it.unmark()
 		}
 	}
-}
-
-// isAddress reports whether the parts of a number are those of an address in a network.
-func isAddress(path []int) bool {
-	large := false
-	for _, n := range path {
-		large = large || n == 0 || n > 99
-	}
-	return len(path) == 4 && large
 }
 
 // dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside
@@ -93,65 +84,11 @@ func dropWeakMarks(items []*Item) {
 			named[at(it)]++
 		}
 	}
-	like := map[string]map[string]bool{} // labels of one look: HR-1 and IT-1
 	for _, it := range items {
-		if look := codeLook(it.Mark); look != "" {
-			if like[look] == nil {
-				like[look] = map[string]bool{}
-			}
-			like[look][it.Mark.Label] = true
-		}
-	}
-	for _, it := range items {
-		alone := it.Mark.Style != NoMark && count[of(it)] < 2 && len(like[codeLook(it.Mark)]) < 2
-		// "e2e: …" is a name where lint: and build: stand beside it.
+		alone := it.Mark.Style != NoMark && count[of(it)] < 2 // "e2e: …" is a name where lint: and build: stand beside it.
 		if alone && (it.Mark.Weak || it.Mark.Noun != "" && it.Bullet != 0 && !isNoun(it.Mark.Noun) && named[at(it)] > 1 || it.Mark.Style == Code && named[at(it)] > 1) {
 			it.unmark()
 		}
-	}
-}
-
-// codeLook returns how a label of capitals and digits is put together, "A-0" for HR-1, or "".
-func codeLook(m Mark) string {
-	if m.Style != Code {
-		return ""
-	}
-	var b strings.Builder
-	last := rune(0)
-	for _, r := range m.Label {
-		switch {
-		case unicode.IsUpper(r):
-			r = 'A'
-		case unicode.IsDigit(r):
-			r = '0'
-		case unicode.IsLetter(r):
-			return ""
-		}
-		if r != last {
-			b.WriteRune(r)
-		}
-		last = r
-	}
-	return b.String()
-}
-
-// dashes takes 1-2 for a mark only where it counts on from 1 or 1-1: elsewhere it is a range.
-func dashes(items []*Item) {
-	last := ""
-	for _, it := range items {
-		m := it.Mark
-		if m.Style == NoMark {
-			continue
-		}
-		if head, _, ok := strings.Cut(m.Label, "-"); ok && m.Style == Number && len(m.Path) == 2 {
-			before, _, _ := strings.Cut(last, "-")
-			first := m.Path[1] == 1 && (m.Path[0] == 1 || before == itoa(m.Path[0]-1)) // 2-1 behind 1-3
-			if !first && last != head && last != head+"-"+itoa(max(m.Path[1], 1)-1) {
-				it.unmark()
-				continue
-			}
-		}
-		last = m.Label
 	}
 }
 
