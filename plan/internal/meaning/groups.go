@@ -101,7 +101,7 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 	case steps > 0:
 		return groupScore - 1 // "1. Preparation" with what to do below it
 	}
-	score = 3*b2i(titled*2 > n) + 2*b2i(doing*2 > m) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
+	score = b2i(titled*2 > n)*(2+b2i(f.parents[0].Kind == form.Heading)) + 2*b2i(doing*2 > m) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
 	return score + b2i(m >= 2*n) - b2i(2*m < 3*n)
 }
 

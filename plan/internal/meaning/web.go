@@ -302,6 +302,9 @@ func (w *web) link() {
 				}
 			}
 			for _, u := range rel.Unknown {
+				if w.strange(u) {
+					continue
+				}
 				l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
 				if rel.Kind == Before {
 					l.From, l.To = l.To, l.From
@@ -360,6 +363,19 @@ func (w *web) chain(said []bool, add func(a, b, off int)) {
 		}
 		last = i
 	}
+}
+
+// strange reports whether a number that is no step is an amount rather than a step that is missing: the steps
+// have other numbers, such as 2.1.
+func (w *web) strange(u string) bool {
+	if _, ok := lexicon.Digits(u); !ok {
+		return false
+	}
+	pathed := 0
+	for i := range w.steps {
+		pathed += b2i(len(w.steps[i].it.Mark.Path) > 1)
+	}
+	return pathed*2 > len(w.steps)
 }
 
 // waves returns that the steps of the groups that say so run beside each other.
