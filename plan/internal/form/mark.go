@@ -32,6 +32,9 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 	if i == len(s) {
 		return i, false, true
 	}
+	if s[i] == '\\' && i+1 < len(s) && strings.IndexByte(".):", s[i+1]) >= 0 {
+		i, at = i+1, i+1 // Markdown escapes the sign that would make it a list
+	}
 	r, n := utf8.DecodeRuneInString(s[i:])
 	next := byte(' ')
 	if i+n < len(s) {
@@ -39,7 +42,7 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 	}
 	spaced := next == ' ' || next == '\t'
 	switch {
-	case strings.ContainsRune(closers, r) && i-at <= 1:
+	case strings.ContainsRune(closers, r) && i-at <= 2:
 		if next >= '0' && next <= '9' && (r == '.' || r == ':' || r == ')') || r == ':' && next == '=' {
 			return 0, false, false // "n := 3" assigns
 		}
@@ -211,7 +214,11 @@ func numberMark(s string, at int) Mark {
 		return Mark{}
 	}
 	m := Mark{Style: Number, Path: []int{v}}
-	if noun, e := nounBehind(s, end); noun != "" {
+	behind := end
+	if strings.HasPrefix(s[end:], ". ") {
+		behind += len(". ") // 1. Aşama:
+	}
+	if noun, e := nounBehind(s, behind); noun != "" {
 		m.Label, m.Noun, m.End = s[at:end], noun, skipSpace(s, e)
 		return m
 	}
@@ -433,6 +440,11 @@ func ordinal(s string, at int) Mark {
 			m.Style, end = Lettered, j
 		}
 		m.Label, m.End = s[at:end], end
+		if end < len(s) && s[end] == '/' {
+			if total, _ := digitsAt(s, end+1); total > end+1 {
+				m.End = total // 1/3
+			}
+		}
 		return m
 	}
 	end := numberWord(s, at)
@@ -504,6 +516,9 @@ func spelledMark(s string, at int) Mark {
 	}
 	if r, n := utf8.DecodeRuneInString(s[end:]); strings.ContainsRune(",，、،", r) && n > 0 && counts(word) && skipSpace(s, end+n) < len(s) {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+n)} // "Second, …"
+	}
+	if adverb, _ := lexicon.Counts(word); adverb && strings.HasPrefix(s[end:], " ") && skipSpace(s, end) < len(s) {
+		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end)} // "Erstens den …"
 	}
 	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
 	from := skipSpace(s, andLast(s, end))

@@ -34,7 +34,7 @@ type nameClass struct {
 // tanks, after dock".
 func nameEntries(items []*Item) {
 	classes := map[nameClass][]*name{}
-	count, strong, fields := map[nameClass]int{}, map[nameClass]int{}, map[nameClass]int{}
+	count, fields := map[nameClass]int{}, map[nameClass]int{}
 	drawn := false
 	first := map[string][]*name{}
 	for _, it := range items {
@@ -43,12 +43,9 @@ func nameEntries(items []*Item) {
 		}
 		c := nameClass{it.Kind, it.Bullet != 0, it.Box != 0, it.Indent, it.Level}
 		count[c]++
-		if it.Strong > 0 {
-			strong[c]++
-		}
 		drawn = drawn || it.Kind == Plain && ContainsArrow(it.Text)
 		end, rest, ok := entryName(it.Text)
-		if !ok || len(count) > maxShapes {
+		if !ok || len(count) > maxShapes || it.Strong > 0 && rest < len(it.Text) && strings.TrimSpace(it.Text[end:rest]) == "" {
 			continue
 		}
 		n := &name{it: it, label: it.Text[:end], end: end, rest: rest}
@@ -62,7 +59,7 @@ func nameEntries(items []*Item) {
 		}
 	}
 	for c, names := range classes {
-		if len(names) < 2 || fields[c]*3 > len(names) || strong[c] == count[c] || drawn && c.kind == Plain || len(names)*3 < count[c]*2 || !distinct(names) {
+		if len(names) < 2 || fields[c]*3 > len(names) || drawn && c.kind == Plain || len(names)*3 < count[c]*2 || !distinct(names) {
 			delete(classes, c)
 		}
 	}

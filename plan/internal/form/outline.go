@@ -33,6 +33,7 @@ func Outline(src *Source) *Item {
 		items = append(items, it)
 	}
 	ledMarks(items)
+	signedLines(items)
 	items = o.splitGroups(o.splitInline(items))
 	romans(items)
 	dropAmounts(items)
@@ -285,7 +286,7 @@ func ledMarks(items []*Item) {
 	for _, it := range led {
 		rest := it.line[it.led.End-it.Off:]
 		head, _, _ := strings.Cut(rest, " ")
-		if len(labels) < max(2, len(led)) || labels[strings.Trim(head, ",;:.")] || ContainsArrow(rest) || len(strings.Fields(rest)) < 3 {
+		if len(labels) < max(2, len(led)) || labels[strings.Trim(head, ",;:.")] || ContainsArrow(rest) || len(strings.Fields(rest)) < 3 && !strings.ContainsAny(rest, ":：") {
 			return
 		}
 	}
@@ -296,6 +297,32 @@ func ledMarks(items []*Item) {
 			it.Kind = Entry
 		}
 	}
+}
+
+// signedLines makes entries of lines that follow one another and begin with one sign, whatever sign it is:
+// "@ann – call the bank". Signs that open or quote something begin no entries.
+func signedLines(items []*Item) {
+	for from := 0; from < len(items); {
+		sign, to := firstSign(items[from]), from+1
+		for to < len(items) && firstSign(items[to]) == sign && items[to].Indent == items[from].Indent {
+			to++
+		}
+		for _, it := range items[from:to] {
+			if sign != 0 && to-from > 2 {
+				it.Kind, it.Bullet = Entry, sign
+			}
+		}
+		from = to
+	}
+}
+
+// firstSign returns the sign that a line without a mark begins with, or 0.
+func firstSign(it *Item) rune {
+	r, _ := utf8.DecodeRuneInString(it.Text)
+	if it.Kind != Plain || !unicode.IsPunct(r) && !unicode.IsSymbol(r) || strings.ContainsRune("\"'“”„«»‹›‘’([{<>)]}#|/\\$%=:.,;!?_~`-—–+&^", r) {
+		return 0
+	}
+	return r
 }
 
 // bullet reads the sign of a list entry at s[at:] and returns where the text goes on.
@@ -326,12 +353,18 @@ func (it *Item) bullet(s string, at int) int {
 
 // box reads a check box at s[at:].
 func (it *Item) box(s string, at int) int {
-	if at+2 < len(s) && s[at] == '[' && s[at+2] == ']' && strings.IndexByte(" xX-~/", s[at+1]) >= 0 {
-		it.Box = s[at+1] | 0x20
-		if it.Kind == Plain {
-			it.Kind = Entry
+	if strings.HasPrefix(s[at:], "[") {
+		r, n := utf8.DecodeRuneInString(s[at+1:])
+		if strings.HasPrefix(s[at+1+n:], "]") && strings.ContainsRune(" xX-~/✔✓✗✘☑", r) {
+			it.Box = 'x'
+			if r < utf8.RuneSelf {
+				it.Box = byte(r) | 0x20
+			}
+			if it.Kind == Plain {
+				it.Kind = Entry
+			}
+			return skipSpace(s, at+n+2)
 		}
-		return skipSpace(s, at+3)
 	}
 	if strings.HasPrefix(s[at:], "[] ") {
 		it.Box = ' '

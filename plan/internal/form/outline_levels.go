@@ -57,8 +57,8 @@ func dropWeakMarks(items []*Item) {
 			return class{Number, "", it.Bullet != 0 || it.Kind == Heading}
 		}
 		prefix := codePrefix(it.Mark)
-		if it.Mark.Style == Code && len(prefix) == 1 {
-			prefix = "A" // A1, A2 and B1 are of one series
+		if it.Mark.Style == Code { // A1 and B1, HR-1 and IT-1 are of one series
+			prefix = "A" + strings.TrimLeftFunc(prefix, unicode.IsUpper)
 		}
 		return class{it.Mark.Style, prefix, it.Bullet != 0 || it.Kind == Heading}
 	}
@@ -72,8 +72,12 @@ func dropWeakMarks(items []*Item) {
 		if seen[c] == nil {
 			seen[c] = map[string]bool{}
 		}
-		if !seen[c][it.Mark.Label] {
-			seen[c][it.Mark.Label] = true
+		key := it.Mark.Label
+		if it.Mark.Style == Spelled {
+			key = itoa(it.Mark.Path[0])
+		}
+		if !seen[c][key] {
+			seen[c][key] = true
 			count[c]++
 		}
 	}
@@ -243,6 +247,10 @@ func (o *outliner) place(it *Item) {
 
 // below reports whether an entry belongs to the one above it.
 func (o *outliner) below(it, above *Item) bool {
+	a, b := above.Mark, it.Mark
+	if a.Style == b.Style && a.Noun == b.Noun && len(a.Path) == 1 && len(b.Path) == 1 && b.Path[0] == a.Path[0]+1 {
+		return false // what counts on stands beside it, whatever its column: numbers may be set flush right
+	}
 	if it.Indent != above.Indent {
 		return it.Indent > above.Indent
 	}
@@ -251,7 +259,6 @@ func (o *outliner) below(it, above *Item) bool {
 		return true
 	}
 	// 1.1 belongs to 1, wherever it stands.
-	a, b := above.Mark, it.Mark
 	return a.Style == Number && b.Style == Number && len(b.Path) > len(a.Path) && len(a.Path) > 0 && samePath(a.Path, b.Path[:len(a.Path)])
 }
 

@@ -81,9 +81,10 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 		}
 		noun += b2i(lexicon.Is(lexicon.Groups, p.Mark.Noun) || isRoman(p.Mark))
 		steps += b2i(p.Mark.Style != form.NoMark)
-		titled += b2i(p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
+		isTitle := p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "：")
+		titled += b2i(isTitle)
 		demanding += b2i(moodOfClause(lang, t) == acting)
-		related += b2i(p.Kind != form.Heading && lexicon.Relates(t))
+		related += b2i(!isTitle && lexicon.Relates(t))
 	}
 	var fields, doing int
 	for _, k := range f.kids {

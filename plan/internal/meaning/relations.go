@@ -370,7 +370,7 @@ func (t *talk) state(rel Relation, subject []int) {
 	}
 	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it,
 	// are no relation, nor are the last digits of its number.
-	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(subject) == 0 && !strings.Contains(t.n.items[rel.Subjects[0]].ID, ".")
+	itself := rel.Kind == Needs && rel.own && len(rel.Subjects) == 1 && len(subject) == 0 && !strings.Contains(t.n.items[rel.Subjects[0]].ID, ".")
 	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
 		return !itself && slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
 	})
@@ -427,6 +427,9 @@ func (t *talk) rest(from, to int) {
 			if len(a.items) == 0 {
 				continue
 			}
+			t.doubt(a)
+			continue
+		case a.sure && len(a.items) == 0 && t.text[a.off] == '#': // "fix issue #9"
 			t.doubt(a)
 			continue
 		case a.sure:

@@ -64,7 +64,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
 		return
 	}
-	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && !a.ordinal {
+	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && (!a.ordinal || len(a.items) == 0) {
 		return
 	}
 	a.used = true

@@ -22,8 +22,12 @@ func (o *outline) runs(items []*form.Item) []run {
 	var out []run
 	var intro *form.Item
 	fresh := true
+	again := restarts(items)
 	for _, it := range o.all {
 		switch {
+		case in[it] && again[it]:
+			out = append(out, run{head: out[len(out)-1].head, intro: intro, items: []*form.Item{it}})
+			intro, fresh = nil, false
 		case in[it]:
 			p := o.parent[it]
 			if p.Kind != form.Heading || p.Level == 0 {
@@ -39,6 +43,21 @@ func (o *outline) runs(items []*form.Item) []run {
 			intro, fresh = nil, true
 		case it.Kind == form.Plain && o.parent[it].Kind == form.Heading:
 			intro, fresh = it, true
+		}
+	}
+	return out
+}
+
+// restarts returns the items, behind a gap, at which a list of two or more begins again with its first two
+// marks.
+func restarts(items []*form.Item) map[*form.Item]bool {
+	if len(items) < 4 || items[0].Mark.Style == form.NoMark || items[0].Mark.Label == items[1].Mark.Label {
+		return nil
+	}
+	out := map[*form.Item]bool{}
+	for i := 2; i+1 < len(items); i++ {
+		if it := items[i]; it.Gap && it.Mark.Label == items[0].Mark.Label && items[i+1].Mark.Label == items[1].Mark.Label && it.Indent == items[0].Indent && it.Kind == items[0].Kind {
+			out[it] = true
 		}
 	}
 	return out
