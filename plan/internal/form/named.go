@@ -146,37 +146,11 @@ func refer(it *Item, first map[string][]*name) {
 		}
 		at = end
 	}
-	if len(found) > 0 && (lexicon.Relates(it.Text) || onlyNames(it.Text, found)) {
+	if len(found) > 0 && lexicon.Relates(it.Text) {
 		for _, n := range found {
 			n.referred = true
 		}
 	}
-}
-
-// onlyNames reports whether a text ends with brackets that hold names and nothing else: "- roof: lay tiles
-// [wall, beam]".
-func onlyNames(s string, found []*name) bool {
-	s = strings.TrimRight(s, " .")
-	if !strings.HasSuffix(s, "]") && !strings.HasSuffix(s, ")") {
-		return false
-	}
-	at := strings.LastIndexAny(s, "[(")
-	if at <= 0 {
-		return false
-	}
-	inner := s[at+1 : len(s)-1]
-	known := make(map[string]bool, len(found))
-	for _, n := range found {
-		known[lexicon.Fold(n.label)] = true
-	}
-	some := false
-	for _, part := range strings.FieldsFunc(inner, func(r rune) bool { return strings.ContainsRune(",;/+&、，", r) }) {
-		if part = strings.TrimSpace(part); !known[lexicon.Fold(part)] {
-			return false
-		}
-		some = true
-	}
-	return some
 }
 
 func nameRune(r rune) bool {

@@ -21,9 +21,11 @@ func Outline(src *Source) *Item {
 		case l.Text == "" || l.Fence:
 			gap = true
 			continue
-		case l.InCode && !ProseFence(l.Lang), isRule(l.Text):
-			if isRule(l.Text) && len(items) > 0 && isUnderline(l.Text) && !gap {
-				underline(items[len(items)-1], l.Text[0])
+		case l.InCode && !ProseFence(l.Lang):
+			continue
+		case isRule(l.Text):
+			if last := len(items) - 1; last >= 0 && !gap && items[last].Kind == Plain && strings.Trim(l.Text, "=-") == "" {
+				items[last].Kind, items[last].Level = Heading, 1+b2i(l.Text[0] == '-')
 			}
 			continue
 		}
@@ -62,19 +64,6 @@ func ProseFence(lang string) bool {
 // isRule reports whether a line is a rule or an underline and nothing else.
 func isRule(s string) bool {
 	return len(s) >= 3 && strings.Trim(s, "-=_*~ ─—═+") == ""
-}
-
-func isUnderline(s string) bool { return strings.Trim(s, "=") == "" || strings.Trim(s, "-") == "" }
-
-// underline turns the line before an underline into a heading.
-func underline(it *Item, sign byte) {
-	if it.Kind != Plain && (it.Kind != Entry || it.Bullet != 0) {
-		return
-	}
-	it.Kind, it.Level = Heading, 2
-	if sign == '=' {
-		it.Level = 1
-	}
 }
 
 // org is what tells the headings of org-mode: stars at a column, and keywords behind them.
