@@ -487,12 +487,6 @@ func boldSpan(s string, at int) int {
 			}
 		}
 	}
-	// A mark may stand before the bold text: 1. **Foo** bar.
-	if n := strings.Index(s[at:min(len(s), at+24)], "**"); n > 0 && !strings.ContainsFunc(s[at:at+n], func(r rune) bool { return unicode.IsLetter(r) && n > 8 }) {
-		if k := strings.Index(s[at+n+2:], "**"); k > 0 {
-			return at + n + 2 + k
-		}
-	}
 	return at
 }
 

@@ -103,8 +103,7 @@ const groupLevel = 8
 // them: numbered ones, or, behind a noun for what holds steps, bullets that are no fields.
 func promoteGroups(items []*Item) {
 	between, nouns, gaps := map[string]int{}, map[string]int{}, false
-	repeated := repeatedKeys(items)
-	indentedEntries(items, repeated)
+	indentedEntries(items)
 	last := ""
 	for _, it := range items {
 		switch m := it.Mark; {
@@ -114,7 +113,7 @@ func promoteGroups(items []*Item) {
 			last = m.Noun
 			nouns[last]++
 		case last == "":
-		case m.Style != NoMark, it.Kind == Entry && (it.Bullet != 0 || it.Box != 0) && lexicon.Is(lexicon.Groups, last) && !isField(it, repeated):
+		case m.Style != NoMark, it.Kind == Entry && (it.Bullet != 0 || it.Box != 0) && lexicon.Is(lexicon.Groups, last) && !isField(it):
 			between[last]++
 			last, gaps = "", true
 		}
@@ -134,7 +133,7 @@ const maxEntryWords = 10
 
 // indentedEntries makes entries of short lines that are indented below lines such as "Phase 1", where all
 // lines below them are such.
-func indentedEntries(items []*Item, repeated map[string]bool) {
+func indentedEntries(items []*Item) {
 	var found []*Item
 	var head *Item
 	heads, held := 0, 0
@@ -146,7 +145,7 @@ func indentedEntries(items []*Item, repeated map[string]bool) {
 			held += b2i(i+1 < len(items) && items[i+1].Kind == Plain && items[i+1].Indent > it.Indent)
 		case head == nil || it.Indent <= head.Indent:
 			head = nil
-		case it.Kind != Plain || len(strings.Fields(it.Text)) > maxEntryWords || strings.HasSuffix(it.Text, ".") || isField(it, repeated):
+		case it.Kind != Plain || len(strings.Fields(it.Text)) > maxEntryWords || strings.HasSuffix(it.Text, ".") || isField(it):
 			return
 		default:
 			found = append(found, it)
@@ -160,38 +159,14 @@ func indentedEntries(items []*Item, repeated map[string]bool) {
 	}
 }
 
-// key returns what stands before the colon of a text, folded, when it is short enough for the name of a
-// field.
-func key(s string) string {
-	at := strings.IndexAny(s[:min(len(s), maxLabel)], ":：")
-	if at <= 0 || strings.Count(strings.TrimSpace(s[:at]), " ") > 2 {
-		return ""
-	}
-	return lexicon.Fold(strings.TrimSpace(s[:at]))
-}
-
-// repeatedKeys returns the names before colons that several items begin with, such as "Goal:" below each
-// phase.
-func repeatedKeys(items []*Item) map[string]bool {
-	seen, out := map[string]bool{}, map[string]bool{}
-	for _, it := range items {
-		if k := key(it.Text); k != "" {
-			out[k] = seen[k]
-			seen[k] = true
-		}
-	}
-	return out
-}
-
-// isField reports whether an item is a field of what stands above it: "Owner: Ann", "Goal: …" below each
-// phase.
-func isField(it *Item, repeated map[string]bool) bool {
-	k := key(it.Text)
-	if k == "" {
+// isField reports whether an item is a field of what stands above it: "Owner: Ann".
+func isField(it *Item) bool {
+	at := strings.IndexAny(it.Text[:min(len(it.Text), maxLabel)], ":：")
+	if at <= 0 {
 		return false
 	}
-	_, known := lexicon.Field(k)
-	return known || repeated[k]
+	_, known := lexicon.Field(it.Text[:at])
+	return known
 }
 
 // codePrefix is what labels of one series share: T of T1, AP- of AP-3.
@@ -248,8 +223,8 @@ func (o *outliner) place(it *Item) {
 // below reports whether an entry belongs to the one above it.
 func (o *outliner) below(it, above *Item) bool {
 	a, b := above.Mark, it.Mark
-	if a.Style == b.Style && a.Noun == b.Noun && len(a.Path) == 1 && len(b.Path) == 1 && b.Path[0] == a.Path[0]+1 {
-		return false // what counts on stands beside it, whatever its column: numbers may be set flush right
+	if a.Style == b.Style && a.Noun == b.Noun && len(a.Path) == 1 && len(b.Path) == 1 && b.Path[0] == a.Path[0]+1 && it.Indent+len(b.Label) == above.Indent+len(a.Label) {
+		return false // it counts on, and both are set flush right
 	}
 	if it.Indent != above.Indent {
 		return it.Indent > above.Indent

@@ -246,7 +246,6 @@ const reach = 120
 
 // relation reads the references of one phrase of a relation.
 func (t *talk) relation(from, at, to int) {
-	end := to
 	from, to = max(from, at-reach), min(to, at+reach)
 	a := &t.atoms[at]
 	k := t.kindOf(from, at, to)
@@ -315,9 +314,7 @@ func (t *talk) relation(from, at, to int) {
 			}
 			break
 		}
-		if !t.bracketFollows(end) {
-			t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
-		}
+		t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
 	}
 	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
 		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self }) // "if we have a barrel": a later step has it, too
@@ -383,11 +380,6 @@ func (t *talk) state(rel Relation, subject []int) {
 // maxPending bounds the needs of a sentence whose subject comes behind them, and the steps that need all
 // others.
 const maxPending = 20
-
-// bracketFollows reports whether a reference in brackets follows a clause: "after the freeze (1)".
-func (t *talk) bracketFollows(to int) bool {
-	return to+2 < len(t.atoms) && t.atoms[to].class == opened && t.atoms[to+1].class == group && t.atoms[to+2].class == closed
-}
 
 // rest takes the references that no phrase explains.
 func (t *talk) rest(from, to int) {
