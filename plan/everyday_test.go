@@ -25,6 +25,14 @@ func TestEveryday(t *testing.T) {
 			`{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"create_plan","arguments":"{\"steps\":[{\"id\":1,\"task\":\"find flights\"},{\"id\":2,\"task\":\"book\",\"depends_on\":[1]}]}"}}]}`,
 			"1 2", "1>2",
 		},
+		"Transcript/Speakers": {
+			"Jonas: Wie gehen wir vor?\nMeike: Ich würd sagen so:\nMeike: 1. Halle anfragen\nMeike: 2. Einladungen schicken (nach 1)\nMeike: 3. Pokale gravieren lassen (nach 2)\nJonas: passt\n",
+			"1 2 3", "1>2 2>3",
+		},
+		"Transcript/Times": {
+			"[09:02] Ann: What is left?\n[09:03] Bob: A: back up the database\n[09:03] Bob: B: change the schema (after A)\n[09:04] Bob: C: restart the app (after B)\n[09:05] Ann: Thanks!\n",
+			"A B C", "A>B B>C",
+		},
 		"ActionItems/OwnersBeforeColons": {
 			"Action items:\n- Maria: send contract to legal (by Fri)\n- Tom: book the room, after Maria's contract is signed\n- Li: prepare slides\n",
 			"1 2 3", "1>2",

@@ -1,6 +1,7 @@
 package form
 
-// valueParser reads JSON as models write it: with Python's literals, comments, missing or surplus commas and brackets.
+// valueParser reads JSON as models write it: with Python's literals, comments, missing or surplus commas and
+// brackets.
 type valueParser struct {
 	s       string
 	pos     int
@@ -11,11 +12,13 @@ type valueParser struct {
 	noClose *[3]int // per quote: offset after which no well-placed closing quote stands, 0 = unknown
 	budget  int     // nodes that may still be made
 	fatal   bool    // not a value: give up on this candidate
+	yaml    bool    // texts without quotes are those of YAML
 }
 
 const maxValueNodes = 400_000
 
-// Bracketed returns every bracketed value in the text, in order. Its time is linear: reading goes on where a value ended.
+// Bracketed returns every bracketed value in the text, in order. Its time is linear: reading goes on where a
+// value ended.
 func Bracketed(s string, maxDepth int) []*Tree {
 	var trees []*Tree
 	budget := maxValueNodes
@@ -105,17 +108,10 @@ func callAt(s string, i int) int {
 	for j < len(s) && j < i+64 && IsWordByte(s[j]) {
 		j++
 	}
-	if j >= len(s) || s[j] != '(' {
+	if j >= len(s) || s[j] != '(' || keywordAt(s, j+1) == 0 {
 		return 0
 	}
-	k := j + 1
-	for k < len(s) && k < j+64 && IsWordByte(s[k]) {
-		k++
-	}
-	if k > j+1 && k < len(s) && s[k] == '=' {
-		return j - i + 1
-	}
-	return 0
+	return j - i + 1
 }
 
 // IsWordByte reports whether c is an ASCII letter, a digit or an underscore.
@@ -222,10 +218,21 @@ func (p *valueParser) readTop(bareKey bool) {
 	}
 }
 
-// ValueAt reads the one value that begins at off and returns it with the place behind it. The value is nil when none is there.
-// Known says that data is expected there, whatever it looks like.
+// ValueAt reads the one value that begins at off and returns it with the place behind it. The value is nil
+// when none is there. Known says that data is expected there, whatever it looks like.
 func ValueAt(s string, off, maxDepth int, known bool) (*Tree, int) {
-	p := &valueParser{s: s, pos: off, max: maxDepth, t: &Tree{AnyKeys: known}, budget: 10_000, noClose: new([3]int)}
+	p := newValueParser(s, off, maxDepth)
+	p.t.AnyKeys = known
+	return p.one()
+}
+
+// newValueParser returns a parser of the one value at off.
+func newValueParser(s string, off, maxDepth int) *valueParser {
+	return &valueParser{s: s, pos: off, max: maxDepth, t: &Tree{AnyKeys: true}, budget: 10_000, noClose: new([3]int)}
+}
+
+// one reads the value and returns it with the place behind it.
+func (p *valueParser) one() (*Tree, int) {
 	p.t.Root = p.readValue()
 	if p.fatal {
 		p.t.Root = nil
