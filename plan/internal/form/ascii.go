@@ -183,6 +183,14 @@ func hasJunction(s string) bool {
 	return false
 }
 
+// Columns returns how many columns a text takes in print.
+func Columns(s string) (n int) {
+	for _, r := range s {
+		n += width(r)
+	}
+	return n
+}
+
 // width returns how many columns a rune takes.
 func width(r rune) int {
 	switch {

@@ -484,17 +484,9 @@ func gaps(s string) []int {
 			}
 			spaces = 0
 		}
-		n += cellWidth(r)
+		n += width(r)
 	}
 	return cols
-}
-
-// cellWidth is how many columns a character takes in print.
-func cellWidth(r rune) int {
-	if r >= 0x1100 && (unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) || r >= 0xFF00 && r < 0xFF60) {
-		return 2
-	}
-	return 1
 }
 
 // alignedCells cuts a line at the columns; nil when a word stands across one of them.
@@ -511,7 +503,7 @@ func alignedCells(src *Source, l *Line, cols []int) []*Value {
 			from = k
 			c++
 		}
-		n += cellWidth(r)
+		n += width(r)
 		k += size
 	}
 	cells = append(cells, cellOf(src.Text, from, l.End))
