@@ -147,7 +147,7 @@ func IsBroken(s string) bool {
 
 // IsArrowLine reports whether s consists of short ids between arrows and commas.
 func IsArrowLine(s string) bool {
-	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "|") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, " do") {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "|") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, " do") {
 		return false
 	}
 	p := arrowPrefix(form.Piece{Text: form.CutComment(s)})
