@@ -38,14 +38,14 @@ func correctedFrom(src *form.Source) int {
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
-		case l.Text == "" || l.InCode || l.Fence || fieldLine(l):
+		case l.Text == "" || l.InCode || l.Fence:
 		case at >= 0:
 			if listed(l.Text) {
 				again++
 			}
-		case entryLine(l.Text) || listed(l.Text) || at < 0 && named(l.Text) && !corrects(l.Text):
+		case entryLine(l.Text) || listed(l.Text) || named(l.Text) && !corrects(l.Text):
 			entries++
-		case entries >= 2 && strings.IndexByte("#@$/", l.Text[0]) < 0 && !strings.HasPrefix(l.Text, "./") && corrects(l.Text):
+		case entries >= 2 && l.Indent == 0 && corrects(l.Text):
 			at = l.Start
 		}
 	}
@@ -55,17 +55,10 @@ func correctedFrom(src *form.Source) int {
 	return at
 }
 
-// fieldLine reports whether a line is a field of a value, indented under what it belongs to: "context:
-// [draft]".
-func fieldLine(l *form.Line) bool {
-	key, value, ok := strings.Cut(l.Text, ":")
-	return ok && l.Indent > 0 && form.IsName(key) && (value == "" || !lexicon.Is(lexicon.Correct, key) && !lexicon.Is(lexicon.Correct, key+":"))
-}
-
 // named reports whether a line begins with a name of one word and a colon: "build: depends on art".
 func named(s string) bool {
-	i := strings.IndexByte(s, ':')
-	return i > 1 && i < 30 && !strings.ContainsAny(s[:i], " \t")
+	i := strings.IndexAny(s, ": \t")
+	return i > 1 && s[i] == ':'
 }
 
 // listed reports whether a line begins with a label as an entry of a list does, not with one that a sentence
@@ -228,8 +221,8 @@ type event struct {
 	ids      []string
 	kind     Kind
 	behind   bool
-	// guess is set on mentions by title, and unless on relations that count when they are denied: "not
-	// without 3".
+	// guess is set on mentions by title, and unless on relations that are a need when they are denied: "not
+	// until 3".
 	guess, unless bool
 }
 
@@ -245,7 +238,7 @@ func (a *amender) events(text string, all []mention) (out []event) {
 		e := event{off: t.Off, end: t.End, behind: t.Side == lexicon.Behind}
 		switch {
 		case t.Is(lexicon.Not):
-			e.what = 'n'
+			e.what, e.unless = 'n', t.Is(lexicon.Until)
 		case t.Is(lexicon.Apart):
 			e.what, e.kind = 'r', Apart
 		case t.Is(lexicon.None) && len(t.Phrase) > 3:
@@ -253,7 +246,9 @@ func (a *amender) events(text string, all []mention) (out []event) {
 		case t.Is(lexicon.Needs) || t.Is(lexicon.Uses):
 			e.what, e.kind = 'r', Needs
 		case t.Is(lexicon.Before):
-			e.what, e.kind = 'r', Before
+			e.what, e.kind, e.unless = 'r', Before, t.Is(lexicon.Until)
+		case t.Is(lexicon.Until):
+			e.what, e.kind, e.unless = 'r', None, true
 		case t.Is(lexicon.Beside):
 			e.what, e.kind = 'r', Beside
 		case t.Is(lexicon.Previous):
@@ -266,8 +261,6 @@ func (a *amender) events(text string, all []mention) (out []event) {
 	for _, h := range tonesIn(a.lang, text) {
 		e := event{off: h.off, end: h.end}
 		switch {
-		case h.kind&toneUnless != 0:
-			e.what, e.unless = 'r', true
 		case h.kind&toneInstead != 0:
 			e.what = 'n'
 		case h.kind&toneNeed != 0:
@@ -279,7 +272,7 @@ func (a *amender) events(text string, all []mention) (out []event) {
 			continue
 		}
 		over := func(x event) bool { return x.what != 'm' && x.off < h.end && h.off < x.end }
-		if e.unless || e.what == 'n' {
+		if e.what == 'n' {
 			out = slices.DeleteFunc(out, over)
 		}
 		if !slices.ContainsFunc(out, over) {
@@ -325,18 +318,8 @@ func (a *amender) sentence(s form.Sentence) {
 		a.applied++
 		return
 	}
-	if a.sequence(all) {
-		a.applied++
-		return
-	}
 	said := a.change(text, all, s)
-	if !said && !a.correcting {
-		said = a.relations(s, all)
-	}
-	if !said {
-		said = a.claims(a.events(text, all), s) || a.firstThen(text, all, s) || a.correcting && a.guessed(s)
-	}
-	if said {
+	if said || !a.correcting && a.relations(s, all) || a.inOrder(text, all, s) || a.claims(a.events(text, all), s) {
 		a.applied++
 		return
 	}
@@ -372,39 +355,6 @@ func (a *amender) relations(s form.Sentence, all []mention) bool {
 		a.subject = r.Subjects
 	}
 	return true
-}
-
-// guessed applies what a sentence says of steps that it names by words of their titles, and says so.
-func (a *amender) guessed(s form.Sentence) bool {
-	rels, _ := a.names.Relations(-1, s.Text, s.Off)
-	said := false
-	for _, r := range rels {
-		if len(r.Subjects) == 0 || len(r.Items)+len(r.Unknown) == 0 || r.Kind == Beside {
-			continue
-		}
-		a.apply(r, false)
-		a.doubt("the text corrects these steps by words of their titles: "+form.Clip(s.Text), append(a.idsOf(r.Subjects), a.idsOf(r.Items)...), s.Off)
-		said = true
-	}
-	return said
-}
-
-// firstThen reads a sentence that names two steps in their order: "first 2, then 1".
-func (a *amender) firstThen(text string, all []mention, s form.Sentence) bool {
-	if len(all) != 2 || len(all[0].ids) != 1 || len(all[1].ids) != 1 {
-		return false
-	}
-	x, y := a.placesOf(all[0].ids), a.placesOf(all[1].ids)
-	if len(x)*len(y) == 0 || x[0] == y[0] {
-		return false
-	}
-	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
-		if t.Is(lexicon.First) || t.Is(lexicon.Then) {
-			a.apply(Relation{Kind: Before, Subjects: x, Items: y, Off: s.Off}, false)
-			return true
-		}
-	}
-	return false
 }
 
 // split parts mentions that go over a comma to the subject of the next clause: "after 2, and step 4 after 3".
@@ -474,7 +424,9 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 				negated = false
 			}
 		case 'n':
-			if verbLast(a.lang) && len(waiting) > 0 {
+			if e.unless && negated {
+				open, negated = &event{what: 'r', kind: Needs, off: e.off}, false // "can't start without 3"
+			} else if verbLast(a.lang) && len(waiting) > 0 {
 				waiting[len(waiting)-1].kind = Apart
 			} else {
 				negated = true
@@ -519,10 +471,11 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 				continue
 			}
 			waiting, broke = nil, false
-			if e.unless {
-				if negated {
-					open, negated = e, false
-				}
+			if e.unless && negated {
+				open, negated = &event{what: 'r', kind: Needs, off: e.off}, false
+				continue
+			}
+			if e.unless && e.kind == None {
 				continue
 			}
 			if e.kind == None {
@@ -545,10 +498,10 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 // relationFollows reports whether a relation follows before the next mention.
 func (a *amender) relationFollows(rest []event) bool {
 	for _, e := range rest {
-		switch e.what {
-		case 'r':
+		switch {
+		case e.what == 'r' || e.unless:
 			return true
-		case 'm', ',':
+		case e.what == 'm' || e.what == ',':
 			return e.what == 'm' && verbLast(a.lang) && a.relationFollows(rest[1:])
 		}
 	}
@@ -573,34 +526,36 @@ func (a *amender) placesOf(ids []string) (items []int) {
 	return items
 }
 
-// sequence reads a sentence that lists all steps in their order.
-func (a *amender) sequence(all []mention) bool {
-	if a.order == nil {
+// inOrder reads a sentence that lists all steps in their order, or two behind a word of order: "first 2, then
+// 1".
+func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
+	var kinds lexicon.Kinds
+	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
+		kinds |= t.Kinds
+	}
+	if kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.Until)) != 0 {
 		return false
 	}
-	var ids []int
+	var items []int
 	for _, m := range all {
-		for _, id := range m.ids {
-			i, ok := a.place[id]
-			if !ok || slices.Contains(ids, i) {
-				return false
-			}
-			ids = append(ids, i)
+		places := a.placesOf(m.ids)
+		if len(places) != len(m.ids) || slices.ContainsFunc(places, func(i int) bool { return slices.Contains(items, i) }) {
+			return false
 		}
+		items = append(items, places...)
 	}
-	n := 0
-	for _, level := range a.order {
-		n += len(level)
+	switch {
+	case a.order != nil && len(items) > 2 && len(items) == len(slices.Concat(a.order...)):
+		a.order, a.moved = nil, true
+		for _, i := range items {
+			a.order = append(a.order, []int{i})
+		}
+		return true
+	case len(items) == 2 && kinds&lexicon.KindsOf(lexicon.First, lexicon.Then) != 0:
+		a.apply(Relation{Kind: Before, Subjects: items[:1], Items: items[1:], Off: s.Off}, false)
+		return true
 	}
-	if len(ids) != n || n < 3 {
-		return false
-	}
-	a.order = a.order[:0]
-	for _, i := range ids {
-		a.order = append(a.order, []int{i})
-	}
-	a.moved = true
-	return true
+	return false
 }
 
 // together reads a sentence that lets steps run beside each other: "2 and 3 can happen in parallel".
@@ -612,18 +567,16 @@ func (a *amender) together(text string, all []mention, s form.Sentence) bool {
 	if len(items) != len(all[0].ids) {
 		return false
 	}
+	var kinds lexicon.Kinds
 	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
-		if t.Kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses, lexicon.Before, lexicon.Apart, lexicon.Not) != 0 {
-			return false
-		}
+		kinds |= t.Kinds
 	}
-	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
-		if t.Kinds&lexicon.KindsOf(lexicon.Meanwhile, lexicon.Beside) != 0 {
-			a.apply(Relation{Kind: Beside, Subjects: items[1:], Items: items[:1], Off: s.Off}, false)
-			return true
-		}
+	abreast := kinds&lexicon.KindsOf(lexicon.Meanwhile, lexicon.Beside) != 0
+	if !abreast || kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses, lexicon.Before, lexicon.Apart, lexicon.Not) != 0 {
+		return false
 	}
-	return false
+	a.apply(Relation{Kind: Beside, Subjects: items[1:], Items: items[:1], Off: s.Off}, false)
+	return true
 }
 
 // change reads a sentence that drops, adds or swaps steps.
@@ -665,12 +618,9 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 			return true
 		case len(fresh) == 1 && kinds&toneAdd != 0:
 			a.add(fresh[0], s, end)
-			said = true
-			if rest := slices.DeleteFunc(slices.Clone(all), func(m mention) bool { return m.off < end }); true {
-				from := slices.DeleteFunc(a.events(text, rest), func(e event) bool { return e.off < end })
-				a.claims(from, s)
-			}
-			return said
+			rest := slices.DeleteFunc(slices.Clone(all), func(m mention) bool { return m.off < end })
+			a.claims(slices.DeleteFunc(a.events(text, rest), func(e event) bool { return e.off < end }), s)
+			return true
 		case kinds&toneSwap != 0 && len(known) == 2:
 			a.swap(known[0], known[1], s.Off)
 			said = true

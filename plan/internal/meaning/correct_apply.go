@@ -12,12 +12,12 @@ func (a *amender) apply(r Relation, more bool) {
 	if len(r.Subjects) == 0 {
 		return
 	}
-	ids := append([]string{}, r.Unknown...)
-	for _, i := range r.Items {
-		ids = append(ids, a.r.Items[i].ID)
-	}
-	if a.order != nil && (a.shift(r) || !a.leaveOrder(r)) {
+	ids := append(slices.Clone(r.Unknown), a.idsOf(r.Items)...)
+	if a.order != nil && (a.shift(r) || r.Kind == Apart && !a.correcting) {
 		return
+	}
+	if a.order != nil {
+		a.leaveOrder(r)
 	}
 	for _, s := range r.Subjects {
 		id := a.r.Items[s].ID
@@ -38,7 +38,7 @@ func (a *amender) apply(r Relation, more bool) {
 				a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
 			}
 		case Beside:
-			a.beside(id, ids, r.Off)
+			a.doubt("what runs beside other steps may need what they need", append(ids, id), r.Off)
 		}
 	}
 	a.r.Stated = true
@@ -74,24 +74,6 @@ func (a *amender) link(from, to string, off int) {
 
 func (a *amender) unlink(from, to string) {
 	a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.From == from && l.To == to })
-}
-
-// beside lets a step need what others need.
-func (a *amender) beside(id string, others []string, off int) {
-	var needs []string
-	for _, l := range a.r.Links {
-		if slices.Contains(others, l.To) {
-			needs = append(needs, l.From)
-		}
-	}
-	if a.correcting || len(needs) > 0 {
-		a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id && !slices.Contains(needs, l.From) })
-	}
-	for _, from := range needs {
-		if from != id {
-			a.link(from, id, off)
-		}
-	}
 }
 
 // shift changes the listed order by a relation that contradicts it: "3 comes before 2". It reports whether
@@ -157,34 +139,14 @@ func (a *amender) remove(item int) {
 
 // leaveOrder ends the listed order because a relation states needs. In a correction, and where the text says
 // that the rest is in order, the other steps keep following one another; else they need nothing.
-func (a *amender) leaveOrder(r Relation) bool {
-	if r.Kind == Apart && !a.correcting {
-		return false
-	}
+func (a *amender) leaveOrder(r Relation) {
 	if a.correcting || a.ordered {
 		a.explicit()
 		if r.Kind != None {
-			var ids []string
-			for _, s := range r.Subjects {
-				ids = append(ids, a.r.Items[s].ID)
-			}
-			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", append(ids, a.neighbors(r.Subjects)...), r.Off)
+			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", a.idsOf(r.Subjects), r.Off)
 		}
 	}
 	a.order = nil
-	return true
-}
-
-// neighbors returns the steps that stand beside others in the listed order.
-func (a *amender) neighbors(items []int) (ids []string) {
-	for _, i := range items {
-		for k := max(0, i-1); k <= min(i+1, len(a.r.Items)-1); k++ {
-			if k != i {
-				ids = append(ids, a.r.Items[k].ID)
-			}
-		}
-	}
-	return ids
 }
 
 // explicit turns the listed order into links.
@@ -262,7 +224,9 @@ func (a *amender) clear() {
 	var kept []Item
 	for i, it := range a.r.Items {
 		place[i] = len(kept)
-		if !a.gone[i] {
+		if a.gone[i] {
+			a.r.Around = append(a.r.Around, Span{it.Off, it.End})
+		} else {
 			kept = append(kept, it)
 		}
 	}

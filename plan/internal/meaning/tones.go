@@ -35,7 +35,6 @@ const (
 	toneAlone
 	toneOption
 	toneNeed
-	toneUnless
 	toneInstead
 	tonePronoun
 	toneWhile
@@ -59,7 +58,7 @@ const (
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised", "everything",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised", "everything",
 }
 
 // toneHit is a phrase of tones.txt in a text.
