@@ -1,7 +1,6 @@
 package form
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -295,7 +294,7 @@ type Chain struct {
 // "A, B -> C", and statements in "1 -> 2, 1 -> 3": the line is read in the way in which no id follows itself. With apart,
 // commas separate statements wherever both sides hold an arrow.
 func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
-	for _, st := range splitSemicolons(s, off) {
+	for _, st := range SplitSemicolons(s, off) {
 		parts, back := SplitArrows(st.Text, st.Off)
 		whole := Chain{Back: back}
 		seen := map[string]int{}
@@ -349,13 +348,30 @@ func apartChains(c Chain, open []bool) []Chain {
 	return append(out, cur)
 }
 
-// splitSemicolons splits at the semicolons outside quotes and brackets.
-func splitSemicolons(s string, off int) []Piece {
-	all := splitAt(s, off, func(i int) int {
-		if strings.HasPrefix(s[i:], "；") {
-			return len("；")
+// SplitSemicolons splits at the semicolons outside quotes.
+func SplitSemicolons(s string, off int) []Piece {
+	if !strings.ContainsAny(s, ";；") {
+		return []Piece{piece(s, 0, len(s), off)}
+	}
+	var out []Piece
+	start := 0
+	for i := 0; i < len(s); i++ {
+		if (s[i] == '"' || s[i] == '`') && OpensQuote(s[start:i]) {
+			if n := QuotedLength(s[i:]); n > 0 {
+				i += n - 1
+			}
+		} else if w := strings.HasPrefix(s[i:], "；"); s[i] == ';' || w {
+			if p := piece(s, start, i, off); p.Text != "" {
+				out = append(out, p)
+			}
+			start = i + 1
+			if w {
+				start = i + 3
+			}
 		}
-		return b2i(s[i] == ';')
-	})
-	return slices.DeleteFunc(all, func(p Piece) bool { return p.Text == "" && len(all) > 1 })
+	}
+	if p := piece(s, start, len(s), off); p.Text != "" {
+		out = append(out, p)
+	}
+	return out
 }

@@ -13,7 +13,7 @@ import (
 // collections of records in all values, whatever they are called and wherever they stand, and weighs what
 // each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
@@ -179,7 +179,6 @@ type collector struct {
 	budget  int
 	length  int // of all records that were read
 	by      map[*Reading]*analysis
-	owned   map[*form.Value][]linkMap
 	cur     *form.Tree
 	form    string
 	nested  bool

@@ -495,7 +495,7 @@ func (f *flow) records() []record {
 // name.
 func (c *collector) surer(all []*Reading, flows []*Reading) {
 	for k, f := range flows {
-		if k >= maxOuter {
+		if k >= 30 {
 			break
 		}
 		if f.Weight < 89 {

@@ -188,7 +188,7 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 			}
 			continue
 		}
-		if _, ok := n.find(f.Val.Text()); ok && !otherRole(f.Key) {
+		if _, ok := n.find(f.Val.Text()); ok && !otherRole(f.Key) && !(found && digits(f.Val.Text())) {
 			walk(f.Val, depth+1)
 			found = true
 		}
