@@ -30,20 +30,11 @@ func readRecords(src *form.Source) []*Reading {
 	for _, t := range form.Blocks(src) {
 		c.tree(t, "records")
 	}
-	tables := form.Tables(src)
-	loose := map[int]bool{} // the lines of tables of HTML whose cells are not closed
-	for _, t := range tables {
-		if src.Text[t.Root.Off] == '<' {
-			loose[t.Root.Off] = true
-		}
-	}
 	for _, t := range form.XML(src) {
-		if !loose[t.Root.Off] {
-			c.tree(t, "records")
-		}
+		c.tree(t, "records")
 	}
 	var out []*Reading
-	for _, t := range tables {
+	for _, t := range form.Tables(src) {
 		if r := matrix(src, t); r != nil {
 			out = append(out, r)
 			continue
@@ -233,6 +224,7 @@ func (c *collector) span(r *Reading) Span {
 	return Span{r.Start, r.End}
 }
 
+// together reports whether two readings stand at one place.
 func (c *collector) together(r, q *Reading) bool {
 	a, b := c.span(r), c.span(q)
 	return a.Off < b.End && b.Off < a.End

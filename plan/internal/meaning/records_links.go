@@ -29,8 +29,8 @@ func (a *analysis) stages() {
 	}
 }
 
-// staged links the records by the stages in a column, in the order of a list; each value of the column has to be
-// a stage of it.
+// staged links the records by the stages in a column, in the order of a list; each value of the column has to
+// be a stage of it.
 func (a *analysis) staged(order *form.Value, col *column) bool {
 	at := map[string]int{}
 	for i, x := range order.Items {
