@@ -76,6 +76,9 @@ var hostileTexts = map[string][3]string{
 	"Chains":      {"Node:\n1: a\n2: b\nEdge: ", "1,2,1,2 -> 1,2,1,2; ", ""},
 	"Announced":   {"", "Steps: apples, pears, plums%[1]d. ", ""},
 	"Held":        {"", "V%[1]d = f(a=V%[2]d)\n", ""},
+	"Clauses":     {"", "T%[1]d is to dig, T%[1]d needs T%[2]d, and ", "it"},
+	"Revised":     {"1. a\n2. b\n", "Revised plan: 1. a 2. b 3. c%[1]d\n", ""},
+	"Remarks":     {"", "%[1]d. dig hole%[1]d (owner: a, %[1]d days) before digging hole%[2]d? maybe\n", ""},
 	"OneToMany":   {"A -> ", "n%[1]d, ", "z"},
 }
 
