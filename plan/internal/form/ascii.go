@@ -114,19 +114,6 @@ func pureLine(s string) bool {
 	return special
 }
 
-// artLine reports whether a line may be part of a drawing.
-func artLine(s string) bool {
-	if pureLine(s) {
-		return true
-	}
-	for _, sign := range [...]string{"--", "─", "│", "═", "║", "→", "▶", "►", "━", "┃", "| ", " |", "->", "==>", "[", "\\ ", " /"} {
-		if strings.Contains(s, sign) {
-			return true
-		}
-	}
-	return false
-}
-
 // artEnd returns the line behind the lines that belong together from line i on, and whether they may be a
 // drawing.
 func artEnd(src *Source, i int) (end int, drawn bool) {
@@ -192,6 +179,14 @@ func hasJunction(s string) bool {
 		}
 	}
 	return false
+}
+
+// Columns returns how many columns a text takes in print.
+func Columns(s string) (n int) {
+	for _, r := range s {
+		n += width(r)
+	}
+	return n
 }
 
 // width returns how many columns a rune takes.

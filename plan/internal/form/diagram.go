@@ -58,7 +58,7 @@ func newDiagram(kind string, first, start int) *Diagram {
 
 func (g *Diagram) fault(bad bool, code string, off int, element, message, hint string) {
 	if len(g.Faults) < maxFaults {
-		g.Faults = append(g.Faults, Fault{bad, code, off, clip(element), message, hint})
+		g.Faults = append(g.Faults, Fault{bad, code, off, Clip(element), message, hint})
 	}
 }
 
@@ -249,20 +249,6 @@ func (s *Source) blockEnd(i int) int { return s.ends[i] }
 
 // closedFence reports whether line j is the fence that closes the block before it.
 func (s *Source) closedFence(j int) bool { return j < len(s.Lines) && s.Lines[j].Fence }
-
-func clip(s string) string {
-	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		s = s[:i]
-	}
-	if len(s) <= 80 {
-		return s
-	}
-	n := 77
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
 
 // wordRune reports whether r stands in identifiers.
 func wordRune(r rune) bool {

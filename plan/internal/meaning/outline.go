@@ -202,9 +202,6 @@ func (o *outline) alone(s series) *Reading {
 	r.Links, r.Around, w.r = w.r.Links, w.r.Around, r
 	w.link()
 	o.weigh(r, s, steps, w)
-	if w.stated() {
-		r.Evidence = append(r.Evidence, onlyStates)
-	}
 	below, between := details(o.src, steps)
 	r.Around = append(r.Around, between...)
 	for i := range steps {

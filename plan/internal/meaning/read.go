@@ -66,7 +66,6 @@ func readAll(src *form.Source) []*Reading {
 		all = append(all, read(src)...)
 	}
 	tails(all)
-	behindSteps(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
 }

@@ -39,7 +39,7 @@ func Uncovered(src *form.Source, items []Covered, links []Link, from, to int, da
 	named := make([]Named, len(items))
 	for i, it := range items {
 		named[i] = Named{ID: it.ID, Titles: []string{it.Title}, Parent: it.Parent, Group: it.Group}
-		if line := src.LineAt(it.Off); len(c.at) == 0 || !contains([]int{line}, src.LineAt(items[max(0, i-1)].Off)) || i == 0 {
+		if line := src.LineAt(it.Off); len(c.at) == 0 || line != src.LineAt(items[max(0, i-1)].Off) || i == 0 {
 			c.at[line] = i
 		}
 	}

@@ -84,25 +84,14 @@ func (w *web) field(self int, a Attr) {
 	case lead == "":
 		lead = a.Key + ": "
 	default:
-		a.Value = w.names.parted(edna(a.Value))
+		a.Value = w.names.parted(a.Value)
 	}
 	rels, doubts := w.names.Relations(self, lead+a.Value, a.Off-len(lead))
-	if role == lexicon.Output {
-		rels = slices.DeleteFunc(rels, func(r Relation) bool { return r.place || r.Guessed }) // "signed by both heads"
-	}
 	if len(rels) == 0 && role == lexicon.Requires && strings.Trim(a.Value, " -–—./") == "" {
 		rels = append(rels, Relation{Kind: None, Subjects: []int{self}, Off: a.Off, End: a.Off + len(a.Value)})
 	}
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
-}
-
-// edna takes the calls of org-edna from a value: ids(survey permit). Places stay what they are.
-func edna(value string) string {
-	if !strings.HasPrefix(value, "ids(") || !strings.HasSuffix(value, ")") {
-		return value
-	}
-	return "    " + strings.NewReplacer("id:", "   ", "\"", " ").Replace(value[len("ids("):len(value)-1])
 }
 
 // parted puts signs between ids that only spaces part. Places stay what they are.
@@ -299,9 +288,6 @@ func (w *web) link() {
 			beside = append(beside, rel)
 			continue
 		}
-		if rel.Kind == Apart && rel.Guessed {
-			continue // "separate from the pier"
-		}
 		r.Stated = true
 		if rel.Kind == None || rel.Kind == Apart {
 			continue
@@ -456,34 +442,12 @@ func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
 		}
 		for _, x := range rel.Items {
 			for _, n := range needs[x] {
-				if n != s && !contains(needs[s], n) {
+				if n != s && !slices.Contains(needs[s], n) {
 					add(n, s, rel.Off)
 				}
 			}
 		}
 	}
-	// "2 and 3 in parallel" where only one of them says what it needs works both ways.
-	for _, x := range rel.Items {
-		if len(needs[x]) > 0 {
-			continue
-		}
-		for _, s := range rel.Subjects {
-			for _, n := range needs[s] {
-				if n != x && s > x && !contains(needs[x], n) && n < x {
-					w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: w.steps[x].id, Off: rel.Off, Message: w.steps[s].id + " runs beside " + w.steps[x].id + ", which does not say whether it waits for " + w.steps[n].id, Hint: "state what it needs"})
-				}
-			}
-		}
-	}
-}
-
-func contains(list []int, x int) bool {
-	for _, y := range list {
-		if x == y {
-			return true
-		}
-	}
-	return false
 }
 
 // stages chains steps in listed order, with those that run beside each other as one stage.
@@ -498,10 +462,7 @@ func (w *web) stages(beside []Relation) {
 	for _, rel := range beside {
 		all := append(append([]int{}, rel.Subjects...), rel.Items...)
 		sort.Ints(all)
-		if len(all) == 0 {
-			continue
-		}
-		for _, x := range all[1:] {
+		for _, x := range all {
 			stage[x] = stage[all[0]]
 		}
 	}
@@ -565,19 +526,13 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	if m := steps[0].it.Mark; n == 1 && (m.Style != form.Number || m.Label != "1" || body*10 < 9*len(strings.TrimSpace(o.src.Text))) {
 		r.Weight = min(r.Weight-30, lonelyWeight)
 	}
-	sure, empty, demands := w.surelyRelated(), 0, 0
+	sure, demands := w.surelyRelated(), 0
 	for i := range steps {
-		if steps[i].it.Text == "" && len(steps[i].it.Kids) == 0 {
-			empty++
-		}
 		if s.name == "headings" || s.name == "bullets" {
 			demands += b2i(moodOfClause(languageOf(o.src), steps[i].it.Text) == acting)
 		}
 	}
-	switch {
-	case empty*2 > n && hit == 0:
-		r.Weight -= 40 // tags in brackets
-	case s.name == "headings" && sure == 0 && demands*2 <= n:
+	if s.name == "headings" && sure == 0 && demands*2 <= n {
 		r.Weight = min(r.Weight, 45) - 20 // what is below headings is text, which names words of titles by chance
 	}
 	r.demands = demands*2 > n
