@@ -37,7 +37,7 @@ func Read(src *form.Source) []*Reading {
 
 // below reads the sentences below a plan: "Steps 2 and 3 can run side by side; 4 waits for both."
 func below(src *form.Source, r *Reading) {
-	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || r.End >= len(src.Text) {
+	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || len(r.Items) > src.MaxItems || r.End >= len(src.Text) {
 		return
 	}
 	end := r.End
@@ -66,7 +66,6 @@ func readAll(src *form.Source) []*Reading {
 		all = append(all, read(src)...)
 	}
 	tails(all)
-	behindSteps(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
 }
@@ -74,14 +73,17 @@ func readAll(src *form.Source) []*Reading {
 // tails takes arrows that only stand before what a step needs ("2. fill → after 1"), or before who does it
 // ("A1 → Ann: fill"), for a part of the list, not for a drawing.
 func tails(all []*Reading) {
+	var lists []*Reading
+	for _, r := range all {
+		if r.Form == "outline" || r.Form == "code" {
+			lists = append(lists, r)
+		}
+	}
 	for _, d := range all {
 		if d.Form == "records" && d.Not != "" {
-			insideData(all, d)
+			insideData(lists, d)
 		}
-		for _, r := range all {
-			if r.Form != "outline" && r.Form != "code" {
-				continue
-			}
+		for _, r := range lists {
 			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
 			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
 			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program
