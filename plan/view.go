@@ -36,7 +36,7 @@ func find(d *document, o options, depth int) found {
 		}
 	}
 	f := findDirect(d, o, false)
-	if f.r != nil || depth >= maxViews {
+	if f.r != nil || depth >= maxViews || d.cut {
 		return f
 	}
 	for _, t := range d.findTrees() {
@@ -176,7 +176,7 @@ func b2i(b bool) int {
 // findPacked reads a text that is all packing: every line quoted, markup escaped, or one string or value of
 // JSON.
 func findPacked(d *document, o options, depth int) found {
-	for _, v := range [...]*document{d.quotedView(), d.markupView(), d.escapedView(), d.stringView()} {
+	for _, v := range [...]*document{d.quotedView(), d.markupView(), d.escapedView(), d.stringView(), d.spokenView()} {
 		if v == nil {
 			continue
 		}
@@ -230,7 +230,7 @@ func findInStrings(d *document, t *form.Tree, o options, depth int) found {
 		}
 		switch v.Kind {
 		case form.KindString:
-			if len(v.Str) < 8 || v.Out <= v.In {
+			if len(v.Str) < 8 && !form.ContainsArrow(v.Str) || v.Out <= v.In {
 				return
 			}
 			in := d.unescapedView(int(v.In), int(v.Out))

@@ -163,7 +163,7 @@ func (p *program) item(id, title string, shown bool, off, end int) int {
 }
 
 func (p *program) link(a, b int, source Source, off int) {
-	if a == b || p.seen[[2]int{a, b}] || len(p.r.Links) > maxArrows {
+	if a == b || len(p.r.Links) > maxArrows || p.seen[[2]int{a, b}] {
 		return
 	}
 	p.seen[[2]int{a, b}] = true
@@ -355,6 +355,7 @@ func readCalls(all []*form.Stmt) *program {
 	}
 	if len(steps) == 1 && steps[0].Expr != nil && steps[0].Expr.Kind == form.Call && holdsCalls(steps[0].Expr) {
 		p.nested = true
+		steps[0].Label, labels = form.Piece{}, 0
 		if len(steps[0].Targets) == 1 {
 			steps[0].Targets = nil
 		}

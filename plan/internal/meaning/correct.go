@@ -43,6 +43,8 @@ func correctedFrom(src *form.Source) int {
 			if listed(l.Text) {
 				again++
 			}
+		case entries >= 2 && form.ListsInline(l.Text):
+			return -1
 		case entryLine(l.Text) || listed(l.Text) || named(l.Text) && !corrects(l.Text):
 			entries++
 		case entries >= 2 && l.Indent == 0 && corrects(l.Text):
@@ -105,6 +107,9 @@ type amender struct {
 	gone     map[int]bool
 	subject  []int
 	ordered  bool
+	// work counts the links that were looked at, limited tells that there were too many.
+	work    int
+	limited bool
 	// old is the number of items before the amendment, applied how many sentences changed something.
 	old, applied int
 }

@@ -28,7 +28,7 @@ func Read(src *form.Source) []*Reading {
 	if all := readSection(src, readAll); all != nil {
 		return all
 	}
-	all := joined(readAll(src))
+	all := firstPlan(joined(readAll(src)))
 	if len(all) > 0 && all[0].Weight >= 30 {
 		below(src, all[0])
 	}
@@ -37,7 +37,7 @@ func Read(src *form.Source) []*Reading {
 
 // below reads the sentences below a plan: "Steps 2 and 3 can run side by side; 4 waits for both."
 func below(src *form.Source, r *Reading) {
-	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || r.End >= len(src.Text) {
+	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || len(r.Items) > src.MaxItems || r.End >= len(src.Text) {
 		return
 	}
 	end := r.End
@@ -66,7 +66,6 @@ func readAll(src *form.Source) []*Reading {
 		all = append(all, read(src)...)
 	}
 	tails(all)
-	behindSteps(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
 }
@@ -74,18 +73,24 @@ func readAll(src *form.Source) []*Reading {
 // tails takes arrows that only stand before what a step needs ("2. fill → after 1"), or before who does it
 // ("A1 → Ann: fill"), for a part of the list, not for a drawing.
 func tails(all []*Reading) {
+	var lists []*Reading
+	for _, r := range all {
+		if r.Form == "outline" || r.Form == "code" {
+			lists = append(lists, r)
+		}
+	}
 	for _, d := range all {
 		if d.Form == "records" && d.Not != "" {
-			insideData(all, d)
+			insideData(lists, d)
 		}
-		for _, r := range all {
-			if r.Form != "outline" && r.Form != "code" {
-				continue
-			}
+		for _, r := range lists {
 			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
 			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
 			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program
 			calls := d.Form == "code" && len(d.Links) == 0 && len(r.Links) > 0 && overlaps(r, d)                                                    // "2. ask the shop(after:1)"
+			if d.Form == "code" && r.Form == "outline" && len(d.Items) > len(r.Items) && len(d.Links) > 0 && len(d.Links) >= len(r.Links) && overlaps(r, d) && sharedIDs(d, r) == len(r.Items) {
+				r.Weight = min(r.Weight, d.Weight-closeReading) // the lines that set a variable
+			}
 			if nested || r.Form == "outline" && r.Weight >= 70 && (part || bare || calls) {
 				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
@@ -290,6 +295,54 @@ func fits(r *Reading, have, missing map[string]bool) bool {
 		some = some || have[l.From] && own[l.To] || own[l.From] && have[l.To]
 	}
 	return some
+}
+
+// firstPlan puts a list before a drawing of other steps further down first, and says what the one that is not read
+// holds: of several plans of a text the first counts.
+func firstPlan(all []*Reading) []*Reading {
+	if len(all) == 0 || all[0].Form != "outline" && all[0].Form != "diagram" {
+		return all
+	}
+	best := all[0]
+	for k, r := range all[1:] {
+		if r.Weight < otherPlan || r.Not != "" || r.Form == best.Form || r.Form != "outline" && r.Form != "diagram" || len(r.Items) < 2 || overlaps(r, best) || retold(best, r) {
+			continue
+		}
+		chosen, other := best, r
+		if r.Start < best.Start {
+			chosen, other = r, best
+			all = append([]*Reading{r}, slices.Delete(slices.Clone(all), k+1, k+2)...)
+		}
+		chosen.Notes = append(chosen.Notes, OtherPlan(chosen.chained(), other.chained())...)
+		chosen.left = append(chosen.left, Span{other.Start, other.End})
+		chosen.Around = append(chosen.Around, Span{other.Start, other.End})
+		return all
+	}
+	return all
+}
+
+// otherPlan is the weight from which a list or a drawing beside the plan is another plan.
+const otherPlan = 50
+
+// retold reports whether two readings have steps in common, by their ids or by the words of their titles.
+func retold(a, b *Reading) bool {
+	words := map[string]bool{}
+	for i := range a.Items {
+		words[lexicon.Fold(a.Items[i].ID)] = true
+		for _, w := range titleWords(a.Items[i].Title) {
+			words[w] = true
+		}
+	}
+	same := 0
+	for i := range b.Items {
+		same += b2i(words[lexicon.Fold(b.Items[i].ID)] || slices.ContainsFunc(titleWords(b.Items[i].Title), func(w string) bool { return words[w] }))
+	}
+	return same > 0
+}
+
+// titleWords returns the longer words of a title.
+func titleWords(s string) []string {
+	return slices.DeleteFunc(strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !isLetterOrDigit(r) }), func(w string) bool { return len(w) < 4 })
 }
 
 // inOrder brings items into the order of the text.

@@ -13,7 +13,7 @@ import (
 // collections of records in all values, whatever they are called and wherever they stand, and weighs what
 // each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, listed: map[*form.Value][]*form.Field{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
@@ -30,26 +30,18 @@ func readRecords(src *form.Source) []*Reading {
 	for _, t := range form.Blocks(src) {
 		c.tree(t, "records")
 	}
-	tables := form.Tables(src)
-	loose := map[int]bool{} // the lines of tables of HTML whose cells are not closed
-	for _, t := range tables {
-		if src.Text[t.Root.Off] == '<' {
-			loose[t.Root.Off] = true
-		}
-	}
 	for _, t := range form.XML(src) {
-		if !loose[t.Root.Off] {
-			c.tree(t, "records")
-		}
+		c.tree(t, "records")
 	}
 	var out []*Reading
-	for _, t := range tables {
+	for _, t := range form.Tables(src) {
 		if r := matrix(src, t); r != nil {
 			out = append(out, r)
 			continue
 		}
 		c.tree(t, "table")
 	}
+	c.index()
 	c.tries = 8_000
 	for _, p := range c.pairs {
 		c.tries += 8 * (1 + len(p.list))
@@ -171,15 +163,19 @@ type collector struct {
 	sets   []*set
 	shapes map[string]*set
 	pairs  []*pairs
-	tries  int // how many links may still be tried on sets, of which each may be that of any list of links
-	flows  []*flow
-	flowOf map[*Reading]*flow
+	// setsIn and pairsIn are the sets and the lists of links by the value that they stand in.
+	setsIn  map[*form.Tree][]*set
+	pairsIn map[*form.Tree][]*pairs
+	looks   int // what all sets together may still look at: other sets, lists of links, fields beside them
+	tries   int // how many links may still be tried on sets, of which each may be that of any list of links
+	flows   []*flow
+	flowOf  map[*Reading]*flow
 	// flowEnd is where the last flow ends.
 	flowEnd int
 	budget  int
 	length  int // of all records that were read
 	by      map[*Reading]*analysis
-	owned   map[*form.Value][]linkMap
+	listed  map[*form.Value][]*form.Field // the lists of links in an object
 	cur     *form.Tree
 	form    string
 	nested  bool
@@ -201,6 +197,29 @@ func (w way) into(name, step string) way {
 	w.shape += step
 	w.depth++
 	return w
+}
+
+// maxLooks bounds what all sets of a text look at, which is the square of their number.
+const maxLooks = 4_000_000
+
+// index notes which sets and lists of links stand in one value.
+func (c *collector) index() {
+	c.setsIn, c.pairsIn, c.looks = map[*form.Tree][]*set{}, map[*form.Tree][]*pairs{}, maxLooks
+	for _, s := range c.sets {
+		c.setsIn[s.tree] = append(c.setsIn[s.tree], s)
+	}
+	for _, p := range c.pairs {
+		c.pairsIn[p.tree] = append(c.pairsIn[p.tree], p)
+	}
+}
+
+// looksAt reports whether a set may still look at n things, and counts them.
+func (c *collector) looksAt(n int) bool {
+	if n > c.looks {
+		return false
+	}
+	c.looks -= n
+	return true
 }
 
 // severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of
@@ -234,6 +253,7 @@ func (c *collector) span(r *Reading) Span {
 	return Span{r.Start, r.End}
 }
 
+// together reports whether two readings stand at one place.
 func (c *collector) together(r, q *Reading) bool {
 	a, b := c.span(r), c.span(q)
 	return a.Off < b.End && b.Off < a.End

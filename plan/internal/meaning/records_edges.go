@@ -25,7 +25,6 @@ type pairs struct {
 	list    []pair
 	columns []linkColumn
 	used    bool
-	names   []arcEnds // what the ends are called, by column
 }
 
 // linkColumn is a field of all items of a list of which each may be a link.
@@ -132,6 +131,9 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 		note(e.to, e.off)
 		for _, id := range e.to {
 			to[id] = true
+			if len(r.Links) > c.src.MaxLinks {
+				break
+			}
 			for _, x := range e.from {
 				r.Links = append(r.Links, Link{From: x, To: id, Source: Stated, Off: e.off})
 			}
@@ -140,7 +142,7 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 	for id := range from {
 		meets += b2i(to[id])
 	}
-	if meets == 0 || len(r.Items) > len(r.Links)+meets || len(r.Links) > maxLinks {
+	if meets == 0 || len(r.Items) > len(r.Links)+meets {
 		return nil
 	}
 	return r
@@ -211,28 +213,6 @@ func textsOf(v *form.Value) []string {
 	return out
 }
 
-// ends returns what the ends of the links are called, by column.
-func (p *pairs) ends() []arcEnds {
-	if p.names != nil {
-		return p.names
-	}
-	var all []string
-	for _, e := range p.list {
-		all = append(append(all, e.from...), e.to...)
-	}
-	if len(all) > 0 {
-		p.names = append(p.names, newArcEnds(all))
-	}
-	for i := range p.columns {
-		all = nil
-		for _, e := range p.columns[i].ends {
-			all = append(all, e...)
-		}
-		p.names = append(p.names, newArcEnds(all))
-	}
-	return p.names
-}
-
 func pairOf(x *form.Value) ([]pair, bool) {
 	switch {
 	case x.Kind == form.KindList && len(x.Items) == 2:
@@ -294,47 +274,49 @@ func elementPair(x *form.Value) (pair, bool) {
 	return pair{textsOf(from.Val), textsOf(to.Val), x.Off}, true
 }
 
-// outer returns the ends of the lists and maps of links that may be about the records.
-func (a *analysis) outer() []arcEnds {
-	var out []arcEnds
-	for _, p := range a.c.pairs {
-		if p.tree == a.s.tree && !a.holds(p) && len(out) < maxOuter {
-			out = append(out, p.ends()...)
+// maxOuter bounds the ends of links that are tried for one set of records.
+const maxOuter = 1000
+
+// outer returns the ends of the lists of links, and the keys of the maps, that may be about the records.
+func (a *analysis) outer() (out []probe) {
+	add := func(names ...string) {
+		for _, s := range names[:min(len(names), maxOuter-len(out))] {
+			out = append(out, probe{-1, s, true})
 		}
 	}
-	if a.s.owner == nil {
+	near := a.c.pairsIn[a.s.tree]
+	if !a.c.looksAt(len(near)) {
+		near = nil
+	}
+	for _, p := range near {
+		if len(out) == maxOuter {
+			break
+		}
+		if a.holds(p) {
+			continue
+		}
+		for _, e := range p.list {
+			add(e.from...)
+			add(e.to...)
+		}
+		for i := range p.columns {
+			for _, e := range p.columns[i].ends {
+				add(e...)
+			}
+		}
+	}
+	if a.s.owner == nil || !a.c.looksAt(len(a.s.owner.Fields)) {
 		return out
 	}
-	maps, ok := a.c.owned[a.s.owner]
-	if !ok {
-		for i := range a.s.owner.Fields {
-			f := &a.s.owner.Fields[i]
-			if !isMap(f.Val) || len(f.Val.Fields) == 0 {
-				continue
+	for i := range a.s.owner.Fields {
+		f := &a.s.owner.Fields[i]
+		if isMap(f.Val) && f.Val != a.s.val {
+			for k := range f.Val.Fields[:min(len(f.Val.Fields), maxOuter)] {
+				add(f.Val.Fields[k].Key)
 			}
-			keys := make([]string, len(f.Val.Fields))
-			for k := range f.Val.Fields {
-				keys[k] = f.Val.Fields[k].Key
-			}
-			maps = append(maps, linkMap{f, newArcEnds(keys)})
-		}
-		a.c.owned[a.s.owner] = maps
-	}
-	for _, m := range maps {
-		if m.field.Val != a.s.val && len(out) < maxOuter {
-			out = append(out, m.keys)
 		}
 	}
 	return out
-}
-
-// maxOuter bounds the lists of links that are tried for one set of records.
-const maxOuter = 30
-
-// linkMap is a map that may hold the links of records that stand beside it.
-type linkMap struct {
-	field *form.Field
-	keys  arcEnds
 }
 
 // arcWords are the last words of the names of lists of links.
@@ -351,8 +333,8 @@ func (a *analysis) noLinks() bool {
 	if a.s.owner == nil {
 		return false
 	}
-	for _, f := range a.s.owner.Fields {
-		if isArcs(f.Key) && f.Val != nil && f.Val.Kind == form.KindList && len(f.Val.Items) == 0 {
+	for _, f := range a.c.linkLists(a.s.owner) {
+		if len(f.Val.Items) == 0 && isArcs(f.Key) {
 			return true
 		}
 	}

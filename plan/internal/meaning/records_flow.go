@@ -20,6 +20,7 @@ type flow struct {
 	links  [][2]int
 	side   bool // steps stand side by side somewhere
 	named  bool // and a name says so, or a name says that they do not
+	most   int  // of links
 }
 
 // order says how the parts of a group run.
@@ -45,7 +46,7 @@ type groupParts struct {
 // list are groups (and sequences again inside them), and so is what stands under a name that says so, or
 // beside a field that does.
 func (c *collector) readFlow(v *form.Value) *flow {
-	f := &flow{val: v, xml: isElement(v)}
+	f := &flow{val: v, xml: isElement(v), most: c.src.MaxLinks}
 	g, ok := f.group(v, unordered)
 	if !ok && f.xml {
 		g, ok = f.around(v)
@@ -257,6 +258,7 @@ func holdsMaps(v *form.Value) bool {
 	return false
 }
 
+// holdsNumbers reports whether a list holds a number.
 func holdsNumbers(v *form.Value) bool {
 	return slices.ContainsFunc(v.Items, func(x *form.Value) bool { return x.Kind == form.KindNumber })
 }
@@ -321,11 +323,10 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 		case first == nil:
 			first = a
 		}
-		if len(last)*len(a) > 10_000 || len(f.links) > maxLinks {
-			return nil, nil, false
-		}
-		waits := f.joined(x, last)
-		for _, p := range waits {
+		for _, p := range f.joined(x, last) {
+			if len(f.links) > f.most {
+				break
+			}
 			for _, q := range a {
 				f.links = append(f.links, [2]int{p, q})
 			}
@@ -495,7 +496,7 @@ func (f *flow) records() []record {
 // name.
 func (c *collector) surer(all []*Reading, flows []*Reading) {
 	for k, f := range flows {
-		if k >= maxOuter {
+		if k >= 30 {
 			break
 		}
 		if f.Weight < 89 {

@@ -15,8 +15,12 @@ func (a *analysis) groups() {
 	for _, r := range a.g.recs {
 		mine[r.val] = true
 	}
-	for _, t := range a.c.sets {
-		if t == a.s || t.plain || t.tree != a.s.tree || t.keyed != a.s.keyed || len(t.recs) == 0 || t.recs[0].group == nil || len(t.shape) <= len(a.s.shape) || !strings.HasPrefix(t.shape, a.s.shape) || !a.sameKind(t) {
+	near := a.c.setsIn[a.s.tree]
+	if !a.c.looksAt(len(near)) {
+		return
+	}
+	for _, t := range near {
+		if t == a.s || t.plain || t.keyed != a.s.keyed || len(t.recs) == 0 || t.recs[0].group == nil || len(t.shape) <= len(a.s.shape) || !strings.HasPrefix(t.shape, a.s.shape) || !a.sameKind(t) {
 			continue
 		}
 		for _, r := range t.recs {
@@ -137,7 +141,8 @@ func (a *analysis) ungroup() {
 // noteKinds are the last words of the kinds of nodes that are notes beside a drawing.
 var noteKinds = wordSet("note, notes, comment, annotation, memo")
 
-// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says so.
+// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says
+// so.
 func (a *analysis) dropNotes(drop []bool) (some bool) {
 	linked := make(map[string]bool, len(a.r.Links))
 	for _, l := range a.r.Links {

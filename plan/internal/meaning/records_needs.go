@@ -242,7 +242,7 @@ func (a *analysis) beside() {
 	}
 	for _, p := range at {
 		to := a.n.ids[p[0]]
-		if len(needs[to]) > 0 || len(at)*len(needs[a.n.ids[p[1]]]) > maxLinks {
+		if len(needs[to]) > 0 {
 			continue
 		}
 		for _, l := range needs[a.n.ids[p[1]]] {
@@ -419,6 +419,9 @@ func (a *analysis) take(f *found, next bool) {
 		if next {
 			from, to = to, from
 		}
+		if len(a.r.Links)+len(more) > a.c.src.MaxLinks {
+			break
+		}
 		if !a.seen[[2]string{from, to}] {
 			more = append(more, Link{From: from, To: to, Source: Stated, Off: m.off})
 		}
@@ -435,8 +438,8 @@ func isFile(s string) bool {
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
 }
 
-// nested finds what a record goes on to deep inside of it, the Next of choices, catches and conditions; and what it
-// needs, where nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
+// nested finds what a record goes on to deep inside of it, the Next of choices, catches and conditions; and
+// what it needs, where nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
 func (a *analysis) nested() {
 	on, deep := a.forward || a.anyNext(), a.hits == 0 && !a.n.numeric
 	if !on && !deep {
@@ -498,7 +501,8 @@ func (a *analysis) nested() {
 	}
 }
 
-// relation returns the way that a field of an object states in words: {"type": "is blocked by", "issue": "a"}.
+// relation returns the way that a field of an object states in words: {"type": "is blocked by", "issue":
+// "a"}.
 func relation(v *form.Value) int {
 	for i := range v.Fields {
 		switch role, _ := lexicon.Field(v.Fields[i].Val.Text()); role {
