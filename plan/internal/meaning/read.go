@@ -79,13 +79,25 @@ func tails(all []*Reading) {
 			lists = append(lists, r)
 		}
 	}
+	known := map[*Reading]map[string]bool{} // the ids of lists, which are compared with all other readings
+	knowsAll := func(list, d *Reading) bool {
+		ids, ok := known[list]
+		if !ok {
+			ids = make(map[string]bool, len(list.Items))
+			for i := range list.Items {
+				ids[list.Items[i].ID] = true
+			}
+			known[list] = ids
+		}
+		return !slices.ContainsFunc(d.Items, func(it Item) bool { return !ids[it.ID] })
+	}
 	for _, d := range all {
 		if d.Form == "records" && d.Not != "" {
 			insideData(lists, d)
 		}
 		for _, r := range lists {
-			part := d.Form == "table" && len(r.Items) > len(d.Items) && within(d, r) // rows of commas in a part of a list
-			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && sharedIDs(r, d) == len(d.Items)
+			part := d.Form == "table" && len(r.Items) > len(d.Items) && spans(d, r) && knowsAll(r, d) // rows of commas in a part of a list
+			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && knowsAll(r, d)
 			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program
 			calls := d.Form == "code" && len(d.Links) == 0 && len(r.Links) > 0 && overlaps(r, d)                                                    // "2. ask the shop(after:1)"
 			if d.Form == "code" && r.Form == "outline" && len(d.Items) > len(r.Items) && len(d.Links) > 0 && len(d.Links) >= len(r.Links) && overlaps(r, d) && sharedIDs(d, r) == len(r.Items) {
@@ -199,10 +211,12 @@ func untitled(r *Reading) bool {
 
 // within reports whether a reading knows all steps of a part of its text, and at least as many links.
 func within(part, r *Reading) bool {
-	if len(part.Links) > len(r.Links) || len(part.Items) > len(r.Items) || r.Start > part.Start || r.End < part.End {
-		return false
-	}
-	return sharedIDs(r, part) == len(part.Items)
+	return spans(part, r) && sharedIDs(r, part) == len(part.Items)
+}
+
+// spans reports whether a reading is of all of a part of its text, and at least as large.
+func spans(part, r *Reading) bool {
+	return len(part.Links) <= len(r.Links) && len(part.Items) <= len(r.Items) && r.Start <= part.Start && r.End >= part.End
 }
 
 // closeReading is the difference in weight from which one reading is clearly the better one.
