@@ -81,15 +81,15 @@ func (s *Store) OrphanBlobs(ctx context.Context, grace, again time.Duration, lim
 	err = pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM blob_refs r WHERE r.snapshot AND (r.run_id, r.hash) IN (
 			SELECT o.run_id, o.hash FROM blob_refs o JOIN blobs b ON b.namespace = o.namespace AND b.hash = o.hash
-			WHERE o.snapshot AND b.touch_time < now() - $1::interval AND NOT EXISTS (
+			WHERE o.snapshot AND b.touch_time <= now() - $1::interval AND NOT EXISTS (
 				SELECT FROM snapshots n WHERE n.run_id = o.run_id AND position(o.hash IN substring(n.data FOR 64)) > 0) LIMIT $2)`,
 			interval(grace), limit); err != nil {
 			return err
 		}
 		// A commit that refers to one holds its row: it is looked at another time. What is locked here is looked at again, by a statement that sees
 		// what was committed until then.
-		rows, err := tx.Query(ctx, `SELECT namespace, hash FROM blobs b WHERE (b.touch_time < now() - $1::interval AND b.doom_time IS NULL
-				OR b.doom_time < now() - $2::interval)
+		rows, err := tx.Query(ctx, `SELECT namespace, hash FROM blobs b WHERE (b.touch_time <= now() - $1::interval AND b.doom_time IS NULL
+				OR b.doom_time <= now() - $2::interval)
 			AND NOT EXISTS (SELECT FROM blob_refs r WHERE r.namespace = b.namespace AND r.hash = b.hash)
 			ORDER BY touch_time LIMIT $3 FOR UPDATE SKIP LOCKED`, interval(grace), interval(again), limit)
 		found, err := collect(rows, err, scanBlob)

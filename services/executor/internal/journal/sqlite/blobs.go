@@ -53,13 +53,13 @@ func (s *Store) OrphanBlobs(ctx context.Context, grace, again time.Duration, lim
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		if _, err := t.exec(ctx, `DELETE FROM blob_refs WHERE snapshot = 1 AND (run_id, hash) IN (
 			SELECT o.run_id, o.hash FROM blob_refs o JOIN blobs b ON b.namespace = o.namespace AND b.hash = o.hash
-			WHERE o.snapshot = 1 AND b.touch_time < `+now+` - ? AND NOT EXISTS (
+			WHERE o.snapshot = 1 AND b.touch_time <= `+now+` - ? AND NOT EXISTS (
 				SELECT 1 FROM snapshots n WHERE n.run_id = o.run_id AND instr(substr(n.data, 1, 64), o.hash) > 0) LIMIT ?)`,
 			grace.Microseconds(), limit); err != nil {
 			return err
 		}
 		rows, err := t.tx.QueryContext(ctx, `UPDATE blobs SET doom_time = `+now+` WHERE (namespace, hash) IN (
-			SELECT b.namespace, b.hash FROM blobs b WHERE (b.touch_time < `+now+` - ? AND b.doom_time = 0 OR b.doom_time > 0 AND b.doom_time < `+now+` - ?)
+			SELECT b.namespace, b.hash FROM blobs b WHERE (b.touch_time <= `+now+` - ? AND b.doom_time = 0 OR b.doom_time > 0 AND b.doom_time <= `+now+` - ?)
 			AND NOT EXISTS (SELECT 1 FROM blob_refs r WHERE r.namespace = b.namespace AND r.hash = b.hash) ORDER BY b.touch_time LIMIT ?)
 			RETURNING namespace, hash`, grace.Microseconds(), again.Microseconds(), limit)
 		names, err = dbkit.Collect(rows, err, func(rows *sql.Rows) (n journal.BlobName, err error) {
