@@ -88,7 +88,7 @@ func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
 // or three, and one is chosen.
 func alternatives(src *form.Source) (alts []alternative, chosen int) {
 	lang := languageOf(src)
-	if alts, chosen = alternativesBy(src, lang, optionHead); len(alts) > 0 {
+	if alts, chosen = alternativesBy(src, "", optionHead); len(alts) > 0 {
 		return alts, chosen
 	}
 	alts, chosen = alternativesBy(src, lang, listHead)

@@ -170,7 +170,6 @@ func TestNotPlan(t *testing.T) {
 		"Features":    {listing{Lang: "es", Boxes: true, Checked: true, Entries: []string{"Cuaderno de campo digital", "Avisos por SMS", "Mapas sin conexión"}}, true},
 		"CheckedDo":   {listing{Lang: "en", Boxes: true, Checked: true, Entries: []string{"Freeze the schema", "Write the importer"}}, false},
 		"Version":     {listing{Lang: "en", Headings: []string{"[3.4.0] - 2025-02-11", "Added"}, Entries: []string{"Support for Podman 5", "Quiet mode"}}, true},
-		"Articles":    {listing{Lang: "ko", Headings: []string{"제3조 (계약 기간)"}, Intro: "제4조 (비밀 유지)", Entries: []string{"정보를 누설하지 아니한다.", "의무는 존속한다."}, Related: 1}, true},
 		"Declined":    {listing{Lang: "de", Intro: "Dabei kann ich leider nicht helfen.", Entries: []string{"Tipps zum WLAN", "eine Erklärung"}}, true},
 		"Signatures":  {listing{Lang: "en", Entries: []string{"add(task) – registers a task", "run() – runs everything after add"}, Related: 1}, true},
 		"Related":     {listing{Lang: "en", Intro: "My results so far:", Entries: []string{"Hall", "Music (after 1)"}, Related: 1, Nouns: true}, false},

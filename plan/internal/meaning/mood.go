@@ -196,12 +196,12 @@ func moodOfClause(lang, s string) mood {
 	if tell.tells(lang, s, words) {
 		return told
 	}
-	if hasArticle(lang, words[0]) {
+	if hasTone(lang, words[0], toneArticle) {
 		return noMood
 	}
 	final := words[len(words)-1]
 	switch {
-	case end.word(final) && (lang != "de" || !capital(last)), lang == "id" && prefixed(words[0]):
+	case end.word(final) && (lang != "de" || !capital(last)):
 		return acting
 	case lang == "de" && end.word(final) && len(words) > 1 && !deeds.word(final):
 		return noMood
@@ -249,22 +249,7 @@ func isDone(lang, s string) bool {
 	case "de", "nl":
 		return w.word(first) || w.word(words[len(words)-1])
 	}
-	return w.word(first) && !(lang == "es" && strings.HasSuffix(first, "ré"))
-}
-
-// prefixed reports whether a word of Indonesian has the prefix of a verb.
-func prefixed(w string) bool {
-	return len(w) > 5 && (strings.HasPrefix(w, "men") || strings.HasPrefix(w, "mem") || strings.HasPrefix(w, "mel") || strings.HasPrefix(w, "ber"))
-}
-
-// hasArticle reports whether a word is an article.
-func hasArticle(lang, w string) bool {
-	for _, h := range tonesIn(lang, w) {
-		if h.kind&toneArticle != 0 && h.end == len(w) {
-			return true
-		}
-	}
-	return false
+	return w.word(first)
 }
 
 // commandArticles are the articles that stand right behind a verb, and not behind a noun.

@@ -44,7 +44,6 @@ const (
 	toneFinal
 	toneArticle
 	toneDecline
-	toneLaw
 	toneAhead
 	toneIntend
 	toneExplain
@@ -58,7 +57,7 @@ const (
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised", "everything",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised", "everything",
 }
 
 // toneHit is a phrase of tones.txt in a text.
