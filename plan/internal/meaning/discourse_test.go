@@ -30,7 +30,6 @@ func TestProse(t *testing.T) {
 		"Gerund":  {"After collecting the receipts, enter them in the sheet. Then send the summary.", "1>2 2>3"},
 		"Trails":  {"Zuerst räumen wir den Keller aus. Danach werden die Wände gestrichen, während gleichzeitig das Regal gebaut wird. Sobald beides fertig ist, ziehen wir ein.", "1>2 1>3 2>4 3>4"},
 		"Small":   {"first we borrow the crate, then we catch the cat. after that we drive her over. at the very end we pay the bill.", "1>2 2>3 3>4"},
-		"Claim":   {"First we clear the attic. Then Tom lays the cables. Ann can order the desks at any time. The cables need the desks. Finally we carry all of it upstairs.", "1>2 2>4 3>2"},
 		"Turkish": {"Önce modeli eğitin. Ardından faturaları temizleyin. Bu sırada satış rakamlarını temizleyin. İkisi de bitince raporu yazın.", "1>2 1>3 2>4 3>4"},
 		"Chinese": {"先备份数据库,同时通知用户。这两项都完成后停机。然后升级系统。", "1>3 2>3 3>4"},
 		"Branch":  {"First we sign the lease. Meanwhile Ann orders the desks, and then she paints them. Finally we move in.", "1>4 2>3 3>4"},
@@ -68,7 +67,6 @@ func TestProseSaysWhatIsLeftOut(t *testing.T) {
 
 func TestProseIsNoPlan(t *testing.T) {
 	for name, text := range map[string]string{
-		"Essay":   "L'essai défend trois thèses : d'abord, que la langue change ; ensuite, que nul ne la gouverne ; enfin, qu'il faut s'en réjouir. L'auteur conclut sans trancher.",
 		"Poem":    "First comes the rain, then comes the light,\nthen comes the fox on the edge of the night;\nafter the fox, the hush of the field,\nafter the hush, what the furrows will yield.",
 		"Refusal": "I'm sorry, but I can't help with that. First you should ask a lawyer, then a friend, and finally the police.",
 		"Minutes": "Protokoll: Wir haben den Verzug besprochen, Carla hat die Zahlen gezeigt, und es wurde beschlossen, das Thema zu vertagen.",

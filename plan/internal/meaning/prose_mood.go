@@ -23,10 +23,7 @@ func (t *teller) mood(units []unit) {
 			past = past || h.kind&toneStory != 0
 		}
 		past = past || t.perfect(folded)
-		if t.lang == "en" {
-			told := tells(folded)
-			past, meant = past || told, meant || !told && !past && persons(folded)
-		}
+		past = past || t.lang == "en" && tells(folded)
 		meant = meant || t.commands(u)
 	}
 	t.past += b2i(past)
@@ -45,7 +42,7 @@ func (t *teller) acts(u *unit) bool {
 		return false
 	}
 	folded := lexicon.Fold(u.main)
-	return t.commands(u) || hasTone(t.lang, folded, toneIntend) || t.lang == "en" && persons(folded) && !tells(folded)
+	return t.commands(u) || hasTone(t.lang, folded, toneIntend)
 }
 
 // commands reports whether a text begins with a verb of what to do, behind words of order.
@@ -128,18 +125,6 @@ func hasEnd(w string, ends []string) bool {
 		if strings.HasSuffix(w, e) {
 			return true
 		}
-	}
-	return false
-}
-
-// persons reports whether an English text says what we, you or I do.
-func persons(s string) bool {
-	prev := ""
-	for _, w := range strings.Fields(s) {
-		if (prev == "we" || prev == "you" || prev == "i") && !finite[w] {
-			return true
-		}
-		prev = w
 	}
 	return false
 }

@@ -124,10 +124,6 @@ type unit struct {
 	trails bool
 }
 
-func (u *unit) empty() bool {
-	return strings.TrimSpace(u.main) == "" && len(u.conds) == 0 && u.kinds == 0
-}
-
 // ordered reports whether a word says where the unit stands in the order.
 func (u *unit) ordered() bool {
 	return u.kinds != 0 || len(u.conds) > 0 && slices.ContainsFunc(u.conds, func(c condition) bool { return !c.loose }) || u.free || u.beside
@@ -144,7 +140,6 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 		}
 		cur = unit{}
 	}
-	during := false
 	for k, c := range s.Clauses {
 		end := s.Off + len(s.Text)
 		last := k+1 == len(s.Clauses)
@@ -153,20 +148,6 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 		}
 		for _, piece := range t.pieces(s.Text[c.Off-s.Off:end-s.Off], c.Off) {
 			u := t.read(piece, last, len(cur.mains) > 0)
-			if t.thesis(piece.text) && k > 0 && wordsUpTo(cur.text, 5) <= 4 {
-				t.theses++
-			}
-			u.beside, during = u.beside || during, t.endsWithWhile(piece.text)
-			if len(cur.mains) == 0 && len(cur.conds) > 0 && u.ordered() && u.main == "" && t.andLed(piece.text) && !last {
-				u.kinds = 0
-			}
-			if len(cur.mains) == 0 && len(cur.conds) > 0 && !u.ordered() && !last && t.andLed(piece.text) {
-				// "When the paint is dry, and the lamps are here, …"
-				c := &cur.conds[len(cur.conds)-1]
-				c.text = s.Text[c.off-s.Off : piece.off+len(piece.text)-s.Off]
-				cur.text, cur.end = s.Text[cur.off-s.Off:piece.off+len(piece.text)-s.Off], piece.off+len(piece.text)
-				continue
-			}
 			if len(cur.mains) == 0 && len(cur.conds) > 0 && (u.kinds != 0 || len(u.conds) > 0) && !correlative(piece.text) && t.letters(u.text) > 5 && (t.ands(piece.text) || wordsUpTo(cur.text, 10) > 9 && t.spaced()) {
 				cur.mains = []string{cur.text} // "After the rain we plant the trees, and then …"
 			}
@@ -248,7 +229,6 @@ func (t *teller) read(p piece, last, behind bool) unit {
 	case len(u.conds) > 0 && to < len(p.text):
 		u.main = p.text[to:]
 	case rest < 2 && u.kinds != 0 || rest == 0: // only words of order
-	case u.kinds != 0 && !last && t.timed(p.text, signs): // "A week later, …"
 	default:
 		u.main = p.text
 	}
@@ -258,28 +238,8 @@ func (t *teller) read(p piece, last, behind bool) unit {
 	return u
 }
 
-// timed reports whether a piece only tells a time by a word of order: "A week later,".
-func (t *teller) timed(s string, signs []orderSign) bool {
-	s = strings.TrimRight(s, " ")
-	n := len(signs)
-	return t.spaced() && n > 0 && signs[n-1].off > 0 && signs[n-1].end >= len(strings.TrimRight(s, ",")) && strings.HasSuffix(s, ",") && wordsUpTo(s, 5) < 5 && t.quantified(s)
-}
-
-// quantified reports whether a text begins with an article or a number.
-func (t *teller) quantified(s string) bool {
-	first, _, _ := strings.Cut(strings.TrimLeft(s, " "), " ")
-	_, number := lexicon.Number(first)
-	return number || hasTone(t.lang, first, toneArticle)
-}
-
 // letters counts the letters of words that mean something.
 func (t *teller) letters(s string) (n int) {
-	if !t.spaced() {
-		for _, r := range s {
-			n += b2i(unicode.IsLetter(r))
-		}
-		return n
-	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
 		if !lexicon.IsCommon(lexicon.Lang(t.lang), w) {
 			n += utf8.RuneCountInString(w)
@@ -295,15 +255,9 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		return from, end
 	}
 	if verbLast(t.lang) || t.lang == "zh" {
-		if slices.ContainsFunc(signs, func(g orderSign) bool { return g.tone&toneFree != 0 }) {
-			return 0, 0
-		}
 		for k := len(signs) - 1; k >= 0; k-- {
 			g := &signs[k]
-			kind := Needs
-			if g.tone&toneAhead != 0 {
-				kind = Before
-			} else if g.tone&toneWhen == 0 && !(g.kinds.Has(lexicon.Needs) && (g.behind || g.kinds&adverbs == 0 && t.weighs(s[g.end:]))) {
+			if g.tone&toneWhen == 0 && !(g.kinds.Has(lexicon.Needs) && (g.behind || g.kinds&adverbs == 0 && t.weighs(s[g.end:]))) {
 				continue
 			}
 			if t.lang == "zh" && g.off < 6 {
@@ -316,19 +270,13 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 				if end == len(s) && last {
 					continue
 				}
-				return add(kind, 0, end, end, false)
+				return add(Needs, 0, end, end, false)
 			}
 			if len(strings.TrimSpace(ahead(s, g.off))) > 3 {
-				return add(kind, 0, g.end, g.end, false)
+				return add(Needs, 0, g.end, g.end, false)
 			}
 		}
 		return 0, 0
-	}
-	if end := t.having(s, signs); end > 0 {
-		if !last {
-			end = len(s)
-		}
-		return add(Needs, 0, end, end, false)
 	}
 	words := 0
 	at := 0
@@ -355,12 +303,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 			}
 			return add(kind, g.off, len(s), len(s), false)
 		case g.kinds&lexicon.Relations != 0 && kind != Apart:
-			if kind == Needs && g.kinds.Has(lexicon.Until) && !t.denied(ahead(s, g.off)) {
-				break
-			}
 			return add(kind, g.off, len(s), len(s), true)
-		case g.kinds.Has(lexicon.Until) && t.denied(ahead(s, g.off)):
-			return add(Needs, g.off, len(s), len(s), true)
 		}
 		words += len(strings.Fields(s[g.off:g.end]))
 		at = g.end
@@ -372,21 +315,6 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 func (t *teller) conjoins(s string) bool {
 	first, _, more := strings.Cut(s, " ")
 	return more && hasTone(t.lang, first, toneWhen)
-}
-
-// withs stand before what a step has at hand when it begins: "with both of them we compute the sum".
-var withs = wordsOf("with")
-
-// having returns the place of the reference to several steps behind a "with" at the beginning of a text, or
-// -1.
-func (t *teller) having(s string, signs []orderSign) int {
-	first, _, _ := strings.Cut(strings.TrimLeft(lexicon.Fold(s[:min(len(s), maxTone)]), " "), " ")
-	for _, g := range signs {
-		if withs[first] && g.off <= len(first)+2 && (g.tone&toneTwo != 0 || g.kinds&lexicon.KindsOf(lexicon.Both, lexicon.All) != 0) {
-			return g.end
-		}
-	}
-	return -1
 }
 
 // relation returns the relation that a phrase begins.
@@ -407,23 +335,8 @@ func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 		return Before, true
 	case g.kinds.Has(lexicon.Beside):
 		return Beside, true
-	case g.kinds.Has(lexicon.Until):
-		return Needs, true
 	}
 	return 0, false
-}
-
-// denied reports whether a text says "not".
-func (t *teller) denied(s string) bool {
-	return slices.ContainsFunc(lexicon.ScanIn(lexicon.Lang(t.lang), s), func(k lexicon.Token) bool { return k.Is(lexicon.Not) })
-}
-
-// thesisWords follow a word of order where arguments are told rather than steps.
-var thesisWords = map[string]bool{"que": true, "that": true, "dass": true, "che": true, "что": true, "що": true, "że": true, "att": true, "dat": true, "bahwa": true, "rằng": true}
-
-func (t *teller) thesis(s string) bool {
-	f := strings.Fields(lexicon.Fold(s))
-	return len(f) > 0 && thesisWords[f[0]]
 }
 
 func (t *teller) spaced() bool { return t.lang != "zh" && t.lang != "ja" }
@@ -528,17 +441,6 @@ func (t *teller) andLed(s string) bool {
 // added reports whether a condition begins with "and", so that what follows it is another step.
 func (t *teller) added(s string) bool {
 	return t.ands(s) && (len(strings.Fields(s)) > 3 || !t.spaced())
-}
-
-// endsWithWhile reports whether a clause ends with a word such as "while".
-func (t *teller) endsWithWhile(s string) bool {
-	folded := strings.TrimRight(lexicon.Fold(s), " ,")
-	for _, h := range tonesIn(t.lang, folded) {
-		if h.kind&toneWhile != 0 && h.end == len(folded) && h.off > 0 && !verbLast(t.lang) {
-			return true
-		}
-	}
-	return false
 }
 
 // enumerated splits "two things: a, and b" into as many steps as the text says.
