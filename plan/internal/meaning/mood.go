@@ -47,8 +47,11 @@ var moodData = sync.OnceValue(func() map[string]*moodTable {
 		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		name, lang, _ := strings.Cut(key, " ")
 		n := slices.Index(moodNames[:], name)
-		if !ok || line[0] == '#' || n < 0 {
+		if line[0] == '#' {
 			continue
+		}
+		if !ok || n < 0 {
+			panic("moods.txt: unknown key " + key)
 		}
 		if out[lang] == nil {
 			out[lang] = &moodTable{}
@@ -67,9 +70,6 @@ var moodData = sync.OnceValue(func() map[string]*moodTable {
 	}
 	return out
 })
-
-// unspaced reports whether a language puts no spaces between words, or joins the ends of verbs to them.
-func unspaced(lang string) bool { return lang == "zh" || lang == "ja" || lang == "ko" }
 
 // endsWith returns the length in letters of the longest end of a text that tells the mood.
 func endsWith(s string, ends map[string]bool, most int) int {
@@ -95,7 +95,7 @@ func (w *moodWords) word(s string) bool {
 
 // begins reports whether a text begins with what tells the mood.
 func (w *moodWords) begins(lang, s string, words []string) bool {
-	if unspaced(lang) {
+	if !lexicon.Lang(lang).Spaced() {
 		n := 0
 		for i := range s {
 			if n++; n > w.longest+1 {

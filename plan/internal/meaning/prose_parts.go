@@ -254,13 +254,13 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		u.conds = append(u.conds, condition{kind: kind, text: s[from:to], off: u.off + from, loose: loose})
 		return from, end
 	}
-	if verbLast(t.lang) || t.lang == "zh" {
+	if verbLast(t.lang) || !t.spaced() {
 		for k := len(signs) - 1; k >= 0; k-- {
 			g := &signs[k]
 			if g.tone&toneWhen == 0 && !(g.kinds.Has(lexicon.Needs) && (g.behind || g.kinds&adverbs == 0 && t.weighs(s[g.end:]))) {
 				continue
 			}
-			if t.lang == "zh" && g.off < 6 {
+			if !verbLast(t.lang) && g.off < 6 {
 				end := len(s)
 				for _, h := range signs[k+1:] {
 					if h.tone&toneWhen != 0 {
@@ -339,7 +339,7 @@ func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 	return 0, false
 }
 
-func (t *teller) spaced() bool { return t.lang != "zh" && t.lang != "ja" }
+func (t *teller) spaced() bool { return lexicon.Lang(t.lang).Spaced() }
 
 type piece struct {
 	text   string

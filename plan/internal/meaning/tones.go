@@ -93,8 +93,11 @@ var toneData = sync.OnceValue(func() *toneWords {
 		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		name, lang, _ := strings.Cut(key, " ")
 		n := slices.Index(toneNames, name)
-		if !ok || line[0] == '#' || n < 0 {
+		if line[0] == '#' {
 			continue
+		}
+		if !ok || n < 0 {
+			panic("tones.txt: unknown key " + key)
 		}
 		if w.sets[lang] == 0 {
 			w.sets[lang] = 1 << len(w.sets)
@@ -240,9 +243,7 @@ func spaced(r rune) bool {
 }
 
 // verbLast reports whether a language puts its verbs behind what they need.
-func verbLast(lang string) bool {
-	return lang == "tr" || lang == "ja" || lang == "ko" || lang == "hi"
-}
+func verbLast(lang string) bool { return lexicon.Lang(lang).VerbLast() }
 
 // language tells the language of a text, or is "".
 func language(text string) string { return string(lexicon.Language(text)) }
