@@ -253,12 +253,7 @@ func isDone(lang, s string) bool {
 }
 
 // commandArticles are the articles that stand right behind a verb, and not behind a noun.
-var commandArticles = map[string]map[string]bool{
-	"en": setOf("the a an all each every both our your their its his her any this these that"),
-	"de": setOf("den das die einen ein eine alle dem"), "nl": setOf("de het een alle"),
-	"fr": setOf("le la les un une"), "es": setOf("el la los las un una"), "pt": setOf("o a os as um uma"),
-	"it": setOf("il lo la i gli le un una"),
-}
+var commandArticles = wordsByLanguage("command articles")
 
 // commands reports whether a text begins with a word and an article: that word is a verb, whether it is
 // known or not.

@@ -63,7 +63,7 @@ func notPlan(l *listing) (score int, why []string) {
 	if head == 0 || intro > 0 {
 		say(5*intro, "what the line before it announces")
 	}
-	if refuses(l.Intro) || len(l.Headings) > 0 && refuses(l.Headings[0]) {
+	if Refuses(l.Intro) || len(l.Headings) > 0 && Refuses(l.Headings[0]) {
 		say(6, "it comes with a refusal")
 	}
 	if asks(l.Intro) {
@@ -188,18 +188,11 @@ func lastSentence(s string) string {
 	return s
 }
 
-// refuses reports whether a text begins with a refusal.
-func refuses(s string) bool {
-	s = strings.TrimLeft(s, " \t\r\n\"'“#*>-`")
-	for _, t := range lexicon.Scan(s[:min(len(s), 200)]) {
-		if t.Is(lexicon.Refuse) {
-			if t.Off < 3 {
-				return true
-			}
-			break
-		}
-	}
-	return hasTone("", opening(s), toneDecline)
+// Refuses reports whether a text begins with a refusal.
+func Refuses(s string) bool {
+	s = opening(strings.TrimLeft(s, " \t\r\n\"'“#*>-`"))
+	refusal := func(t lexicon.Token) bool { return t.Off < 3 && t.Is(lexicon.Refuse) }
+	return slices.ContainsFunc(lexicon.Scan(s), refusal) || hasTone("", s, toneDecline)
 }
 
 // maxRefusal bounds the first sentences of a text, in bytes.
@@ -208,9 +201,7 @@ const maxRefusal = 300
 // opening returns the first sentences of a text: those before its first list.
 func opening(s string) string {
 	s = strings.TrimSpace(s[:min(len(s), maxRefusal)])
-	if i := strings.Index(s, "\n"); i >= 0 {
-		s = s[:i]
-	}
+	s, _, _ = strings.Cut(s, "\n")
 	return s
 }
 
@@ -276,7 +267,7 @@ type looks [lookCount]int
 func (l *listing) look(e string) looks {
 	c, ok := l.looks[e]
 	if !ok {
-		c = looksOf(l.Lang, l.langs, e)
+		c = entryLooks(l.Lang, l.langs, e)
 		if l.looks != nil {
 			l.looks[e] = c
 		}
@@ -284,7 +275,7 @@ func (l *listing) look(e string) looks {
 	return c
 }
 
-func looksOf(lang string, langs []string, e string) (c looks) {
+func entryLooks(lang string, langs []string, e string) (c looks) {
 	first, _, _ := strings.Cut(strings.TrimSpace(e), "\n")
 	first = strings.TrimSpace(first)
 	folded := lexicon.Fold(first)
@@ -317,9 +308,7 @@ func looksOf(lang string, langs []string, e string) (c looks) {
 }
 
 // measures are units of money and of kitchens; they stand behind a number.
-var measures = setOf("€ $ £ ¥ ₺ ₽ ₹ ₩ zł kr usd eur gbp руб грн ريال tl元 円 원 元 g kg mg ml l cl dl oz lb lbs cup cups tbsp tsp " +
-	"tablespoon tablespoons teaspoon teaspoons el tl esslöffel teelöffel prise pincée cucharada cucharadas colher colheres cucchiaio " +
-	"г кг мл л шт gr gram gramm grammes克 毫升 克 グラム m² m2 °c % x ms kcal gb mb tb kb inç inch inches zoll pouces mah kw")
+var measures = wordsOf("measures")
 
 // priced reports whether a text names a price or an amount of something.
 func priced(s string) bool {

@@ -18,7 +18,7 @@ const maxProse = 40_000
 // words such as "then", "meanwhile" and "once both are done" say what it waits for.
 func readProse(src *form.Source) []*Reading {
 	from, to, ok := running(src)
-	if !ok || refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
+	if !ok || Refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
 		return nil
 	}
 	t := &teller{lang: language(src.Text[from:to]), words: map[string][]int{}}

@@ -14,7 +14,7 @@ import (
 // names that a sentence lists: "There are three tasks: fetch, clean and load. clean needs fetch."
 func readLabeled(src *form.Source) []*Reading {
 	from, to, ok := running(src)
-	if !ok || refuses(src.Text) {
+	if !ok || Refuses(src.Text) {
 		return nil
 	}
 	sentences := form.Sentences(src.Text[from:to], from)

@@ -85,46 +85,26 @@ func tells(s string) bool {
 	return false
 }
 
-// perfects are the auxiliaries of the perfect tense, and what its participles end with.
-var perfects = map[string]struct {
-	auxiliaries map[string]bool
-	ends        []string
-	far         bool
-}{
-	"fr": {setOf("a ont avons avez s'est"), []string{"é", "és", "ée", "ées", "u", "us", "i", "is", "it"}, false},
-	"es": {setOf("ha han hemos he"), []string{"ado", "ido", "cho", "sto", "rto"}, false},
-	"it": {setOf("ha hanno abbiamo ho"), []string{"ato", "uto", "ito", "tto", "sto", "so"}, false},
-	"de": {setOf("hat haben habe sind"), []string{"t", "en"}, true},
-	"nl": {setOf("heeft hebben heb zijn"), []string{"d", "t", "en"}, true},
-	"sv": {setOf("har"), []string{"at", "it", "tt"}, false},
-}
+// auxiliaries and participles are those of the perfect tense. The participle "ge…t" may stand far behind its
+// auxiliary, "…ed" stands close to it.
+var auxiliaries, participleForms = wordsByLanguage("auxiliaries"), wordsByLanguage("participles")
 
 // perfect reports whether a text tells what is over in the perfect tense.
 func (t *teller) perfect(s string) bool {
-	p, ok := perfects[t.lang]
-	if !ok {
-		return false
-	}
 	behind := 0
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
-		switch {
-		case p.auxiliaries[w]:
+		if auxiliaries[t.lang][w] {
 			behind = 1
-		case behind == 0:
-		case p.far && strings.Contains(w[:max(0, len(w)-3)], "ge") && hasEnd(w, p.ends), !p.far && behind < 3 && len(w) > 3 && hasEnd(w, p.ends):
-			return true
-		default:
-			behind++
+			continue
 		}
-	}
-	return false
-}
-
-func hasEnd(w string, ends []string) bool {
-	for _, e := range ends {
-		if strings.HasSuffix(w, e) {
-			return true
+		for form := range participleForms[t.lang] {
+			head, end, _ := strings.Cut(form, "…")
+			stem, ok := strings.CutSuffix(w, end)
+			if ok && behind > 0 && len(w) > 3 && (head == "" && behind < 3 || head != "" && strings.Contains(stem, head)) {
+				return true
+			}
 		}
+		behind += b2i(behind > 0)
 	}
 	return false
 }
@@ -139,7 +119,7 @@ func (t *teller) gerund(s string) bool {
 	f := strings.Fields(lexicon.Fold(s))
 	for k := 1; k < len(f) && k < 4; k++ {
 		w := strings.Trim(f[k], ",.")
-		for _, end := range gerunds[t.lang] {
+		for end := range gerunds[t.lang] {
 			if strings.HasSuffix(w, end) && len(w) > len(end)+2 || w == end {
 				return true
 			}
@@ -149,6 +129,4 @@ func (t *teller) gerund(s string) bool {
 }
 
 // gerunds are the ends of verbs without a subject behind "after", or the auxiliary before them.
-var gerunds = map[string][]string{
-	"en": {"ing"}, "fr": {"avoir"}, "es": {"ar", "er", "ir"}, "pt": {"ar", "er", "ir"}, "it": {"aver", "avere", "essere"}, "sv": {"att"},
-}
+var gerunds = wordsByLanguage("gerunds")

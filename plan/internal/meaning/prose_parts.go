@@ -419,10 +419,8 @@ func correlative(s string) bool {
 	return len(f) > 0 && correlatives[strings.Trim(f[0], ",")]
 }
 
-var correlatives = map[string]bool{
-	"then": true, "dann": true, "so": true, "alors": true, "entonces": true, "então": true, "allora": true, "dan": true, "då": true, "så": true,
-	"wtedy": true, "to": true, "то": true, "тогда": true, "тоді": true, "maka": true, "thì": true, "barulah": true, "baru": true, "poi": true,
-}
+// correlatives go with the word of a condition that stands before them.
+var correlatives = wordsOf("correlatives")
 
 // ands reports whether a clause begins with "and" or another word that adds a step.
 func (t *teller) ands(s string) bool {

@@ -210,6 +210,4 @@ func (t *teller) stem(rs []rune) int {
 }
 
 // stopWords name nothing.
-var stopWords = setOf("once then both with from when that this first next the and und der die das wir les des los las gli sie job jobs task tasks " +
-	"step steps work thing things part parts result results everyone everybody somebody someone nobody two three four five done make makes made take " +
-	"takes done get gets got team now today tomorrow week day days hours")
+var stopWords = wordsOf("stop words")
