@@ -35,19 +35,17 @@ bin/.tools-proto: tools/go.mod tools/go.sum $(wildcard tools/openapi/*)
 bin/.tools-lint: tools/lint/go.mod tools/lint/go.sum
 bin/.tools-deploy: tools/deploy/go.mod tools/deploy/go.sum
 bin/.tools-test: tools/test/go.mod tools/test/go.sum
+bin/.tools-release: tools/release/go.mod tools/release/go.sum
 
 .PHONY: tools
-tools: bin/.tools-proto bin/.tools-lint bin/.tools-deploy bin/.tools-test ## Build all development tools into ./bin
-
-# What the binary calls itself.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+tools: bin/.tools-proto bin/.tools-lint bin/.tools-deploy bin/.tools-test bin/.tools-release ## Build all development tools into ./bin
 
 # --- build and run -----------------------------------------------------------
 
 .PHONY: build
 build: ## Build the command into ./bin
-	@echo "building bin/epigraph $(VERSION); the first time that loads and compiles some 900 packages, which takes minutes"
-	@CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/epigraph ./cmd/epigraph 2>&1 | scripts/counted
+	@echo "building bin/epigraph $$(scripts/stamp version); the first time that loads and compiles some 900 packages, which takes minutes"
+	@CGO_ENABLED=0 go build -v -trimpath -ldflags "$$(scripts/stamp)" -o bin/epigraph ./cmd/epigraph 2>&1 | scripts/counted
 
 # What the binary may weigh, in bytes; docs/development/tools.md says what it is made of.
 MAX_BINARY ?= 80000000
@@ -97,6 +95,7 @@ check: gen lint alone ## All that must hold besides the tests: generated code, l
 	go vet work
 	cd bench && GOWORK=off go vet ./...
 	GOWORK=off go -C tools test ./openapi/...
+	GOWORK=off go -C tools/release test ./...
 	bin/buf lint
 	bin/buf format -d --exit-code
 	scripts/breaking
@@ -121,8 +120,8 @@ test: setup bin/.tools-test ## Run all tests with the race detector, in random o
 race: setup bin/.tools-test ## Run all tests again and again, on one and on many processors
 	FLAKY=fail GOTESTFLAGS='-count=2 -cpu=1,4' scripts/test
 
-.PHONY: release
-release: ## All that must hold before a release: what a change must pass, without a test that is flaky
+.PHONY: release-check
+release-check: ## All that must hold before a release: what a change must pass, without a test that is flaky
 	FLAKY=fail .ci/run
 
 .PHONY: fuzz
@@ -146,7 +145,15 @@ corpus: ## Measure the plan reader on CORPUS and on the texts in plan/corpus
 chaos: setup ## Kill servers under load and count what was lost (long)
 	go test -tags=chaos -count=1 -timeout 60m -v ./test/chaos/...
 
-# --- deployment --------------------------------------------------------------
+# --- release and deployment --------------------------------------------------
+
+.PHONY: release
+release: bin/.tools-release ## Build the archives of a release into dist/, with module lists and checksums
+	scripts/release
+
+.PHONY: release-twice
+release-twice: bin/.tools-release ## The same, and again from a clone without a cache: both must have the same bytes
+	scripts/release --twice
 
 .PHONY: images
 images: ## Build the container image, with or without a Docker daemon

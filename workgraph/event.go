@@ -9,7 +9,7 @@ import (
 
 // MachineVersion is stored with every event and run. A binary replays events of its own and of every earlier
 // version.
-const MachineVersion = 2
+const MachineVersion = 1
 
 // EventKind names what happened.
 type EventKind string
@@ -55,7 +55,7 @@ type Event struct {
 	Ref
 	Attempt int `json:"attempt,omitempty"`
 	// Generation is that of the call that ATTEMPT_STARTED announces: with it, EffectKey gives the key that the
-	// call carries. It is 0 in events that were written before it was recorded.
+	// call carries.
 	Generation int `json:"generation,omitempty"`
 
 	Input   *Input          `json:"input,omitempty"`   // RUN_STARTED

@@ -13,10 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden journals of this machine version anew")
+var update = flag.Bool("update", false, "write the golden journals and snapshots of this machine version anew")
 
-// goldenJournal is one run as an earlier binary has stored it. Files of released machine versions are never written again:
-// every later binary must replay them to the same position. The first line is this struct, each other line an event.
+// goldenJournal is one run as a binary of its machine version has stored it. Files of released machine
+// versions are never written again: every later binary must replay them to the same position. The first line
+// is this struct, each other line an event, or a snapshot.
 type goldenJournal struct {
 	Machine int      `json:"machine"`
 	Graph   *Graph   `json:"graph"`
@@ -72,42 +73,113 @@ func TestGoldenJournals(t *testing.T) {
 	}
 }
 
-// TestGoldenSnapshots restores what earlier binaries kept of runs under way, and brings the runs to their end.
+// TestGoldenSnapshots restores what binaries of every machine version kept of a run under way, and brings the
+// run to its end.
 func TestGoldenSnapshots(t *testing.T) {
-	raw, err := os.ReadFile("testdata/golden/v1-waiting.snapshot")
+	if *update {
+		writeWaiting(t)
+	}
+	files, err := filepath.Glob("testdata/golden/*-waiting.snapshot")
 	require.NoError(t, err)
-	head, snap, _ := strings.Cut(string(raw), "\n")
-	var g goldenJournal
-	require.NoError(t, json.Unmarshal([]byte(head), &g))
-	p, err := Compile(t.Context(), g.Graph, nil)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			require.NoError(t, err)
+			head, snap, _ := strings.Cut(string(raw), "\n")
+			var g goldenJournal
+			require.NoError(t, json.Unmarshal([]byte(head), &g))
+			p, err := Compile(t.Context(), g.Graph, nil)
+			require.NoError(t, err)
+			s, err := Restore(t.Context(), p, []byte(snap))
+			require.NoError(t, err)
+			require.Equal(t, g.Visits, visitLines(s))
+			m := newMachine(t, p)
+			m.s = s
+			for _, st := range s.Outstanding() {
+				m.open[st.Ref] = st
+			}
+			m.later(time.Minute)
+			m.do(Answered{ID: "q", Decision: Approved, By: "ann", Now: m.now})
+			require.NoError(t, m.child(Ref{Node: "kids", Visit: 1}, "c2", StatusCompleted, "2"))
+			m.end("hear", Outcome{Wait: &Wait{Signal: &SignalWait{Name: "early"}}})
+			for range 20 {
+				for r := range m.open {
+					m.endRef(r, &Outcome{Values: one("9")}, nil)
+				}
+			}
+			m.later(time.Hour)
+			require.Equal(t, StatusCompleted, s.End().Status)
+			out := s.End().Outputs
+			require.Contains(t, string(out["ask"]), `"decision":"APPROVED"`)
+			require.JSONEq(t, `[{"run_id":"c1","status":"COMPLETED","result":1},{"run_id":"c2","status":"COMPLETED","result":2}]`, string(out["kids"]))
+			delete(out, "ask")
+			delete(out, "kids")
+			require.JSONEq(t, `{"T":"t","M":[{"ok":1},{"ok":2},{"ok":9}],"R":9,"end":9,"hear":"hi"}`, string(js(out)))
+		})
+	}
+}
+
+// TestLaterMachineVersions holds that a binary takes neither an event nor a snapshot of a version that it
+// does not know.
+func TestLaterMachineVersions(t *testing.T) {
+	p, err := Compile(t.Context(), nodesOf("x", nodes(PassDown{}, "A").Graph()), nil)
 	require.NoError(t, err)
-	s, err := Restore(t.Context(), p, []byte(snap))
-	require.NoError(t, err)
-	require.Equal(t, g.Visits, visitLines(s))
 	m := newMachine(t, p)
-	m.s = s
-	for _, st := range s.Outstanding() {
-		m.open[st.Ref] = st
+	m.begin()
+	ev := m.events[0]
+	for _, version := range []int{0, MachineVersion + 1} {
+		ev.Version = version
+		_, err = DecodeEvent(js(ev))
+		require.ErrorContains(t, err, fmt.Sprintf("machine version %d, this binary knows 1 to %d", version, MachineVersion))
+		_, err = New(p, "run").Apply(t.Context(), ev)
+		require.ErrorIs(t, err, ErrCorrupt)
+		snap, err := m.s.Snapshot()
+		require.NoError(t, err)
+		other := strings.Replace(string(snap), fmt.Sprintf(`"v":%d`, MachineVersion), fmt.Sprintf(`"v":%d`, version), 1)
+		_, err = Restore(t.Context(), p, []byte(other))
+		require.ErrorIs(t, err, ErrCorrupt)
+		require.ErrorContains(t, err, fmt.Sprintf("machine version %d", version))
 	}
-	m.later(time.Minute)
-	for range 20 {
-		for r := range m.open {
-			m.endRef(r, &Outcome{Values: one("9")}, nil)
-		}
-	}
-	m.later(time.Hour)
-	require.Equal(t, StatusCompleted, s.End().Status)
-	require.JSONEq(t, `{"T":"t","M":[{"ok":1},{"ok":2},{"ok":9}],"R":9,"end":9}`, string(js(s.End().Outputs)))
 }
 
 func writeGolden(t *testing.T, name string, m *goldenRun) {
-	g := goldenJournal{Machine: MachineVersion, Graph: m.p.Graph(), Visits: visitLines(m.s)}
-	text := string(js(g)) + "\n"
+	var lines []string
 	for _, ev := range m.events {
-		text += string(js(ev)) + "\n"
+		lines = append(lines, string(js(ev)))
 	}
+	m.write(t, name+".jsonl", lines...)
+}
+
+// writeWaiting keeps a snapshot of a run in which something waits in each way.
+func writeWaiting(t *testing.T) {
+	g := nodesOf("x", nodes(FirstArg(), "T", "M", "R", "H", "end", "kids", "ask", "hear").Edge("H", "end").Back("H", "H", "visit < 3").State("log", Append).Graph())
+	g.Nodes[1].Map = &Map{Over: "[1,2,3]", MaxParallel: 2}
+	g.Nodes[2].Retry.Jitter = Unlimited
+	p, err := Compile(t.Context(), g, nil)
+	require.NoError(t, err)
+	r := &goldenRun{newMachine(t, p), p}
+	r.do(Begin{Input: Input{Args: one("0")}, Budget: &Budget{NanoUSD: i64(1000), Tokens: i64(1000)}, Now: r.now})
+	r.end("T", Outcome{Values: one(`"t"`), Wait: &Wait{Timer: &Timer{After: Duration(time.Hour)}}})
+	r.endRef(Ref{Node: "M", Visit: 1, Item: 1}, &Outcome{Values: one("1")}, nil)
+	r.endRef(Ref{Node: "M", Visit: 1, Item: 2}, &Outcome{Values: one("2"), Wait: &Wait{Timer: &Timer{After: Duration(time.Minute)}}}, nil)
+	r.fail("R", Errorf(Retryable, "SHAKY", ""))
+	spent := used(7, 3)
+	spent.State = map[string]json.RawMessage{"log": js("h")}
+	r.end("H", spent)
+	r.end("kids", spawn("c1", "c2"))
+	require.NoError(t, r.child(Ref{Node: "kids", Visit: 1}, "c1", StatusCompleted, "1"))
+	r.end("ask", ask("q", func(q *Interrupt) { q.Approve = js("this") }))
+	r.do(Signaled{Name: "early", Payload: js("hi"), Now: r.now})
+	snap, err := r.s.Snapshot()
+	require.NoError(t, err)
+	r.write(t, "waiting.snapshot", string(snap))
+}
+
+func (r *goldenRun) write(t *testing.T, name string, lines ...string) {
+	text := string(js(goldenJournal{Machine: MachineVersion, Graph: r.p.Graph(), Visits: visitLines(r.s)})) + "\n" + strings.Join(lines, "\n") + "\n"
 	require.NoError(t, os.MkdirAll("testdata/golden", 0o755))
-	require.NoError(t, os.WriteFile(fmt.Sprintf("testdata/golden/v%d-%s.jsonl", MachineVersion, name), []byte(text), 0o644))
+	require.NoError(t, os.WriteFile(fmt.Sprintf("testdata/golden/v%d-%s", MachineVersion, name), []byte(text), 0o644))
 }
 
 type goldenRun struct {
@@ -223,7 +295,6 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	require.Equal(t, StatusCompleted, r.s.End().Status)
 	runs["irreducible"] = r
 
-	// What version 2 has added.
 	g = nodesOf("x", nodes(FirstArg(), "kids", "late", "ask", "old", "task", "hear", "items", "end").Chain("kids", "end").Edge("ask", "end").State("log", Append).Graph())
 	g.Nodes[4].Effect = Unsafe
 	g.Nodes[6].Map = &Map{Over: "[1,2]", OnItemError: ContinueItems}

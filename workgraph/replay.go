@@ -109,13 +109,11 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 	misfit := fmt.Errorf("%w: %s of %s, which is %s", ErrCorrupt, ev.Kind, ev.Ref, t.status)
 	switch ev.Kind {
 	case AttemptStarted:
-		if t.pos < 0 {
+		if t.pos < 0 || ev.Generation < 1 {
 			return misfit
 		}
-		t.intent = true
-		if ev.Generation > 0 { // the key that the call was made with, and is repeated with should it not have been performed
-			t.gen = int32(ev.Generation)
-		}
+		// The call was made with the key of this generation, and is repeated with it should it not have been performed.
+		t.intent, t.gen = true, int32(ev.Generation)
 	case TimerFired:
 		if t.status != VisitBackoff && t.status != VisitWaiting {
 			return misfit

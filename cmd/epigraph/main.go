@@ -4,26 +4,14 @@ package main
 import (
 	"context"
 	"os"
-	"runtime/debug"
 
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/buildinfo"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
 )
 
-// version is set by the build.
-var version = ""
-
-// ownVersion is what the binary calls itself, in --version and in its logs: what its build set, else the
-// version of the module that it was built from.
-func ownVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
-}
+// The linker sets these: scripts/stamp says how.
+var version, commit, date string //nolint:gochecknoglobals // the linker sets nothing else
 
 func main() {
-	os.Exit(cli.Main(context.Background(), ownVersion(), os.Args[1:], cli.StdIO()))
+	os.Exit(cli.Main(context.Background(), buildinfo.Of(version, commit, date), os.Args[1:], cli.StdIO()))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/buildinfo"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
@@ -29,6 +30,9 @@ import (
 	"github.com/epigraph-run/epigraph/sdk/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
+
+// build is what the commands of these tests call themselves.
+var build = buildinfo.Info{Version: "test"}
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"epigraph": main})
@@ -72,7 +76,7 @@ func TestWatch(t *testing.T) {
 	start := func(t *testing.T, plan string, args ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
-		code := cli.Main(t.Context(), "test", append([]string{"--addr", d.GRPCAddr(), "run", "--detach"}, args...),
+		code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr(), "run", "--detach"}, args...),
 			cli.IO{In: strings.NewReader(plan), Out: &out, Err: &errs})
 		require.Equal(t, 0, code, "%s", errs.String())
 		return strings.TrimSpace(out.String())
@@ -84,10 +88,10 @@ func TestWatch(t *testing.T) {
 		defer cancel()
 		var errs bytes.Buffer
 		out := &seen{want: "A  waiting", then: cancel}
-		require.Equal(t, 130, cli.Main(ctx, "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: out, Err: &errs}))
+		require.Equal(t, 130, cli.Main(ctx, build, []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: out, Err: &errs}))
 		require.Contains(t, errs.String(), "The run goes on.")
 		require.Contains(t, errs.String(), "epigraph runs cancel "+id)
-		require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "cancel", id}, cli.IO{Out: &errs, Err: &errs}))
+		require.Equal(t, 0, cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "runs", "cancel", id}, cli.IO{Out: &errs, Err: &errs}))
 	})
 
 	t.Run("Watch/InterruptedIsJSONForPrograms", func(t *testing.T) {
@@ -96,14 +100,14 @@ func TestWatch(t *testing.T) {
 		defer cancel()
 		var errs bytes.Buffer
 		out := &seen{want: "VISIT_STATE_WAITING", then: cancel}
-		require.Equal(t, 130, cli.Main(ctx, "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id, "--json"}, cli.IO{Out: out, Err: &errs}))
+		require.Equal(t, 130, cli.Main(ctx, build, []string{"--addr", d.GRPCAddr(), "runs", "watch", id, "--json"}, cli.IO{Out: out, Err: &errs}))
 		var got struct {
 			Error struct{ Reason, Message string }
 		}
 		require.NoError(t, json.Unmarshal(errs.Bytes(), &got), "%s", errs.String())
 		require.Equal(t, "INTERRUPTED", got.Error.Reason)
 		require.Equal(t, "interrupted; "+id+" goes on", got.Error.Message)
-		require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "cancel", id}, cli.IO{Out: &errs, Err: &errs}))
+		require.Equal(t, 0, cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "runs", "cancel", id}, cli.IO{Out: &errs, Err: &errs}))
 	})
 
 	t.Run("Watch/PictureMovesInPlaceAndFollowsTheSize", func(t *testing.T) {
@@ -116,7 +120,7 @@ func TestWatch(t *testing.T) {
 			}
 			return 80, 24
 		}
-		code := cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: &out, Err: &errs, Interactive: true, Size: size})
+		code := cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: &out, Err: &errs, Interactive: true, Size: size})
 		require.Equal(t, 0, code, "%s", errs.String())
 		text := out.String()
 		require.Contains(t, text, "\x1b[3A\r\x1b[2K", "the second picture is drawn over the first, of three lines")
@@ -130,7 +134,7 @@ func TestWatch(t *testing.T) {
 	t.Run("Watch/LogGrowsLineByLine", func(t *testing.T) {
 		id := start(t, "A -> B", "--actor", "template", "--with", "text=x")
 		var out, errs bytes.Buffer
-		require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: &out, Err: &errs, Color: true}))
+		require.Equal(t, 0, cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: &out, Err: &errs, Color: true}))
 		require.Contains(t, out.String(), "\x1b[32m✓\x1b[0m")
 		require.NotRegexp(t, `\x1b\[[^m]*[A-KM-Za-ln-z]`, out.String(), "colors only, no moves")
 	})
@@ -140,7 +144,7 @@ func TestWatch(t *testing.T) {
 func TestAddressOfREST(t *testing.T) {
 	d := serve(t, fakellm.Script{})
 	var out, errs bytes.Buffer
-	require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.HTTPAddr(), "runs", "ls"}, cli.IO{Out: &out, Err: &errs}), "%s", errs.String())
+	require.Equal(t, 0, cli.Main(t.Context(), build, []string{"--addr", d.HTTPAddr(), "runs", "ls"}, cli.IO{Out: &out, Err: &errs}), "%s", errs.String())
 	require.Equal(t, "no runs\n", out.String())
 }
 
@@ -152,7 +156,7 @@ func TestInput(t *testing.T) {
 		defer r.Close()
 		defer w.Close()
 		errs := &seen{want: "Ctrl-D", then: cancel}
-		require.Equal(t, 130, cli.Main(ctx, "test", []string{"plan"}, cli.IO{In: r, Out: errs, Err: errs, Typed: true}))
+		require.Equal(t, 130, cli.Main(ctx, build, []string{"plan"}, cli.IO{In: r, Out: errs, Err: errs, Typed: true}))
 		require.Contains(t, errs.String(), "interrupted")
 	})
 
@@ -193,7 +197,7 @@ func TestNotUTF8(t *testing.T) {
 				t.Setenv("EPIGRAPH_NAMESPACE", c.env)
 			}
 			var out, errs bytes.Buffer
-			code := cli.Main(t.Context(), "test", append([]string{"--addr", "127.0.0.1:1"}, c.args...), cli.IO{In: strings.NewReader(""), Out: &out, Err: &errs})
+			code := cli.Main(t.Context(), build, append([]string{"--addr", "127.0.0.1:1"}, c.args...), cli.IO{In: strings.NewReader(""), Out: &out, Err: &errs})
 			require.Equal(t, 2, code, "%s", errs.String())
 			require.Contains(t, errs.String(), c.want)
 			require.Contains(t, errs.String(), "VALUE_NOT_UTF8")
@@ -260,11 +264,11 @@ func TestAgentWithWorker(t *testing.T) {
 func TestDoctorOfDev(t *testing.T) {
 	d := serve(t, fakellm.Script{})
 	var out, errs bytes.Buffer
-	code := cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "run", "--actor", "template", "--with", "text=x"},
+	code := cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "run", "--actor", "template", "--with", "text=x"},
 		cli.IO{In: strings.NewReader("A -> B"), Out: &out, Err: &errs})
 	require.Equal(t, 0, code, "%s", errs.String())
 	out.Reset()
-	code = cli.Main(t.Context(), "test", []string{"doctor", "--data", d.DataDir()}, cli.IO{Out: &out, Err: &errs})
+	code = cli.Main(t.Context(), build, []string{"doctor", "--data", d.DataDir()}, cli.IO{Out: &out, Err: &errs})
 	require.Equal(t, 0, code, "%s%s", out.String(), errs.String())
 	require.Contains(t, out.String(), "registry on sqlite")
 	require.Contains(t, out.String(), "executor on sqlite")
@@ -279,7 +283,7 @@ func TestDoctorOfDevAtRest(t *testing.T) {
 			return
 		}
 		var out, errs bytes.Buffer
-		code := cli.Main(context.WithoutCancel(t.Context()), "test", []string{"doctor", "--strict", "--data", dir}, cli.IO{Out: &out, Err: &errs})
+		code := cli.Main(context.WithoutCancel(t.Context()), build, []string{"doctor", "--strict", "--data", dir}, cli.IO{Out: &out, Err: &errs})
 		require.Equal(t, 0, code, "%s%s", out.String(), errs.String())
 		require.Contains(t, out.String(), "NOTE executors-none: nothing works in this folder, and runs wait for it (1)")
 		require.Contains(t, out.String(), "`epigraph dev --data "+dir+"`")
@@ -288,7 +292,7 @@ func TestDoctorOfDevAtRest(t *testing.T) {
 	d := serve(t, fakellm.Script{}, dir)
 	var out, errs bytes.Buffer
 	in := strings.NewReader(`{"nodes": [{"id": "A", "actor": "fail", "named": {"mode": "hang"}}]}`)
-	code := cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "run", "-d"}, cli.IO{In: in, Out: &out, Err: &errs})
+	code := cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "run", "-d"}, cli.IO{In: in, Out: &out, Err: &errs})
 	require.Equal(t, 0, code, "%s", errs.String())
 }
 

@@ -60,7 +60,7 @@ func (c *Control) Enter(ctx context.Context, namespace string, cost int) (leave 
 	}
 	if s.waiting >= Waiting {
 		c.mu.Unlock()
-		return nil, busy(nil)
+		return nil, Busy(nil)
 	}
 	s.waiting++
 	place := c.line.PushBack(p)
@@ -80,7 +80,7 @@ func (c *Control) Enter(ctx context.Context, namespace string, cost int) (leave 
 			c.forget(namespace)
 			c.admit() // it may have stood before others
 		}
-		return nil, busy(context.Cause(ctx))
+		return nil, Busy(context.Cause(ctx))
 	}
 	var once sync.Once
 	return func() {
@@ -92,7 +92,8 @@ func (c *Control) Enter(ctx context.Context, namespace string, cost int) (leave 
 	}, nil
 }
 
-func busy(err error) error {
+// Busy is the error of work that found no turn before its context ended, of whose end err tells.
+func Busy(err error) error {
 	return errs.New(errs.ResourceExhausted, ReasonBusy, "too much large work of the namespace goes on or waits already").
 		Hint("try again in a moment, or send smaller graphs and texts").With(err)
 }

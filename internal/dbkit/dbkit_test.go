@@ -328,6 +328,10 @@ func TestMigrations(t *testing.T) {
 			err = at(v1).Check(ctx)
 			require.Equal(t, dbkit.ReasonSchemaNew, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.FailedPrecondition))
+			n, err = at(v1).Up(ctx)
+			require.Equal(t, dbkit.ReasonSchemaNew, errs.ReasonOf(err))
+			require.ErrorContains(t, err, "is at version 2, this binary knows only 1")
+			require.Zero(t, n)
 		})
 	}
 	t.Run("Postgres/ConcurrentUpAppliesOnce", func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -22,11 +21,6 @@ const (
 	ReasonSchemaOld = "SCHEMA_TOO_OLD"
 	// ReasonSchemaNew is the reason of FailedPrecondition when a later binary has migrated the store.
 	ReasonSchemaNew = "SCHEMA_TOO_NEW"
-	// ReasonMigrationRefused is the reason of FailedPrecondition when a migration found that it must not run now. Its message and hint
-	// are those that the migration raised with SQLSTATE EG002.
-	ReasonMigrationRefused = "MIGRATION_REFUSED"
-
-	refusedCode = "EG002"
 
 	versionQuery = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 )
@@ -118,12 +112,17 @@ func PostgresMigrations(pool *pgxpool.Pool, schema string, fsys fs.FS) (*Migrati
 	}, nil
 }
 
-// Up applies what is missing and returns how many files it applied. It is safe to call at every start.
+// Up applies what is missing and returns how many files it applied. It is safe to call at every start. A database that a later binary
+// has migrated is left as it is, with FailedPrecondition and ReasonSchemaNew.
 func (m *Migrations) Up(ctx context.Context) (int, error) {
-	n, err := m.up(ctx)
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == refusedCode {
-		return n, errs.New(errs.FailedPrecondition, ReasonMigrationRefused, "%s is not migrated: %s", m.name, refused.Message).Hint(refused.Hint).With(err)
+	have, want, err := m.Version(ctx)
+	if err != nil {
+		return 0, err
 	}
+	if have > want {
+		return 0, m.tooNew(have, want)
+	}
+	n, err := m.up(ctx)
 	if err != nil {
 		return n, lost(fmt.Errorf("migrate %s: %w", m.name, err))
 	}
@@ -164,8 +163,7 @@ func (m *Migrations) Check(ctx context.Context) error {
 		return errs.New(errs.FailedPrecondition, ReasonSchemaOld, "schema of %s is at version %d, this binary needs %d", m.name, have, want).
 			Hint("run: epigraph migrate")
 	case have > want:
-		return errs.New(errs.FailedPrecondition, ReasonSchemaNew, "schema of %s is at version %d, this binary knows only %d", m.name, have, want).
-			Hint("run a newer epigraph binary on this database")
+		return m.tooNew(have, want)
 	}
 	for _, s := range m.with {
 		switch current, err := s.Current(ctx); {
@@ -177,6 +175,11 @@ func (m *Migrations) Check(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (m *Migrations) tooNew(have, want int64) error {
+	return errs.New(errs.FailedPrecondition, ReasonSchemaNew, "schema of %s is at version %d, this binary knows only %d", m.name, have, want).
+		Hint("run a newer epigraph binary on this database")
 }
 
 func lastVersion(p *goose.Provider) int64 {

@@ -29,6 +29,8 @@ const (
 	ArgPrevious = "previous_agent_results"
 	// ArgArguments holds the arguments that the plan gave the problem, as a list of Argument.
 	ArgArguments = "arguments"
+	// ArgTool holds the tool that the plan names for the problem, where another actor works it.
+	ArgTool = "tool"
 	// ArgReferences holds the uses of other problems' results, as a list of Reference.
 	ArgReferences = "references"
 )
@@ -267,7 +269,7 @@ func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
 	actor := c.o.actor(p, c.named)
 	named := maps.Clone(c.o.Named)
 	if named == nil {
-		named = make(map[string]json.RawMessage, 3)
+		named = make(map[string]json.RawMessage, 4)
 	}
 	request := p.Request
 	if request == "" {
@@ -286,6 +288,11 @@ func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
 			args[k] = Argument{Name: a.Name, Value: a.JSON(), Refers: a.Kind == plan.Referring}
 		}
 		if err := set(named, ArgArguments, args); err != nil {
+			return workgraph.Node{}, err
+		}
+	}
+	if _, given := named[ArgTool]; !given && p.Tool != "" && p.Tool != actor {
+		if err := set(named, ArgTool, p.Tool); err != nil {
 			return workgraph.Node{}, err
 		}
 	}

@@ -38,7 +38,7 @@ func (o *Options) known(actor string) bool {
 }
 
 // Tools returns a warning for each problem with a tool that is no known actor, and for which the options
-// name none: the default actor works it, and sees the tool and its arguments only as text.
+// name none: the default actor works it, and gets the tool and its arguments as arguments of its own.
 func Tools(g plan.Graph, o Options) []plan.Diagnostic {
 	parents := make(map[string]bool, len(g.Problems))
 	for _, p := range g.Problems {
@@ -52,7 +52,7 @@ func Tools(g plan.Graph, o Options) []plan.Diagnostic {
 		}
 		out = append(out, plan.Diagnostic{
 			Code: plan.UnknownTool, Severity: plan.Warning, Line: p.Line, Column: p.Column, Element: p.ID,
-			Message: p.ID + " names the tool " + strconv.Quote(p.Tool) + ", which is no known actor; " + o.actor(p, named) + " works it",
+			Message: p.ID + " names the tool " + strconv.Quote(p.Tool) + ", for which no actor is named; " + o.actor(p, named) + " works it",
 			Hint:    "name an actor for " + p.ID,
 		})
 	}

@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,9 @@ func TestToolBecomesActor(t *testing.T) {
 			g, err := compile.Graph(t.Context(), r.Graph, o)
 			require.NoError(t, err)
 			require.Equal(t, "search", g.Nodes[0].Actor)
+			require.NotContains(t, g.Nodes[0].Named, compile.ArgTool)
 			require.Equal(t, compile.DefaultActor, g.Nodes[1].Actor)
+			require.JSONEq(t, `"mail"`, string(g.Nodes[1].Named[compile.ArgTool]), "the actor that works it is told")
 			require.Contains(t, string(g.Nodes[0].Named[compile.ArgArguments]), `{"name":"q","value":"tower"}`)
 			require.Contains(t, string(g.Nodes[1].Named[compile.ArgReferences]), `"argument":"body"`)
 
@@ -52,6 +55,12 @@ func TestToolYieldsToNamedActor(t *testing.T) {
 	require.Equal(t, "mail", out.Nodes[0].Actor)
 	require.Equal(t, "mail", out.Nodes[1].Actor, "an actor that the options name is known")
 	require.Equal(t, compile.DefaultActor, out.Nodes[2].Actor)
+	require.JSONEq(t, `"search"`, string(out.Nodes[0].Named[compile.ArgTool]))
 	require.Empty(t, compile.Tools(g, o))
 	require.Len(t, compile.Tools(g, compile.Options{}), 2)
+
+	o.Named = map[string]json.RawMessage{compile.ArgTool: json.RawMessage(`"hammer"`)}
+	out, err = compile.Graph(t.Context(), g, o)
+	require.NoError(t, err)
+	require.JSONEq(t, `"hammer"`, string(out.Nodes[0].Named[compile.ArgTool]), "what the options give goes before")
 }

@@ -10,7 +10,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/admission"
+	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/plan"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	"github.com/epigraph-run/epigraph/services/planner/internal/restate"
@@ -78,7 +80,8 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, err
 	}
 	limits := plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges}
-	return &Service{server: rpc.New(limits, d.Admission, model), model: model}, nil
+	computing := turns.NewResting(max(1, host.Processors()/2)) // leaves processors to others where there are several
+	return &Service{server: rpc.New(limits, d.Admission, computing, model), model: model}, nil
 }
 
 // Register adds the planner's API to r.

@@ -212,12 +212,29 @@ func (p *codeParser) body() []*Stmt {
 	return nest(all, &at, -1, true, 0)
 }
 
+// typedLiteral returns the type in front of a list or map in braces, as Go writes it: []Task{, map[string][]string{.
+func typedLiteral(s string) string {
+	n := 0
+	for n < len(s) && (strings.HasPrefix(s[n:], "[]") || n == 0 && strings.HasPrefix(s, "map[")) {
+		n += max(strings.IndexByte(s[n:min(len(s), n+60)], ']')+1, 1)
+	}
+	if n > 0 && s[n-1] == ']' {
+		n += b2i(strings.HasPrefix(s[n:], "*"))
+		if n += nameEnd(s[n:], "."); n < len(s) && s[n] == '{' {
+			return s[:n]
+		}
+	}
+	return ""
+}
+
 func (p *codeParser) primary() *Expr {
 	off, rest := p.i, p.s[p.i:]
 	if f := p.function(false); f != nil {
 		return f
 	}
-	switch c := rest[0]; {
+	typed := typedLiteral(rest)
+	p.i += len(typed)
+	switch c := rest[len(typed)]; {
 	case c == '"' || c == '\'' || c == '`':
 		return p.text(0)
 	case strings.HasPrefix(rest, "“"):
@@ -235,7 +252,7 @@ func (p *codeParser) primary() *Expr {
 		}
 		index := p.index
 		p.index = false
-		e := &Expr{Kind: List, Off: off, Args: p.args(closer(c))}
+		e := &Expr{Kind: List, Text: typed, Off: off, Args: p.args(closer(c))}
 		p.depth--
 		p.index = index
 		e.Open = p.s[p.i-1] != closer(c)
@@ -351,7 +368,7 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 			}
 			e = &Expr{Kind: Attr, Base: e, Text: rest[n : n+k], Off: e.Off, End: p.i + n + k}
 			p.i += n + k
-		case (rest[0] == '(' || rest[0] == '[') && e.Kind != Digits && e.Kind != Text && p.depth <= p.max:
+		case (rest[0] == '(' || rest[0] == '[' || rest[0] == '{' && e.Kind == Ident && (p.depth > 0 || 'A' <= e.Text[0] && e.Text[0] <= 'Z')) && e.Kind != Digits && e.Kind != Text && p.depth <= p.max:
 			p.i++
 			p.depth++
 			index := p.index

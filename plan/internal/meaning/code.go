@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func readCode(src *form.Source) []*Reading {
 }
 
 // codeReaders read the lines from first up to end; the first one that accepts them counts.
-var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readNeedsLines, readPseudo, readProgram}
+var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readPseudo, readProgram}
 
 // codeBlocks returns the runs of lines that may hold code: each fence, and what stands outside of fences.
 func codeBlocks(src *form.Source) (out [][2]int) {
@@ -85,7 +86,7 @@ func readProgram(src *form.Source, first, end int) *Reading {
 	if len(all) == 0 {
 		return nil
 	}
-	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readTopology, readClasses, readAssets, readBuilder, readPipeline, readCalls} {
+	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readTasks, readPipeline, readCalls} {
 		if p := read(all); p != nil && len(p.r.Items) > 0 {
 			r := p.reading()
 			if r.Evidence[0] == "calls" && ordinary(src, first, end) {
@@ -120,7 +121,6 @@ type program struct {
 	uses  bool  // a variable's use has made a link
 	prev  []int // the statements before, in a structure of blocks
 	order [][2]int
-	hold  bool // inside a block whose parts run side by side
 	depth int
 	late  map[string]int // labels that are set further below
 	bare  map[int]bool
@@ -288,7 +288,7 @@ func callName(e *form.Expr) string {
 			return n
 		}
 	}
-	if b.Kind == form.Attr && (methods[b.Text]) {
+	if b.Kind == form.Attr && methods[b.Text] {
 		if n := b.Base.Path(); n != "" {
 			return n
 		}
@@ -310,7 +310,7 @@ func callName(e *form.Expr) string {
 func arg(e *form.Expr, keys ...string) *form.Expr {
 	for _, k := range keys {
 		for _, a := range e.Args {
-			if a.Key == k {
+			if strings.EqualFold(a.Key, k) {
 				return a.Val
 			}
 		}
@@ -376,9 +376,6 @@ func readCalls(all []*form.Stmt) *program {
 	if prose*3 > labels && prose > 0 {
 		return nil
 	}
-	if p.nested {
-		p.asDefined()
-	}
 	p.r.Weight = callWeight(p, body, wrapped, labels, total, work, bad, computing)
 	eachStep(body, func(st *form.Stmt) {
 		if !st.Clean && st.Word == "" && st.Expr != nil && st.Expr.Kind != form.Other {
@@ -388,19 +385,6 @@ func readCalls(all []*form.Stmt) *program {
 	})
 	p.finish(labels > 0)
 	return p
-}
-
-// asDefined brings the steps of one expression into the order in which the text defines them, if it defines
-// all.
-func (p *program) asDefined() {
-	for _, it := range p.r.Items {
-		if d := p.defs[it.ID]; d == nil || len(d.Marks) == 0 {
-			return
-		}
-	}
-	for k := range p.r.Items {
-		p.r.Items[k].Off, p.r.Items[k].End = p.defs[p.r.Items[k].ID].Off, p.defs[p.r.Items[k].ID].End
-	}
 }
 
 // holdsCalls reports whether calls stand among the arguments of one.
@@ -422,15 +406,8 @@ func labeled(st *form.Stmt) bool {
 		return false
 	}
 	for _, a := range e.Args {
-		if name := a.Val.Text; a.Key == "" && a.Val.Kind != form.Text {
-			for _, r := range name {
-				if r >= 0x2e80 {
-					return false
-				}
-			}
-		}
 		role, _ := lexicon.Field(a.Key)
-		if a.Val.Kind == form.Other || a.Key != "" && role == lexicon.Requires && strings.ContainsFunc(e.Base.Path(), func(r rune) bool { return r >= 0x2e80 }) {
+		if a.Val.Kind == form.Other || a.Key != "" && role == lexicon.Requires {
 			return false // 提交平台审核(依赖:4)
 		}
 	}
@@ -460,21 +437,11 @@ func callWeight(p *program, body []*form.Stmt, wrapped string, labels, total, wo
 	return 0
 }
 
-// computes reports whether a statement does arithmetic or sets a constant rather than calling something.
+// computes reports whether a statement does arithmetic rather than calling something or setting a value.
 func computes(st *form.Stmt) bool {
-	e := st.Expr
-	if e.Kind == form.Call || e.Kind == form.List || e.Kind == form.Text || e.Kind == form.Digits || e.Kind == form.Attr || e.Kind == form.Index && len(st.Targets) > 0 || e.Kind == form.Ident {
-		name := callName(e)
-		return e.Kind == form.Call && strings.HasSuffix(name, ".append")
-	}
-	if e.Kind == form.Ops {
-		for _, op := range e.Ops {
-			if op == "," || op == "=>" || op == "|" || op == "&&" || op == ">>" {
-				return false
-			}
-		}
-	}
-	return true
+	return st.Expr.Kind == form.Other || st.Expr.Kind == form.Ops && !slices.ContainsFunc(st.Expr.Ops, func(op string) bool {
+		return op == "," || op == "=>" || op == "|" || op == "&&" || op == ">>"
+	})
 }
 
 // program1 drops statements in front of and behind the program that hold no call and no assignment: prose.

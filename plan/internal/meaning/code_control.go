@@ -84,33 +84,6 @@ func withoutSpare(targets []form.Piece) []form.Piece {
 	return out
 }
 
-// guards reports whether a block only gives up: it returns, throws or logs, and does no step.
-func guards(st *form.Stmt) bool {
-	if st.Word != "if" || len(st.Body) == 0 {
-		return false
-	}
-	for _, x := range st.Body {
-		if x.Word == "pass" || x.Expr != nil && x.Expr.Kind == form.Call && isTrivial(callName(x.Expr)) {
-			continue
-		}
-		if x.Word == "return" && !steps(x.Expr) {
-			continue
-		}
-		return false
-	}
-	return true
-}
-
-// steps reports whether a call that does a step stands in an expression.
-func steps(e *form.Expr) bool {
-	found := false
-	walk(e, 0, func(x *form.Expr) bool {
-		found = found || x.Kind == form.Call && !isTrivial(callName(x)) && !strings.HasSuffix(callName(x), "Error") && !strings.HasSuffix(callName(x), "Err") && !strings.HasSuffix(callName(x), "Exception")
-		return !found
-	})
-	return found
-}
-
 // hooks are functions that keep the function that they are given for later: tests, routes and events.
 var hooks = setOf("it test describe expect beforeEach afterEach useEffect on once get post put patch delete all use addEventListener setTimeout setInterval schedule listen subscribe")
 

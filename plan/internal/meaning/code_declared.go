@@ -1,138 +1,66 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// declared is a task that a build file declares: its name, the words behind it and in its body.
+// declared is a task that a line declares. rest is what stands behind its name and in its body.
 type declared struct {
-	name, title string
-	off, end    int
-	rest        []form.Piece
+	id, title        string
+	off, end, indent int
+	rest             []form.Piece
+	made             bool // a word for tasks stands before its name
 }
 
 // makers are the last parts of the calls with which build files declare tasks.
 var makers = setOf("register create task job step stage target node action named")
 
-// readDeclared reads declarations of tasks with bodies: those of Gradle, Rake, HCL, Ninja and the like. A
-// line in a body that begins with a name of needs names other tasks.
+// readDeclared reads lines that each declare a task, and say behind its name or in a body what it waits for:
+//
+//	TASK draw_vacuum   WAITS_FOR seal_tank
+//	p3 := print table  requires p1, p2
+//	tasks.register("two") { dependsOn("one") }
+//	build app: link x.o y.o
 func readDeclared(src *form.Source, first, end int) *Reading {
 	var all []*declared
 	title := ""
-	bodies, builds := 0, 0
+	bodies, other := 0, 0
 	for k := first; k < end; k++ {
 		l := &src.Lines[k]
-		if l.Text == "" || len(l.Text) > 2000 {
+		if l.Text == "" || isComment(l.Text) || len(l.Text) > 2000 {
 			continue
 		}
-		if d, build, body := declaration(l); d != nil {
-			d.title, title = title, ""
-			all = append(all, d)
-			bodies += b2i(body)
-			builds += b2i(build)
+		inside := len(all) > 0 && l.Indent > all[len(all)-1].indent
+		if d, body := declaration(l); d != nil && (d.made || !inside) {
+			if title != "" {
+				d.title, title = title, ""
+			}
+			all, bodies = append(all, d), bodies+b2i(body)
 			continue
 		}
 		if word, rest, ok := strings.Cut(l.Text, " "); ok && (word == "desc" || word == "description") {
 			title = strings.Trim(rest, "\"'= ")
-		} else if len(all) > 0 && l.Indent > 0 {
+		} else if inside {
 			d := all[len(all)-1]
 			d.rest, d.end = append(d.rest, form.Piece{Text: l.Text, Off: l.Off}), l.End
+		} else {
+			other++
 		}
 	}
-	if len(all) < 2 || bodies == 0 && builds < 2 {
+	if bodies > 0 {
+		all = slices.DeleteFunc(all, func(d *declared) bool { return !d.made })
+	}
+	if len(all) < 2 || bodies == 0 && (len(all) < 3 || other > 2) {
 		return nil
 	}
-	return declaredReading(src, all, end)
-}
-
-// declaration returns the task that a line declares. build tells Ninja's, body that a block opens or a call
-// closes.
-func declaration(l *form.Line) (d *declared, build, body bool) {
-	s := l.Text
-	n := nameLength(s, "._")
-	word := s[:n]
-	rest := s[n:]
-	if word == "val" || word == "def" || word == "var" { // val x by tasks.registering {
-		name, more, ok := strings.Cut(strings.TrimSpace(rest), " by tasks.")
-		if !ok || nameLength(name, "_") != len(name) {
-			return nil, false, false
-		}
-		return &declared{name: name, off: l.Off, end: l.End, rest: []form.Piece{{Text: more, Off: l.Off}}}, false, true
-	}
-	if word == "build" && strings.HasPrefix(rest, " ") {
-		outs, ins, ok := strings.Cut(rest[1:], ": ")
-		if !ok || strings.ContainsAny(outs, "\"'(") {
-			return nil, false, false
-		}
-		name := strings.TrimSpace(outs)
-		return &declared{name: name, off: l.Off, end: l.End, rest: []form.Piece{{Text: "needs " + strings.NewReplacer("|", " ", "||", " ").Replace(ins), Off: l.Off}}}, true, false
-	}
-	last := strings.ToLower(word[strings.LastIndexByte(word, '.')+1:])
-	if strings.HasPrefix(rest, "<") {
-		if e := strings.IndexByte(rest, '>'); e > 0 {
-			rest = rest[e+1:]
-		}
-	}
-	paren := strings.HasPrefix(rest, "(")
-	if !paren && !strings.HasPrefix(rest, " ") || !makers[last] && !lexicon.Is(lexicon.Steps, last) {
-		return nil, false, false
-	}
-	t := strings.TrimLeft(rest, "( :")
-	name := ""
-	if t != "" && (t[0] == '"' || t[0] == '\'') {
-		q := form.QuotedLength(t)
-		if q < 3 {
-			return nil, false, false
-		}
-		name, t = t[1:q-1], t[q:]
-	} else if m := nameLength(t, "_-"); m > 0 && (!paren || strings.Contains(rest, ":") || last == "task") {
-		name, t = t[:m], t[m:]
-	}
-	body = strings.HasSuffix(s, "{") || strings.HasSuffix(s, " do") || strings.HasSuffix(s, "}") || paren && strings.HasSuffix(s, ")")
-	if name == "" || strings.Contains(name, " ") || !body && strings.TrimSpace(t) != "" && !strings.HasPrefix(strings.TrimSpace(t), "=>") && !strings.HasPrefix(strings.TrimSpace(t), "(") {
-		return nil, false, false
-	}
-	return &declared{name: name, off: l.Off, end: l.End, rest: []form.Piece{{Text: t, Off: l.End - len(t)}}}, false, body
-}
-
-// declaredReading links the tasks that are declared.
-func declaredReading(src *form.Source, all []*declared, end int) *Reading {
-	p := newProgram(93, "declarations")
-	p.r.Stated = true
-	index := map[string]int{}
-	for _, d := range all {
-		if _, twice := index[d.name]; twice {
-			continue // a later declaration only adds to it
-		}
-		title := d.title
-		if title == "" {
-			title = d.name
-		}
-		index[d.name] = p.item(d.name, title, true, d.off, d.end)
-	}
-	for _, d := range all {
-		for _, line := range d.rest {
-			for _, ref := range declaredRefs(line.Text) {
-				name := strings.TrimPrefix(ref.name, ":")
-				from, ok := index[name]
-				switch {
-				case ok && ref.next:
-					p.link(index[d.name], from, Stated, line.Off)
-				case ok && from == index[d.name]:
-					p.r.Links = append(p.r.Links, Link{From: name, To: name, Source: Stated, Off: line.Off})
-				case ok:
-					p.link(from, index[d.name], Stated, line.Off)
-				case ref.quoted && !strings.ContainsAny(name, " ./:"):
-					p.r.Links = append(p.r.Links, Link{From: name, To: d.name, Source: Stated, Off: line.Off})
-				}
-			}
-		}
-	}
-	if len(p.seen) == 0 {
+	p := linkDeclared(all, bodies > 0)
+	if p == nil {
 		return nil
 	}
 	r := p.reading()
@@ -140,52 +68,203 @@ func declaredReading(src *form.Source, all []*declared, end int) *Reading {
 	return r
 }
 
-// declaredRef is a name behind a word of needs; next tells that the task comes first.
-type declaredRef struct {
-	name         string
-	quoted, next bool
+// linkDeclared links the tasks. Without bodies most lines must say what they wait for, and name nothing but
+// tasks behind it.
+func linkDeclared(all []*declared, bodies bool) *program {
+	p := newProgram(93, "declarations")
+	p.r.Stated = true
+	index := map[string]int{}
+	for k, d := range all {
+		if _, twice := index[d.id]; !twice { // a later declaration only adds to it
+			index[d.id] = k
+		}
+	}
+	stated := 0
+	for _, d := range all {
+		for _, line := range d.rest {
+			lists, chosen := needLists(line.Text), -1
+			for k := len(lists) - 1; k >= 0; k-- {
+				if lists[k].within(index) {
+					chosen = k
+				}
+			}
+			if !bodies {
+				if len(lists) > 0 && chosen < 0 {
+					return nil
+				} else if chosen < 0 {
+					continue
+				}
+				stated, lists = stated+1, lists[chosen:chosen+1]
+				if t := strings.TrimSpace(line.Text[:lists[0].at]); t != "" {
+					d.title = t
+				}
+			}
+			for _, list := range lists {
+				p.r.Links = append(p.r.Links, list.links(d.id, index, line.Off)...)
+			}
+		}
+	}
+	if len(p.r.Links) == 0 || !bodies && (stated < 2 || stated*2 < len(all)) {
+		return nil
+	}
+	for k, d := range all {
+		if index[d.id] == k {
+			p.item(d.id, d.title, true, d.off, d.end)
+		}
+	}
+	return p
 }
 
-// declaredRefs returns the names that stand behind a word of needs or a sign of it.
-func declaredRefs(s string) (out []declaredRef) {
+// declaration returns the task that a line declares. body tells that its body opens or its call is closed.
+func declaration(l *form.Line) (d *declared, body bool) {
+	s := l.Text
+	if i := strings.Index(s, " #"); i > 0 {
+		s = s[:i]
+	}
+	s = strings.TrimRight(s, " ;,.")
+	d = &declared{off: l.Off, end: l.End, indent: l.Indent}
+	if outs, ins, ok := strings.Cut(strings.TrimPrefix(s, "build "), ": "); ok && strings.HasPrefix(s, "build ") && !strings.ContainsAny(outs, "\"'(") {
+		d.id, d.title = outs, outs
+		d.rest = []form.Piece{{Text: "needs " + strings.ReplaceAll(ins, "|", " "), Off: l.Off}}
+		d.made = true
+		return d, true
+	}
+	n := nameLength(s, "._")
+	word, t := strings.ToLower(s[:n]), s[n:]
+	word = word[strings.LastIndexByte(word, '.')+1:]
+	if e := strings.IndexByte(t, '>'); e > 0 && t[0] == '<' {
+		t = t[e+1:]
+	}
+	paren := strings.HasPrefix(t, "(")
+	made := (paren || strings.HasPrefix(t, " ")) && (makers[word] || runs(word))
+	if d.made = made; made {
+		t = strings.TrimLeft(t, "( :")
+	} else {
+		t = s
+	}
+	if q := 0; made && t != "" && (t[0] == '"' || t[0] == '\'') {
+		if q = form.QuotedLength(t); q < 3 {
+			return nil, false
+		}
+		d.id, t = t[1:q-1], t[q:]
+	} else if m := nameLength(t, "_-."); !made || !paren || strings.Contains(t, ":") || word == "task" {
+		d.id, t = t[:m], t[m:]
+	}
+	if !strings.ContainsFunc(d.id, unicode.IsLetter) || strings.Contains(d.id, " ") || capitals(d.id) && wordIs(d.id, lexicon.BlockEnd|lexicon.BlockBegin) {
+		return nil, false
+	}
+	body = made && (strings.HasSuffix(s, "{") || strings.HasSuffix(s, " do") || strings.HasSuffix(s, "}") || paren && strings.HasSuffix(s, ")"))
+	t = strings.TrimSpace(t)
+	d.title = d.id
+	if !body && t != "" && !strings.HasPrefix(t, "=>") && !strings.HasPrefix(t, "(") {
+		rest := strings.TrimLeft(t, ":=←")
+		if n, _ := needPhrase(t); n == 0 && (rest == t || strings.HasPrefix(t, ":") && !strings.HasPrefix(t, ":=") && !made) {
+			return nil, false
+		}
+		if t = strings.TrimSpace(rest); t != "" {
+			d.title = t
+		}
+	}
+	d.rest = []form.Piece{{Text: t, Off: l.Off}}
+	return d, body
+}
+
+// needList is what stands behind a word or sign of need at a place of a line; next tells that it comes next.
+type needList struct {
+	at    int
+	next  bool
+	names []needName
+}
+
+type needName struct {
+	id     string
+	quoted bool
+}
+
+// within reports whether all names of a list are those of tasks, or say that there is none.
+func (n *needList) within(index map[string]int) bool {
+	for _, x := range n.names {
+		if _, ok := index[x.id]; !ok && !isNone(x.id) {
+			return false
+		}
+	}
+	return len(n.names) > 0
+}
+
+// links returns the links that a list states. A quoted name that no task has is kept, so that it is told.
+func (n *needList) links(to string, index map[string]int, off int) (out []Link) {
+	for _, x := range n.names {
+		if _, ok := index[x.id]; !ok && (!x.quoted || strings.ContainsAny(x.id, " ./:")) {
+			continue
+		}
+		l := Link{From: x.id, To: to, Source: Stated, Off: off}
+		if n.next {
+			l.From, l.To = l.To, l.From
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// needLists returns the lists of names behind words and signs of need in a line.
+func needLists(s string) (out []needList) {
 	if i := strings.Index(s, " #"); i >= 0 {
 		s = s[:i]
 	}
-	active, next := false, false
+	add := func(id string, quoted bool) {
+		if id = strings.Trim(id, ":-."); len(out) > 0 && id != "" && id != "do" && (quoted || !lexicon.Is(lexicon.And, id)) {
+			out[len(out)-1].names = append(out[len(out)-1].names, needName{id, quoted})
+		}
+	}
 	for i := 0; i < len(s); {
-		switch c := s[i]; {
-		case c == '"' || c == '\'':
-			n := form.QuotedLength(s[i:])
-			if n < 2 {
+		if s[i] == '"' || s[i] == '\'' {
+			q := form.QuotedLength(s[i:])
+			if q < 2 {
 				return out
 			}
-			if active {
-				out = append(out, declaredRef{s[i+1 : i+n-1], true, next})
-			}
+			add(s[i+1:i+q-1], true)
+			i += q
+			continue
+		}
+		n, next := needPhrase(s[i:])
+		if strings.HasPrefix(s[i:], "=>") {
+			n = 2
+		}
+		switch m := nameLength(s[i:], "_-."); {
+		case n > 0:
+			out = append(out, needList{at: i, next: next})
 			i += n
-		case strings.HasPrefix(s[i:], "=>"):
-			active, next = true, false
-			i += 2
-		case c == '{' && active && len(out) > 0:
+		case m > 0:
+			add(s[i:i+m], false)
+			i += m
+		case s[i] == '{' && len(out) > 0 && len(out[len(out)-1].names) > 0:
 			return out
-		case c == ';':
-			active = false
-			i++
 		default:
-			n := nameLength(s[i:], "_-.")
-			if n == 0 {
-				_, size := utf8.DecodeRuneInString(s[i:])
-				i += size
-				continue
-			}
-			word := strings.Trim(s[i:i+n], "-.")
-			if role, ok := lexicon.Field(word); ok && (role == lexicon.Requires || role == lexicon.Next) || strings.HasSuffix(word, "RunAfter") || word == "finalizedBy" {
-				active, next = true, role == lexicon.Next || word == "finalizedBy"
-			} else if active && word != "" && word != "do" {
-				out = append(out, declaredRef{word, false, next})
-			}
-			i += n
+			_, size := utf8.DecodeRuneInString(s[i:])
+			i += size
 		}
 	}
 	return out
+}
+
+// needPhrase returns the length of the words of need that a text begins with, however they are written, and
+// whether they name what comes next.
+func needPhrase(s string) (n int, next bool) {
+	end := 0
+	for range 3 {
+		m := nameLength(s[end:], "_-.")
+		if m == 0 {
+			break
+		}
+		end += m
+		w := strings.Trim(s[:end], "-.")
+		if role, ok := lexicon.Field(w); ok && (role == lexicon.Requires || role == lexicon.Next) || !ok && lexicon.Is(lexicon.Needs, splitName(w)) {
+			n, next = end, role == lexicon.Next
+		}
+		if end >= len(s) || s[end] != ' ' {
+			break
+		}
+		end++
+	}
+	return n, next
 }

@@ -88,13 +88,6 @@ func (n *pseudoLine) ends(head *pseudoLine) bool {
 	if n.is(lexicon.BlockEnd) && (head.blockish(n.fold[n.leadEnd:]) || head != nil && capitals(firstWord(n.text)) && strings.Count(n.fold, " ") < 2) {
 		return true
 	}
-	for i, r := range n.fold { // 並列終わり, PARALEL SONU: what ends it stands last
-		if i > 0 && (n.fold[i-1] == ' ' || r >= 0x2e80) && i < len(n.fold) {
-			if b, k := lexicon.LeadingBlock(n.fold[i:]); b&lexicon.BlockEnd != 0 && i+k == len(n.fold) && head.blockish(n.fold[:i]) {
-				return true
-			}
-		}
-	}
 	if head == nil {
 		return false
 	}
@@ -102,9 +95,7 @@ func (n *pseudoLine) ends(head *pseudoLine) bool {
 	if strings.Contains(n.fold, h) && len(n.fold) > len(h) && utf8.RuneCountInString(n.fold)-utf8.RuneCountInString(h) < 16 && head.lead&heads != 0 {
 		return true
 	}
-	if n.is(lexicon.BlockJoin) && head.is(lexicon.BlockSpawn) && head.parallel() && n.alone(lexicon.BlockJoin) { // fork … join
-		return true
-	}
+
 	word := h[strings.LastIndexByte(h, ' ')+1:]
 	return len(word) > 3 && head.parallel() && n.parallel() && strings.Contains(n.fold, word) && len(n.fold) > len(word)
 }
@@ -146,9 +137,7 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	if len(r.r.Items) < 2 || r.par == 0 && r.blocks > 0 && programLines(root.kids) {
 		return nil
 	}
-	if len(r.verbs) > 0 && r.par == 0 && r.numbers()*2 > len(r.r.Items) {
-		return nil // "Task Three", which is a list
-	}
+
 	r.needs()
 	switch {
 	case r.par > 0 && r.stated == 0:
@@ -181,16 +170,6 @@ func isNumber(word string) bool {
 	return ok
 }
 
-// numbers counts the items whose ids are numbers in words.
-func (r *pseudo) numbers() int {
-	n := 0
-	for _, it := range r.r.Items {
-		_, ok := lexicon.Number(it.ID)
-		n += b2i(ok && strings.Trim(it.ID, "0123456789") != "")
-	}
-	return n
-}
-
 // pseudoTree brings lines into a tree by their indents and braces. likely tells that they look like pseudo code even if no
 // line ends a block. It returns nil for what others read.
 func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool) {
@@ -213,10 +192,7 @@ func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool
 		lines++
 		listed += b2i(isListed(l.Text))
 		rules += b2i(isRule(l.Text))
-		if w := firstWord(l.Text); lexicon.Is(lexicon.Then, strings.ToLower(w)) && parallelWord(l.Text) && strings.HasSuffix(l.Text, ")") {
-			likely = true // then parallel(B, C)
-		}
-		likely = likely || strings.Contains(l.Text, " || ") && !strings.ContainsAny(l.Text, "={\"'")
+
 		likely = likely || parallelWord(l.Text) && blockHead(src, k, end)
 		if w := strings.Fields(l.Text); len(w) > 1 && !strings.HasSuffix(w[1], ":") && !strings.HasSuffix(w[1], ".") && !(isNumber(w[1]) && lexicon.Is(lexicon.Steps, w[0])) {
 			words = append(words, w[0])
@@ -531,17 +507,9 @@ func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
 		}
 		head := kids[deep]
 		closed := head.closed || deep+1 < len(kids) && short(kids[deep+1].text) && len(kids[deep+1].kids) == 0
-		if !closed && len(head.kids) < 2 {
-			return kids
-		}
-		if deep > 0 && !strings.ContainsAny(kids[deep-1].text, " ") && !closed {
-			return kids
-		}
+
 		r.framed = r.framed || closed && len(kids) <= deep+3
 		kids = withoutProse(head.kids)
-		if len(kids) == 1 && len(kids[0].kids) == 0 {
-			return kids
-		}
 	}
 	return kids
 }

@@ -20,9 +20,7 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 	tried, j, joined := 0, 0, false
 	for k := 0; k < len(lines); k++ {
 		n := lines[k]
-		if n.ends(nil) || len(n.kids) == 0 && k == 0 && n.alone(lexicon.BlockBegin) && capitals(n.text) {
-			continue
-		}
+
 		if len(n.kids) == 0 {
 			if k >= tried {
 				j, joined = spawnEnd(lines, k)
@@ -40,10 +38,7 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 				k = j
 				continue
 			}
-			if j := oneLineChoice(lines, k); j > k {
-				k = r.choice(lines, k, j, f)
-				continue
-			}
+
 			r.leaf(n, f)
 			continue
 		}
@@ -81,18 +76,10 @@ func (n *pseudoLine) isStep() bool {
 
 // beside reads the parts of a block that run side by side.
 func (r *pseudo) beside(lines []*pseudoLine, f *form.Flow, depth int) {
-	if parts := branches(lines); len(parts) > 1 {
-		for _, part := range parts {
-			r.block(part, f.Add("seq", 0), depth+1)
-		}
-		return
-	}
 	wide := len(lines) > 1 && lines[0].line != lines[len(lines)-1].line
 	for k := 0; k < len(lines); k++ {
 		n := lines[k]
-		if n.ends(nil) {
-			continue
-		}
+
 		j := sameLine(lines, k)
 		if len(n.kids) == 0 && wide && (j > k+1 || branchHead(n.text) > 0) { // a branch on a line of its own
 			n.text, n.off = n.text[branchHead(n.text):], n.off+branchHead(n.text)
@@ -107,28 +94,6 @@ func (r *pseudo) beside(lines []*pseudoLine, f *form.Flow, depth int) {
 		}
 		r.block(lines[k:k+1], f.Add("seq", 0), depth+1)
 	}
-}
-
-// branches splits lines at those that part branches, or that begin one without lines below it: "and", "BRANCH
-// 2".
-func branches(lines []*pseudoLine) (out [][]*pseudoLine) {
-	from := 0
-	for k, n := range lines {
-		if len(n.kids) > 0 {
-			continue
-		}
-		rest := strings.TrimSpace(n.fold[n.leadEnd:])
-		switch {
-		case n.separates():
-			out, from = append(out, lines[from:k]), k+1
-		case n.is(lexicon.BlockBranch) && utf8.RuneCountInString(rest) < 3 && rest != "" && strings.HasSuffix(n.text, ":"), n.is(lexicon.BlockBranch) && utf8.RuneCountInString(rest) == 1:
-			if k > from {
-				out = append(out, lines[from:k])
-			}
-			from = k + 1
-		}
-	}
-	return append(out, lines[from:])
 }
 
 // conditional reads the block of a condition or a loop at place k, with what is done otherwise, and returns
@@ -166,41 +131,6 @@ func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int
 		r.note(false, "AMBIGUOUS", it.ID, it.ID+" stands below the condition "+n.text+"; it was taken as one step", "write each step that is to be done", it.Off)
 	}
 	return k
-}
-
-// oneLineChoice returns the place of the last line of "IF x THEN a", "ELSE b" from place k on, or -1.
-func oneLineChoice(lines []*pseudoLine, k int) int {
-	if !lines[k].is(lexicon.BlockIf) {
-		return -1
-	}
-	j := k
-	for j+1 < len(lines) && len(lines[j+1].kids) == 0 && lines[j+1].is(lexicon.BlockElse) && !lines[j+1].alone(lexicon.BlockElse) {
-		j++
-	}
-	if j == k {
-		return -1
-	}
-	return j
-}
-
-// choice reads "IF x THEN a", "ELSE b": one of them is done.
-func (r *pseudo) choice(lines []*pseudoLine, k, j int, f *form.Flow) int {
-	alt := f.Add("alt", 0)
-	r.blocks++
-	for _, n := range lines[k : j+1] {
-		_, rest, ok := pseudoRule(form.Piece{Text: n.text, Off: n.off})
-		if !ok {
-			rest = form.Piece{Text: strings.TrimLeft(n.text[min(len(n.text), n.leadEnd):], " :"), Off: n.off}
-			rest.Off = n.end - len(rest.Text)
-		}
-		x := newPseudoLine(rest, n.indent, n.line)
-		before := len(r.r.Items)
-		r.leaf(x, alt)
-		for _, it := range r.r.Items[before:] {
-			r.note(false, "AMBIGUOUS", it.ID, it.ID+" is done on a condition only: "+n.text, "write each step that is to be done", it.Off)
-		}
-	}
-	return j
 }
 
 // isCondition reports whether a line begins with a word of a condition or a loop.

@@ -36,10 +36,7 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 		}
 		return
 	}
-	if e := form.ParseExpr(p.Text, p.Off); (strings.Contains(p.Text, "||") || parallelWord(callPath(e))) && r.flow(e, f.Add("seq", 0), 1) {
-		r.par++
-		return
-	}
+
 	verb := r.verbs[word] && rest != ""
 	if verb {
 		p = form.Piece{Text: strings.TrimSpace(rest), Off: p.Off + len(p.Text) - len(rest)}

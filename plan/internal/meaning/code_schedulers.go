@@ -230,13 +230,9 @@ func (p *program) stateLinks(e *form.Expr) {
 		before := p.ends(args[0])
 		for _, a := range args[1:] {
 			now := p.ends(a)
-			if name == "chain" && len(before) > 1 && len(before) == len(now) {
-				for k := range now {
-					p.link(before[k], now[k], Stated, a.Off)
-				}
-			} else {
-				p.linkAll(before, now, a.Off)
-			}
+
+			p.linkAll(before, now, a.Off)
+
 			before = now
 		}
 		return
@@ -338,9 +334,7 @@ func (p *program) loop(st *form.Stmt, links *int) bool {
 		return false
 	}
 	over := e.Args[len(e.Args)-1].Val
-	if held := p.lists[over.Path()]; held != nil {
-		over = held
-	}
+
 	if over.Kind != form.List || p.rounds > 2000 {
 		return false
 	}
@@ -437,9 +431,7 @@ func (p *program) ends(e *form.Expr) []int {
 		if chained(e) {
 			return p.chainedEnds(e)
 		}
-		if id := taskID(e); id == "" && e.Base.Kind == form.Attr && p.env[e.Base.Base.Path()] != nil {
-			return p.env[e.Base.Base.Path()]
-		}
+
 		return []int{p.task(e, "", nil)}
 	}
 	return p.end(e, "")

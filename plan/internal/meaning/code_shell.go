@@ -120,7 +120,6 @@ type shell struct {
 	waits, beside       int
 	tools, args         int
 	strange             int
-	functions           int
 }
 
 // list reads commands up to the bracket that closes them.
@@ -244,11 +243,7 @@ func (sh *shell) command() {
 		sh.i++
 		return
 	}
-	if words[0] == "$" || words[0] == ">" {
-		if words = words[1:]; len(words) == 0 {
-			return
-		}
-	}
+
 	name := words[0]
 	if d, ok := shellBlocks[name]; ok && (d <= 0 || len(words) > 1) {
 		sh.cond += d
@@ -291,7 +286,6 @@ func (sh *shell) command() {
 
 // body passes the body of a function.
 func (sh *shell) body() {
-	sh.functions++
 	open := strings.IndexByte(sh.s[sh.i:], '{')
 	depth := 0
 	for sh.i += max(open, 0); sh.i < len(sh.s); sh.i++ {

@@ -20,29 +20,17 @@ func (p *program) run(body []*form.Stmt, depth int) {
 		switch st.Word {
 		case "import", "def", "class", "pass":
 			continue
-		case "with":
-			if beside(st.Expr) {
-				p.side(st.Body, depth)
-				continue
-			}
-			p.block(st, depth)
-			continue
-		case "if", "else", "for", "try":
+		case "with", "if", "else", "for", "try":
 			if st.Word == "if" && len(st.Targets) > 0 { // if err := f(); err != nil {
 				p.statement(&form.Stmt{Targets: st.Targets, Expr: st.Expr, Clean: true, Off: st.Off, End: st.End})
 			}
-			if !guards(st) {
-				p.block(st, depth)
-			}
+			p.block(st, depth)
 			continue
 		}
 		if st.Expr != nil && len(st.Targets) == 0 && p.starts(st.Expr, depth) {
 			continue
 		}
-		if par := st.Expr.Path(); len(st.Body) > 0 && parallelWord(par+callPath(st.Expr)) {
-			p.side(st.Body, depth)
-			continue
-		}
+
 		p.statement(st)
 		if len(st.Body) > 0 {
 			p.run(st.Body, depth+1)
@@ -66,9 +54,6 @@ func (p *program) block(st *form.Stmt, depth int) {
 
 // over reads what a loop goes over: its variable holds what the list is from.
 func (p *program) over(e *form.Expr) {
-	if e.Kind == form.List && len(e.Args) == 1 {
-		e = e.Args[0].Val
-	}
 	if e.Kind != form.Ops || len(e.Args) < 2 || e.Ops[len(e.Ops)-1] != "in" && e.Ops[len(e.Ops)-1] != "of" {
 		p.eval(e)
 		return
@@ -79,27 +64,6 @@ func (p *program) over(e *form.Expr) {
 			p.env[name] = held
 		}
 	}
-}
-
-// beside reports whether what a with statement opens runs its body side by side: TaskGroup() as tg.
-func beside(e *form.Expr) bool {
-	if e != nil && e.Kind == form.Ops && len(e.Args) > 0 {
-		e = e.Args[0].Val
-	}
-	return e != nil && parallelWord(e.Path()+callPath(e))
-}
-
-// side reads statements that run side by side: each follows what stands before the block, what comes after
-// follows all.
-func (p *program) side(body []*form.Stmt, depth int) {
-	before := p.prev
-	var last []int
-	for _, st := range body {
-		p.prev = before
-		p.run([]*form.Stmt{st}, depth+1)
-		last = append(last, p.prev...)
-	}
-	p.prev, p.hold = last, true
 }
 
 // statement reads one assignment or call.
@@ -235,27 +199,12 @@ func isWord(c byte) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// finish decides about the order of statements that share no variable: where none does, or where a block
-// runs parts side by side, the statements follow one another as they stand; else a call that shares nothing
-// is said to be alone.
+// finish decides about the order of statements that share no variable: where none does, the statements follow
+// one another as they stand; else a call that shares nothing is said to be alone.
 func (p *program) finish(labeled bool) {
-	if p.hold || len(p.r.Links) == 0 && len(p.order) > 0 && !labeled {
-		free := map[int]bool{}
-		for k := range p.r.Items {
-			free[k] = true
-		}
-		for e := range p.seen {
-			delete(free, e[1])
-		}
+	if len(p.r.Links) == 0 && len(p.order) > 0 && !labeled {
 		for _, e := range p.order {
-			if p.hold && free[e[1]] || len(p.r.Links) == 0 || !p.uses {
-				source := ListedOrder
-				a, b := e[0], e[1]
-				if !p.seen[[2]int{a, b}] {
-					p.seen[[2]int{a, b}] = true
-					p.r.Links = append(p.r.Links, Link{From: p.r.Items[a].ID, To: p.r.Items[b].ID, Source: source, Off: p.r.Items[b].Off})
-				}
-			}
+			p.link(e[0], e[1], ListedOrder, p.r.Items[e[1]].Off)
 		}
 		return
 	}

@@ -5,89 +5,118 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readClasses reads tasks that are classes with a method that says what they require, as Luigi's are.
-func readClasses(all []*form.Stmt) *program {
-	p := newProgram(93, "classes")
-	p.r.Stated = true
-	index := map[string]int{}
-	var classes []*form.Stmt
-	for _, st := range all {
-		if st.Word != "class" {
-			continue
-		}
-		if isTaskClass(st) {
-			index[st.Name.Text] = p.item(st.Name.Text, st.Name.Text, true, st.Off, st.End)
-			classes = append(classes, st)
-			continue
-		}
-		for _, m := range st.Body {
-			if n := m.Name.Text; m.Word == "def" && (n == "run" || n == "requires" || n == "execute" || n == "output") {
-				index[st.Name.Text] = p.item(st.Name.Text, st.Name.Text, true, st.Off, st.End)
-				classes = append(classes, st)
-				break
-			}
-		}
-	}
-	if len(classes) == 0 {
-		p.nextSteps(all)
-	}
-	for _, st := range classes {
-		for _, m := range st.Body {
-			if m.Word != "def" || m.Name.Text != "requires" && m.Name.Text != "depends_on" {
-				continue
-			}
-			each(m.Body, func(x *form.Stmt) {
-				walk(x.Expr, 0, func(e *form.Expr) bool {
-					if k, ok := index[e.Path()]; ok {
-						p.link(k, index[st.Name.Text], Stated, e.Off)
-					}
-					return true
-				})
-			})
-		}
-	}
-	if len(p.r.Links) == 0 {
-		return nil
-	}
-	return p
+// described is what a program defines or describes as a task: a class, a function with marks, an entry of a
+// dictionary, or a call or object with an id.
+type described struct {
+	id       string
+	off, end int
+	open     bool
+	refs     []taskRef
 }
 
-// nextSteps reads the methods of a class that each say which ones come next, as Metaflow's do:
-// self.next(self.clean).
-func (p *program) nextSteps(all []*form.Stmt) {
-	for _, class := range all {
-		if class.Word != "class" {
-			continue
-		}
-		next := map[string][]*form.Expr{}
-		known := map[string]bool{}
-		for _, m := range class.Body {
-			if m.Word != "def" || len(m.Marks) == 0 {
-				continue
+// taskRef is a name or text in what describes a task. key is the argument or the place where it stands. A
+// loose one may be something else than a task.
+type taskRef struct {
+	id, key string
+	off     int
+	loose   bool
+}
+
+// describer collects tasks in groups, by how they are described.
+type describer struct {
+	groups map[string][]described
+	names  []string          // of the groups, in their order
+	called map[string]bool   // functions that are called with arguments
+	vars   map[string]string // the id of the task that a variable holds
+}
+
+func (b *describer) add(group string, d described) {
+	if b.groups[group] == nil {
+		b.names = append(b.names, group)
+	}
+	b.groups[group] = append(b.groups[group], d)
+}
+
+// readTasks reads tasks that name one another where they are defined or described: step("b", after=["a"]),
+// {"b": {"a"}} of a TopologicalSorter, Luigi's classes, Metaflow's methods, Dagster's assets.
+func readTasks(all []*form.Stmt) *program {
+	b := &describer{groups: map[string][]described{}, called: map[string]bool{}, vars: map[string]string{}}
+	each(all, func(st *form.Stmt) {
+		walk(st.Expr, 0, func(e *form.Expr) bool {
+			if b.expression(st, e); e.Kind == form.Call && len(e.Args) > 0 {
+				b.called[callName(e)] = true
 			}
-			known[m.Name.Text] = true
-			each(m.Body, func(st *form.Stmt) {
-				if e := st.Expr; e != nil && e.Kind == form.Call && (e.Base.Path() == "self.next" || e.Base.Path() == "this.next") {
-					next[m.Name.Text] = append(next[m.Name.Text], positional(e)...)
+			return true
+		})
+	})
+	b.dictionary(all)
+	b.definitions(all, "")
+	var mixed []described
+	for _, name := range b.names {
+		if p := linkTasks(b.groups[name]); p != nil {
+			return p
+		}
+		if name[0] != ' ' {
+			mixed = append(mixed, b.groups[name]...) // calls of several functions
+		}
+	}
+	if len(b.names) > 1 {
+		return linkTasks(mixed)
+	}
+	return nil
+}
+
+// definitions collects classes with a method that says what they require, and functions with marks that are
+// named as parameters or in marks of others, or by self.next().
+func (b *describer) definitions(all []*form.Stmt, class string) {
+	for _, st := range all {
+		name := st.Name.Text
+		d := described{id: name, off: st.Off, end: st.End}
+		mention := func(key string) func(e *form.Expr) bool {
+			return func(e *form.Expr) bool {
+				id := e.Path()
+				if isText(e) || strings.HasPrefix(id, "self.") {
+					id = e.Text
+				}
+				d.refs = append(d.refs, taskRef{id, key, e.Off, true})
+				return true
+			}
+		}
+		switch {
+		case st.Word == "class":
+			task := isTaskClass(st)
+			for _, m := range st.Body {
+				switch m.Name.Text {
+				case "requires", "depends_on":
+					each(m.Body, func(x *form.Stmt) { walk(x.Expr, 0, mention("requires")) })
+					task = true
+				case "run", "execute":
+					task = true
+				}
+			}
+			if task {
+				b.add(" class", d)
+			}
+			b.definitions(st.Body, name)
+		case st.Word == "def" && len(st.Marks) > 0:
+			for _, param := range st.Params {
+				d.refs = append(d.refs, taskRef{param, "parameter", st.Name.Off, true})
+			}
+			for _, m := range st.Marks {
+				walk(m, 0, mention("mark"))
+			}
+			each(st.Body, func(x *form.Stmt) {
+				if e := x.Expr; class != "" && e != nil && e.Kind == form.Call && e.Base.Path() == "self.next" {
+					for _, a := range e.Args {
+						walk(a.Val, 0, mention("next"))
+					}
 				}
 			})
-		}
-		if len(next) == 0 {
-			continue
-		}
-		index := map[string]int{}
-		for _, m := range class.Body {
-			if known[m.Name.Text] && m.Word == "def" {
-				index[m.Name.Text] = p.item(m.Name.Text, m.Name.Text, true, m.Off, m.End)
-			}
-		}
-		for _, m := range class.Body {
-			for _, e := range next[m.Name.Text] {
-				if k, ok := index[e.Text]; ok && e.Kind == form.Attr {
-					p.link(index[m.Name.Text], k, Stated, e.Off)
-				}
+			if !b.called[name] {
+				b.add(" def"+class, d)
 			}
 		}
 	}
@@ -95,18 +124,16 @@ func (p *program) nextSteps(all []*form.Stmt) {
 
 // isTaskClass reports whether a class is derived from one of tasks.
 func isTaskClass(st *form.Stmt) bool {
-	for _, base := range st.Params {
-		if strings.HasSuffix(base, "Task") || strings.HasSuffix(base, "Step") || strings.HasSuffix(base, "Job") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(st.Params, func(base string) bool {
+		return strings.HasSuffix(base, "Task") || strings.HasSuffix(base, "Step") || strings.HasSuffix(base, "Job")
+	})
 }
 
-// readTopology reads a dictionary of tasks with sets of those that they need, as TopologicalSorter takes it.
-func readTopology(all []*form.Stmt) *program {
+// dictionary collects the entries of the first dictionary of tasks with those that they need, if something
+// sorts it, or if each begins with a function: {"b": (clean, "a")}.
+func (b *describer) dictionary(all []*form.Stmt) {
 	var dict *form.Expr
-	sorted := false
+	sorted, functions := false, true
 	each(all, func(st *form.Stmt) {
 		walk(st.Expr, 0, func(e *form.Expr) bool {
 			sorted = sorted || e.Kind == form.Call && strings.Contains(strings.ToLower(callName(e)), "topolog")
@@ -116,240 +143,138 @@ func readTopology(all []*form.Stmt) *program {
 			return true
 		})
 	})
-	if dict == nil || !sorted {
-		return nil
+	if dict == nil {
+		return
 	}
-	p := newProgram(93, "topology")
-	p.r.Stated = true
-	index := map[string]int{}
 	for _, a := range dict.Args {
 		if a.Key == "" || a.Val.Kind != form.List && a.Val.Kind != form.Call {
-			return nil
+			return
 		}
-		index[a.Key] = p.item(a.Key, a.Key, true, a.Val.Off, a.Val.End)
+		functions = functions && a.Val.Kind == form.List && len(a.Val.Args) > 0 && a.Val.Args[0].Val.Kind == form.Ident
+	}
+	if !sorted && !functions {
+		return
 	}
 	for _, a := range dict.Args {
+		d := described{id: a.Key, off: a.Val.Off, end: a.Val.End}
 		walk(a.Val, 0, func(e *form.Expr) bool {
-			if k, ok := index[e.Text]; ok && e.Kind == form.Text {
-				p.link(k, index[a.Key], Stated, e.Off)
-			} else if e.Kind == form.Text {
-				p.r.Links = append(p.r.Links, Link{From: e.Text, To: a.Key, Source: Stated, Off: e.Off})
+			if isText(e) {
+				d.refs = append(d.refs, taskRef{e.Text, "entry", e.Off, !sorted})
 			}
 			return true
 		})
+		b.add(" dictionary", d)
 	}
-	if len(p.seen) == 0 {
-		return nil
-	}
-	return p
 }
 
-// readAssets reads functions that are named as parameters of others, as Dagster's assets are.
-func readAssets(all []*form.Stmt) *program {
-	p := newProgram(92, "assets")
+// expression collects a call with an id, and objects with ids of which one can only be code: { id: "b", run:
+// () => f(), after: ["a"] }, {ID: "b", After: []string{"a"}}.
+func (b *describer) expression(st *form.Stmt, e *form.Expr) {
+	if (e.Kind == form.Call || e.Kind == form.List) && slices.ContainsFunc(e.Args, holdsCode) {
+		for _, a := range e.Args {
+			b.describe("{", taskID(a.Val), st, a.Val)
+		}
+	}
+	if e.Kind != form.Call || len(e.Args) == 0 {
+		return
+	}
+	id, name := taskID(e), e.Base.Path()
+	if a := e.Args[0]; id == "" && (a.Key == "" && (isText(a.Val) || a.Val.Kind == form.Digits) || a.Key == "nr") {
+		id = a.Val.Text
+	}
+	if e.Base.Kind == form.Attr {
+		name = "." + e.Base.Text
+	}
+	b.describe(name, id, st, e)
+}
+
+// describe adds what a call or object says of its task.
+func (b *describer) describe(name, id string, st *form.Stmt, e *form.Expr) {
+	if id == "" || name == "" {
+		return
+	}
+	if len(st.Targets) == 1 && st.Expr == e {
+		b.vars[st.Targets[0].Text] = id
+	}
+	d := described{id: id, off: e.Off, end: e.End, open: e.Open}
+	for n, a := range e.Args {
+		if n == 0 && a.Key == "" || a.Val.Text == id && a.Val.Kind != form.List {
+			continue
+		}
+		vals := []form.ArgExpr{a}
+		if a.Val.Kind == form.List {
+			vals = a.Val.Args
+		}
+		key := a.Key
+		if key == "" {
+			key = itoa(n)
+		}
+		for _, v := range vals {
+			x := strings.TrimPrefix(v.Val.Text, ":")
+			switch v.Val.Kind {
+			case form.Ident:
+				x = b.vars[x]
+			case form.Text, form.Digits:
+			default:
+				x = ""
+			}
+			if x != "" {
+				d.refs = append(d.refs, taskRef{x, key, v.Val.Off, false})
+			}
+		}
+	}
+	b.add(name, d)
+}
+
+// holdsCode reports whether an argument is an object with a value that is a function or has a type: such an
+// object is read as code.
+func holdsCode(object form.ArgExpr) bool {
+	return object.Val.Kind == form.List && slices.ContainsFunc(object.Val.Args, func(a form.ArgExpr) bool {
+		v := a.Val
+		return v.Kind == form.Func || v.Kind == form.List && v.Text != "" || v.Kind == form.Ops && v.Ops[len(v.Ops)-1] == "=>"
+	})
+}
+
+// linkTasks links the tasks of a group by the arguments and places in which some of them name others.
+func linkTasks(group []described) *program {
+	known, keys := map[string]bool{}, map[string]bool{}
+	for _, d := range group {
+		known[d.id] = true
+	}
+	for _, d := range group {
+		for _, r := range d.refs {
+			if known[r.id] && r.id != d.id {
+				keys[r.key] = true
+			}
+		}
+	}
+	if len(known) < 2 || len(keys) == 0 {
+		return nil
+	}
+	p := newProgram(93, "tasks")
 	p.r.Stated = true
-	index := map[string]int{}
-	var defs []*form.Stmt
-	for _, st := range all {
-		if st.Word == "def" && len(st.Marks) > 0 {
-			index[st.Name.Text] = -1
-			defs = append(defs, st)
-		}
-	}
-	called := 0
-	each(all, func(st *form.Stmt) {
-		walk(st.Expr, 0, func(e *form.Expr) bool {
-			if _, ok := index[callName(e)]; ok && e.Kind == form.Call && len(e.Args) > 0 {
-				called++
-			}
-			return true
-		})
-	})
-	if len(defs) < 2 || called > 0 {
-		return nil
-	}
-	for _, st := range defs {
-		title := st.Name.Text
-		if len(st.Body) > 0 && isText(st.Body[0].Expr) {
-			title = strings.TrimSpace(st.Body[0].Expr.Text)
-		}
-		index[st.Name.Text] = p.item(st.Name.Text, title, true, st.Off, st.End)
-	}
-	for _, st := range defs {
-		for _, name := range st.Params {
-			if k, ok := index[name]; ok {
-				p.link(k, index[st.Name.Text], Variable, st.Name.Off)
-			}
-		}
-		for _, m := range st.Marks {
-			walk(m, 0, func(e *form.Expr) bool {
-				name := e.Path()
-				if isText(e) {
-					name = e.Text
-				}
-				if k, ok := index[name]; ok {
-					p.link(k, index[st.Name.Text], Stated, e.Off)
-				}
-				return true
-			})
-		}
-	}
-	if len(p.r.Links) == 0 {
-		return nil
-	}
-	return p
-}
-
-// nextKeys are the arguments whose values come after the task.
-var nextKeys = setOf("next then before blocks successors downstream leads_to unlocks followed_by triggers on_success weiter siguiente suivant")
-
-// built is a call that describes a task: an id and, in other arguments, ids of others.
-type built struct {
-	e  *form.Expr
-	id string
-}
-
-// holdsFunctions reports whether a value among those of an object is a function: such an object is read as
-// code.
-func holdsFunctions(e *form.Expr) bool {
-	return slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool {
-		return a.Val.Kind == form.Func || a.Val.Kind == form.Ops && a.Val.Ops[len(a.Val.Ops)-1] == "=>"
-	})
-}
-
-// readBuilder reads calls of one function that each describe a task: step("b", after=["a"]).
-func readBuilder(all []*form.Stmt) *program {
-	groups := map[string][]built{}
-	vars := map[string]string{}
-	var names []string
-	each(all, func(st *form.Stmt) {
-		walk(st.Expr, 0, func(e *form.Expr) bool {
-			if id := taskID(e); e.Kind == form.List && id != "" && holdsFunctions(e) { // { id: "b", run: () => f(), after: ["a"] }
-				if groups["{"] == nil {
-					names = append(names, "{")
-				}
-				groups["{"] = append(groups["{"], built{e, id})
-			}
-			if e.Kind != form.Call || len(e.Args) == 0 {
-				return true
-			}
-			id := taskID(e)
-			if id == "" {
-				if a := e.Args[0]; a.Key == "" && (isText(a.Val) || a.Val.Kind == form.Digits) || a.Key == "id" || a.Key == "nr" {
-					id = a.Val.Text
-				}
-			}
-			name := e.Base.Path()
-			if e.Base.Kind == form.Attr {
-				name = "." + e.Base.Text
-			}
-			if id != "" && name != "" {
-				if groups[name] == nil {
-					names = append(names, name)
-				}
-				groups[name] = append(groups[name], built{e, id})
-				if len(st.Targets) == 1 && st.Expr == e {
-					vars[st.Targets[0].Text] = id
-				}
-			}
-			return true
-		})
-	})
-	var mixed []built
-	for _, name := range names {
-		if p := buildGroup(groups[name], vars); p != nil {
-			return p
-		}
-		for _, b := range groups[name] {
-			if len(b.e.Args) > 1 && taskID(b.e) == b.id {
-				mixed = append(mixed, b) // calls of several functions that name what they make
-			}
-		}
-	}
-	if len(names) > 1 {
-		return buildGroup(mixed, vars)
-	}
-	return nil
-}
-
-// buildGroup reads the calls of one function, if their arguments name one another.
-func buildGroup(group []built, vars map[string]string) *program {
-	index := map[string]int{}
-	for k, b := range group {
-		if _, twice := index[b.id]; !twice {
-			index[b.id] = k
-		}
-	}
-	if len(group) < 2 || len(index) < 2 {
-		return nil
-	}
-	// keys are the arguments that name other tasks.
-	keys := map[string]bool{}
-	refs := func(b built, visit func(key, id string, off int)) {
-		for n, a := range b.e.Args {
-			if n == 0 && a.Key == "" || a.Val.Text == b.id && a.Val.Kind != form.List {
-				continue
-			}
-			vals := []form.ArgExpr{a}
-			if a.Val.Kind == form.List {
-				vals = a.Val.Args
-			}
-			for _, v := range vals {
-				id := v.Val.Text
-				if v.Val.Kind == form.Ident {
-					if id = vars[id]; id == "" {
-						continue
-					}
-				} else if v.Val.Kind != form.Text && v.Val.Kind != form.Digits {
-					continue
-				}
-				id = strings.TrimPrefix(id, ":")
-				key := a.Key
-				if key == "" {
-					key = string(rune('0' + min(n, 9)))
-				}
-				visit(key, id, v.Val.Off)
-			}
-		}
-	}
-	hits := 0
-	for _, b := range group {
-		refs(b, func(key, id string, _ int) {
-			if _, ok := index[id]; ok && id != b.id {
-				keys[key] = true
-				hits++
-			}
-		})
-	}
-	if hits == 0 {
-		return nil
-	}
-	p := newProgram(94, "builder")
-	p.r.Stated = true
-	for _, b := range group {
-		title := b.id
-		for n, a := range b.e.Args {
-			if isText(a.Val) && a.Val.Text != b.id && !keys[a.Key] && (n < 3 || a.Key == "title" || a.Key == "desc" || a.Key == "description") {
-				title = a.Val.Text
+	for _, d := range group {
+		title := d.id
+		for _, r := range d.refs {
+			if !keys[r.key] && !r.loose {
+				title = r.id
 				break
 			}
 		}
-		p.item(b.id, title, true, b.e.Off, b.e.End)
-		if b.e.Open {
-			p.note(true, "UNCLOSED", b.id, "the call that describes "+b.id+" is not closed", "write the closing )", b.e.Off)
+		p.item(d.id, title, true, d.off, d.end)
+		if d.open {
+			p.note(true, "UNCLOSED", d.id, "the call that describes "+d.id+" is not closed", "write the closing )", d.off)
 		}
-	}
-	for _, b := range group {
-		refs(b, func(key, id string, off int) {
-			if !keys[key] {
-				return
+		for _, r := range d.refs {
+			if !keys[r.key] || r.loose && (!known[r.id] || r.id == d.id) {
+				continue
 			}
-			from, to := id, b.id
-			if nextKeys[key] {
-				from, to = to, from
+			l := Link{From: r.id, To: d.id, Source: Stated, Off: r.off}
+			if role, _ := lexicon.Field(r.key); role == lexicon.Next {
+				l.From, l.To = l.To, l.From
 			}
-			p.r.Links = append(p.r.Links, Link{From: from, To: to, Source: Stated, Off: off})
-		})
+			p.r.Links = append(p.r.Links, l)
+		}
 	}
 	return p
 }

@@ -57,40 +57,20 @@ func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int 
 // repeated returns the call of [f(x) for x in y], or nil.
 func repeated(e *form.Expr) *form.Expr {
 	for range 3 {
-		if e != nil && e.Kind == form.Call && gathers[e.Base.Path()] && len(e.Args) == 1 || e != nil && e.Kind == form.List && len(e.Args) == 1 {
+		if len(e.Args) == 1 && (e.Kind == form.List || e.Kind == form.Call && gathers[e.Base.Path()]) {
 			e = e.Args[0].Val
 		}
 	}
-	if e == nil || e.Kind != form.Ops || len(e.Ops) == 0 || e.Ops[0] != "for" || e.Args[0].Val.Kind != form.Call {
+	if e.Kind != form.Ops || len(e.Ops) == 0 || e.Ops[0] != "for" || e.Args[0].Val.Kind != form.Call {
 		return nil
 	}
 	return e.Args[0].Val
 }
 
-// containers hold steps that are made elsewhere, and are none themselves.
-var containers = setOf("plan workflow pipeline flow dag crew taskgraph graph team schedule sequentialpipeline")
-
-// holds reports whether a call only collects steps: Plan([a, b]).
-func (p *program) holds(e *form.Expr, name string) bool {
-	if !containers[strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])] {
-		return false
-	}
-	for _, a := range e.Args {
-		if a.Val.Kind == form.List {
-			for _, x := range a.Val.Args {
-				if len(p.env[x.Val.Path()]) > 0 {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
 // passes reports whether a call is no step of its own: it computes, starts or waits for something.
 func (p *program) passes(e *form.Expr) bool {
 	name := callName(e)
-	if isTrivial(name) || wrappers[name] || gathers[name] || name == "" || p.holds(e, name) {
+	if isTrivial(name) || wrappers[name] || gathers[name] || name == "" {
 		return true
 	}
 	if e.Base.Kind == form.Attr {
@@ -313,55 +293,40 @@ func (p *program) inner2(e *form.Expr, uses *[]use) {
 // label adds the use of a label such as $1 or #E1. One that stands further below, or nowhere, is kept by its
 // name.
 func (p *program) label(text string, off int, uses *[]use) {
-	if held, ok := p.env[text]; ok && held != nil {
-		*uses = append(*uses, use{text: text, to: p.nameOf(held), items: held, off: off})
-		return
-	}
 	name := strings.TrimLeft(text, "$")
-	if held, ok := p.env[name]; ok && held != nil {
-		*uses = append(*uses, use{text: text, to: p.nameOf(held), items: held, off: off})
-	} else if p.late[name] > 0 || len(p.late) > 0 && strings.Trim(name, "0123456789") == "" {
+	if !p.holder(text, off, uses) && !p.holder(name, off, uses) && (p.late[name] > 0 || len(p.late) > 0 && isNumber(name)) {
 		*uses = append(*uses, use{text: text, to: name, off: off})
 	}
+}
+
+// holder adds the use of a variable, if it holds something.
+func (p *program) holder(name string, off int, uses *[]use) bool {
+	held := p.env[name]
+	if held != nil {
+		*uses = append(*uses, use{text: name, to: p.nameOf(held), items: held, off: off})
+	}
+	return held != nil
 }
 
 // textUses collects the uses inside a text: $1, ${1}, {x}, {{x}}, #E1.
 func (p *program) textUses(e *form.Expr, uses *[]use) {
 	s := e.Text
 	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c != '$' && c != '{' && c != '#' {
-			continue
-		}
-		j := i + 1
-		for j < len(s) && (s[j] == '{' || s[j] == ' ' && c == '{' || s[j] == '$' && c == '{') {
-			j++
-		}
-		n := 0
-		for j+n < len(s) && (isWord(s[j+n]) || s[j+n] >= 0x80) {
-			n++
-		}
-		if n == 0 {
-			continue
-		}
-		name := s[j : j+n]
-		off := e.Off + 1 + i
-		switch {
-		case c == '#':
-			p.label("#"+name, off, uses)
-		case c == '$':
-			if j+n+1 < len(s) && s[j+n] == '.' && '0' <= s[j+n+1] && s[j+n+1] <= '9' {
-				break // $12.50 is money
+		if c := s[i]; c == '$' || c == '{' || c == '#' {
+			j := i + 1
+			for j < len(s) && (s[j] == '{' || c == '{' && (s[j] == ' ' || s[j] == '$')) {
+				j++
 			}
-			p.label("$"+name, off, uses)
-			if held, ok := p.env[name]; ok && held != nil {
-				*uses = append(*uses, use{text: name, to: p.nameOf(held), items: held, off: off})
+			n := nameLength(s[j:], "_")
+			if n == 0 {
+				continue
 			}
-		default:
-			if held, ok := p.env[name]; ok && held != nil {
-				*uses = append(*uses, use{text: name, to: p.nameOf(held), items: held, off: off})
+			if name := s[j : j+n]; c == '{' {
+				p.holder(name, e.Off+1+i, uses)
+			} else {
+				p.label(string(c)+name, e.Off+1+i, uses)
 			}
+			i = j + n - 1
 		}
-		i = j + n - 1
 	}
 }

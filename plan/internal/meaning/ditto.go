@@ -23,45 +23,37 @@ func (t *talk) ditto(from, to int) {
 	for end < to && t.atoms[end].class != comma {
 		end++
 	}
+	other, needs, words := -1, -1, false
 	tok := &t.atoms[at].tok
-	other, needs, said, words := -1, -1, false, 0
 	for i := start; i < end; i++ {
 		switch a := &t.atoms[i]; {
-		case i == at, a.class == closing, t.light(i), a.class == colon:
+		case i == at, a.class == closing, t.light(i):
 		case a.class == group && other < 0 && t.known(a):
 			other = i
-		case a.class == group && other < at && i > at:
-			said = true
+		case a.class == group && tok.Side == lexicon.Behind && other >= 0:
+			t.atoms[other].used = true // "2와 마찬가지로 1 다음": what it needs is said itself
+			return
 		case a.class == phrase && a.kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses) != 0:
 			needs = i
-		case a.class == word && i > at && tok.Opens && other < 0:
-			words++
+		case a.class == word && i > at && tok.Opens:
+			words = true
 		default:
 			return
 		}
 	}
-	if said && tok.Side == lexicon.Behind {
-		t.atoms[other].used = true // "2와 마찬가지로 1 다음": what it needs is said itself
+	rel := Relation{Kind: Ditto, Subjects: t.about(nil), Items: t.n.steps[t.n.place[t.self]-1 : t.n.place[t.self]], Off: t.atoms[start].off, End: t.atoms[end-1].end}
+	asks := tok.Opens || tok.Side != lexicon.Ahead // "like …" says nothing without a step
+	switch {
+	case other >= 0 && needs >= 0 && !asks, other < 0 && asks && !words, start == 0 && needs < 0:
 		return
-	}
-	title := -1
-	if words > 0 {
+	case other >= 0:
+		rel.Items, t.atoms[other].used = t.atoms[other].items, true
+	case words:
 		i, ok, weak := t.byTitle(at+1, end)
-		if !ok || weak || other >= 0 {
+		if !ok || weak {
 			return
 		}
-		title = i
-	}
-	asks := tok.Opens || tok.Side != lexicon.Ahead // "like …" says nothing without a step
-	if said || asks && other < 0 && title < 0 || !asks && other >= 0 && needs >= 0 || needs > at || start == 0 && needs < 0 || other >= 0 && (other < at) != (tok.Side == lexicon.Behind) {
-		return
-	}
-	rel := Relation{Kind: Ditto, Subjects: t.about(nil), Items: t.n.steps[t.n.place[t.self]-1 : t.n.place[t.self]], Off: t.atoms[start].off, End: t.atoms[end-1].end}
-	if other >= 0 {
-		rel.Items, t.atoms[other].used = t.atoms[other].items, true
-	}
-	if title >= 0 {
-		rel.Items = []int{title}
+		rel.Items = []int{i}
 	}
 	if needs >= 0 {
 		t.atoms[needs].kinds &^= lexicon.Relations

@@ -2,7 +2,6 @@ package meaning
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
@@ -40,9 +39,6 @@ func (o *outline) grouping() {
 	families := map[shape]*family{}
 	var order []*family
 	for _, it := range o.all {
-		if it.Kind != form.Heading && it.Kind != form.Entry {
-			continue
-		}
 		s := shape{o.parent[it], it.Kind, it.Level, it.Indent, it.Bullet != 0, it.Mark.Noun}
 		f := families[s]
 		if f == nil {
@@ -76,85 +72,43 @@ func (o *outline) grouping() {
 
 // groupScore weighs the evidence that the parents of a family group the steps below them.
 func (o *outline) groupScore(lang string, f *family) (score int) {
-	keys := map[string]int{}
-	for _, k := range f.kids {
-		key, _, ok := strings.Cut(k.Text, ":")
-		if ok && len(key) <= maxKey {
-			keys[lexicon.Fold(key)]++
-		}
-	}
 	n, m := len(f.parents), len(f.kids)
-	var steps, noun, titled, short, demanding, related int
-	length := 0
+	var steps, noun, titled, demanding, related int
 	for _, p := range f.parents {
 		t := strings.TrimRight(p.Text, " ")
-		noun += b2i(lexicon.Is(lexicon.Groups, p.Mark.Noun))
 		if p.Box != 0 || p.Mark.Style == form.Code || p.Mark.Style == form.Word {
 			return sureStep // a label or a box is that of a step
 		}
-		if p.Mark.Style != form.NoMark && !lexicon.Is(lexicon.Groups, p.Mark.Noun) && !isRoman(p.Mark) {
-			steps++
-		}
-		titled += b2i(p.Kind == form.Heading || isRoman(p.Mark) || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
-		short += b2i(isShort(t))
+		noun += b2i(lexicon.Is(lexicon.Groups, p.Mark.Noun) || isRoman(p.Mark))
+		steps += b2i(p.Mark.Style != form.NoMark)
+		titled += b2i(p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
 		demanding += b2i(moodOfClause(lang, t) == acting)
-		related += b2i(lexicon.Relates(t))
-		length += utf8.RuneCountInString(t)
+		related += b2i(p.Kind != form.Heading && lexicon.Relates(t))
 	}
-	var fields, doing, sentences int
-	size := 0
+	var fields, doing int
 	for _, k := range f.kids {
-		key, _, ok := strings.Cut(k.Text, ":")
+		key, _, _ := strings.Cut(k.Text, ":")
 		_, known := lexicon.Field(key)
-		isField := ok && (known || keys[lexicon.Fold(key)] > 1) || opensRelation(k.Text)
-		fields += b2i(isField)
 		mood := moodOfClause(lang, k.Text)
-		doing += b2i(!isField && (mood == acting || mood == deed))
-		sentences += b2i(strings.HasSuffix(k.Text, ".") || strings.HasSuffix(k.Text, "。"))
-		size += utf8.RuneCountInString(k.Text)
+		fields += b2i(known || lexicon.Relates(k.Text))
+		doing += b2i(!known && (mood == acting || mood == deed))
 	}
-	if fields*2 >= m || steps > 0 && (doing*2 <= m || demanding > 0 || short*2 <= n || 2*m < 3*n) {
+	switch {
+	case noun > 0 && fields*2 < m:
+		return sureGroup
+	case fields*2 >= m, steps > 0 && (doing*2 <= m || demanding*2 > n):
 		return sureStep
-	}
-	if steps > 0 {
+	case steps > 0:
 		return groupScore - 1 // "1. Preparation" with what to do below it
 	}
-	if noun > 0 {
-		score += 5
-	}
-	if titled*2 > n {
-		score += 2 + b2i(f.parents[0].Kind == form.Heading)
-	}
-	score += b2i(short*2 > n) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
-	score += b2i(doing*2 > m) + 2*b2i(doing*2 > m && demanding*2 <= n)
-	score += b2i(m >= 2*n) - b2i(2*m < 3*n) - b2i(sentences*2 > m) + b2i(size*n > 2*length*m)
-	return score
+	score = 3*b2i(titled*2 > n) + 2*b2i(doing*2 > m) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
+	return score + b2i(m >= 2*n) - b2i(2*m < 3*n)
 }
 
 // isRoman reports whether a mark is a Roman number, as those of chapters are.
 func isRoman(m form.Mark) bool {
 	_, ok := lexicon.Roman(lexicon.Fold(m.Label))
 	return ok && m.Noun == "" && m.Style == form.Spelled
-}
-
-// isShort reports whether a text has the length of a title: three words, or six signs of a script without
-// spaces.
-func isShort(s string) bool {
-	s = strings.Trim(s, " :：")
-	if r, _ := utf8.DecodeRuneInString(s); r >= 0x2E80 {
-		return utf8.RuneCountInString(s) <= 6
-	}
-	return len(strings.Fields(s)) <= 3
-}
-
-// opensRelation reports whether a text begins with words that relate a step: "needs C1", "after the survey".
-func opensRelation(s string) bool {
-	for _, t := range lexicon.Scan(s) {
-		if t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0 && t.Off == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // maxUnsure bounds the notes about entries that may be steps or details, maxDetails those of one note.

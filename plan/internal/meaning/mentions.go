@@ -83,7 +83,7 @@ func (n *Names) atoms(text string) []atom {
 	}
 	n.cut = x.atoms
 	n.dated(x.atoms)
-	return n.unwrapped(x.atoms)
+	return x.atoms
 }
 
 // dated takes numbers behind units of time and the like for no references: "weeks 1-3", "days 4 and 5".
@@ -101,22 +101,6 @@ func (n *Names) dated(in []atom) {
 		}
 		i--
 	}
-}
-
-// unwrapped takes the brackets from references such as "(a) and (b)", where they are no remark on a word.
-func (n *Names) unwrapped(in []atom) []atom {
-	out := in[:0]
-	for i := 0; i < len(in); i++ {
-		a := in[i]
-		if a.class == opened && i+2 < len(in) && in[i+2].class == closed && (in[i+1].class == number || in[i+1].class == label) &&
-			(bare(out) || len(out) == 0 && i+3 < len(in)) {
-			out = append(out, in[i+1])
-			i += 2
-			continue
-		}
-		out = append(out, a)
-	}
-	return out
 }
 
 // bare tells atoms behind which a reference in brackets is no remark on what is before them.
@@ -198,22 +182,14 @@ func (x *lexer) uncut(at int) {
 	if len(x.toks) == 0 || x.toks[0].Off != at || x.toks[0].End >= len(x.text) || strings.IndexByte("-_.#", x.text[x.toks[0].End]) < 0 {
 		return
 	}
-	t := x.toks[0]
-	last := at + strings.LastIndexByte(x.text[at:t.End], ' ') + 1
-	if last == at {
-		return
-	}
-	if end, _, ok := x.label(last); !ok || end <= t.End {
+	last := at + strings.LastIndexByte(x.text[at:x.toks[0].End], ' ') + 1
+	if end, _, ok := x.label(last); last == at || !ok || end <= x.toks[0].End {
 		return
 	}
 	shorter := lexicon.ScanIn(x.n.lang, x.text[at:last])
 	for i := range shorter {
 		shorter[i].Off += at
 		shorter[i].End += at
-		if shorter[i].Side == lexicon.Around {
-			shorter[i].CloseOff += at
-			shorter[i].CloseEnd += at
-		}
 	}
 	x.toks = append(shorter, x.toks[1:]...)
 }
@@ -492,64 +468,39 @@ func (x *lexer) word(at int) int {
 	}
 	w := x.text[at:end]
 	a := atom{class: word, off: at, end: end, common: lexicon.IsCommon(x.n.lang, lexicon.Fold(w))}
-	d := strings.IndexFunc(w, unicode.IsDigit)
-	if d < 0 && x.n.prefixes[lexicon.Fold(w)] {
-		if n := labelNumber(x.text[end:]); n > 0 { // AB-9, where others are AB-1 and AB-2
-			d, end = len(w), end+n
-			w = x.text[at:end]
-		}
-	}
-	if d > 0 && x.n.prefixes[lexicon.Fold(w[:d])] || x.quoted(at, end) {
+	if d := strings.IndexFunc(w, unicode.IsDigit); d > 0 && x.n.prefixes[lexicon.Fold(w[:d])] {
 		a.class, a.end, a.unknown, a.sure = label, end, []string{w}, true
 	}
 	x.add(a)
 	return end
 }
 
-// missing returns the end of a label that no step has, and that stands where a relation or a list of
-// references has one: "after B and F" where the steps are A to D, "after M8" where they are D1 and R4, "after
-// 2.6".
+// missing returns the end of a name that looks as the ids do, that no item has, and that stands where a
+// relation or a list of references has one: "after F" where the steps are A to D, "after 2.6", "needs AB-9",
+// and of plain words those in backticks or brackets: "after `lint`".
 func (x *lexer) missing(at int) int {
-	c := x.text[at]
-	if (c < 'A' || c > 'Z') && (c < '0' || c > '9') || !x.begins(at) || !bare(x.atoms) {
-		return at
+	end := labelEnd(x.text, at)
+	before, quoted := x.atoms, at > 0 && strings.IndexByte("`[", x.text[at-1]) >= 0 && end < len(x.text) && strings.IndexByte("`]", x.text[end]) >= 0
+	if n := len(before); quoted && n > 0 && before[n-1].class == opened {
+		before = before[:n-1]
 	}
-	end := at
-	for end < len(x.text) && x.text[end] >= 'A' && x.text[end] <= 'Z' {
-		end++
-	}
-	capitals := end - at
-	if capitals == 0 {
-		end += dottedNumber(x.text[at:])
-	} else {
-		for end < len(x.text) && x.text[end] >= '0' && x.text[end] <= '9' {
-			end++
-		}
-	}
-	digits := end - at - capitals
+	look := looksOf(x.text[at:end])
+	known := strings.HasSuffix(look, "0") && x.n.prefixes[strings.TrimRight(lexicon.Fold(x.text[at:end]), "-_.#0123456789")]
 	switch {
-	case capitals == 0:
-		if end == at || !x.n.dotted {
+	case end == at || !x.begins(at) || !known && !bare(before):
+		return at
+	case look == "0" || look == "" || !x.n.looks[look]:
+		return at
+	case look == "A" && end > at+1, strings.Trim(look, "aA") == "" && look != "A":
+		if last := &before[len(before)-1]; !quoted || x.n.numbers || last.is(lexicon.Sources) || last.is(lexicon.Steps) || last.is(lexicon.Uses) {
 			return at
 		}
-	case digits == 0:
-		if capitals > 1 || !x.n.lettered {
-			return at
-		}
-	case capitals > 3 || digits > 3 || len(x.n.prefixes) == 0 || periods[x.text[at:at+capitals]]:
+	case look == "A0" && !known && periods[strings.TrimRight(x.text[at:end], "0123456789")]:
 		return at
 	}
 	rest := strings.TrimLeft(x.text[end:], " ")
-	if rest == "" || strings.IndexByte(",;.)]&+/", rest[0]) >= 0 {
+	if quoted || known || rest == "" || strings.IndexByte(",;.)]&+/", rest[0]) >= 0 || lexicon.Is(lexicon.And, rest[:letters(rest)]) {
 		return end
-	}
-	for _, t := range x.toks {
-		if t.Off >= end {
-			if strings.TrimSpace(x.text[end:t.Off]) == "" && t.Is(lexicon.And) {
-				return end
-			}
-			break
-		}
 	}
 	return at
 }
@@ -557,42 +508,38 @@ func (x *lexer) missing(at int) int {
 // periods are what stands before the number of a part of a year, and similar letters.
 var periods = setOf("Q H KW CW W FY S T B K V P")
 
-// dottedNumber returns the length of a number such as 2.6 at the beginning of a text, or 0.
-func dottedNumber(s string) int {
-	i, dots := 0, 0
-	for i < len(s) && (s[i] >= '0' && s[i] <= '9' || s[i] == '.' && i > 0 && s[i-1] != '.' && i+1 < len(s) && s[i+1] >= '0' && s[i+1] <= '9') {
-		dots += b2i(s[i] == '.')
-		i++
+// labelEnd returns the end of the letters and digits at s[at:], with the signs between them.
+func labelEnd(s string, at int) int {
+	end := at
+	for i, r := range s[at:min(len(s), at+maxLabel)] {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			end = at + i + utf8.RuneLen(r)
+		} else if !strings.ContainsRune("-_.", r) || at+i > end {
+			break
+		}
 	}
-	if dots == 0 {
-		return 0
-	}
-	return i
+	return end
 }
 
-// labelNumber returns the length of the number of a label behind its letters and the sign between them.
-func labelNumber(s string) int {
-	n := 1
-	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
-		n++
+// looksOf returns how an id is put together: "A0" for T12, "0.0" for 2.1, "A-0" for AB-9.
+func looksOf(id string) string {
+	var look []byte
+	for _, r := range id {
+		switch {
+		case unicode.IsDigit(r):
+			r = '0'
+		case unicode.IsUpper(r):
+			r = 'A'
+		case unicode.IsLetter(r):
+			r = 'a'
+		case r >= utf8.RuneSelf:
+			return ""
+		}
+		if n := len(look); n == 0 || look[n-1] != byte(r) {
+			look = append(look, byte(r))
+		}
 	}
-	if n == 1 || s == "" || strings.IndexByte("-_#", s[0]) < 0 || letters(s[n:]) > 0 {
-		return 0
-	}
-	return n
-}
-
-// quoted reports whether the word is a name in backticks or brackets that stands where a relation or a list
-// of references has one: a name that no step has, where the steps have names.
-func (x *lexer) quoted(at, end int) bool {
-	if at == 0 || end >= len(x.text) || x.n.numbers || x.n.made || strings.IndexByte("`[", x.text[at-1]) < 0 || x.text[end] != x.text[at-1] && x.text[end] != ']' {
-		return false
-	}
-	before := x.atoms
-	if n := len(before); n > 0 && before[n-1].class == opened {
-		before = before[:n-1]
-	}
-	return bare(before) && before[len(before)-1].kinds&lexicon.KindsOf(lexicon.Sources, lexicon.Steps, lexicon.Uses) == 0 && !strings.HasPrefix(x.text[end+1:], "(")
+	return string(look)
 }
 
 // sign takes a sign, or leaves it out.

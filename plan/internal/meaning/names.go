@@ -39,12 +39,8 @@ type Names struct {
 	// steps are the items that are no groups, in order; place is the place of an item among them.
 	steps []int
 	place []int
-	// heads are the groups that stand behind their steps in the list of items, in the order of the text.
-	heads []int
 	// stems are the beginnings of the words of titles, with the items that have them.
 	stems map[string][]int
-	// tails are the ends of the words of titles, where words are put together: "Bauantrag" and "Antrag".
-	tails map[string][]int
 	// remarks are those of the words behind the titles.
 	remarks map[string][]int
 	// titles holds the titles themselves, folded; -1 for one that several items have.
@@ -56,8 +52,8 @@ type Names struct {
 	// items.
 	made  bool
 	nouns map[string]bool
-	// lettered tells that several ids are one capital letter, dotted that several are numbers such as 2.1.
-	lettered, dotted bool
+	// looks are those of several ids, as looksOf has them.
+	looks map[string]bool
 	// spaced tells that some ids are of several words.
 	spaced bool
 	// prior is what the sentence before the text is about.
@@ -96,10 +92,8 @@ func titlesLanguage(items []Named) lexicon.Lang {
 func namesIn(items []Named, lang lexicon.Lang) *Names {
 	n := &Names{
 		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, tails: map[string][]int{isTails: nil}, titles: map[string]int{}, nouns: map[string]bool{}, made: len(items) > 0,
+		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, titles: map[string]int{}, looks: map[string]bool{}, nouns: map[string]bool{}, made: len(items) > 0,
 	}
-	headed := make(map[int]bool)
-	var starts []int
 	for i, it := range items {
 		n.place[i] = len(n.steps)
 		if !it.Group {
@@ -118,25 +112,17 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 		for _, t := range it.Exact {
 			n.exactly(i, n.head(t))
 		}
-		if p := it.Parent; p > i && p < len(items) && !headed[p] {
-			headed[p] = true
-			n.heads = append(n.heads, p)
-			starts = append(starts, n.place[i])
-		}
 		if _, isNumber := lexicon.Number(it.ID); !isNumber && strings.Contains(strings.TrimSpace(it.ID), " ") {
 			n.title(i, it.ID)
 		}
 	}
-	for k, p := range n.heads {
-		n.place[p] = starts[k]
-	}
 	n.numbers = len(n.byValue)*2 > len(items)
-	letters, dots := 0, 0
+	seen := map[string]int{}
 	for i := range items {
-		letters += b2i(len(items[i].ID) == 1 && items[i].ID[0] >= 'A' && items[i].ID[0] <= 'Z')
-		dots += b2i(dottedNumber(items[i].ID) == len(items[i].ID) && items[i].ID != "")
+		look := looksOf(items[i].ID)
+		seen[look]++
+		n.looks[look] = n.looks[look] || seen[look] > 1
 	}
-	n.lettered, n.dotted = letters > 1, dots > 1
 	return n
 }
 
@@ -172,10 +158,6 @@ func (n *Names) id(i int, id string) {
 		n.value(v, i)
 	} else if v, ok := leadingNumber(key); ok {
 		n.value(v, i)
-	} else if rest, ok := strings.CutPrefix(key, "第"); ok { // 第二步
-		if v, ok := lexicon.Number(strings.TrimRightFunc(rest, func(r rune) bool { _, ok := lexicon.Number(string(r)); return !ok })); ok {
-			n.value(v, i)
-		}
 	}
 }
 
@@ -256,46 +238,26 @@ func (n *Names) title(i int, text string) {
 		return
 	}
 	n.words(i, text, n.stems)
-	n.words(i, text, n.tails)
 }
 
-// isTails is a key of a map whose other keys are ends of words.
-const isTails = ""
-
-// tail returns the end of a word by which words that are put together are compared, in languages that do so.
+// tail returns a key for the end of a word, in languages that put words together: "Bauantrag" and "Antrag".
 func (n *Names) tail(word string) string {
-	switch n.lang {
-	case "de", "nl", "sv":
-	default:
+	w := []rune(lexicon.Base(n.lang, lexicon.Fold(word)))
+	if n.lang != "de" && n.lang != "nl" && n.lang != "sv" || len(w) < stemLength {
 		return ""
 	}
-	w := lexicon.Base(n.lang, lexicon.Fold(word))
-	count := utf8.RuneCountInString(w)
-	if count < stemLength {
-		return ""
-	}
-	for range count - stemLength {
-		_, size := utf8.DecodeRuneInString(w)
-		w = w[size:]
-	}
-	return w
+	return "…" + string(w[len(w)-stemLength:])
 }
-
-// maxParticle bounds the second word of a verb such as "back up".
-const maxParticle = 4
 
 // words notes the words of a text as those of an item.
 func (n *Names) words(i int, text string, stems map[string][]int) {
-	start, verb := -1, ""
+	start := -1
 	note := func(word string) {
 		stem := n.stem(word)
-		if _, tails := stems[isTails]; tails {
-			stem = n.tail(word)
-		}
 		if stem == "" {
 			return
 		}
-		for _, key := range [2]string{stem, n.whole(word)} {
+		for _, key := range [3]string{stem, n.whole(word), n.tail(word)} {
 			list := stems[key]
 			if key != "" && len(list) <= maxStem && (len(list) == 0 || list[len(list)-1] != i) {
 				stems[key] = append(list, i)
@@ -309,19 +271,10 @@ func (n *Names) words(i int, text string, stems map[string][]int) {
 			}
 			continue
 		}
-		if start < 0 {
-			verb = ""
-			continue
+		if start >= 0 {
+			note(text[start:at])
 		}
-		word := text[start:at]
-		note(word)
-		if verb != "" && len(word) <= maxParticle && len(verb) <= stemLength-1 {
-			note(verb + word) // "back up" may be named as the backup
-		}
-		verb, start = "", -1
-		if r == ' ' || r == '-' {
-			verb = word
-		}
+		start = -1
 	}
 }
 

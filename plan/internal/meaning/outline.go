@@ -53,7 +53,7 @@ type series struct {
 	name  string
 	items []*form.Item
 	bonus int
-	above bool // all items hold entries that are steps
+	above int // how many items hold entries that are steps
 }
 
 // groupWeight is the highest weight of items that group the steps.
@@ -66,7 +66,6 @@ func (o *outline) series() []series {
 	words := series{name: "names", bonus: 8}
 	numbers := series{name: "numbers", bonus: 6}
 	heads := series{name: "numbered headings", bonus: 4}
-	titles := series{name: "bold titles", bonus: 2}
 	plain := series{name: "bullets"}
 	lines := series{name: "headings"}
 	for _, it := range o.all {
@@ -82,12 +81,8 @@ func (o *outline) series() []series {
 				boxes.items = append(boxes.items, it)
 			case m.Style == form.Code:
 				codes.items = append(codes.items, it)
-			case m.Style == form.Word:
-				words.items = append(words.items, it)
 			case m.Style != form.NoMark:
 				heads.items = append(heads.items, it)
-			case it.Level == 7:
-				titles.items = append(titles.items, it)
 			default:
 				lines.items = append(lines.items, it)
 			}
@@ -99,67 +94,27 @@ func (o *outline) series() []series {
 			case m.Style == form.Code:
 				codes.items = append(codes.items, it)
 			case m.Style == form.Word:
-				if !o.isDetail(it) {
-					words.items = append(words.items, it)
-				}
-			case m.Weak && it.Text != "" && it.Text[0] >= '0' && it.Text[0] <= '9':
-				// "10 14: yes" is a row of figures.
+				words.items = append(words.items, it)
 			case m.Style != form.NoMark:
 				numbers.items = append(numbers.items, it)
-			case (p.Kind != form.Entry || o.groups[p]) && it.Box == 0:
-				if o.groups[it] {
-					break
-				}
-				if it.Strong > 0 {
-					titles.items = append(titles.items, it)
-				}
+			case (p.Kind != form.Entry || o.groups[p]) && it.Box == 0 && !o.groups[it]:
 				plain.items = append(plain.items, it)
 			}
 		}
 	}
-	words.items = withLabels(words.items, codes.items)
 	numbers.items = withoutStrays(numbers.items)
-	for _, s := range [...]*series{&heads, &titles, &lines} {
-		n := above(s.items)
-		s.bonus -= 20 * n / max(1, len(s.items))
-		s.above = n > 1 && n == len(s.items)
-	}
-	for _, s := range [...]*series{&heads, &titles, &lines, &numbers} {
-		grouping := 0
+	for _, s := range [...]*series{&heads, &lines, &numbers} {
 		for _, it := range s.items {
-			grouping += b2i(o.groups[it])
+			s.above += b2i(o.groups[it] || it.Kind == form.Heading && holdsEntries(it))
 		}
-		s.bonus -= 20 * grouping / max(1, len(s.items))
+		s.bonus -= 20 * s.above / max(1, len(s.items))
 	}
 	var out []series
-	for _, s := range [...]series{boxes, codes, words, numbers, heads, titles, plain, lines} {
+	for _, s := range [...]series{boxes, codes, words, numbers, heads, plain, lines} {
 		if n := len(s.items); n > 0 && n <= o.src.MaxItems+1 {
 			out = append(out, s)
 		}
 	}
-	return out
-}
-
-// withLabels adds to names the labels that stand among them in the same way: e2e among lint, build and
-// deploy.
-func withLabels(words, codes []*form.Item) []*form.Item {
-	if len(codes) >= len(words) {
-		return words
-	}
-	of := func(it *form.Item) shape {
-		return shape{kind: it.Kind, level: it.Level, indent: it.Indent, bullet: it.Bullet != 0}
-	}
-	shapes := map[shape]bool{}
-	for _, it := range words {
-		shapes[of(it)] = true
-	}
-	out := slices.Clone(words)
-	for _, it := range codes {
-		if shapes[of(it)] {
-			out = append(out, it)
-		}
-	}
-	slices.SortFunc(out, func(a, b *form.Item) int { return a.Off - b.Off })
 	return out
 }
 
@@ -184,28 +139,11 @@ func withoutStrays(items []*form.Item) []*form.Item {
 	return out
 }
 
-// above counts the items that have marked entries below them: those are groups rather than steps.
-func above(items []*form.Item) int {
-	n := 0
-	for _, it := range items {
-		for _, k := range it.Kids {
-			if k.Kind == form.Entry && (k.Mark.Style != form.NoMark || k.Box != 0) || k.Kind == form.Heading {
-				n++
-				break
-			}
-		}
-	}
-	return n
-}
-
-// isDetail reports whether an entry is a field of the one above it: "- depends_on: T1" below T2.
-func (o *outline) isDetail(it *form.Item) bool {
-	p := o.parent[it]
-	if p.Kind != form.Entry && p.Box == 0 && p.Mark.Style != form.Code {
-		return false
-	}
-	_, ok := lexicon.Field(it.Mark.Label)
-	return ok && it.Mark.Style == form.Word
+// holdsEntries reports whether marked entries stand below an item: that is a group rather than a step.
+func holdsEntries(it *form.Item) bool {
+	return slices.ContainsFunc(it.Kids, func(k *form.Item) bool {
+		return k.Kind == form.Entry && (k.Mark.Style != form.NoMark || k.Box != 0) || k.Kind == form.Heading
+	})
 }
 
 // step is one item of a series on its way to a problem.
@@ -233,7 +171,7 @@ func (o *outline) read(s series) *Reading {
 	r := o.alone(s)
 	if r != nil {
 		o.other(r, s, left)
-		if s.above {
+		if s.above > 1 && s.above == len(s.items) {
 			r.Weight = min(r.Weight, groupWeight)
 		}
 	}
@@ -242,10 +180,7 @@ func (o *outline) read(s series) *Reading {
 
 // alone reads the steps of a series, all of them.
 func (o *outline) alone(s series) *Reading {
-	steps, ok := o.steps(s)
-	if !ok || len(steps) == 0 {
-		return nil
-	}
+	steps := o.steps(s)
 	r := &Reading{Form: "outline", Start: steps[0].it.Off, End: steps[0].it.End}
 	named, members, heads := o.name(steps)
 	in := map[*form.Item]bool{}
@@ -310,7 +245,7 @@ func (o *outline) languages(named []Named) []lexicon.Lang {
 
 // steps makes steps of the items of a series: what stands below each is its fields, its texts, or steps of
 // their own.
-func (o *outline) steps(s series) ([]step, bool) {
+func (o *outline) steps(s series) []step {
 	in := make(map[*form.Item]int, len(s.items))
 	steps := make([]step, 0, len(s.items))
 	for _, it := range s.items {
@@ -327,10 +262,7 @@ func (o *outline) steps(s series) ([]step, bool) {
 			depth++
 		}
 		if up >= 0 && !sub(steps[up].it, it) {
-			if !beyond(steps[up].it.Mark, it.Mark) {
-				continue
-			}
-			up = steps[up].up
+			continue
 		}
 		in[it] = len(steps)
 		steps = append(steps, step{it: it, up: up, group: group})
@@ -341,7 +273,7 @@ func (o *outline) steps(s series) ([]step, bool) {
 	for i := range steps {
 		steps[i].below(o.src, in, steps[i].it, 0)
 	}
-	return steps, true
+	return steps
 }
 
 // sub reports whether an item below a step is a step of its own rather than a detail: it carries on the
@@ -349,39 +281,14 @@ func (o *outline) steps(s series) ([]step, bool) {
 func sub(up, it *form.Item) bool {
 	a, b := up.Mark, it.Mark
 	switch {
-	case beyond(a, b):
-		return false
 	case it.Box != 0 && b.Style == form.NoMark:
 		return up.Box != 0
 	case a.Style == form.Number && b.Style == form.Number:
-		return len(b.Path) > len(a.Path) || len(b.Path) == 1 && it.Indent > up.Indent && it.Bullet == 0 && beginsAtOne(up)
-	case a.Style == form.Number && b.Style == form.Spelled:
-		_, roman := lexicon.Roman(lexicon.Fold(b.Label))
-		return roman
-	case b.Style == form.Letter || b.Style == form.Lettered, b.Style == form.Code && a.Style != form.Code:
-		return true
-	case a.Style == form.Code && b.Style == form.Code:
-		return it.Kind == form.Heading || strings.HasPrefix(b.Label, a.Label+".")
+		return len(b.Path) > len(a.Path) || it.Indent > up.Indent && it.Bullet == 0
+	case b.Style == form.Code:
+		return a.Style != form.Code || strings.HasPrefix(b.Label, a.Label+".")
 	}
-	return false
-}
-
-// beginsAtOne reports whether the numbers below an item begin again: others belong to its own list, and are
-// only indented.
-func beginsAtOne(up *form.Item) bool {
-	for _, k := range up.Kids {
-		if k.Mark.Style == form.Number {
-			return len(k.Mark.Path) == 1 && k.Mark.Path[0] == 1
-		}
-	}
-	return false
-}
-
-// beyond reports whether a mark such as 2a or 2.1 carries on another number than the upper one, and so
-// begins a step beside it, wherever it stands.
-func beyond(up, m form.Mark) bool {
-	return up.Style == form.Number && up.Noun == "" && len(up.Path) > 0 && len(m.Path) > 0 && up.Path[0] != m.Path[0] &&
-		(m.Style == form.Lettered || m.Style == form.Number && len(m.Path) > len(up.Path))
+	return b.Style == form.Letter || b.Style == form.Lettered || isRoman(b)
 }
 
 // below takes what stands below an item for the step's fields and texts.
@@ -405,7 +312,7 @@ func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, de
 // marked returns the text of an item with what was taken for its mark: "T1 must be done" refers to T1.
 func marked(src *form.Source, it *form.Item) text {
 	m := it.Mark
-	if m.Style == form.NoMark || m.Noun == "" && (m.Style == form.Number || m.Style == form.Letter) || m.Off > it.TextOff || it.TextOff > len(src.Text) {
+	if m.Style == form.NoMark || m.Noun == "" && m.Style == form.Number || m.Off > it.TextOff {
 		return text{it.Text, it.TextOff}
 	}
 	return whole(src, it)
@@ -417,9 +324,6 @@ const maxKey = 40
 // fields splits "Depends on: 1, 2", ":ID: x", "depende :: x" and "Who: Ann. By: May. Needs: 1" into names and
 // values.
 func fields(it *form.Item) []Attr {
-	if it.Mark.Style == form.Word && it.Bullet != 0 {
-		return []Attr{{Key: it.Mark.Label, Value: strings.TrimSpace(it.Text), Off: it.TextOff}}
-	}
 	first, ok := field(it.Text, it.TextOff)
 	if !ok {
 		return nil
@@ -592,7 +496,7 @@ func (o *outline) holders(steps []step) [][]*form.Item {
 // ids gives each step the id that the text shows, or one by its place.
 func (o *outline) ids(steps []step) {
 	seen := map[string]int{}
-	numbers, marks := 0, 0
+	marks := 0
 	for i := range steps {
 		st := &steps[i]
 		m := st.it.Mark
@@ -604,9 +508,6 @@ func (o *outline) ids(steps []step) {
 		if st.id == "" && m.Style != form.NoMark {
 			st.id, st.shown = strings.TrimRight(m.Label, "."), true
 			marks++
-			if m.Style == form.Number {
-				numbers++
-			}
 		}
 		if st.id != "" {
 			seen[st.id]++
@@ -619,7 +520,7 @@ func (o *outline) ids(steps []step) {
 	for _, n := range seen {
 		repeated += n - 1
 	}
-	if nested(steps, seen); repeated > 0 && numbers == marks {
+	if nested(steps, seen); repeated > 0 {
 		o.restart(steps, seen)
 	}
 	for i := range steps {
@@ -633,12 +534,15 @@ func (o *outline) ids(steps []step) {
 func nested(steps []step, seen map[string]int) {
 	for i := range steps {
 		st := &steps[i]
-		if st.up >= 0 && len(st.it.Mark.Path) == 1 && st.it.Mark.Style == form.Number && steps[st.up].it.Mark.Style == form.Number {
+		m := st.it.Mark
+		if st.up < 0 || len(m.Path) != 1 || steps[st.up].it.Mark.Style != form.Number {
+			continue
+		}
+		if m.Style == form.Number {
 			seen[st.id]--
 			st.id = steps[st.up].id + "." + st.id
 			seen[st.id]++
-		}
-		if m := st.it.Mark; st.up >= 0 && seen[st.id] > 1 && (m.Style == form.Letter || m.Style == form.Spelled) && steps[st.up].it.Mark.Style == form.Number {
+		} else if m.Style == form.Letter && seen[st.id] > 1 {
 			st.id = steps[st.up].id + st.id
 		}
 	}
@@ -689,24 +593,18 @@ func (o *outline) restart(steps []step, seen map[string]int) {
 		}
 		inGroup[g][st.id] = true
 	}
-	if len(seen) == 1 && !same {
+	if len(seen) == 1 {
 		for i := range steps {
 			steps[i].id = strconv.Itoa(i + 1)
 		}
 		return
 	}
-	if !same || len(order) < 2 {
-		return
-	}
 	for i := range steps {
 		st := &steps[i]
-		if st.up >= 0 || st.group == nil {
+		if !same || st.up >= 0 || st.group == nil {
 			continue
 		}
 		n := strconv.Itoa(groups[st.group])
-		if m := st.group.Mark; len(m.Path) == 1 && m.Path[0] > 0 {
-			n = strconv.Itoa(m.Path[0])
-		}
 		st.id = n + "." + st.id
 	}
 }

@@ -55,13 +55,9 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	if !ok {
 		return a, i, false
 	}
-	part, joined := a, false
+	joined := false
 	for {
 		sep, j, isRange := g.separator(next)
-		if b, after, ok := g.unit(next); ok && !sep && a.part && b.sure && g.within(&part, &b) {
-			a, next, joined = b, after, false
-			continue
-		}
 		if !sep {
 			break
 		}
@@ -69,25 +65,8 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if !ok || b.place && !a.place && !g.at(j).is(lexicon.Previous) {
 			break
 		}
-		if b.part {
-			// "phase 1 step 2 and phase 2 step 1"
-			if c, end, ok := g.unit(after); ok && c.sure && !c.part && g.within(&b, &c) {
-				part, b, after = b, c, end
-			}
-		}
-		if j > next+1 && g.related() && g.leads(after) {
-			break // "2 waits for 1, and 3 waits for 2"
-		}
 		if !b.sure && !b.place && (g.at(after).isUnit() || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
 			break
-		}
-		if part.part && !b.part && b.class == number && g.within(&part, &b) {
-			if a.part {
-				a, next, joined = b, after, false
-				continue
-			}
-		} else if b.part {
-			part = b
 		}
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
 			break
@@ -98,35 +77,8 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		a = join(a, b)
 		next = after
 	}
-	// "2. ve 3. adımlar", "the second and third steps": the noun comes last.
-	if k := g.skipPoint(next); g.at(k).is(lexicon.Steps) && g.at(k).class == phrase && (a.ordinal || a.count > 1 && g.at(k).tok.Side == lexicon.Behind || k > next) {
-		a.sure, a.end, next = true, g.at(k).end, k+1
-	}
-	if g.at(next).is(lexicon.Except) {
-		if b, after, ok := g.list(next + 1); ok && a.place {
-			a.items = without(a.items, b.items)
-			a.end, next = b.end, after
-		} else if b, after, ok := g.skipTo(next + 1); ok && b.place {
-			b.items = without(b.items, a.items)
-			b.off = a.off
-			a, next = b, after
-		}
-	}
 	a.class = group
 	return a, next, true
-}
-
-// skipTo takes a reference by place that comes within the next words.
-func (g *grouper) skipTo(i int) (atom, int, bool) {
-	for n := range 3 {
-		if b, after, ok := g.unit(i + n); ok {
-			return b, after, true
-		}
-		if c := g.at(i + n).class; c != word && c != comma {
-			break
-		}
-	}
-	return atom{}, i, false
 }
 
 // join puts two references together; the lists of the first one grow.
@@ -197,21 +149,6 @@ func (g *grouper) separator(i int) (ok bool, next int, isRange bool) {
 	return true, j, isRange
 }
 
-// related reports whether a relation that stands ahead of its references was just taken.
-func (g *grouper) related() bool {
-	n := len(g.out)
-	return n > 0 && g.out[n-1].class == phrase && g.out[n-1].kinds&lexicon.Relations != 0 && g.out[n-1].tok.Side == lexicon.Ahead
-}
-
-// leads reports whether a relation that stands ahead of its references follows.
-func (g *grouper) leads(i int) bool {
-	for n := 0; n < 3 && (g.at(i).class == word && g.at(i).common || g.at(i).is(lexicon.Not)); n++ {
-		i++
-	}
-	a := g.at(i)
-	return a.class == phrase && a.kinds&lexicon.Relations != 0 && a.tok.Side == lexicon.Ahead && g.refers(i+1)
-}
-
 // filler reports whether a word may stand between a separator and a reference.
 func (g *grouper) filler(i int) bool {
 	a := g.at(i)
@@ -234,9 +171,6 @@ func (g *grouper) refers(i int) bool {
 // paired reports whether both sides of a slash are items: else it is a date, a fraction or the border of a
 // column.
 func (g *grouper) paired(i int, a, b *atom) bool {
-	if g.text[g.at(i).off] == '|' && a.sure != b.sure {
-		return false // "levels 1-5 | K07" are two columns
-	}
 	return g.text[g.at(i).off] != '/' || len(a.unknown) == 0 && len(b.unknown) == 0 && g.text[g.at(i+1).off] != '0'
 }
 
@@ -254,8 +188,9 @@ func (g *grouper) skipPoint(i int) int {
 func (g *grouper) unit(i int) (atom, int, bool) {
 	a := *g.at(i)
 	switch {
-	case a.class == number && g.amountOf(i) > 0:
-		return g.byPlace(i, g.recent(a.value))
+	case a.class == number && a.spelled && !a.ordinal && a.value > 1 && g.self >= 0 && g.at(i+1).is(lexicon.Earlier):
+		b, next, ok := g.byPlace(i, g.recent(a.value)) // "all three preceding tasks"
+		return b, next + 1 + b2i(g.at(i+2).is(lexicon.Steps)), ok
 	case a.class == number || a.class == label:
 		return g.numbered(i)
 	case a.class != phrase:
@@ -264,7 +199,7 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		g.in[i].class, g.in[i].value, g.in[i].ordinal = number, a.tok.Value, true
 		g.in[i].items = g.n.byValue[a.tok.Value]
 		return g.numbered(i)
-	case a.is(lexicon.Recent) || a.is(lexicon.Leading):
+	case a.is(lexicon.Recent) || a.is(lexicon.Leading) || a.is(lexicon.All):
 		if b, next, ok := g.counted(i); ok {
 			return b, next, true
 		}
@@ -292,11 +227,7 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		}
 		return g.byPlace(i, g.recent(2))
 	case a.is(lexicon.Others):
-		if g.self >= 0 {
-			return g.byPlace(i, without(g.n.steps, []int{g.self}))
-		}
-		b, next, _ := g.byPlace(i, nil)
-		return b, next, len(g.n.steps) > 1
+		return g.byPlace(i, without(g.n.steps, []int{g.self}))
 	case a.is(lexicon.All):
 		from := i + 1
 		for n := 0; n < 2 && (g.at(from).class == word && g.at(from).common || g.at(from).class == phrase && (g.at(from).is(lexicon.Sources) || g.at(from).is(lexicon.Done))); n++ {
@@ -307,11 +238,7 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 			b.off = a.off
 			return b, next, ok
 		}
-		if g.self >= 0 {
-			return g.byPlace(i, g.recent(len(g.n.steps)))
-		}
-		b, next, _ := g.byPlace(i, nil)
-		return b, next, len(g.n.steps) > 1
+		return g.byPlace(i, g.recent(len(g.n.steps)))
 	}
 	return a, i, false
 }
@@ -346,41 +273,7 @@ func (g *grouper) follows() bool {
 func (g *grouper) byPlace(i int, items []int) (atom, int, bool) {
 	a := *g.at(i)
 	a.class, a.place, a.items, a.count = group, true, items, 1
-	// "both earlier steps", "die beiden vorigen Schritte", "dos pasos anteriores"
-	next := max(g.earlier(i+1), i+1)
-	a.end = g.at(next - 1).end
-	return a, next, len(items) > 0
-}
-
-// amountOf reports how many steps a number at a place counts, when it stands with a word such as "previous"
-// and is no id: "two previous steps", "dos pasos anteriores".
-func (g *grouper) amountOf(i int) int {
-	a := g.at(i)
-	if a.ordinal || a.sure || a.value < 2 || a.value > len(g.n.steps) || g.self < 0 || g.at(i-1).is(lexicon.Steps) || g.at(i-1).is(lexicon.And) {
-		return 0
-	}
-	next := g.earlier(i + 1)
-	for k := i + 1; k < next; k++ {
-		if b := g.at(k); b.is(lexicon.Earlier) && (a.spelled || next > i+2) {
-			return a.value
-		}
-	}
-	return 0
-}
-
-// earlier returns the end of the noun for steps, and of the words such as "previous" around it, that begin at
-// a place, or -1.
-func (g *grouper) earlier(i int) int {
-	end := -1
-	for k := i; k < i+4; k++ {
-		switch b := g.at(k); {
-		case b.class == phrase && (b.is(lexicon.Earlier) || b.is(lexicon.Steps) && !g.isPart(b)):
-			end = k + 1
-		case b.class != word || end > 0 || k > i:
-			return end
-		}
-	}
-	return end
+	return a, i + 1, len(items) > 0
 }
 
 // recent returns the last items before self that are no groups.
@@ -389,9 +282,6 @@ func (g *grouper) recent(count int) []int {
 		return nil
 	}
 	p := g.n.place[g.self]
-	if k := slices.Index(g.n.heads, g.self); k >= 0 && count == 1 {
-		return g.n.heads[max(0, k-1):k]
-	}
 	return g.n.steps[max(0, p-count):p]
 }
 
@@ -416,22 +306,39 @@ func (g *grouper) noun(i int) (atom, int, bool) {
 	if b.class == number && !b.part {
 		b.items = g.local(b)
 	}
-	if !b.part {
-		k := next
-		for k < next+3 && (g.at(k).class == opened || g.at(k).class == word && g.at(k).common || g.at(k).class == phrase && g.at(k).is(lexicon.Sources)) {
-			k++
-		}
-		if c := g.at(k); k > next && c.class == phrase && g.isPart(c) && g.at(k+1).class == number && g.within(g.at(k+1), &b) {
-			b.end, next = g.at(k+1).end, k+2
-			if g.at(next).class == closed {
-				next++
-			}
-		}
-	}
 	if b.class == number && len(b.items) == 0 && len(b.unknown) == 0 {
 		b.unknown = []string{g.spelled(b)}
 	}
-	return b, next, true
+	return g.inPart(b, next)
+}
+
+// inPart puts "phase 2, step 1" and "step 1 of phase 2" together, when there is such an item.
+func (g *grouper) inPart(a atom, next int) (atom, int, bool) {
+	k := next
+	for k < next+3 && (g.at(k).class == comma || g.at(k).class == opened || g.at(k).class == word && g.at(k).common || g.at(k).is(lexicon.Sources)) {
+		k++
+	}
+	if !a.part && !(k > next && g.isPart(g.at(k))) {
+		return a, next, true
+	}
+	b, after, ok := g.unit(k)
+	if !ok || b.part == a.part {
+		return a, next, true
+	}
+	part, step := &a, &b
+	if b.part {
+		part, step = &b, &a
+	}
+	value := part.value
+	if value == 0 && len(part.items) == 1 && g.n.items[part.items[0]].Group {
+		value = g.n.items[part.items[0]].Number // phase B
+	}
+	if i, ok := g.n.byKey[strconv.Itoa(value)+"."+strconv.Itoa(step.value)]; ok {
+		step.items, step.unknown, step.sure, step.bare = []int{i}, nil, true, false
+		step.off, step.end = a.off, b.end
+		return *step, after + b2i(g.at(after).class == closed && g.at(k-1).class == opened), true
+	}
+	return a, next, true
 }
 
 // numbered takes a number or label with the noun that may follow.
@@ -476,23 +383,10 @@ func (g *grouper) isPart(a *atom) bool {
 	return a.is(lexicon.Parts) && !g.n.nouns[a.tok.Phrase]
 }
 
-// within puts "phase 2, step 1" and "step 1 of phase 2" together, when there is such an item.
-func (g *grouper) within(part, step *atom) bool {
-	value := part.value
-	if value == 0 && len(part.items) == 1 && g.n.items[part.items[0]].Group {
-		value = g.n.items[part.items[0]].Number // phase B
-	}
-	i, ok := g.n.byKey[strconv.Itoa(value)+"."+strconv.Itoa(step.value)]
-	if ok {
-		step.items, step.unknown, step.sure, step.bare = []int{i}, nil, true, false
-	}
-	return ok
-}
-
 // spelled returns an id that no item has as the text writes it.
 func (g *grouper) spelled(a atom) string { return strings.Trim(g.text[a.off:a.end], " #.") }
 
-// counted takes "the last two", "the first three steps", "previous 2 steps", "the two above".
+// counted takes "the last two", "the first three steps", "previous 2 steps", "all three steps before".
 func (g *grouper) counted(i int) (atom, int, bool) {
 	a := *g.at(i)
 	j := i + 1
@@ -507,18 +401,15 @@ func (g *grouper) counted(i int) (atom, int, bool) {
 		return a, i, false
 	}
 	next := j + 1
-	if c := g.at(next); c.class == phrase && c.is(lexicon.Steps) {
+	for g.at(next).class == phrase && (g.at(next).is(lexicon.Steps) || g.at(next).is(lexicon.Earlier)) {
 		next++
-	} else if a.is(lexicon.Leading) && !b.spelled || g.isAmount(next) {
+	}
+	if next == j+1 && (a.is(lexicon.Leading) && !b.spelled || g.isAmount(next)) {
 		return a, i, false
 	}
-	if g.at(next).class == closing {
-		next++
-	}
 	a.class, a.place, a.count, a.end = group, true, 1, g.at(next-1).end
-	if a.is(lexicon.Recent) {
-		a.items = g.recent(b.value)
-	} else {
+	a.items = g.recent(b.value)
+	if a.is(lexicon.Leading) {
 		a.items = without(g.n.steps[:b.value], []int{g.self})
 	}
 	return a, next, len(a.items) > 0

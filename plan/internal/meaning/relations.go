@@ -38,8 +38,6 @@ type Relation struct {
 	Off, End        int
 	// titled is set when they were found by a whole title, place when by a word such as "both".
 	titled, place bool
-	// others is set when the items are all other steps, above when they are those before the subjects.
-	others, above bool
 	// own is set when a reference by label or number may be one of a step to itself.
 	own bool
 }
@@ -234,9 +232,6 @@ func (t *talk) kindOf(from, at, to int) Kind {
 	case a.is(lexicon.Before):
 		k = Before
 	}
-	if k == Before && a.tok.Side == lexicon.Behind && at+1 < to && t.atoms[at+1].class == phrase && t.atoms[at+1].is(lexicon.Not) {
-		return Needs // "3 से पहले नहीं"
-	}
 	switch words := t.negated(from, at, 5); {
 	case words >= 0 && k == Before:
 		return Needs
@@ -259,18 +254,13 @@ func (t *talk) relation(from, at, to int) {
 	var subject []int
 	switch a.tok.Side {
 	case lexicon.Around:
-		if supposes[a.tok.Phrase] && t.counts(at, t.find(at, to, a.tok.CloseOff)) {
-			return
-		}
-		for i := at + 1; i < to && t.atoms[i].off < a.tok.CloseOff; i++ {
+		shut := t.find(at, to, a.tok.CloseOff)
+		for i := at + 1; i < shut; i++ {
 			t.take(&rel, i, true)
 		}
-		if i := t.find(at, to, a.tok.CloseOff) + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) && t.atoms[i+1].class == group {
-			t.take(&rel, i+1, true) // "sobald b fertig ist und d vorliegt"
-		}
 		rel.End = max(rel.End, a.tok.CloseEnd)
-		if i := t.find(at, to, a.tok.CloseOff); !rel.full() && t.ends(at+1, i) {
-			for i++; i < to && t.light(i); i++ {
+		if i := shut + 1; !rel.full() && t.ends(at+1, shut) {
+			for ; i < to && t.light(i); i++ {
 			}
 			if i < to {
 				t.take(&rel, i, false) // "когда готовы 2 и 3"
@@ -279,10 +269,12 @@ func (t *talk) relation(from, at, to int) {
 				t.named(&rel, i, t.stretch(i, to)) // "cuando estén listos los planos y la obra"
 			}
 		}
-		if i := t.find(at, to, a.tok.CloseOff); !rel.full() {
-			t.named(&rel, at+1, i)
-			if i+1 < to && rel.full() && t.atoms[i+1].is(lexicon.And) {
-				t.named(&rel, i+2, t.stretch(i+2, to)) // "after the sawing is done and the glue is dry"
+		if !rel.full() {
+			t.named(&rel, at+1, shut)
+		}
+		if i := shut + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) {
+			if t.take(&rel, i+1, true); t.atoms[i+1].class != group {
+				t.named(&rel, i+1, t.stretch(i+1, to)) // "after the sawing is done and the glue is dry"
 			}
 		}
 		if rel.full() {
@@ -294,9 +286,6 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
-		if supposes[a.tok.Phrase] && t.counts(at, t.stretch(at+1, to)) {
-			return
-		}
 		if i := t.behindColon(at+1, to); i < to && k <= Before && t.hasTitles(&rel, i) {
 			for ; i < to && t.atoms[i].off < rel.End; i++ {
 				t.atoms[i].used = true
@@ -337,9 +326,6 @@ func (t *talk) relation(from, at, to int) {
 		}
 	}
 	if !rel.full() {
-		if k == Apart && (t.self >= 0 && t.ends(at+1, to) || t.self < 0 && len(t.subject) > 0) {
-			t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: rel.Off, End: rel.End})
-		}
 		if strings.ContainsFunc(a.tok.Phrase, unicode.IsLetter) {
 			t.open = at
 		}
@@ -347,9 +333,6 @@ func (t *talk) relation(from, at, to int) {
 			t.lost = at
 		}
 		return
-	}
-	if k != Apart && t.denied(at, to) {
-		rel.Kind = Apart
 	}
 	if t.open, t.last = -1, at; subject == nil {
 		subject = t.lead(from, at)
@@ -359,23 +342,6 @@ func (t *talk) relation(from, at, to int) {
 
 // supposes are words of a case that may come or not: "if the value is above 50".
 var supposes = wordsOf("supposing")
-
-// counts reports whether a case speaks of an amount: "if it is 50 or less", not "if 2 is done".
-func (t *talk) counts(at, to int) bool {
-	some, words := false, 0
-	for i := at + 1; i < to; i++ {
-		switch a := &t.atoms[i]; {
-		case a.class == group:
-			if len(a.items) > 0 && (a.sure || words == 0) && !t.isAmount(i+1) {
-				return false
-			}
-			some = true
-		case a.class == word && !a.common:
-			words++
-		}
-	}
-	return some
-}
 
 // maxNested bounds how far up the groups of an item are looked for.
 const maxNested = 20
@@ -390,7 +356,7 @@ func (n *Names) within(item, group int) bool {
 	return false
 }
 
-func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 || r.others || r.above }
+func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
 
 // state adds a relation.
 func (t *talk) state(rel Relation, subject []int) {
@@ -401,14 +367,6 @@ func (t *talk) state(rel Relation, subject []int) {
 	if len(rel.Subjects) == 0 && t.self < 0 && len(t.pending) < maxPending {
 		t.pending = append(t.pending, rel)
 		return
-	}
-	if (rel.others || rel.above) && len(rel.Subjects) > 0 && len(rel.Subjects) <= maxPending {
-		first := slices.Min(rel.Subjects)
-		for _, i := range t.n.steps {
-			if (rel.others || i < first) && !slices.Contains(rel.Subjects, i) {
-				rel.Items = append(rel.Items, i)
-			}
-		}
 	}
 	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it,
 	// are no relation, nor are the last digits of its number.
@@ -429,12 +387,6 @@ const maxPending = 20
 // bracketFollows reports whether a reference in brackets follows a clause: "after the freeze (1)".
 func (t *talk) bracketFollows(to int) bool {
 	return to+2 < len(t.atoms) && t.atoms[to].class == opened && t.atoms[to+1].class == group && t.atoms[to+2].class == closed
-}
-
-// denied reports whether a clause ends with a "not": "braucht 2 nicht".
-func (t *talk) denied(at, to int) bool {
-	last := &t.atoms[to-1]
-	return to-1 > at && last.is(lexicon.Not) && last.class == phrase && t.atoms[to-2].class == group
 }
 
 // rest takes the references that no phrase explains.
@@ -466,11 +418,9 @@ func (t *talk) rest(from, to int) {
 			if t.open >= 0 {
 				rel.Kind = t.kindOf(0, t.open, to)
 				t.open = -1
-			} else if t.denies(from, i, to) {
-				rel.Kind = Apart // "(at once, without step 1)"
 			}
-		case alone == i && t.last >= 0 && t.last < from && !t.inside(from):
-			rel.Kind = t.kindOf(0, t.last, to)
+		case alone == i && t.last >= 0 && t.last < from && t.atoms[from-1].class == stop:
+			rel.Kind = t.kindOf(0, t.last, to) // "needs 1; 2; 3"
 		case a.spelled && !a.sure:
 			continue
 		case a.sure && (a.part || t.denies(from, i, to)):
@@ -479,25 +429,12 @@ func (t *talk) rest(from, to int) {
 			}
 			t.doubt(a)
 			continue
-		case a.sure && len(a.items) == 0 && t.hashed(a): // "fix issue #9"
-			t.doubt(a)
-			continue
 		case a.sure:
-		case i+1 < to && t.atoms[i+1].is(lexicon.First) && t.ends(i+1, to):
-			rel.Kind = Needs
 		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
-		case t.isObject(i):
-			t.take(&rel, i, true)
-			t.state(rel, nil)
-			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for what the step works with", Off: a.off})
-			continue
 		case t.remarks(from, i, to):
 			t.take(&rel, i, true)
 			t.state(rel, nil)
 			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for what the step waits for", Off: a.off})
-			continue
-		case t.tails(from, i, to) && t.known(a) && !t.n.made:
-			t.doubt(a)
 			continue
 		default:
 			continue
@@ -506,24 +443,6 @@ func (t *talk) rest(from, to int) {
 		t.state(rel, nil)
 	}
 }
-
-// isObject reports whether "both" at a place can only mean the two steps before: "Enter both into the form".
-// Nothing else that comes in twos stands before it or behind it.
-func (t *talk) isObject(at int) bool {
-	a := &t.atoms[at]
-	if !a.place || !a.is(lexicon.Both) || len(a.items) < 2 || len(t.rels) > 0 || at > maxObject || t.isAmount(at+1) {
-		return false
-	}
-	for i := range at {
-		if b := &t.atoms[i]; b.class != word && b.class != phrase || b.kinds&lexicon.KindsOf(lexicon.And, lexicon.Or) != 0 {
-			return false
-		}
-	}
-	return at+1 == len(t.atoms) || !t.atoms[at+1].is(lexicon.Steps)
-}
-
-// maxObject bounds the words before "both" in a text where it means the two steps before.
-const maxObject = 6
 
 // stated reports whether a clause says that something is done: "2 and 3 must be finished".
 func (t *talk) stated(from, to int) bool {

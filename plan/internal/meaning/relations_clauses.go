@@ -7,17 +7,10 @@ import (
 // lead returns what a sentence outside of the steps begins with as the subject of a phrase further on: "3 can
 // only start, when 2 is done".
 func (t *talk) lead(from, at int) []int {
-	start := from
 	for from < at && t.light(from) {
 		from++
 	}
 	a := &t.atoms[from]
-	if t.self < 0 && len(t.subject) == 0 && from < at && a.class == word && at-start <= maxNamed {
-		if i, ok, weak := t.byTitle(start, at); ok && !weak {
-			return []int{i}
-		}
-		return nil
-	}
 	if t.self >= 0 || len(t.subject) > 0 || from == at || a.class != group || a.used || !t.known(a) || t.isUnit(from+1) || a.spelled && !a.sure {
 		return nil
 	}
@@ -77,9 +70,6 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 	a.used = true
 	rel.place = rel.place || a.place
 	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
-	if len(a.items) == 0 && a.place {
-		rel.others, rel.above = rel.others || a.is(lexicon.Others), rel.above || !a.is(lexicon.Others)
-	}
 	rel.Items = append(rel.Items, a.items...)
 	rel.Unknown = append(rel.Unknown, a.unknown...)
 	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)

@@ -218,9 +218,6 @@ func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
 	if earlier, ok, weak := t.byWords(from, to, t.n.stems, true); ok || item >= 0 {
 		return max(item, earlier), ok, weak
 	}
-	if item, ok, weak = t.byWords(from, to, t.n.tails, true); ok {
-		return item, ok, weak
-	}
 	item, ok, _ = t.byWords(from, to, t.n.remarks, true)
 	return item, ok, true
 }
@@ -235,13 +232,13 @@ func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item
 			continue
 		}
 		stem := t.n.stem(t.text[a.off:a.end])
-		if _, tails := stems[isTails]; tails {
-			stem = t.n.tail(t.text[a.off:a.end])
-		}
 		if stem == "" {
 			continue
 		}
 		have := stems[stem]
+		if len(have) == 0 && earlier {
+			have = stems[t.n.tail(t.text[a.off:a.end])]
+		}
 		if whole := stems[t.n.whole(t.text[a.off:a.end])]; len(have) > 1 && len(whole) > 0 {
 			have = whole // the auction, not the auctioneer
 		}

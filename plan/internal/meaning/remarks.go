@@ -42,21 +42,6 @@ func (t *talk) isDate(a *atom) bool {
 // maxRemark bounds the words of a remark before the one number in it.
 const maxRemark = 4
 
-// hashed reports whether a reference is written as a number of anything may be: #9.
-func (t *talk) hashed(a *atom) bool {
-	s := t.text[a.off:a.end]
-	return len(s) > 1 && s[0] == '#' && s[1] >= '0' && s[1] <= '9'
-}
-
-// tails reports whether a remark ends with numbers, as one in words that are not known would:
-// "(presupposing 2 and 3)".
-func (t *talk) tails(from, at, to int) bool {
-	return at == to-1 && from > 0 && !strings.Contains(t.text[t.atoms[at].off:t.atoms[at].end], "/") && (t.atoms[from-1].class == opened || t.atoms[from-1].class == dash) && at-from <= 3 && !t.atoms[at].place
-}
-
-// inside reports whether a clause stands behind something else than a semicolon.
-func (t *talk) inside(from int) bool { return t.atoms[from-1].class != stop }
-
 // known reports whether all references of a group are items.
 func (t *talk) known(a *atom) bool { return len(a.unknown) == 0 && len(a.items) > 0 }
 

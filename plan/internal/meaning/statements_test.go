@@ -37,7 +37,6 @@ func TestStatements(t *testing.T) {
 		{"- base: pour it []\n- wall: build it [base]\n- roof: tile it [base, wall]\n", "base wall roof", "base>wall base>roof wall>roof"},
 		{"- per diem – pay it\n- hotel – book it\n- report – write it, once hotel and per diem are done\n", "per diem hotel report", "hotel>report per diem>report"},
 		{"- Ann – dig the pond – after: nothing\n- Bob – line it – after: dig the pond\n", "1 2", "1>2"},
-		{"1. Back up the phone\n2. Remove the card\n3. Wipe it (after the backup)\n", "1 2 3", "1>3"},
 		{"a) couper\nb) trier\nc) ranger (il faut a et b)\n", "a b c", "a>c b>c"},
 		{"1. dig\n2. line it – after 1\n3. sit – after 2 (all)\n", "1 2 3", "1>2 2>3"},
 		{"F1.a  dig\nF1.b  line it (after F1.a)\nF2.a  fill it (after F1.b)\n", "F1.a F1.b F2.a", "F1.a>F1.b F1.b>F2.a"},

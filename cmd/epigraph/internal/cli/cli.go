@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/buildinfo"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -169,18 +170,18 @@ type commands struct {
 
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell." group:"other"`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
-	Version    versionCmd    `cmd:"" help:"Print the version." group:"other"`
+	Version    versionCmd    `cmd:"" help:"Print the version, commit, date and Go version." group:"other"`
 	Help       helpCmd       `cmd:"" help:"Show what a command is for, and its flags." group:"other"`
 }
 
 // env is what every command is run with.
 type env struct {
-	ctx     context.Context //nolint:containedctx // kong hands a command one value, which lives as long as the command
-	io      IO
-	json    bool
-	client  client
-	version string
-	model   *kong.Application
+	ctx    context.Context //nolint:containedctx // kong hands a command one value, which lives as long as the command
+	io     IO
+	json   bool
+	client client
+	build  buildinfo.Info
+	model  *kong.Application
 	// give ends the command with a fault of its connections.
 	give context.CancelCauseFunc
 	// lost is why no server can be reached, once that is known.
@@ -195,7 +196,7 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // Main runs the command line args (without the program's name) and returns the exit code.
-func Main(ctx context.Context, version string, args []string, stdio IO) int {
+func Main(ctx context.Context, build buildinfo.Info, args []string, stdio IO) int {
 	var cmds commands
 	code := -1
 	parser, err := kong.New(&cmds,
@@ -233,7 +234,7 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 	}
 	ctx, stop := host.Signals(ctx)
 	defer stop()
-	e := &env{ctx: ctx, io: stdio, json: cmds.JSON, client: cmds.Client, version: version, model: parser.Model}
+	e := &env{ctx: ctx, io: stdio, json: cmds.JSON, client: cmds.Client, build: build, model: parser.Model}
 	err = parsed.Run(e)
 	if err == nil {
 		return exitOK
@@ -434,14 +435,14 @@ type helpCmd struct {
 // Run is never asked: see topic.
 func (helpCmd) Run(*env) error { return nil }
 
-// versionCmd prints the version.
+// versionCmd prints which build this is.
 type versionCmd struct{}
 
 // Run prints.
 func (versionCmd) Run(e *env) error {
 	if e.json {
-		return printValue(e.io.Out, map[string]string{"version": e.version})
+		return printValue(e.io.Out, e.build)
 	}
-	_, err := fmt.Fprintln(e.io.Out, "epigraph", e.version)
+	_, err := fmt.Fprintln(e.io.Out, e.build)
 	return err
 }

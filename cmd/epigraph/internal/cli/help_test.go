@@ -8,6 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/buildinfo"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 )
 
@@ -19,7 +20,7 @@ func TestNarrowHelp(t *testing.T) {
 	help := func(t *testing.T, width int, words ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
-		require.Equal(t, exitOK, Main(t.Context(), "test", append(words, "--help"), IO{Out: &out, Err: &errs, Width: width}), "%s", errs.String())
+		require.Equal(t, exitOK, Main(t.Context(), buildinfo.Info{Version: "test"}, append(words, "--help"), IO{Out: &out, Err: &errs, Width: width}), "%s", errs.String())
 		require.Empty(t, errs.String())
 		return out.String()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/buildinfo"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
@@ -52,7 +53,7 @@ func TestMisaddressed(t *testing.T) {
 	listRuns := func(t *testing.T, addr string) (int, string) {
 		t.Helper()
 		var out, errs bytes.Buffer
-		code := Main(t.Context(), "test", []string{"--addr", addr, "runs", "list"}, IO{In: strings.NewReader(""), Out: &out, Err: &errs})
+		code := Main(t.Context(), buildinfo.Info{Version: "test"}, []string{"--addr", addr, "runs", "list"}, IO{In: strings.NewReader(""), Out: &out, Err: &errs})
 		return code, errs.String()
 	}
 	t.Run("Service/Another", func(t *testing.T) {

@@ -37,6 +37,8 @@ type planCmd struct {
 func (planCmd) Help() string {
 	return `Works without a server, except with --restate. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer, a ParsePlanResponse, is in the output.
 
+What a problem waits for stands behind ←, and behind ⇠ where nothing but the order of the text implies it. Of the warnings of one code the first five are shown; --json has all.
+
     epigraph plan answer.txt
     epigraph plan answer.txt --dot | dot -Tsvg > plan.svg
     jq -r '.text | @json' answers.jsonl | epigraph plan --jsonl -`
@@ -81,7 +83,7 @@ func (c *planCmd) Run(e *env) error {
 	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, r.GetDiagnostics()))
 	e.restated(r)
 	if r.GetNoPlan() && !e.json {
-		e.isGraph(c.File, text)
+		e.isGraph(c.File, text, r.GetNoPlanReason())
 	}
 	if code := verdict(r); code != exitOK {
 		return exit(code)
@@ -132,13 +134,16 @@ func (e *env) restated(r *plannerv1.ParsePlanResponse) {
 	e.note("%s %s the plan: calls %d, tokens %d→%d", told.GetModel(), verb, told.GetCalls(), told.GetInputTokens(), told.GetOutputTokens())
 }
 
-// isGraph says so when what was read as a plan is a graph, or was meant to be one.
-func (e *env) isGraph(file, text string) {
+// isGraph says so when what was read as a plan is a graph, or was meant to be one; else it says how to get a plan
+// in place of a text that is none for the reason.
+func (e *env) isGraph(file, text, reason string) {
 	raw, err := findGraph(text)
 	if m, ok := errors.AsType[*misread](err); ok {
 		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(file), text, []*planv1.Diagnostic{m.at}))
 	} else if raw != nil {
 		e.help("this is a graph, which needs no reading: `epigraph run %s` runs it", sourceName(file))
+	} else if reason != string(plan.EmptyText) && reason != string(plan.TooLarge) {
+		e.help("ask the model for a plan: problems with ids, and lines like A -> B")
 	}
 }
 
@@ -193,8 +198,7 @@ func diagram(r *plannerv1.ParsePlanResponse) view.Diagram {
 		d.Nodes = append(d.Nodes, view.DiagramNode{ID: p.GetId(), Label: label, Group: p.GetParentId()})
 	}
 	for _, x := range r.GetGraph().GetEdges() {
-		assumed := x.GetSource() == planv1.EdgeSource_EDGE_SOURCE_NUMBERING || x.GetSource() == planv1.EdgeSource_EDGE_SOURCE_LISTED_ORDER
-		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: assumed})
+		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: view.Assumed(x)})
 	}
 	return d
 }

@@ -22,7 +22,7 @@ type settings struct {
 // own is the configuration of a server of this binary. It is made only now, after the memory was limited.
 func (s settings) own(e *env, defaults func() stack.Config) (stack.Config, error) {
 	cfg := defaults()
-	cfg.Version = e.version
+	cfg.Version, cfg.Commit = e.build.Version, e.build.Commit
 	return cfg, s.load(&cfg)
 }
 

@@ -68,8 +68,8 @@ type Config struct {
 	// MaxInFlightBytes bounds what the requests under way in this process hold in memory, as they came and decoded. A namespace may have half of it.
 	MaxInFlightBytes conf.Bytes `help:"memory that requests under way may hold, half of it for one namespace; 0 means a fifth of the memory limit, 512MiB without one"`
 
-	// Version is what the binary calls itself; its main package knows.
-	Version string `conf:"-"`
+	// Version is what the binary calls itself, and Commit what it was built from; its main package knows.
+	Version, Commit string `conf:"-"`
 
 	// file is the file that was loaded, if it holds secrets.
 	file string

@@ -191,7 +191,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 		d.add(host.Flush(flushLimit, t.Shutdown))
 	}
 	d.tel = tels["dev"]
-	d.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("data_dir", d.dataDir),
+	d.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("commit", cfg.Commit), slog.String("data_dir", d.dataDir),
 		slog.String("http", d.httpAddr), slog.String("grpc", d.grpcAddr), conf.Attr("config", cfg))
 	warnExposed(ctx, d.tel.Logger, append(append(cfg.secretFiles(Executor), cfg.secretFiles(Registry)...), d.dataDir, filepath.Join(d.dataDir, "api_key"))...)
 	jobs := &pages{}

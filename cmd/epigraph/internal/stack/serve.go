@@ -136,7 +136,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 		}
 		return starting
 	})
-	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()), slog.Int64("memory_limit", memlimit.Bytes()),
+	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("commit", cfg.Commit), slog.String("addr", p.listener.Addr().String()), slog.Int64("memory_limit", memlimit.Bytes()),
 		conf.Attr("config", cfg))
 	warnExposed(ctx, p.tel.Logger, cfg.secretFiles(service)...)
 	return p, nil
@@ -246,7 +246,7 @@ func (p *Process) await(ctx context.Context, lis *shared, open func() (api, erro
 			return s, nil
 		}
 		reason := errs.ReasonOf(err)
-		passing := errs.Is(err, errs.Unavailable) || reason == dbkit.ReasonSchemaOld || reason == dbkit.ReasonMigrationRefused
+		passing := errs.Is(err, errs.Unavailable) || reason == dbkit.ReasonSchemaOld
 		if limit := p.cfg.StartTimeout; !passing || limit > 0 && time.Since(begun) > limit {
 			return nil, err
 		}
@@ -255,7 +255,7 @@ func (p *Process) await(ctx context.Context, lis *shared, open func() (api, erro
 		switch {
 		case databaseAway(err):
 			meanwhile.unreachable()
-		case reason == dbkit.ReasonSchemaOld || reason == dbkit.ReasonMigrationRefused:
+		case reason == dbkit.ReasonSchemaOld:
 			meanwhile.notReady()
 		}
 		if reason != told {

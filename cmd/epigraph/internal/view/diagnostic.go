@@ -8,12 +8,26 @@ import (
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 )
 
-// Diagnostics shows every finding with its line of the text and a caret under the place. What is only worth knowing takes one
-// dim line.
+// maxAlike is how many warnings of one code are shown.
+const maxAlike = 5
+
+// Diagnostics shows every error, and the first warnings of each code, with their lines of the text and a caret under the place.
+// The other warnings are counted. What is only worth knowing takes one dim line.
 func Diagnostics(s Style, name, text string, ds []*planv1.Diagnostic) string {
 	lines := strings.Split(text, "\n")
 	var b strings.Builder
+	alike := map[string]int{}
+	var codes []string // of those that are counted
 	for _, d := range ds {
+		if d.GetSeverity() == planv1.Severity_SEVERITY_WARNING {
+			c := d.GetCode()
+			if alike[c]++; alike[c] == maxAlike+1 {
+				codes = append(codes, c)
+			}
+			if alike[c] > maxAlike {
+				continue
+			}
+		}
 		place := OneLine(name, 0)
 		if d.GetLine() > 0 {
 			place = fmt.Sprintf("%s:%d:%d", place, d.GetLine(), d.GetColumn())
@@ -34,6 +48,9 @@ func Diagnostics(s Style, name, text string, ds []*planv1.Diagnostic) string {
 		if hint != "" {
 			fmt.Fprintf(&b, "%s\n", s.Fit(fmt.Sprintf("  %s %s", s.cyan("help:"), hint)))
 		}
+	}
+	for _, c := range codes {
+		b.WriteString(s.Fit(fmt.Sprintf("%s %s %s more of this code", s.Bold(OneLine(name, 0)+":"), s.yellow("warning["+OneLine(c, 0)+"]:"), Count(int64(alike[c]-maxAlike)))) + "\n")
 	}
 	return b.String()
 }
@@ -80,18 +97,28 @@ func excerpt(b *strings.Builder, s Style, line string, number, column int, eleme
 	fmt.Fprintf(b, "%s%s%s\n", s.dim(strings.Repeat(" ", len(gutter)-2)+"| "), strings.Repeat(" ", Columns(lead)), paint("^"+strings.Repeat("~", max(under-1, 0))))
 }
 
-// Plan shows what a text says: a summary, the problems with what each waits for, parts below their wholes, and the repairs.
+// Plan shows what a text says: a summary, the problems with what each waits for, parts below their wholes, and the repairs. A
+// dependency that nothing but the order of the text implies is told from those that the text states.
 func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 	if r.GetNoPlan() {
 		return s.yellow("There is no plan in this text") + " (" + OneLine(r.GetNoPlanReason(), 0) + ").\n"
 	}
 	g := r.GetGraph()
 	var b strings.Builder
-	b.WriteString(s.Fit(fmt.Sprintf("%s, %s, dialect %s, hash %.12s", Plural(len(g.GetProblems()), "problem"), Plural(len(g.GetEdges()), "dependency"), OneLine(r.GetDialect(), 0), r.GetHash())) + "\n")
-	needs := map[string][]string{}
+	needs, follows, assumed := map[string][]string{}, map[string][]string{}, 0
 	for _, e := range g.GetEdges() {
+		if Assumed(e) {
+			follows[e.GetTo()] = append(follows[e.GetTo()], e.GetFrom())
+			assumed++
+			continue
+		}
 		needs[e.GetTo()] = append(needs[e.GetTo()], e.GetFrom())
 	}
+	edges := Plural(len(g.GetEdges()), "dependency")
+	if assumed > 0 {
+		edges += fmt.Sprintf(" (%s assumed from the order)", Count(int64(assumed)))
+	}
+	b.WriteString(s.Fit(fmt.Sprintf("%s, %s, dialect %s, hash %.12s", Plural(len(g.GetProblems()), "problem"), edges, OneLine(r.GetDialect(), 0), r.GetHash())) + "\n")
 	level := map[string]int{}
 	name := func(p *planv1.Problem) string {
 		return strings.Repeat("  ", min(level[p.GetId()], 8)) + OneLine(p.GetId(), 32)
@@ -108,8 +135,14 @@ func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 		if p.GetRequest() != p.GetId() {
 			line += "  " + OneLine(p.GetRequest(), 60)
 		}
+		if tool := p.GetTool(); tool != "" && !strings.Contains(p.GetRequest(), tool) {
+			line += s.dim("  (" + OneLine(tool, 40) + ")")
+		}
 		if from := needs[p.GetId()]; len(from) > 0 {
 			line += s.dim("  ← " + OneLine(strings.Join(from, ", "), 80))
+		}
+		if from := follows[p.GetId()]; len(from) > 0 {
+			line += s.dim("  ⇠ " + OneLine(strings.Join(from, ", "), 80))
 		}
 		b.WriteString(s.Fit(strings.TrimRight(line, " ")) + "\n")
 	}
@@ -121,6 +154,11 @@ func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 		b.WriteString(s.Fit(fmt.Sprintf("  %s %s: %s", s.cyan(word), OneLine(p.GetCode(), 0), OneLine(p.GetMessage(), 0))) + "\n")
 	}
 	return b.String()
+}
+
+// Assumed reports whether nothing but the order of the text implies the dependency.
+func Assumed(e *planv1.ProblemEdge) bool {
+	return e.GetSource() == planv1.EdgeSource_EDGE_SOURCE_NUMBERING || e.GetSource() == planv1.EdgeSource_EDGE_SOURCE_LISTED_ORDER
 }
 
 // Plural is a number with its word, which takes an s, or -ies for -y, unless the number is one.

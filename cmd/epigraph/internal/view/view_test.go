@@ -134,6 +134,9 @@ func TestDiagnostics(t *testing.T) {
 		{Code: "GONE", Severity: planv1.Severity_SEVERITY_ERROR, Line: 99, Column: 1, Message: "of a line that is not there"},
 		{Code: "OPEN_END", Severity: planv1.Severity_SEVERITY_INFO, Line: 1, Column: 1, Message: "worth knowing", Hint: "not shown"},
 	}
+	for range 7 { // the last two are counted
+		ds = append(ds, &planv1.Diagnostic{Code: "MANY", Severity: planv1.Severity_SEVERITY_WARNING, Line: 1, Column: 1, Message: "the same again"})
+	}
 	golden(t, "diagnostics.txt", Diagnostics(Style{}, "plan.txt", text, ds))
 	golden(t, "diagnostics.color.txt", Diagnostics(Style{Color: true}, "plan.txt", text, ds[:2]))
 
@@ -150,9 +153,12 @@ func TestPlan(t *testing.T) {
 		Graph: &planv1.ProblemGraph{
 			Problems: []*planv1.Problem{
 				{Id: "1", Request: "Prepare"}, {Id: "1.1", Request: "Book", ParentId: "1"}, {Id: "1.2", Request: "日本語で書く " + strings.Repeat("x", 80), ParentId: "1"},
-				{Id: "名前", Request: "名前"}, {Id: "\x1b[31mred", Request: "line\nbreak"},
+				{Id: "名前", Request: "名前"}, {Id: "\x1b[31mred", Request: "line\nbreak", Tool: "mail.send"},
 			},
-			Edges: []*planv1.ProblemEdge{{From: "1.1", To: "1.2"}, {From: "1.1", To: "名前"}, {From: "1.2", To: "名前"}},
+			Edges: []*planv1.ProblemEdge{
+				{From: "1.1", To: "1.2", Source: planv1.EdgeSource_EDGE_SOURCE_LISTED_ORDER}, {From: "1.1", To: "名前"},
+				{From: "1.2", To: "名前", Source: planv1.EdgeSource_EDGE_SOURCE_NUMBERING},
+			},
 		},
 		Repairs: []*planv1.Repair{{Code: "FENCE_REMOVED", Message: "left out the fence", Applied: true}, {Code: "REUSED_TOOL", Message: "name them apart"}},
 	}))

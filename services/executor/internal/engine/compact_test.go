@@ -43,7 +43,7 @@ func TestCompactEvents(t *testing.T) {
 	value := json.RawMessage(`{"text":"a result"}`)
 	ended := func(change func(*Durable)) *Durable {
 		d := &Durable{
-			Event: workgraph.Event{Version: 2, Seq: 7, Kind: workgraph.AttemptEnded, At: at, Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1,
+			Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 7, Kind: workgraph.AttemptEnded, At: at, Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1,
 				Outcome: &workgraph.Outcome{Values: []json.RawMessage{value}},
 				Steps: []workgraph.Step{
 					{Op: workgraph.OpComplete, Node: "n1", Visit: 1},
@@ -64,10 +64,8 @@ func TestCompactEvents(t *testing.T) {
 		{name: "Node", d: ended(func(*Durable) {})},
 		{name: "WholeMicroseconds", d: ended(func(d *Durable) { d.At = micros })},
 		{name: "Item", d: ended(func(d *Durable) { d.Item, d.Steps[0].Item = 3, 3 })},
-		{name: "Intent", d: &Durable{Event: workgraph.Event{Version: 2, Seq: 4, Kind: workgraph.AttemptStarted, At: at,
+		{name: "Intent", d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 4, Kind: workgraph.AttemptStarted, At: at,
 			Ref: workgraph.Ref{Node: "n1", Visit: 2, Item: 3}, Attempt: 4, Generation: 3}}},
-		{name: "IntentWithoutGeneration", d: &Durable{Event: workgraph.Event{Version: 2, Seq: 4, Kind: workgraph.AttemptStarted, At: at,
-			Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1}}},
 		{name: "Cached", d: ended(func(d *Durable) { d.Cached, d.Attempt = true, 0 })},
 		{name: "Stop", d: ended(func(d *Durable) { d.Outcome.Stop = workgraph.Terminate })},
 		{name: "NoValue", d: ended(func(d *Durable) { d.Outcome.Values = nil })},
@@ -78,24 +76,24 @@ func TestCompactEvents(t *testing.T) {
 		{name: "Values", inJSON: true, d: ended(func(d *Durable) { d.Steps[0].Detail = &workgraph.Detail{Values: []json.RawMessage{value}} })},
 		{name: "Regraph", inJSON: true, d: ended(func(d *Durable) { d.Regraph = &Regraph{Was: "a", Hash: "b"} })},
 		{name: "ClockWentBack", inJSON: true, d: ended(func(d *Durable) { d.StartTime = micros.Add(time.Second) })},
-		{name: "Start", d: &Durable{RequestID: "req-1", Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunStarted, At: at, Input: &workgraph.Input{},
+		{name: "Start", d: &Durable{RequestID: "req-1", Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 1, Kind: workgraph.RunStarted, At: at, Input: &workgraph.Input{},
 			Steps: []workgraph.Step{{Op: workgraph.OpEnter, Node: "n1", Visit: 1}}}}},
-		{name: "StartWithInput", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunStarted, At: at,
+		{name: "StartWithInput", inJSON: true, d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 1, Kind: workgraph.RunStarted, At: at,
 			Input: &workgraph.Input{Args: []json.RawMessage{value}}}}},
-		{name: "End", d: &Durable{Event: workgraph.Event{Version: 2, Seq: 9, Kind: workgraph.RunEnded, At: at,
+		{name: "End", d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 9, Kind: workgraph.RunEnded, At: at,
 			End: &workgraph.RunEnd{Status: workgraph.StatusCompleted, Outputs: map[string]json.RawMessage{"n9": value}, Result: value}}}},
-		{name: "EndOfTwo", d: &Durable{Event: workgraph.Event{Version: 2, Seq: 9, Kind: workgraph.RunEnded, At: at,
+		{name: "EndOfTwo", d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 9, Kind: workgraph.RunEnded, At: at,
 			End: &workgraph.RunEnd{Status: workgraph.StatusCompleted, Reason: workgraph.ReasonTerminated,
 				Outputs: map[string]json.RawMessage{"a": value, "b": json.RawMessage("1")}, Result: json.RawMessage(`[{"text":"a result"},1]`)}}}},
-		{name: "EndInFailure", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 9, Kind: workgraph.RunEnded, At: at,
+		{name: "EndInFailure", inJSON: true, d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 9, Kind: workgraph.RunEnded, At: at,
 			End: &workgraph.RunEnd{Status: workgraph.StatusFailed, Error: workgraph.Errorf(workgraph.Permanent, "X", "y")}}}},
-		{name: "EndOfUnknownCalls", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 9, Kind: workgraph.RunEnded, At: at,
+		{name: "EndOfUnknownCalls", inJSON: true, d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 9, Kind: workgraph.RunEnded, At: at,
 			End: &workgraph.RunEnd{Status: workgraph.StatusCanceled, Reason: workgraph.ReasonCancelRequest, Unknown: []workgraph.Ref{{Node: "pay", Visit: 1}}}}}},
-		{name: "StartWithBudget", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunStarted, At: at,
+		{name: "StartWithBudget", inJSON: true, d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 1, Kind: workgraph.RunStarted, At: at,
 			Budget: &workgraph.Budget{Tokens: new(int64)}}}},
-		{name: "Spent", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunResumed, At: at, Spent: &workgraph.Spent{Tokens: 1}}}},
+		{name: "Spent", inJSON: true, d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 1, Kind: workgraph.RunResumed, At: at, Spent: &workgraph.Spent{Tokens: 1}}}},
 		{name: "Pause", inJSON: true, d: ended(func(d *Durable) { d.Steps = append(d.Steps, workgraph.Step{Op: workgraph.OpPause, Note: "X"}) })},
-		{name: "Signal", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 3, Kind: workgraph.SignalReceived, At: at, Signal: "go"}}},
+		{name: "Signal", inJSON: true, d: &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 3, Kind: workgraph.SignalReceived, At: at, Signal: "go"}}},
 	} {
 		t.Run("Stored/"+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +109,7 @@ func TestCompactEvents(t *testing.T) {
 	})
 	t.Run("Stored/WhateverTheMachineRecords", func(t *testing.T) {
 		t.Parallel()
-		journals, err := filepath.Glob("../../../../workgraph/testdata/golden/v2-*.jsonl")
+		journals, err := filepath.Glob("../../../../workgraph/testdata/golden/v1-*.jsonl")
 		require.NoError(t, err)
 		require.NotEmpty(t, journals)
 		inJSON, events := 0, 0
@@ -156,7 +154,7 @@ func TestCompactEvents(t *testing.T) {
 }
 
 func FuzzCompactEvent(f *testing.F) {
-	d := &Durable{Event: workgraph.Event{Version: 2, Seq: 7, Kind: workgraph.AttemptEnded, At: time.Unix(1, 0).UTC(), Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1,
+	d := &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 7, Kind: workgraph.AttemptEnded, At: time.Unix(1, 0).UTC(), Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1,
 		Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage("1")}}, Steps: []workgraph.Step{{Op: workgraph.OpComplete, Node: "n1", Visit: 1}}}}
 	row, err := encodeEvent(d)
 	require.NoError(f, err)

@@ -304,7 +304,7 @@ func decodeSnapshot(b []byte, total int) (*tally, snapshotHead, []byte, error) {
 	}
 	n := 4 + int(binary.BigEndian.Uint32(b))
 	dec := json.NewDecoder(bytes.NewReader(b[4:n]))
-	dec.DisallowUnknownFields() // a snapshot of the first release had the nodes alone
+	dec.DisallowUnknownFields() // a later version may have added what this one would drop
 	if err := dec.Decode(&h); err != nil {
 		return nil, h, nil, fmt.Errorf("decode snapshot: %w", err)
 	}

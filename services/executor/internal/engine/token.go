@@ -19,7 +19,7 @@ import (
 const ReasonTaskToken = "TASK_TOKEN_INVALID"
 
 // tokenPrefix is the version of task tokens.
-const tokenPrefix = "t2."
+const tokenPrefix = "t1."
 
 // maxToken bounds a task token in bytes.
 const maxToken = 1024

@@ -42,14 +42,14 @@ func TestTaskToken(t *testing.T) {
 		})
 	})
 	token := tokens.Sign(good)
-	signed, signature, _ := strings.Cut(strings.TrimPrefix(token, "t2."), ".")
+	signed, signature, _ := strings.Cut(strings.TrimPrefix(token, "t1."), ".")
 	made := func(raw string) string { // by hand, with a signature that is right for something else
-		return "t2." + base64.RawURLEncoding.EncodeToString([]byte(raw)) + "." + signature
+		return "t1." + base64.RawURLEncoding.EncodeToString([]byte(raw)) + "." + signature
 	}
 	for name, s := range map[string]string{
-		"Empty": "", "NoVersion": strings.TrimPrefix(token, "t2."), "OtherVersion": "t1." + strings.TrimPrefix(token, "t2."),
-		"Cut": token[:20], "Padded": token + "=", "NotBase64": "t2.***." + signature, "NotJSON": made("xx"), "TooLong": "t2." + strings.Repeat("A", 2000),
-		"NoSignature": "t2." + signed, "EmptySignature": "t2." + signed + ".", "ShortSignature": token[:len(token)-1],
+		"Empty": "", "NoVersion": strings.TrimPrefix(token, "t1."), "OtherVersion": "t9." + strings.TrimPrefix(token, "t1."),
+		"Cut": token[:20], "Padded": token + "=", "NotBase64": "t1.***." + signature, "NotJSON": made("xx"), "TooLong": "t1." + strings.Repeat("A", 2000),
+		"NoSignature": "t1." + signed, "EmptySignature": "t1." + signed + ".", "ShortSignature": token[:len(token)-1],
 		"NoNode":       tokens.Sign(engine.TaskToken{Namespace: ns, RunID: "r", Visit: 1, Attempt: 1}),
 		"NoAttempt":    tokens.Sign(engine.TaskToken{Namespace: ns, RunID: "r", Node: "n", Visit: 1}),
 		"OtherTenant":  tokens.Sign(engine.TaskToken{Namespace: "other", RunID: "r", Node: "n", Visit: 1, Attempt: 1}),
@@ -69,8 +69,8 @@ func TestTaskToken(t *testing.T) {
 
 func FuzzTaskToken(f *testing.F) {
 	f.Add(tokens.Sign(engine.TaskToken{Namespace: ns, RunID: "run_1", Node: "n", Visit: 1, Attempt: 1}))
-	f.Add("t2.")
-	f.Add("t2.e30.AAAA")
+	f.Add("t1.")
+	f.Add("t1.e30.AAAA")
 	f.Fuzz(func(t *testing.T, s string) {
 		tok, err := tokens.Parse(ns, s)
 		if err != nil {

@@ -255,7 +255,7 @@ func parseCursor(s string) (c visitCursor, err error) {
 	}
 	part := strings.Split(s, ".")
 	bad := errs.New(errs.InvalidArgument, page.ReasonInvalid, "page_token is not valid")
-	if len(part) < 3 || len(part) > 4 || part[0] != "o" && part[0] != "e" {
+	if len(part) != 4 || part[0] != "o" && part[0] != "e" {
 		return c, bad
 	}
 	c.open = part[0] == "o"
@@ -265,10 +265,8 @@ func parseCursor(s string) (c visitCursor, err error) {
 	if c.step, err = strconv.Atoi(part[2]); err != nil {
 		return c, bad.With(err)
 	}
-	if len(part) == 4 { // tokens of the first release have none
-		if c.base, err = strconv.ParseInt(part[3], 10, 64); err != nil || c.base > c.seq {
-			return c, bad.With(err)
-		}
+	if c.base, err = strconv.ParseInt(part[3], 10, 64); err != nil || c.base > c.seq {
+		return c, bad.With(err)
 	}
 	return c, nil
 }

@@ -21,31 +21,26 @@ type UsedGraph struct {
 	Used time.Time
 }
 
-// GraphUser is what a group of runs refers to: the graph that they are pinned to, the one that they began with if that is another, and when
-// the first of those began that have changed and of which the latter is not known. Drivers only.
+// GraphUser is what a group of runs refers to: the graph that they are pinned to, and the one that they began with if that is another.
+// Drivers only.
 type GraphUser struct {
 	Runs        int
 	Hash, First string
-	Unknown     time.Time
 }
 
 // UnusedGraphs are those of the graphs, all of one namespace, that none of the users refers to; nil if there are too many users to know. Drivers only.
 func UnusedGraphs(graphs []UsedGraph, users []GraphUser) (hashes []string) {
 	runs := 0
-	var unknown time.Time
 	used := map[string]bool{}
 	for _, u := range users {
 		runs += u.Runs
 		used[u.Hash], used[u.First] = true, true
-		if !u.Unknown.IsZero() && (unknown.IsZero() || u.Unknown.Before(unknown)) {
-			unknown = u.Unknown
-		}
 	}
 	if runs > MaxGraphUsers {
 		return nil
 	}
 	for _, g := range graphs {
-		if !used[g.Name] && (unknown.IsZero() || g.Used.Before(unknown.Add(-GraphRest))) {
+		if !used[g.Name] {
 			hashes = append(hashes, g.Name)
 		}
 	}

@@ -26,12 +26,10 @@ func TestUnusedGraphs(t *testing.T) {
 		users []journal.GraphUser
 		want  []string
 	}{
-		"Nobody":         {nil, []string{"1", "2"}},
-		"Pinned":         {[]journal.GraphUser{{Runs: 7, Hash: "1"}}, []string{"2"}},
-		"Begun":          {[]journal.GraphUser{{Runs: 7, Hash: "9", First: "2"}}, []string{"1"}},
-		"BegunUnknown":   {[]journal.GraphUser{{Runs: 1, Hash: "9", Unknown: day(3)}}, []string{"1"}},
-		"SeveralUnknown": {[]journal.GraphUser{{Runs: 1, Hash: "9", Unknown: day(3)}, {Runs: 1, Hash: "8", Unknown: day(2)}}, nil},
-		"TooMany":        {[]journal.GraphUser{{Runs: journal.MaxGraphUsers, Hash: "8"}, {Runs: 1, Hash: "9"}}, nil},
+		"Nobody":  {nil, []string{"1", "2"}},
+		"Pinned":  {[]journal.GraphUser{{Runs: 7, Hash: "1"}}, []string{"2"}},
+		"Begun":   {[]journal.GraphUser{{Runs: 7, Hash: "9", First: "2"}}, []string{"1"}},
+		"TooMany": {[]journal.GraphUser{{Runs: journal.MaxGraphUsers, Hash: "8"}, {Runs: 1, Hash: "9"}}, nil},
 	} {
 		t.Run("UnusedGraphs/"+name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -17,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/planpb"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
@@ -29,21 +31,44 @@ type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	limits    plan.Limits
 	admission *admission.Control
+	// computing are the turns in which namespaces read and compile, whatever a request costs: however many small
+	// ones a namespace sends at once, it keeps no more processors busy and no more readers' memory in use than
+	// these turns.
+	computing *turns.Turns
 	model     *restate.Model
 }
 
-// New returns a server that reads texts within limits, lets costly requests in by c, and has plans restated by model, unless that is nil.
-func New(limits plan.Limits, c *admission.Control, model *restate.Model) *Server {
-	return &Server{limits: limits, admission: c, model: model}
+// New returns a server that reads texts within limits, lets costly requests in by c and all of them in turns by
+// computing, and has plans restated by model, unless that is nil.
+func New(limits plan.Limits, c *admission.Control, computing *turns.Turns, model *restate.Model) *Server {
+	return &Server{limits: limits, admission: c, computing: computing, model: model}
 }
 
 // bytesPerCost is how many bytes of a text cost as much as an element of a graph: a reader goes over each
 // many times.
 const bytesPerCost = 50
 
+// enter waits until work of this cost may begin. leave may be called more than once.
+func (s *Server) enter(ctx context.Context, cost int) (leave func(), err error) {
+	namespace := grpckit.Namespace(ctx)
+	out, err := s.admission.Enter(ctx, namespace, cost)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := s.computing.Enter(ctx, namespace)
+	if err != nil {
+		out()
+		return nil, admission.Busy(err)
+	}
+	return sync.OnceFunc(func() {
+		rest()
+		out()
+	}), nil
+}
+
 // ParsePlan finds the plan in a text.
 func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest) (*plannerv1.ParsePlanResponse, error) {
-	leave, err := s.admission.Enter(ctx, grpckit.Namespace(ctx), len(req.GetText())/bytesPerCost)
+	leave, err := s.enter(ctx, len(req.GetText())/bytesPerCost)
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +80,12 @@ func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest)
 	if err != nil {
 		return nil, err
 	}
-	leave() // nobody waits for a model
-	r, told, err := s.restate(ctx, req.GetRestate(), req.GetText(), r)
-	if err != nil {
-		return nil, err
+	var told *plannerv1.Restatement
+	if wanted(req.GetRestate()) {
+		leave() // nobody waits for a model
+		if r, told, err = s.restate(ctx, req.GetRestate(), req.GetText(), r); err != nil {
+			return nil, err
+		}
 	}
 	out := planpb.Response(r)
 	out.Restatement = told
@@ -68,7 +95,7 @@ func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest)
 // CompilePlan turns a plan into a graph.
 func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequest) (*plannerv1.CompilePlanResponse, error) {
 	g := req.GetGraph()
-	leave, err := s.admission.Enter(ctx, grpckit.Namespace(ctx), proto.Size(req)/bytesPerCost+len(g.GetProblems())+len(g.GetEdges()))
+	leave, err := s.enter(ctx, proto.Size(req)/bytesPerCost+len(g.GetProblems())+len(g.GetEdges()))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +127,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 			if result, told, err = s.restate(ctx, req.GetRestate(), req.GetText(), read); err != nil {
 				return nil, err
 			}
-			again, err := s.admission.Enter(ctx, grpckit.Namespace(ctx), proto.Size(req)/bytesPerCost)
+			again, err := s.enter(ctx, proto.Size(req)/bytesPerCost)
 			if err != nil {
 				return nil, err
 			}

@@ -40,6 +40,7 @@ const schema = `{
     "stream": {"type": "boolean", "description": "Whether watchers see the text while it is written."},
     "previous_agent_results": {"description": "Results of earlier steps, told to the model when the nodes before this one are not known."},
     "attachments": {"type": "array", "description": "Documents, told to the model.", "items": {"type": "object"}},
+    "tool": {"description": "The tool that a plan names for the problem, told to the model if it is a text that the request does not hold."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the model.", "items": {"type": "object"}}
   }
 }`
@@ -117,6 +118,7 @@ type arguments struct {
 	Stream      bool              `json:"stream"`
 	Previous    json.RawMessage   `json:"previous_agent_results"`
 	Attachments []attachment      `json:"attachments"`
+	Tool        json.RawMessage   `json:"tool"`
 	Arguments   []json.RawMessage `json:"arguments"`
 }
 
@@ -214,6 +216,9 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 	}
 	var b strings.Builder
 	b.WriteString(request)
+	if len(a.Tool) > 0 && a.Tool[0] == '"' && !strings.Contains(request, text(a.Tool)) {
+		b.WriteString("\n\nTool: " + text(a.Tool))
+	}
 	if len(a.Arguments) > 0 {
 		b.WriteString("\n\nArguments:")
 		for _, arg := range a.Arguments {

@@ -134,6 +134,15 @@ func TestConversation(t *testing.T) {
 		require.Contains(t, user, "<attachment from=\"d1\" description=\"a note\">\ntext of it\n</attachment>")
 		require.Contains(t, user, `{"name":"city","value":"Rome"}`)
 	})
+	t.Run("ToolIsToldOnce", func(t *testing.T) {
+		t.Parallel()
+		_, user := last(t, `{"request": "Look it up.", "tool": "web.search", "arguments": [{"name": "city", "value": "Rome"}]}`)
+		require.Equal(t, "Look it up.\n\nTool: web.search\n\nArguments:\n{\"name\":\"city\",\"value\":\"Rome\"}", user)
+		_, user = last(t, `{"request": "web.search(Rome)", "tool": "web.search"}`)
+		require.Equal(t, "web.search(Rome)", user)
+		_, user = last(t, `{"request": "Dig.", "tool": {"hammer": 1}}`)
+		require.Equal(t, "Dig.", user, "what travels may be anything")
+	})
 	t.Run("ATravellingTextIsARequest", func(t *testing.T) {
 		t.Parallel()
 		_, user := last(t, `{}`, func(s *workgraph.Start) { s.Args = []json.RawMessage{json.RawMessage(`"hello"`)} })

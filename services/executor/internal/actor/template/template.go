@@ -35,7 +35,7 @@ const ReasonTemplate = "TEMPLATE_FAILED"
 func Spec() actor.Spec {
 	exprs := actor.NewExpressions()
 	return actor.Spec{
-		Name: "template", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Expressions: expressions,
+		Name: "template", Version: "1", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Expressions: expressions,
 		Description: "Fills the {{ expressions }} of a text with values of its arguments and of the nodes before it.",
 		Actor:       workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return call(ctx, exprs, c) }),
 	}

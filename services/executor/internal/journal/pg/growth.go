@@ -250,9 +250,9 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 	many := `SELECT count(*) FROM (` + dbkit.Merged(journal.AllStates(), func(state string) string {
 		return `SELECT r.create_time, r.run_id FROM runs r WHERE r.namespace = $1 AND ` + state + ` AND r.create_time < $2`
 	}, "r", "create_time, run_id", "$3") + `) r`
-	users := `SELECT count(*), graph_hash, first_graph, min(create_time) FILTER (WHERE graph_revision > 0 AND first_graph = '') FROM (` +
+	users := `SELECT count(*), graph_hash, first_graph FROM (` +
 		dbkit.Merged(journal.AllStates(), func(state string) string {
-			return `SELECT r.graph_hash, r.first_graph, r.graph_revision, r.create_time, r.run_id FROM runs r WHERE r.namespace = $1 AND ` + state + ` AND r.create_time < $2`
+			return `SELECT r.graph_hash, r.first_graph, r.create_time, r.run_id FROM runs r WHERE r.namespace = $1 AND ` + state + ` AND r.create_time < $2`
 		}, "r", "create_time, run_id", "$3") + `) r GROUP BY graph_hash, first_graph`
 	groups, begun := journal.OldGraphs(page, before)
 	for i, group := range groups {
@@ -265,10 +265,7 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 		}
 		rows, err := s.read.Query(ctx, users, group[0].Namespace, begun[i], journal.MaxGraphUsers+1)
 		found, err := collect(rows, err, func(row pgx.CollectableRow) (u journal.GraphUser, err error) {
-			var unknown *time.Time
-			if err = row.Scan(&u.Runs, &u.Hash, &u.First, &unknown); unknown != nil {
-				u.Unknown = *unknown
-			}
+			err = row.Scan(&u.Runs, &u.Hash, &u.First)
 			return u, err
 		})
 		if err != nil {

@@ -145,7 +145,7 @@ func TestReads(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Migrations().Up(ctx)
 	require.NoError(t, err)
-	for _, table := range []string{"runs", "run_details", "run_labels", "run_costs", "interrupts", "events_old", "outbox", "request_ids", "graphs", "schedules", "mail"} {
+	for _, table := range []string{"runs", "run_details", "run_labels", "run_costs", "interrupts", "events_first", "outbox", "request_ids", "graphs", "schedules", "mail"} {
 		_, err := s.read.Exec(ctx, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
 		require.NoError(t, err)
 	}

@@ -40,10 +40,10 @@ const (
 	runColumnNames = `state, wake_time, state_reason, start_time, end_time, update_time,
 		input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, calls,
 		nodes_total, nodes_completed, nodes_failed, nodes_skipped, nodes_running,
-		run_id, namespace, owner_id, owner_incarnation, last_seq, revision, create_time, cancel_time, cancel_state, cancel_reason, holds_key,
+		run_id, namespace, owner_id, owner_incarnation, last_seq, revision, create_time, cancel_time, cancel_reason, holds_key,
 		takeovers, machine_version, sampled, graph_name, graph_hash, task_id, user_id, chat_id, thread_id, business_key, parent_run_id,
 		root_run_id, trace_parent, trace_state, deadline, priority, forked_from, schedule_id`
-	runColumnCount = 45
+	runColumnCount = 44
 
 	insertDetails = `INSERT INTO run_details (run_id, namespace, labels, metadata, error, args, named, context, attachments, result, outputs)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
@@ -323,7 +323,7 @@ func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *j
 	}
 	args := slices.Concat([]any{int32(u.Status.State), micros(u.Status.WakeTime)}, statusArgs(u.Status), []any{
 		u.RunID, u.Namespace, owner.ID, owner.Incarnation, u.LastSeq(), 1, micros(r.CreateTime),
-		micros(u.CancelTime), 0, u.CancelReason, b2i(u.HoldsKey), 0, r.MachineVersion, b2i(r.Sampled), r.GraphName, r.GraphHash,
+		micros(u.CancelTime), u.CancelReason, b2i(u.HoldsKey), 0, r.MachineVersion, b2i(r.Sampled), r.GraphName, r.GraphHash,
 		r.TaskID, r.UserID, r.ChatID, r.ThreadID, r.BusinessKey, r.ParentID, root, r.TraceParent, r.TraceState,
 		micros(r.Deadline), r.Priority, r.ForkedFrom, r.ScheduleID})
 	n, err := t.exec(ctx, insert, args...)

@@ -57,7 +57,7 @@ func dropOwner(f *os.File) {
 }
 
 // hasEnded reports whether the process of an owner is gone, and returns its file, locked. An owner without a
-// file may live: it was registered where files cannot be locked, or by an earlier release.
+// file may live: it was registered where files cannot be locked.
 func (s *Store) hasEnded(o journal.Owner) (*os.File, bool) {
 	f, err := os.OpenFile(s.ownerFile(o), os.O_RDWR, 0)
 	if err != nil {

@@ -81,8 +81,8 @@ func (s *Store) Extend(context.Context, time.Duration, time.Duration) (journal.P
 	return journal.Parts{}, nil
 }
 
-// Shrink implements journal.Growth: free pages go back to the file system, some at a time. In a file that was made before this was asked for they are used again
-// instead.
+// Shrink implements journal.Growth: free pages go back to the file system, some at a time. In a file that another program has rewritten without
+// auto_vacuum they are used again instead.
 func (s *Store) Shrink(ctx context.Context, _ time.Time, _ int) (more bool, err error) {
 	// The pragma does its work row by row, and no transaction may be open around it.
 	rows, err := s.db.Write.QueryContext(ctx, `PRAGMA incremental_vacuum(`+strconv.Itoa(vacuumPages)+`)`)
@@ -119,9 +119,9 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 	many := `SELECT count(*) FROM (` + dbkit.Merged(journal.AllStates(), func(state string) string {
 		return `SELECT r.create_time AS create_time, r.run_id AS run_id FROM runs r WHERE r.namespace = ?1 AND ` + state + ` AND r.create_time < ?2`
 	}, "r", "create_time, run_id", "?3") + `) r`
-	users := `SELECT count(*), graph_hash, first_graph, min(iif(graph_revision > 0 AND first_graph = '', create_time, NULL)) FROM (` +
+	users := `SELECT count(*), graph_hash, first_graph FROM (` +
 		dbkit.Merged(journal.AllStates(), func(state string) string {
-			return `SELECT r.graph_hash AS graph_hash, r.first_graph AS first_graph, r.graph_revision AS graph_revision, r.create_time AS create_time, r.run_id AS run_id
+			return `SELECT r.graph_hash AS graph_hash, r.first_graph AS first_graph, r.create_time AS create_time, r.run_id AS run_id
 				FROM runs r WHERE r.namespace = ?1 AND ` + state + ` AND r.create_time < ?2`
 		}, "r", "create_time, run_id", "?3") + `) r GROUP BY graph_hash, first_graph`
 	groups, begun := journal.OldGraphs(page, before)
@@ -135,10 +135,7 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 		}
 		rows, err := s.db.Read.QueryContext(ctx, users, group[0].Namespace, micros(begun[i]), journal.MaxGraphUsers+1)
 		found, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (u journal.GraphUser, err error) {
-			var unknown sql.NullInt64
-			if err = rows.Scan(&u.Runs, &u.Hash, &u.First, &unknown); unknown.Valid {
-				u.Unknown = dbkit.FromUnixMicros(unknown.Int64)
-			}
+			err = rows.Scan(&u.Runs, &u.Hash, &u.First)
 			return u, err
 		})
 		if err != nil {

@@ -69,44 +69,6 @@ func TestBusyIsUnavailable(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A schema of an earlier release counts no dependencies.
-func TestMigrationCountsDependencies(t *testing.T) {
-	t.Parallel()
-	ctx, url := t.Context(), pgtest.New(t)
-	earlier := storetest.Migrations(t, 7)
-	pool, err := dbkit.OpenPostgres(ctx, url, pg.Schema, dbkit.PostgresOptions{})
-	require.NoError(t, err)
-	m, err := dbkit.PostgresMigrations(pool, pg.Schema, earlier)
-	require.NoError(t, err)
-	_, err = m.Up(ctx)
-	require.NoError(t, err)
-	for _, q := range []string{
-		`INSERT INTO epics SELECT 'n', 'ep_' || i, 't', 'd', 's', '{}', 2, 3, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', '', '', '', '{}',
-			now(), now(), NULL, 4, '' FROM generate_series(1, 2) i`,
-		`INSERT INTO tasks SELECT 'n', 'tk_' || i, 'ep_1', 't', '', '{}', 1, 3, array_fill('tk_1'::text, ARRAY[i - 1]), NULL, '', 1, '', 0, 0, 0, 0, 0, 0,
-			0, 0, 0, 0, 2, '', '', '[]', '', '{}', now(), now(), NULL, NULL, 1, '' FROM generate_series(1, 3) i`,
-	} {
-		_, err := pool.Exec(ctx, q)
-		require.NoError(t, err, q)
-	}
-	pool.Close()
-
-	s, err := pg.Open(ctx, url, dbkit.PostgresOptions{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	_, err = s.Migrate(ctx)
-	require.NoError(t, err)
-	require.NoError(t, s.View(ctx, "n", func(ctx context.Context, r store.Reader) error {
-		for id, want := range map[string]int32{"ep_1": 3, "ep_2": 0} {
-			e, err := r.Epic(ctx, "n", id)
-			require.NoError(t, err)
-			require.Equal(t, want, e.Dependencies)
-			require.EqualValues(t, 4, e.Revision, "nobody's etag changes")
-		}
-		return nil
-	}))
-}
-
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }
 
 func BenchmarkLeaseCancellations(b *testing.B) { storetest.BenchLease(b, open) }

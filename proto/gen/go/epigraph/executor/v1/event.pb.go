@@ -898,7 +898,7 @@ type AttemptIntended struct {
 	// The attempt, from 1.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// The key that the call carries: run/node/visit/item/generation. An HTTP call sends it as Idempotency-Key, unless its node sets
-	// that header itself. Empty if an earlier version made the call, which did not record it.
+	// that header itself.
 	EffectKey     string `protobuf:"bytes,3,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

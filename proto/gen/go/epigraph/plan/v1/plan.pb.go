@@ -272,7 +272,7 @@ type Problem struct {
 	References []*Reference `protobuf:"bytes,6,rep,name=references,proto3" json:"references,omitempty"`
 	// The arguments that the text gives the problem, in its order.
 	Arguments []*Argument `protobuf:"bytes,7,rep,name=arguments,proto3" json:"arguments,omitempty"`
-	// The tool or function that the text names for it; empty when it names none. An actor of this name works it.
+	// The tool or function that the text names for it; empty when it names none. An actor of this name works it where the request of CompilePlan names that actor.
 	Tool          string `protobuf:"bytes,8,opt,name=tool,proto3" json:"tool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -686,7 +686,7 @@ func (x *Diagnostic) GetHint() string {
 // Repair is something that the reader mended, or offers to mend.
 type Repair struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Stable code, for example "CLOSED_FENCE" or "REUSED_TOOL".
+	// Stable code, for example "FENCE_REMOVED" or "REUSED_TOOL".
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// What was or would be done.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`

@@ -1,11 +1,17 @@
 -- +goose Up
+-- Ids and names compare byte by byte (COLLATE "C"), so that their order is that of Go and of SQLite.
+-- Totals of money are nano-USD. principal is who wrote last, from the API key that was shown.
+
+-- Epics and tasks ------------------------------------------------------------
+
 CREATE TABLE epics (
   namespace          text COLLATE "C" NOT NULL,
   id                 text COLLATE "C" NOT NULL,
   title              text NOT NULL,
   description        text NOT NULL,
-  search             text NOT NULL,
+  search             text NOT NULL, -- title and description in the case in which they are searched
   tags               text[] NOT NULL,
+  labels             jsonb NOT NULL,
   state              smallint NOT NULL CHECK (state BETWEEN 1 AND 6),
   priority           smallint NOT NULL CHECK (priority BETWEEN 1 AND 4),
   budget_tokens      bigint,
@@ -20,15 +26,17 @@ CREATE TABLE epics (
   total_tasks        integer NOT NULL CHECK (total_tasks >= 0),
   completed_tasks    integer NOT NULL CHECK (completed_tasks >= 0),
   failed_tasks       integer NOT NULL CHECK (failed_tasks >= 0),
+  -- Of all its tasks together, so that they are bounded without being read.
+  dependencies       integer NOT NULL DEFAULT 0,
   result_summary     text NOT NULL,
   workflow_slug      text NOT NULL,
   user_id            text NOT NULL,
   created_by_node_id text NOT NULL,
-  labels             jsonb NOT NULL,
   create_time        timestamptz NOT NULL,
   update_time        timestamptz NOT NULL,
   end_time           timestamptz,
   revision           bigint NOT NULL,
+  principal          text NOT NULL DEFAULT '',
   PRIMARY KEY (namespace, id)
 );
 CREATE INDEX epics_by_time ON epics (namespace, create_time, id);
@@ -40,6 +48,7 @@ CREATE TABLE tasks (
   title              text NOT NULL,
   description        text NOT NULL,
   tags               text[] NOT NULL,
+  labels             jsonb NOT NULL,
   state              smallint NOT NULL CHECK (state BETWEEN 1 AND 6),
   priority           smallint NOT NULL CHECK (priority BETWEEN 1 AND 4),
   depends_on         text[] NOT NULL,
@@ -62,12 +71,12 @@ CREATE TABLE tasks (
   error_message      text NOT NULL,
   notes              text NOT NULL,
   created_by_node_id text NOT NULL,
-  labels             jsonb NOT NULL,
   create_time        timestamptz NOT NULL,
   update_time        timestamptz NOT NULL,
   start_time         timestamptz,
   end_time           timestamptz,
   revision           bigint NOT NULL,
+  principal          text NOT NULL DEFAULT '',
   PRIMARY KEY (namespace, id),
   FOREIGN KEY (namespace, epic_id) REFERENCES epics (namespace, id) ON DELETE CASCADE
 );
@@ -84,11 +93,15 @@ CREATE TABLE dependencies (
 );
 CREATE INDEX dependencies_by_task ON dependencies (namespace, task_id);
 
--- state: 1 claimed, 2 confirmed, 3 settled, 4 lost, 5 released.
+-- Runs of tasks --------------------------------------------------------------
+
+-- Which run works a task. state: 1 claimed, 2 confirmed, 3 settled, 4 lost, 5 released.
 CREATE TABLE claims (
   namespace   text COLLATE "C" NOT NULL,
   task_id     text COLLATE "C" NOT NULL,
   run_id      text COLLATE "C" NOT NULL,
+  -- The database of executors that the run is recorded in: only they can tell that there is no such run.
+  database_id text COLLATE "C" NOT NULL DEFAULT '',
   state       smallint NOT NULL CHECK (state BETWEEN 1 AND 5),
   lease_until timestamptz NOT NULL,
   PRIMARY KEY (namespace, task_id, run_id),
@@ -97,9 +110,28 @@ CREATE TABLE claims (
 CREATE UNIQUE INDEX claims_one_active ON claims (namespace, task_id) WHERE state IN (1, 2);
 CREATE INDEX claims_by_lease ON claims (lease_until) WHERE state = 1;
 
+-- The outbox to the executors: runs to cancel. A row outlives its task, so it refers to nothing.
+CREATE TABLE cancellations (
+  namespace   text COLLATE "C" NOT NULL,
+  run_id      text COLLATE "C" NOT NULL,
+  task_id     text COLLATE "C" NOT NULL,
+  database_id text COLLATE "C" NOT NULL DEFAULT '',
+  reason      text NOT NULL,
+  confirmed   boolean NOT NULL DEFAULT false, -- whether the run is known to be recorded
+  create_time timestamptz NOT NULL,
+  lease_until timestamptz NOT NULL,
+  PRIMARY KEY (namespace, run_id, task_id)
+);
+-- Of a database by namespace, in the order in which they are due: leases take from each namespace in turn.
+CREATE INDEX cancellations_by_namespace ON cancellations (database_id, namespace, lease_until);
+
+-- Usage and prices -----------------------------------------------------------
+
+-- Executors and clients have keys of their own. source: 1 executor, 2 client.
 CREATE TABLE usage_entries (
   namespace           text COLLATE "C" NOT NULL,
   run_id              text COLLATE "C" NOT NULL,
+  source              smallint NOT NULL DEFAULT 1 CHECK (source BETWEEN 1 AND 2),
   node_id             text COLLATE "C" NOT NULL,
   visit               integer NOT NULL,
   item                integer NOT NULL,
@@ -115,11 +147,13 @@ CREATE TABLE usage_entries (
   cached_input_tokens bigint NOT NULL,
   output_tokens       bigint NOT NULL,
   reasoning_tokens    bigint NOT NULL,
-  cost_nano_usd       bigint,
+  cost_nano_usd       bigint, -- null where no price is known
   price_id            text NOT NULL,
   time                timestamptz NOT NULL,
   failed              boolean NOT NULL,
-  PRIMARY KEY (namespace, run_id, node_id, visit, item, attempt, call)
+  recorded_by         text NOT NULL DEFAULT '',
+  principal           text NOT NULL DEFAULT '',
+  PRIMARY KEY (namespace, run_id, source, node_id, visit, item, attempt, call)
 );
 CREATE INDEX usage_by_time ON usage_entries (namespace, time, id);
 CREATE INDEX usage_by_epic ON usage_entries (namespace, epic_id, time, id) WHERE epic_id <> '';
@@ -136,8 +170,8 @@ CREATE TABLE namespace_totals (
   tool_calls        bigint NOT NULL DEFAULT 0
 );
 
--- The empty namespace holds the prices that come with the registry. A price ends where the next one
--- of the same namespace, provider and model begins, so the end is not stored.
+-- The empty namespace holds the prices that come with the registry. A price ends where the next one of the
+-- same namespace, provider and model begins, so the end is not stored.
 CREATE TABLE prices (
   id           text COLLATE "C" PRIMARY KEY,
   namespace    text COLLATE "C" NOT NULL,
@@ -148,9 +182,13 @@ CREATE TABLE prices (
   cached_input bigint,
   output       bigint NOT NULL,
   reasoning    bigint,
+  principal    text NOT NULL DEFAULT '',
   CONSTRAINT prices_dated UNIQUE (namespace, provider, model, valid_from)
 );
 
+-- Requests -------------------------------------------------------------------
+
+-- Which changes were carried out, so that a repeated request changes nothing.
 CREATE TABLE requests (
   namespace  text COLLATE "C" NOT NULL,
   method     text COLLATE "C" NOT NULL,

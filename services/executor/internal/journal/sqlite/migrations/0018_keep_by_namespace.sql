@@ -1,3 +1,0 @@
--- +goose Up
--- How long a namespace keeps its runs after their end, where it says so itself.
-ALTER TABLE limits ADD COLUMN retention_us INTEGER NOT NULL DEFAULT 0;

@@ -1,3 +1,0 @@
--- +goose Up
--- What a question of approval covers besides what it asks.
-ALTER TABLE interrupts ADD COLUMN binds TEXT NOT NULL DEFAULT '';
