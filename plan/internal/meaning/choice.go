@@ -101,9 +101,10 @@ func alternatives(src *form.Source) (alts []alternative, chosen int) {
 		}
 	}
 	noun := func(k int) string {
-		for _, h := range tonesIn(lang, alts[k].Names[2]) {
-			if h.kind&toneOption != 0 {
-				return alts[k].Names[2][h.off:h.end]
+		head := alts[k].Names[2]
+		for _, h := range tonesIn(lang, head) {
+			if h.kind&toneOption != 0 && h.end-h.off < len(head) && !hasTone(lang, head, toneRevised) {
+				return head[h.off:h.end]
 			}
 		}
 		return ""

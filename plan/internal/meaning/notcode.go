@@ -9,16 +9,25 @@ import (
 var (
 	// planModules are modules that run steps, or say nothing of what a program does.
 	planModules = setOf("asyncio concurrent threading multiprocessing joblib dask ray celery prefect airflow dagster luigi kfp metaflow typing __future__ dataclasses datetime time enum langgraph crewai invoke temporalio inngest restate hatchet trigger llama_index autogen golang.org")
+	// libraries are modules, by their usual names, that compute something or work on data.
+	libraries = setOf("pd np plt sns tf torch nn sklearn scipy sys re math random requests json csv logging cv2 st px")
 	// planWords are parts of names of modules that hold the tools of a plan.
 	planWords = [...]string{"tool", "agent", "step", "task", "plan", "flow", "skill", "action", "pipeline", "function"}
 )
 
 // ordinary reports whether the lines from first up to end are a program that computes, not a plan written as
-// one: it imports libraries.
+// one: it imports libraries, or calls them by their usual names.
 func ordinary(src *form.Source, first, end int) bool {
 	for _, l := range src.Lines[first:end] {
 		words := strings.Fields(l.Text)
 		if name := imported(words); name != "" && !planModule(name) {
+			return true
+		}
+		_, call, ok := strings.Cut(l.Text, "= ")
+		if !ok {
+			call = l.Text
+		}
+		if root, rest, ok := strings.Cut(call, "."); ok && libraries[root] && strings.Contains(rest, "(") {
 			return true
 		}
 		if strings.Contains(l.Text, "= require(") || strings.HasPrefix(l.Text, "module.exports") {

@@ -22,6 +22,10 @@ func otherArrows(src *form.Source, first, n int) bool {
 		lines++
 		renames += b2i(len(parts) == 2 && movesFile(parts[0].Text, parts[1].Text))
 		paths += b2i(len(parts) == 2 && strings.HasPrefix(parts[0].Text, "/") && strings.HasPrefix(parts[1].Text, "/"))
+		head, _, ok := strings.Cut(parts[0].Text, ":")
+		if ok && n == 1 && strings.Contains(head, ". ") && hasTone(languageOf(src), head, tonePast) {
+			return true // "It is complete. All was executed: 1 -> 2"
+		}
 	}
 	return lines > 0 && (renames == lines || paths == lines)
 }

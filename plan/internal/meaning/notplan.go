@@ -66,6 +66,9 @@ func notPlan(l *listing) (score int, why []string) {
 	if Refuses(l.Intro) || len(l.Headings) > 0 && Refuses(l.Headings[0]) {
 		say(6, "it comes with a refusal")
 	}
+	if word, _, _ := strings.Cut(l.Intro, " "); word == "def" || word == "func" || word == "function" || word == "fn" {
+		say(8, "it is the body of a function")
+	}
 	if asks(l.Intro) {
 		say(3, "the line before it asks")
 	}
@@ -101,6 +104,9 @@ func notPlan(l *listing) (score int, why []string) {
 	describes := n > 1 && c[telling]*5 >= n*3 && c[action]*3 < n
 	if describes {
 		say(7, "its entries tell how things are")
+	}
+	if strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:") && most(c[fewWords]) && c[action]*2 <= n {
+		say(4, "its entries are names")
 	}
 	if n > 1 && c[past]*5 >= n*3 && !describes {
 		say(5, "its entries tell what is over")
@@ -374,6 +380,10 @@ func computed(s string) bool {
 			rest := strings.TrimLeft(s[end+1:], " *_`")
 			return strings.HasPrefix(rest, "–") || strings.HasPrefix(rest, "—") || strings.HasPrefix(rest, "- ") || strings.HasPrefix(rest, ": ")
 		}
+	}
+	word, _, _ := strings.Cut(s, " ")
+	if len(word) >= 6 && len(word) <= 40 && strings.Trim(word, "0123456789abcdef") == "" && strings.ContainsAny(word, "0123456789") && strings.ContainsAny(word, "abcdef") {
+		return true
 	}
 	letters, signs := 0, false
 	for _, w := range strings.Fields(s) {

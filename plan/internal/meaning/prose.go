@@ -22,6 +22,9 @@ func readProse(src *form.Source) []*Reading {
 		return nil
 	}
 	t := &teller{lang: language(src.Text[from:to]), words: map[string][]int{}}
+	if t.lang == "" {
+		return nil
+	}
 	sentences := form.Sentences(src.Text[from:to], from)
 	for k := range sentences {
 		if !sentences[k].Question {
