@@ -97,6 +97,10 @@ var preferences = [...]preference{
 	{"code", "diagram", func(l, w *Reading) bool {
 		return w.by("art") && len(w.Items) > 2 && w.Start <= l.Start && l.End <= w.End
 	}},
+	// The names of a drawing, one to a line.
+	{"code", "diagram", func(l, w *Reading) bool {
+		return l.by("pseudo code") && w.by("arrows") && overlaps(l, w) && sharedIDs(w, l)*2 >= len(w.Items)
+	}},
 	// Arrows that only stand before what a step needs ("2. fill → after 1"), or who does it ("A1 → Ann: fill").
 	{"diagram", "outline", func(l, w *Reading) bool { return l.by("arrows") && w.lists(l) && w.outdoes(l) }},
 	{"outline", "diagram", func(l, w *Reading) bool { return w.by("arrows") && l.lists(w) && !l.outdoes(w) && within(l, w) }},
