@@ -67,6 +67,7 @@ func TestProseSaysWhatIsLeftOut(t *testing.T) {
 
 func TestProseIsNoPlan(t *testing.T) {
 	for name, text := range map[string]string{
+		"Essay":   "L'essai défend trois thèses : d'abord, que la langue change ; ensuite, que nul ne la gouverne ; enfin, qu'il faut s'en réjouir. L'auteur conclut sans trancher.",
 		"Poem":    "First comes the rain, then comes the light,\nthen comes the fox on the edge of the night;\nafter the fox, the hush of the field,\nafter the hush, what the furrows will yield.",
 		"Refusal": "I'm sorry, but I can't help with that. First you should ask a lawyer, then a friend, and finally the police.",
 		"Minutes": "Protokoll: Wir haben den Verzug besprochen, Carla hat die Zahlen gezeigt, und es wurde beschlossen, das Thema zu vertagen.",

@@ -94,10 +94,10 @@ type teller struct {
 	branch int
 	// told is the step of the main clause that was read last.
 	told int
-	// connected counts sentences with a word of order, past those about what is over, meant those about what is to be done, general those that explain.
-	connected, past, meant, general int
-	unsure                          bool
-	intro                           string
+	// connected counts sentences with a word of order, theses those that list arguments, past those about what is over, meant those about what is to be done, general those that explain.
+	connected, theses, past, meant, general int
+	unsure                                  bool
+	intro                                   string
 	// idle are sentences without a word of order before the first step, skipped those behind it.
 	idle, skipped []form.Sentence
 }
@@ -364,7 +364,7 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 	for i := range t.steps {
 		linked += b2i(t.steps[i].linked)
 	}
-	if n < 3 || questions*3 > len(sentences) || linked < 2 || t.connected*2 < len(sentences) && linked < 3 {
+	if n < 3 || t.theses > 1 || questions*3 > len(sentences) || linked < 2 || t.connected*2 < len(sentences) && linked < 3 {
 		return nil
 	}
 	order := span(0, n)

@@ -148,6 +148,9 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 		}
 		for _, piece := range t.pieces(s.Text[c.Off-s.Off:end-s.Off], c.Off) {
 			u := t.read(piece, last, len(cur.mains) > 0)
+			if theses[firstWord(lexicon.Fold(strings.TrimLeft(piece.text, " ")))] && k > 0 && wordsUpTo(cur.text, 5) <= 4 {
+				t.theses++
+			}
 			if len(cur.mains) == 0 && len(cur.conds) > 0 && (u.kinds != 0 || len(u.conds) > 0) && !correlative(piece.text) && t.letters(u.text) > 5 && (t.ands(piece.text) || wordsUpTo(cur.text, 10) > 9 && t.spaced()) {
 				cur.mains = []string{cur.text} // "After the rain we plant the trees, and then …"
 			}
@@ -340,6 +343,9 @@ func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 }
 
 func (t *teller) spaced() bool { return lexicon.Lang(t.lang).Spaced() }
+
+// theses begin an argument, behind a word of order: "d'abord, que la langue change".
+var theses = wordsOf("theses")
 
 type piece struct {
 	text   string
