@@ -302,7 +302,7 @@ func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
 		parts, back := SplitArrows(st.Text, st.Off)
 		whole := Chain{Back: back}
 		seen := map[string]int{}
-		again, commas := false, 0
+		again, commas, open := false, 0, make([]bool, len(parts))
 		for i, p := range parts {
 			group := SplitGroup(p)
 			whole.Groups = append(whole.Groups, group)
@@ -313,8 +313,8 @@ func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
 				}
 				seen[id] = i
 			}
-			if i > 0 && i < len(parts)-1 && len(group) > 1 {
-				commas++
+			if i > 0 && i < len(parts)-1 && len(group) > 1 && strings.IndexByte("([{", p.Text[0]) < 0 {
+				commas, open[i] = commas+1, true
 			}
 		}
 		if commas == 0 || commas < len(back)-1 && !again && !apart || !again && !apart && commas > 0 && len(back) < 2 {
@@ -325,19 +325,19 @@ func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
 			out, unsure = append(out, whole), true
 			continue
 		}
-		out = append(out, apartChains(whole)...)
+		out = append(out, apartChains(whole, open)...)
 	}
 	return out, unsure
 }
 
-// apartChains splits a chain wherever a group between two arrows holds a comma.
-func apartChains(c Chain) []Chain {
+// apartChains splits a chain at the groups that are open: a comma stands in them, and no bracket around them.
+func apartChains(c Chain, open []bool) []Chain {
 	var out []Chain
 	cur := Chain{Groups: [][]Piece{c.Groups[0]}}
 	for i := 1; i < len(c.Groups); i++ {
 		g := c.Groups[i]
 		cur.Back = append(cur.Back, c.Back[i-1])
-		if i == len(c.Groups)-1 || len(g) == 1 {
+		if !open[i] {
 			cur.Groups = append(cur.Groups, g)
 			continue
 		}

@@ -74,7 +74,7 @@ func TestReadDiagram(t *testing.T) {
 		"legacy":    {"@startuml\n(*) --> \"dig\"\n--> \"sow\"\n--> (*)\n@enduml", "dig sow", "dig>sow"},
 		"arrows":    {"dig, sow -> water -> reap\nrest <- reap\n", "dig sow water reap rest", "dig>water sow>water water>reap reap>rest"},
 		"apart":     {"Order: 1 -> 2, 1 -> 3, 2 -> 4\n", "1 2 3 4", "1>2 1>3 2>4"},
-		"legend":    {"1. dig\n2. sow\n3. rest\n\nOrder: 1 -> 2\n", "1 2 3", "1>2"},
+		"legend":    {"1. dig\n2. sow\n3. rest\n\nOrder: 1 -> 2\n", "1 2", "1>2"},
 		"make":      {"all: b a\n\techo\nb: a c.txt\n\techo\na:\n\techo\n", "all b a", "b>all a>all a>b"},
 		"boxes":     {"+---+     +---+\n| A |---->| B |\n+---+     +-+-+\n            |\n            v\n          +---+\n          | C |\n          +---+\n", "A B C", "A>B B>C"},
 		"words":     {" dig --\\\n        >--> sow --> reap\n rest -/\n", "dig rest sow reap", "dig>sow sow>reap rest>sow"},

@@ -2,7 +2,6 @@ package meaning
 
 import (
 	"sort"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -16,30 +15,22 @@ func readDiagram(src *form.Source) []*Reading {
 		return nil
 	}
 	var out []*Reading
-	drawn := form.Diagrams(src)
-	for _, g := range drawn {
+	for _, g := range form.Diagrams(src) {
 		if r := diagramReading(src, g); r != nil {
 			out = append(out, r)
 		}
 	}
 	if len(out) == 0 {
 		for _, g := range form.Drawings(src) {
-			if onlyArrows(src, g.First, g.Last) {
-				continue
-			}
 			if r := diagramReading(src, g); r != nil {
 				out = append(out, r)
 			}
 		}
 	}
-	if len(out) == 0 {
-		out = append(out, readTree(src)...)
-	}
-	if len(out) == 0 {
-		out = append(out, arrowReadings(src)...)
-	}
-	if len(out) == 0 {
-		out = append(out, readChart(src)...)
+	for _, read := range [...]func(*form.Source) []*Reading{readTree, arrowReadings, readChart} {
+		if len(out) == 0 {
+			out = read(src)
+		}
 	}
 	if len(out) > 1 {
 		differ(out)
@@ -47,23 +38,35 @@ func readDiagram(src *form.Source) []*Reading {
 	return out
 }
 
-// onlyArrows reports whether all lines of a drawing are lines of arrows, which say more when they are read
-// as such.
-func onlyArrows(src *form.Source, first, last int) bool {
-	for _, l := range src.Lines[first : last+1] {
-		if l.Text != "" && !IsArrowLine(l.Text) {
-			return false
+// differ reports where the other diagrams of a text say something else than the one that is read first: the
+// heaviest, of those one that revises another, or the one with the most links.
+func differ(all []*Reading) {
+	best := all[0]
+	for _, r := range all[1:] {
+		if r.Weight > best.Weight || r.Weight == best.Weight && (Replaces(best, r) || len(r.Links) > len(best.Links)) {
+			best = r
 		}
 	}
-	return true
+	for _, r := range all {
+		if r != best {
+			r.Weight -= 10
+			best.Notes = append(best.Notes, OtherPlan(best, r)...)
+		}
+	}
 }
 
 // diagramReading turns a diagram into a reading.
 func diagramReading(src *form.Source, g *form.Diagram) *Reading {
-	if len(g.Nodes) == 0 || len(g.Nodes) < 2 && len(g.Links) == 0 {
+	if len(g.Nodes) < 2 && len(g.Links) == 0 {
 		return nil
 	}
-	r := &Reading{Form: "diagram", Start: g.Start, End: g.End, Stated: true, Open: !g.Closed, Weight: diagramWeight(g), Evidence: []string{g.Kind}}
+	r := &Reading{Form: "diagram", Start: g.Start, End: g.End, Stated: true, Open: !g.Closed, Weight: 95, Evidence: []string{g.Kind}}
+	switch {
+	case len(g.Links) == 0:
+		r.Weight = 40
+	case g.Kind == "art":
+		r.Weight = 90
+	}
 	for _, n := range g.Nodes {
 		title := n.Label
 		if title == "" {
@@ -71,13 +74,11 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		}
 		r.Items = append(r.Items, Item{ID: n.ID, Shown: !n.Hidden, Title: title, Parent: -1, Off: n.Off, End: n.End})
 	}
-	turned, straight := 0, 0
+	turned := false
 	for _, l := range g.Links {
 		if needsLabel(l.Label) {
 			l.From, l.To = l.To, l.From
-			turned++
-		} else {
-			straight++
+			turned = true
 		}
 		source := Stated
 		if l.Assumed != "" {
@@ -89,12 +90,7 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	for _, f := range g.Faults {
 		r.Notes = append(r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: f.Element, Message: f.Message, Hint: f.Hint, Off: f.Off})
 	}
-	switch {
-	case turned > 0 && straight > 0:
-		for _, l := range r.Links {
-			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.From + " -> " + l.To, Off: l.Off, Message: "some arrows say that they lead to what is needed; " + l.From + " was taken to come before " + l.To, Hint: "let all arrows lead forward"})
-		}
-	case turned == 0 && pointsToNeeds(src, g.First, g.Last):
+	if !turned && pointsToNeeds(src, g.First, g.Last) {
 		turn(r)
 	}
 	if g.Flow {
@@ -103,31 +99,10 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		markOrder(r)
 	}
 	legend(src, r, g.First, g.Last)
-	if g.Undirected > 0 && g.Undirected == len(g.Links) && !demands(src, r.Items) {
+	if g.Undirected > 0 && g.Undirected == len(g.Links) {
 		r.Weight, r.Not = 20, "a graph whose edges have no direction"
 	}
 	return r
-}
-
-// demands reports whether most titles say what to do.
-func demands(src *form.Source, items []Item) bool {
-	langs, n := languagesOf(languageOf(src), src.Text), 0
-	for i := range items {
-		m := moodIn(langs, items[i].Title)
-		n += b2i(m == acting || m == deed)
-	}
-	return n*2 > len(items)
-}
-
-// diagramWeight says how sure it is that a diagram is the plan.
-func diagramWeight(g *form.Diagram) int {
-	switch {
-	case len(g.Links) == 0:
-		return 40
-	case g.Kind == "art" || g.Kind == "arrows":
-		return 90
-	}
-	return 95
 }
 
 // flowOrder sorts the items as they follow one another, those that are not ordered by their places.
@@ -169,36 +144,24 @@ func flowOrder(r *Reading) {
 // markOrder sorts items whose ids count up: A, B, C or T1, T2, T3. A diagram names them as its links need
 // them.
 func markOrder(r *Reading) {
-	shape := ""
-	key := func(id string) (string, int) {
-		k := len(id)
-		for k > 0 && '0' <= id[k-1] && id[k-1] <= '9' && len(id)-k < 6 {
-			k--
-		}
-		n, err := strconv.Atoi(id[k:])
-		if err != nil {
-			return id, 0
-		}
-		return id[:k], n
-	}
 	for _, it := range r.Items {
-		head, n := key(it.ID)
-		if n == 0 && utf8.RuneCountInString(it.ID) != 1 {
+		counts := utf8.RuneCountInString(it.ID) == 1 || strings.ContainsAny(it.ID[len(it.ID)-1:], "0123456789")
+		if !counts || markShape(it.ID) != markShape(r.Items[0].ID) {
 			return
 		}
-		if n == 0 {
-			head = "a"
-		}
-		if shape != "" && shape != head {
-			return
-		}
-		shape = head
 	}
 	sort.SliceStable(r.Items, func(i, j int) bool {
-		a, m := key(r.Items[i].ID)
-		b, n := key(r.Items[j].ID)
-		return a < b || a == b && m < n
+		a, b := r.Items[i].ID, r.Items[j].ID
+		return len(a) < len(b) || len(a) == len(b) && a < b
 	})
+}
+
+// markShape returns an id with each number in it as 0; a single letter is an a.
+func markShape(s string) string {
+	if utf8.RuneCountInString(s) == 1 && !digits(s) {
+		return "a"
+	}
+	return strings.TrimRight(s, "0123456789")
 }
 
 // intHeap gives out its numbers from the least on.
@@ -230,196 +193,85 @@ func (h *intHeap) pop() int {
 	}
 }
 
-// differ reports where the other diagrams of a text say something else than the one that is read first: the
-// heaviest, and of those the one with the most links.
-func differ(all []*Reading) {
-	best := all[0]
-	for _, r := range all[1:] {
-		switch {
-		case r.Weight >= best.Weight && r.Start > best.Start && Replaces(best, r),
-			r.Weight > best.Weight, r.Weight == best.Weight && len(r.Links) > len(best.Links):
-			best = r
-		}
-	}
-	for _, r := range all {
-		if r != best {
-			r.Weight -= 10
-			best.Notes = append(best.Notes, OtherPlan(best, r)...)
-		}
-	}
-}
-
-// entry is a line of a legend: a mark and what it stands for.
-type entry struct {
-	id, title form.Piece
-	line      int
-}
-
 // legend looks outside of a diagram for a list that says what its ids stand for. Its titles and its order are
-// taken; what the list has and the diagram has not is added, as it stands in the list only.
+// taken.
 func legend(src *form.Source, r *Reading, first, last int) {
 	index := make(map[string]int, len(r.Items))
 	for i, it := range r.Items {
 		index[it.ID] = i
 	}
-	var found []entry
-	named := map[string]bool{}
-	matched := 0
+	items, used := make([]Item, 0, len(r.Items)), make([]bool, len(r.Items))
+	start, end := r.Start, r.End
 	for i := range src.Lines {
-		if i >= first && i <= last || src.Lines[i].Text == "" || src.Lines[i].Fence {
+		l := &src.Lines[i]
+		if i >= first && i <= last || len(l.Text) > 4000 {
 			continue
 		}
-		for _, e := range legendEntries(src, i) {
-			if _, known := index[e.id.Text]; known && !named[e.id.Text] {
-				matched++
-			}
-			if named[e.id.Text] {
+		for _, e := range legendEntries(l) {
+			k, ok := index[e.id.Text]
+			if !ok || used[k] {
 				continue
 			}
-			named[e.id.Text] = true
-			found = append(found, e)
-		}
-		if len(found) > 20_000 {
-			return
+			it := r.Items[k]
+			if it.Title == it.ID || len(e.title.Text) > len(it.Title) {
+				it.Title = e.title.Text
+			}
+			used[k] = true
+			items = append(items, it)
+			start, end = min(start, l.Off), max(end, l.End)
 		}
 	}
-	if matched < 2 || matched*2 < len(r.Items) {
+	if n := len(items); n < 2 || n*2 < len(r.Items) {
 		return
 	}
-	from, to := -1, -1
-	for i, e := range found {
-		if _, ok := index[e.id.Text]; ok {
-			if from < 0 {
-				from = i
-			}
-			to = i
+	if len(items) == len(r.Items) && r.Weight > excerptWeight {
+		r.Weight = max(r.Weight, 95)
+	}
+	for k, it := range r.Items {
+		if !used[k] {
+			items = append(items, it)
 		}
 	}
-	// Entries of the same list before the first and behind the last known one belong to it as well.
-	same := func(a, b entry) bool {
-		return b.line-a.line <= 1 && sameMark(a.id.Text, b.id.Text)
-	}
-	for from > 0 && same(found[from-1], found[from]) {
-		from--
-	}
-	for to+1 < len(found) && same(found[to], found[to+1]) {
-		to++
-	}
-	var items []Item
-	used := make([]bool, len(r.Items))
-	for _, e := range found[from : to+1] {
-		k, ok := index[e.id.Text]
-		if !ok {
-			if len(items) > 0 && sameMark(items[0].ID, e.id.Text) {
-				items = append(items, Item{ID: e.id.Text, Shown: true, Title: e.title.Text, Parent: -1, Off: e.id.Off, End: e.title.Off + len(e.title.Text)})
-			}
-			continue
-		}
-		it := r.Items[k]
-		if it.Title == it.ID || len(e.title.Text) > len(it.Title) {
-			it.Title = e.title.Text
-		}
-		used[k] = true
-		items = append(items, it)
-	}
-	if matched == len(r.Items) {
-		if r.Weight > excerptWeight {
-			r.Weight = max(r.Weight, 95)
-		}
-		r.Items = items
-	} else {
-		for k, it := range r.Items {
-			if !used[k] {
-				items = append(items, it)
-			}
-		}
-		r.Items = items
-	}
-	if len(found) > 0 {
-		r.Start = min(r.Start, src.Lines[found[from].line].Off)
-		r.End = max(r.End, src.Lines[found[to].line].End)
-	}
+	r.Items, r.Start, r.End = items, start, end
 }
 
-// sameMark reports whether two ids are of one kind: both numbers, or the same letters before a number, or
-// both letters.
-func sameMark(a, b string) bool {
-	return markShape(a) == markShape(b)
-}
+// entry is what a legend says of one id.
+type entry struct{ id, title form.Piece }
 
-func markShape(s string) string {
-	var b strings.Builder
-	last := rune(0)
-	for _, r := range s {
-		switch {
-		case '0' <= r && r <= '9':
-			r = '0'
-		case len(s) <= 2:
-			r = 'a'
-		}
-		if r != last || r != '0' {
-			b.WriteRune(r)
-		}
-		last = r
-	}
-	return b.String()
-}
+// plainMarks blanks the signs of emphasis and of code.
+var plainMarks = strings.NewReplacer("**", "  ", "__", "  ", "`", " ")
 
-// legendEntries reads the entries of line i: one behind a bullet or in a row of a table, or several as in "A
+// legendEntries reads the entries of a line: one behind a bullet or in a row of a table, or several as in "A
 // = dig, B = sow".
-func legendEntries(src *form.Source, i int) []entry {
-	l := &src.Lines[i]
-	text, off := l.Text, l.Off
-	if len(text) > 4000 {
-		return nil
+func legendEntries(l *form.Line) (out []entry) {
+	p := form.Piece{Text: l.Text, Off: l.Off}
+	if row, ok := strings.CutPrefix(l.Text, "|"); ok {
+		id, title, _ := strings.Cut(row, "|")
+		title, _, _ = strings.Cut(title, "|")
+		return []entry{{form.Piece{Text: strings.Trim(id, " *`"), Off: l.Off}, form.Piece{Text: strings.TrimSpace(title), Off: l.Off}}}
 	}
-	if parts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ';' || r == '，' || r == '；' }); len(parts) > 1 && strings.Count(text, "=") == len(parts) {
-		var out []entry
-		at := 0
-		for _, p := range parts {
-			k := strings.Index(text[at:], p) + at
-			at = k + len(p)
-			a, b, _ := strings.Cut(p, "=")
-			if head := strings.LastIndexAny(a, ":："); len(out) == 0 && head >= 0 { // "Tasks: A = dig"
-				_, size := utf8.DecodeRuneInString(a[head:])
-				a, k = a[head+size:], k+head+size
-			}
-			out = append(out, entry{form.Piece{Text: strings.TrimSpace(a), Off: off + k}, form.Piece{Text: strings.TrimSpace(b), Off: off + k + len(a) + 1}, i})
-		}
-		return out
-	}
-	p := form.Piece{Text: text, Off: off}
-	if strings.HasPrefix(text, "|") {
-		cells := strings.SplitN(strings.Trim(text, "|"), "|", 3)
-		if len(cells) < 2 {
-			return nil
-		}
-		id := strings.Trim(cells[0], " *`")
-		return []entry{{form.Piece{Text: id, Off: off + strings.Index(text, id)}, form.Piece{Text: strings.TrimSpace(cells[1]), Off: off + 1 + len(cells[0]) + 1}, i}}
-	}
-	p = cutBullet(p)
-	for _, q := range [...]string{"**", "__", "`", "*"} {
-		if rest, ok := strings.CutPrefix(p.Text, q); ok {
-			if k := strings.Index(rest, q); k > 0 {
-				inner := form.Piece{Text: rest[:k], Off: p.Off + len(q)}
-				if id, title, ok := form.SplitMark(inner); ok {
-					title.Text += rest[k+len(q):]
-					return []entry{{id, title, i}}
-				}
-				title := strings.TrimLeft(rest[k+len(q):], " :：–—-=")
-				return []entry{{form.Piece{Text: strings.TrimRight(inner.Text, ".:)"), Off: inner.Off}, form.Piece{Text: title, Off: l.End - len(title)}, i}}
-			}
+	parts := []form.Piece{p}
+	if all := form.SplitGroup(p); strings.Count(p.Text, "=") == len(all) {
+		parts = all
+		head, _, _ := strings.Cut(all[0].Text, "=")
+		if k := strings.LastIndexAny(head, ":："); k >= 0 { // "Tasks: A = dig"
+			_, n := utf8.DecodeRuneInString(head[k:])
+			rest := strings.TrimLeft(all[0].Text[k+n:], " ")
+			parts[0] = form.Piece{Text: rest, Off: p.Off + len(all[0].Text) - len(rest)}
 		}
 	}
-	if id, title, ok := form.SplitMark(p); ok {
-		return []entry{{id, title, i}}
+	for _, p := range parts {
+		p.Text = plainMarks.Replace(p.Text)
+		if id, title, ok := form.SplitMark(cutBullet(p)); ok {
+			out = append(out, entry{id, title})
+		}
 	}
-	return nil
+	return out
 }
 
 // cutBullet drops a bullet and a check box.
 func cutBullet(p form.Piece) form.Piece {
-	s := p.Text
+	s := strings.TrimLeft(p.Text, " ")
 	for _, b := range [...]string{"- ", "* ", "+ ", "• ", "· ", "– ", "◦ ", "> ", "#### ", "### ", "## "} {
 		if rest, ok := strings.CutPrefix(s, b); ok {
 			s = strings.TrimLeft(rest, " ")

@@ -9,14 +9,12 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// andWords join two ids on one side of an arrow.
-var andWords = [...]string{" and ", " und ", " et ", " y ", " e ", " и ", " та ", " і ", " en ", " och ", " og ", " ve ", " i ", " oraz ", " dan ", " và ", " और ", " と ", "と", "和", " 및 ", " و "}
-
 // arrowSet collects what lines of arrows say.
 type arrowSet struct {
 	r      *Reading
 	index  map[string]int
-	bare   map[string]bool // ids that stand somewhere without a title
+	bare   map[string]bool   // ids that stand somewhere without a title
+	known  func(string) bool // ids that may stand on both sides of a word for "and"
 	apart  bool
 	listed bool // ids stand alone on lines
 	titles bool // parts before the last of a line have titles, too
@@ -29,12 +27,12 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 	if !form.ContainsArrow(text) && strings.IndexByte(text, '>') > 0 && !strings.ContainsAny(text, "<=") {
 		text = strings.ReplaceAll(text, ">", string(form.BareArrow)) // "1 > 2": all ids have to be known
 	}
-	p := arrowPrefix(form.Piece{Text: text, Off: off}, true)
+	p := arrowPrefix(form.Piece{Text: text, Off: off})
 	if !form.ContainsArrow(p.Text) {
 		return nil, false
 	}
-	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, apart: true}
-	s.line(p)
+	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true}
+	s.line(s.ands(p))
 	for _, it := range s.r.Items {
 		if !known(it.ID) {
 			return nil, false
@@ -43,22 +41,23 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 	return s.r.Links, len(s.r.Links) > 0
 }
 
-// arrowPrefix drops "Order:" or a bullet before the first id. With loose, it accepts every short text before
-// a colon.
-func arrowPrefix(p form.Piece, loose bool) form.Piece {
+// arrowPrefix drops a bullet, and a label such as "Order:" before the first id. What is short, has a number in
+// it, or stands where other ids have a title, is an id with its title.
+func arrowPrefix(p form.Piece) form.Piece {
 	p = cutBullet(p)
 	p.Text = plainBrackets.Replace(p.Text)
-	for _, colon := range [...]string{":", "："} {
-		head, rest, ok := strings.Cut(p.Text, colon)
-		head = strings.Trim(head, " *_`")
-		if !ok || rest == "" || len(head) > 60 || form.ContainsArrow(head) || !form.ContainsArrow(rest) || rest[0] == ':' {
-			continue
-		}
-		if rest[0] != ' ' && rest[0] != '*' && colon == ":" || !loose && !announcesGraph(head) {
-			continue
-		}
+	k := strings.IndexAny(p.Text, ":：")
+	if k < 0 {
+		return unquoted(p)
+	}
+	_, n := utf8.DecodeRuneInString(p.Text[k:])
+	head, rest := strings.Trim(p.Text[:k], " *_`"), p.Text[k+n:]
+	switch {
+	case len(head) > 60 || form.ContainsArrow(head) || !form.ContainsArrow(rest) || n == 1 && strings.IndexByte(" *", rest[0]) < 0:
+	case len(head) <= 2 || utf8.RuneCountInString(head) == 1 || strings.ContainsAny(head, "0123456789") || strings.ContainsAny(rest, ":：") && !announcesGraph(head):
+	default:
 		rest = strings.TrimLeft(rest, " *_")
-		return unquoted(form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)})
+		p = form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)}
 	}
 	return unquoted(p)
 }
@@ -77,18 +76,8 @@ func unquoted(p form.Piece) form.Piece {
 	return p
 }
 
-// graphWords are stems of what lines of arrows are announced by.
-var graphWords = [...]string{"graph", "depend", "order", "edge", "flow", "sequence", "execution", "plan", "dag", "pipeline", "abhäng", "reihenfolge", "ablauf", "ordre", "dépend", "flux", "orden", "ordem", "flujo", "fluxo", "ordine", "dipend", "flusso", "volgorde", "afhank", "порядок", "завис", "залеж", "схема", "kolejn", "zależ", "sıra", "bağım", "akış", "ordning", "beroend", "flöde", "rækkefølge", "urut", "alur", "thứ tự", "phụ thuộc", "sơ đồ", "顺序", "順序", "依赖", "依存", "流程", "フロー", "순서", "의존", "흐름", "ترتيب", "क्रम", "निर्भर", "links", "arrows", "path", "schritte", "steps"}
-
-func announcesGraph(s string) bool {
-	s = strings.ToLower(s)
-	for _, w := range graphWords {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
-}
+// announcesGraph reports whether words announce lines of arrows.
+func announcesGraph(s string) bool { return stemAt(strings.ToLower(s), "that announce a graph") >= 0 }
 
 // arrowReadings reads the blocks of lines of arrows.
 func arrowReadings(src *form.Source) (out []*Reading) {
@@ -126,8 +115,7 @@ func arrowBlock(src *form.Source, i int) (n, arrows int) {
 			arrows++
 		case isComment(l.Text) && (code || l.Text[0] != '#'):
 			continue
-		case isD2(l.Text) || j > i && (IsBroken(l.Text) || brokenNear(src, j)):
-		case !isSingleID(l.Text):
+		case !isSingleID(l.Text) && !(j > i && IsBroken(l.Text)):
 			return n, arrows
 		}
 		n = j - i + 1
@@ -137,31 +125,6 @@ func arrowBlock(src *form.Source, i int) (n, arrows int) {
 
 func isComment(s string) bool {
 	return strings.HasPrefix(s, "# ") || strings.HasPrefix(s, "//") || strings.HasPrefix(s, "%%") || strings.HasPrefix(s, "<!--") && strings.HasSuffix(s, "-->")
-}
-
-// d2Words are keys of D2 that say how a drawing looks.
-var d2Words = [...]string{"direction", "shape", "style", "label", "near", "width", "height", "icon", "tooltip", "link", "vars", "classes", "title"}
-
-// isD2 reports whether a line is one of D2's besides links: "direction: right", "a: {shape: oval}", "a.shape:
-// oval", "}".
-func isD2(s string) bool {
-	if s == "}" {
-		return true
-	}
-	key, value, ok := strings.Cut(s, ":")
-	if !ok || len(key) > 80 {
-		return false
-	}
-	if v := strings.TrimSpace(value); strings.HasPrefix(v, "{") {
-		return strings.HasSuffix(v, "}") || v == "{"
-	}
-	key = key[strings.LastIndexByte(key, '.')+1:]
-	for _, w := range d2Words[:min(len(d2Words), 9)] {
-		if key == w && !strings.Contains(value, " -") {
-			return strings.TrimSpace(value) != ""
-		}
-	}
-	return false
 }
 
 // brokenSigns are what is left of arrows that lost a part.
@@ -182,50 +145,17 @@ func IsBroken(s string) bool {
 	return false
 }
 
-// brokenNear reports whether the line at j looks like "A b - C d", and an arrow line next to it names A b
-// or C d.
-func brokenNear(src *form.Source, j int) bool {
-	s := src.Lines[j].Text
-	for _, sign := range brokenSigns {
-		a, b, ok := strings.Cut(s, sign)
-		if a, b = strings.TrimSpace(a), strings.TrimSpace(b); !ok || !isLooseID(a) || !isLooseID(b) {
-			continue
-		}
-		for k := max(0, j-1); k <= j+1 && k < len(src.Lines); k++ {
-			t := src.Lines[k].Text
-			if k != j && len(t) < 1000 && IsArrowLine(t) && (strings.HasSuffix(t, a) || strings.HasPrefix(t, a+" ") || strings.HasPrefix(t, b) || strings.HasSuffix(t, " "+b)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // IsArrowLine reports whether s consists of short ids between arrows and commas.
 func IsArrowLine(s string) bool {
-	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "def ") || strings.HasPrefix(s, "async def ") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, " do") || strings.HasSuffix(s, ":") || strings.HasPrefix(s, "|") {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "|") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, " do") {
 		return false
 	}
-	if strings.Count(s, " ") > 4 {
-		if says, _ := arrowSense(s); says {
-			return false // it says what arrows mean
+	p := arrowPrefix(form.Piece{Text: form.CutComment(s)})
+	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] {
+		_, _, titled := form.SplitMark(parts[0])
+		if assignsCall(parts[1].Text) || titled && !strings.ContainsFunc(parts[1].Text, unicode.IsLetter) {
+			return false // "raw ← load("x")", "2. rent <- 1"
 		}
-	}
-	p := arrowPrefix(form.Piece{Text: form.CutComment(s)}, false)
-	if quotesArrow(p.Text) {
-		return false
-	}
-	if lead := leadNumber(p.Text); lead > 0 {
-		parts, back := form.SplitArrows(p.Text[lead:], 0)
-		if len(back) == 1 && back[0] && strings.Trim(parts[1].Text, "0123456789., ") == "" {
-			return false // "2. rent <- 1" is a step with what it needs
-		}
-	}
-	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] && strings.Contains(parts[0].Text, " ") && (marksTitle(parts[0].Text) || !strings.Contains(parts[0].Text, ",")) && shortIDs(parts[1]) {
-		return false // "C contract <- A, B"
-	}
-	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] && assignsCall(parts[1].Text) {
-		return false // "raw ← load("x")"
 	}
 	arrows := 0
 	chains, _ := form.Chains(p.Text, 0, false)
@@ -235,11 +165,9 @@ func IsArrowLine(s string) bool {
 			for _, x := range g {
 				t := form.Bare(x).Text
 				if k == len(c.Groups)-1 {
-					if head, _, ok := strings.Cut(t, ": "); ok {
-						t = head
-					}
+					t, _, _ = strings.Cut(t, ": ")
 				}
-				if t != "" && !isLooseID(t) && !looseChains(x.Text, 0) {
+				if t != "" && !isLooseID(t) && (len(t) == len(x.Text) || !form.ContainsArrow(t)) { // or a chain in brackets
 					return false
 				}
 			}
@@ -251,56 +179,10 @@ func IsArrowLine(s string) bool {
 // maxBrackets bounds brackets in brackets.
 const maxBrackets = 6
 
-// looseChains reports whether one side of an arrow is a group in brackets in which chains stand: "[(B → C),
-// D]".
-func looseChains(s string, depth int) bool {
-	inner := form.Bare(form.Piece{Text: strings.TrimSpace(s)}).Text
-	if n := len(s); depth > maxBrackets || n < 5 || len(inner) >= n {
-		return false
-	}
-	for _, x := range form.SplitGroup(form.Piece{Text: inner}) {
-		parts, _ := form.SplitArrows(x.Text, 0)
-		for _, p := range parts {
-			for _, y := range form.SplitGroup(p) {
-				if t := form.Bare(y).Text; t == "" || !isLooseID(t) && !looseChains(y.Text, depth+1) {
-					return false
-				}
-			}
-		}
-	}
-	return true
-}
-
-// quotesArrow reports whether an arrow stands in quotes behind other words: Read "X <- Y" as …
-func quotesArrow(s string) bool {
-	i := strings.IndexByte(s, '"')
-	if i <= 0 || strings.TrimSpace(s[:i]) == "" {
-		return false
-	}
-	n := strings.IndexByte(s[i+1:], '"')
-	return n > 0 && !form.ContainsArrow(s[:i]) && form.ContainsArrow(s[i+1:i+1+n])
-}
-
 // assignsCall reports whether a text is the call of a function with arguments.
 func assignsCall(s string) bool {
 	k := strings.IndexByte(s, '(')
 	return k > 0 && isWord(s[k-1]) && strings.HasSuffix(s, ")") && len(s) > k+2
-}
-
-// marksTitle reports whether a short mark stands in front of words: "D tender, fuel".
-func marksTitle(s string) bool {
-	mark, rest, _ := strings.Cut(s, " ")
-	return utf8.RuneCountInString(mark) < 5 && !strings.ContainsAny(mark, ",&+") && rest != "" && !strings.HasPrefix(strings.TrimSpace(rest), "&")
-}
-
-// shortIDs reports whether a side of an arrow holds nothing but marks such as A, T1 or 2.
-func shortIDs(p form.Piece) bool {
-	for _, x := range form.SplitGroup(p) {
-		if t := form.Bare(x).Text; utf8.RuneCountInString(t) > 4 || strings.Contains(t, " ") {
-			return false
-		}
-	}
-	return true
 }
 
 // leadNumber returns the length of "2. " or "2) " at the start of s.
@@ -317,7 +199,7 @@ func leadNumber(s string) int {
 
 // isLooseID accepts names of a few words, without the punctuation of sentences.
 func isLooseID(id string) bool {
-	if len(id) > 120 || strings.Count(id, " ") > 8 || strings.Contains(id, "--") || strings.Contains(id, "  ") && len(id) > 60 {
+	if len(id) > 120 || strings.Count(id, `"`)%2 == 1 || strings.Count(id, " ") > 8 || strings.Contains(id, "--") || strings.Contains(id, "  ") && len(id) > 60 {
 		return false
 	}
 	word := false
@@ -339,9 +221,6 @@ func isLooseID(id string) bool {
 // isSingleID accepts a line that is one id: no spaces, and not a word with the punctuation of a sentence.
 func isSingleID(s string) bool {
 	s = strings.TrimLeft(s, "-*• ")
-	if strings.HasPrefix(s, `"`) && len(s) > 2 {
-		return form.QuotedLength(s) == len(s)
-	}
 	if strings.HasPrefix(s, "【") && strings.HasSuffix(s, "】") {
 		return false // a heading
 	}
@@ -362,14 +241,14 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	r := &Reading{Form: "diagram", Stated: true, Start: src.Lines[first].Off, End: end, Weight: weight, Evidence: []string{"arrows"}}
 	r.Open = !(first+n < len(src.Lines) && src.Lines[first+n].Fence)
 	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}}
+	s.known = func(id string) bool { return s.bare[id] || digits(id) }
 	lines := arrowLines(src, first, n)
 	for _, p := range lines {
 		s.survey(p)
 	}
 	for _, p := range lines {
+		p = s.ands(p)
 		switch {
-		case isD2(p.Text):
-			s.define(p)
 		case isSingleID(p.Text):
 			s.listed = true
 			s.line(p)
@@ -378,9 +257,6 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 		default:
 			s.line(p)
 		}
-	}
-	if len(r.Links) == 0 {
-		return nil
 	}
 	if pointsToNeeds(src, first, first+n-1) {
 		turn(r)
@@ -398,14 +274,10 @@ func arrowLines(src *form.Source, first, n int) (out []form.Piece) {
 	numbered, trails := true, false
 	for i := first; i < first+n; i++ {
 		l := &src.Lines[i]
-		if l.Text == "" || isComment(l.Text) || l.Text == "}" {
+		if l.Text == "" || isComment(l.Text) {
 			continue
 		}
-		p := form.Piece{Text: form.CutComment(l.Text), Off: l.Off}
-		if t := strings.TrimRight(p.Text, ".。"); len(p.Text)-len(t) == 1 || strings.HasSuffix(p.Text, "。") {
-			p.Text = t
-		}
-		p = arrowPrefix(p, len(out) == 0 && announcesGraph(p.Text))
+		p := arrowPrefix(form.Piece{Text: strings.TrimRight(form.CutComment(l.Text), ".。"), Off: l.Off})
 		if len(out) > 0 && (startsWithArrow(p.Text) || trails) && p.Off-out[len(out)-1].Off < 8192 {
 			last := &out[len(out)-1]
 			last.Text += strings.Repeat(" ", p.Off-last.Off-len(last.Text)) + p.Text
@@ -440,9 +312,6 @@ func endsWithArrow(s string) bool {
 
 // survey notes which ids stand without a title, and whether parts before the last of a line have titles.
 func (s *arrowSet) survey(p form.Piece) {
-	if isD2(p.Text) {
-		return
-	}
 	chains, _ := form.Chains(p.Text, p.Off, s.apart)
 	for _, c := range chains {
 		for k, g := range c.Groups {
@@ -455,15 +324,6 @@ func (s *arrowSet) survey(p form.Piece) {
 				}
 			}
 		}
-	}
-}
-
-// define reads "a: Label", "a: {shape: oval}" of D2.
-func (s *arrowSet) define(p form.Piece) {
-	key, value, _ := strings.Cut(p.Text, ":")
-	key = strings.Trim(key, " \"'")
-	if strings.HasPrefix(strings.TrimSpace(value), "{") && s.bare[key] || strings.HasPrefix(strings.TrimSpace(value), "{") && strings.HasSuffix(value, "}") {
-		s.node(form.Piece{Text: key, Off: p.Off}, "")
 	}
 }
 
@@ -483,22 +343,13 @@ func (s *arrowSet) node(p form.Piece, title string) string {
 // side adds the nodes of one side of an arrow and returns their ids.
 func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 	for _, x := range g {
-		quoted := x.Text != "" && x.Text[0] == '"'
 		b := form.Bare(x)
 		if b.Text == "" {
 			continue
 		}
+		quoted := x.Text[0] == '"'
 		if !quoted && !s.bare[b.Text] {
-			b = cutBullet(b)
-		}
-		if !quoted && !s.bare[b.Text] {
-			b = withoutBeside(b)
-		}
-		if parts := s.parts(b); parts != nil && !quoted {
-			for _, p := range parts {
-				ids = append(ids, s.node(p, ""))
-			}
-			continue
+			b = withoutBeside(cutBullet(b))
 		}
 		if id, title, ok := form.SplitMark(b); ok && !quoted && (s.bare[id.Text] || strings.ContainsAny(id.Text, "0123456789") || s.titles || utf8.RuneCountInString(id.Text) < 3 || last && strings.Contains(b.Text, ": ")) {
 			if last && !s.titles && strings.Contains(b.Text, ": ") {
@@ -515,81 +366,44 @@ func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 	return ids
 }
 
-// withoutBeside drops "in parallel" ahead of or behind the ids of one side of an arrow.
+// withoutBeside drops "in parallel" behind the ids of one side of an arrow.
 func withoutBeside(p form.Piece) form.Piece {
-	if !strings.ContainsAny(p.Text, " :") && isASCII(p.Text) || len(p.Text) > 300 {
+	if !strings.Contains(p.Text, " ") && isASCII(p.Text) || len(p.Text) > 300 {
 		return p
 	}
-	all := lexicon.Scan(p.Text)
-	for _, t := range all {
-		if !t.Is(lexicon.Meanwhile) && !t.Is(lexicon.Beside) {
-			continue
-		}
-		if rest := strings.Trim(p.Text[t.End:], " :"); rest == "" && t.Off > 0 {
-			return form.Piece{Text: strings.TrimRight(p.Text[:t.Off], " ,:–-"), Off: p.Off}
-		} else if t.Off == 0 && strings.HasPrefix(strings.TrimLeft(p.Text[t.End:], " "), ":") {
-			rest = strings.TrimLeft(p.Text[t.End:], " :")
-			return form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)}
+	for _, t := range lexicon.Scan(p.Text) {
+		if (t.Is(lexicon.Meanwhile) || t.Is(lexicon.Beside)) && t.Off > 0 && t.End == len(p.Text) {
+			p.Text = strings.TrimRight(p.Text[:t.Off], " ,:–-")
+			break
 		}
 	}
 	return p
 }
 
-// parts splits "A and B" if both are ids that stand elsewhere, too.
-func (s *arrowSet) parts(p form.Piece) []form.Piece {
-	if s.bare[p.Text] && !strings.ContainsAny(p.Text, " と和") {
-		return nil
+// ands writes a comma for each word for "and" that stands between two known ids.
+func (s *arrowSet) ands(p form.Piece) form.Piece {
+	if len(p.Text) > 4000 {
+		return p
 	}
-	for _, w := range andWords {
-		k := strings.Index(p.Text, w)
-		if k <= 0 {
+	for _, t := range lexicon.Scan(p.Text) {
+		if !t.Is(lexicon.And) {
 			continue
 		}
-		a := form.Piece{Text: strings.TrimSpace(p.Text[:k]), Off: p.Off}
-		b := form.Piece{Text: strings.TrimSpace(p.Text[k+len(w):]), Off: p.Off + k + len(w)}
-		known := func(t string) bool { return s.bare[t] || strings.Trim(t, "0123456789") == "" && t != "" }
-		if known(a.Text) && known(b.Text) {
-			return []form.Piece{a, b}
+		before, _ := form.SplitArrows(p.Text[:t.Off], 0)
+		behind, _ := form.SplitArrows(p.Text[t.End:], 0)
+		left, right := form.SplitGroup(before[len(before)-1]), form.SplitGroup(behind[0])
+		bare := func(x form.Piece) string {
+			return withoutBeside(form.Piece{Text: strings.Trim(x.Text, "()[]{} ")}).Text
+		}
+		if s.known(bare(left[len(left)-1])) && s.known(bare(right[0])) {
+			p.Text = p.Text[:t.Off] + "," + strings.Repeat(" ", t.End-t.Off-1) + p.Text[t.End:]
 		}
 	}
-	return nil
-}
-
-// apartAt splits a line at a word for "and" that stands between two chains: "1 → 2 → 4 and 1 → 3". It stands
-// between two ids of one group unless the chains have an id in common.
-func apartAt(p form.Piece) (a, b form.Piece, ok bool) {
-	for _, w := range andWords {
-		k := strings.Index(p.Text, w)
-		if k <= 0 || strings.Contains(p.Text[k+len(w):], w) {
-			continue
-		}
-		a, b = form.Piece{Text: p.Text[:k], Off: p.Off}, form.Piece{Text: p.Text[k+len(w):], Off: p.Off + k + len(w)}
-		first, back := form.SplitArrows(a.Text, 0)
-		second, back2 := form.SplitArrows(b.Text, 0)
-		if len(back) == 0 || len(back2) == 0 || len(first)+len(second) > 100 {
-			continue
-		}
-		have := map[string]bool{}
-		for _, x := range first {
-			have[form.Bare(x).Text] = true
-		}
-		for _, x := range second {
-			ok = ok || have[form.Bare(x).Text]
-		}
-		if ok {
-			return a, b, true
-		}
-	}
-	return p, p, false
+	return p
 }
 
 // line adds what one line says.
 func (s *arrowSet) line(p form.Piece) {
-	if a, b, ok := apartAt(p); ok {
-		s.line(a)
-		s.line(b)
-		return
-	}
 	chains, unsure := form.Chains(p.Text, p.Off, s.apart)
 	for n, c := range chains {
 		if n > 0 && len(c.Back) == 0 {

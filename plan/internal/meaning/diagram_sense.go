@@ -7,9 +7,6 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// arrowNouns are stems of words for arrows, in many languages.
-var arrowNouns = [...]string{"arrow", "edge", "pfeil", "kante", "flèche", "flecha", "seta", "frecc", "pijl", "strzał", "стрел", "стріл", "panah", "mũi tên", "箭头", "箭頭", "矢印", "화살표", "سهم", "तीर"}
-
 // pronouns stand behind a word of need that is said of the other end: "tasks that depend on it".
 var pronouns = setOf("it them this that")
 
@@ -47,12 +44,7 @@ func arrowSense(text string) (says, turned bool) {
 		}
 		i += n
 	}
-	lower := strings.ToLower(text)
-	mentions := count > 0
-	for _, w := range arrowNouns {
-		mentions = mentions || strings.Contains(lower, w)
-	}
-	if !mentions || count > 1 || left {
+	if count > 1 || left || count == 0 && stemAt(strings.ToLower(text), "of words for arrows") < 0 {
 		return false, false
 	}
 	all := lexicon.ScanIn(lexicon.Language(text), text)

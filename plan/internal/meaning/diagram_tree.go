@@ -7,13 +7,6 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// belowWords and aboveWords are stems of words that tell what stands below and above in a tree, in many
-// languages.
-var (
-	belowWords = [...]string{"below", "under", "nested", "beneath", "child", "branch", "subitem", "sub-item", "unter", "zweig", "kind", "dessous", "enfant", "branche", "debajo", "hijo", "rama", "abaixo", "filho", "sotto", "figli", "onder", "ниже", "под ", "дочерн", "нижче", "poniżej", "dziec", "under", "gren", "barn", "altında", "bawah", "anak", "bên dưới", "phía dưới", "下", "子", "아래", "하위", "नीचे", "تحت"}
-	aboveWords = [...]string{"above", "parent", "hangs from", "hangs off", "hang from", "over it", "over them", "higher up", "über", "oberhalb", "eltern", "hängt an", "dessus", "parent", "qui la porte", "qui le porte", "encima", "arriba", "padre", "acima", "pai", "sopra", "genitore", "boven", "выше", "родител", "над ", "вище", "батьк", "powyżej", "nadrzędn", "rodzic", "ovan", "förälder", "üst", "üzerinde", "yukarı", "di atas", "atasnya", "induk", "bên trên", "phía trên", "上", "父", "親", "위", "부모", "상위", "ऊपर", "فوق", "أعلى"}
-)
-
 // readTree reads a tree of branches such as "├── name", if the text around it says that each step needs
 // those below it, or the one above. A tree without such words only shows what belongs together.
 func readTree(src *form.Source) []*Reading {
@@ -87,9 +80,9 @@ func treeSense(s string) (says, down bool) {
 		if t.Side == lexicon.Behind {
 			behind, ahead = ahead, behind
 		}
-		below, above := firstOf(behind, belowWords[:]), firstOf(behind, aboveWords[:])
+		below, above := stemAt(behind, "of below"), stemAt(behind, "of above")
 		if below < 0 && above < 0 {
-			above, below = firstOf(ahead, belowWords[:]), firstOf(ahead, aboveWords[:])
+			above, below = stemAt(ahead, "of below"), stemAt(ahead, "of above")
 		}
 		if below >= 0 || above >= 0 {
 			return true, (below < 0 || above >= 0 && above < below) == needs

@@ -48,3 +48,14 @@ func wordSet(list string) map[string]bool {
 	}
 	return m
 }
+
+// stemAt returns the first place at which one of a list's stems stands in s, or -1.
+func stemAt(s, list string) int {
+	at := -1
+	for stem := range wordsOf("stems " + list) {
+		if i := strings.Index(s, stem); i >= 0 && (at < 0 || i < at) {
+			at = i
+		}
+	}
+	return at
+}

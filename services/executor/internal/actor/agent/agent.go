@@ -33,6 +33,7 @@ const schema = `{
     "goal": {"description": "What is wanted; user_input, request or the first positional argument when absent."},
     "user_input": {"description": "The same as goal."},
     "request": {"description": "The same as goal."},
+    "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
     "attachments": {"type": "array", "description": "Documents for the reasoner; results of the nodes before this one are added.", "items": {"type": "object"}},
     "previous_agent_results": {"description": "Results of earlier steps, told to the reasoner when the nodes before this one are not known."},
@@ -103,6 +104,7 @@ type given struct {
 	UserInput   json.RawMessage   `json:"user_input"`
 	Request     json.RawMessage   `json:"request"`
 	Attachments []json.RawMessage `json:"attachments"`
+	Tool        json.RawMessage   `json:"tool"`
 	Arguments   []json.RawMessage `json:"arguments"`
 	Previous    json.RawMessage   `json:"previous_agent_results"`
 }
@@ -187,6 +189,9 @@ func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	}
 	if len(in.Arguments) > 0 {
 		told["arguments"] = in.Arguments
+	}
+	if len(in.Tool) > 0 {
+		told["tool"] = in.Tool
 	}
 	input := workgraph.Input{Named: map[string]json.RawMessage{}}
 	for k, v := range told {

@@ -211,11 +211,13 @@ func TestLoop(t *testing.T) {
 	t.Run("Upstream/IsToldAsDocuments", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{over}}
-		done(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{`+search+`, "attachments": [{"id": "d"}]}`, func(g *workgraph.Graph) {
+		done(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{`+search+`, "attachments": [{"id": "d"}], "tool": "web.search", "arguments": [{"value": 1}]}`, func(g *workgraph.Graph) {
 			g.Nodes = append(g.Nodes, workgraph.Node{ID: "before", Actor: "cel", Named: map[string]json.RawMessage{"expr": json.RawMessage(`"1+1"`)}})
 			g.Edges = []workgraph.Edge{{From: "before", To: "agent"}}
 		}), `"done"`)
 		require.JSONEq(t, `[{"id": "d"}, {"id": "before", "description": "result of an earlier step", "content": 2}]`, string(r.asked[0]["attachments"]))
+		require.JSONEq(t, `"web.search"`, string(r.asked[0]["tool"]))
+		require.JSONEq(t, `[{"value": 1}]`, string(r.asked[0]["arguments"]))
 	})
 }
 
