@@ -10,64 +10,20 @@ import (
 
 // readNodeEdge reads "Node:" with lines "1: text" and "Edge:" with pairs "(START,1) (1,2) (2,END)".
 func readNodeEdge(d *document) *reading {
-	head := -1
-	for i, l := range d.lines {
-		if isSectionWord(l.text, "node") || isSectionWord(l.text, "nodes") {
-			head = i
-			break
-		}
-	}
-	edgeAt := -1
-	for i := max(head, 0); i < len(d.lines); i++ {
-		if _, ok := edgeMarker(d.lines[i].text); ok {
-			edgeAt = i
-			break
-		}
-	}
+	head := d.find(0, isNodeHead)
+	edgeAt := d.find(max(head, 0), func(s string) bool { _, ok := edgeMarker(s); return ok })
 	if head < 0 && edgeAt < 0 || d.inYAML(head) || d.inYAML(edgeAt) {
 		return nil
 	}
-	r := &reading{edgesStated: true}
-	nodesFrom := head + 1
-	if head < 0 {
-		nodesFrom = 0
-	}
-	r.start = d.lines[max(head, 0)].off
-	ids := map[string]bool{}
-	last := -1
+	r := &reading{edgesStated: true, start: d.lines[max(head, 0)].off}
 	end := len(d.lines)
 	if edgeAt >= 0 {
 		end = edgeAt
 	}
-	for i := nodesFrom; i < end; i++ {
-		l := d.lines[i]
-		if l.text == "" || l.fence {
-			continue
-		}
-		id, text, ok := nodeLine(l.text)
-		if ok && len(r.graph.Problems) > 0 && isNumber(id) != isNumber(r.graph.Problems[0].ID) {
-			ok = false // a legend, not a node
-		}
-		if !ok {
-			if len(r.graph.Problems) == 0 && head < 0 {
-				continue
-			}
-			if last >= 0 && last == i-1 && !isSectionWord(l.text, "graph") && !strings.Contains(l.text, ":") && l.text[0] >= 'a' && l.text[0] <= 'z' {
-				// A text that goes on on the next line.
-				p := &r.graph.Problems[len(r.graph.Problems)-1]
-				p.Request += " " + l.text
-				last = i
-				continue
-			}
-			if len(r.graph.Problems) > 0 {
-				break
-			}
-			continue
-		}
-		r.graph.Problems = append(r.graph.Problems, d.problem(id, text, l.off))
-		ids[id] = true
-		last = i
-		r.end = l.off + len(l.text)
+	last := r.readNodes(d, head, end)
+	ids := make(map[string]bool, len(r.graph.Problems))
+	for _, p := range r.graph.Problems {
+		ids[p.ID] = true
 	}
 	if n := len(r.graph.Problems); n == 0 || n > 3 && len(ids)*2 < n {
 		return nil // the fields of nodes in YAML come again with each node
@@ -77,24 +33,62 @@ func readNodeEdge(d *document) *reading {
 		r.diag(d, Warning, MissingField, r.start, "Node", `there is no line "Node:"`, `write "Node:" before the nodes`)
 	}
 	stop := len(d.lines)
-	for i := max(edgeAt, last) + 1; i < len(d.lines); i++ {
-		if isSectionWord(d.lines[i].text, "node") || isSectionWord(d.lines[i].text, "nodes") {
-			stop, r.again = i, d.starts[i]
-			break
-		}
+	if again := d.find(max(edgeAt, last)+1, isNodeHead); again >= 0 {
+		stop, r.again = again, d.starts[again]
 	}
 	pairs := readPairs(d, max(last+1, 0), edgeAt, stop)
-	if edgeAt < 0 && len(pairs) == 0 {
-		if head < 0 {
-			return nil
-		}
+	switch {
+	case edgeAt >= 0:
+	case len(pairs) > 0:
+		r.diag(d, Warning, MissingField, pairs[0].off, pairs[0].from, `there is no line "Edge:" before the pairs`, `write "Edge:"`)
+	case head < 0:
+		return nil
+	default:
 		r.diag(d, Error, Truncated, len(d.text), lastID, "there are nodes and no edges: the text may end too early after node "+lastID, `write "Edge:" with the pairs`)
 		r.edgesStated = false
 		return r
 	}
-	if edgeAt < 0 {
-		r.diag(d, Warning, MissingField, pairs[0].off, pairs[0].from, `there is no line "Edge:" before the pairs`, `write "Edge:"`)
+	r.addPairs(d, pairs, ids, lastID)
+	return r
+}
+
+// find returns the first line from a place on of which is is true, or -1.
+func (d *document) find(from int, is func(string) bool) int {
+	for i := from; i < len(d.lines); i++ {
+		if is(d.lines[i].text) {
+			return i
+		}
 	}
+	return -1
+}
+
+// readNodes reads the nodes behind the head, which is -1 where there is none, and returns the line of the last one.
+func (r *reading) readNodes(d *document, head, end int) (last int) {
+	last = -1
+	for i := head + 1; i < end; i++ {
+		l := d.lines[i]
+		if l.text == "" || l.fence {
+			continue
+		}
+		n := len(r.graph.Problems)
+		id, text, ok := nodeLine(l.text)
+		switch {
+		case ok && (n == 0 || isNumber(id) == isNumber(r.graph.Problems[0].ID)): // else it is a legend
+			r.graph.Problems = append(r.graph.Problems, d.problem(id, text, l.off))
+			last, r.end = i, l.off+len(l.text)
+		case n == 0:
+		case last == i-1 && !strings.Contains(l.text, ":") && l.text[0] >= 'a' && l.text[0] <= 'z' && !isSectionWord(l.text, "graph"):
+			r.graph.Problems[n-1].Request += " " + l.text // a text that goes on on the next line
+			last = i
+		default:
+			return last
+		}
+	}
+	return last
+}
+
+// addPairs adds the edges of pairs, and tells where START and END are missing.
+func (r *reading) addPairs(d *document, pairs []pair, ids map[string]bool, lastID string) {
 	starts, ends := map[string]bool{}, map[string]bool{}
 	succ, pred := map[string]bool{}, map[string]bool{}
 	for _, p := range pairs {
@@ -123,21 +117,24 @@ func readNodeEdge(d *document) *reading {
 			r.edge(d, p.from, p.to, Stated, p.off)
 		}
 	}
-	if len(starts)+len(ends) > 0 {
-		for _, p := range r.graph.Problems {
-			if len(ends) > 0 && !succ[p.ID] && !ends[p.ID] {
-				r.diags = append(r.diags, Diagnostic{Code: Contradiction, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "nothing follows this node and it does not lead to END: an edge may be missing", Hint: "write its edges"})
-			}
-			if len(starts) > 0 && !pred[p.ID] && !starts[p.ID] {
-				r.diags = append(r.diags, Diagnostic{Code: Contradiction, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "nothing leads to this node, not even START: an edge may be missing", Hint: "write its edges"})
-			}
+	for _, p := range r.graph.Problems {
+		x := Diagnostic{Code: Contradiction, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Hint: "write its edges"}
+		if len(ends) > 0 && !succ[p.ID] && !ends[p.ID] {
+			x.Message = "nothing follows this node and it does not lead to END: an edge may be missing"
+			r.diags = append(r.diags, x)
+		}
+		if len(starts) > 0 && !pred[p.ID] && !starts[p.ID] {
+			x.Message = "nothing leads to this node, not even START: an edge may be missing"
+			r.diags = append(r.diags, x)
 		}
 	}
 	if len(ends) == 0 && len(starts) > 0 || len(pairs) == 0 {
 		r.diag(d, Error, Truncated, r.end, lastID, "no edge leads to END: the edges may end too early", "ask for the rest of the edges")
 	}
-	return r
 }
+
+// isNodeHead reports whether a line is the head of the nodes.
+func isNodeHead(s string) bool { return isSectionWord(s, "node") || isSectionWord(s, "nodes") }
 
 func isNumber(id string) bool { return strings.Trim(id, "0123456789.") == "" }
 
@@ -211,56 +208,25 @@ func readPairs(d *document, from, edgeAt, stop int) []pair {
 	if edgeAt >= 0 {
 		i = edgeAt
 	}
-	started, blank := false, false
 	for ; i < stop; i++ {
 		l := d.lines[i]
-		if l.text == "" {
-			blank = true
+		if l.text == "" || l.fence {
 			continue
 		}
-		if l.fence {
+		text, marker := edgeMarker(l.text)
+		if !marker {
+			text = strings.TrimLeft(l.text, " *-•`")
+		}
+		off := l.off + len(l.text) - len(text)
+		if (marker || edgeAt >= 0) && isArrowPairs(text) {
+			out = append(out, arrowPairs(text, off)...)
 			continue
 		}
-		text, off := l.text, l.off
-		rest, marker := edgeMarker(text)
-		if marker {
-			off += len(text) - len(rest)
-			text = rest
-			if isArrowPairs(text) {
-				out = append(out, arrowPairs(text, off)...)
-				started = true
-				continue
-			}
-		} else {
-			t := strings.TrimLeft(text, " *-•`")
-			off += len(text) - len(t)
-			text = t
-			// A pair at the start of the line, or one that has lost its bracket there.
-			if edgeAt >= 0 && isArrowPairs(text) {
-				out = append(out, arrowPairs(text, off)...)
-				started = true
-				continue
-			}
-			text = plainPairs(text)
-			if !strings.HasPrefix(text, "(") && !startsPair(text) {
-				if started && blank || edgeAt < 0 {
-					continue
-				}
-				if started {
-					continue
-				}
-				continue
-			}
-			if edgeAt < 0 && !strings.HasPrefix(text, "(") {
-				continue
-			}
+		text = plainPairs(text)
+		// A pair at the start of the line, or one that has lost its bracket there.
+		if marker || strings.HasPrefix(text, "(") || edgeAt >= 0 && startsPair(text) {
+			out = append(out, linePairs(text, off)...)
 		}
-		ps := linePairs(plainPairs(text), off)
-		if len(ps) > 0 {
-			started = true
-		}
-		out = append(out, ps...)
-		blank = false
 	}
 	return out
 }

@@ -133,21 +133,14 @@ func artEnd(src *Source, i int) (end int, drawn bool) {
 	if src.Lines[i].Text == "" || src.Lines[i].Fence || strings.HasPrefix(src.Lines[i].Text, "#") && !src.Lines[i].InCode {
 		return i + 1, false
 	}
-	pure, last, branches := 0, i, 0
+	pure, branches := 0, 0
+	end = i
 	for k := i; k < len(src.Lines) && k < i+maxRows; k++ {
 		l := &src.Lines[k]
 		if k > 0 && isPipeRule(src.Lines[k-1].Text, l.Text) {
 			return k + 1, false
 		}
-		if l.Fence || l.InCode != src.Lines[i].InCode {
-			break
-		}
-		if l.Text == "" {
-			// A blank line may stand inside a drawing, between lines that belong together.
-			if k+1 < len(src.Lines) && artLine(src.Lines[k+1].Text) && last == k-1 && artLine(src.Lines[k-1].Text) && (pureLine(src.Lines[k+1].Text) || pureLine(src.Lines[k-1].Text)) {
-				last = k
-				continue
-			}
+		if l.Fence || l.InCode != src.Lines[i].InCode || l.Text == "" {
 			break
 		}
 		branches += b2i(treeLine(l.Text))
@@ -159,9 +152,9 @@ func artEnd(src *Source, i int) (end int, drawn bool) {
 		if len(l.Text) > 4*maxCols {
 			return k + 1, false
 		}
-		last = k
+		end = k + 1
 	}
-	return last + 1, pure >= 2 && branches < 2
+	return end, pure >= 2 && branches < 2
 }
 
 // treeLine reports whether a line is one of a tree of files and the like: "├── name".
@@ -210,11 +203,7 @@ func readArt(src *Source, first, end int) *Diagram {
 		var row []rune
 		var offs []int
 		at := src.Lines[k].Start
-		for _, r := range src.Text[at:src.Lines[k].End] {
-			n := utf8.RuneLen(r)
-			if r == utf8.RuneError {
-				n = 1
-			}
+		for n, r := range src.Text[at:src.Lines[k].End] {
 			w := width(r)
 			if r == '\t' {
 				r, w = ' ', 4-len(row)%4
@@ -223,9 +212,8 @@ func readArt(src *Source, first, end int) *Diagram {
 				if x > 0 && r != ' ' {
 					r = filler
 				}
-				row, offs = append(row, r), append(offs, at)
+				row, offs = append(row, r), append(offs, at+n)
 			}
-			at += n
 			if len(row) >= maxCols {
 				break
 			}
@@ -311,9 +299,6 @@ func (a *art) box(r, c, e int) (ok, table bool) {
 				return false, false
 			}
 			text := strings.TrimSpace(a.text(bottom, c+1, right))
-			if strings.ContainsAny(text, "|│") && hasWord(text) && strings.Count(string(a.grid[r][c:e+1]), "+") > 2 {
-				return false, true
-			}
 			if text != "" {
 				if off < 0 {
 					off = a.first(bottom, c+1)
@@ -335,13 +320,6 @@ func (a *art) box(r, c, e int) (ok, table bool) {
 		return false, false
 	}
 	a.add(artNode{r, c, bottom, e, text, off, false})
-	for y := r + 1; y < bottom; y++ { // a side that is drawn askew
-		if k := a.near(y, e); k > e && k < len(a.owner[y]) {
-			for x := e; x <= k; x++ {
-				a.owner[y][x] = len(a.nodes)
-			}
-		}
-	}
 	return true, false
 }
 

@@ -87,13 +87,6 @@ func (a *art) step(r, c int, m struct{ dir, back, dr, dc int }) (nr, nc int, ok 
 		if slash != want && other != want {
 			return nr, nc, false
 		}
-	} else if s := a.at(r, c); (s == '\\' || s == '/') && m.dc != 0 {
-		if x := a.at(nr, nc); opens[x]&(up|down) != 0 {
-			return nr, nc, false
-		}
-	}
-	if m.dc != 0 && m.dr == 0 && isVertical(a.at(r, c)) && isVertical(a.at(nr, nc)) {
-		return nr, nc, false
 	}
 	if h := a.head(r, c); h != 0 && h != m.dir {
 		return nr, nc, false
@@ -115,9 +108,6 @@ func (a *art) touches(n *artNode) (out []artTouch) {
 			c, d := n.c1-1, -1
 			if side == right {
 				c, d = n.c2+1, 1
-				for a.own(r, c) == a.own(n.r1, n.c1) && a.own(r, c) > 0 {
-					c++
-				}
 			}
 			for k := 0; k < 4 && a.at(r, c) == ' '; k++ {
 				c += d
@@ -132,35 +122,17 @@ func (a *art) touches(n *artNode) (out []artTouch) {
 		if side == down {
 			r = n.r2 + 1
 		}
-		if a.blankRow(r) {
-			r += map[int]int{up: -1, down: 1}[side]
-		}
 		found := false
 		for pass := 0; pass < 2 && !found; pass++ {
 			for c := n.c1 - pass*2; c <= n.c2+pass*2; c++ {
 				x := a.at(r, c)
 				if o := a.open(r, c); o&(up|down) != 0 && opens[x]&(left|right) == 0 || o&(up|down) != 0 && (isVertical(x) || x == '/' || x == '\\' || strings.ContainsRune("+┬┴├┤┼└┘┌┐╭╮╰╯", x) || a.head(r, c) == up || a.head(r, c) == down) {
-					if h := a.head(r, c); h == left || h == right {
-						continue
-					}
 					out, found = append(out, artTouch{r, c, side}), true
 				}
 			}
 		}
 	}
 	return out
-}
-
-func (a *art) blankRow(r int) bool {
-	if r < 0 || r >= len(a.grid) {
-		return false
-	}
-	for _, x := range a.grid[r] {
-		if x != ' ' {
-			return false
-		}
-	}
-	return true
 }
 
 // meets returns the node that the line at a place runs into when it goes on in a direction, or 0.
@@ -180,9 +152,6 @@ func (a *art) meets(r, c int, m struct{ dir, back, dr, dc int }) int {
 			nc += m.dc
 		}
 		return a.own(nr, nc)
-	}
-	if a.blankRow(nr) {
-		nr += m.dr
 	}
 	for _, d := range [...]int{0, 1, -1, 2, -2} {
 		if n := a.own(nr, nc+d); n > 0 && (d == 0 || a.open(r+m.dr, nc)&(up|down) == 0) {

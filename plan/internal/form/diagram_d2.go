@@ -134,11 +134,7 @@ func (d *d2) statement(path []string, depth int, attrs bool) {
 		for d.i < len(d.s) && (d.s[d.i] == ' ' || d.s[d.i] == '\t') {
 			d.i++
 		}
-		if d.i < len(d.s) && d.s[d.i] == '|' {
-			value = d.text()
-		} else {
-			value = label(d.until("{};").Text)
-		}
+		value = label(d.until("{};").Text)
 	}
 	open := d.i < len(d.s) && d.s[d.i] == '{'
 	if key.Text == "" || strings.HasPrefix(key.Text, "- ") || colon && value == "" && !open {
@@ -165,17 +161,6 @@ func (d *d2) statement(path []string, depth int, attrs bool) {
 	}
 }
 
-// text reads a text between bars.
-func (d *d2) text() string {
-	start := d.i
-	if n := strings.Index(d.s[d.i+1:], "|"); n >= 0 {
-		d.i += n + 2
-		return label(strings.TrimPrefix(d.s[start+1:d.i-1], "md"))
-	}
-	d.bad = true
-	return ""
-}
-
 // names splits a key at its dots. Attr is the first part that is an attribute, and what follows it is left
 // out.
 func (d *d2) names(path []string, key Piece) (full []string, attr string) {
@@ -186,8 +171,6 @@ func (d *d2) names(path []string, key Piece) (full []string, attr string) {
 	for _, part := range strings.Split(key.Text, ".") {
 		part = label(part)
 		switch {
-		case part == "_" && len(full) > 0:
-			full = full[:len(full)-1]
 		case d2Attrs[part]:
 			return full, part
 		case part == "" || len(part) > 120 || len(full) >= maxD2Parts || strings.ContainsAny(part, "{}[]|=<>`"):

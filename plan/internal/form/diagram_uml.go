@@ -10,7 +10,7 @@ func umlAt(src *Source, i int) *Diagram {
 	lower := strings.ToLower(l.Text)
 	started := strings.HasPrefix(lower, "@start")
 	fenced := l.InCode && i > 0 && src.Lines[i-1].Fence && (l.Lang == "plantuml" || l.Lang == "puml" || l.Lang == "uml")
-	if !started && !fenced && !bareActivity(src, i) || strings.HasPrefix(lower, "@startmindmap") || strings.HasPrefix(lower, "@startjson") || strings.HasPrefix(lower, "@startyaml") {
+	if !started && !fenced || strings.HasPrefix(lower, "@startmindmap") || strings.HasPrefix(lower, "@startjson") || strings.HasPrefix(lower, "@startyaml") {
 		return nil
 	}
 	g := newDiagram("plantuml", i, l.Off)
@@ -30,10 +30,6 @@ func umlAt(src *Source, i int) *Diagram {
 		if k = u.line(k, end); k > g.Last {
 			g.Last, g.End = k, src.Lines[k].End
 		}
-		if !started && !fenced && (text == "stop" || text == "end") && len(u.stack) == 1 {
-			g.Closed = true
-			break
-		}
 	}
 	if started && !g.Closed && len(g.Nodes) > 0 {
 		last := g.Nodes[len(g.Nodes)-1].ID
@@ -41,19 +37,6 @@ func umlAt(src *Source, i int) *Diagram {
 	}
 	u.root.Order(nil, 0, func(a, b int) { u.link([]string{g.Nodes[a].ID}, []string{g.Nodes[b].ID}, g.Nodes[b].Off, "") })
 	return g
-}
-
-// bareActivity reports whether line i is the start of an activity diagram without its frame.
-func bareActivity(src *Source, i int) bool {
-	if src.Lines[i].Text != "start" {
-		return false
-	}
-	for k := i + 1; k < min(i+4, len(src.Lines)); k++ {
-		if t := src.Lines[k].Text; len(t) > 2 && t[0] == ':' && strings.HasSuffix(t, ";") {
-			return true
-		}
-	}
-	return false
 }
 
 // uml is the state in which a diagram is read. stack are the open blocks of an activity diagram.
@@ -256,13 +239,8 @@ func (u *uml) arrows(text string, off int) {
 	label := ""
 	if i := strings.Index(to, " : "); i >= 0 {
 		to, label = to[:i], strings.TrimSpace(to[i+3:])
-	} else if i := strings.Index(to, "\" as "); i > 0 {
-		u.alias[umlName(to[:i+1])] = strings.TrimSpace(to[i+5:])
-		to = to[i+5:]
 	}
-	for to = strings.TrimSpace(to); strings.HasPrefix(to, "[") && strings.Contains(to, "] \""); {
-		to = strings.TrimSpace(to[strings.IndexByte(to, ']')+1:])
-	}
+	to = strings.TrimSpace(to)
 	if i := strings.LastIndex(to, ":"); i > 0 && !strings.HasSuffix(to, ")") && !strings.HasSuffix(to, "\"") && !strings.HasSuffix(to, "]") {
 		to = to[:i]
 	}
@@ -291,11 +269,8 @@ func (u *uml) end(s string, off int, side string) string {
 	} else if x, ok := u.alias[id]; ok {
 		id = x
 	}
-	if bar := strings.Trim(id, "="); bar != id && strings.HasPrefix(s, "=") {
-		id = "=" + bar
-	}
 	u.node(id, "", off)
-	if k, ok := u.index[id]; ok && (strings.HasPrefix(id, "[*]") || strings.HasPrefix(id, "=")) {
+	if k, ok := u.index[id]; ok && strings.HasPrefix(id, "[*]") {
 		u.Nodes[k].Pseudo = true
 	}
 	return id

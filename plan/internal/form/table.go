@@ -132,10 +132,7 @@ func labelKind(s string) (kind string, whole bool) {
 func Tables(src *Source) []*Tree {
 	var trees []*Tree
 	for i := 0; i < len(src.Lines); {
-		t, next := looseHTML(src, i)
-		if t == nil {
-			t, next = pipeTable(src, i)
-		}
+		t, next := pipeTable(src, i)
 		if t == nil {
 			t, next = separated(src, i)
 		}
@@ -178,12 +175,11 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 		return nil, i
 	}
 	t := newTable(head.Off)
-	double := strings.HasPrefix(head.Text, "||") && strings.Count(head.Text, "||") > 2 && !strings.Contains(strings.ReplaceAll(head.Text, "||", ""), "|")
-	if double { // the heads of Confluence
-		t.row(pipeCells(src, head, "||"), head.Off, head.End)
-	} else {
-		t.row(pipeCells(src, head, bar), head.Off, head.End)
+	sep := bar
+	if strings.HasPrefix(head.Text, "||") { // the heads of Jira
+		sep = "||"
 	}
+	t.row(pipeCells(src, head, sep), head.Off, head.End)
 	if len(t.first) < 2 {
 		return nil, i
 	}
@@ -523,69 +519,4 @@ func alignedCells(src *Source, l *Line, cols []int) []*Value {
 		cells = append(cells, &Value{Kind: KindString, Off: l.End, End: l.End})
 	}
 	return cells
-}
-
-// looseHTML reads a table of HTML that begins on line i and whose cells are not closed, as HTML allows. Others are read as
-// XML.
-func looseHTML(src *Source, i int) (*Tree, int) {
-	l := &src.Lines[i]
-	if len(l.Text) < 6 || !strings.EqualFold(l.Text[:6], "<table") {
-		return nil, i
-	}
-	body := src.Text[l.Off:]
-	for _, mark := range [...]string{l.Text[:6], "</" + l.Text[1:6]} {
-		if n := strings.Index(body[6:], mark); n >= 0 {
-			body = body[:n+6]
-		}
-	}
-	raw := len(body)
-	if body = strings.ToLower(body); len(body) != raw {
-		return nil, i // places would not fit
-	}
-	if cells := strings.Count(body, "<td"); cells < 4 || strings.Count(body, "</td") == cells {
-		return nil, i
-	}
-	t := newTable(l.Off)
-	for at := strings.Index(body, "<tr"); at >= 0; {
-		next := strings.Index(body[at+3:], "<tr")
-		row := body[at:]
-		if next >= 0 {
-			next += at + 3
-			row = body[at:next]
-		}
-		if cells := htmlCells(src, row, l.Off+at); len(cells) > 1 {
-			t.row(cells, l.Off+at, l.Off+at+len(row))
-		}
-		at = next
-	}
-	if len(t.list.Items) < 2 {
-		return nil, i
-	}
-	return t.tree(false), src.LineAt(l.Off+len(body)) + 1
-}
-
-// htmlCells returns the cells of a row, which begins at off; row is in lower case.
-func htmlCells(src *Source, row string, off int) (out []*Value) {
-	for at := 0; ; {
-		n := strings.Index(row[at:], "<t")
-		if n < 0 {
-			return out
-		}
-		at += n + 2
-		tag := row[at:]
-		open := strings.IndexByte(tag, '>')
-		if open < 0 {
-			return out
-		}
-		at += open + 1
-		if tag[0] != 'd' && tag[0] != 'h' || strings.HasPrefix(tag, "head") {
-			continue
-		}
-		to := len(row)
-		if n := strings.IndexByte(row[at:], '<'); n >= 0 {
-			to = at + n
-		}
-		out = append(out, cellOf(src.Text, off+at, off+to))
-		at = to
-	}
 }

@@ -215,7 +215,7 @@ func isLooseID(id string) bool {
 	if i := strings.IndexByte(id, ':'); i > 0 && i < 3 && strings.Trim(id[:i], "0123456789") == "" {
 		return false // a time of day
 	}
-	return word && (!strings.HasSuffix(id, ".") || utf8.RuneCountInString(id) < 4)
+	return word && !strings.HasSuffix(id, ".")
 }
 
 // isSingleID accepts a line that is one id: no spaces, and not a word with the punctuation of a sentence.
@@ -502,7 +502,7 @@ func alone(src *form.Source, i int) bool {
 
 // isEntry reports whether a line begins as an entry of a list does.
 func isEntry(s string) bool {
-	return leadNumber(s) > 0 || strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "• ")
+	return leadNumber(s) > 0 || len(cutBullet(form.Piece{Text: s}).Text) < len(s)
 }
 
 // excerptWeight is the weight of a drawing of a part of a plan, such as its critical path: less than that of
@@ -522,6 +522,18 @@ func excerpt(src *form.Source, first, n int) bool {
 	return false
 }
 
+type filledKey struct{}
+
+// filledLines returns how many lines of a text hold something.
+func filledLines(src *form.Source) int {
+	return form.Once(src, filledKey{}, func() (n int) {
+		for i := range src.Lines {
+			n += b2i(src.Lines[i].Text != "" && !src.Lines[i].Fence)
+		}
+		return n
+	})
+}
+
 // arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or
 // announced. An arrow in the middle of an essay is no plan.
 func arrowWeight(src *form.Source, first, n int) int {
@@ -534,12 +546,7 @@ func arrowWeight(src *form.Source, first, n int) int {
 	if src.Lines[first].InCode {
 		return 90
 	}
-	others := 0
-	for i, l := range src.Lines {
-		if (i < first || i >= first+n) && l.Text != "" && !l.Fence {
-			others++
-		}
-	}
+	others := filledLines(src) - n
 	if others > 3*n && others > 20 {
 		return 55 // a part of something larger
 	}

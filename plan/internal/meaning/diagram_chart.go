@@ -62,9 +62,8 @@ func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
 		row := chartRow{line: i, fields: fields, from: -1, to: -1}
 		for _, f := range fields {
 			if isBar(f.Text) {
-				row.from, row.to = barSpan(f.Text)
-				row.from += f.Off - l.Start
-				row.to += f.Off - l.Start
+				from, to := barSpan(f.Text)
+				row.from, row.to = f.Off-l.Start+from, f.Off-l.Start+to
 			}
 		}
 		rows = append(rows, row)
@@ -84,28 +83,18 @@ func chartFields(l *form.Line) (out []form.Piece) {
 		start = next
 	}
 	for i := 0; i < len(s); i++ {
-		if s[i] == '[' {
-			if k := strings.IndexByte(s[i+1:], ']'); k > 1 && isBar(s[i+1:i+1+k]) {
+		if closing := strings.IndexByte("[|", s[i]); closing >= 0 { // a bar between signs
+			if k := strings.IndexByte(s[i+1:], "]|"[closing]); k > 0 && isBar(s[i+1:i+1+k]) {
 				cut(i, i+1)
 				cut(i+1+k, i+k+2)
 				i += k + 1
 				continue
 			}
 		}
-		switch {
-		case s[i] == '\t' || strings.HasPrefix(s[i:], "  ") || strings.HasPrefix(s[i:], ".....") || s[i] == '|':
-			j := i
-			for j < len(s) && (s[j] == ' ' || s[j] == '\t' || s[j] == '.' && s[i] != '|' || s[j] == '|' && j == i) {
+		if s[i] == '\t' || s[i] == '|' || strings.HasPrefix(s[i:], "  ") || strings.HasPrefix(s[i:], ".....") {
+			j := i + 1
+			for j < len(s) && (s[j] == ' ' || s[j] == '\t' || s[j] == '.' && s[i] != '|') {
 				j++
-			}
-			if s[i] == '|' {
-				if k := strings.IndexByte(s[i+1:], '|'); k > 0 && isBar(s[i+1:i+1+k]) {
-					cut(i, i)
-					start = i + 1
-					cut(i+1+k, i+k+2)
-					i += k + 1
-					continue
-				}
 			}
 			cut(i, j)
 			i = j - 1
@@ -196,8 +185,7 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	r := &Reading{Form: "table", Start: src.Lines[rows[0].line].Off, End: src.Lines[rows[len(rows)-1].line].End, Open: true, Evidence: []string{"chart"}}
 	var named []Named
 	var tails [][]form.Piece
-	bars := 0
-	drawn := 0
+	bars, drawn := 0, 0
 	for _, row := range rows {
 		drawn += b2i(row.from >= 0)
 	}
@@ -222,15 +210,12 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 		}
 		r.Items = append(r.Items, Item{ID: row.id.Text, Shown: true, Title: title, Parent: -1, Off: row.id.Off, End: src.Lines[row.line].End})
 		named = append(named, Named{ID: row.id.Text, Titles: []string{title}, Parent: -1})
-		if row.from >= 0 {
-			bars++
-		}
+		bars += b2i(row.from >= 0)
 	}
 	if len(kept) < 3 {
 		return nil
 	}
-	names := NewNames(named)
-	chartRelations(r, names, kept, tails)
+	chartRelations(r, NewNames(named), kept, tails)
 	switch {
 	case len(r.Links) > 0:
 		r.Stated, r.Weight = true, 72
@@ -371,9 +356,7 @@ func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Pi
 
 // chartBars lets a task follow those whose bars end before its own begins, if none lies between.
 func chartBars(r *Reading, rows []chartRow) {
-	if len(rows) > 300 {
-		rows = rows[:300]
-	}
+	rows = rows[:min(len(rows), 300)]
 	for b := range rows {
 		latest := -1
 		for a := range rows {

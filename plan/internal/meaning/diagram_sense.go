@@ -7,9 +7,6 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// pronouns stand behind a word of need that is said of the other end: "tasks that depend on it".
-var pronouns = setOf("it them this that")
-
 // senseLines bounds how far from a drawing the text may say what its arrows mean.
 const senseLines = 12
 
@@ -65,9 +62,6 @@ func arrowSense(text string) (says, turned bool) {
 			continue
 		}
 		rest := strings.Fields(strings.Trim(text[t.End:], " .:;)»”\"'"))
-		if len(rest) > 0 && pronouns[strings.ToLower(strings.Trim(rest[0], ".,;)"))] {
-			return true, false
-		}
 		if len(rest) == 0 {
 			return true, true
 		}

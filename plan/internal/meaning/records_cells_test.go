@@ -73,7 +73,6 @@ func TestTableForms(t *testing.T) {
 		"a line that says what arrows mean": "Read \"X <- Y\" as: X can't start until Y is finished.\n\nT2 <- T1\nT3 <- T1, T2\n",
 		"a heading in brackets":             "【作業】\nT1 → T2\nT1, T2 → T3\n",
 		"heads of Confluence":               "|| ID || Task || After ||\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
-		"cells of HTML that are not closed": "<table><tr><th>id<th>task<th>after\n<tr><td>T1<td>dig<td>\n<tr><td>T2<td>plant<td>T1\n<tr><td>T3<td>water<td>T1, T2\n</table>\n",
 		"a word of time in a head":          "| ID | Task | Selesai dahulu |\n|---|---|---|\n| T1 | dig | - |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
 		"inputs":                            "| WP | Title | Inputs |\n|---|---|---|\n| T1 | Survey | – |\n| T2 | Design | the model from T1 |\n| T3 | Works | D1 (T1)<br>D2 (T2) |\n",
 		"links only":                        "from,to\nT1,T2\nT1,T3\nT2,T3\n",
