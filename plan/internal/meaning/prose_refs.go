@@ -189,7 +189,7 @@ func (t *teller) stems(s string) map[string]bool {
 		case rs[0] >= 0xAC00 && rs[0] <= 0xD7A3:
 			out[string(rs[:2])] = true
 		case rs[0] >= 0x3040:
-		case lexicon.IsCommon(lexicon.Lang(t.lang), folded) || stopWords[folded] || hasTone(t.lang, folded, toneDone|toneWhen|toneTwo) || lexicon.Is(lexicon.Then, folded):
+		case lexicon.IsCommon(lexicon.Lang(t.lang), folded) || stopWords[folded] || hasTone(t.lang, folded, toneWhen|toneTwo) || lexicon.Is(lexicon.Then, folded):
 		default:
 			out[string(rs[:t.stem(rs)])] = true
 		}

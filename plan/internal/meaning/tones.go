@@ -19,7 +19,6 @@ type tone uint64
 // The kinds of words of tones.txt.
 const (
 	toneWhen tone = 1 << iota
-	toneDone
 	toneFree
 	toneSwap
 	toneDrop
@@ -51,13 +50,12 @@ const (
 	toneChat
 	toneIntro
 	toneMove
-	toneBetween
 	toneRevised
 	toneEverything
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised", "everything",
+	"when", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "ahead", "intend", "explain", "story", "chat", "intro", "move", "revised", "everything",
 }
 
 // toneHit is a phrase of tones.txt in a text.
