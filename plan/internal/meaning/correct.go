@@ -119,7 +119,7 @@ func amend(r *Reading, text string, off int, correcting bool) {
 			a.order = append(a.order, []int{i})
 		}
 	}
-	a.ordered = hasTone(a.lang, text, toneInOrder|toneRest)
+	a.ordered = hasTone(a.lang, text, toneRest)
 	if !correcting {
 		text = a.arrows(text, off)
 	}

@@ -25,7 +25,7 @@ var (
 	orderKinds = adverbs | lexicon.KindsOf(lexicon.Both, lexicon.All, lexicon.None, lexicon.Needs, lexicon.Before, lexicon.Beside, lexicon.Apart, lexicon.And, lexicon.Not, lexicon.Until)
 )
 
-const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneFinal | toneAhead | toneEverything
+const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneAhead
 
 // signs finds the phrases of order in a text. Where they overlap, the first and longest one counts.
 func (t *teller) signs(s string) []orderSign {
@@ -207,8 +207,6 @@ func (t *teller) read(p piece, last, behind bool) unit {
 			u.kinds |= lexicon.KindsOf(lexicon.Then)
 		case g.tone&toneStart != 0 && (t.spaced() || t.letters(p.text[:g.off]) == 0):
 			u.kinds |= lexicon.KindsOf(lexicon.First)
-		case g.tone&toneFinal != 0:
-			u.kinds |= lexicon.KindsOf(lexicon.Last)
 		}
 		u.free = u.free || g.tone&toneFree != 0
 		if g.kinds.Has(lexicon.Apart) || g.kinds.Has(lexicon.None) && strings.Contains(p.text[g.off:g.end], " ") {
@@ -219,7 +217,7 @@ func (t *teller) read(p piece, last, behind bool) unit {
 	}
 	rest, at := 0, 0
 	for _, g := range signs {
-		if g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneFinal|toneWhile) != 0 || g.tone&toneFree != 0 {
+		if g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneWhile) != 0 || g.tone&toneFree != 0 {
 			rest += t.letters(p.text[at:max(at, g.off)])
 			at = max(at, g.end)
 		}
@@ -328,7 +326,7 @@ func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 	case before: // "Après le tri …", but "Après, …"
 		g.kinds &^= adverbs
 		return Needs, true
-	case g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneFinal) != 0:
+	case g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart) != 0:
 		return 0, false
 	case g.tone&toneAhead != 0:
 		return Before, true

@@ -56,7 +56,7 @@ func (t *teller) refers(s string) (out []int, named bool) {
 	signs := t.signs(s)
 	for k, g := range signs {
 		two = two || g.tone&toneTwo != 0 || g.kinds.Has(lexicon.Both)
-		all = all || g.kinds.Has(lexicon.All) || g.tone&toneEverything != 0
+		all = all || g.kinds.Has(lexicon.All)
 		if g.kinds.Has(lexicon.And) && len(strings.TrimSpace(s[:g.off])) > 3 && k >= 0 {
 			ands = append(ands, g.off, g.end)
 		}

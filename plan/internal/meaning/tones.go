@@ -24,7 +24,6 @@ const (
 	toneDrop
 	toneAdd
 	toneRest
-	toneInOrder
 	toneChosen
 	toneRejected
 	toneOther
@@ -40,7 +39,6 @@ const (
 	toneTwo
 	toneThence
 	toneStart
-	toneFinal
 	toneArticle
 	toneDecline
 	toneAhead
@@ -51,11 +49,10 @@ const (
 	toneIntro
 	toneMove
 	toneRevised
-	toneEverything
 )
 
 var toneNames = []string{
-	"when", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "ahead", "intend", "explain", "story", "chat", "intro", "move", "revised", "everything",
+	"when", "free", "swap", "drop", "add", "rest", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "article", "decline", "ahead", "intend", "explain", "story", "chat", "intro", "move", "revised",
 }
 
 // toneHit is a phrase of tones.txt in a text.
