@@ -23,6 +23,13 @@ type found struct {
 // find reads the plan in d, or in a text that d is merely the packing of: a string of JSON, a quotation,
 // escaped markup.
 func find(d *document, o options, depth int) found {
+	if strings.IndexByte(d.text, '"') < 0 && strings.ContainsAny(d.text, "＂”") {
+		if v := d.wideView(); v != nil {
+			if g := findDirect(v, o, true); g.r != nil {
+				return g
+			}
+		}
+	}
 	if depth < maxViews {
 		if f := findPacked(d, o, depth); f.r != nil {
 			return f
