@@ -17,6 +17,7 @@ func (g Graph) Canonical() []byte {
 	type problem struct {
 		ID      string `json:"id"`
 		Request string `json:"request,omitempty"`
+		Details string `json:"details,omitempty"`
 		Parent  string `json:"parent,omitempty"`
 		Args    []arg  `json:"args,omitempty"`
 	}
@@ -31,7 +32,7 @@ func (g Graph) Canonical() []byte {
 		Edges    []edge    `json:"edges"`
 	}{Version: 1, Problems: []problem{}, Edges: []edge{}}
 	for _, p := range g.Problems {
-		q := problem{ID: p.ID, Request: p.Request, Parent: p.ParentID}
+		q := problem{ID: p.ID, Request: p.Request, Details: p.Details, Parent: p.ParentID}
 		for _, a := range p.Args {
 			q.Args = append(q.Args, arg{a.Name, string(a.Kind), a.Value})
 		}

@@ -168,6 +168,8 @@ type reading struct {
 	repairs []Repair
 	// start and end delimit the text that the plan was read from.
 	start, end int
+	// around are the lines between them, from 0, that are part of no problem.
+	around map[int]bool
 	// openEnded is set when the dialect has no mark for the end of a plan and the plan runs to the end of the text.
 	openEnded bool
 	// again is where another plan of the same dialect begins, if the dialect can tell; 0 if not.

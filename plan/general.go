@@ -91,6 +91,7 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		it := &m.Items[i]
 		r.unnamed = r.unnamed && !it.Shown
 		p := d.problem(it.ID, it.Title, it.Off)
+		p.Details = it.Details
 		if it.Parent >= 0 {
 			p.ParentID = m.Items[it.Parent].ID
 		}
@@ -117,6 +118,7 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		}
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
+	r.around = d.around(m)
 	if m.Form == "outline" {
 		r.graph.nameParents()
 	}
@@ -137,4 +139,34 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		r.diag(d, s, Code(n.Code), n.Off, n.Element, n.Message, n.Hint)
 	}
 	return r
+}
+
+// around returns the lines of a reading that belong to none of its items.
+func (d *document) around(m *meaning.Reading) map[int]bool {
+	out := map[int]bool{}
+	for _, s := range m.Around {
+		for i := d.lineAt(s.Off); i < len(d.starts) && d.starts[i] < s.End; i++ {
+			out[i] = true
+		}
+	}
+	if m.Form == "table" { // rows that only head others, lines between two tables
+		for i := d.lineAt(m.Start) + 1; i <= d.lineAt(m.End); i++ {
+			switch text := d.lines[i].text; {
+			case text == "":
+			case strings.Trim(text, "|+-=: ") == "": // the rule below a head
+				delete(out, i-1)
+			default:
+				out[i] = true
+			}
+		}
+		for i := range m.Items {
+			for k := d.lineAt(m.Items[i].Off); k < len(d.starts) && d.starts[k] < m.Items[i].End; k++ {
+				delete(out, k)
+			}
+		}
+	}
+	for i := range m.Items {
+		delete(out, d.lineAt(m.Items[i].Off))
+	}
+	return out
 }

@@ -206,31 +206,46 @@ func (d *document) mayGoOn(end int) bool {
 	return true
 }
 
-// surroundings records what was left out around the plan.
+// surroundings records what was left out around the plan, and which lines are part of no problem.
 func (d *document) surroundings(r *reading, res *Result) {
-	from, to := d.lineAt(r.start), d.lineAt(r.end)
-	fence, prose := -1, -1
-	for i, l := range d.lines {
-		if l.text == "" {
-			continue
-		}
-		if l.fence {
-			if fence < 0 {
-				fence = i
-			}
-			continue
-		}
-		if (i < from || i > to) && prose < 0 {
-			prose = i
-		}
-	}
-	if fence >= 0 {
+	if fence := slices.IndexFunc(d.lines, func(l line) bool { return l.fence }); fence >= 0 {
 		line, col := d.place(d.lines[fence].off)
 		res.Repairs = append(res.Repairs, Repair{Code: FenceRemoved, Message: "left out the code fence", Line: line, Column: col, Applied: true})
+	}
+	from, to := d.lineAt(r.start), d.lineAt(r.end)
+	whole := d
+	for whole.outer != nil {
+		whole = whole.outer
+	}
+	part := make([]bool, len(whole.lines)+1)
+	prose := -1
+	for i, l := range d.lines {
+		line, _ := d.place(l.off)
+		switch {
+		case l.text == "" || l.fence:
+		case i < from || i > to:
+			if prose < 0 {
+				prose = i
+			}
+		case !r.around[i]:
+			part[line-1] = true
+		}
 	}
 	if prose >= 0 {
 		line, col := d.place(d.lines[prose].off)
 		res.Repairs = append(res.Repairs, Repair{Code: ProseRemoved, Message: "left out the text around the plan", Line: line, Column: col, Applied: true})
+	}
+	open := false
+	for i, l := range whole.lines {
+		switch {
+		case l.text == "" || l.fence:
+		case part[i]:
+			open = false
+		case open:
+			res.Surroundings[len(res.Surroundings)-1].Last = i + 1
+		default:
+			res.Surroundings, open = append(res.Surroundings, LineRange{First: i + 1, Last: i + 1}), true
+		}
 	}
 }
 

@@ -51,6 +51,9 @@ type Problem struct {
 	ID       string
 	Request  string
 	ParentID string
+	// Details is what the text says of the problem below its request, as it is written: lines joined by "\n",
+	// without the indentation that they share.
+	Details string
 	// Tool names the tool or function that the text gives this problem, or is empty.
 	Tool string
 	// Args are the arguments that the text gives this problem, in its order.
@@ -164,7 +167,13 @@ type Result struct {
 	Graph       Graph
 	Diagnostics []Diagnostic
 	Repairs     []Repair
+	// Surroundings are the lines that are part of no problem: prose, legends, notes before, between and behind
+	// the problems. They count only for what they say of the order.
+	Surroundings []LineRange
 }
+
+// LineRange names lines of the text, from 1. Both ends belong to it.
+type LineRange struct{ First, Last int }
 
 // HasErrors reports whether a diagnostic of severity Error is there. "No plan" is an answer, not an error.
 func (r Result) HasErrors() bool {

@@ -25,6 +25,9 @@ func Response(r plan.Result) *plannerv1.ParsePlanResponse {
 		return out
 	}
 	out.Graph = Graph(r.Graph)
+	for _, l := range r.Surroundings {
+		out.Surroundings = append(out.Surroundings, &planv1.LineRange{First: clamp(l.First), Last: clamp(l.Last)})
+	}
 	out.Hash = r.Graph.Hash()
 	return out
 }
@@ -52,7 +55,7 @@ func Diagnostics(ds []plan.Diagnostic) []*planv1.Diagnostic {
 func Graph(g plan.Graph) *planv1.ProblemGraph {
 	out := &planv1.ProblemGraph{}
 	for _, p := range g.Problems {
-		q := &planv1.Problem{Id: p.ID, Request: p.Request, ParentId: p.ParentID, Tool: p.Tool, Line: clamp(p.Line), Column: clamp(p.Column)}
+		q := &planv1.Problem{Id: p.ID, Request: p.Request, Details: p.Details, ParentId: p.ParentID, Tool: p.Tool, Line: clamp(p.Line), Column: clamp(p.Column)}
 		for _, r := range p.Refs {
 			q.References = append(q.References, &planv1.Reference{Argument: r.Arg, Text: r.Text, ProblemId: r.To, Field: r.Path})
 		}
@@ -73,7 +76,7 @@ func FromGraph(g *planv1.ProblemGraph) (plan.Graph, error) {
 	var out plan.Graph
 	bad := errs.New(errs.InvalidArgument, "PLAN_INVALID", "the problem graph cannot be read")
 	for i, p := range g.GetProblems() {
-		q := plan.Problem{ID: p.GetId(), Request: p.GetRequest(), ParentID: p.GetParentId(), Tool: p.GetTool(), Line: int(p.GetLine()), Column: int(p.GetColumn())}
+		q := plan.Problem{ID: p.GetId(), Request: p.GetRequest(), Details: p.GetDetails(), ParentID: p.GetParentId(), Tool: p.GetTool(), Line: int(p.GetLine()), Column: int(p.GetColumn())}
 		for _, r := range p.GetReferences() {
 			q.Refs = append(q.Refs, plan.Reference{Arg: r.GetArgument(), Text: r.GetText(), To: r.GetProblemId(), Path: r.GetField()})
 		}

@@ -17,7 +17,7 @@ func TestGraphRoundTrip(t *testing.T) {
 	g := plan.Graph{
 		Problems: []plan.Problem{
 			{ID: "P", Request: "group", Line: 1, Column: 1},
-			{ID: "A", Request: "do it", ParentID: "P", Tool: "search", Line: 2, Column: 3, Args: []plan.Arg{{Name: "n", Kind: plan.Literal, Value: "9007199254740993"}, {Kind: plan.Referring, Value: `"$1"`}}},
+			{ID: "A", Request: "do it", Details: "with care\n- twice", ParentID: "P", Tool: "search", Line: 2, Column: 3, Args: []plan.Arg{{Name: "n", Kind: plan.Literal, Value: "9007199254740993"}, {Kind: plan.Referring, Value: `"$1"`}}},
 			{ID: "B", Refs: []plan.Reference{{Arg: "x", Text: "$1.y", To: "A", Path: "y"}}},
 		},
 		Edges: []plan.Edge{
@@ -71,10 +71,13 @@ func TestResponse(t *testing.T) {
 	t.Run("CarriesFindings", func(t *testing.T) {
 		t.Parallel()
 		r := planpb.Response(plan.Result{
-			Dialect:     "arrows",
-			Diagnostics: []plan.Diagnostic{{Code: plan.Cycle, Severity: plan.Error, Element: "A"}, {Code: plan.AssumedOrder, Severity: plan.Warning}, {Code: plan.OpenEnd, Severity: plan.Info}},
-			Repairs:     []plan.Repair{{Code: plan.ReusedTool}, {Code: plan.FenceRemoved, Applied: true}},
+			Dialect:      "arrows",
+			Diagnostics:  []plan.Diagnostic{{Code: plan.Cycle, Severity: plan.Error, Element: "A"}, {Code: plan.AssumedOrder, Severity: plan.Warning}, {Code: plan.OpenEnd, Severity: plan.Info}},
+			Repairs:      []plan.Repair{{Code: plan.ReusedTool}, {Code: plan.FenceRemoved, Applied: true}},
+			Surroundings: []plan.LineRange{{First: 2, Last: 5}},
 		})
+		require.Len(t, r.GetSurroundings(), 1)
+		require.Equal(t, []int32{2, 5}, []int32{r.GetSurroundings()[0].GetFirst(), r.GetSurroundings()[0].GetLast()})
 		require.Equal(t, planv1.Severity_SEVERITY_ERROR, r.GetDiagnostics()[0].GetSeverity())
 		require.Equal(t, planv1.Severity_SEVERITY_WARNING, r.GetDiagnostics()[1].GetSeverity())
 		require.Equal(t, planv1.Severity_SEVERITY_INFO, r.GetDiagnostics()[2].GetSeverity())

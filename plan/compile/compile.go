@@ -21,7 +21,7 @@ const DefaultActor = "llm"
 
 // Names of the arguments that a compiled node carries.
 const (
-	// ArgRequest holds what is wanted; for the actor "agent" it is ArgUserInput instead.
+	// ArgRequest holds what is wanted, with the details that the plan gives below it; for the actor "agent" it is ArgUserInput instead.
 	ArgRequest   = "request"
 	ArgUserInput = "user_input"
 	// ArgPrevious is the name under which a node receives what its predecessors gave: the value itself when there is one
@@ -274,6 +274,9 @@ func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
 	request := p.Request
 	if request == "" {
 		request = p.ID
+	}
+	if p.Details != "" {
+		request += "\n" + p.Details
 	}
 	key := ArgRequest
 	if actor == "agent" {

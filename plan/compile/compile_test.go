@@ -79,7 +79,7 @@ func TestGraphNode(t *testing.T) {
 	t.Parallel()
 	g := plan.Graph{
 		Problems: []plan.Problem{
-			{ID: "#E1", Request: "search"},
+			{ID: "#E1", Request: "search", Details: "- twice\n- and again"},
 			{
 				ID: "#E2", Request: "sum up #E1",
 				Args: []plan.Arg{{Name: "n", Kind: plan.Literal, Value: "9007199254740993"}, {Kind: plan.Referring, Value: `"#E1"`}, {Name: "odd", Kind: plan.Literal, Value: "not json"}},
@@ -98,7 +98,7 @@ func TestGraphNode(t *testing.T) {
 	require.Equal(t, "llm", first.Actor)
 	require.Equal(t, workgraph.ProblemKind, first.Kind)
 	require.Equal(t, workgraph.Key("previous_agent_results"), first.PassDown)
-	require.JSONEq(t, `"search"`, string(first.Named["request"]))
+	require.JSONEq(t, `"search\n- twice\n- and again"`, string(first.Named["request"]))
 	require.JSONEq(t, `"m"`, string(first.Named["model"]))
 
 	require.Equal(t, "agent", second.Actor)

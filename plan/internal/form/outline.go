@@ -194,7 +194,7 @@ func (o *outliner) item(l *Line) *Item {
 			at = skipSpace(s, at+n)
 			if isOrg {
 				if w := o.org.todoWord(s[at:]); w > 0 {
-					it.Box = 'T'
+					it.Box, it.State = 'T', s[at:at+w]
 					at = skipSpace(s, at+w)
 				}
 				if n := tags(s); n > at {
@@ -257,12 +257,14 @@ func isRemark(s string) bool {
 	return len(s) > 2 && s[0] == '(' && strings.IndexByte(s, ')') == len(s)-1
 }
 
-// tag adds the id among the tags of a heading, ":id:cargo:", as a line below it.
+// tag takes the tags of a heading. An id among them, ":id:cargo:", becomes a line below it.
 func (it *Item) tag(l *Line, s string, at int) {
 	low := lexicon.Fold(s)
 	if strings.HasPrefix(low, ":id:") || strings.HasPrefix(low, ":custom_id:") {
 		it.Kids = append(it.Kids, &Item{Kind: Plain, Off: l.Off + at, End: l.Off + at + len(s), Text: s[:len(s)-1], TextOff: l.Off + at})
+		return
 	}
+	it.Tags = strings.ReplaceAll(strings.Trim(s, ":"), ":", ", ")
 }
 
 // plainSigns takes filled squares and circles for bullets where no empty ones stand beside them, and ticks

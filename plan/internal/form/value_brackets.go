@@ -45,6 +45,26 @@ func (p *valueParser) unclosed(v *Value, name string) {
 	p.pop()
 }
 
+// cut ends a value at the end of the text.
+func (p *valueParser) cut(v *Value, name string) {
+	p.t.CutOff = true
+	p.unclosed(v, name)
+}
+
+// stray passes a closing bracket that does not close v, or reports that v ends here: the bracket is that of a
+// value around it. Goes on reports whether what follows belongs to v all the same.
+func (p *valueParser) stray(v *Value, name string, goesOn func(i int) bool) bool {
+	c := p.s[p.pos]
+	outer := p.closes(c)
+	if outer && !goesOn(p.pos+1) {
+		p.unclosed(v, name)
+		return true
+	}
+	p.fault(outer || name == "{", codeUnbalanced, p.pos, string(c), "a closing bracket has no opening one", "check the brackets before this place")
+	p.pos++
+	return false
+}
+
 func (p *valueParser) readFields(v *Value) *Value {
 	p.depth++
 	defer func() { p.depth-- }()
@@ -52,11 +72,10 @@ func (p *valueParser) readFields(v *Value) *Value {
 	for {
 		p.skip()
 		if p.pos >= len(p.s) || p.budget <= 0 {
-			p.t.CutOff = true
-			p.unclosed(v, "{")
+			p.cut(v, "{")
 			return v
 		}
-		switch c := p.s[p.pos]; c {
+		switch p.s[p.pos] {
 		case '}':
 			p.pos++
 			v.End = p.pos
@@ -70,117 +89,107 @@ func (p *valueParser) readFields(v *Value) *Value {
 			needComma = false
 			continue
 		case ']', ')':
-			if p.closes(c) && !p.peekKey(p.pos+1) {
-				p.unclosed(v, "{")
+			if p.stray(v, "{", p.peekKey) {
 				return v
 			}
-			p.fault(true, codeUnbalanced, p.pos, string(c), "a closing bracket has no opening one", "check the brackets before this place")
-			p.pos++
 			continue
 		case '{':
-			if len(v.Fields) == 0 {
-				if !p.t.AnyKeys {
-					p.fatal = true
-					return v
-				}
-				p.unclosed(v, "{")
+			if !p.listWithoutBracket(v, needComma) {
 				return v
 			}
-			if len(p.stack) >= 2 && p.stack[len(p.stack)-2] == '[' {
-				p.unclosed(v, "{")
-				return v
-			}
-			if last := &v.Fields[len(v.Fields)-1]; !needComma && last.Val.Kind == KindObject {
-				// "key": {…}, {…}: a list without its opening bracket.
-				p.fault(true, codeUnbalanced, last.Val.Off, last.Key, "the list of "+last.Key+" has no opening [", "write the [ before its first object")
-				p.stack = append(p.stack, '[')
-				last.Val = p.readItems(&Value{Kind: KindList, Off: last.Val.Off, Items: []*Value{last.Val}}, ']')
-				needComma = true
-				if p.fatal {
-					return v
-				}
-				continue
-			}
-			p.fault(true, codeMalformed, p.pos, "{", "an object stands where a key is expected", "close the object before it")
-			p.unclosed(v, "{")
-			return v
-		}
-		f := Field{Off: p.pos}
-		k := p.readKey()
-		if k == nil || p.fatal {
-			if !p.resync() {
-				return v
-			}
-			continue
-		}
-		f.Key = k.Str
-		a, b, joined := strings.Cut(k.Str, `" "`)
-		if !joined {
-			a, b, joined = strings.Cut(k.Str, `' '`)
-		}
-		if joined && k.Kind == KindString && IsName(a) {
-			// "key" "value": what looks like one text with quotes in it has lost its colon.
-			p.t.AnyKeys = true
-			p.fault(true, codeMalformed, f.Off, a, "the colon after this key is missing", "write a colon")
-			v.Fields = append(v.Fields, Field{a, f.Off, &Value{Kind: KindString, Str: b, Off: f.Off, End: k.End}})
 			needComma = true
 			continue
 		}
-		p.skip()
-		if p.pos >= len(p.s) {
-			p.t.CutOff = true
-			p.unclosed(v, "{")
+		n := len(v.Fields)
+		if !p.readField(v, needComma) {
 			return v
 		}
-		switch {
-		case p.s[p.pos] == ':' || p.s[p.pos] == '=':
-			p.pos++
-			if p.pos < len(p.s) && p.s[p.pos] == '>' {
-				p.pos++
-			}
-		case strings.HasPrefix(p.s[p.pos:], "："):
-			p.pos += len("：")
-			p.t.Quirks++
-		case k.Kind == KindString && IsName(strings.ReplaceAll(k.Str, " ", "_")) && p.startsValue():
-			p.t.AnyKeys = true
-			p.fault(true, codeMalformed, f.Off, f.Key, "the colon after this key is missing", "write a colon")
-		default:
-			if !p.resync() {
-				return v
-			}
-			continue
-		}
-		if needComma {
-			p.t.Quirks++
-			p.fault(false, codeMalformed, f.Off, f.Key, "a comma is missing", "write a comma before this key")
-		}
-		if k.Kind == KindString {
-			p.t.AnyKeys = true
-		}
-		p.skip()
-		if p.pos < len(p.s) && (p.s[p.pos] == ',' || p.s[p.pos] == '}') {
-			p.fault(true, codeMalformed, f.Off, f.Key, "a key has no value", "write its value")
-			v.Fields = append(v.Fields, Field{f.Key, f.Off, &Value{Kind: KindNull, Off: p.pos, End: p.pos}})
-			needComma = true
-			continue
-		}
-		f.Val = p.readValue()
-		if p.fatal {
-			return v
-		}
-		if f.Val == nil {
-			if p.t.CutOff {
-				p.unclosed(v, "{")
-				return v
-			}
-			if !p.resync() {
-				return v
-			}
-			continue
-		}
-		v.Fields = append(v.Fields, f)
-		needComma = true
+		needComma = needComma || len(v.Fields) > n
 	}
+}
+
+// listWithoutBracket reads on at an object where a key should stand. "key": {…}, {…} is a list that has lost its
+// opening bracket; elsewhere the object around it was not closed.
+func (p *valueParser) listWithoutBracket(v *Value, needComma bool) bool {
+	if len(v.Fields) == 0 && !p.t.AnyKeys {
+		p.fatal = true
+		return false
+	}
+	if last := len(v.Fields) - 1; last >= 0 && !needComma && v.Fields[last].Val.Kind == KindObject && (len(p.stack) < 2 || p.stack[len(p.stack)-2] != '[') {
+		f := &v.Fields[last]
+		p.fault(true, codeUnbalanced, f.Val.Off, f.Key, "the list of "+f.Key+" has no opening [", "write the [ before its first object")
+		p.stack = append(p.stack, '[')
+		f.Val = p.readItems(&Value{Kind: KindList, Off: f.Val.Off, Items: []*Value{f.Val}}, ']')
+		return !p.fatal
+	}
+	p.unclosed(v, "{")
+	return false
+}
+
+// readField reads a key and its value into v, and reports whether more may follow.
+func (p *valueParser) readField(v *Value, needComma bool) bool {
+	f := Field{Off: p.pos}
+	k := p.readKey()
+	if k == nil || p.fatal {
+		return p.resync()
+	}
+	f.Key = k.Str
+	if a, b, joined := splitTexts(k); joined && IsName(a.Str) {
+		// "key" "value": what looks like one text with quotes in it has lost its colon.
+		p.t.AnyKeys = true
+		p.fault(true, codeMalformed, f.Off, a.Str, "the colon after this key is missing", "write a colon")
+		v.Fields = append(v.Fields, Field{a.Str, f.Off, b})
+		return true
+	}
+	p.skip()
+	if p.pos >= len(p.s) {
+		p.cut(v, "{")
+		return false
+	}
+	if !p.colon(k) {
+		return p.resync()
+	}
+	if needComma {
+		p.t.Quirks++
+		p.fault(false, codeMalformed, f.Off, f.Key, "a comma is missing", "write a comma before this key")
+	}
+	p.t.AnyKeys = p.t.AnyKeys || k.Kind == KindString
+	p.skip()
+	if p.pos < len(p.s) && (p.s[p.pos] == ',' || p.s[p.pos] == '}') {
+		p.fault(true, codeMalformed, f.Off, f.Key, "a key has no value", "write its value")
+		f.Val = &Value{Kind: KindNull, Off: p.pos, End: p.pos}
+	} else if f.Val = p.readValue(); p.fatal {
+		return false
+	}
+	if f.Val == nil {
+		if p.t.CutOff {
+			p.unclosed(v, "{")
+			return false
+		}
+		return p.resync()
+	}
+	v.Fields = append(v.Fields, f)
+	return true
+}
+
+// colon passes the colon behind a key, or what stands for it.
+func (p *valueParser) colon(k *Value) bool {
+	switch rest := p.s[p.pos:]; {
+	case rest[0] == ':' || rest[0] == '=':
+		p.pos++
+		if p.pos < len(p.s) && p.s[p.pos] == '>' {
+			p.pos++
+		}
+	case strings.HasPrefix(rest, "："):
+		p.pos += len("：")
+		p.t.Quirks++
+	case k.Kind == KindString && IsName(strings.ReplaceAll(k.Str, " ", "_")) && strings.IndexByte("\"'[{-0123456789", rest[0]) >= 0:
+		p.t.AnyKeys = true
+		p.fault(true, codeMalformed, k.Off, k.Str, "the colon after this key is missing", "write a colon")
+	default:
+		return false
+	}
+	return true
 }
 
 // openKey returns the length of a key without its closing quote, as in "key: [, or 0.
@@ -209,12 +218,6 @@ func openKey(s string, i int) int {
 		}
 	}
 	return j - i
-}
-
-// startsValue reports whether a value in quotes or brackets, or a number, stands here.
-func (p *valueParser) startsValue() bool {
-	c := p.s[p.pos]
-	return c == '"' || c == '\'' || c == '[' || c == '{' || c == '-' || '0' <= c && c <= '9'
 }
 
 // resync skips to where reading can go on after something that is no value. It gives the candidate up when nothing in
@@ -252,6 +255,9 @@ func (p *valueParser) readKey() *Value {
 	if strings.HasPrefix(p.s[p.pos:], "“") {
 		return p.readSmart("“", "”")
 	}
+	if p.yaml {
+		return p.readPlain()
+	}
 	j := p.pos
 	for j < len(p.s) && j < p.pos+64 && (IsWordByte(p.s[j]) || p.s[j] == '-' || p.s[j] >= utf8.RuneSelf) {
 		j++
@@ -278,11 +284,10 @@ func (p *valueParser) readItems(v *Value, closing byte) *Value {
 	for {
 		p.skip()
 		if p.pos >= len(p.s) || p.budget <= 0 {
-			p.t.CutOff = true
-			p.unclosed(v, name)
+			p.cut(v, name)
 			return v
 		}
-		switch c := p.s[p.pos]; c {
+		switch p.s[p.pos] {
 		case closing:
 			p.pos++
 			v.End = p.pos
@@ -293,38 +298,23 @@ func (p *valueParser) readItems(v *Value, closing byte) *Value {
 			p.pos++
 			continue
 		case '}', ']', ')':
-			if p.closes(c) && !p.peekObject(p.pos+1) {
-				p.unclosed(v, name)
+			if p.stray(v, name, p.peekObject) {
 				return v
 			}
-			serious := false
-			if p.closes(c) {
-				serious = true
-			}
-			p.fault(serious, codeUnbalanced, p.pos, string(c), "a closing bracket has no opening one", "check the brackets before this place")
-			p.pos++
 			continue
 		}
 		start := p.pos
-		// A keyword argument of a call.
-		if v.Kind == KindCall && IsWordByte(p.s[p.pos]) {
-			j := p.pos
-			for j < len(p.s) && j < p.pos+64 && IsWordByte(p.s[j]) {
-				j++
+		if n := keywordAt(p.s, start); v.Kind == KindCall && n > 0 {
+			p.pos += n + 1
+			val := p.readValue()
+			if p.fatal {
+				return v
 			}
-			if j+1 < len(p.s) && p.s[j] == '=' && p.s[j+1] != '=' {
-				key := p.s[p.pos:j]
-				p.pos = j + 1
-				val := p.readValue()
-				if p.fatal {
-					return v
-				}
-				if val != nil {
-					p.t.AnyKeys = true
-					v.Fields = append(v.Fields, Field{key, start, val})
-				}
-				continue
+			if val != nil {
+				p.t.AnyKeys = true
+				v.Fields = append(v.Fields, Field{p.s[start : start+n], start, val})
 			}
+			continue
 		}
 		item := p.readValue()
 		if p.fatal {
@@ -371,6 +361,18 @@ func (p *valueParser) readItems(v *Value, closing byte) *Value {
 		}
 		v.Items = append(v.Items, item)
 	}
+}
+
+// keywordAt returns the length of the name of a keyword argument at i, or 0.
+func keywordAt(s string, i int) int {
+	j := i
+	for j < len(s) && j < i+64 && IsWordByte(s[j]) {
+		j++
+	}
+	if j > i && j+1 < len(s) && s[j] == '=' && s[j+1] != '=' {
+		return j - i
+	}
+	return 0
 }
 
 // splitTexts splits "a" "b", which reads like one text with quotes in it, at its inner quotes.

@@ -11,6 +11,7 @@ type valueParser struct {
 	noClose *[3]int // per quote: offset after which no well-placed closing quote stands, 0 = unknown
 	budget  int     // nodes that may still be made
 	fatal   bool    // not a value: give up on this candidate
+	yaml    bool    // texts without quotes are those of YAML
 }
 
 const maxValueNodes = 400_000
@@ -105,17 +106,10 @@ func callAt(s string, i int) int {
 	for j < len(s) && j < i+64 && IsWordByte(s[j]) {
 		j++
 	}
-	if j >= len(s) || s[j] != '(' {
+	if j >= len(s) || s[j] != '(' || keywordAt(s, j+1) == 0 {
 		return 0
 	}
-	k := j + 1
-	for k < len(s) && k < j+64 && IsWordByte(s[k]) {
-		k++
-	}
-	if k > j+1 && k < len(s) && s[k] == '=' {
-		return j - i + 1
-	}
-	return 0
+	return j - i + 1
 }
 
 // IsWordByte reports whether c is an ASCII letter, a digit or an underscore.
@@ -225,7 +219,16 @@ func (p *valueParser) readTop(bareKey bool) {
 // ValueAt reads the one value that begins at off and returns it with the place behind it. The value is nil when none is there.
 // Known says that data is expected there, whatever it looks like.
 func ValueAt(s string, off, maxDepth int, known bool) (*Tree, int) {
-	p := &valueParser{s: s, pos: off, max: maxDepth, t: &Tree{AnyKeys: known}, budget: 10_000, noClose: new([3]int)}
+	p := newValueParser(s, off, maxDepth)
+	p.t.AnyKeys = known
+	return p.one()
+}
+
+func newValueParser(s string, off, maxDepth int) *valueParser {
+	return &valueParser{s: s, pos: off, max: maxDepth, t: &Tree{AnyKeys: true}, budget: 10_000, noClose: new([3]int)}
+}
+
+func (p *valueParser) one() (*Tree, int) {
 	p.t.Root = p.readValue()
 	if p.fatal {
 		p.t.Root = nil

@@ -47,6 +47,12 @@ func (p *valueParser) readValue() *Value {
 		return nil
 	}
 	start := p.pos
+	for _, q := range [...][2]string{{"“", "”"}, {"„", "“"}, {"‘", "’"}} {
+		if strings.HasPrefix(p.s[start:], q[0]) {
+			p.t.Quirks++
+			return p.readSmart(q[0], q[1])
+		}
+	}
 	switch c := p.s[p.pos]; {
 	case c == '{':
 		p.pos++
@@ -56,7 +62,7 @@ func (p *valueParser) readValue() *Value {
 		p.pos++
 		p.stack = append(p.stack, '[')
 		return p.readItems(&Value{Kind: KindList, Off: start}, ']')
-	case c == '(':
+	case c == '(' && !p.yaml:
 		p.pos++
 		p.t.Quirks++
 		p.t.Python = true
@@ -64,18 +70,8 @@ func (p *valueParser) readValue() *Value {
 		return p.readItems(&Value{Kind: KindList, Off: start}, ')')
 	case c == '"' || c == '\'' || c == '`':
 		return p.readString(c)
-	case strings.HasPrefix(p.s[p.pos:], "“"):
-		p.t.Quirks++
-		return p.readSmart("“", "”")
-	case strings.HasPrefix(p.s[p.pos:], "„"):
-		p.t.Quirks++
-		if end := strings.Index(p.s[p.pos:min(len(p.s), p.pos+1000)], "“"); end >= 0 {
-			return p.readSmart("„", "“")
-		}
-		return p.readSmart("„", "”")
-	case strings.HasPrefix(p.s[p.pos:], "‘"):
-		p.t.Quirks++
-		return p.readSmart("‘", "’")
+	case p.yaml:
+		return p.readPlain()
 	default:
 		return p.readBare()
 	}

@@ -328,9 +328,6 @@ func isNumber(s string) bool {
 // flow reads a flow value or a quoted text at off. It ends with its line, unless its brackets go on.
 func (p *yamlParser) flow(s string, off int) *Value {
 	end := off + len(s)
-	if v := plainList(s, off); v != nil {
-		return v
-	}
 	if s[0] == '[' || s[0] == '{' {
 		for k, n := p.i, 0; n < 20 && k < len(p.src.Lines) && unclosed(p.src.Text[off:end]); k, n = k+1, n+1 {
 			l := &p.src.Lines[k]
@@ -343,7 +340,7 @@ func (p *yamlParser) flow(s string, off int) *Value {
 			end = off + len(s)
 		}
 	}
-	t, at := p.flowValue(off, end)
+	t, at := flowAt(p.src.Text[:end], off, p.src.MaxDepth)
 	if t.Root == nil || strings.TrimSpace(yamlPlain(strings.TrimSpace(p.src.Text[at:max(at, off+len(s))]))) != "" {
 		return nil
 	}
@@ -353,35 +350,6 @@ func (p *yamlParser) flow(s string, off int) *Value {
 		p.take(&p.src.Lines[p.i])
 	}
 	return t.Root
-}
-
-// flowValue reads the flow value at off, well formed or damaged.
-func (p *yamlParser) flowValue(off, end int) (*Tree, int) {
-	if v, at, ok := yamlFlow(p.src.Text, off, end, p.src.MaxDepth); ok {
-		return &Tree{Root: v}, at
-	}
-	return ValueAt(p.src.Text[:end], off, p.src.MaxDepth, true)
-}
-
-// plainList reads [a, b c, ./d] without quotes and brackets in it.
-func plainList(s string, off int) *Value {
-	if len(s) < 2 || s[0] != '[' || s[len(s)-1] != ']' || strings.ContainsAny(s[1:len(s)-1], "[]{}\"'#") {
-		return nil
-	}
-	v := &Value{Kind: KindList, Off: off, End: off + len(s)}
-	at := 1
-	for _, raw := range strings.Split(s[1:len(s)-1], ",") {
-		if t := strings.TrimSpace(raw); t != "" {
-			from := off + at + strings.Index(raw, t)
-			x := &Value{Kind: KindString, Str: t, Off: from, End: from + len(t)}
-			if isNumber(t) {
-				x.Kind = KindNumber
-			}
-			v.Items = append(v.Items, x)
-		}
-		at += len(raw) + 1
-	}
-	return v
 }
 
 // unclosed reports whether more brackets are opened than closed in s, quotes left out.
@@ -420,4 +388,43 @@ func (p *yamlParser) blockScalar(style byte, indent, off int) *Value {
 		sep = " "
 	}
 	return &Value{Kind: KindString, Str: strings.TrimSpace(strings.Join(parts, sep)), Off: off, End: p.last}
+}
+
+// flowAt reads the flow value of YAML that begins at off.
+func flowAt(s string, off, maxDepth int) (*Tree, int) {
+	p := newValueParser(s, off, maxDepth)
+	p.yaml = true
+	return p.one()
+}
+
+// readPlain reads a plain text of YAML, in which colons and brackets of other kinds are letters: python:3.12,
+// $(params.repo).
+func (p *valueParser) readPlain() *Value {
+	start := p.pos
+	for ; p.pos < len(p.s); p.pos++ {
+		c := p.s[p.pos]
+		if strings.IndexByte(",[]{}\"\n", c) >= 0 || c == '#' && p.s[p.pos-1] == ' ' || c == ':' && (p.pos+1 == len(p.s) || strings.IndexByte(" \t\n[{", p.s[p.pos+1]) >= 0) {
+			break
+		}
+	}
+	text := strings.TrimSpace(p.s[start:p.pos])
+	if text == "" {
+		return nil
+	}
+	return typed(&Value{Kind: KindString, Str: text, Off: start, End: start + len(text)})
+}
+
+// typed sets the kind of a plain text: null, a truth value, a number, or a text.
+func typed(v *Value) *Value {
+	switch v.Str {
+	case "null", "~":
+		v.Kind, v.Str = KindNull, ""
+	case "true", "false":
+		v.Kind = KindBool
+	default:
+		if isNumber(v.Str) {
+			v.Kind = KindNumber
+		}
+	}
+	return v
 }

@@ -84,7 +84,6 @@ func TestMoreCode(t *testing.T) {
 		"AsyncBlock":   {"suspend fun quote(f: String) = coroutineScope {\n    val a = plan(f)\n    val b = async { tolls(a) }\n    val c = send(b.await())\n}\n", "a>b b>c"},
 		"Outputs":      {"workflow {\n    TRIM(reads)\n    ALIGN(TRIM.out)\n    COUNT(ALIGN.out)\n}\n", "TRIM>ALIGN ALIGN>COUNT"},
 		"Fluent":       {"result = (\n    load(\"x\")\n    .screen()\n    .embed(model=\"s\")\n    .cluster(k=8)\n)\n", "load>screen screen>embed embed>cluster"},
-		"ListedCalls":  {"(plan\n  (etape \"réserver le bus\")\n  (etape \"compter les gilets\"))\n", "1>2"},
 		"ArrowsOfNeed": {"A → B means A depends on B:\n\nA → B\nB → C\n", "B>A C>B"},
 		"ArrowsOn":     {"A → B means B depends on A:\n\nA → B\nB → C\n", "A>B B>C"},
 		"LabelOfNeed":  {"graph TD\n  A -->|depends on| B\n  B -->|depends on| C\n", "B>A C>B"},

@@ -224,7 +224,9 @@ func (a *amender) clear() {
 	var kept []Item
 	for i, it := range a.r.Items {
 		place[i] = len(kept)
-		if !a.gone[i] {
+		if a.gone[i] {
+			a.r.Around = append(a.r.Around, Span{it.Off, it.End})
+		} else {
 			kept = append(kept, it)
 		}
 	}

@@ -202,9 +202,11 @@ func (o *outline) alone(s series) *Reading {
 	if w.stated() {
 		r.Evidence = append(r.Evidence, onlyStates)
 	}
+	below, between := details(o.src, steps)
+	r.Around = append(r.Around, between...)
 	for i := range steps {
 		st := &steps[i]
-		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Parent: st.up, Off: st.it.Off, End: st.it.End}
+		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Details: below[i], Parent: st.up, Off: st.it.Off, End: st.it.End}
 		for _, a := range st.attrs {
 			if role, _ := lexicon.Field(a.Key); role != lexicon.ID && role != lexicon.Requires && role != lexicon.Next {
 				item.Attrs = append(item.Attrs, a)
@@ -295,12 +297,21 @@ func sub(up, it *form.Item) bool {
 func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, depth int) {
 	if depth == 0 {
 		st.texts = append(st.texts, text{it.Text, it.TextOff})
+		switch {
+		case it.State != "" && it.State != "TODO":
+			st.attrs = append(st.attrs, Attr{Key: "status", Value: it.State, Off: it.Off})
+		case it.Box == 'x':
+			st.attrs = append(st.attrs, Attr{Key: "status", Value: "done", Off: it.Off})
+		}
+		if it.Tags != "" {
+			st.attrs = append(st.attrs, Attr{Key: "tags", Value: it.Tags, Off: it.Off})
+		}
 	}
 	for _, k := range it.Kids {
 		if _, ok := in[k]; ok || depth > 20 {
 			continue
 		}
-		if fs := fields(k); len(fs) > 0 {
+		if fs := fields(k); len(fs) > 0 && (!inCode(src, k) || inCode(src, st.it)) {
 			st.attrs = append(st.attrs, fs...)
 		} else {
 			st.texts = append(st.texts, marked(src, k))
@@ -308,6 +319,9 @@ func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, de
 		st.below(src, in, k, depth+1)
 	}
 }
+
+// inCode reports whether an item stands within a code fence.
+func inCode(src *form.Source, it *form.Item) bool { return src.Lines[src.LineAt(it.Off)].InCode }
 
 // marked returns the text of an item with what was taken for its mark: "T1 must be done" refers to T1.
 func marked(src *form.Source, it *form.Item) text {

@@ -24,6 +24,8 @@ type Item struct {
 	Shown bool
 	// Title is the request in one line or more.
 	Title string
+	// Details are the lines below the title that belong to the item alone and are no fields, as written.
+	Details string
 	// Also are other names by which the text may refer to it: a title, a variable, a file that it makes.
 	Also []string
 	// Parent is the place of its group in Reading.Items, or -1.

@@ -15,15 +15,15 @@ import (
 func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
-	all := bracketed
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
 	}
+	next := 0
 	for _, t := range form.YAML(src) {
-		for len(bracketed) > 0 && bracketed[0].Root.End < t.Root.Off {
-			bracketed = bracketed[1:]
+		for next < len(bracketed) && bracketed[next].Root.End < t.Root.Off {
+			next++
 		}
-		if len(bracketed) == 0 || bracketed[0].Root.Off > t.Root.Off || bracketed[0].Root.End < t.Root.End {
+		if next == len(bracketed) || bracketed[next].Root.Off > t.Root.Off || bracketed[next].Root.End < t.Root.End {
 			c.tree(t, "records")
 		}
 	}
@@ -50,7 +50,6 @@ func readRecords(src *form.Source) []*Reading {
 		}
 		c.tree(t, "table")
 	}
-	c.merge()
 	c.tries = 8_000
 	for _, p := range c.pairs {
 		c.tries += 8 * (1 + len(p.list))
@@ -64,7 +63,7 @@ func readRecords(src *form.Source) []*Reading {
 	if r := nestedCalls(src); r != nil {
 		out = append(out, r)
 	}
-	for _, t := range all {
+	for _, t := range bracketed {
 		if r := nestedOps(src, t.Root); r != nil {
 			out = append(out, r)
 		}
@@ -73,7 +72,7 @@ func readRecords(src *form.Source) []*Reading {
 		if src.Ended() {
 			return nil
 		}
-		if r := c.read(s); r != nil {
+		if r := c.analyze(s); r != nil {
 			out = append(out, r)
 		}
 	}
@@ -82,7 +81,6 @@ func readRecords(src *form.Source) []*Reading {
 			out = append(out, r)
 		}
 	}
-	c.withoutLinks(out)
 	c.surer(out, flows)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = c.severalReadings(out)
@@ -129,46 +127,6 @@ func flat(v *form.Value) bool {
 	return len(v.Fields) > 0
 }
 
-// withoutLinks takes the records in lists and maps of links, which other records have read, for no plan.
-func (c *collector) withoutLinks(all []*Reading) {
-	var spans []Span
-	for _, r := range all {
-		if a := c.by[r]; a != nil && r.Weight >= sureLinks {
-			spans = append(spans, a.taken...)
-		}
-	}
-	if len(spans) == 0 {
-		return
-	}
-	sort.Slice(spans, func(i, j int) bool {
-		return spans[i].Off < spans[j].Off || spans[i].Off == spans[j].Off && spans[i].End > spans[j].End
-	})
-	outer := spans[:1]
-	for _, s := range spans[1:] {
-		if s.Off >= outer[len(outer)-1].End {
-			outer = append(outer, s)
-		}
-	}
-	for _, r := range all {
-		var val *form.Value
-		if a := c.by[r]; a != nil && len(a.s.merged) == 0 {
-			val = a.s.val
-		} else if f := c.flowOf[r]; f != nil {
-			val = f.val
-		}
-		if val == nil {
-			continue
-		}
-		i := sort.Search(len(outer), func(i int) bool { return outer[i].End >= val.End })
-		if i < len(outer) && outer[i].Off <= val.Off {
-			r.Weight = min(r.Weight, 20)
-		}
-	}
-}
-
-// sureLinks is the weight from which a reading is sure enough for what it took for links.
-const sureLinks = 80
-
 // record is one part of a collection.
 type record struct {
 	// key is the key under which it stands in a map, or the tag of an element.
@@ -198,11 +156,9 @@ type set struct {
 	plain bool
 	recs  []record
 	// val is the collection, owner the object that holds it, shape the way to it without places.
-	val   *form.Value
-	owner *form.Value
-	shape string
-	// merged are the sets of other values that were joined to this one.
-	merged []*set
+	val    *form.Value
+	owner  *form.Value
+	shape  string
 	nested bool // was read out of a string
 	// wrapped tells that the records are what others hold, so that they have to show that they are steps.
 	wrapped bool
@@ -247,79 +203,6 @@ func (w way) into(name, step string) way {
 	return w
 }
 
-// merge joins sets of different values whose records are of one kind and refer to each other, as tables of
-// parts of one plan.
-func (c *collector) merge() {
-	first := map[string]*set{}
-	for _, s := range c.sets {
-		if s.plain || len(s.recs) == 0 || s.nested {
-			continue
-		}
-		sig := signature(s)
-		if sig == "" {
-			continue
-		}
-		f := first[sig]
-		if f == nil {
-			first[sig] = s
-			continue
-		}
-		if f.tree != s.tree && len(f.merged) < 50 {
-			f.merged = append(f.merged, s)
-		}
-	}
-}
-
-// signature names what kind of records a set has: the fields of the most complete one of the first few.
-func signature(s *set) string {
-	labels := map[string]bool{}
-	for _, r := range s.recs[:min(len(s.recs), 20)] {
-		for i := range r.fields {
-			labels[strings.ToLower(r.fields[i].Key)] = true
-		}
-	}
-	list := make([]string, 0, len(labels))
-	for n := range labels {
-		list = append(list, n)
-	}
-	if len(list) < 2 {
-		return ""
-	}
-	sort.Strings(list)
-	sig := s.form
-	if s.keyed {
-		sig += "*"
-	}
-	return sig + "|" + strings.Join(list, "|")
-}
-
-// read weighs what the set says, alone and together with those merged into it.
-func (c *collector) read(s *set) *Reading {
-	r := c.analyze(s, s.recs)
-	if len(s.merged) == 0 {
-		return r
-	}
-	all := append([]record(nil), s.recs...)
-	for _, m := range s.merged {
-		all = append(all, m.recs...)
-	}
-	both := c.analyze(s, all)
-	if both == nil || r == nil || both.Weight < r.Weight || len(both.Notes) > 0 || len(both.Items) > c.src.MaxItems {
-		return r
-	}
-	ids := make(map[string]bool, len(both.Items))
-	for i := range both.Items {
-		if ids[both.Items[i].ID] || !both.Items[i].Shown {
-			return r
-		}
-		ids[both.Items[i].ID] = true
-	}
-	last := s.merged[len(s.merged)-1].tree
-	both.End = max(both.End, last.Root.End)
-	both.Weight++
-	return both
-}
-
 // severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of
 // those that read the same ids counts.
 func (c *collector) severalReadings(all []*Reading) []*Reading {
@@ -328,10 +211,10 @@ func (c *collector) severalReadings(all []*Reading) []*Reading {
 	}
 	best := all[0]
 	for _, r := range all[1:] {
-		if r.Weight < 80 || r.Weight < best.Weight-8 || overlaps(best, r) && !c.apart(best, r) {
+		if r.Weight < 80 || r.Weight < best.Weight-8 || c.together(best, r) {
 			continue
 		}
-		if c.begins(r) > c.begins(best) && Replaces(best, r) {
+		if c.span(r).Off > c.span(best).Off && Replaces(best, r) {
 			r.Notes = append(r.Notes, OtherPlan(r, best)...)
 			r.Weight = best.Weight + 1
 			best = r
@@ -343,22 +226,17 @@ func (c *collector) severalReadings(all []*Reading) []*Reading {
 	return all
 }
 
-// apart reports whether two readings are of strings that stand apart in one value, such as the arguments of
-// two calls.
-func (c *collector) apart(r, q *Reading) bool {
-	a, b := c.by[r], c.by[q]
-	if a == nil || b == nil || !a.s.nested || !b.s.nested || a.s.val == nil || b.s.val == nil {
-		return false
+// span returns where a reading stands, inside of the string that holds it.
+func (c *collector) span(r *Reading) Span {
+	if a := c.by[r]; a != nil && a.s.nested && a.s.val != nil {
+		return Span{a.s.val.Off, a.s.val.End}
 	}
-	return a.s.val.End <= b.s.val.Off || b.s.val.End <= a.s.val.Off
+	return Span{r.Start, r.End}
 }
 
-// begins returns where the records of a reading begin.
-func (c *collector) begins(r *Reading) int {
-	if a := c.by[r]; a != nil && a.s.nested && a.s.val != nil {
-		return a.s.val.Off
-	}
-	return r.Start
+func (c *collector) together(r, q *Reading) bool {
+	a, b := c.span(r), c.span(q)
+	return a.Off < b.End && b.Off < a.End
 }
 
 func overlaps(a, b *Reading) bool { return a.Start < b.End && b.Start < a.End }

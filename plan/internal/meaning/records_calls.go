@@ -3,10 +3,8 @@ package meaning
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // formulas are functions of sheets, queries and languages: an expression of them is a formula, not a plan.
@@ -17,32 +15,6 @@ var combinators = wordSet("chain, group, chord, gather, asyncio.gather, parallel
 
 // callsInside is the evidence of a plan that is one expression.
 const callsInside = "calls in the arguments of calls"
-
-// listedCalls reads a list that is written as calls: (plan (step "dig") (step "sow")).
-func listedCalls(src *form.Source, root *form.Nest) *Reading {
-	name := strings.ToLower(root.Name)
-	if len(root.Kids) < 2 || !lexicon.Is(lexicon.Plan, name) && !sequenceWord(name) && !combinators[name] {
-		return nil
-	}
-	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 85, Evidence: []string{"calls of one name in a plan"}}
-	for k, kid := range root.Kids {
-		text := src.Text[kid.Off:kid.End]
-		i := strings.IndexAny(text, "\"'")
-		if kid.Name != root.Kids[0].Name || len(kid.Kids) > 0 || i < 0 || !lexicon.Is(lexicon.Steps, kid.Name) && !lexicon.Is(lexicon.Plan, name) {
-			return nil
-		}
-		n := form.QuotedLength(text[i:])
-		if n < 3 || strings.ContainsAny(text[i+n:], "\"':=") {
-			return nil // more is said of it
-		}
-		id := strconv.Itoa(k + 1)
-		r.Items = append(r.Items, Item{ID: id, Title: text[i+1 : i+n-1], Parent: -1, Off: kid.Off, End: kid.End})
-		if k > 0 {
-			r.Links = append(r.Links, Link{From: strconv.Itoa(k), To: id, Source: ListedOrder, Off: kid.Off})
-		}
-	}
-	return r
-}
 
 // nestedCalls reads a plan that is one expression: each call needs those in its arguments.
 func nestedCalls(src *form.Source) *Reading {
@@ -66,15 +38,11 @@ func nestedCalls(src *form.Source) *Reading {
 	}
 	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{callsInside}}
 	count := map[string]int{}
-	known, letters := 0, 0
+	known := 0
 	var add func(c *form.Nest) string
 	add = func(c *form.Nest) string {
 		if formulas[strings.ToLower(c.Name)] {
 			known++
-		}
-		letters += utf8.RuneCountInString(c.Name)
-		if c.Name == strings.ToLower(c.Name) && !isASCII(c.Name) {
-			letters += 4
 		}
 		id := c.Name
 		if count[id]++; count[id] > 1 {
@@ -82,7 +50,7 @@ func nestedCalls(src *form.Source) *Reading {
 			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: c.Off, Message: c.Name + " is called more than once; this call is named " + id})
 		}
 		at := len(r.Items)
-		r.Items = append(r.Items, Item{ID: id, Shown: true, Title: strings.Join(strings.Fields(src.Text[c.Off:c.End]), " "), Parent: -1, Off: c.Off, End: c.End})
+		r.Items = append(r.Items, Item{ID: id, Shown: true, Title: form.Clip(src.Text[c.Off:c.End]), Parent: -1, Off: c.Off, End: c.End})
 		for _, k := range c.Kids {
 			if len(r.Items) > src.MaxItems {
 				break
@@ -92,24 +60,16 @@ func nestedCalls(src *form.Source) *Reading {
 		}
 		return id
 	}
-	if strings.Contains(src.Text[root.Off:root.End], "=> {") || strings.Contains(src.Text[root.Off:root.End], "function (") {
+	if strings.Contains(src.Text[root.Off:root.End], "=> {") {
 		return nil // a program that gives functions away
-	}
-	if steps := listedCalls(src, root); steps != nil {
-		return steps
 	}
 	if combinators[strings.ToLower(root.Name)] {
 		return nil
 	}
 	add(root)
 	n := len(r.Items)
-	if n < 3 || known*3 > n || letters < 4*n {
+	if n < 3 || known*3 > n {
 		return nil
-	}
-	for i := range r.Items {
-		if t := r.Items[i].Title; len(t) > 200 {
-			r.Items[i].Title = form.Clip(t)
-		}
 	}
 	if root.Open {
 		r.Notes = append(r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: r.Items[n-1].ID, Off: root.End, Message: "the text ends inside this call", Hint: "ask for the rest of the plan"})

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -67,6 +68,7 @@ func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
 	if c.whole(cellPart{s, 0}) {
 		return c.all, false
 	}
+	s = withoutLags(s)
 	for _, p := range splitCell(s, listSigns) {
 		if isNone(p.text) || c.whole(p) || c.words(p) {
 			continue
@@ -83,6 +85,27 @@ func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
 		}
 	}
 	return c.all, c.rest
+}
+
+// lags match a kind of link or a lag behind a number, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day, 5+3d.
+var lags = regexp.MustCompile(`\pN(?: ?(\p{Lu}{2})\b)?(?: ?[+−-] ?\d+(?:[.,]\d+)? ?(\pL+|%)?)?`)
+
+// withoutLags writes spaces over the kinds of links and the lags in a cell.
+func withoutLags(s string) string {
+	if len(s) > maxSentence {
+		return s
+	}
+	b := []byte(s)
+	for _, m := range lags.FindAllStringSubmatchIndex(s, -1) {
+		if m[2] < 0 && (m[4] < 0 || !lexicon.Is(lexicon.Units, s[m[4]:m[5]])) {
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(s[m[0]:])
+		for i := m[0] + size; i < m[1]; i++ {
+			b[i] = ' '
+		}
+	}
+	return string(b)
 }
 
 func (c *cellReader) add(at int, p cellPart) {
@@ -109,34 +132,27 @@ func (c *cellReader) whole(p cellPart) bool {
 		}
 		return true
 	}
-	if k, ok := c.n.lagged(p.text); ok {
-		c.add(k, p)
-		return true
+	if i := strings.IndexAny(p.text, "(（["); i > 0 {
+		if k, ok := c.n.find(p.text[:i]); ok {
+			c.add(k, p)
+			return true
+		}
 	}
 	return false
 }
 
-// words takes a part that is nothing but references, nouns for steps, and lags: "Step 1 2FS+1 day 4", "1 +
-// 2", "T1/T2".
+// words takes a part that is nothing but references and nouns for steps: "Step 1 2 4", "1 + 2", "T1/T2".
 func (c *cellReader) words(p cellPart) bool {
-	f := splitCell(p.text, " /\u00a0")
 	kept, hits := len(c.all), 0
-	for i := 0; i < len(f); {
-		w := f[i]
+	for _, w := range splitCell(p.text, " /+\u00a0") {
 		w.off += p.off
 		word := strings.Trim(w.text, ".:")
 		switch {
-		case w.text == "+" || lexicon.Is(lexicon.Steps, word) || lexicon.Is(lexicon.And, w.text):
-			i++
-		case c.sum(w):
-			hits++
-			i++
+		case lexicon.Is(lexicon.Steps, word) || lexicon.Is(lexicon.And, w.text):
 		case c.whole(w):
 			hits++
-			i = c.lag(f, i)
 		case brief(w.text):
 			c.add(-1, w)
-			i++
 		default:
 			c.all = c.all[:kept]
 			return false
@@ -146,75 +162,6 @@ func (c *cellReader) words(p cellPart) bool {
 		c.all = c.all[:kept]
 	}
 	return hits > 0
-}
-
-// sum takes a word that joins references by plus signs: 1+2.
-func (c *cellReader) sum(w cellPart) bool {
-	parts := splitCell(w.text, "+")
-	if len(parts) < 2 {
-		return false
-	}
-	at := make([]int, len(parts))
-	for i, p := range parts {
-		k, ok := c.n.exact[p.text]
-		if !ok {
-			return false
-		}
-		at[i] = k
-	}
-	for i, p := range parts {
-		c.add(at[i], cellPart{p.text, w.off + p.off})
-	}
-	return true
-}
-
-// lag returns where the words behind the reference at i go on when a kind of link and a lag are left out:
-// FS + 1 day.
-func (c *cellReader) lag(f []cellPart, i int) int {
-	signed := strings.ContainsAny(f[i].text, "+−")
-	typed := signed
-	i++
-	if i < len(f) && linkType(f[i].text) {
-		typed = true
-		i++
-	}
-	if i == len(f) {
-		return i
-	}
-	if signed {
-		if lexicon.Is(lexicon.Units, f[i].text) {
-			i++
-		}
-		return i
-	}
-	k, number := i, strings.TrimLeft(f[i].text, "+-−")
-	if number == f[i].text {
-		return i
-	}
-	if number == "" && k+1 < len(f) {
-		k++
-		number = f[k].text
-	}
-	if number == "" || number[0] < '0' || number[0] > '9' {
-		return i
-	}
-	k++
-	switch {
-	case k < len(f) && lexicon.Is(lexicon.Units, f[k].text):
-		return k + 1
-	case !digits(number) && !c.isItem(number) || typed:
-		return k
-	}
-	return i
-}
-
-func (c *cellReader) isItem(s string) bool { _, ok := c.n.find(s); return ok }
-
-// linkType reports whether a word is a kind of link of a schedule: FS, SS, EA.
-func linkType(s string) bool {
-	r, size := utf8.DecodeRuneInString(s)
-	q, size2 := utf8.DecodeRuneInString(s[size:])
-	return size2 > 0 && size+size2 == len(s) && unicode.IsUpper(r) && unicode.IsUpper(q)
 }
 
 // brief reports whether s looks like an id: one word with a digit.
@@ -311,44 +258,4 @@ func rangeSigns(s string) []string {
 		}
 	}
 	return signs
-}
-
-// lagged reads an item with a kind of link and a lag, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day,
-// 5+3d.
-func (n *labels) lagged(s string) (int, bool) {
-	if i := strings.LastIndexByte(s, ' '); i > 0 {
-		if _, ok := n.exact[s[i+1:]]; ok {
-			return 0, false
-		}
-	}
-	// The lag is cut off first, then up to three letters.
-	t := s
-	if i := strings.LastIndexAny(t, "+-−"); i > 0 {
-		lag := strings.TrimSpace(strings.TrimLeft(t[i:], "+-−"))
-		if lag == "" || lag[0] < '0' || lag[0] > '9' || strings.ContainsAny(lag, listSigns) {
-			return 0, false
-		}
-		t = strings.TrimSpace(t[:i])
-		if k, ok := n.find(t); ok {
-			_, other := n.exact[lag]
-			return k, !other
-		}
-	}
-	if i := strings.IndexAny(t, "(（["); i > 0 {
-		t = strings.TrimSpace(t[:i])
-		if k, ok := n.find(t); ok {
-			return k, true
-		}
-	}
-	for range 3 {
-		r, size := utf8.DecodeLastRuneInString(t)
-		if !unicode.IsLetter(r) {
-			return 0, false
-		}
-		t = strings.TrimSpace(t[:len(t)-size])
-		if k, ok := n.exact[t]; ok && t != "" && t[len(t)-1] <= '9' {
-			return k, true
-		}
-	}
-	return 0, false
 }

@@ -67,7 +67,6 @@ func TestTableForms(t *testing.T) {
 		"a drawn box":                       "┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ T1 │ dig   │       │\n│ T2 │ plant │ T1    │\n│ T3 │ water │ T1,T2 │\n└────┴───────┴───────┘\n",
 		"no heads":                          "T1,Dig the hole,\nT2,Plant the tree,T1\nT3,Water the tree,\"T1,T2\"\n",
 		"a row that heads others":           "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
-		"a row for each need":               "| task | depends on |\n|---|---|\n| T1 | |\n| T2 | T1 |\n| T3 | T1 |\n| T3 | T2 |\n",
 		"a list without quotes":             "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
 		"agents that wait for each other":   "| Agent | Job | Receives output of |\n|---|---|---|\n| T1 | digs | nobody |\n| T2 | plants | T1 |\n| T3 | waters | T1, T2 |\n",
 		"a line that says what arrows mean": "Read \"X <- Y\" as: X can't start until Y is finished.\n\nT2 <- T1\nT3 <- T1, T2\n",

@@ -190,37 +190,6 @@ func linkTable(v *form.Value) *pairs {
 	return p
 }
 
-// ways returns which way each link runs when a field beside the ends says it in words, "depends on" or
-// "before", or nil.
-func (p *pairs) ways(ends []*linkColumn) []int {
-	for i := range p.columns {
-		col := &p.columns[i]
-		if col == ends[0] || col == ends[1] {
-			continue
-		}
-		out := make([]int, len(col.ends))
-		for k, e := range col.ends {
-			for _, t := range lexicon.Scan(splitName(e[0])) {
-				switch {
-				case out[k] != 0:
-				case t.Kinds.Has(lexicon.Needs) || t.Kinds.Has(lexicon.Uses):
-					out[k] = -1
-				case t.Kinds.Has(lexicon.Before):
-					out[k] = 1
-				}
-			}
-			if out[k] == 0 {
-				out = nil
-				break
-			}
-		}
-		if out != nil {
-			return out
-		}
-	}
-	return nil
-}
-
 // maxLinkFields bounds the fields of a link.
 const maxLinkFields = 8
 
@@ -278,12 +247,12 @@ func pairOf(x *form.Value) ([]pair, bool) {
 	return nil, false
 }
 
-// arrowChain reads "a -> b -> c" and "b <- a".
+// arrowChain reads "a -> b -> c".
 func arrowChain(s string, off int) (list []pair, ok bool) {
 	if len(s) > 400 {
 		return nil, false
 	}
-	for _, arrow := range [...]string{"-->", "->", "=>", "→", "⇒", "➔", "➜", " > ", "<--", "<-", "←"} {
+	for _, arrow := range [...]string{"-->", "->", "=>", "→", "⇒", "➔", "➜", " > "} {
 		parts := strings.Split(s, arrow)
 		if len(parts) < 2 || len(parts) > 50 {
 			continue
@@ -292,11 +261,7 @@ func arrowChain(s string, off int) (list []pair, ok bool) {
 			if parts[i] = strings.TrimSpace(parts[i]); parts[i] == "" || len(parts[i]) > 80 {
 				return nil, false
 			}
-			switch {
-			case i == 0:
-			case arrow[0] == '<' || arrow == "←":
-				list = append(list, pair{parts[i : i+1], parts[i-1 : i], off})
-			default:
+			if i > 0 {
 				list = append(list, pair{parts[i-1 : i], parts[i : i+1], off})
 			}
 		}
@@ -320,33 +285,13 @@ func elementPair(x *form.Value) (pair, bool) {
 		return pair{}, false
 	}
 	from, to := ends[0], ends[1]
-	for _, f := range ends[2:] {
-		if direction(from.Key, to.Key) == 0 {
-			to = f
-		}
-	}
 	switch direction(from.Key, to.Key) {
 	case 0:
 		return pair{}, false
 	case -1:
 		from, to = to, from
 	}
-	// A record that has more than a link's ends, an id and a label is a step.
-	rest := 0
-	for i := range x.Fields {
-		switch f := &x.Fields[i]; {
-		case f.Val == from.Val || f.Val == to.Val:
-		case !f.Val.IsScalar():
-			if f.Val.Kind != form.KindObject {
-				rest++
-			}
-		default:
-			if role, ok := lexicon.Field(f.Key); ok && role == lexicon.Requires {
-				rest += 2
-			}
-		}
-	}
-	return pair{textsOf(from.Val), textsOf(to.Val), x.Off}, rest < 2
+	return pair{textsOf(from.Val), textsOf(to.Val), x.Off}, true
 }
 
 // outer returns the ends of the lists and maps of links that may be about the records.

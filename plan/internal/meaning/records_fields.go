@@ -318,7 +318,7 @@ func (g *grid) choose(outer []arcEnds) *candidate {
 	if !best.clear && best.hits == 0 {
 		return nil
 	}
-	if best.col != nil && opaque(best.ids) {
+	if best.col != nil && (opaque(best.ids) || best.col.is(lexicon.Output) || isOutput(best.col.name)) {
 		for _, c := range all {
 			if c.col != nil && c.clear && c.col.is(lexicon.ID) && !opaque(c.ids) {
 				return c // what people call them; the other names are known, too

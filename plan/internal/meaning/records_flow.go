@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -19,8 +20,6 @@ type flow struct {
 	links  [][2]int
 	side   bool // steps stand side by side somewhere
 	named  bool // and a name says so, or a name says that they do not
-	// said are the texts in the records of a list, its ids among them.
-	said map[string]bool
 }
 
 // order says how the parts of a group run.
@@ -47,7 +46,6 @@ type groupParts struct {
 // beside a field that does.
 func (c *collector) readFlow(v *form.Value) *flow {
 	f := &flow{val: v, xml: isElement(v)}
-	f.know(v)
 	g, ok := f.group(v, unordered)
 	if !ok && f.xml {
 		g, ok = f.around(v)
@@ -63,32 +61,6 @@ func (c *collector) readFlow(v *form.Value) *flow {
 	}
 	f.named = f.named || isEngine(f.leaves)
 	return f
-}
-
-// know notes the texts of the records of a list.
-func (f *flow) know(v *form.Value) {
-	if v.Kind != form.KindList || !holdsMaps(v) {
-		return
-	}
-	f.said = map[string]bool{}
-	for _, x := range v.Items {
-		for i := range x.Fields {
-			if s := x.Fields[i].Val.Text(); s != "" {
-				f.said[s] = true
-			}
-		}
-	}
-}
-
-// strange reports whether a list holds texts that no record of the flow is called by: {"phase": 1,
-// "parallel": ["a", "b"]} holds the steps themselves, {"id": "b", "parallel": ["c"]} names another one.
-func (f *flow) strange(v *form.Value) bool {
-	for _, x := range v.Items {
-		if f.said[x.Text()] || x.Kind == form.KindNumber {
-			return false
-		}
-	}
-	return f.said != nil
 }
 
 // mayBegin reports whether a group may be a whole flow: it says how it runs, or it is a list with groups in
@@ -221,6 +193,7 @@ var branchWords = wordsOf("branches")
 // object reads a map: a field, or the value of one, says how the parts in another field run.
 func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 	named, engine := false, x.Get("taskreferencename") != nil // it has an id or a title
+	numbered := false                                         // which is a number
 	var child *form.Field
 	var branches []*form.Value // of a decision or a fork
 	for i := range x.Fields {
@@ -228,6 +201,7 @@ func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 		role, known := lexicon.Field(y.Key)
 		if y.Val.IsScalar() {
 			named = named || known && (role == lexicon.ID || role == lexicon.Title) || strings.HasSuffix(squash(y.Key), "referencename")
+			numbered = numbered || y.Val.Kind == form.KindNumber
 			if o := modeOf(y.Key, y.Val); o != unordered {
 				g.order = o
 			}
@@ -241,7 +215,7 @@ func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 			branches = append(branches, y.Val.Items...)
 		case engine && y.Val.Kind == form.KindList && holdsMaps(y.Val):
 			branches = append(branches, y.Val)
-		case y.Val.Kind == form.KindList && len(y.Val.Items) > 0 && o != unordered && (holdsMaps(y.Val) || !named || f.strange(y.Val)):
+		case y.Val.Kind == form.KindList && len(y.Val.Items) > 0 && o != unordered && (holdsMaps(y.Val) || !named || numbered && !holdsNumbers(y.Val)):
 			g.order, child = o, y
 		case y.Val.Kind == form.KindList && listOfLists(y.Val) && !planish(y.Key):
 			branches = append(branches, y.Val.Items...)
@@ -281,6 +255,10 @@ func holdsMaps(v *form.Value) bool {
 		}
 	}
 	return false
+}
+
+func holdsNumbers(v *form.Value) bool {
+	return slices.ContainsFunc(v.Items, func(x *form.Value) bool { return x.Kind == form.KindNumber })
 }
 
 func listOfLists(v *form.Value) bool {
@@ -346,7 +324,8 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 		if len(last)*len(a) > 10_000 || len(f.links) > maxLinks {
 			return nil, nil, false
 		}
-		for _, p := range last {
+		waits := f.joined(x, last)
+		for _, p := range waits {
 			for _, q := range a {
 				f.links = append(f.links, [2]int{p, q})
 			}
@@ -354,6 +333,25 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 		last = b
 	}
 	return first, last, true
+}
+
+// joined returns those of some steps that a join names, or all of them where it names none.
+func (f *flow) joined(x *form.Value, steps []int) []int {
+	on := x.Get("joinon")
+	if on == nil {
+		return steps
+	}
+	var out []int
+	for _, p := range steps {
+		id := f.leaves[p].Get("taskreferencename").Text()
+		if slices.ContainsFunc(on.Items, func(y *form.Value) bool { return y.Text() == id }) {
+			out = append(out, p)
+		}
+	}
+	if out == nil {
+		return steps
+	}
+	return out
 }
 
 // part adds a step or a group. Inside a sequence a list is a group side by side, and the other way round.
@@ -503,7 +501,6 @@ func (c *collector) surer(all []*Reading, flows []*Reading) {
 		if f.Weight < 89 {
 			continue
 		}
-		val := c.flowOf[f].val
 		ids := make(map[string]bool, len(f.Items))
 		for i := range f.Items {
 			ids[f.Items[i].ID] = true
@@ -517,8 +514,7 @@ func (c *collector) surer(all []*Reading, flows []*Reading) {
 			for i := range r.Items {
 				known += b2i(ids[r.Items[i].ID])
 			}
-			around := a.s.val != nil && a.s.val.Off <= val.Off && val.End <= a.s.val.End // templates, of which one holds the steps
-			if known*2 >= len(r.Items) || around {
+			if known*2 >= len(r.Items) {
 				r.Weight = min(r.Weight, f.Weight-closeReading)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // groups takes in the records that stand inside the set's records and are of the same kind: the branches of a
@@ -135,37 +134,24 @@ func (a *analysis) ungroup() {
 	}
 }
 
-// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says
-// so.
+// noteKinds are the last words of the kinds of nodes that are notes beside a drawing.
+var noteKinds = wordSet("note, notes, comment, annotation, memo")
+
+// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says so.
 func (a *analysis) dropNotes(drop []bool) (some bool) {
 	linked := make(map[string]bool, len(a.r.Links))
 	for _, l := range a.r.Links {
 		linked[l.From], linked[l.To] = true, true
 	}
 	for _, col := range a.g.cols {
-		if k := squash(col.name); k != "type" && k != "kind" && k != "shape" {
-			continue
-		}
 		for _, x := range col.cells {
-			if !linked[a.r.Items[x.rec].ID] && isNote(x.val.Text()) {
+			words := strings.Fields(splitName(x.val.Text()))
+			if otherRole(col.name) && len(words) > 0 && noteKinds[words[len(words)-1]] && !linked[a.r.Items[x.rec].ID] {
 				drop[x.rec], some = true, true
 			}
 		}
 	}
 	return some
-}
-
-// isNote reports whether the kind of a node is that of a note.
-func isNote(kind string) bool {
-	words := strings.Fields(splitName(kind))
-	if len(words) == 0 {
-		return false
-	}
-	switch words[len(words)-1] {
-	case "note", "comment", "annotation", "notes", "memo":
-		return true
-	}
-	return false
 }
 
 // headingRows returns the rows of a table that only head those below them: one cell is filled, where most
@@ -199,50 +185,6 @@ func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
 		heads[row] = !isID(f.Val.Str) && (bold || ids[f.Key]*2 > len(table.Items))
 	}
 	return heads
-}
-
-// repeated makes one record of rows of a table that repeat all but what a record needs: one row for each
-// need.
-func (a *analysis) repeated() {
-	g := a.g
-	if a.s.form != "table" || len(g.cols) < 2 || !g.cols[0].is(lexicon.ID) && !g.cols[0].is(lexicon.Title) || len(g.cols[0].cells) != len(g.recs) {
-		return
-	}
-	deps := map[string]bool{}
-	for _, col := range g.cols[1:] {
-		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
-			deps[col.name] = true
-		}
-	}
-	if len(deps) != 1 {
-		return
-	}
-	at := map[string]int{}
-	var out []record
-	for i, x := range g.cols[0].cells {
-		rec, id := g.recs[i], x.val.Text()
-		k, ok := at[id]
-		if !ok {
-			at[id] = len(out)
-			out = append(out, rec)
-			continue
-		}
-		first := &out[k]
-		var more []form.Field
-		for n, f := range rec.fields {
-			switch {
-			case deps[f.Key]:
-				more = append(more, f)
-			case f.Val.Str == "" || n < len(first.fields) && f.Val.Str == first.fields[n].Val.Str:
-			default:
-				return // two records of one id
-			}
-		}
-		first.fields = append(first.fields[:len(first.fields):len(first.fields)], more...)
-	}
-	if len(out) < len(g.recs) && len(out) > 1 {
-		a.g, a.has = newGrid(a.s, out), make([]bool, len(out))
-	}
 }
 
 // outlined takes records such as 1.1 and 1.2 of a table for parts of the record 1, which only groups them.

@@ -1,7 +1,6 @@
 package meaning
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -91,7 +90,7 @@ func (a *analysis) edges() {
 // holds reports whether a list of links is that of the records, or a part of it: another reading of the same
 // text may be in c, too.
 func (a *analysis) holds(p *pairs) bool {
-	if p.set != nil && (p.set == a.s || slices.Contains(a.s.merged, p.set)) {
+	if p.set == a.s {
 		return true
 	}
 	return p.val != nil && a.s.val != nil && p.val.Off < a.s.val.End && a.s.val.Off < p.val.End
@@ -151,7 +150,6 @@ func (a *analysis) linkMaps() {
 		case isNext(f.Key) || isArcs(f.Key):
 			way = 1
 		}
-		a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
 		a.draw(links, way, f.Key)
 	}
 }
@@ -180,7 +178,6 @@ func (a *analysis) sentences() {
 				if r.Kind > Before || len(r.Subjects)*len(r.Items) > 100 {
 					continue
 				}
-				a.taken = append(a.taken, Span{f.Val.Off, f.Val.End})
 				for _, y := range r.Subjects {
 					for _, z := range r.Items {
 						from, to := a.n.ids[z], a.n.ids[y]
@@ -214,7 +211,13 @@ func (a *analysis) draw(links []drawnLink, way int, name string) {
 			way, ahead = -1, len(links)-ahead
 		}
 		if ahead < len(links) {
-			a.undirected(links, way, name)
+			for _, l := range links {
+				from, to := l.from, l.to
+				if way < 0 {
+					from, to = to, from
+				}
+				a.doubt(name, from, to, l.off)
+			}
 		}
 	}
 	a.stated = true
@@ -225,17 +228,6 @@ func (a *analysis) draw(links []drawnLink, way int, name string) {
 		}
 		a.hits++
 		a.link(from, to, Stated, l.off)
-	}
-}
-
-// undirected says that no name tells which way links run.
-func (a *analysis) undirected(links []drawnLink, way int, name string) {
-	for _, l := range links[:min(len(links), maxUnread)] {
-		from, to := a.n.ids[l.from], a.n.ids[l.to]
-		if way < 0 {
-			from, to = to, from
-		}
-		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: from + " -> " + to, Off: l.off, Message: "“" + name + "” does not say which of " + from + " and " + to + " comes first; " + from + " was taken", Hint: "call the ends of links from and to"})
 	}
 }
 
@@ -258,8 +250,7 @@ func (a *analysis) takeTable(p *pairs) {
 	if len(cols) != 2 {
 		return
 	}
-	ways := p.ways(cols)
-	if a.s.plain && (ways != nil || len(p.columns) > 2 && direction(cols[0].key, cols[1].key) == 0) {
+	if a.s.plain && len(p.columns) > 2 && direction(cols[0].key, cols[1].key) == 0 {
 		return // relations between texts are a notation of their own
 	}
 	var links []drawnLink
@@ -273,9 +264,6 @@ func (a *analysis) takeTable(p *pairs) {
 					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
 					continue
 				}
-				if ways != nil && ways[i] < 0 {
-					from, to = to, from
-				}
 				links = append(links, drawnLink{from, to, cols[0].offs[i]})
 			}
 		}
@@ -288,11 +276,7 @@ func (a *analysis) takeTable(p *pairs) {
 		return
 	}
 	p.used = true
-	a.taken = append(a.taken, Span{p.val.Off, p.val.End})
 	way := direction(cols[0].key, cols[1].key)
-	if ways != nil {
-		way = 1
-	}
 	a.draw(links, way, cols[0].key+"” and “"+cols[1].key)
 }
 
@@ -302,7 +286,8 @@ func (a *analysis) takePairs(p *pairs) {
 		for _, list := range [...][]string{e.from, e.to} {
 			for _, s := range list {
 				all++
-				hits += b2i(a.knows(s))
+				_, ok := a.n.find(s)
+				hits += b2i(ok)
 				zero = zero || s == "0"
 			}
 		}
@@ -313,54 +298,25 @@ func (a *analysis) takePairs(p *pairs) {
 		return
 	}
 	p.used = true
-	if p.val != nil {
-		a.taken = append(a.taken, Span{p.val.Off, p.val.End})
-	}
 	a.stated = true
 	for _, e := range p.list {
 		for _, x := range e.from {
 			for _, y := range e.to {
-				for _, from := range a.ends(x) {
-					for _, to := range a.ends(y) {
-						a.hits++
-						a.link(from, to, Stated, e.off)
-					}
-				}
+				a.hits++
+				a.link(a.end(x), a.end(y), Stated, e.off)
 			}
 		}
 	}
 	a.r.Start, a.r.End = min(a.r.Start, p.tree.Root.Off), max(a.r.End, p.tree.Root.End)
 }
 
-// knows reports whether the end of a link is a record, or several.
-func (a *analysis) knows(s string) bool {
-	if _, ok := a.n.find(s); ok {
-		return true
-	}
-	list, _ := a.n.cell(s, 0)
-	for _, x := range list {
-		if x.at < 0 {
-			return false
-		}
-	}
-	return len(list) > 1
-}
-
-// ends returns the ids that one end of a link names: "a", or "a, b".
-func (a *analysis) ends(s string) []string {
+// end returns the id of the record that the end of a link names.
+func (a *analysis) end(s string) string {
 	if i, ok := a.n.find(s); ok {
-		return []string{a.n.ids[i]}
+		return a.n.ids[i]
 	}
-	if !a.knows(s) {
-		a.lost++
-		return []string{s}
-	}
-	list, _ := a.n.cell(s, 0)
-	out := make([]string, len(list))
-	for i, x := range list {
-		out[i] = a.n.ids[x.at]
-	}
-	return out
+	a.lost++
+	return s
 }
 
 func isNeedsName(name string) bool {

@@ -1,16 +1,7 @@
 package meaning
 
 import (
-	"strings"
-
 	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
-)
-
-// rowNouns and columnNouns are stems of the words for rows and columns, in many languages.
-var (
-	rowNouns    = [...]string{"row", "zeile", "ligne", "fila", "riga", "righe", "linha", "rij", "wiersz", "строк", "рядк", "рядок", "rad ", "rader", "raden", "satır", "行", "행", "पंक्ति", "الصف", "صف", "hàng", "baris"}
-	columnNouns = [...]string{"column", "spalte", "colonne", "columna", "colonna", "coluna", "kolom", "kolumn", "столб", "колонк", "стовп", "sütun", "列", "열", "स्तंभ", "कॉलम", "العمود", "عمود", "cột"}
 )
 
 // matrix reads a table that has the same steps as rows and as columns, and marks where one needs the other.
@@ -67,11 +58,10 @@ func matrix(src *form.Source, t *form.Tree) *Reading {
 	if below+above == 0 {
 		return nil
 	}
-	says, rowFirst := matrixSense(src, t)
 	switch {
-	case says && rowFirst, !says && below == 0:
+	case below == 0:
 		turn(r)
-	case !says && above > 0:
+	case above > 0:
 		for _, l := range r.Links {
 			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.From + " -> " + l.To, Off: l.Off, Message: "nothing says whether rows need columns or columns rows; " + l.From + " was taken to come before " + l.To, Hint: "say that rows need columns"})
 		}
@@ -88,38 +78,4 @@ func emptyMark(s string) bool {
 		return false
 	}
 	return isNone(s)
-}
-
-// matrixSense returns whether a line around a matrix, or its corner, says which end is needed, and whether it
-// is the one of the columns that needs that of the rows.
-func matrixSense(src *form.Source, t *form.Tree) (says, rowFirst bool) {
-	first, last := src.LineAt(t.Root.Off), src.LineAt(t.Root.End)
-	for i := max(0, first-senseLines); i < min(len(src.Lines), last+senseLines); i++ {
-		text := src.Lines[i].Text
-		if i > first && i < last || len(text) > 400 {
-			continue
-		}
-		lower := strings.ToLower(text)
-		row, column := firstOf(lower, rowNouns[:]), firstOf(lower, columnNouns[:])
-		if row < 0 || column < 0 {
-			continue
-		}
-		for _, w := range lexicon.ScanIn(lexicon.Lang(languageOf(src)), text) {
-			if w.Is(lexicon.Needs) || w.Is(lexicon.Uses) || w.Is(lexicon.Before) {
-				return true, (column < row) != w.Is(lexicon.Before)
-			}
-		}
-	}
-	return false, false
-}
-
-// firstOf returns the first place at which one of some words stands, or -1.
-func firstOf(s string, words []string) int {
-	at := -1
-	for _, w := range words {
-		if i := strings.Index(s, w); i >= 0 && (at < 0 || i < at) {
-			at = i
-		}
-	}
-	return at
 }

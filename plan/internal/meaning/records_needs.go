@@ -153,7 +153,7 @@ func (a *analysis) needs() {
 			// "Before" may head what is before: where only a part of the name speaks for the way on, the
 			// order counts.
 			next = f.col.whole && !beforeNames[lexicon.Fold(splitName(f.col.name))]
-			a.turned(f, next)
+			a.unsure(f, next)
 		}
 		a.take(f, next)
 		a.forward = a.forward || next && f.hits > 0
@@ -172,37 +172,29 @@ func (a *analysis) needs() {
 		}
 		a.take(f, next)
 	}
-	a.deep()
 }
 
 // beforeNames may say what is before a step as well as what it is before.
 var beforeNames = wordsOf("before")
 
-// turned notes that all steps that a field goes on to stand above the ones that name them.
-func (a *analysis) turned(f *found, next bool) {
-	way := "comes before"
-	if !next {
-		way = "waits for"
-	}
+// unsure notes that a field does not say which way its references run.
+func (a *analysis) unsure(f *found, next bool) {
 	for i, m := range f.list {
-		if m.at >= 0 && len(a.r.Notes) < maxUnread {
-			id := a.n.ids[f.recs[i]]
-			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: m.off, Message: "“" + f.col.name + "” names steps that stand above; it was taken that " + id + " " + way + " " + a.n.ids[m.at], Hint: "call the field depends_on or next"})
+		from, to := m.at, f.recs[i]
+		if next {
+			from, to = to, from
+		}
+		if m.at >= 0 && from != to {
+			a.doubt(f.col.name, from, to, m.off)
 		}
 	}
 }
 
-// unsure notes that a field, whose name says nothing, names steps above and below: which way they run is a
-// guess.
-func (a *analysis) unsure(f *found, next bool) {
-	for i, m := range f.list {
-		if m.at >= 0 && m.at != f.recs[i] && len(a.r.Notes) < maxUnread {
-			from, to := a.n.ids[m.at], a.n.ids[f.recs[i]]
-			if next {
-				from, to = to, from
-			}
-			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: from + " -> " + to, Off: m.off, Message: "“" + f.col.name + "” does not say whether it names what comes before or after; it was taken that " + from + " comes before " + to, Hint: "call the field depends_on or next"})
-		}
+// doubt notes that the name of a field does not say which of two records comes first.
+func (a *analysis) doubt(name string, from, to, off int) {
+	if len(a.r.Notes) < maxUnread {
+		x, y := a.n.ids[from], a.n.ids[to]
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: x + " -> " + y, Off: off, Message: "“" + name + "” does not say whether it names what comes before or after; it was taken that " + x + " comes before " + y, Hint: "call the field depends_on or next, and the ends of links from and to"})
 	}
 }
 
@@ -443,112 +435,80 @@ func isFile(s string) bool {
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
 }
 
-// deep takes the lists of ids that stand deep inside of records, under names that hold nothing else, when
-// nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
-func (a *analysis) deep() {
-	if a.hits > 0 || a.id == nil || a.n.numeric || len(a.g.recs) < 2 {
-		return
-	}
-	lists := map[string]*found{}
-	other := map[string]bool{}
-	var order []string
-	for i := range a.g.recs {
-		var walk func(v *form.Value, key string, depth int)
-		walk = func(v *form.Value, key string, depth int) {
-			if v == nil || depth > 8 || a.inner[v] {
-				return
-			}
-			ids := v.Kind == form.KindList && len(v.Items) > 0
-			for _, x := range v.Items {
-				if !x.IsScalar() {
-					ids = false
-					walk(x, key, depth+1)
-				}
-			}
-			for k := range v.Fields {
-				walk(v.Fields[k].Val, v.Fields[k].Key, depth+1)
-			}
-			if !ids || depth < 2 {
-				return
-			}
-			f := lists[key]
-			if f == nil {
-				f = &found{col: newColumn(key), lists: 1}
-				lists[key] = f
-				order = append(order, key)
-			}
-			for _, x := range v.Items {
-				at, ok := a.n.exact[x.Text()]
-				if !ok || at == i || !x.IsScalar() {
-					other[key] = true
-					return
-				}
-				f.hits++
-				f.earlier += b2i(at < i)
-				f.list, f.recs = append(f.list, saidOf{at, x.Text(), x.Off}), append(f.recs, i)
-			}
-		}
-		for k := range a.g.recs[i].fields {
-			f := &a.g.recs[i].fields[k]
-			walk(f.Val, f.Key, 1)
-		}
-	}
-	for _, key := range order {
-		f := lists[key]
-		if other[key] || f.hits == 0 || otherRole(key) {
-			continue
-		}
-		next := f.earlier*2 < f.hits
-		switch {
-		case f.col.is(lexicon.Requires):
-			next = false
-		case f.col.is(lexicon.Next):
-			next = true
-		case f.earlier > 0 && f.earlier < f.hits:
-			a.unsure(f, next)
-		}
-		a.take(f, next)
-	}
-}
-
-// nested finds what a record goes on to deep inside of it: the Next of choices, catches and conditions.
+// nested finds what a record goes on to deep inside of it, the Next of choices, catches and conditions; and what it
+// needs, where nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
 func (a *analysis) nested() {
-	if !a.forward && !a.anyNext() {
+	on, deep := a.forward || a.anyNext(), a.hits == 0 && !a.n.numeric
+	if !on && !deep {
 		return
 	}
 	for i := range a.g.recs {
-		var walk func(v *form.Value, depth int, on bool)
-		walk = func(v *form.Value, depth int, on bool) {
+		link := func(v *form.Value, way int) {
+			if at, ok := a.n.exact[v.Text()]; ok && at != i {
+				from, to := a.n.ids[i], a.n.ids[at]
+				if way < 0 {
+					from, to = to, from
+				}
+				a.link(from, to, Stated, v.Off)
+				a.hits++
+				a.stated, a.forward, a.has[i] = true, a.forward || way >= 0, true
+			}
+		}
+		var walk func(v *form.Value, depth, way int)
+		walk = func(v *form.Value, depth, way int) {
 			if v == nil || depth > 8 {
 				return
 			}
+			if depth > 1 && way == 0 {
+				way = relation(v)
+			}
 			for _, x := range v.Items {
-				walk(x, depth+1, on)
+				if way < 0 && x.IsScalar() {
+					link(x, way)
+				}
+				walk(x, depth+1, way)
 			}
 			for k := range v.Fields {
 				f := &v.Fields[k]
 				if a.inner[f.Val] || len(f.Val.Items) > 0 && a.inner[f.Val.Items[0]] {
 					continue
 				}
-				next := on || isNext(f.Key)
+				to := way
+				switch {
+				case on && isNext(f.Key):
+					to = 1
+				case deep && depth > 0 && isNeedsName(f.Key):
+					to = -1
+				}
 				if !f.Val.IsScalar() {
 					if depth > 0 || !a.isDep(f.Key) {
-						walk(f.Val, depth+1, next)
+						walk(f.Val, depth+1, to)
 					}
 					continue
 				}
-				if depth == 0 && (a.isDep(f.Key) || !next && a.forward) || otherRole(f.Key) && !next {
+				if depth == 0 && (a.isDep(f.Key) || to == 0 && a.forward) || otherRole(f.Key) && to == 0 {
 					continue
 				}
-				if at, ok := a.n.exact[f.Val.Text()]; ok && at != i && (next || a.forward && !digits(f.Val.Text())) {
-					a.link(a.n.ids[i], a.n.ids[at], Stated, f.Val.Off)
-					a.hits++
-					a.stated, a.forward, a.has[i] = true, true, true
+				if to != 0 || a.forward && !digits(f.Val.Text()) {
+					link(f.Val, to)
 				}
 			}
 		}
-		walk(&form.Value{Kind: form.KindObject, Fields: a.g.recs[i].fields}, 0, false)
+		walk(&form.Value{Kind: form.KindObject, Fields: a.g.recs[i].fields}, 0, 0)
 	}
+}
+
+// relation returns the way that a field of an object states in words: {"type": "is blocked by", "issue": "a"}.
+func relation(v *form.Value) int {
+	for i := range v.Fields {
+		switch role, _ := lexicon.Field(v.Fields[i].Val.Text()); role {
+		case lexicon.Requires:
+			return -1
+		case lexicon.Next:
+			return 1
+		}
+	}
+	return 0
 }
 
 func isNext(key string) bool {

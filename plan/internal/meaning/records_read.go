@@ -41,12 +41,11 @@ type analysis struct {
 	drawn bool
 	// known counts the references in fields whose names say that they are dependencies.
 	known int
-	// taken are the places of these lists and maps.
-	taken []Span
 }
 
-// analyze reads a set, or several that were joined, as a plan.
-func (c *collector) analyze(s *set, recs []record) *Reading {
+// analyze reads a set as a plan.
+func (c *collector) analyze(s *set) *Reading {
+	recs := s.recs
 	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
 		recs = recs[:n] // the text ends before the record says anything
 	}
@@ -61,7 +60,6 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if s.plain {
 		return a.plain()
 	}
-	a.repeated()
 	a.groups()
 	a.name()
 	a.edges()
@@ -93,10 +91,10 @@ func (c *collector) affords(recs []record) bool {
 	return c.length <= 6*len(c.src.Text)+1<<16
 }
 
-// said reports whether a record holds any value.
+// said reports whether a record holds any value that is whole.
 func (r *record) said() bool {
 	return slices.ContainsFunc(r.fields, func(f form.Field) bool {
-		return f.Val != nil && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0)
+		return f.Val != nil && !f.Val.Open && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0)
 	})
 }
 
@@ -115,7 +113,7 @@ func (a *analysis) isChat() bool {
 				chat++
 			}
 		}
-		if chat > 0 && chat*2 >= len(a.g.recs) {
+		if chat*2 >= len(a.g.recs) {
 			return true
 		}
 	}
@@ -152,12 +150,6 @@ func (a *analysis) plain() *Reading {
 		a.faults()
 		return a.r
 	}
-	if marks := a.marks(); marks != nil {
-		for i := range a.r.Items {
-			a.r.Items[i].ID, a.r.Items[i].Shown = marks[i], true
-		}
-		ids = marks
-	}
 	a.n = newNames(ids)
 	a.words(func(i int) []text { return []text{{a.g.recs[i].val.Text(), a.g.recs[i].val.Off}} })
 	if a.said > 0 {
@@ -165,20 +157,6 @@ func (a *analysis) plain() *Reading {
 	}
 	a.faults()
 	return a.r
-}
-
-// marks returns the labels that the texts of a list begin with, or nil.
-func (a *analysis) marks() []string {
-	out := make([]string, len(a.g.recs))
-	seen := map[string]bool{}
-	for i, r := range a.g.recs {
-		out[i] = leadingLabel(r.val.Text())
-		if out[i] == "" || seen[out[i]] {
-			return nil
-		}
-		seen[out[i]] = true
-	}
-	return out
 }
 
 // joined reports whether links between texts meet: pairs of which no two have an end in common are names with
@@ -376,24 +354,17 @@ func (a *analysis) faults() {
 		}
 		return a.r.Items[i-1].ID
 	}
-	trees := []*form.Tree{a.s.tree}
-	for _, m := range a.s.merged {
-		if m.recs[0].off <= a.r.Items[len(a.r.Items)-1].Off {
-			trees = append(trees, m.tree)
+	t := a.s.tree
+	a.r.Notes = slices.Grow(a.r.Notes, len(t.Faults)+1)
+	for _, f := range t.Faults {
+		element := f.Element
+		if id := near(f.Off); id != "" {
+			element = id
 		}
+		a.r.Notes = append(a.r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: element, Message: f.Message, Hint: f.Hint, Off: f.Off})
 	}
-	for _, t := range trees {
-		a.r.Notes = slices.Grow(a.r.Notes, len(t.Faults)+1)
-		for _, f := range t.Faults {
-			element := f.Element
-			if id := near(f.Off); id != "" {
-				element = id
-			}
-			a.r.Notes = append(a.r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: element, Message: f.Message, Hint: f.Hint, Off: f.Off})
-		}
-		if t.CutOff {
-			a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: near(len(a.c.src.Text)), Off: len(a.c.src.Text), Message: "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", Hint: "ask for the rest of the plan"})
-		}
+	if t.CutOff {
+		a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "TRUNCATED", Element: near(len(a.c.src.Text)), Off: len(a.c.src.Text), Message: "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", Hint: "ask for the rest of the plan"})
 	}
 }
 

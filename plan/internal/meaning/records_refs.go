@@ -188,7 +188,7 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 			}
 			continue
 		}
-		if _, ok := n.find(f.Val.Text()); ok && (!found || n.allIDs(v)) && !otherRole(f.Key) {
+		if _, ok := n.find(f.Val.Text()); ok && !otherRole(f.Key) {
 			walk(f.Val, depth+1)
 			found = true
 		}
@@ -201,36 +201,27 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 	}
 }
 
-// allIDs reports whether each text in a map is an id: {"ok": "send", "error": "stop"}.
-func (n *labels) allIDs(v *form.Value) bool {
-	for i := range v.Fields[:min(len(v.Fields), 100)] {
-		x := v.Fields[i].Val
-		if _, ok := n.exact[x.Text()]; !ok || !x.IsScalar() || digits(x.Text()) {
-			return false
-		}
-	}
-	return true
-}
-
-// inElement reads the reference in an element such as <after ref="x"/> or <after><ref>x</ref></after>.
+// inElement reads the references in an element such as <after ref="x"/> or <after><ref>x</ref></after>: the texts
+// that are ids, or where none is, all of them.
 func (n *labels) inElement(v *form.Value, walk func(*form.Value, int), depth int) {
-	hit := false
-	for i := range v.Fields {
-		if f := &v.Fields[i]; f.Val.IsScalar() {
-			if _, ok := n.find(f.Val.Text()); ok {
-				hit = true
-			}
-		}
-	}
+	var ids, other []*form.Value
 	for i := range v.Fields {
 		f := &v.Fields[i]
 		if !f.Val.IsScalar() {
 			walk(f.Val, depth+1)
+		} else if _, ok := n.find(f.Val.Text()); otherRole(f.Key) {
 			continue
+		} else if ok {
+			ids = append(ids, f.Val)
+		} else {
+			other = append(other, f.Val)
 		}
-		if _, ok := n.find(f.Val.Text()); ok || !hit && !otherRole(f.Key) {
-			walk(f.Val, depth+1)
-		}
+	}
+	if len(ids) == 0 {
+		ids = other
+	}
+	for _, x := range ids {
+		walk(x, depth+1)
 	}
 }
 
@@ -343,9 +334,6 @@ func (n *labels) path(s string) (at int, path string, ok bool) {
 		}
 		from = end + 1
 	}
-	if k, found := n.named(s); found {
-		return k, "", true
-	}
 	return 0, "", false
 }
 
@@ -358,9 +346,6 @@ func (n *labels) named(s string) (int, bool) {
 		return i, true
 	}
 	if i, ok := n.other[s]; ok && i >= 0 {
-		return i, true
-	}
-	if i, ok := n.exact["#"+s]; ok {
 		return i, true
 	}
 	if i, ok := n.folded[squash(s)]; ok && len(s) > 1 {

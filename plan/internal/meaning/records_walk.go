@@ -309,20 +309,20 @@ func (c *collector) object(v *form.Value, w way) {
 				s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: related(f.Val), group: w.group})
 			}
 		}
-	case lists >= 2 && lists == len(v.Fields) && len(w.labels) > 0 && !strings.HasSuffix(w.shape, "]") && planish(w.labels[len(w.labels)-1]) && titled(v) && !namesItself(v):
-		s := c.at(w, true)
-		s.home(v)
-		s.texts = true
-		for i := range v.Fields {
-			f := &v.Fields[i]
-			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: []form.Field{{Key: form.TextKey, Off: f.Off, Val: f.Val}}, group: w.group})
+	case lists >= 2 && lists == len(v.Fields) && !strings.HasSuffix(w.shape, "]"):
+		names := namesItself(v)
+		if !names && !(len(w.labels) > 0 && planish(w.labels[len(w.labels)-1]) && titled(v)) {
+			break
 		}
-	case lists >= 2 && maps == 0 && other == 0 && !strings.HasSuffix(w.shape, "]") && namesItself(v):
 		s := c.at(w, true)
 		s.home(v)
+		key := ""
+		if !names {
+			s.texts, key = true, form.TextKey
+		}
 		for i := range v.Fields {
 			f := &v.Fields[i]
-			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: []form.Field{{Key: "", Off: f.Off, Val: f.Val}}, group: w.group})
+			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: []form.Field{{Key: key, Off: f.Off, Val: f.Val}}, group: w.group})
 		}
 	}
 	keyed := maps >= 2 && alikeMaps(v)

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -9,27 +10,34 @@ import (
 
 // weigh says how sure it is that the records are a plan.
 func (a *analysis) weigh() {
-	r := a.r
-	r.Stated = a.stated
-	n := len(a.g.recs)
-	steps, named := false, false
+	a.r.Stated = a.stated
+	steps, named := a.heads()
+	a.evidence(steps, named, a.announced())
+	a.limit(steps, steps || a.announced())
+}
+
+// heads reports whether a name over the records, or that of one of their first fields, says that they are steps,
+// and whether one says that they are a plan.
+func (a *analysis) heads() (steps, named bool) {
 	for _, name := range a.s.labels[max(0, len(a.s.labels)-2):] {
 		steps = steps || planish(name)
 		named = named || lexicon.Is(lexicon.Plan, splitName(name))
 	}
-	if !steps && a.xml() {
-		for _, rec := range a.g.recs[:min(n, 5)] {
+	if a.xml() {
+		for _, rec := range a.g.recs[:min(len(a.g.recs), 5)] {
 			steps = steps || planish(rec.key)
 		}
 	}
-	if !steps {
-		for k, col := range a.g.cols {
-			if name := splitName(col.name); k < 3 && lexicon.Is(lexicon.Steps, name) && (!weakHeads[lexicon.Fold(name)] || a.acting()) {
-				steps = true
-			}
-		}
+	for _, col := range a.g.cols[:min(len(a.g.cols), 3)] {
+		name := splitName(col.name)
+		steps = steps || lexicon.Is(lexicon.Steps, name) && (!weakHeads[lexicon.Fold(name)] || a.acting())
 	}
-	announced := a.announced()
+	return steps, named
+}
+
+// evidence weighs what relates the records, or else what they are called.
+func (a *analysis) evidence(steps, named, announced bool) {
+	r, n := a.r, len(a.g.recs)
 	calls := a.calls()
 	switch {
 	case a.hits > 0:
@@ -51,14 +59,12 @@ func (a *analysis) weigh() {
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
 		r.Evidence = append(r.Evidence, "uses of results of other records")
-	case a.said > 0 && !steps && !named && !announced && !calls && !(a.s.form == "table" && a.said*2 > n && a.labeled()):
-		r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
 	case a.said > 0:
-		r.Weight = 20
 		switch {
-		case a.figures():
 		case steps || named || announced:
 			r.Weight = 86
+		case !calls && !(a.s.form == "table" && a.said*2 > n && a.labeled()):
+			r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
 		case a.said*2 >= n:
 			r.Weight = 70
 		}
@@ -72,39 +78,38 @@ func (a *analysis) weigh() {
 	case a.stated && !a.guessed:
 		r.Weight = 50
 	case n < 2:
-		r.Weight = 0
-	case named && (a.title != nil || calls) && (calls || !a.figures()):
+	case (named || calls) && (a.title != nil && !a.figures() || calls):
 		r.Weight = 62
-	case calls:
-		r.Weight = 56
 	case (announced || steps) && a.title != nil && (a.inWords() || steps && a.s.form == "table") && !a.figures():
 		r.Weight = 54
 	default:
 		r.Weight = 10
 		r.Not = "records without anything that says that they are steps"
 	}
+}
+
+// limit lowers the weight of records that have something of data.
+func (a *analysis) limit(steps, called bool) {
+	r, n := a.r, len(a.g.recs)
 	if a.s.texts && a.hits == 0 {
 		r.Weight = min(r.Weight, 10)
+	}
+	if slices.ContainsFunc(a.g.cols, func(col *column) bool { return col.name == "version" }) && (a.title == nil || a.title.name == "version" || a.title.name == "name") {
+		r.Weight = 20 // the packages of a lock file
+	}
+	if a.id == nil && !a.calls() && (a.title == nil || digits(a.title.cells[0].val.Text())) {
+		r.Weight = min(r.Weight, 25) // links, of which nothing tells what they do
 	}
 	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
 		r.Weight = min(r.Weight, 20)
 	}
-	if a.packages() || a.asks() {
-		r.Weight = 20
-	}
-	if a.hits > 0 && !steps && !announced && mutual(r.Links) {
+	if a.hits > 0 && !called && mutual(r.Links) {
 		r.Weight, r.Not = 20, "records that refer to each other"
 	}
 	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
 		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
 	}
-	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) {
-		r.Weight = min(r.Weight, 20)
-	}
-	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
-		r.Weight = 20
-	}
-	if a.s.tree.Headless && a.hits == 0 {
+	if n == 1 && a.hits == 0 && a.used == 0 || a.s.tree.Headless && a.hits == 0 {
 		r.Weight = min(r.Weight, 20)
 	}
 	if a.s.nested && r.Weight >= 60 {
@@ -127,25 +132,6 @@ func mutual(links []Link) bool {
 		}
 	}
 	return len(links) > 0
-}
-
-// packages reports whether the records are the packages of a lock file: they have versions, and no titles.
-func (a *analysis) packages() bool {
-	for _, col := range a.g.cols {
-		if col.name == "version" && (a.title == nil || a.title.name == "version" || a.title.name == "name") {
-			return true
-		}
-	}
-	return false
-}
-
-// asks reports whether most of the records are questions.
-func (a *analysis) asks() bool {
-	n := 0
-	for i := range a.r.Items {
-		n += b2i(asks(a.r.Items[i].Title))
-	}
-	return n*2 > len(a.r.Items)
 }
 
 // fenced reports whether the value stands in a code fence.
@@ -180,12 +166,7 @@ func (a *analysis) figures() bool {
 				n += 2
 			}
 		}
-		if n*3 >= len(col.cells)*2 {
-			fields++
-		}
-		if n*3 > len(col.cells)*4 {
-			fields++
-		}
+		fields += b2i(n*3 >= len(col.cells)*2) + b2i(n*3 > len(col.cells)*4)
 	}
 	return fields >= 2
 }

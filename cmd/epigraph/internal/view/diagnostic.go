@@ -145,6 +145,10 @@ func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 			line += s.dim("  ⇠ " + OneLine(strings.Join(from, ", "), 80))
 		}
 		b.WriteString(s.Fit(strings.TrimRight(line, " ")) + "\n")
+		writeDetails(&b, s, idWidth+4, p.GetDetails())
+	}
+	if around := r.GetSurroundings(); len(around) > 0 {
+		b.WriteString(s.Fit(s.dim("part of no problem: "+lineRanges(around))) + "\n")
 	}
 	for _, p := range r.GetRepairs() {
 		word := "offered"
@@ -171,4 +175,46 @@ func Plural(n int, word string) string {
 		word += "s"
 	}
 	return Count(int64(n)) + " " + word
+}
+
+// maxDetails is how many lines of a problem's details are shown.
+const maxDetails = 3
+
+// writeDetails shows what the text says below the request of a problem.
+func writeDetails(b *strings.Builder, s Style, indent int, details string) {
+	if details == "" {
+		return
+	}
+	lines := strings.Split(details, "\n")
+	for i, line := range lines {
+		if i == maxDetails {
+			line = fmt.Sprintf("… %d more", len(lines)-i)
+		}
+		b.WriteString(s.Fit(strings.Repeat(" ", indent)+s.dim(OneLine(line, 80))) + "\n")
+		if i == maxDetails {
+			return
+		}
+	}
+}
+
+// maxRanges is how many ranges of lines are named.
+const maxRanges = 12
+
+// lineRanges names ranges of lines: "lines 1-3, 9".
+func lineRanges(rs []*planv1.LineRange) string {
+	parts := make([]string, 0, len(rs))
+	for i, r := range rs {
+		switch {
+		case i == maxRanges:
+			return "lines " + strings.Join(parts, ", ") + fmt.Sprintf(" and %d more places", len(rs)-i)
+		case r.GetFirst() == r.GetLast():
+			parts = append(parts, fmt.Sprint(r.GetFirst()))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", r.GetFirst(), r.GetLast()))
+		}
+	}
+	if len(rs) == 1 && rs[0].GetFirst() == rs[0].GetLast() {
+		return "line " + parts[0]
+	}
+	return "lines " + strings.Join(parts, ", ")
 }

@@ -152,7 +152,7 @@ func TestPlan(t *testing.T) {
 		Dialect: "numbered", Hash: "0123456789abcdef",
 		Graph: &planv1.ProblemGraph{
 			Problems: []*planv1.Problem{
-				{Id: "1", Request: "Prepare"}, {Id: "1.1", Request: "Book", ParentId: "1"}, {Id: "1.2", Request: "日本語で書く " + strings.Repeat("x", 80), ParentId: "1"},
+				{Id: "1", Request: "Prepare"}, {Id: "1.1", Request: "Book", Details: "by Friday\n\x1b[31mred\n- a seat\n- a room\n- a car", ParentId: "1"}, {Id: "1.2", Request: "日本語で書く " + strings.Repeat("x", 80), ParentId: "1"},
 				{Id: "名前", Request: "名前"}, {Id: "\x1b[31mred", Request: "line\nbreak", Tool: "mail.send"},
 			},
 			Edges: []*planv1.ProblemEdge{
@@ -160,7 +160,8 @@ func TestPlan(t *testing.T) {
 				{From: "1.2", To: "名前", Source: planv1.EdgeSource_EDGE_SOURCE_NUMBERING},
 			},
 		},
-		Repairs: []*planv1.Repair{{Code: "FENCE_REMOVED", Message: "left out the fence", Applied: true}, {Code: "REUSED_TOOL", Message: "name them apart"}},
+		Surroundings: []*planv1.LineRange{{First: 1, Last: 3}, {First: 9, Last: 9}},
+		Repairs:      []*planv1.Repair{{Code: "FENCE_REMOVED", Message: "left out the fence", Applied: true}, {Code: "REUSED_TOOL", Message: "name them apart"}},
 	}))
 	require.Equal(t, "There is no plan in this text (PROSE).\n", Plan(Style{}, &plannerv1.ParsePlanResponse{NoPlan: true, NoPlanReason: "PROSE"}))
 }

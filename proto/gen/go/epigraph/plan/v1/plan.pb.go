@@ -273,7 +273,9 @@ type Problem struct {
 	// The arguments that the text gives the problem, in its order.
 	Arguments []*Argument `protobuf:"bytes,7,rep,name=arguments,proto3" json:"arguments,omitempty"`
 	// The tool or function that the text names for it; empty when it names none. An actor of this name works it where the request of CompilePlan names that actor.
-	Tool          string `protobuf:"bytes,8,opt,name=tool,proto3" json:"tool,omitempty"`
+	Tool string `protobuf:"bytes,8,opt,name=tool,proto3" json:"tool,omitempty"`
+	// What the text says of the problem below its request, as it is written; lines are joined by line feeds.
+	Details       string `protobuf:"bytes,9,opt,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,6 +362,13 @@ func (x *Problem) GetArguments() []*Argument {
 func (x *Problem) GetTool() string {
 	if x != nil {
 		return x.Tool
+	}
+	return ""
+}
+
+func (x *Problem) GetDetails() string {
+	if x != nil {
+		return x.Details
 	}
 	return ""
 }
@@ -683,6 +692,61 @@ func (x *Diagnostic) GetHint() string {
 	return ""
 }
 
+// LineRange names lines of the text, from 1. Both ends belong to it.
+type LineRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first line.
+	First int32 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	// The last line.
+	Last          int32 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LineRange) Reset() {
+	*x = LineRange{}
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LineRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LineRange) ProtoMessage() {}
+
+func (x *LineRange) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LineRange.ProtoReflect.Descriptor instead.
+func (*LineRange) Descriptor() ([]byte, []int) {
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LineRange) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *LineRange) GetLast() int32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 // Repair is something that the reader mended, or offers to mend.
 type Repair struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -702,7 +766,7 @@ type Repair struct {
 
 func (x *Repair) Reset() {
 	*x = Repair{}
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[6]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +778,7 @@ func (x *Repair) String() string {
 func (*Repair) ProtoMessage() {}
 
 func (x *Repair) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[6]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +791,7 @@ func (x *Repair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Repair.ProtoReflect.Descriptor instead.
 func (*Repair) Descriptor() ([]byte, []int) {
-	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Repair) GetCode() string {
@@ -774,7 +838,7 @@ const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\bproblems\x18\x01 \x03(\v2\x19.epigraph.plan.v1.ProblemB\n" +
 	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\bproblems\x12?\n" +
 	"\x05edges\x18\x02 \x03(\v2\x1d.epigraph.plan.v1.ProblemEdgeB\n" +
-	"\xbaH\a\x92\x01\x04\x10\xa0\xc2\x1eR\x05edges\"\xcb\x02\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\xc2\x1eR\x05edges\"\xf1\x02\n" +
 	"\aProblem\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02id\x12$\n" +
 	"\arequest\x18\x02 \x01(\tB\n" +
@@ -787,7 +851,9 @@ const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\n" +
 	"references\x12C\n" +
 	"\targuments\x18\a \x03(\v2\x1a.epigraph.plan.v1.ArgumentB\t\xbaH\x06\x92\x01\x03\x10\x90NR\targuments\x12\x1d\n" +
-	"\x04tool\x18\b \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04tool\"\x8f\x01\n" +
+	"\x04tool\x18\b \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04tool\x12$\n" +
+	"\adetails\x18\t \x01(\tB\n" +
+	"\xbaH\ar\x05(\x80\x80\x80\x02R\adetails\"\x8f\x01\n" +
 	"\bArgument\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04name\x122\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.epigraph.plan.v1.ArgumentKindR\x04kind\x120\n" +
@@ -812,7 +878,10 @@ const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\x06column\x18\x04 \x01(\x05R\x06column\x12\x18\n" +
 	"\aelement\x18\x05 \x01(\tR\aelement\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x12\n" +
-	"\x04hint\x18\a \x01(\tR\x04hint\"|\n" +
+	"\x04hint\x18\a \x01(\tR\x04hint\"5\n" +
+	"\tLineRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"|\n" +
 	"\x06Repair\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
@@ -851,7 +920,7 @@ func file_epigraph_plan_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_plan_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_plan_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_epigraph_plan_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_epigraph_plan_v1_plan_proto_goTypes = []any{
 	(ArgumentKind)(0),    // 0: epigraph.plan.v1.ArgumentKind
 	(EdgeSource)(0),      // 1: epigraph.plan.v1.EdgeSource
@@ -862,8 +931,9 @@ var file_epigraph_plan_v1_plan_proto_goTypes = []any{
 	(*Reference)(nil),    // 6: epigraph.plan.v1.Reference
 	(*ProblemEdge)(nil),  // 7: epigraph.plan.v1.ProblemEdge
 	(*Diagnostic)(nil),   // 8: epigraph.plan.v1.Diagnostic
-	(*Repair)(nil),       // 9: epigraph.plan.v1.Repair
-	(*v1.Payload)(nil),   // 10: epigraph.graph.v1.Payload
+	(*LineRange)(nil),    // 9: epigraph.plan.v1.LineRange
+	(*Repair)(nil),       // 10: epigraph.plan.v1.Repair
+	(*v1.Payload)(nil),   // 11: epigraph.graph.v1.Payload
 }
 var file_epigraph_plan_v1_plan_proto_depIdxs = []int32{
 	4,  // 0: epigraph.plan.v1.ProblemGraph.problems:type_name -> epigraph.plan.v1.Problem
@@ -871,7 +941,7 @@ var file_epigraph_plan_v1_plan_proto_depIdxs = []int32{
 	6,  // 2: epigraph.plan.v1.Problem.references:type_name -> epigraph.plan.v1.Reference
 	5,  // 3: epigraph.plan.v1.Problem.arguments:type_name -> epigraph.plan.v1.Argument
 	0,  // 4: epigraph.plan.v1.Argument.kind:type_name -> epigraph.plan.v1.ArgumentKind
-	10, // 5: epigraph.plan.v1.Argument.value:type_name -> epigraph.graph.v1.Payload
+	11, // 5: epigraph.plan.v1.Argument.value:type_name -> epigraph.graph.v1.Payload
 	1,  // 6: epigraph.plan.v1.ProblemEdge.source:type_name -> epigraph.plan.v1.EdgeSource
 	2,  // 7: epigraph.plan.v1.Diagnostic.severity:type_name -> epigraph.plan.v1.Severity
 	8,  // [8:8] is the sub-list for method output_type
@@ -892,7 +962,7 @@ func file_epigraph_plan_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_plan_v1_plan_proto_rawDesc), len(file_epigraph_plan_v1_plan_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

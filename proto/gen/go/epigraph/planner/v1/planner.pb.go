@@ -283,7 +283,9 @@ type ParsePlanResponse struct {
 	// Content hash of the plan's canonical form; equal plans have equal hashes.
 	Hash string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
 	// The model that was asked to restate the plan; absent when none was.
-	Restatement   *Restatement `protobuf:"bytes,8,opt,name=restatement,proto3" json:"restatement,omitempty"`
+	Restatement *Restatement `protobuf:"bytes,8,opt,name=restatement,proto3" json:"restatement,omitempty"`
+	// The lines that are part of no problem: what the text says before, between and behind them.
+	Surroundings  []*v1.LineRange `protobuf:"bytes,9,rep,name=surroundings,proto3" json:"surroundings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -370,6 +372,13 @@ func (x *ParsePlanResponse) GetHash() string {
 func (x *ParsePlanResponse) GetRestatement() *Restatement {
 	if x != nil {
 		return x.Restatement
+	}
+	return nil
+}
+
+func (x *ParsePlanResponse) GetSurroundings() []*v1.LineRange {
+	if x != nil {
+		return x.Surroundings
 	}
 	return nil
 }
@@ -607,7 +616,7 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\x04text\x12!\n" +
 	"\adialect\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\adialect\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12F\n" +
-	"\arestate\x18\x04 \x01(\x0e2\".epigraph.planner.v1.RestatePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\arestate\"\xee\x02\n" +
+	"\arestate\x18\x04 \x01(\x0e2\".epigraph.planner.v1.RestatePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\arestate\"\xaf\x03\n" +
 	"\x11ParsePlanResponse\x12\x18\n" +
 	"\adialect\x18\x01 \x01(\tR\adialect\x12\x17\n" +
 	"\ano_plan\x18\x02 \x01(\bR\x06noPlan\x12$\n" +
@@ -616,7 +625,8 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\vdiagnostics\x18\x05 \x03(\v2\x1c.epigraph.plan.v1.DiagnosticR\vdiagnostics\x122\n" +
 	"\arepairs\x18\x06 \x03(\v2\x18.epigraph.plan.v1.RepairR\arepairs\x12\x12\n" +
 	"\x04hash\x18\a \x01(\tR\x04hash\x12B\n" +
-	"\vrestatement\x18\b \x01(\v2 .epigraph.planner.v1.RestatementR\vrestatement\"\xba\x05\n" +
+	"\vrestatement\x18\b \x01(\v2 .epigraph.planner.v1.RestatementR\vrestatement\x12?\n" +
+	"\fsurroundings\x18\t \x03(\v2\x1b.epigraph.plan.v1.LineRangeR\fsurroundings\"\xba\x05\n" +
 	"\x12CompilePlanRequest\x12 \n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02H\x00R\x04text\x126\n" +
@@ -677,8 +687,9 @@ var file_epigraph_planner_v1_planner_proto_goTypes = []any{
 	(*v1.ProblemGraph)(nil),     // 8: epigraph.plan.v1.ProblemGraph
 	(*v1.Diagnostic)(nil),       // 9: epigraph.plan.v1.Diagnostic
 	(*v1.Repair)(nil),           // 10: epigraph.plan.v1.Repair
-	(*v11.Graph)(nil),           // 11: epigraph.graph.v1.Graph
-	(*v11.Payload)(nil),         // 12: epigraph.graph.v1.Payload
+	(*v1.LineRange)(nil),        // 11: epigraph.plan.v1.LineRange
+	(*v11.Graph)(nil),           // 12: epigraph.graph.v1.Graph
+	(*v11.Payload)(nil),         // 13: epigraph.graph.v1.Payload
 }
 var file_epigraph_planner_v1_planner_proto_depIdxs = []int32{
 	0,  // 0: epigraph.planner.v1.ParsePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
@@ -686,22 +697,23 @@ var file_epigraph_planner_v1_planner_proto_depIdxs = []int32{
 	9,  // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
 	10, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
 	1,  // 4: epigraph.planner.v1.ParsePlanResponse.restatement:type_name -> epigraph.planner.v1.Restatement
-	8,  // 5: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	6,  // 6: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	7,  // 7: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
-	0,  // 8: epigraph.planner.v1.CompilePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	11, // 9: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
-	3,  // 10: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	12, // 11: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	2,  // 12: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
-	4,  // 13: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
-	3,  // 14: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
-	5,  // 15: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	11, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
+	8,  // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	6,  // 7: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	7,  // 8: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	0,  // 9: epigraph.planner.v1.CompilePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
+	12, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	3,  // 11: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
+	13, // 12: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	2,  // 13: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
+	4,  // 14: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
+	3,  // 15: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
+	5,  // 16: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
+	15, // [15:17] is the sub-list for method output_type
+	13, // [13:15] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_planner_v1_planner_proto_init() }
