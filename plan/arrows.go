@@ -40,60 +40,26 @@ func (n arrowNames) name(s string) string {
 	return s
 }
 
-// group returns the ids of one side of an arrow. "A & B" is a group of two where A and B are known.
-func (n arrowNames) group(s string) []string {
-	if n.is(strings.TrimSpace(s)) {
-		return []string{strings.TrimSpace(s)}
-	}
-	var out []string
-	for _, piece := range splitPieces(s) {
-		id := bareID(piece)
-		if piece != "" && piece[0] == '"' && id != piece {
-			out = append(out, id) // what is quoted is meant as it stands
-			continue
-		}
-		id = n.name(id)
-		for _, sep := range [...]string{" & ", " + ", " and ", " | ", " 和 "} {
-			if n.is(id) || !strings.Contains(id, sep) {
-				continue
-			}
-			parts := strings.Split(id, sep)
-			all := true
-			for i := range parts {
-				parts[i] = n.name(bareID(strings.TrimSpace(parts[i])))
-				all = all && n.is(parts[i])
-			}
-			if all {
-				out = append(out, parts...)
-				id = ""
-				break
-			}
-		}
-		if id != "" {
-			out = append(out, id)
-		}
-	}
-	return out
-}
+// maxJoined bounds how many pieces of a group one known id may have.
+const maxJoined = 5
 
-// arrowEdges returns the edges of a line such as "A, B -> C".
-func arrowEdges(s string, names arrowNames) [][2]string {
-	var out [][2]string
-	for _, st := range splitStatements(s) {
-		parts, back := splitArrows(st)
-		for i := range back {
-			for _, a := range names.group(parts[i]) {
-				for _, b := range names.group(parts[i+1]) {
-					switch {
-					case a == "" || b == "" || len(out) >= maxProduct:
-					case back[i]:
-						out = append(out, [2]string{b, a})
-					default:
-						out = append(out, [2]string{a, b})
-					}
-				}
+// group returns the ids of one side of an arrow: the pieces between commas and signs such as "&". A known id
+// may hold these itself.
+func (n arrowNames) group(s string) []string {
+	s = strings.TrimSpace(s)
+	if n.is(s) {
+		return []string{s}
+	}
+	pieces := form.SplitGroup(form.Piece{Text: s})
+	var out []string
+	for i := 0; i < len(pieces); i++ {
+		id := n.name(bareID(pieces[i].Text))
+		for j := min(len(pieces), i+maxJoined) - 1; j > i; j-- {
+			if whole := n.name(bareID(s[pieces[i].Off : pieces[j].Off+len(pieces[j].Text)])); n.is(whole) {
+				id, i = whole, j
 			}
 		}
+		out = append(out, id)
 	}
 	return out
 }
@@ -103,16 +69,16 @@ const maxProduct = 100_000
 
 // arrowLine adds the edges of one line to r and calls each with every id in it, in order.
 func arrowLine(d *document, r *reading, text string, off int, names arrowNames, each func(id string)) {
-	if kept, comment := cutLineComment(text); comment != "" && !names.is(bareID(text)) {
-		r.diag(d, Warning, SkippedText, off+len(kept), form.Clip(comment), "a comment was left out", "")
-		text = kept
-	}
-	statements := splitStatements(text)
-	if names.is(bareID(strings.TrimSpace(text))) {
-		statements = []string{text}
+	statements := []form.Piece{{Text: text}}
+	if !names.is(bareID(text)) {
+		kept := form.CutComment(text)
+		if comment := strings.TrimSpace(text[len(kept):]); comment != "" {
+			r.diag(d, Warning, SkippedText, off+len(kept), form.Clip(comment), "a comment was left out", "")
+		}
+		statements = form.SplitSemicolons(kept, 0)
 	}
 	for k, st := range statements {
-		parts, back := splitArrows(st)
+		parts, back := splitArrows(st.Text)
 		if k > 0 && len(back) == 0 {
 			// "A -> B; C" may mean that C follows A as well.
 			r.diag(d, Warning, Ambiguous, off, form.Clip(parts[0]), "a semicolon ends a statement, so "+form.Clip(parts[0])+" stands by itself", "write a comma where two problems follow")
@@ -155,44 +121,73 @@ func arrowLine(d *document, r *reading, text string, off int, names arrowNames, 
 
 // unpaired returns a bracket of s that has no partner, or 0.
 func unpaired(s string) rune {
-	var stack [32]rune
-	n := 0
+	const opening, closing = "([{（【《", ")]}）】》"
+	var stack []rune
 	for _, c := range s {
-		switch c {
-		case '(', '[', '{', '（', '【', '《':
-			if n == len(stack) {
+		if strings.ContainsRune(opening, c) {
+			if stack = append(stack, c); len(stack) > 32 {
 				return 0
 			}
-			stack[n] = c
-			n++
-		case ')', ']', '}', '）', '】', '》':
-			if n == 0 {
-				return c
-			}
-			n--
-			if stack[n] != bracketPartner(c) && !(c == ')' && stack[n] == '（') && !(c == '）' && stack[n] == '(') {
-				return c
-			}
+			continue
+		}
+		at := strings.IndexRune(closing, c)
+		if at < 0 {
+			continue
+		}
+		if len(stack) == 0 {
+			return c
+		}
+		last := stack[len(stack)-1]
+		if stack = stack[:len(stack)-1]; strings.IndexRune(opening, last) != at && !(strings.ContainsRune("(（", last) && strings.ContainsRune(")）", c)) {
+			return c
 		}
 	}
-	if n > 0 {
-		return stack[n-1]
+	if len(stack) > 0 {
+		return stack[len(stack)-1]
 	}
 	return 0
 }
 
-func bracketPartner(c rune) rune {
-	switch c {
-	case ')':
-		return '('
-	case ']':
-		return '['
-	case '}':
-		return '{'
-	case '）':
-		return '（'
-	case '】':
-		return '【'
+// splitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts
+// are kept whole and lose their quotes later.
+func splitArrows(s string) (parts []string, back []bool) {
+	pieces, back := form.SplitArrows(s, 0)
+	parts = make([]string, len(pieces))
+	for i, p := range pieces {
+		parts[i] = p.Text
 	}
-	return '《'
+	return parts, back
+}
+
+func bracketOf(c byte) byte {
+	switch c {
+	case '(':
+		return ')'
+	case '[':
+		return ']'
+	case '{':
+		return '}'
+	}
+	return 0
+}
+
+// bareID drops quotes and decoration around an id.
+func bareID(s string) string {
+	for {
+		n := len(s)
+		switch {
+		case n > 2 && s[0] == '"' && s[n-1] == '"' && form.QuotedLength(s) == n:
+			return form.Unescape(s[1:n-1], true)
+		case n > 2 && (s[0] == '`' || s[0] == '\'') && s[n-1] == s[0] && strings.IndexByte(s[1:n-1], s[0]) < 0:
+			s = strings.TrimSpace(s[1 : n-1])
+		case n > 4 && strings.HasPrefix(s, "**") && strings.HasSuffix(s, "**"):
+			s = strings.TrimSpace(s[2 : n-2])
+		default:
+			return s
+		}
+	}
+}
+
+func isCommentLine(s string) bool {
+	return strings.HasPrefix(s, "# ") || strings.HasPrefix(s, "// ") || strings.HasPrefix(s, "%%") || strings.HasPrefix(s, "<!--") && strings.HasSuffix(s, "-->")
 }

@@ -11,23 +11,44 @@ import (
 // problem is named by its number, or by its variable where lines have no numbers; edges come from the use of
 // variables.
 func readAssignments(d *document) *reading {
-	var prog []programLine
-	numbered, plain, other := 0, 0, 0
-	var strange, unread []line
+	prog, strange, unread, ok := assignmentLines(d)
+	if !ok {
+		return nil
+	}
+	r := &reading{edgesStated: true, start: prog[0].off, openEnded: true}
+	for _, l := range unread {
+		r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
+	}
+	// Numbers before the program that it uses again, such as a list of the actions it may call, are not part
+	// of it. Another numbered line that is no assignment is.
+	for len(strange) > 0 && strange[0].off < prog[0].off && slices.ContainsFunc(prog, func(p programLine) bool { return p.id == strange[0].id }) {
+		r.diag(d, Warning, SkippedText, strange[0].off, strange[0].id, "this line is no assignment, and its number is used again by one; it was left out", "write only the program")
+		strange = strange[1:]
+	}
+	if prog[0].id != "" {
+		prog = append(prog, strange...)
+		slices.SortStableFunc(prog, func(a, b programLine) int { return a.off - b.off })
+	}
+	r.linkAssignments(d, prog)
+	return r
+}
+
+// assignmentLines returns the assignments of calls, those with numbers if there are any, other lines with
+// numbers, and lines that look like assignments. ok tells that they make up a program.
+func assignmentLines(d *document) (prog, strange []programLine, unread []line, ok bool) {
+	numbered, plain, other, good := 0, 0, 0, 0
 	var holders []string
-	for _, l := range programLines(d, true) {
+	for _, l := range programLines(d) {
 		p, ok := readProgramLine(l, true)
-		if ok && strings.HasPrefix(p.rest, "(") {
-			return nil // a call of what a call returns: code, which is read by its statements
-		}
 		switch {
+		case ok && strings.HasPrefix(p.rest, "("):
+			return nil, nil, nil, false // a call of what a call returns: code, which is read by its statements
 		case !ok:
-			other++
-			if isCommentLine(l.text) {
-				other--
+			if !isCommentLine(l.text) {
+				other++
 			}
 			if num, rest, isNum := cutNumber(l.text); isNum && len(rest) < len(l.text)-len(num) {
-				strange = append(strange, l)
+				strange = append(strange, strangeLine(l, num, rest))
 			} else if i := strings.Index(l.text, " = "); i > 0 && i < 80 && strings.Contains(l.text[i:], "(") && form.IsName(l.text[strings.LastIndexByte(l.text[:i], ' ')+1:i]) {
 				unread = append(unread, l)
 			}
@@ -39,74 +60,25 @@ func readAssignments(d *document) *reading {
 			continue // crew.kickoff()
 		case p.id != "":
 			numbered++
+		case p.lostOpen:
+			other++
+			continue
 		default:
-			if p.lostOpen {
-				other++
-				continue
-			}
 			plain++
 		}
+		good += b2i(!p.lostOpen)
 		prog = append(prog, p)
 	}
-	if numbered == 0 && usedBelow(d, prog) {
-		return nil // a call that gives its result to nothing is a step, too
+	if numbered == 0 {
+		// A call that gives its result to nothing is a step, too.
+		return prog, nil, nil, plain >= 2 && plain > other*2 && !looksLikeCode(d) && !usedBelow(d, prog)
 	}
-	useNumbers := numbered > 0
-	switch {
-	case numbered > 0 && len(strange) < numbered:
-	case numbered == 0 && plain >= 2 && plain > other*2 && !looksLikeCode(d):
-	default:
-		return nil
-	}
-	good := 0
-	for _, p := range prog {
-		if !p.lostOpen {
-			good++
-		}
-	}
-	if good == 0 {
-		return nil
-	}
-	r := &reading{edgesStated: true, start: prog[0].off, openEnded: true}
-	// Numbers before the program that it uses again, such as a list of the actions it may call, are not part
-	// of it.
-	for len(strange) > 0 && useNumbers && strange[0].off < prog[0].off {
-		num, _, _ := cutNumber(strange[0].text)
-		again := false
-		for _, p := range prog {
-			again = again || p.id == num
-		}
-		if !again {
-			break
-		}
-		r.diag(d, Warning, SkippedText, strange[0].off, num, "this line is no assignment, and its number is used again by one; it was left out", "write only the program")
-		strange = strange[1:]
-	}
-	// A numbered line that is no assignment is part of the program too.
-	if useNumbers {
-		kept := prog[:0]
-		si := 0
-		for _, p := range prog {
-			if p.id == "" {
-				continue
-			}
-			for si < len(strange) && strange[si].off < p.off {
-				kept = append(kept, strangeLine(strange[si]))
-				si++
-			}
-			kept = append(kept, p)
-		}
-		out := append([]programLine(nil), kept...)
-		for ; si < len(strange); si++ {
-			out = append(out, strangeLine(strange[si]))
-		}
-		prog = out
-	}
-	for _, l := range unread {
-		if useNumbers || l.off > prog[0].off {
-			r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
-		}
-	}
+	prog = slices.DeleteFunc(prog, func(p programLine) bool { return p.id == "" })
+	return prog, strange, unread, len(strange) < numbered && good > 0
+}
+
+// linkAssignments adds the problems of a program, and an edge for each use of a variable.
+func (r *reading) linkAssignments(d *document, prog []programLine) {
 	defs := map[string]string{} // variable -> id of the problem that set it last
 	later := map[string]string{}
 	for i := len(prog) - 1; i >= 0; i-- {
@@ -117,13 +89,13 @@ func readAssignments(d *document) *reading {
 	for i := range prog {
 		p := &prog[i]
 		id := p.id
-		if !useNumbers {
+		if id == "" {
 			id = p.variable
 		}
 		r.end = p.argsOff + len(p.args)
 		x := d.problem(id, p.whole, p.off)
 		x.Tool = p.callee
-		if !useNumbers {
+		if p.id == "" {
 			x.Request = p.callee + "(" + p.args + ")"
 		}
 		switch {
@@ -145,12 +117,10 @@ func readAssignments(d *document) *reading {
 			}
 			ref := Reference{Text: u.name, To: from}
 			ref.Line, ref.Column = d.place(p.argsOff + u.off)
-			x.Refs = append(x.Refs, ref)
-			if seen[from] {
-				continue
+			if x.Refs = append(x.Refs, ref); !seen[from] {
+				seen[from] = true
+				r.edge(d, from, id, Variable, p.argsOff+u.off)
 			}
-			seen[from] = true
-			r.edge(d, from, id, Variable, p.argsOff+u.off)
 		}
 		for _, a := range splitArgs(p.args) {
 			arg := Arg{Kind: Literal, Value: form.Quote(strings.Trim(a, `"'`))}
@@ -159,28 +129,19 @@ func readAssignments(d *document) *reading {
 			}
 			x.Args = append(x.Args, arg)
 		}
-		if old, ok := defs[p.variable]; ok && p.variable != "" && old != id {
+		if old, ok := defs[p.variable]; ok && old != id {
 			r.diag(d, Warning, Redefined, p.off, p.variable, "step "+id+" sets "+p.variable+" again; later uses mean this step, not step "+old, "use another name")
 		}
 		if p.variable != "" {
-			if !useNumbers {
-				if _, again := defs[p.variable]; again {
-					seen[p.variable] = true
-				}
-			}
 			defs[p.variable] = id
 		}
 		r.graph.Problems = append(r.graph.Problems, x)
 	}
-	return r
 }
 
 // usedBelow reports whether a line below the assignments is a call, of nothing but itself, that uses one of
 // their variables.
 func usedBelow(d *document, prog []programLine) bool {
-	if len(prog) == 0 {
-		return false
-	}
 	set := map[string]bool{}
 	for _, p := range prog {
 		set[p.variable] = true
@@ -212,10 +173,9 @@ func holdsSteps(p programLine) bool {
 	return p.id == "" && stepHolders[p.callee] && (strings.HasPrefix(p.args, "[") || strings.Contains(p.args, "tasks=[") || strings.Contains(p.args, "steps=["))
 }
 
-func strangeLine(l line) programLine {
-	num, rest, _ := cutNumber(l.text)
-	p := programLine{id: num, whole: rest, off: l.off}
-	p.argsOff = l.off + len(l.text) - len(rest)
+// strangeLine makes a step of a numbered line that is no assignment.
+func strangeLine(l line, num, rest string) programLine {
+	p := programLine{id: num, whole: rest, off: l.off, argsOff: l.off + len(l.text) - len(rest)}
 	if i := strings.IndexByte(rest, '('); i >= 0 {
 		end, _ := callEnd(rest[i+1:])
 		p.args, p.argsOff = rest[i+1:i+1+end], p.argsOff+i+1
@@ -279,25 +239,17 @@ func identifiers(s string) []identifier {
 }
 
 // embedded returns the names in the braces of the f-string whose quote stands at i.
-func embedded(s string, i int) []identifier {
-	var out []identifier
-	q := s[i]
-	for j := i + 1; j < len(s) && s[j] != q; j++ {
-		switch s[j] {
-		case '\\':
-			j++
-		case '{':
-			if j+1 < len(s) && s[j+1] == '{' {
-				j++
-				continue
-			}
-			k := j + 1
-			for k < len(s) && form.IsWordByte(s[k]) {
-				k++
-			}
-			if k > j+1 && k < len(s) && strings.IndexByte("}.[:!", s[k]) >= 0 {
-				out = append(out, identifier{s[j+1 : k], j + 1})
-			}
+func embedded(s string, i int) (out []identifier) {
+	for j := i + 1; j < len(s) && s[j] != s[i]; j++ {
+		if s[j-1] != '{' {
+			continue
+		}
+		k := j
+		for k < len(s) && form.IsWordByte(s[k]) {
+			k++
+		}
+		if k > j && k < len(s) && strings.IndexByte("}.[:!", s[k]) >= 0 {
+			out = append(out, identifier{s[j:k], j})
 		}
 	}
 	return out

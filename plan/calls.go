@@ -2,9 +2,7 @@ package plan
 
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 
-	"strconv"
 	"strings"
 )
 
@@ -22,11 +20,9 @@ type programLine struct {
 	lostOpen bool
 }
 
-// programLines returns the lines of d with calls that go on over several lines joined, and lines that hold
-// several numbered calls split.
-func programLines(d *document, assign bool) []line {
+// programLines returns the lines of d with calls that go on over several lines joined.
+func programLines(d *document) []line {
 	out := make([]line, 0, len(d.lines))
-	before := 0      // the number of the last call
 	budget := 20_000 // lines that are looked at for the ends of calls
 	for i := 0; i < len(d.lines); i++ {
 		l := d.lines[i]
@@ -37,20 +33,6 @@ func programLines(d *document, assign bool) []line {
 			end := d.lines[j].off + len(d.lines[j].text)
 			l.text = d.text[l.off:end]
 			i = j
-		}
-		for range 1000 {
-			at := nextCall(l.text, assign, before)
-			if num, _, ok := cutNumber(l.text); ok {
-				before, _ = strconv.Atoi(num)
-			}
-			if at < 0 {
-				break
-			}
-			first := l
-			first.text = strings.TrimRight(l.text[:at], " ;,")
-			out = append(out, first)
-			l.off += at
-			l.text = l.text[at:]
 		}
 		out = append(out, l)
 	}
@@ -89,42 +71,6 @@ func callGoesOn(d *document, i int, budget *int) int {
 		}
 	}
 	return i
-}
-
-// nextCall returns where in a line the numbered call after the first one starts, or -1.
-func nextCall(s string, assign bool, before int) int {
-	num, rest, ok := cutNumber(strings.TrimLeft(s, "*-`_ "))
-	n, err := strconv.Atoi(num)
-	if !ok || err != nil {
-		if before < 1 {
-			return -1
-		}
-		n, rest = before, s // a thought with a call behind it
-	}
-	want := " " + strconv.Itoa(n+1)
-	quotes, counted := 0, 0
-	for from := len(s) - len(rest); from < len(s); {
-		i := strings.Index(s[from:], want)
-		if i < 0 {
-			return -1
-		}
-		i += from
-		from = i + len(want)
-		quotes += strings.Count(s[counted:i], `"`)
-		counted = i
-		if from+1 >= len(s) || s[from] != '.' && s[from] != ')' || s[from+1] != ' ' || quotes%2 == 1 {
-			continue
-		}
-		t := strings.TrimLeft(s[from+1:], " ")
-		j := 0
-		for j < len(t) && (form.IsWordByte(t[j]) || t[j] == '.') {
-			j++
-		}
-		if after := strings.TrimLeft(t[j:], " "); j > 0 && (assign && strings.HasPrefix(after, "=") || !assign && strings.HasPrefix(t[j:], "(")) {
-			return i + 1
-		}
-	}
-	return -1
 }
 
 // cutProgramNumber splits the number of a line, with whatever it is decorated, from its call. rest ends where s ends.
@@ -269,7 +215,7 @@ func readNumberedCalls(d *document) *reading {
 	r := &reading{edgesStated: true, start: -1}
 	var prog []programLine
 	bad, odd, thought := 0, 0, 0
-	for _, l := range programLines(d, false) {
+	for _, l := range programLines(d) {
 		p, ok := readProgramLine(l, false)
 		if !ok {
 			if num, rest, isNum := cutNumber(l.text); isNum && rest != l.text[len(num):] {
@@ -330,12 +276,6 @@ func readNumberedCalls(d *document) *reading {
 				r.edge(d, ref.To, p.id, Variable, p.argsOff)
 			}
 		}
-		for _, id := range stepRefs(p.args) {
-			if !seen[id] {
-				seen[id] = true
-				r.edge(d, id, p.id, Variable, p.argsOff)
-			}
-		}
 		if p.args != "" {
 			x.Args = append(x.Args, arg)
 		}
@@ -356,31 +296,6 @@ func readNumberedCalls(d *document) *reading {
 	r.end = max(r.end, thought)
 	r.openEnded = !joined && !ended
 	return r
-}
-
-// stepRefs returns the numbers of steps that arguments name in words: <result of step 1>, {{step 2}}.
-func stepRefs(s string) (ids []string) {
-	if !strings.ContainsAny(s, "<{") {
-		return nil
-	}
-	for i := 0; i < len(s); {
-		if s[i] != '<' && s[i] != '{' {
-			i++
-			continue
-		}
-		end := strings.IndexAny(s[i:], ">}\n")
-		if end < 0 {
-			return ids
-		}
-		words := strings.FieldsFunc(s[i+1:i+end], func(r rune) bool { return !form.IsWordByte(byte(min(r, 0x7f))) && r < 0x80 || r == '_' })
-		for k, w := range words {
-			if k > 0 && isDecimal(w) && lexicon.Is(lexicon.Steps, strings.ToLower(words[k-1])) {
-				ids = append(ids, w)
-			}
-		}
-		i += max(end, 1)
-	}
-	return ids
 }
 
 // countRefs returns how many references of the form ${1} stand in s.

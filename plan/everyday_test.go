@@ -25,9 +25,27 @@ func TestEveryday(t *testing.T) {
 			`{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"create_plan","arguments":"{\"steps\":[{\"id\":1,\"task\":\"find flights\"},{\"id\":2,\"task\":\"book\",\"depends_on\":[1]}]}"}}]}`,
 			"1 2", "1>2",
 		},
+		"Transcript/Speakers": {
+			"Jonas: Wie gehen wir vor?\nMeike: Ich würd sagen so:\nMeike: 1. Halle anfragen\nMeike: 2. Einladungen schicken (nach 1)\nMeike: 3. Pokale gravieren lassen (nach 2)\nJonas: passt\n",
+			"1 2 3", "1>2 2>3",
+		},
+		"Transcript/Times": {
+			"[09:02] Ann: What is left?\n[09:03] Bob: A: back up the database\n[09:03] Bob: B: change the schema (after A)\n[09:04] Bob: C: restart the app (after B)\n[09:05] Ann: Thanks!\n",
+			"A B C", "A>B B>C",
+		},
 		"ActionItems/OwnersBeforeColons": {
 			"Action items:\n- Maria: send contract to legal (by Fri)\n- Tom: book the room, after Maria's contract is signed\n- Li: prepare slides\n",
 			"1 2 3", "1>2",
+		},
+		"Packing/ShortDrawing": {`{"output": "A -> B"}`, "A B", "A>B"},
+		"Headings/NumbersBelowPhases": {
+			"# Phase 1\n1. Dig\n2. Fill\n# Phase 2 (after Phase 1)\n1. Plant\n2. Water\n# Phase 3 (after Phase 2)\n1. Mow\n2. Rake",
+			"1.1 1.2 2.1 2.2 3.1 3.2", "1.1>2.1 1.2>2.1 1.1>2.2 1.2>2.2 2.1>3.1 2.2>3.1 2.1>3.2 2.2>3.2",
+		},
+		"Bullets/NameAlone": {"- dig\n- plant (after dig)", "dig plant", "dig>plant"},
+		"Code/BareLastCall": {
+			"raw = load_data(\"sales.csv\")\nclean = drop_nulls(raw)\nmodel = train(clean)\npublish(model)",
+			"raw clean model publish", "raw>clean clean>model model>publish",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,4 +74,27 @@ func warnings(r plan.Result) []string {
 		}
 	}
 	return out
+}
+
+// TestArguments reads what a text says of its first problem beside what it asks for.
+func TestArguments(t *testing.T) {
+	for name, c := range map[string]struct{ text, tool, args string }{
+		"Calls/ArgumentsInAString": {
+			`[{"id":"c1","type":"function","function":{"name":"search","arguments":"{\"query\": \"cats\", \"limit\": 5}"}},{"id":"c2","type":"function","function":{"name":"mail","arguments":"{}"}}]`,
+			"search", `query="cats" limit=5`,
+		},
+		"XML/ToolIsNoArgument":   {`<plan><step id="1" tool="search"><title>look</title></step><step id="2" tool="mail" depends="1"><title>send</title></step></plan>`, "search", ""},
+		"Tasks/OwnerAndDuration": {`[{"id":"1","task":"dig","deps":[],"args":{"x":1},"owner":"Ann","duration":"2d"},{"id":"2","task":"plant","deps":["1"]}]`, "", `x=1 owner="Ann" duration="2d"`},
+		"List/OwnerAndDuration":  {"1. Dig (owner: Alice, 2 days)\n2. Plant (owner: Bob, 3 people)", "", `owner="Alice" duration="2 days"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan.Parse(c.text).Graph.Problems[0]
+			var args []string
+			for _, a := range p.Args {
+				args = append(args, a.Name+"="+a.Value)
+			}
+			require.Equal(t, c.tool, p.Tool)
+			require.Equal(t, c.args, strings.Join(args, " "))
+		})
+	}
 }

@@ -127,9 +127,6 @@ func readEvidence(d *document) *reading {
 
 func planPrefix(s string) (string, bool) {
 	t := strings.TrimLeft(s, "*#- ")
-	if num, rest, ok := cutNumber(t); ok && num != "" && hasFold(rest, "plan") {
-		t = rest
-	}
 	if !hasFold(t, "plan") {
 		return "", false
 	}
@@ -156,17 +153,6 @@ func evidenceDef(s string) int {
 		}
 		if j < len(s) && (s[j] == '=' || strings.HasPrefix(s[j:], "＝")) {
 			return i
-		}
-		if j < len(s) && s[j] == ':' {
-			// "#E1: Tool[input]"
-			t := strings.TrimLeft(s[j+1:], " =")
-			k := 0
-			for k < len(t) && form.IsWordByte(t[k]) {
-				k++
-			}
-			if k > 0 && k < len(t) && t[k] == '[' {
-				return i
-			}
 		}
 	}
 	return -1

@@ -97,7 +97,9 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		}
 		for _, a := range it.Attrs {
 			if a.Role == meaning.Tool && p.Tool == "" {
-				p.Tool = toolName(a.Value)
+				if p.Tool = toolName(a.Value); p.Tool != "" {
+					continue // it is no argument of the tool
+				}
 			}
 			arg := Arg{Name: a.Key, Kind: Literal, Value: a.Value}
 			if !json.Valid([]byte(a.Value)) {

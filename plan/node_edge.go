@@ -236,27 +236,7 @@ func plainPairs(s string) string {
 	if strings.IndexByte(s, '(') < 0 {
 		s = strings.NewReplacer("（", "(  ", "）", ")  ", "，", ",  ", "；", ",  ", "[", "(", "]", ")", "<", "(", ">", ")").Replace(s)
 	}
-	if strings.IndexByte(s, ';') < 0 {
-		return s
-	}
-	// Inside brackets a semicolon separates the two ends.
-	out := []byte(s)
-	open, comma := -1, false
-	for i, c := range out {
-		switch c {
-		case '(':
-			open, comma = i, false
-		case ')':
-			open = -1
-		case ',':
-			comma = true
-		case ';':
-			if open >= 0 && !comma {
-				out[i] = ','
-			}
-		}
-	}
-	return string(out)
+	return s
 }
 
 // isArrowPairs reports whether the edges of a line are written with arrows and without brackets.
@@ -266,51 +246,28 @@ func isArrowPairs(s string) bool {
 
 // arrowPairs reads "START -> 1 -> 2, 2 -> 3": here a comma ends an edge, unless one side of it has no arrow.
 func arrowPairs(s string, off int) []pair {
-	var out []pair
 	all := strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == ';' || c == '，' })
-	if len(all) > 1 && slices.ContainsFunc(all, func(part string) bool { return !form.ContainsArrow(part) }) {
-		chains, _ := form.Chains(s, off, false)
-		for _, c := range chains {
-			out = append(out, chainPairs(c)...)
-		}
-		return out
+	if slices.ContainsFunc(all, func(part string) bool { return !form.ContainsArrow(part) }) {
+		all = []string{s}
 	}
-	for _, part := range all {
-		parts, back := splitArrows(part)
-		for i := range back {
-			a, b := bareID(parts[i]), bareID(parts[i+1])
-			if back[i] {
-				a, b = b, a
-			}
-			p := pair{from: a, to: b, off: off}
-			if !isPairEnd(a) || !isPairEnd(b) {
-				p = pair{off: off, bad: form.Clip(part)}
-			}
-			out = append(out, p)
-		}
-		if len(back) == 0 {
-			out = append(out, pair{off: off, bad: form.Clip(part)})
-		}
-	}
-	return out
-}
-
-// chainPairs returns the pairs of a chain of groups.
-func chainPairs(c form.Chain) []pair {
 	var out []pair
-	for i, back := range c.Back {
-		for _, x := range c.Groups[i] {
-			for _, y := range c.Groups[i+1] {
-				a, b := bareID(x.Text), bareID(y.Text)
-				if back {
-					a, b = b, a
-				}
-				p := pair{from: a, to: b, off: x.Off}
-				if !isPairEnd(a) || !isPairEnd(b) {
-					p = pair{off: x.Off, bad: form.Clip(x.Text + " -> " + y.Text)}
-				}
-				if out = append(out, p); len(out) > maxPairs {
-					return out
+	for _, part := range all {
+		chains, _ := form.Chains(part, off, false)
+		for _, c := range chains {
+			for i, back := range c.Back {
+				for _, x := range c.Groups[i] {
+					for _, y := range c.Groups[i+1] {
+						p := pair{from: bareID(x.Text), to: bareID(y.Text), off: x.Off}
+						if back {
+							p.from, p.to = p.to, p.from
+						}
+						if !isPairEnd(p.from) || !isPairEnd(p.to) {
+							p = pair{off: x.Off, bad: form.Clip(part)}
+						}
+						if out = append(out, p); len(out) > maxPairs {
+							return out
+						}
+					}
 				}
 			}
 		}
@@ -363,7 +320,7 @@ func linePairs(s string, off int) []pair {
 			if ok {
 				out = append(out, pair{from: a, to: b, off: off + i})
 			} else if strings.Contains(inside, ",") && len(inside) < 40 {
-				out = append(out, groupPairs(inside, off+i)...)
+				out = append(out, pair{off: off + i, bad: "(" + inside + ")"}) // (1,2,3)
 			} else if form.IsName(strings.TrimSpace(inside)) && len(inside) < 12 && len(out) > 0 {
 				out = append(out, pair{off: off + i, bad: "(" + inside + ")"})
 			}
@@ -395,7 +352,7 @@ func pairStart(seg string) int {
 }
 
 func splitPair(s string) (a, b string, ok bool) {
-	i := strings.IndexAny(s, ",，")
+	i := strings.IndexAny(s, ",，;；")
 	if i < 0 {
 		if parts, back := splitArrows(s); len(back) == 1 && !back[0] {
 			return parts[0], parts[1], form.IsName(parts[0]) && form.IsName(parts[1])
@@ -412,9 +369,4 @@ func splitPair(s string) (a, b string, ok bool) {
 
 func isPairEnd(s string) bool {
 	return form.IsName(s) && len(s) <= 32
-}
-
-// groupPairs reads "(1,2,3)" as a fault that names itself.
-func groupPairs(s string, off int) []pair {
-	return []pair{{off: off, bad: "(" + s + ")"}}
 }

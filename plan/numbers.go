@@ -46,17 +46,24 @@ func (r *reading) checkNumbers(g Graph) {
 		say := func(id, message string) {
 			r.diags = append(r.diags, Diagnostic{Code: NumberingGap, Severity: Warning, Line: p.Line, Column: p.Column, Element: id, Message: message, Hint: "number the steps one by one"})
 		}
-		prev, ok := last[p.ParentID]
+		up := p.ParentID
+		if k := strings.LastIndexByte(p.ID, '.'); k > 0 {
+			up = p.ID[:k] // 2.1 below a heading that is no step
+			if m, err := strconv.Atoi(up); err == nil && p.ParentID == "" && m == last[""]+1 {
+				last[""] = m
+			}
+		}
+		prev, ok := last[up]
 		if ok && n != prev+1 && n != prev || !ok && n > 1 {
 			say(p.ID, "step "+p.ID+" does not follow the number before it: a step may be missing")
 			for k := prev + 1; ok && k < n && k < prev+maxGap; k++ {
 				missing := strconv.Itoa(k)
-				if p.ParentID != "" {
-					missing = p.ParentID + "." + missing
+				if up != "" {
+					missing = up + "." + missing
 				}
 				say(missing, "there is no step "+missing+": it may be missing, or be part of the text before step "+p.ID)
 			}
 		}
-		last[p.ParentID] = n
+		last[up] = n
 	}
 }

@@ -148,6 +148,11 @@ func TestDiagnostics(t *testing.T) {
 		{"UseBeforeDefinition", "1. a = F(CTX, b) : x\n2. b = G(CTX) : y", "b", plan.UndefinedVariable, plan.Error, 1},
 		{"UnstatedUse", `[{"task":"a","id":0,"dep":[-1]},{"task":"b","id":1,"dep":[-1],"args":{"x":"<GENERATED>-0"}}]`, "1", plan.Contradiction, plan.Warning, 1},
 		{"VagueRelation", `{"steps":["a","b"],"dependencies":[{"step1":"a","relation":"is near","step2":"b"}]}`, "a -> b", plan.Ambiguous, plan.Warning, 1},
+		{"PlanBesideADrawing", "1. Buy the boards\n2. Saw the boards\n3. Paint the boards\n\nUnrelated:\nx -> y\ny -> z", "x", plan.SeveralPlans, plan.Warning, 6},
+		{"BeforeAnEarlierStep", "1. Dig\n2. Assemble frame\n3. Paint (after 1)\n4. Test the motor before assembling the frame", "4", plan.Ambiguous, plan.Warning, 4},
+		{"NotSure", "1. Dig\n2. Assemble frame\n3. Paint (maybe after 1? not sure)\n4. Sell", "3", plan.Ambiguous, plan.Warning, 3},
+		{"SilentPhase", "# Phase 1\n1. Dig\n2. Fill\n# Phase 2 (after Phase 1)\n1. Plant\n2. Water\n# Phase 3\n1. Mow\n2. Rake", "Phase 3", plan.Ambiguous, plan.Warning, 7},
+		{"AlternativeWithTheSameIDs", "Option A:\n1. dig\n2. plant (after 1)\n\nOption B:\n1. buy turf\n2. lay it (after 1)\n", "1 buy turf; 2 lay it (after 1)", plan.SeveralPlans, plan.Warning, 5},
 		{"SecondPlan", "1. a\n\n[{\"id\":1,\"deps\":[]},{\"id\":2,\"deps\":[1]}]\n[{\"id\":1,\"deps\":[]},{\"id\":3,\"deps\":[1]}]", "2", plan.SeveralPlans, plan.Warning, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {

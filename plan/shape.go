@@ -1,9 +1,12 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
+	"encoding/json"
+	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // shapeReader reads a plan from one value. It returns nil when the value is not of its shape.
@@ -294,6 +297,9 @@ func (p *Problem) addArgs(d *document, v *form.Value) []Reference {
 		p.Args = append(p.Args, a)
 		refs = append(refs, found...)
 	}
+	if x := unpacked(d, v); x != nil {
+		v = x
+	}
 	switch v.Kind {
 	case form.KindObject, form.KindCall:
 		for _, x := range v.Items {
@@ -316,4 +322,43 @@ func (p *Problem) addArgs(d *document, v *form.Value) []Reference {
 		}
 	}
 	return refs
+}
+
+// maxUnpacked bounds the strings that are read as arguments.
+const maxUnpacked = 10_000
+
+// unpacked returns the object of JSON that a string holds, as the arguments of a call in OpenAI's form do, or nil.
+// All of it stands where the string does.
+func unpacked(d *document, v *form.Value) *form.Value {
+	s := strings.TrimSpace(v.Text())
+	if v.Kind != form.KindString || v.Open || len(s) > maxUnpacked || !strings.HasPrefix(s, "{") || !json.Valid([]byte(s)) {
+		return nil
+	}
+	t, _ := form.ValueAt(s, 0, d.limits.MaxDepth, true)
+	if t == nil || t.Root.Kind != form.KindObject || t.CutOff {
+		return nil
+	}
+	var move func(x *form.Value)
+	move = func(x *form.Value) {
+		x.Off, x.End = v.Off, v.End
+		for _, y := range x.Items {
+			move(y)
+		}
+		for i := range x.Fields {
+			move(x.Fields[i].Val)
+		}
+	}
+	move(t.Root)
+	return t.Root
+}
+
+// said adds who does a task, and how long it takes, to its arguments, where they do not have that.
+func (p *Problem) said(v *form.Value) {
+	for _, f := range v.Fields {
+		role, ok := lexicon.Field(f.Key)
+		if !ok || role != lexicon.Owner && role != lexicon.Duration || f.Val.Kind == form.KindNull || slices.ContainsFunc(p.Args, func(a Arg) bool { return a.Name == f.Key }) {
+			continue
+		}
+		p.Args = append(p.Args, Arg{Name: f.Key, Kind: Literal, Value: form.JSON(f.Val)})
+	}
 }

@@ -136,12 +136,5 @@ func resolveCallRef(ref *Reference, known map[string]int, labeled bool, problems
 			}
 		}
 	}
-	if labeled {
-		for _, prefix := range []string{"var", "#E"} {
-			if known[prefix+ref.To] > 0 {
-				return prefix + ref.To, true
-			}
-		}
-	}
 	return ref.To, false
 }

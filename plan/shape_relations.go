@@ -15,7 +15,7 @@ func stepRelations(d *document, v *form.Value) *reading {
 	}
 	steps := v.Get("substeps", "steps", "subtasks", "tasks", "problems")
 	rels := v.Get("dependencies", "relations", "edges", "links", "constraints", "order", "problemgraph", "graph")
-	if steps == nil || steps.Kind != form.KindList || len(steps.Items) == 0 || rels == nil {
+	if steps == nil || steps.Kind != form.KindList || len(steps.Items) == 0 || rels == nil || rels.Kind != form.KindList {
 		return nil
 	}
 	for _, s := range steps.Items {
@@ -50,28 +50,6 @@ func stepRelations(d *document, v *form.Value) *reading {
 		r.graph.Problems = append(r.graph.Problems, p)
 		names.add(id, text)
 	}
-	if rels.Kind == form.KindString {
-		// The graph as arrow lines in a string.
-		known := arrowNames{known: func(id string) bool { return names.ids[id] > 0 }}
-		for _, l := range strings.Split(rels.Str, "\n") {
-			for _, e := range arrowEdges(strings.TrimSpace(l), known) {
-				r.edge(d, names.resolve(d, r, e[0], rels.Off), names.resolve(d, r, e[1], rels.Off), Stated, rels.Off)
-			}
-		}
-		return r
-	}
-	if rels.Kind == form.KindObject {
-		// {"step": ["steps it depends on"]}
-		for _, f := range rels.Fields {
-			for _, x := range scalars(f.Val) {
-				if isNoDependency(x.Text()) {
-					continue
-				}
-				r.edge(d, names.resolve(d, r, x.Text(), x.Off), names.resolve(d, r, f.Key, f.Off), Stated, x.Off)
-			}
-		}
-		return r
-	}
 	for i, l := range rels.Items {
 		from, to := relationEnds(l)
 		if from == "" || to == "" {
@@ -87,25 +65,6 @@ func stepRelations(d *document, v *form.Value) *reading {
 		r.edge(d, names.resolve(d, r, from, l.Off), names.resolve(d, r, to, l.Off), Stated, l.Off)
 	}
 	return r
-}
-
-func scalars(v *form.Value) []*form.Value {
-	if v == nil {
-		return nil
-	}
-	if v.IsScalar() {
-		if v.Text() == "" {
-			return nil
-		}
-		return []*form.Value{v}
-	}
-	var out []*form.Value
-	for _, x := range v.Items {
-		if x.IsScalar() {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 func relationEnds(l *form.Value) (from, to string) {

@@ -81,24 +81,24 @@ func announced(d *document, off int) bool {
 // taskNames reads lists of plain texts under a key that says what they are: {"Task list": ["a.py", "b.py"]},
 // Plan(steps=['…', '…']), {"plan": ["…"]}. One-word texts are ids themselves, sentences are numbered by position.
 func taskNames(d *document, v *form.Value) *reading {
-	if v.Kind == form.KindList && len(v.Items) > 1 && len(d.findTrees()) == 1 && d.findTrees()[0].Root == v && isNumberedTexts(v) {
-		v = &form.Value{Kind: form.KindObject, Fields: []form.Field{{Key: "steps", Val: v}}, Off: v.Off, End: v.End}
-	}
-	if v.Kind != form.KindObject && v.Kind != form.KindCall {
-		return nil
-	}
 	list := v.Get("tasklist", "refinedtasklist", "steps", "plan", "tasks", "subtasks", "todo", "todos")
+	counted := v.Kind == form.KindList && len(v.Items) > 1 && len(d.findTrees()) == 1 && d.findTrees()[0].Root == v
+	if counted { // ["1. look", "2. act"]
+		list = v
+	}
 	if list == nil || list.Kind != form.KindList || len(list.Items) == 0 {
 		return nil
 	}
 	words, numbers := true, true
-	for _, it := range list.Items {
+	for i, it := range list.Items {
 		if it.Kind != form.KindString {
 			return nil
 		}
 		words = words && it.Str != "" && !strings.ContainsAny(strings.TrimSpace(it.Str), " \t\n") && len(it.Str) <= 200 && !wideText(it.Str)
 		n, _ := numberPrefix(it.Str)
-		numbers = numbers && n != ""
+		if numbers = numbers && n != ""; counted && n != strconv.Itoa(i+1) {
+			return nil
+		}
 	}
 	r := &reading{unnamed: !words && !numbers}
 	for i, it := range list.Items {
@@ -112,19 +112,6 @@ func taskNames(d *document, v *form.Value) *reading {
 		r.graph.Problems = append(r.graph.Problems, d.problem(id, text, it.Off))
 	}
 	return r
-}
-
-// isNumberedTexts reports whether v is a list of texts that count from 1: ["1. look", "2. act"].
-func isNumberedTexts(v *form.Value) bool {
-	for i, it := range v.Items {
-		if it.Kind != form.KindString {
-			return false
-		}
-		if n, _ := numberPrefix(it.Str); n != strconv.Itoa(i+1) {
-			return false
-		}
-	}
-	return true
 }
 
 // wideText reports whether s is written in a script that does not separate words.

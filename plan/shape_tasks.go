@@ -146,6 +146,7 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 			}
 			p.Tool = itemTool(it)
 			p.Refs = p.addArgs(d, it.Get(argKeys...))
+			p.said(it)
 			r.graph.Problems = append(r.graph.Problems, p)
 			names.add(id, text)
 			all = append(all, task{it, id, stated})

@@ -122,8 +122,11 @@ func linkEnds(l *form.Value) (from, to string) {
 			return endText(l.Items[0]), endText(l.Items[1])
 		}
 	case form.KindString, form.KindBare:
-		if es := arrowEdges(l.Str, arrowNames{}); len(es) == 1 {
-			return es[0][0], es[0][1]
+		if parts, back := splitArrows(l.Str); len(back) == 1 {
+			if from, to = bareID(parts[0]), bareID(parts[1]); back[0] {
+				return to, from
+			}
+			return from, to
 		}
 	}
 	return "", ""

@@ -1,6 +1,12 @@
 package plan
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
 
 var thoughtTags = [...]string{"think", "thinking", "thought", "thoughts", "reasoning", "scratchpad"}
 
@@ -92,4 +98,51 @@ func (d *document) maskThoughts(text string) string {
 		i = last + 1
 	}
 	return string(out)
+}
+
+// spokenView is a chat, or a record of talk, without the times and the names of those who speak, if nearly
+// every line begins with one of a few names.
+func (d *document) spokenView() *document {
+	lines, spoken := 0, 0
+	names := map[string]bool{}
+	for _, l := range d.lines {
+		if l.text == "" || l.fence {
+			continue
+		}
+		lines++
+		if name, _ := speaker(l.text); name != "" {
+			names[name] = true
+			spoken++
+		}
+	}
+	if spoken < 4 || spoken*5 < lines*4 || len(names) < 2 || len(names)*2 > spoken {
+		return nil
+	}
+	var v viewBuilder
+	for _, l := range d.lines {
+		_, n := speaker(l.text)
+		v.copy(l.text[n:], l.off+n)
+		v.add("\n", l.off+len(l.text))
+	}
+	return v.document(d, len(d.text))
+}
+
+// speaker returns the name that a line begins with, as a chat writes it, and where the words behind it start:
+// "Ann: yes", "[12.06., 18:02] Ann: yes", "00:41 ANN: yes". A name of a field or a step is none.
+func speaker(s string) (name string, n int) {
+	time := strings.TrimLeft(s, "[0123456789:., /")
+	if time = strings.TrimPrefix(time, "]"); len(s)-len(time) >= 5 {
+		n = len(s) - len(strings.TrimLeft(time, " "))
+	}
+	name, words, ok := strings.Cut(strings.Replace(s[n:], "：", ": ", 1), ": ")
+	first, _ := utf8.DecodeRuneInString(name)
+	if !ok || len(name) > 40 || strings.Count(name, " ") > 2 || unicode.IsLower(first) || strings.ContainsFunc(name, func(c rune) bool {
+		return !unicode.IsLetter(c) && !unicode.IsMark(c) && !strings.ContainsRune(" .-'", c)
+	}) || utf8.RuneCountInString(name) < 2 || lexicon.Is(lexicon.Steps, name) || lexicon.Is(lexicon.Plan, name) {
+		return "", n
+	}
+	if _, field := lexicon.Field(name); field {
+		return "", n
+	}
+	return name, len(s) - len(strings.TrimLeft(words, " "))
 }

@@ -174,7 +174,7 @@ func b2i(b bool) int {
 // findPacked reads a text that is all packing: every line quoted, markup escaped, or one string or value of
 // JSON.
 func findPacked(d *document, o options, depth int) found {
-	for _, v := range [...]*document{d.quotedView(), d.markupView(), d.escapedView(), d.stringView()} {
+	for _, v := range [...]*document{d.quotedView(), d.markupView(), d.escapedView(), d.stringView(), d.spokenView()} {
 		if v == nil {
 			continue
 		}
@@ -228,7 +228,7 @@ func findInStrings(d *document, t *form.Tree, o options, depth int) found {
 		}
 		switch v.Kind {
 		case form.KindString:
-			if len(v.Str) < 8 || v.Out <= v.In {
+			if len(v.Str) < 8 && !form.ContainsArrow(v.Str) || v.Out <= v.In {
 				return
 			}
 			in := d.unescapedView(int(v.In), int(v.Out))

@@ -63,6 +63,9 @@ func TestSeveralPlans(t *testing.T) {
 		"Calls/SameIDs":        {"1. f(\"a\")\n2. g(\"$1\")\n\nOr like this:\n\n1. f(\"a\")\n2. g(\"b\")", "", "1 -> 2"},
 		"NodeEdge/LaterCounts": {"Node:\n1: a\n2: b\nEdge: (START,1) (1,2) (2,END)\n\nUpdated:\nNode:\n1: a\n2: b\nEdge: (START,2) (2,1) (1,END)", "2>1", "1 -> 2"},
 		"Numbered/LaterCounts": {"Plan:\n1. go\n2. eat\n\nRevised plan:\n1. eat\n2. go\n3. rest", "1>2 2>3", "3"},
+		"Revised/StatesNeeds":  {"1. survey\n2. dig (after 1)\n3. plant (after 2)\n\nRevised plan:\n1. dig\n2. plant (after 1)\n3. mulch (after 2)", "1>2 2>3", "3"},
+		"Revised/OnOneLine":    {"1. survey\n2. dig\n3. plant\n4. pay\n\nRevised plan: 1. dig 2. plant (after 1) 3. mulch (after 1)", "1>2 1>3", "4"},
+		"Drawing/FirstCounts":  {"1. Buy the boards\n2. Saw the boards\n3. Paint the boards\n\nUnrelated:\nx -> y\ny -> z", "1>2 2>3", "y"},
 		"Repeated/IDIsAFault":  {"1. f(\"a\")\n2. g(\"$1\")\n1. h(\"$2\")", "1>2 2>1", ""},
 		"YAML/Other":           {"steps:\n  - id: a\n    needs: []\n  - id: b\n    needs: [a]\n```\nor else\n```\nsteps:\n  - id: a\n    needs: []\n  - id: c\n    needs: [a]\n", "a>c", "b"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 
 	"html"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -144,148 +145,156 @@ func scanTags(s string, names map[string]bool) []xmlTag {
 
 var problemTags = map[string]bool{"structuredresponse": true, "problems": true, "problem": true, "request": true, "problemid": true, "problemgraph": true}
 
+// xmlProblems is the state in which the tags of a plan are read.
+type xmlProblems struct {
+	*reading
+	d     *document
+	stack []xmlTag     // the elements that are open
+	open  []int        // problems that are being read, innermost last
+	hasID map[int]bool // problems whose id is stated
+	lists int          // how many lists of problems begin
+	// graph is the text of the problem graph.
+	graph    string
+	graphOff int
+	hasGraph bool
+}
+
 // readXMLProblems reads <StructuredResponse> with <Problems> and a <ProblemGraph> of arrow lines.
 func readXMLProblems(d *document) *reading {
 	if indexFold(d.text, "problem") < 0 || strings.IndexByte(d.text, '<') < 0 && strings.IndexByte(d.text, '>') < 0 {
 		return nil
 	}
-	tags := scanTags(maskMarkup(d.text), problemTags)
-	tags = closeEmpty(tags)
-	ids, graphs := 0, 0
-	for _, t := range tags {
-		if t.name == "problemid" || t.name == "problem" {
-			ids++
-		}
-		if t.name == "problemgraph" {
-			graphs++
-		}
-	}
-	if ids == 0 && graphs == 0 {
+	tags := closeEmpty(scanTags(maskMarkup(d.text), problemTags))
+	if !slices.ContainsFunc(tags, func(t xmlTag) bool {
+		return t.name == "problemid" || t.name == "problem" || t.name == "problemgraph"
+	}) {
 		return nil
 	}
-	r := &reading{edgesStated: true, start: tags[0].off, end: tags[len(tags)-1].end}
-	var stack []xmlTag
-	var open []int // problems that are being read, innermost last
-	graph, graphOff, hasGraph := "", 0, false
-	hasID := map[int]bool{}
-	problems := 0
-	near := func() string {
-		if n := len(r.graph.Problems); n > 0 {
-			if p := r.graph.Problems[n-1]; p.ID != "" {
-				return p.ID
-			}
-			return "problem " + strconv.Itoa(n)
-		}
-		return ""
-	}
-	begin := func(off int) {
-		p := d.problem("", "", off)
-		if len(open) > 0 {
-			p.ParentID = r.graph.Problems[open[len(open)-1]].ID
-		}
-		open = append(open, len(r.graph.Problems))
-		r.graph.Problems = append(r.graph.Problems, p)
-	}
+	x := &xmlProblems{reading: &reading{edgesStated: true, start: tags[0].off, end: tags[len(tags)-1].end}, d: d, hasID: map[int]bool{}}
 	for i, t := range tags {
 		if t.broken {
-			el := near()
-			if el == "" {
-				el = t.name
-			}
-			r.diag(d, Error, Unbalanced, t.off, el, "the tag "+t.name+" has lost an angle bracket", "write the tag in full")
+			x.diag(d, Error, Unbalanced, t.off, x.near(t.name), "the tag "+t.name+" has lost an angle bracket", "write the tag in full")
 		}
-		var content string
+		end := len(d.text)
 		if i+1 < len(tags) {
-			content = d.text[t.end:max(t.end, tags[i+1].off)]
-		} else {
-			content = d.text[t.end:]
+			end = max(t.end, tags[i+1].off)
 		}
 		if t.closing {
-			match := -1
-			for k := len(stack) - 1; k >= 0; k-- {
-				if stack[k].name == t.name {
-					match = k
-					break
-				}
-			}
-			if match < 0 {
-				r.diag(d, Error, Unbalanced, t.off, near(), "</"+t.name+"> closes nothing", "write the opening tag")
-				continue
-			}
-			for k := len(stack) - 1; k > match; k-- {
-				r.diag(d, Error, Unclosed, stack[k].off, near(), "<"+stack[k].name+"> is not closed", "write the closing tag")
-				if stack[k].name == "problem" && len(open) > 0 {
-					open = open[:len(open)-1]
-				}
-			}
-			stack = stack[:match]
-			if t.name == "problem" && len(open) > 0 {
-				open = open[:len(open)-1]
-			}
+			x.close(t)
 			continue
 		}
-		if len(stack) >= d.limits.MaxDepth {
-			r.diag(d, Error, LimitReached, t.off, near(), "elements are nested too deeply", "")
+		if len(x.stack) >= d.limits.MaxDepth {
+			x.diag(d, Error, LimitReached, t.off, x.near(""), "elements are nested too deeply", "")
 			break
 		}
-		if r.again == 0 && len(r.graph.Problems) > 0 && (t.name == "problems" && problems > 0 || t.name == "structuredresponse") {
-			r.again = t.off
-		}
-		if t.name == "problems" {
-			problems++
-		}
-		stack = append(stack, t)
-		text := strings.TrimSpace(html.UnescapeString(stripCDATA(dropComments(content))))
-		switch t.name {
-		case "problem":
-			begin(t.off)
-			r.graph.Problems[open[len(open)-1]].ID = idAttribute(d.text[t.off:t.end])
-		case "problemid":
-			if len(open) == 0 {
-				begin(t.off)
-				r.diag(d, Error, Unbalanced, t.off, text, "<ProblemID> stands outside a <Problem>", "write it inside one")
-			}
-			k := open[len(open)-1]
-			if hasID[k] {
-				r.diag(d, Error, Contradiction, t.off, text, "the problem has two ids: "+r.graph.Problems[k].ID+" and "+text, "close each <Problem>")
-				open = open[:len(open)-1]
-				begin(t.off)
-				k = open[len(open)-1]
-			}
-			hasID[k] = true
-			r.graph.Problems[k].ID = text
-		case "request":
-			if len(open) > 0 {
-				r.graph.Problems[open[len(open)-1]].Request = text
-			}
-		case "problemgraph":
-			if hasGraph {
-				r.diag(d, Error, Contradiction, t.off, "ProblemGraph", "there are two problem graphs", "write one")
-				continue
-			}
-			graph, graphOff, hasGraph = html.UnescapeString(stripCDATA(dropComments(content))), t.end, true
-		}
+		x.element(t, html.UnescapeString(stripCDATA(dropComments(d.text[t.end:end]))))
 	}
-	for _, t := range stack {
-		el := near()
-		if el == "" {
-			el = t.name
-		}
-		r.diag(d, Error, Truncated, t.off, el, "<"+t.name+"> is not closed: what follows "+el+" may be lost", "ask for the rest of the plan")
+	for _, t := range x.stack {
+		el := x.near(t.name)
+		x.diag(d, Error, Truncated, t.off, el, "<"+t.name+"> is not closed: what follows "+el+" may be lost", "ask for the rest of the plan")
 	}
-	for i := range r.graph.Problems {
-		p := &r.graph.Problems[i]
+	for i := range x.reading.graph.Problems {
+		p := &x.reading.graph.Problems[i]
 		if p.ID == "" {
 			p.ID = strconv.Itoa(i + 1)
-			r.diags = append(r.diags, Diagnostic{Code: MissingField, Severity: Error, Line: p.Line, Column: p.Column, Element: p.ID, Message: "the problem has no ProblemID; its position was taken", Hint: "write a <ProblemID>"})
+			x.diags = append(x.diags, Diagnostic{Code: MissingField, Severity: Error, Line: p.Line, Column: p.Column, Element: p.ID, Message: "the problem has no ProblemID; its position was taken", Hint: "write a <ProblemID>"})
 		}
 		p.Refs = scanRefs(p.Request)
 		for k := range p.Refs {
 			p.Refs[k].Line, p.Refs[k].Column = p.Line, p.Column
 		}
 	}
-	r.readGraphText(d, graph, graphOff, hasGraph)
-	return r
+	x.readGraphText(d, x.graph, x.graphOff, x.hasGraph)
+	return x.reading
+}
+
+// near returns the last problem, or another name when there is none.
+func (x *xmlProblems) near(other string) string {
+	n := len(x.reading.graph.Problems)
+	if n == 0 {
+		return other
+	}
+	if id := x.reading.graph.Problems[n-1].ID; id != "" {
+		return id
+	}
+	return "problem " + strconv.Itoa(n)
+}
+
+// begin adds a problem.
+func (x *xmlProblems) begin(off int) {
+	p := x.d.problem("", "", off)
+	if cur := x.current(); cur != nil {
+		p.ParentID = cur.ID
+	}
+	x.open = append(x.open, len(x.reading.graph.Problems))
+	x.reading.graph.Problems = append(x.reading.graph.Problems, p)
+}
+
+// current returns the problem that is read, or nil.
+func (x *xmlProblems) current() *Problem {
+	if len(x.open) == 0 {
+		return nil
+	}
+	return &x.reading.graph.Problems[x.open[len(x.open)-1]]
+}
+
+// close ends an element, and those within it that nothing closes.
+func (x *xmlProblems) close(t xmlTag) {
+	if !slices.ContainsFunc(x.stack, func(open xmlTag) bool { return open.name == t.name }) {
+		x.diag(x.d, Error, Unbalanced, t.off, x.near(""), "</"+t.name+"> closes nothing", "write the opening tag")
+		return
+	}
+	for {
+		last := x.stack[len(x.stack)-1]
+		x.stack = x.stack[:len(x.stack)-1]
+		if last.name != t.name {
+			x.diag(x.d, Error, Unclosed, last.off, x.near(""), "<"+last.name+"> is not closed", "write the closing tag")
+		}
+		if last.name == "problem" && len(x.open) > 0 {
+			x.open = x.open[:len(x.open)-1]
+		}
+		if last.name == t.name {
+			return
+		}
+	}
+}
+
+// element reads the begin of an element and the text behind it.
+func (x *xmlProblems) element(t xmlTag, content string) {
+	d, problems := x.d, len(x.reading.graph.Problems)
+	if x.again == 0 && problems > 0 && (t.name == "problems" && x.lists > 0 || t.name == "structuredresponse") {
+		x.again = t.off
+	}
+	x.stack = append(x.stack, t)
+	text := strings.TrimSpace(content)
+	switch t.name {
+	case "problems":
+		x.lists++
+	case "problem":
+		x.begin(t.off)
+		x.current().ID = idAttribute(d.text[t.off:t.end])
+	case "problemid":
+		if len(x.open) == 0 {
+			x.begin(t.off)
+			x.diag(d, Error, Unbalanced, t.off, text, "<ProblemID> stands outside a <Problem>", "write it inside one")
+		} else if x.hasID[x.open[len(x.open)-1]] {
+			x.diag(d, Error, Contradiction, t.off, text, "the problem has two ids: "+x.current().ID+" and "+text, "close each <Problem>")
+			x.open = x.open[:len(x.open)-1]
+			x.begin(t.off)
+		}
+		x.hasID[x.open[len(x.open)-1]] = true
+		x.current().ID = text
+	case "request":
+		if p := x.current(); p != nil {
+			p.Request = text
+		}
+	case "problemgraph":
+		if x.hasGraph {
+			x.diag(d, Error, Contradiction, t.off, "ProblemGraph", "there are two problem graphs", "write one")
+			return
+		}
+		x.graph, x.graphOff, x.hasGraph = content, t.end, true
+	}
 }
 
 // closeEmpty adds a closing tag to each <name/>.

@@ -21,7 +21,7 @@ func Response(r plan.Result) *plannerv1.ParsePlanResponse {
 	}
 	if r.NoPlan != nil {
 		out.NoPlan = true
-		out.NoPlanReason = string(r.NoPlan.Reason)
+		out.NoPlanReason, out.NoPlanMessage = string(r.NoPlan.Reason), r.NoPlan.Message
 		return out
 	}
 	out.Graph = Graph(r.Graph)

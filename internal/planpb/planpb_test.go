@@ -62,9 +62,10 @@ func TestResponse(t *testing.T) {
 	})
 	t.Run("NoPlanHasNoGraph", func(t *testing.T) {
 		t.Parallel()
-		r := planpb.Response(plan.Result{NoPlan: &plan.NoPlan{Reason: plan.Refusal}})
+		r := planpb.Response(plan.Result{NoPlan: &plan.NoPlan{Reason: plan.Refusal, Message: "the text declines to plan"}})
 		require.True(t, r.GetNoPlan())
 		require.Equal(t, "REFUSAL", r.GetNoPlanReason())
+		require.Equal(t, "the text declines to plan", r.GetNoPlanMessage())
 		require.Nil(t, r.GetGraph())
 		require.Empty(t, r.GetHash())
 	})

@@ -298,7 +298,7 @@ type Chain struct {
 // "A, B -> C", and statements in "1 -> 2, 1 -> 3": the line is read in the way in which no id follows itself. With apart,
 // commas separate statements wherever both sides hold an arrow.
 func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
-	for _, st := range splitSemicolons(s, off) {
+	for _, st := range SplitSemicolons(s, off) {
 		parts, back := SplitArrows(st.Text, st.Off)
 		whole := Chain{Back: back}
 		seen := map[string]int{}
@@ -352,8 +352,8 @@ func apartChains(c Chain, open []bool) []Chain {
 	return append(out, cur)
 }
 
-// splitSemicolons splits at the semicolons outside quotes.
-func splitSemicolons(s string, off int) []Piece {
+// SplitSemicolons splits at the semicolons outside quotes.
+func SplitSemicolons(s string, off int) []Piece {
 	if !strings.ContainsAny(s, ";；") {
 		return []Piece{piece(s, 0, len(s), off)}
 	}

@@ -35,8 +35,8 @@ func makeAt(src *Source, i int, tries *makeTries) *Diagram {
 	m := &maker{src: src, known: map[string]bool{}}
 	end := src.blockEnd(i)
 	tries.end, tries.count = max(tries.end, m.read(i, end, fenced)), tries.count+1
-	if len(m.rules) > 0 && m.introduces(m.rules[0]) {
-		m.rules = m.rules[1:]
+	if len(m.rules) > 0 && len(m.rules[0].targets) > 2 && len(m.rules[0].needs) == 0 && m.rules[0].recipe == "" {
+		m.rules = m.rules[1:] // "Here is the Makefile:"
 	}
 	if len(m.rules) < 2 || !m.fits(fenced) {
 		return nil
@@ -234,9 +234,7 @@ func (m *maker) read(i, end int, fenced bool) int {
 				m.named = append(m.named, strings.Fields(names)...)
 			}
 			continue
-		case strings.HasPrefix(l.Text, "["):
-			continue
-		case strings.HasPrefix(l.Text, ".") && strings.ContainsAny(l.Text, ":="), strings.HasPrefix(l.Text, "set "), strings.HasPrefix(l.Text, "include "), strings.HasPrefix(l.Text, "export "), strings.HasPrefix(l.Text, "import "), strings.HasPrefix(l.Text, "ifeq"), strings.HasPrefix(l.Text, "ifneq"), strings.HasPrefix(l.Text, "ifdef"), l.Text == "endif", l.Text == "else":
+		case strings.HasPrefix(l.Text, "["), strings.HasPrefix(l.Text, ".") && strings.ContainsAny(l.Text, ":="), strings.HasPrefix(l.Text, "set "), strings.HasPrefix(l.Text, "include "), strings.HasPrefix(l.Text, "export "), strings.HasPrefix(l.Text, "import "), strings.HasPrefix(l.Text, "ifeq"), strings.HasPrefix(l.Text, "ifneq"), strings.HasPrefix(l.Text, "ifdef"), l.Text == "endif", l.Text == "else":
 			continue
 		}
 		if _, ok := makeVariable(l.Text); ok || strings.HasPrefix(l.Text, "alias ") {
@@ -270,8 +268,8 @@ func (m *maker) read(i, end int, fenced bool) int {
 // makeWord reports whether a word before a colon is one of programming languages, not a target.
 func makeWord(s string) bool {
 	switch s {
-	case "else", "try", "finally", "default", "except", "do":
-		return s != "default"
+	case "else", "try", "finally", "except", "do":
+		return true
 	}
 	return false
 }
@@ -288,24 +286,6 @@ func (m *maker) recipe(k int, text string) {
 	if r.recipe == "" {
 		r.recipe = strings.TrimLeft(text, "@-")
 	}
-}
-
-// introduces reports whether what looks like a rule is the sentence before the rules, "Here is the
-// Makefile:".
-func (m *maker) introduces(r makeRule) bool {
-	if len(r.targets) < 2 || len(r.needs) > 0 || r.recipe != "" {
-		return false
-	}
-	for _, other := range m.rules[1:] {
-		for _, n := range other.needs {
-			for _, t := range r.targets {
-				if n.Text == t.Text {
-					return false
-				}
-			}
-		}
-	}
-	return true
 }
 
 // fits reports whether the rules belong together: there are recipes or a declaration, and needs that other

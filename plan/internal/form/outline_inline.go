@@ -30,6 +30,8 @@ func (o *outliner) splitInline(items []*Item) []*Item {
 				cuts = nil
 			}
 			out = o.cut(out, it, cuts)
+		case numbered > 0 && it.Kind == Plain && it.Mark.Style == NoMark:
+			out = o.cut(out, it, announcedMarks(it.Text)) // "Revised plan: 1. dig 2. plant 3. mulch"
 		case numbered == 0 && (it.Kind == Plain && it.Mark.Style == NoMark || it.Mark.Style == Spelled && it.Mark.Weak && it.Mark.Path[0] == 1):
 			n := 1
 			if it.Mark.Style == Spelled {
@@ -39,13 +41,25 @@ func (o *outliner) splitInline(items []*Item) []*Item {
 				out = o.cut(out, it, cuts)
 				break
 			}
-			if cuts := inlineMarks(it.Text, 1); it.Kind == Plain && len(cuts) > 2 && cuts[0].Off > 0 && strings.HasSuffix(strings.TrimSpace(it.Text[:cuts[0].Off]), ":") {
-				out = o.cut(out, it, cuts)
+			if it.Kind == Plain {
+				out = o.cut(out, it, announcedMarks(it.Text))
 			}
 		}
 	}
 	return out
 }
+
+// announcedMarks finds the numbers of three or more steps on one line behind a colon.
+func announcedMarks(s string) []Mark {
+	cuts := inlineMarks(s, 1)
+	if len(cuts) < 3 || cuts[0].Off == 0 || !strings.HasSuffix(strings.TrimSpace(s[:cuts[0].Off]), ":") {
+		return nil
+	}
+	return cuts
+}
+
+// ListsInline reports whether a line lists numbered steps behind a colon.
+func ListsInline(s string) bool { return announcedMarks(s) != nil }
 
 // nextNumber returns the number of the next line that has one, or 0.
 func nextNumber(items []*Item) int {

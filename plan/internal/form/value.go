@@ -41,8 +41,8 @@ type Field struct {
 	Val *Value
 }
 
-// Fault is something wrong at a place of a value tree. It becomes a diagnostic if the plan is read from around it. Serious
-// faults are errors.
+// Fault is something wrong at a place of a value tree. It becomes a diagnostic if the plan is read from
+// around it. Serious faults are errors.
 type Fault struct {
 	Serious bool
 	Code    string
@@ -63,7 +63,7 @@ type Tree struct {
 	AnyKeys bool
 	// Headless is set on a table whose first row holds no heads.
 	Headless bool
-	// sequence is set when the root is a list of values that merely follow each other.
+	// Sequence is set when the root is a list of values that merely follow each other.
 	Sequence bool
 }
 
@@ -112,7 +112,8 @@ func (t *Tree) LastKey() string {
 // IsScalar reports whether v is a text, a number, a constant or null.
 func (v *Value) IsScalar() bool { return v != nil && v.Kind <= KindBare }
 
-// Get returns the value of the first of the keys that is there; keys compare without case, spaces, dashes and underscores.
+// Get returns the value of the first of the keys that is there; keys compare without case, spaces, dashes and
+// underscores.
 func (v *Value) Get(keys ...string) *Value {
 	if f := v.Field(keys...); f != nil {
 		return f.Val
@@ -135,7 +136,8 @@ func (v *Value) Field(keys ...string) *Field {
 	return nil
 }
 
-// SameKey reports whether key is want, a key in lower case without separators, as "dependson" for "Depends-On".
+// SameKey reports whether key is want, a key in lower case without separators, as "dependson" for
+// "Depends-On".
 func SameKey(key, want string) bool {
 	j := 0
 	for i := range len(key) {

@@ -8,8 +8,8 @@ import (
 // pop closes the innermost bracket.
 func (p *valueParser) pop() { p.stack = p.stack[:len(p.stack)-1] }
 
-// closes decides what a closing bracket that does not fit the innermost open one does: it reports true when an outer
-// bracket is meant, so that the inner one was forgotten.
+// closes decides what a closing bracket that does not fit the innermost open one does: it reports true when
+// an outer bracket is meant, so that the inner one was forgotten.
 func (p *valueParser) closes(c byte) bool {
 	open := map[byte]byte{'}': '{', ']': '[', ')': '('}[c]
 	for i := len(p.stack) - 2; i >= 0; i-- {
@@ -108,8 +108,8 @@ func (p *valueParser) readFields(v *Value) *Value {
 	}
 }
 
-// listWithoutBracket reads on at an object where a key should stand. "key": {…}, {…} is a list that has lost its
-// opening bracket; elsewhere the object around it was not closed.
+// listWithoutBracket reads on at an object where a key should stand. "key": {…}, {…} is a list that has lost
+// its opening bracket; elsewhere the object around it was not closed.
 func (p *valueParser) listWithoutBracket(v *Value, needComma bool) bool {
 	if len(v.Fields) == 0 && !p.t.AnyKeys {
 		p.fatal = true
@@ -220,8 +220,8 @@ func openKey(s string, i int) int {
 	return j - i
 }
 
-// resync skips to where reading can go on after something that is no value. It gives the candidate up when nothing in
-// it has looked like data yet.
+// resync skips to where reading can go on after something that is no value. It gives the candidate up when
+// nothing in it has looked like data yet.
 func (p *valueParser) resync() bool {
 	if !p.t.AnyKeys {
 		p.fatal = true

@@ -1,6 +1,7 @@
 package form
 
-// valueParser reads JSON as models write it: with Python's literals, comments, missing or surplus commas and brackets.
+// valueParser reads JSON as models write it: with Python's literals, comments, missing or surplus commas and
+// brackets.
 type valueParser struct {
 	s       string
 	pos     int
@@ -16,7 +17,8 @@ type valueParser struct {
 
 const maxValueNodes = 400_000
 
-// Bracketed returns every bracketed value in the text, in order. Its time is linear: reading goes on where a value ended.
+// Bracketed returns every bracketed value in the text, in order. Its time is linear: reading goes on where a
+// value ended.
 func Bracketed(s string, maxDepth int) []*Tree {
 	var trees []*Tree
 	budget := maxValueNodes
@@ -216,18 +218,20 @@ func (p *valueParser) readTop(bareKey bool) {
 	}
 }
 
-// ValueAt reads the one value that begins at off and returns it with the place behind it. The value is nil when none is there.
-// Known says that data is expected there, whatever it looks like.
+// ValueAt reads the one value that begins at off and returns it with the place behind it. The value is nil
+// when none is there. Known says that data is expected there, whatever it looks like.
 func ValueAt(s string, off, maxDepth int, known bool) (*Tree, int) {
 	p := newValueParser(s, off, maxDepth)
 	p.t.AnyKeys = known
 	return p.one()
 }
 
+// newValueParser returns a parser of the one value at off.
 func newValueParser(s string, off, maxDepth int) *valueParser {
 	return &valueParser{s: s, pos: off, max: maxDepth, t: &Tree{AnyKeys: true}, budget: 10_000, noClose: new([3]int)}
 }
 
+// one reads the value and returns it with the place behind it.
 func (p *valueParser) one() (*Tree, int) {
 	p.t.Root = p.readValue()
 	if p.fatal {

@@ -156,8 +156,8 @@ func (p *valueParser) readBare() *Value {
 	return v
 }
 
-// readString reads a quoted string. A quote ends it when what follows can follow a string; others are content, because
-// models forget to escape them.
+// readString reads a quoted string. A quote ends it when what follows can follow a string; others are
+// content, because models forget to escape them.
 func (p *valueParser) readString(q byte) *Value {
 	start := p.pos
 	if strings.HasPrefix(p.s[p.pos:], strings.Repeat(string(q), 3)) {
@@ -233,7 +233,8 @@ func (p *valueParser) readString(q byte) *Value {
 	return v
 }
 
-// endsValue reports whether at i stands what follows a value: a separator, a closing bracket, or the end of the line.
+// endsValue reports whether at i stands what follows a value: a separator, a closing bracket, or the end of
+// the line.
 func endsValue(s string, i int) bool {
 	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '\r') {
 		i++
@@ -241,8 +242,8 @@ func endsValue(s string, i int) bool {
 	return i >= len(s) || strings.IndexByte(",]}\n", s[i]) >= 0
 }
 
-// lostQuote reports whether the string that starts at from has lost its closing quote on the line that ends at end: the
-// line ends with a comma, and the next one starts with a quote or closes a bracket.
+// lostQuote reports whether the string that starts at from has lost its closing quote on the line that ends
+// at end: the line ends with a comma, and the next one starts with a quote or closes a bracket.
 func lostQuote(s string, from, end int, q byte) (int, bool) {
 	t := strings.TrimRight(s[from:end], " \t\r")
 	if !strings.HasSuffix(t, ",") || len(t) < 2 {
@@ -305,8 +306,8 @@ func Unescape(s string, escaped bool) string {
 	return b.String()
 }
 
-// EscapeAt passes what the escape at s[i] stands for to put and returns its length, or 0 if it stands for the byte after
-// the backslash.
+// EscapeAt passes what the escape at s[i] stands for to put and returns its length, or 0 if it stands for the
+// byte after the backslash.
 func EscapeAt(s string, i int, put func(rune)) int {
 	switch s[i+1] {
 	case 'n':

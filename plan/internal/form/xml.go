@@ -10,9 +10,9 @@ import (
 // TextKey is the key under which the text of an element stands among its attributes and children.
 const TextKey = "#text"
 
-// XML returns the outermost elements of the text that hold other elements or attributes, whatever their names are. An
-// element is an object whose Str is the name of the tag; attributes, children and text are its fields, in order. An
-// element with text only is a text. Tables of HTML are lists of rows.
+// XML returns the outermost elements of the text that hold other elements or attributes, whatever their names
+// are. An element is an object whose Str is the name of the tag; attributes, children and text are its
+// fields, in order. An element with text only is a text. Tables of HTML are lists of rows.
 func XML(src *Source) []*Tree {
 	p := &xmlParser{src: src, s: src.Text, budget: maxValueNodes}
 	p.run()
@@ -22,7 +22,7 @@ func XML(src *Source) []*Tree {
 type element struct {
 	val  *Value
 	text strings.Builder
-	// textOff is where its text begins; lost says that an element in it was closed only by its end.
+	// textOff is where its text begins.
 	textOff int
 }
 

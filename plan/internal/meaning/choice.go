@@ -56,6 +56,7 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 		if len(other) == 0 {
 			continue
 		}
+		r.Notes = append(r.Notes, alternativeNotes(r, other[0], alts[k].Off)...)
 		for _, it := range other[0].Items {
 			if chosen < 0 || !have[it.ID] {
 				more = append(more, it.ID)
@@ -70,6 +71,20 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 		r.Notes = append(r.Notes, note)
 	}
 	return all
+}
+
+// alternativeNotes says where an alternative stands that was not read, and what its steps are, when it has the ids
+// of the one that was: these do not tell it apart.
+func alternativeNotes(r, other *Reading, off int) []Note {
+	if len(OtherPlan(r, other)) == 0 || sharedIDs(r, other) == 0 {
+		return nil
+	}
+	var titles []string
+	for i := range other.Items[:min(len(other.Items), 20)] {
+		titles = append(titles, other.Items[i].ID+" "+clipped(squeeze(other.Items[i].Title)))
+	}
+	list := strings.Join(titles, "; ")
+	return []Note{{Code: "SEVERAL_PLANS", Element: clipped(list), Off: off, Message: "another plan stands here, which was not read: " + list, Hint: "ask for one plan"}}
 }
 
 // keepOnly returns the text with all alternatives but one blanked out, so that places stay what they are.

@@ -355,6 +355,7 @@ func readCalls(all []*form.Stmt) *program {
 	}
 	if len(steps) == 1 && steps[0].Expr != nil && steps[0].Expr.Kind == form.Call && holdsCalls(steps[0].Expr) {
 		p.nested = true
+		steps[0].Label, labels = form.Piece{}, 0
 		if len(steps[0].Targets) == 1 {
 			steps[0].Targets = nil
 		}

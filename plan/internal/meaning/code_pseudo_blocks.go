@@ -175,7 +175,7 @@ func spawnEnd(lines []*pseudoLine, k int) (int, bool) {
 	j := k
 	for j < len(lines) && len(lines[j].kids) == 0 {
 		word, rest, _ := strings.Cut(lines[j].text, " ")
-		if !wordIs(word, lexicon.BlockSpawn) || rest == "" || strings.ContainsAny(rest, " ") && !strings.HasSuffix(rest, ")") && !(capitals(word) && utf8.RuneCountInString(word) > 2) {
+		if !wordIs(word, lexicon.BlockSpawn) || rest == "" || strings.Contains(rest, " = ") || strings.ContainsAny(rest, " ") && !strings.HasSuffix(rest, ")") && !(capitals(word) && utf8.RuneCountInString(word) > 2) {
 			break
 		}
 		j++

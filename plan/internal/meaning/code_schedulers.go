@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -127,23 +128,23 @@ func (p *program) statesLinks(e *form.Expr) int {
 		if chained(e) {
 			return 1
 		}
-		if listCalls[name] && len(args) > 0 && (args[len(args)-1].Kind == form.List && len(args[len(args)-1].Args) > 0 || args[len(args)-1].Kind == form.Ident && len(args) == 1 && name != "DiGraph") ||
-			name == "add" && e.Base.Kind == form.Attr && p.sorters[e.Base.Base.Path()] && len(args) > 1 {
+		if listCalls[name] && len(args) > 0 && (args[len(args)-1].Kind == form.List && len(args[len(args)-1].Args) > 0 || args[len(args)-1].Kind == form.Ident && len(args) == 1 && name != "DiGraph") {
 			return 1
 		}
-		if _, ok := edgeCalls[name]; ok && e.Base.Kind == form.Attr && (len(args) == 2 || len(args) == 1 && e.Base.Base.Kind == form.Ident) {
-			return 1
+		if e.Base.Kind == form.Attr {
+			_, ok := edgeCalls[name]
+			return b2i(ok && (len(args) == 2 || len(args) == 1 && e.Base.Base.Kind == form.Ident) || p.sorts(e) && len(args) > 1)
 		}
-		if (name == "chain" || name == "cross_downstream") && e.Base.Kind == form.Ident && len(args) > 1 {
-			for _, a := range args {
-				if a.Kind != form.Ident && a.Kind != form.List {
-					return 0
-				}
-			}
-			return 1
-		}
+		return b2i((name == "chain" || name == "cross_downstream") && e.Base.Kind == form.Ident && len(args) > 1 && !slices.ContainsFunc(args, func(a *form.Expr) bool {
+			return a.Kind != form.Ident && a.Kind != form.List
+		}))
 	}
 	return 0
+}
+
+// sorts reports whether a call tells what sorts tasks that one comes after others: sorter.add("b", "a").
+func (p *program) sorts(e *form.Expr) bool {
+	return e.Base.Kind == form.Attr && e.Base.Text == "add" && p.sorters[e.Base.Base.Path()]
 }
 
 func positional(e *form.Expr) (out []*form.Expr) {
@@ -188,16 +189,14 @@ func (p *program) stateLinks(e *form.Expr) {
 	name, args := e.Base.Text, positional(e)
 	if p.statesLinks(e) == 0 {
 		switch name {
-		case "add":
-			if e.Base.Kind == form.Attr && p.sorters[e.Base.Base.Path()] && len(args) > 0 {
-				p.end(args[0], "")
-			}
-		case "add_nodes_from":
-			if len(args) > 0 {
+		case "add", "add_nodes_from":
+			if len(args) > 0 && (name != "add" || p.sorts(e)) {
 				p.ends(args[0])
 			}
 		case "add_conditional_edges", "addConditionalEdges":
-			p.conditional(e, args)
+			if len(args) > 0 {
+				p.conditional(e, args)
+			}
 		case "add_node", "addNode", "node", "add_task", "addTask", "add_step", "add_vertex":
 			if len(args) > 0 {
 				title := ""
@@ -216,59 +215,41 @@ func (p *program) stateLinks(e *form.Expr) {
 		return
 	}
 	if listCalls[name] {
-		p.pairs(args[len(args)-1], name == "add_path")
-		return
-	}
-	if name == "add" {
-		to := p.ends(args[0])
-		for _, a := range args[1:] {
-			p.linkAll(p.ends(a), to, e.Off)
-		}
+		p.pairs(args[len(args)-1])
 		return
 	}
 	if e.Base.Kind == form.Ident { // chain(a, b) and cross_downstream(a, b)
-		before := p.ends(args[0])
-		for _, a := range args[1:] {
-			now := p.ends(a)
-
-			p.linkAll(before, now, a.Off)
-
-			before = now
+		for k := range args[1:] {
+			p.linkAll(p.ends(args[k]), p.ends(args[k+1]), args[k+1].Off)
 		}
 		return
 	}
-	a, b := e.Base.Base, args[0]
-	if len(args) == 2 {
-		a, b = args[0], args[1]
+	first, others := e.Base.Base, args
+	if len(args) > 1 {
+		first, others = args[0], args[1:]
 	}
-	from, to := p.ends(a), p.ends(b)
-	if edgeCalls[name] {
-		from, to = to, from
+	for _, x := range others {
+		from, to := p.ends(first), p.ends(x)
+		if edgeCalls[name] || p.sorts(e) {
+			from, to = to, from
+		}
+		p.linkAll(from, to, e.Off)
 	}
-	p.linkAll(from, to, e.Off)
 }
 
-// listCalls state the links of a list of pairs, or along a list.
-var listCalls = setOf("add_edges_from add_weighted_edges_from add_path DiGraph")
+// listCalls state the links of a list of pairs.
+var listCalls = setOf("add_edges_from add_weighted_edges_from DiGraph")
 
-// pairs reads the links of a list of pairs, or along a list of tasks.
-func (p *program) pairs(e *form.Expr, along bool) {
+// pairs reads the links of a list of pairs.
+func (p *program) pairs(e *form.Expr) {
 	if held := p.lists[e.Path()]; held != nil {
 		e = held
 	}
 	if e.Kind != form.List {
 		return
 	}
-	var before []int
-	for k, a := range e.Args {
-		switch {
-		case along:
-			now := p.ends(a.Val)
-			if k > 0 {
-				p.linkAll(before, now, a.Val.Off)
-			}
-			before = now
-		case a.Val.Kind == form.List && len(a.Val.Args) >= 2:
+	for _, a := range e.Args {
+		if a.Val.Kind == form.List && len(a.Val.Args) >= 2 {
 			p.linkAll(p.ends(a.Val.Args[0].Val), p.ends(a.Val.Args[1].Val), a.Val.Off)
 		}
 	}
@@ -276,56 +257,24 @@ func (p *program) pairs(e *form.Expr, along bool) {
 
 // conditional reads add_conditional_edges("a", choose, {"x": "b"}). A link that leads back to a is left out.
 func (p *program) conditional(e *form.Expr, args []*form.Expr) {
-	if len(args) == 0 {
-		return
-	}
-	from := p.ends(args[0])
-	var to []int
-	for _, a := range args[1:] {
-		if a.Kind == form.List {
-			to = append(to, p.ends(a)...)
-		}
-	}
-	for _, a := range from {
-		for _, b := range to {
-			id, other := p.r.Items[a].ID, p.r.Items[b].ID
-			if a == b || p.leads(b, a) {
-				p.note(false, "AMBIGUOUS", other, "a condition leads from "+id+" back to "+other+"; it was left out", "write each step that is to be done", e.Off)
+	for _, a := range p.ends(args[0]) {
+		id := p.r.Items[a].ID
+		p.note(false, "AMBIGUOUS", id, "a function decides what comes after "+id, "state what comes after "+id, e.Off)
+		for _, to := range args[1:] {
+			if to.Kind != form.List {
 				continue
 			}
-			p.link(a, b, Stated, e.Off)
-			p.note(false, "AMBIGUOUS", other, "only on a condition "+other+" comes after "+id, "write the steps that are to be done", e.Off)
+			for _, b := range p.ends(to) {
+				if !p.seen[[2]int{b, a}] {
+					p.link(a, b, Stated, e.Off)
+				}
+			}
 		}
-	}
-	if len(to) == 0 && len(from) > 0 {
-		id := p.r.Items[from[0]].ID
-		p.note(false, "AMBIGUOUS", id, "what comes after "+id+" is decided by a function", "state what comes after "+id, e.Off)
 	}
 }
 
-// leads reports whether links lead from one task to another. Of many links it knows nothing.
-func (p *program) leads(from, to int) bool {
-	if len(p.seen) > 500 {
-		return false
-	}
-	next := map[int][]int{}
-	for pair := range p.seen {
-		next[pair[0]] = append(next[pair[0]], pair[1])
-	}
-	known := map[int]bool{from: true}
-	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
-		for _, x := range next[queue[0]] {
-			if x == to {
-				return true
-			}
-			if !known[x] {
-				known[x] = true
-				queue = append(queue, x)
-			}
-		}
-	}
-	return false
-}
+// maxRounds bounds how often bodies of loops are read.
+const maxRounds = 2000
 
 // loop reads a loop over a list that the program holds: its body is read for each element.
 func (p *program) loop(st *form.Stmt, links *int) bool {
@@ -333,24 +282,23 @@ func (p *program) loop(st *form.Stmt, links *int) bool {
 	if e == nil || e.Kind != form.Ops || e.Ops[len(e.Ops)-1] != "in" {
 		return false
 	}
-	over := e.Args[len(e.Args)-1].Val
-
-	if over.Kind != form.List || p.rounds > 2000 {
+	vars, over := e.Args[:len(e.Args)-1], e.Args[len(e.Args)-1].Val
+	if held := p.lists[over.Path()]; held != nil {
+		over = held
+	}
+	if over.Kind != form.List {
 		return false
 	}
-	vars := e.Args[:len(e.Args)-1]
 	for _, a := range over.Args {
-		if p.rounds++; p.rounds > 2000 {
-			return true
+		if p.rounds++; p.rounds > maxRounds {
+			break
 		}
 		values := []form.ArgExpr{a}
 		if len(vars) > 1 && a.Val.Kind == form.List {
 			values = a.Val.Args
 		}
-		for k, v := range vars {
-			if k < len(values) {
-				p.env[v.Val.Path()] = p.ends(values[k].Val)
-			}
+		for k, v := range vars[:min(len(vars), len(values))] {
+			p.env[v.Val.Path()] = p.ends(values[k].Val)
 		}
 		p.schedule(st.Body, links, true)
 	}

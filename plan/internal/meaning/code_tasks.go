@@ -14,6 +14,7 @@ type described struct {
 	id       string
 	off, end int
 	open     bool
+	named    bool // a key of an argument says what its id is
 	refs     []taskRef
 }
 
@@ -59,8 +60,10 @@ func readTasks(all []*form.Stmt) *program {
 		if p := linkTasks(b.groups[name]); p != nil {
 			return p
 		}
-		if name[0] != ' ' {
-			mixed = append(mixed, b.groups[name]...) // calls of several functions
+		for _, d := range b.groups[name] {
+			if d.named {
+				mixed = append(mixed, d) // calls of several functions
+			}
 		}
 	}
 	if len(b.names) > 1 {
@@ -196,7 +199,7 @@ func (b *describer) describe(name, id string, st *form.Stmt, e *form.Expr) {
 	if len(st.Targets) == 1 && st.Expr == e {
 		b.vars[st.Targets[0].Text] = id
 	}
-	d := described{id: id, off: e.Off, end: e.End, open: e.Open}
+	d := described{id: id, off: e.Off, end: e.End, open: e.Open, named: len(e.Args) > 1 && taskID(e) == id}
 	for n, a := range e.Args {
 		if n == 0 && a.Key == "" || a.Val.Text == id && a.Val.Kind != form.List {
 			continue

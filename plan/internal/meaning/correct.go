@@ -43,6 +43,8 @@ func correctedFrom(src *form.Source) int {
 			if listed(l.Text) {
 				again++
 			}
+		case entries >= 2 && form.ListsInline(l.Text):
+			return -1
 		case entryLine(l.Text) || listed(l.Text) || named(l.Text) && !corrects(l.Text):
 			entries++
 		case entries >= 2 && l.Indent == 0 && corrects(l.Text):

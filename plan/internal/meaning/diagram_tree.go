@@ -104,14 +104,3 @@ func treeName(src *form.Source, l *form.Line) (form.Piece, int) {
 	}
 	return form.Piece{Text: l.Text, Off: l.Off}, 0
 }
-
-// firstOf returns the first place at which one of some words stands, or -1.
-func firstOf(s string, words []string) int {
-	at := -1
-	for _, w := range words {
-		if i := strings.Index(s, w); i >= 0 && (at < 0 || i < at) {
-			at = i
-		}
-	}
-	return at
-}

@@ -68,16 +68,21 @@ func OtherPlan(r, other *Reading) (notes []Note) {
 			notes = append(notes, Note{Code: "SEVERAL_PLANS", Element: clipped(element), Off: other.Start, Message: "the text holds another plan, which was not read; " + what, Hint: "ask for one plan"})
 		}
 	}
-	n := Differences(r, other, func(element string, _ int, _, there bool) {
+	Differences(r, other, func(element string, _ int, _, there bool) {
 		if there {
 			say(element, clipped(element)+" is only there")
 		} else {
 			say(element, clipped(element)+" is not there")
 		}
 	})
-	for i := 0; n == 0 && i < len(r.Items); i++ {
-		if squeeze(r.Items[i].Title) != squeeze(other.Items[i].Title) {
-			say(r.Items[i].ID, r.Items[i].ID+" has another text there")
+	titles := make(map[string]string, len(other.Items))
+	for i := range other.Items {
+		titles[other.Items[i].ID] = squeeze(other.Items[i].Title)
+	}
+	for i := range r.Items {
+		it := &r.Items[i]
+		if title, ok := titles[it.ID]; ok && squeeze(it.Title) != title {
+			say(it.ID, it.ID+" has another text there: "+clipped(title))
 		}
 	}
 	return notes

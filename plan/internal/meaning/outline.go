@@ -207,13 +207,13 @@ func (o *outline) alone(s series) *Reading {
 	for i := range steps {
 		st := &steps[i]
 		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Details: below[i], Parent: st.up, Off: st.it.Off, End: st.it.End}
-		for _, a := range st.attrs {
+		for _, a := range append(st.attrs, remarked(st.texts[0])...) {
 			if role, _ := lexicon.Field(a.Key); role != lexicon.ID && role != lexicon.Requires && role != lexicon.Next {
 				item.Attrs = append(item.Attrs, a)
 			}
 		}
 		r.Items = append(r.Items, item)
-		if st.shown && st.it.Text == "" && len(st.it.Kids) == 0 {
+		if st.shown && st.it.Text == "" && st.it.Mark.Style != form.Word && len(st.it.Kids) == 0 {
 			r.Notes = append(r.Notes, Note{Code: "MISSING_FIELD", Element: st.id, Off: item.Off, Message: "the step has a number and no text", Hint: "write what is to be done"})
 		}
 	}
@@ -384,6 +384,33 @@ func field(s string, off int) (a Attr, ok bool) {
 	return a, true
 }
 
+// timeUnits are the units in which a remark says how long a step takes.
+var timeUnits = wordsOf("units of time")
+
+// remarked returns who does a step and how long it takes, where a remark in brackets behind its text says so:
+// "(owner: Alice, 2 days)".
+func remarked(t text) (out []Attr) {
+	from := strings.LastIndexByte(t.s, '(')
+	n := strings.IndexByte(t.s[max(from, 0):], ')')
+	if from < 0 || n < 0 || n > 4*maxKey {
+		return nil
+	}
+	at := from + 1
+	for _, part := range strings.FieldsFunc(t.s[at:from+n], func(r rune) bool { return r == ',' || r == ';' || r == '|' }) {
+		off := t.off + at + strings.Index(t.s[at:], part)
+		a, ok := field(part, off)
+		role, _ := lexicon.Field(a.Key)
+		switch words := strings.Fields(part); {
+		case ok && (role == lexicon.Owner || role == lexicon.Duration):
+			a.Role = Role(role)
+			out = append(out, a)
+		case len(words) == 2 && timeUnits[strings.ToLower(words[1])] && strings.Trim(words[0], "0123456789.½") == "":
+			out = append(out, Attr{Key: "duration", Role: Duration, Value: strings.Join(words, " "), Off: off})
+		}
+	}
+	return out
+}
+
 // title is the request of a step: its line, and the lines below it that are texts.
 func (st *step) title() string {
 	t := squeeze(st.texts[0].s)
@@ -392,6 +419,9 @@ func (st *step) title() string {
 	}
 	if t == "" {
 		return st.id
+	}
+	if m := st.it.Mark; m.Style == form.Word && m.Noun == "" && t[0] == '(' {
+		return m.Label + " " + t // "plant (after dig)"
 	}
 	return t
 }

@@ -39,7 +39,7 @@ func readText(src *form.Source) []*Reading {
 	if all := readSection(src, readAll); all != nil {
 		return all
 	}
-	all := joined(readAll(src))
+	all := firstPlan(joined(readAll(src)))
 	if len(all) > 0 && all[0].Weight >= 30 {
 		below(src, all[0])
 	}
@@ -103,6 +103,10 @@ var preferences = [...]preference{
 	// "2. ask the shop(after:1)"
 	{"code", "outline", func(l, w *Reading) bool {
 		return w.Weight >= 70 && len(l.Links) == 0 && len(w.Links) > 0 && overlaps(w, l)
+	}},
+	// The lines that set a variable.
+	{"outline", "code", func(l, w *Reading) bool {
+		return len(w.Items) > len(l.Items) && len(w.Links) > 0 && len(w.Links) >= len(l.Links) && overlaps(w, l) && sharedIDs(w, l) == len(l.Items)
 	}},
 	// The bars of lanes.
 	{"code", "diagram", func(l, w *Reading) bool {
@@ -292,6 +296,54 @@ func fits(r *Reading, have, missing map[string]bool) bool {
 		some = some || have[l.From] && own[l.To] || own[l.From] && have[l.To]
 	}
 	return some
+}
+
+// firstPlan puts a list before a drawing of other steps further down first, and says what the one that is not read
+// holds: of several plans of a text the first counts.
+func firstPlan(all []*Reading) []*Reading {
+	if len(all) == 0 || all[0].Form != "outline" && all[0].Form != "diagram" {
+		return all
+	}
+	best := all[0]
+	for k, r := range all[1:] {
+		if r.Weight < otherPlan || r.Not != "" || r.Form == best.Form || r.Form != "outline" && r.Form != "diagram" || len(r.Items) < 2 || overlaps(r, best) || retold(best, r) {
+			continue
+		}
+		chosen, other := best, r
+		if r.Start < best.Start {
+			chosen, other = r, best
+			all = append([]*Reading{r}, slices.Delete(slices.Clone(all), k+1, k+2)...)
+		}
+		chosen.Notes = append(chosen.Notes, OtherPlan(chosen.chained(), other.chained())...)
+		chosen.left = append(chosen.left, Span{other.Start, other.End})
+		chosen.Around = append(chosen.Around, Span{other.Start, other.End})
+		return all
+	}
+	return all
+}
+
+// otherPlan is the weight from which a list or a drawing beside the plan is another plan.
+const otherPlan = 50
+
+// retold reports whether two readings have steps in common, by their ids or by the words of their titles.
+func retold(a, b *Reading) bool {
+	words := map[string]bool{}
+	for i := range a.Items {
+		words[lexicon.Fold(a.Items[i].ID)] = true
+		for _, w := range titleWords(a.Items[i].Title) {
+			words[w] = true
+		}
+	}
+	same := 0
+	for i := range b.Items {
+		same += b2i(words[lexicon.Fold(b.Items[i].ID)] || slices.ContainsFunc(titleWords(b.Items[i].Title), func(w string) bool { return words[w] }))
+	}
+	return same > 0
+}
+
+// titleWords returns the longer words of a title.
+func titleWords(s string) []string {
+	return slices.DeleteFunc(strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !isLetterOrDigit(r) }), func(w string) bool { return len(w) < 4 })
 }
 
 // inOrder brings items into the order of the text.

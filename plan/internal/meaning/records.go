@@ -13,7 +13,7 @@ import (
 // collections of records in all values, whatever they are called and wherever they stand, and weighs what
 // each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, owned: map[*form.Value][]linkMap{}, flowOf: map[*Reading]*flow{}}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
@@ -30,20 +30,11 @@ func readRecords(src *form.Source) []*Reading {
 	for _, t := range form.Blocks(src) {
 		c.tree(t, "records")
 	}
-	tables := form.Tables(src)
-	loose := map[int]bool{} // the lines of tables of HTML whose cells are not closed
-	for _, t := range tables {
-		if src.Text[t.Root.Off] == '<' {
-			loose[t.Root.Off] = true
-		}
-	}
 	for _, t := range form.XML(src) {
-		if !loose[t.Root.Off] {
-			c.tree(t, "records")
-		}
+		c.tree(t, "records")
 	}
 	var out []*Reading
-	for _, t := range tables {
+	for _, t := range form.Tables(src) {
 		if r := matrix(src, t); r != nil {
 			out = append(out, r)
 			continue
@@ -179,7 +170,6 @@ type collector struct {
 	budget  int
 	length  int // of all records that were read
 	by      map[*Reading]*analysis
-	owned   map[*form.Value][]linkMap
 	cur     *form.Tree
 	form    string
 	nested  bool
@@ -234,6 +224,7 @@ func (c *collector) span(r *Reading) Span {
 	return Span{r.Start, r.End}
 }
 
+// together reports whether two readings stand at one place.
 func (c *collector) together(r, q *Reading) bool {
 	a, b := c.span(r), c.span(q)
 	return a.Off < b.End && b.Off < a.End

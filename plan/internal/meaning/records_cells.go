@@ -87,7 +87,8 @@ func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
 	return c.all, c.rest
 }
 
-// lags match a kind of link or a lag behind a number, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day, 5+3d.
+// lags match a kind of link or a lag behind a number, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day,
+// 5+3d.
 var lags = regexp.MustCompile(`\pN(?: ?(\p{Lu}{2})\b)?(?: ?[+−-] ?\d+(?:[.,]\d+)? ?(\pL+|%)?)?`)
 
 // withoutLags writes spaces over the kinds of links and the lags in a cell.

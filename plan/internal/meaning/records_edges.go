@@ -25,7 +25,6 @@ type pairs struct {
 	list    []pair
 	columns []linkColumn
 	used    bool
-	names   []arcEnds // what the ends are called, by column
 }
 
 // linkColumn is a field of all items of a list of which each may be a link.
@@ -211,28 +210,6 @@ func textsOf(v *form.Value) []string {
 	return out
 }
 
-// ends returns what the ends of the links are called, by column.
-func (p *pairs) ends() []arcEnds {
-	if p.names != nil {
-		return p.names
-	}
-	var all []string
-	for _, e := range p.list {
-		all = append(append(all, e.from...), e.to...)
-	}
-	if len(all) > 0 {
-		p.names = append(p.names, newArcEnds(all))
-	}
-	for i := range p.columns {
-		all = nil
-		for _, e := range p.columns[i].ends {
-			all = append(all, e...)
-		}
-		p.names = append(p.names, newArcEnds(all))
-	}
-	return p.names
-}
-
 func pairOf(x *form.Value) ([]pair, bool) {
 	switch {
 	case x.Kind == form.KindList && len(x.Items) == 2:
@@ -294,47 +271,42 @@ func elementPair(x *form.Value) (pair, bool) {
 	return pair{textsOf(from.Val), textsOf(to.Val), x.Off}, true
 }
 
-// outer returns the ends of the lists and maps of links that may be about the records.
-func (a *analysis) outer() []arcEnds {
-	var out []arcEnds
+// maxOuter bounds the ends of links that are tried for one set of records.
+const maxOuter = 1000
+
+// outer returns the ends of the lists of links, and the keys of the maps, that may be about the records.
+func (a *analysis) outer() (out []probe) {
+	add := func(names ...string) {
+		for _, s := range names[:min(len(names), maxOuter-len(out))] {
+			out = append(out, probe{-1, s, true})
+		}
+	}
 	for _, p := range a.c.pairs {
-		if p.tree == a.s.tree && !a.holds(p) && len(out) < maxOuter {
-			out = append(out, p.ends()...)
+		if p.tree != a.s.tree || a.holds(p) || len(out) == maxOuter {
+			continue
+		}
+		for _, e := range p.list {
+			add(e.from...)
+			add(e.to...)
+		}
+		for i := range p.columns {
+			for _, e := range p.columns[i].ends {
+				add(e...)
+			}
 		}
 	}
 	if a.s.owner == nil {
 		return out
 	}
-	maps, ok := a.c.owned[a.s.owner]
-	if !ok {
-		for i := range a.s.owner.Fields {
-			f := &a.s.owner.Fields[i]
-			if !isMap(f.Val) || len(f.Val.Fields) == 0 {
-				continue
+	for i := range a.s.owner.Fields {
+		f := &a.s.owner.Fields[i]
+		if isMap(f.Val) && f.Val != a.s.val {
+			for k := range f.Val.Fields[:min(len(f.Val.Fields), maxOuter)] {
+				add(f.Val.Fields[k].Key)
 			}
-			keys := make([]string, len(f.Val.Fields))
-			for k := range f.Val.Fields {
-				keys[k] = f.Val.Fields[k].Key
-			}
-			maps = append(maps, linkMap{f, newArcEnds(keys)})
-		}
-		a.c.owned[a.s.owner] = maps
-	}
-	for _, m := range maps {
-		if m.field.Val != a.s.val && len(out) < maxOuter {
-			out = append(out, m.keys)
 		}
 	}
 	return out
-}
-
-// maxOuter bounds the lists of links that are tried for one set of records.
-const maxOuter = 30
-
-// linkMap is a map that may hold the links of records that stand beside it.
-type linkMap struct {
-	field *form.Field
-	keys  arcEnds
 }
 
 // arcWords are the last words of the names of lists of links.

@@ -245,7 +245,7 @@ func (g *grid) probes() []probe {
 // choose returns how the records are named: the field, or the key, whose values are used as references, or
 // that is called an id; nil when only their places tell them apart. Outer are the ends of the lists of links
 // beside the records.
-func (g *grid) choose(outer []arcEnds) *candidate {
+func (g *grid) choose(outer func() []probe) *candidate {
 	n := len(g.recs)
 	var all []*candidate
 	if g.s.keyed {
@@ -270,14 +270,12 @@ func (g *grid) choose(outer []arcEnds) *candidate {
 		return nil
 	}
 	probes := g.probes()
+	if !slices.ContainsFunc(all, func(c *candidate) bool { return c.col != nil && c.col.is(lexicon.ID) && c.clear && !opaque(c.ids) }) {
+		probes = append(probes, outer()...) // else the records have ids, whatever else they are called by
+	}
 	strong := 0
 	for _, p := range probes {
-		if p.strong {
-			strong++
-		}
-	}
-	if slices.ContainsFunc(all, func(c *candidate) bool { return c.col != nil && c.col.is(lexicon.ID) && c.clear && !opaque(c.ids) }) {
-		outer = nil // the records have ids, whatever else they are called by
+		strong += b2i(p.strong)
 	}
 	var best *candidate
 	for _, c := range all {
@@ -296,12 +294,6 @@ func (g *grid) choose(outer []arcEnds) *candidate {
 			}
 		}
 		c.hits = hits + weak
-		for _, e := range outer {
-			if known := e.known(at); known*4 >= e.total*3 {
-				c.hits += known
-				c.score += 60 * float64(known) / float64(e.total)
-			}
-		}
 		if strong > 0 {
 			c.score += 60 * float64(hits) / float64(strong)
 			if hits > 0 {
@@ -333,37 +325,6 @@ func opaque(ids []string) bool {
 	return !slices.ContainsFunc(ids, func(s string) bool {
 		return len(s) < 8 || strings.Trim(strings.ToLower(s), "0123456789abcdef-") != "" || !strings.ContainsAny(s, "0123456789")
 	})
-}
-
-// arcEnds are the ends of a list of links, or the keys of a map of links, with how often they stand there.
-type arcEnds struct {
-	count map[string]int
-	total int
-}
-
-func newArcEnds(names []string) arcEnds {
-	e := arcEnds{count: make(map[string]int, len(names)), total: len(names)}
-	for _, s := range names {
-		e.count[s]++
-	}
-	return e
-}
-
-// known counts the ends that are names of at.
-func (e arcEnds) known(at map[string]int) int {
-	n := 0
-	if len(at) < len(e.count) {
-		for s := range at {
-			n += e.count[s]
-		}
-		return n
-	}
-	for s, k := range e.count {
-		if _, ok := at[s]; ok {
-			n += k
-		}
-	}
-	return n
 }
 
 // byLabel takes the labels that all texts of a column begin with for ids; nil when they do not.

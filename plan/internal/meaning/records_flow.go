@@ -257,6 +257,7 @@ func holdsMaps(v *form.Value) bool {
 	return false
 }
 
+// holdsNumbers reports whether a list holds a number.
 func holdsNumbers(v *form.Value) bool {
 	return slices.ContainsFunc(v.Items, func(x *form.Value) bool { return x.Kind == form.KindNumber })
 }
@@ -324,8 +325,7 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 		if len(last)*len(a) > 10_000 || len(f.links) > maxLinks {
 			return nil, nil, false
 		}
-		waits := f.joined(x, last)
-		for _, p := range waits {
+		for _, p := range f.joined(x, last) {
 			for _, q := range a {
 				f.links = append(f.links, [2]int{p, q})
 			}
@@ -495,7 +495,7 @@ func (f *flow) records() []record {
 // name.
 func (c *collector) surer(all []*Reading, flows []*Reading) {
 	for k, f := range flows {
-		if k >= maxOuter {
+		if k >= 30 {
 			break
 		}
 		if f.Weight < 89 {

@@ -137,7 +137,8 @@ func (a *analysis) ungroup() {
 // noteKinds are the last words of the kinds of nodes that are notes beside a drawing.
 var noteKinds = wordSet("note, notes, comment, annotation, memo")
 
-// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says so.
+// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says
+// so.
 func (a *analysis) dropNotes(drop []bool) (some bool) {
 	linked := make(map[string]bool, len(a.r.Links))
 	for _, l := range a.r.Links {

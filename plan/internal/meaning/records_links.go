@@ -9,42 +9,38 @@ import (
 
 // stages links jobs by the stages they are in, when a list beside them says in which order these come.
 func (a *analysis) stages() {
-	if a.s.owner == nil && a.s.shape != "" {
-		return
-	}
-	var col *column
-	var order []string
 	root := a.s.owner
-	if root == nil {
+	if root == nil && a.s.shape == "" {
 		root = a.s.tree.Root
+	}
+	if root == nil {
+		return
 	}
 	for i := range root.Fields {
 		f := &root.Fields[i]
 		if f.Val.Kind != form.KindList || len(f.Val.Items) < 2 {
 			continue
 		}
-		for _, c := range a.g.cols {
-			if !strings.HasPrefix(squash(f.Key), squash(c.name)) || len(c.name) < 3 || len(c.cells)*2 < len(a.g.recs) {
-				continue
-			}
-			col, order = c, nil
-			for _, x := range f.Val.Items {
-				order = append(order, x.Text())
+		for _, col := range a.g.cols {
+			if len(col.name) > 2 && len(col.cells)*2 >= len(a.g.recs) && strings.HasPrefix(squash(f.Key), squash(col.name)) && a.staged(f.Val, col) {
+				return
 			}
 		}
 	}
-	if col == nil {
-		return
-	}
+}
+
+// staged links the records by the stages in a column, in the order of a list; each value of the column has to
+// be a stage of it.
+func (a *analysis) staged(order *form.Value, col *column) bool {
 	at := map[string]int{}
-	for i, s := range order {
-		at[s] = i
+	for i, x := range order.Items {
+		at[x.Text()] = i
 	}
-	in := make([][]int, len(order))
+	in := make([][]int, len(order.Items))
 	for _, x := range col.cells {
 		k, ok := at[x.val.Text()]
 		if !ok {
-			return
+			return false
 		}
 		in[k] = append(in[k], x.rec)
 	}
@@ -64,6 +60,7 @@ func (a *analysis) stages() {
 			before = jobs
 		}
 	}
+	return true
 }
 
 // edges takes the links that stand in lists and maps of their own, when their ends are these records.

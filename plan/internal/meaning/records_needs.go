@@ -435,8 +435,8 @@ func isFile(s string) bool {
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
 }
 
-// nested finds what a record goes on to deep inside of it, the Next of choices, catches and conditions; and what it
-// needs, where nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
+// nested finds what a record goes on to deep inside of it, the Next of choices, catches and conditions; and
+// what it needs, where nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
 func (a *analysis) nested() {
 	on, deep := a.forward || a.anyNext(), a.hits == 0 && !a.n.numeric
 	if !on && !deep {
@@ -498,7 +498,8 @@ func (a *analysis) nested() {
 	}
 }
 
-// relation returns the way that a field of an object states in words: {"type": "is blocked by", "issue": "a"}.
+// relation returns the way that a field of an object states in words: {"type": "is blocked by", "issue":
+// "a"}.
 func relation(v *form.Value) int {
 	for i := range v.Fields {
 		switch role, _ := lexicon.Field(v.Fields[i].Val.Text()); role {

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -11,16 +12,13 @@ import (
 var opKeys = [...]string{"op", "operation", "operator", "function", "func", "fn", "call", "tool", "action", "step", "task", "do"}
 
 // groupKeys are fields whose objects are parts of what holds them, not what it works on.
-var groupKeys = setOf("children then else next branches body catch states items nodes on_error on_failure")
+var groupKeys = setOf("children subtasks then else next branches body catch states items nodes on_error on_failure")
 
 // nestedOps reads objects that each say what they do to the objects inside them: {"op": "join", "inputs":
 // [{"op": "read"}]}. What stands inside comes first.
 func nestedOps(src *form.Source, root *form.Value) *Reading {
-	if root == nil || root.Kind != form.KindObject {
-		return nil
-	}
 	key, _ := opOf(root, "")
-	if key == "" {
+	if key == "" || root.Kind != form.KindObject {
 		return nil
 	}
 	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{"objects inside of objects that use them"}}
@@ -32,7 +30,13 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 			return
 		}
 		if _, name := opOf(v, key); name != "" {
-			id := idOf(v, name)
+			id := name
+			for _, f := range v.Fields {
+				if role, _ := lexicon.Field(f.Key); role == lexicon.ID && f.Val.Text() != "" {
+					id = f.Val.Str
+					break
+				}
+			}
 			if count[id]++; count[id] > 1 {
 				id += "#" + strconv.Itoa(count[id])
 				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: v.Off, Message: name + " stands in the text more than once; this one is named " + id})
@@ -43,13 +47,10 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 			}
 			owner = id
 		}
-		before := len(r.Items)
 		for _, f := range v.Fields {
+			before := len(r.Items)
 			inside(f.Val, owner, depth+1)
-			if len(r.Items) > before && (groupKeys[f.Key] || lexicon.Is(lexicon.Steps, f.Key) || lexicon.Is(lexicon.Plan, f.Key) || f.Key == "subtasks") {
-				groups = true
-			}
-			before = len(r.Items)
+			groups = groups || len(r.Items) > before && (groupKeys[f.Key] || planish(f.Key))
 		}
 		for _, x := range v.Items {
 			inside(x, owner, depth+1)
@@ -62,31 +63,12 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 	return r
 }
 
-// idOf returns the id that an object has, or else what it does.
-func idOf(v *form.Value, name string) string {
-	for _, f := range v.Fields {
-		if role, ok := lexicon.Field(f.Key); ok && role == lexicon.ID && f.Val.Str != "" && (f.Val.Kind == form.KindString || f.Val.Kind == form.KindNumber) {
-			return f.Val.Str
-		}
-	}
-	return name
-}
-
 // opOf returns the field by which an object names what it does, and what that is; key is the field, if it is
 // known.
 func opOf(v *form.Value, key string) (string, string) {
-	if v.Kind != form.KindObject {
-		return "", ""
-	}
 	for i := range v.Fields {
-		f := &v.Fields[i]
-		if f.Val.Kind != form.KindString || f.Val.Str == "" || len(f.Val.Str) > 60 {
-			continue
-		}
-		for _, k := range opKeys {
-			if f.Key == k && (key == "" || key == k) {
-				return k, f.Val.Str
-			}
+		if f := &v.Fields[i]; f.Val.Kind == form.KindString && f.Val.Str != "" && len(f.Val.Str) <= 60 && slices.Contains(opKeys[:], f.Key) && (key == "" || key == f.Key) {
+			return f.Key, f.Val.Str
 		}
 	}
 	return "", ""

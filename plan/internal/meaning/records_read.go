@@ -204,7 +204,7 @@ func (a *analysis) linkedTexts() *Reading {
 // name decides on the ids, and by what else the records may be called.
 func (a *analysis) name() {
 	g := a.g
-	a.id = g.choose(a.outer())
+	a.id = g.choose(a.outer)
 	ids := places(len(g.recs))
 	var idCol *column
 	if a.id != nil {

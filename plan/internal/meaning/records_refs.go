@@ -175,8 +175,8 @@ func (n *labels) mentions(v *form.Value) (all []saidOf, rest bool) {
 	return all, rest
 }
 
-// inMap looks for the reference in an object such as {"job": "a", "artifacts": true}: the values that are ids, or the one
-// under a name that refers.
+// inMap looks for the reference in an object such as {"job": "a", "artifacts": true}: the values that are
+// ids, or the one under a name that refers.
 func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 	var named *form.Value
 	found := false
@@ -188,7 +188,7 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 			}
 			continue
 		}
-		if _, ok := n.find(f.Val.Text()); ok && !otherRole(f.Key) {
+		if _, ok := n.find(f.Val.Text()); ok && !otherRole(f.Key) && !(found && digits(f.Val.Text())) {
 			walk(f.Val, depth+1)
 			found = true
 		}
@@ -201,8 +201,8 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 	}
 }
 
-// inElement reads the references in an element such as <after ref="x"/> or <after><ref>x</ref></after>: the texts
-// that are ids, or where none is, all of them.
+// inElement reads the references in an element such as <after ref="x"/> or <after><ref>x</ref></after>: the
+// texts that are ids, or where none is, all of them.
 func (n *labels) inElement(v *form.Value, walk func(*form.Value, int), depth int) {
 	var ids, other []*form.Value
 	for i := range v.Fields {
@@ -240,8 +240,8 @@ type usage struct {
 	at, off    int
 }
 
-// uses finds the references to the results of items in a text: $x, ${x.y}, {{x.output}}, ${{ needs.x.outputs.y }},
-// #E1, <x>, %x%, @x. Lost are labels in them that no item has.
+// uses finds the references to the results of items in a text: $x, ${x.y}, {{x.output}}, ${{
+// needs.x.outputs.y }}, #E1, <x>, %x%, @x. Lost are labels in them that no item has.
 func (n *labels) uses(s string, lost func(name string)) []usage {
 	var out []usage
 	for i := 0; i < len(s) && len(out) < 1000; {

@@ -378,6 +378,33 @@ func (t *talk) state(rel Relation, subject []int) {
 		return
 	}
 	t.rels = append(t.rels, rel)
+	if t.self >= 0 && t.hedged(rel.Off, rel.End) {
+		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for certain, though the text is not sure of it", Off: rel.Off})
+	}
+}
+
+// hedges are words with which a text says that it is not sure.
+var hedges = wordsOf("hedging")
+
+// maxHedge bounds the text around a relation in which a hedge is looked for.
+const maxHedge = 60
+
+// hedged reports whether the part of a sentence around a place says that it is not sure: "(maybe after 1?)".
+func (t *talk) hedged(off, end int) bool {
+	from, to := max(0, off-maxHedge), min(len(t.text), end+maxHedge)
+	if i := strings.LastIndexAny(t.text[from:off], "([;.!?\n（。；"); i >= 0 {
+		from += i + 1
+	}
+	if i := strings.IndexAny(t.text[end:to], ")];.!\n）。；"); i >= 0 {
+		to = end + i
+	}
+	part := strings.ToLower(t.text[from:to])
+	for w := range hedges {
+		if w[0] < 0xE3 && wordIndex(part, w) >= 0 || w[0] >= 0xE3 && strings.Contains(part, w) {
+			return true
+		}
+	}
+	return strings.HasPrefix(strings.TrimLeft(t.text[end:to], " "), "?") || strings.HasPrefix(t.text[end:to], "？")
 }
 
 // maxPending bounds the needs of a sentence whose subject comes behind them, and the steps that need all

@@ -37,9 +37,21 @@ func (t *talk) named(rel *Relation, from, to int) {
 			continue
 		}
 		if i, ok, weak := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
-			if rel.Kind == Before && t.self >= 0 && (i < t.self || t.timed(rel.Off)) {
+			if rel.Kind == Before && t.self >= 0 && t.timed(rel.Off) {
 				from = next + 1
 				continue // "two weeks before the race"
+			}
+			if rel.Kind == Before && i < t.self {
+				why := "it may come before " + t.n.items[i].ID + ", which is listed earlier"
+				whole := t.wholly(i, from, next)
+				if whole {
+					why = "taken for what comes after it, though it is listed earlier"
+				}
+				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: why, Off: rel.Off})
+				if !whole {
+					from = next + 1
+					continue
+				}
 			}
 			if weak {
 				words := t.text[t.atoms[from].off:t.atoms[next-1].end]
@@ -57,6 +69,25 @@ func (t *talk) named(rel *Relation, from, to int) {
 		}
 		from = next + 1
 	}
+}
+
+// wholly reports whether two words or more stand between two atoms, and an item has all of them.
+func (t *talk) wholly(item, from, to int) bool {
+	words := 0
+	for i := from; i < to; i++ {
+		a := &t.atoms[i]
+		if a.class != word && a.class != phrase {
+			continue
+		}
+		stem := t.n.stem(t.text[a.off:a.end])
+		if stem == "" {
+			continue
+		}
+		if words++; !slices.Contains(t.n.stems[stem], item) {
+			return false
+		}
+	}
+	return words > 1
 }
 
 // several returns the steps of which there are as many as the words between two atoms say: "both checks",

@@ -14,7 +14,14 @@ func (o *outline) statements() {
 	seen := map[string]bool{}
 	var named []Named
 	var again []*form.Item
+	var head *form.Item
+	below := map[*form.Item]*form.Item{} // the line that says that a revised plan follows
 	for _, it := range o.all {
+		if it.Mark.Style == form.NoMark && it.Kind != form.Entry {
+			if head = nil; revises(o.src, it.Text) {
+				head = it
+			}
+		}
 		if it.Mark.Style == form.NoMark || it.Mark.Style == form.Spelled {
 			continue
 		}
@@ -27,6 +34,7 @@ func (o *outline) statements() {
 			named = append(named, Named{ID: it.Mark.Label, Noun: it.Mark.Noun, Titles: []string{squeeze(it.Text)}, Parent: -1})
 		} else {
 			again = append(again, it)
+			below[it] = head
 		}
 	}
 	if len(again) == 0 || len(named) < 2 {
@@ -34,17 +42,23 @@ func (o *outline) statements() {
 	}
 	n := NewNames(named)
 	n.In(lexicon.Lang(language(o.src.Text)))
-	states := map[*form.Item]int{} // by what they stand in: how many state something, less those that do not
+	states, fresh := map[*form.Item]int{}, map[*form.Item]bool{} // by what they stand in: how many state something, less those that do not
 	for _, it := range again {
 		if n.states(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
 			states[o.parent[it]]++
 		} else {
 			states[o.parent[it]]--
+			fresh[below[it]] = true
 		}
 	}
 	for _, it := range again {
-		o.said[it] = states[o.parent[it]] >= 0
+		o.said[it] = states[o.parent[it]] >= 0 && (below[it] == nil || !fresh[below[it]])
 	}
+}
+
+// revises reports whether a line announces the steps of a plan that is revised: "Revised plan:".
+func revises(src *form.Source, s string) bool {
+	return strings.HasSuffix(strings.TrimRight(s, " "), ":") && (corrects(s) || hasTone(languageOf(src), s, toneRevised))
 }
 
 // needed reports whether an item stands below a heading or a line that says what its entries are: what steps

@@ -344,9 +344,33 @@ func (w *web) link() {
 	if len(r.Links) > 0 {
 		r.Stated = true
 	}
+	w.silent(needs)
 	for _, d := range w.doubts {
 		if !d.Stranger || len(r.Links) > 0 {
 			w.doubt(d)
+		}
+	}
+}
+
+// silent says which phases say nothing of what they wait for where others do, and have no step that waits.
+func (w *web) silent(needs [][]int) {
+	said := map[int]bool{}
+	for _, rel := range w.rels {
+		for _, x := range slices.Concat(rel.Subjects, rel.Items) {
+			said[x] = true
+		}
+	}
+	stated := false
+	for _, rel := range w.rels {
+		stated = stated || rel.Kind <= Uses && slices.ContainsFunc(rel.Subjects, func(x int) bool { return x >= len(w.steps) })
+	}
+	for it, g := range w.heads {
+		if !stated || said[g] || g >= len(w.members) || it.Mark.Style == form.NoMark || len(w.members[g]) == 0 || w.members[g][0] == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(w.members[g], func(x int) bool { return len(needs[x]) > 0 || said[x] }) {
+			name := squeeze(it.Mark.Noun + " " + it.Mark.Label)
+			w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: name, Off: it.Off, Message: name + " does not say what it waits for, and other groups do; it was read as waiting for nothing", Hint: "say which step waits for which"})
 		}
 	}
 }
@@ -501,7 +525,11 @@ func (w *web) doubt(d Doubt) {
 	if d.Item >= 0 && d.Item < len(w.steps) {
 		element = w.steps[d.Item].id
 	}
-	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why, Hint: "say which step waits for which"})
+	message := "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why
+	if strings.HasPrefix(d.Why, "taken ") {
+		message = "it names " + squeeze(d.Text) + ", which was " + d.Why
+	}
+	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: message, Hint: "say which step waits for which"})
 }
 
 // lonelyWeight is the highest weight of one step alone: it is no plan, unless it has the number 1 and is

@@ -34,6 +34,9 @@ func Diagnostics(s Style, name, text string, ds []*planv1.Diagnostic) string {
 		}
 		code, message, hint := OneLine(d.GetCode(), 0), Message(d.GetMessage()), OneLine(d.GetHint(), 0)
 		if d.GetSeverity() == planv1.Severity_SEVERITY_INFO {
+			if code == "OPEN_END" {
+				message += " (--complete says that nothing was)"
+			}
 			b.WriteString(s.Fit(s.dim(fmt.Sprintf("%s: note[%s]: %s", place, code, message))) + "\n")
 			continue
 		}
@@ -101,7 +104,11 @@ func excerpt(b *strings.Builder, s Style, line string, number, column int, eleme
 // dependency that nothing but the order of the text implies is told from those that the text states.
 func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 	if r.GetNoPlan() {
-		return s.yellow("There is no plan in this text") + " (" + OneLine(r.GetNoPlanReason(), 0) + ").\n"
+		why := OneLine(r.GetNoPlanReason(), 0)
+		if m := r.GetNoPlanMessage(); m != "" {
+			why += ": " + OneLine(m, 0)
+		}
+		return s.yellow("There is no plan in this text") + " (" + why + ").\n"
 	}
 	g := r.GetGraph()
 	var b strings.Builder

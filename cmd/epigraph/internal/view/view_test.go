@@ -164,6 +164,7 @@ func TestPlan(t *testing.T) {
 		Repairs:      []*planv1.Repair{{Code: "FENCE_REMOVED", Message: "left out the fence", Applied: true}, {Code: "REUSED_TOOL", Message: "name them apart"}},
 	}))
 	require.Equal(t, "There is no plan in this text (PROSE).\n", Plan(Style{}, &plannerv1.ParsePlanResponse{NoPlan: true, NoPlanReason: "PROSE"}))
+	require.Equal(t, "There is no plan in this text (REFUSAL: the text declines).\n", Plan(Style{}, &plannerv1.ParsePlanResponse{NoPlan: true, NoPlanReason: "REFUSAL", NoPlanMessage: "the text declines"}))
 }
 
 func sample() Diagram {

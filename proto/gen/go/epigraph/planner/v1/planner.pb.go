@@ -285,7 +285,9 @@ type ParsePlanResponse struct {
 	// The model that was asked to restate the plan; absent when none was.
 	Restatement *Restatement `protobuf:"bytes,8,opt,name=restatement,proto3" json:"restatement,omitempty"`
 	// The lines that are part of no problem: what the text says before, between and behind them.
-	Surroundings  []*v1.LineRange `protobuf:"bytes,9,rep,name=surroundings,proto3" json:"surroundings,omitempty"`
+	Surroundings []*v1.LineRange `protobuf:"bytes,9,rep,name=surroundings,proto3" json:"surroundings,omitempty"`
+	// Why there is no plan, in a sentence; empty when there is one.
+	NoPlanMessage string `protobuf:"bytes,10,opt,name=no_plan_message,json=noPlanMessage,proto3" json:"no_plan_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +383,13 @@ func (x *ParsePlanResponse) GetSurroundings() []*v1.LineRange {
 		return x.Surroundings
 	}
 	return nil
+}
+
+func (x *ParsePlanResponse) GetNoPlanMessage() string {
+	if x != nil {
+		return x.NoPlanMessage
+	}
+	return ""
 }
 
 // CompilePlanRequest carries a plan, and how its problems are to be worked.
@@ -616,7 +625,7 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\x04text\x12!\n" +
 	"\adialect\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\adialect\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12F\n" +
-	"\arestate\x18\x04 \x01(\x0e2\".epigraph.planner.v1.RestatePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\arestate\"\xaf\x03\n" +
+	"\arestate\x18\x04 \x01(\x0e2\".epigraph.planner.v1.RestatePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\arestate\"\xd7\x03\n" +
 	"\x11ParsePlanResponse\x12\x18\n" +
 	"\adialect\x18\x01 \x01(\tR\adialect\x12\x17\n" +
 	"\ano_plan\x18\x02 \x01(\bR\x06noPlan\x12$\n" +
@@ -626,7 +635,9 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\arepairs\x18\x06 \x03(\v2\x18.epigraph.plan.v1.RepairR\arepairs\x12\x12\n" +
 	"\x04hash\x18\a \x01(\tR\x04hash\x12B\n" +
 	"\vrestatement\x18\b \x01(\v2 .epigraph.planner.v1.RestatementR\vrestatement\x12?\n" +
-	"\fsurroundings\x18\t \x03(\v2\x1b.epigraph.plan.v1.LineRangeR\fsurroundings\"\xba\x05\n" +
+	"\fsurroundings\x18\t \x03(\v2\x1b.epigraph.plan.v1.LineRangeR\fsurroundings\x12&\n" +
+	"\x0fno_plan_message\x18\n" +
+	" \x01(\tR\rnoPlanMessage\"\xba\x05\n" +
 	"\x12CompilePlanRequest\x12 \n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02H\x00R\x04text\x126\n" +
