@@ -102,10 +102,16 @@ func arrowLine(d *document, r *reading, text string, off int, names arrowNames, 
 		}
 		for i := range back {
 			if len(groups[i])*len(groups[i+1]) > maxProduct {
-				r.diag(d, Error, LimitReached, off, form.Clip(text), "the groups on this line stand for too many edges", "split the line")
+				if !r.limited {
+					r.limited = true
+					r.diag(d, Error, LimitReached, off, form.Clip(text), "the groups on this line stand for too many edges", "split the line")
+				}
 				continue
 			}
 			for _, a := range groups[i] {
+				if r.full(d) {
+					return
+				}
 				for _, b := range groups[i+1] {
 					if back[i] {
 						a, b := b, a

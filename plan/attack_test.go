@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,6 +68,62 @@ func TestAttacks(t *testing.T) {
 		r := plan.Parse(strings.Join(from, ", ") + " -> " + strings.Join(to, ", "))
 		require.LessOrEqual(t, len(r.Graph.Edges), 100_000)
 		require.True(t, r.HasErrors() || r.NoPlan != nil)
+	})
+	lines := func(n int, line string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(strings.ReplaceAll(line, "#", strconv.Itoa(i+1)))
+		}
+		return b.String()
+	}
+	for name, text := range map[string]string{
+		"Join":    lines(200, "#. join()\n"),
+		"Above":   lines(200, "#. do a# (after all of the above)\n"),
+		"Range":   "| # | task | after |\n|---|---|---|\n" + lines(200, "| # | do a# | 1-# |\n"),
+		"Arrows":  lines(30, "a#,b#,c#,d#,e#,f#,g# -> h#,i#,j#,k#,l#,m#,n#\n"),
+		"Mermaid": "graph TD\n" + lines(30, "a# & b# & c# & d# & e# & f# --> h# & i# & j# & k# & l# & m#\n"),
+		"Groups":  `{"sequence":[{"parallel":[` + lines(60, `"a#",`) + `"z"]},{"parallel":[` + lines(60, `"b#",`) + `"y"]}]}`,
+		"Closing": lines(5_000, "#. do a#\n") + "\nSteps 1-2000 need steps 2001-4000. Steps 1-1900 wait for steps 2001-3900.\n",
+		"Matrix":  "|  |" + lines(60, "T#|") + "\n|" + lines(61, "---|") + "\n" + lines(60, "|T#|"+lines(60, " x |")+"\n"),
+	} {
+		t.Run("Parse/StopsBehindTheEdges/"+name, func(t *testing.T) {
+			t.Parallel()
+			r := plan.Parse(text, plan.WithLimits(plan.Limits{MaxEdges: 1_000}))
+			require.LessOrEqual(t, len(r.Graph.Edges), 1_000)
+			require.True(t, slices.ContainsFunc(r.Diagnostics, func(d plan.Diagnostic) bool { return d.Code == plan.LimitReached }), "%s: %d edges, %v", r.Dialect, len(r.Graph.Edges), r.NoPlan)
+		})
+	}
+	t.Run("Parse/ManyStepsInAList", func(t *testing.T) {
+		t.Parallel()
+		for _, n := range []int{1_001, 1_010, 5_000} {
+			r := plan.Parse(lines(n, "#. do a#\n"), plan.WithLimits(plan.Limits{MaxProblems: 1_000}))
+			require.Nil(t, r.NoPlan)
+			require.Len(t, r.Graph.Problems, 1_000)
+			require.Equal(t, "1000", r.Graph.Problems[999].ID)
+			require.True(t, r.HasErrors())
+		}
+	})
+	t.Run("Parse/GroupsSideBySide", func(t *testing.T) {
+		t.Parallel()
+		r := plan.Parse(`{"sequence":[{"parallel":[` + lines(299, `"a#",`) + `"z"]},{"parallel":[` + lines(299, `"b#",`) + `"y"]}]}`)
+		require.False(t, r.HasErrors())
+		require.Len(t, r.Graph.Problems, 600)
+		require.Len(t, r.Graph.Edges, 90_000)
+	})
+	t.Run("Parse/SubgraphsInEachOther", func(t *testing.T) {
+		t.Parallel()
+		r := plan.Parse("graph TD\n" + lines(60, "subgraph s#\na# --> b#\n") + strings.Repeat("end\n", 60) + "b1 --> b60\n")
+		require.True(t, slices.ContainsFunc(r.Diagnostics, func(d plan.Diagnostic) bool { return d.Code == plan.LimitReached }))
+		require.Len(t, r.Graph.Edges, 61)
+	})
+	t.Run("Parse/MatrixIsNoDrawing", func(t *testing.T) {
+		t.Parallel()
+		for _, rule := range []string{"-|", "---|"} {
+			r := plan.Parse("|  |A|B|C|\n|" + strings.Repeat(rule, 4) + "\n|A|  |  |  |\n|B| x |  |  |\n|C| x | x |  |\n")
+			require.Equal(t, "table", r.Dialect)
+			require.False(t, r.HasErrors())
+			require.Len(t, r.Graph.Edges, 3)
+		}
 	})
 }
 

@@ -241,6 +241,9 @@ func readNumberedCalls(d *document) *reading {
 	known := map[string]bool{}
 	joined, ended := false, false
 	for _, p := range prog {
+		if len(r.graph.Problems) > d.limits.MaxProblems {
+			break
+		}
 		if r.start < 0 {
 			r.start = p.off
 		}
@@ -281,6 +284,9 @@ func readNumberedCalls(d *document) *reading {
 		}
 		if joined = joined || isJoin(p.callee); isJoin(p.callee) && len(x.Refs) == 0 {
 			for _, q := range r.graph.Problems {
+				if r.full(d) {
+					break
+				}
 				if !seen[q.ID] {
 					seen[q.ID] = true
 					r.edge(d, q.ID, p.id, Stated, p.off)

@@ -180,6 +180,8 @@ type reading struct {
 	edgesStated bool
 	// strict is set when keys that no other way of writing has tell the dialect.
 	strict bool
+	// limited is set when it was said that a line stands for too many edges.
+	limited bool
 	// noPlan is set when the text is of this dialect and says that there is no plan.
 	noPlan *NoPlan
 }
@@ -190,7 +192,14 @@ func (d *document) problem(id, request string, off int) Problem {
 	return p
 }
 
+// full reports whether there are more edges than a plan may have: further ones would not be kept, and finish says so.
+func (r *reading) full(d *document) bool { return len(r.graph.Edges) > d.limits.MaxEdges }
+
+// edge adds an edge, unless the reading is full.
 func (r *reading) edge(d *document, from, to string, source EdgeSource, off int) {
+	if r.full(d) {
+		return
+	}
 	e := Edge{From: from, To: to, Source: source}
 	e.Line, e.Column = d.place(off)
 	r.graph.Edges = append(r.graph.Edges, e)

@@ -37,7 +37,8 @@ func TestEveryday(t *testing.T) {
 			"Action items:\n- Maria: send contract to legal (by Fri)\n- Tom: book the room, after Maria's contract is signed\n- Li: prepare slides\n",
 			"1 2 3", "1>2",
 		},
-		"Packing/ShortDrawing": {`{"output": "A -> B"}`, "A B", "A>B"},
+		"Prose/LabelsWithinSentences": {"T1 is to dig the hole, T2 is to plant the tree. T2 needs T1, and T3 needs T2.", "T1 T2 T3", "T1>T2 T2>T3"},
+		"Packing/ShortDrawing":        {`{"output": "A -> B"}`, "A B", "A>B"},
 		"Headings/NumbersBelowPhases": {
 			"# Phase 1\n1. Dig\n2. Fill\n# Phase 2 (after Phase 1)\n1. Plant\n2. Water\n# Phase 3 (after Phase 2)\n1. Mow\n2. Rake",
 			"1.1 1.2 2.1 2.2 3.1 3.2", "1.1>2.1 1.2>2.1 1.1>2.2 1.2>2.2 2.1>3.1 2.2>3.1 2.1>3.2 2.2>3.2",

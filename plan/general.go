@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -21,7 +22,8 @@ const closeCall = 4
 // The dialect of what it finds is the form of the text.
 func readGeneral(d *document, o options, dataOnly bool) found {
 	src := form.NewSource(d.text)
-	src.MaxDepth, src.MaxItems, src.Ended = d.limits.MaxDepth, d.limits.MaxProblems, o.ended
+	src.MaxDepth, src.MaxItems, src.MaxLinks = d.limits.MaxDepth, d.limits.MaxProblems, d.limits.MaxEdges
+	src.Ended = o.ended
 	var best *meaning.Reading
 	var next []*meaning.Reading
 	var f found
@@ -132,6 +134,9 @@ func (d *document) reading(m *meaning.Reading) *reading {
 			seen[k] = true
 			r.edge(d, l.From, l.To, EdgeSource(l.Source), l.Off)
 		}
+	}
+	if len(m.Links) > d.limits.MaxEdges && !r.full(d) {
+		r.diag(d, Error, LimitReached, m.Start, "links", "the text states more than "+strconv.Itoa(d.limits.MaxEdges)+" edges, some more than once; the rest was not read", "split the plan")
 	}
 	for _, n := range m.Notes {
 		s := Warning

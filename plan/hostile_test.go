@@ -76,7 +76,18 @@ var hostileTexts = map[string][3]string{
 	"Chains":      {"Node:\n1: a\n2: b\nEdge: ", "1,2,1,2 -> 1,2,1,2; ", ""},
 	"Announced":   {"", "Steps: apples, pears, plums%[1]d. ", ""},
 	"Held":        {"", "V%[1]d = f(a=V%[2]d)\n", ""},
+	"Clauses":     {"", "T%[1]d is to dig, T%[1]d needs T%[2]d, and ", "it"},
+	"Revised":     {"1. a\n2. b\n", "Revised plan: 1. a 2. b 3. c%[1]d\n", ""},
+	"Remarks":     {"", "%[1]d. dig hole%[1]d (owner: a, %[1]d days) before digging hole%[2]d? maybe\n", ""},
 	"OneToMany":   {"A -> ", "n%[1]d, ", "z"},
+	"Merges":      {"- id: a\n- id: b\n", "  <<: {needs: [a]}\n", ""},
+	"FieldsOfMap": {"tasks:\n  a:\n    id: x\n", "    k%[1]d: {needs: [x]}\n", ""},
+	"Subgraphs":   {"graph TD\n", "subgraph s%[1]d\na%[1]d --> b%[1]d\n", ""},
+	"Outputs":     {"", "{\"output\":\"[{\\\"id\\\":%[1]d,\\\"task\\\":\\\"a\\\"}]\"}\n", ""},
+	"OpenMaps":    {"", "a%[1]d: {\nx -> y\n", ""},
+	"Aliases":     {"a0: &a0 [x]\n", "a%[1]d: &a%[1]d [*a0, *a%[2]d]\n", ""},
+	"OneLine":     {"{\"tool_calls\":[", "{\"id\":\"c%[1]d\",\"name\":\"f\",\"arguments\":{\"x\":\"é $c%[2]d\"}},", "]}"},
+	"Separators":  {"", "%[1]d. do a%[1]d, needs %[2]d\u2028", ""},
 }
 
 // hostileShapes are all hostile texts by their names, each made to about a length.

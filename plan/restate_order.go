@@ -52,7 +52,7 @@ const maxOrders = 16
 func (v *verifier) states(place span, from, to int) bool {
 	q := v.text[place.from:place.to]
 	orders, denied := ordersOf(q)
-	if denied || len(orders) > maxOrders || sentenceEnd(q, 0) < len(q) {
+	if denied || v.deniedAround(place) || len(orders) > maxOrders || sentenceEnd(q, 0) < len(q) {
 		return false
 	}
 	a, b := v.mentions(q, from), v.mentions(q, to)
@@ -93,6 +93,33 @@ func (v *verifier) states(place span, from, to int) bool {
 		}
 	}
 	return right && !wrong
+}
+
+// deniedAround reports whether the sentence around a quote denies it: in the clause of the quote, or in a
+// clause before it that breaks off with the denial ("never, ever, plant …").
+func (v *verifier) deniedAround(place span) bool {
+	const marks = ",;:(，、；：—"
+	begin, end := sentenceStart(v.text, place.from), sentenceEnd(v.text, place.from)
+	if place.to < end {
+		rest, _, _ := strings.Cut(v.text[place.to:end], "\n")
+		if i := strings.IndexAny(rest, marks); i >= 0 {
+			rest = rest[:i]
+		}
+		if denies(rest) {
+			return true
+		}
+	}
+	clauses := strings.FieldsFunc(v.text[begin:place.from]+" ", func(r rune) bool { return strings.ContainsRune(marks, r) })
+	for i, c := range clauses {
+		if i < len(clauses)-1 {
+			words := strings.Fields(c)
+			c = strings.Join(words[max(0, len(words)-1):], " ")
+		}
+		if denies(c) {
+			return true
+		}
+	}
+	return false
 }
 
 // ofAnother reports whether a word of order stands in the sentence of a third step, at that step.

@@ -98,6 +98,16 @@ func (d *document) offset(lineNo, col int) int {
 		return 0
 	}
 	off := d.starts[lineNo-1]
+	if col > runeStride && off < len(d.text) {
+		// The last counted place at or before the column; the rest is counted from there.
+		want := d.runesBefore(off) + col - 1
+		if k := sort.SearchInts(d.runes, want+1) - 1; k*runeStride > off {
+			off, col = k*runeStride, want-d.runes[k]+1
+			for off < len(d.text) && !utf8.RuneStart(d.text[off]) {
+				off++
+			}
+		}
+	}
 	for ; col > 1 && off < len(d.text); col-- {
 		_, n := utf8.DecodeRuneInString(d.text[off:])
 		off += n

@@ -36,7 +36,7 @@ func find(d *document, o options, depth int) found {
 		}
 	}
 	f := findDirect(d, o, false)
-	if f.r != nil || depth >= maxViews {
+	if f.r != nil || depth >= maxViews || d.cut {
 		return f
 	}
 	for _, t := range d.findTrees() {

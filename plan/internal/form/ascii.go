@@ -114,19 +114,6 @@ func pureLine(s string) bool {
 	return special
 }
 
-// artLine reports whether a line may be part of a drawing.
-func artLine(s string) bool {
-	if pureLine(s) {
-		return true
-	}
-	for _, sign := range [...]string{"--", "─", "│", "═", "║", "→", "▶", "►", "━", "┃", "| ", " |", "->", "==>", "[", "\\ ", " /"} {
-		if strings.Contains(s, sign) {
-			return true
-		}
-	}
-	return false
-}
-
 // artEnd returns the line behind the lines that belong together from line i on, and whether they may be a
 // drawing.
 func artEnd(src *Source, i int) (end int, drawn bool) {
@@ -138,7 +125,7 @@ func artEnd(src *Source, i int) (end int, drawn bool) {
 	for k := i; k < len(src.Lines) && k < i+maxRows; k++ {
 		l := &src.Lines[k]
 		if k > 0 && isPipeRule(src.Lines[k-1].Text, l.Text) {
-			return k + 1, false
+			return pipeRowsEnd(src, k), false
 		}
 		if l.Fence || l.InCode != src.Lines[i].InCode || l.Text == "" {
 			break
@@ -155,6 +142,17 @@ func artEnd(src *Source, i int) (end int, drawn bool) {
 		end = k + 1
 	}
 	return end, pure >= 2 && branches < 2
+}
+
+// pipeRowsEnd returns the line behind the rows of a table whose rule is line k: they have as many cells.
+func pipeRowsEnd(src *Source, k int) int {
+	bars := strings.Count(src.Lines[k].Text, "|")
+	for k++; k < len(src.Lines); k++ {
+		if s := src.Lines[k].Text; s == "" || s[0] != '|' || s[len(s)-1] != '|' || strings.Count(s, "|") != bars {
+			break
+		}
+	}
+	return k
 }
 
 // treeLine reports whether a line is one of a tree of files and the like: "├── name".
@@ -181,6 +179,14 @@ func hasJunction(s string) bool {
 		}
 	}
 	return false
+}
+
+// Columns returns how many columns a text takes in print.
+func Columns(s string) (n int) {
+	for _, r := range s {
+		n += width(r)
+	}
+	return n
 }
 
 // width returns how many columns a rune takes.

@@ -279,6 +279,9 @@ func (a *art) diagram(g *Diagram) *Diagram {
 		}
 		ids[k] = []string{p.Text}
 		g.node(p.Text, label(title), p.Off)
+		if !linked[k] {
+			g.fault(false, "AMBIGUOUS", p.Off, p.Text, "no line of the drawing leads to "+p.Text+" or from it", "draw its lines to the end")
+		}
 	}
 	for _, p := range links {
 		why := ""

@@ -1,6 +1,7 @@
 package form
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -26,6 +27,7 @@ type Diagram struct {
 	Undirected int
 	index      map[string]int
 	groups     map[string][]string
+	limited    bool // it said that a limit is reached
 }
 
 // Node is one node of a diagram. Pseudo marks forks, joins, starts and ends, which only pass links on.
@@ -56,7 +58,15 @@ func newDiagram(kind string, first, start int) *Diagram {
 
 func (g *Diagram) fault(bad bool, code string, off int, element, message, hint string) {
 	if len(g.Faults) < maxFaults {
-		g.Faults = append(g.Faults, Fault{bad, code, off, clip(element), message, hint})
+		g.Faults = append(g.Faults, Fault{bad, code, off, Clip(element), message, hint})
+	}
+}
+
+// full says once that a limit is reached.
+func (g *Diagram) full(off int, element, message, hint string) {
+	if !g.limited {
+		g.limited = true
+		g.fault(true, codeLimitReached, off, element, message, hint)
 	}
 }
 
@@ -79,7 +89,7 @@ func (g *Diagram) node(id, label string, off int) {
 // link adds the links from each of one group to each of another.
 func (g *Diagram) link(from, to []string, off int, assumed string) {
 	if len(from)*len(to) > maxProduct || len(g.Links) > maxProduct {
-		g.fault(true, "LIMIT_REACHED", off, strings.Join(from[:min(3, len(from))], ", "), "the groups of this link stand for too many links", "split it")
+		g.full(off, strings.Join(from[:min(3, len(from))], ", "), "the groups of this link stand for too many links", "split it")
 		return
 	}
 	for _, a := range from {
@@ -156,21 +166,12 @@ func (g *Diagram) openGroups() {
 			owner[x] = append(owner[x], id)
 		}
 	}
-	inside := func(a, b string) map[string]bool {
-		m := map[string]bool{}
-		for _, x := range owner[a] {
-			for _, y := range owner[b] {
-				if x == y {
-					m[x] = true
-				}
-			}
-		}
-		return m
-	}
 	first, last := map[[2]string]bool{}, map[[2]string]bool{} // group, node: something inside comes before, after
 	for _, l := range g.Links {
-		for x := range inside(l.From, l.To) {
-			first[[2]string{x, l.To}], last[[2]string{x, l.From}] = true, true
+		for _, x := range owner[l.From] {
+			if slices.Contains(owner[l.To], x) {
+				first[[2]string{x, l.To}], last[[2]string{x, l.From}] = true, true
+			}
 		}
 	}
 	open := func(id string, hidden map[[2]string]bool) []string {
@@ -248,20 +249,6 @@ func (s *Source) blockEnd(i int) int { return s.ends[i] }
 
 // closedFence reports whether line j is the fence that closes the block before it.
 func (s *Source) closedFence(j int) bool { return j < len(s.Lines) && s.Lines[j].Fence }
-
-func clip(s string) string {
-	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		s = s[:i]
-	}
-	if len(s) <= 80 {
-		return s
-	}
-	n := 77
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
 
 // wordRune reports whether r stands in identifiers.
 func wordRune(r rune) bool {

@@ -115,9 +115,9 @@ func piece(s string, from, to, off int) Piece {
 	return Piece{s[from:to], off + from}
 }
 
-// SplitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts and
-// parts in brackets are kept whole.
-func SplitArrows(s string, off int) (parts []Piece, back []bool) {
+// splitAt splits s at its separators outside quotes and brackets: sep returns the length of the one at a place,
+// or 0.
+func splitAt(s string, off int, sep func(i int) int) (parts []Piece) {
 	start, depth := 0, 0
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -127,25 +127,40 @@ func SplitArrows(s string, off int) (parts []Piece, back []bool) {
 				continue
 			}
 		}
-		switch c {
-		case '[', '{', '(':
-			if strings.IndexByte(s[i:], closer(c)) >= 0 && depth < 60 {
+		switch {
+		case closer(c) != 0 && c != '<':
+			if depth < 60 && strings.IndexByte(s[i:], closer(c)) >= 0 {
 				depth++
 			}
-		case ']', '}', ')':
+		case c == ']' || c == '}' || c == ')':
 			depth = max(0, depth-1)
 		}
-		if n, left := ArrowAt(s, i); n > 0 && depth == 0 {
-			parts, back = append(parts, piece(s, start, i, off)), append(back, left)
+		n := 0
+		if depth == 0 {
+			n = sep(i)
+		}
+		if n > 0 {
+			parts = append(parts, piece(s, start, i, off))
 			i += n
 			start = i
-			continue
-		}
-		if i++; c == '-' || c == '=' || c == '~' {
+		} else if i++; c == '-' || c == '=' || c == '~' {
 			i += sameRun(s, i-1) - 1
 		}
 	}
-	return append(parts, piece(s, start, len(s), off)), back
+	return append(parts, piece(s, start, len(s), off))
+}
+
+// SplitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts and
+// parts in brackets are kept whole.
+func SplitArrows(s string, off int) (parts []Piece, back []bool) {
+	parts = splitAt(s, off, func(i int) int {
+		n, left := ArrowAt(s, i)
+		if n > 0 {
+			back = append(back, left)
+		}
+		return n
+	})
+	return parts, back
 }
 
 // OpensQuote reports whether a quote after before starts an id: nothing stands before it, or a separator.
@@ -175,43 +190,24 @@ func SplitGroup(p Piece) []Piece {
 	if n := len(s); n > 2 && closer(s[0]) == s[n-1] && s[0] != '<' && strings.ContainsAny(s, ",|&+∥‖、，;；،") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
 		return SplitGroup(piece(s, 1, n-1, p.Off))
 	}
-	var out []Piece
-	start, depth := 0, 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if (c == '"' || c == '`') && OpensQuote(s[start:i]) {
-			if q := QuotedLength(s[i:]); q > 0 {
-				i += q
-				continue
+	return splitAt(s, p.Off, func(i int) int {
+		rest := s[i:]
+		switch rest[0] {
+		case ',', ';':
+			return 1
+		case '&', '+', '|', '/':
+			if strings.HasPrefix(rest, "||") {
+				return 2
+			}
+			return b2i(i > 0 && s[i-1] == ' ' && len(rest) > 1 && rest[1] == ' ')
+		}
+		for _, sign := range [...]string{"∥", "‖", "，", "、", "；", "،"} {
+			if strings.HasPrefix(rest, sign) {
+				return len(sign)
 			}
 		}
-		n := 0
-		switch {
-		case closer(c) != 0 && c != '<':
-			depth++
-		case (c == ')' || c == ']' || c == '}') && depth > 0:
-			depth--
-		case c == ',' && depth == 0, c == ';' && depth == 0:
-			n = 1
-		case (c == '&' || c == '+' || c == '|' || c == '/') && depth == 0 && i > 0 && s[i-1] == ' ' && i+1 < len(s) && s[i+1] == ' ':
-			n = 1
-		case strings.HasPrefix(s[i:], "||") && depth == 0:
-			n = 2
-		case strings.HasPrefix(s[i:], "∥"), strings.HasPrefix(s[i:], "‖"),
-			strings.HasPrefix(s[i:], "，"), strings.HasPrefix(s[i:], "、"), strings.HasPrefix(s[i:], "；"):
-			n = 3
-		case strings.HasPrefix(s[i:], "،"):
-			n = 2
-		}
-		if n == 0 {
-			i++
-			continue
-		}
-		out = append(out, piece(s, start, i, p.Off))
-		i += n
-		start = i
-	}
-	return append(out, piece(s, start, len(s), p.Off))
+		return 0
+	})
 }
 
 // Bare drops quotes, emphasis and one pair of brackets around an id.

@@ -17,7 +17,6 @@ type d2 struct {
 	// marks counts what only D2 writes, edges the links; bad is set at what D2 does not write.
 	marks, edges int
 	bad          bool
-	entered      map[string]bool // nodes whose containers know them
 }
 
 // d2At reads the drawing in D2 that begins on line i: a block of code in this language, or a block or a text
@@ -39,7 +38,7 @@ func d2At(src *Source, i int) *Diagram {
 		to = src.Lines[end].Start
 	}
 	g := newDiagram("d2", i, l.Off)
-	d := &d2{Diagram: g, s: src.Text[:to], i: l.Off, max: src.MaxDepth, entered: map[string]bool{}}
+	d := &d2{Diagram: g, s: src.Text[:to], i: l.Off, max: src.MaxDepth}
 	d.block(nil, 0, false)
 	if d.edges == 0 || !named && (d.bad || d.marks == 0) {
 		return nil
@@ -48,12 +47,11 @@ func d2At(src *Source, i int) *Diagram {
 		g.fault(false, "SKIPPED_TEXT", d.i, g.Nodes[len(g.Nodes)-1].ID, "what follows is not understood as D2", "")
 	}
 	g.End, g.Last, g.Closed = d.i, max(src.LineAt(max(d.i-1, 0)), i), src.closedFence(end)
-	d.shorten()
 	return g
 }
 
-// maxD2Comments bounds the lines of comments above a drawing, and maxD2Parts the parts of a name with dots.
-const maxD2Comments, maxD2Parts = 20, 20
+// maxD2Comments bounds the lines of comments above a drawing, and maxD2Depth the containers that know a node.
+const maxD2Comments, maxD2Depth = 20, 20
 
 func isD2Comment(s string) bool { return strings.HasPrefix(s, "#") }
 
@@ -91,7 +89,7 @@ func (d *d2) space() {
 }
 
 // block reads statements up to a closing brace or the end. In a block of attributes there are no nodes.
-func (d *d2) block(path []string, depth int, attrs bool) {
+func (d *d2) block(in []string, depth int, attrs bool) {
 	for !d.bad {
 		d.space()
 		if d.i >= len(d.s) {
@@ -106,7 +104,7 @@ func (d *d2) block(path []string, depth int, attrs bool) {
 			d.i, d.bad = len(d.s), true
 			return
 		}
-		d.statement(path, depth, attrs)
+		d.statement(in, depth, attrs)
 	}
 }
 
@@ -126,7 +124,7 @@ func (d *d2) until(signs string) Piece {
 }
 
 // statement reads one statement: a node, a container, an attribute, or a link.
-func (d *d2) statement(path []string, depth int, attrs bool) {
+func (d *d2) statement(in []string, depth int, attrs bool) {
 	key := d.until(":{};")
 	value, colon := "", d.i < len(d.s) && d.s[d.i] == ':'
 	if colon {
@@ -148,132 +146,87 @@ func (d *d2) statement(path []string, depth int, attrs bool) {
 	switch {
 	case attrs || key.Text[0] == '(':
 		if open {
-			d.block(path, depth+1, true)
+			d.block(in, depth+1, true)
 		}
 	case len(back) > 0:
-		d.link(path, parts, back, value)
+		d.link(in, parts, back, value)
 		if open {
 			d.marks++
-			d.block(path, depth+1, true)
+			d.block(in, depth+1, true)
 		}
 	default:
-		d.define(path, key, value, open, depth)
+		d.define(in, key, value, open, depth)
 	}
 }
 
-// names splits a key at its dots. Attr is the first part that is an attribute, and what follows it is left
-// out.
-func (d *d2) names(path []string, key Piece) (full []string, attr string) {
-	full = path[:len(path):len(path)]
+// name returns the last name of a key with dots, or the attribute in it that says how something looks.
+func (d *d2) name(key Piece) (id, attr string) {
 	if s := label(key.Text); s != key.Text && strings.IndexByte("\"'", key.Text[0]) >= 0 {
-		return append(full, s), ""
+		return s, ""
 	}
 	for _, part := range strings.Split(key.Text, ".") {
 		part = label(part)
-		switch {
-		case d2Attrs[part]:
-			return full, part
-		case part == "" || len(part) > 120 || len(full) >= maxD2Parts || strings.ContainsAny(part, "{}[]|=<>`"):
-			d.bad = true
-			return full, ""
-		default:
-			full = append(full, part)
+		if d2Attrs[part] {
+			return id, part
 		}
+		if d.bad = d.bad || part == "" || len(part) > 120 || strings.ContainsAny(part, "{}[]|=<>`"); d.bad {
+			return "", ""
+		}
+		id = part
 	}
-	return full, ""
+	return id, ""
 }
 
-// enter adds a node and the containers that it stands in.
-func (d *d2) enter(full []string, label string, off int) string {
-	id := strings.Join(full, ".")
+// enter adds a node to the drawing and to the containers that it stands in.
+func (d *d2) enter(in []string, id, label string, off int) {
+	if _, known := d.index[id]; !known {
+		for _, x := range in {
+			d.groups[x] = append(d.groups[x], id)
+		}
+	}
 	d.node(id, label, off)
-	if d.entered[id] {
-		return id
-	}
-	d.entered[id] = true
-	for n := len(full) - 1; n > 0; n-- {
-		in := strings.Join(full[:n], ".")
-		d.node(in, "", off)
-		if len(d.groups[in]) < 1000 {
-			d.groups[in] = append(d.groups[in], id)
-		}
-	}
-	return id
 }
 
-func (d *d2) define(path []string, key Piece, value string, open bool, depth int) {
-	full, attr := d.names(path, key)
-	if attr != "" {
+func (d *d2) define(in []string, key Piece, value string, open bool, depth int) {
+	id, attr := d.name(key)
+	switch {
+	case attr != "":
 		d.marks += b2i(attr == "shape" || attr == "style" || attr == "direction")
-		if len(full) > 0 && attr == "label" {
-			d.enter(full, value, key.Off)
+		if id != "" && attr == "label" {
+			d.enter(in, id, value, key.Off)
 		}
 		if open {
-			d.block(full, depth+1, true)
+			d.block(in, depth+1, true)
 		}
-		return
-	}
-	if len(full) == len(path) || d.bad {
-		d.bad = true
-		return
-	}
-	d.enter(full, value, key.Off)
-	if open {
-		d.marks++
-		d.block(full, depth+1, false)
+	case id != "":
+		d.enter(in, id, value, key.Off)
+		if open {
+			d.marks++
+			d.block(append(in[:min(len(in), maxD2Depth):min(len(in), maxD2Depth)], id), depth+1, false)
+		}
 	}
 }
 
-func (d *d2) link(path []string, parts []Piece, back []bool, label string) {
-	var ids []string
-	for _, p := range parts {
-		if p.Text == "" {
+func (d *d2) link(in []string, parts []Piece, back []bool, label string) {
+	ids := make([]string, len(parts))
+	for k, p := range parts {
+		attr := ""
+		if p.Text != "" {
+			ids[k], attr = d.name(p)
+		}
+		if ids[k] == "" || attr != "" {
 			d.bad = true
 			return
 		}
-		full, attr := d.names(path, p)
-		if d.bad || attr != "" || len(full) == 0 {
-			d.bad = true
-			return
-		}
-		ids = append(ids, d.enter(full, "", p.Off))
+		d.enter(in, ids[k], "", p.Off)
 	}
 	for k, left := range back {
-		n := len(d.Links)
+		n, from, to := len(d.Links), ids[k:k+1], ids[k+1:k+2]
 		if left {
-			d.Diagram.link(ids[k+1:k+2], ids[k:k+1], parts[k].Off, "")
-		} else {
-			d.Diagram.link(ids[k:k+1], ids[k+1:k+2], parts[k].Off, "")
+			from, to = to, from
 		}
+		d.Diagram.link(from, to, parts[k].Off, "")
 		d.labelFrom(n, label)
 		d.edges++
-	}
-}
-
-// shorten names the nodes of containers by their last names, where these are the only ones.
-func (d *d2) shorten() {
-	last := func(id string) string { return id[strings.LastIndexByte(id, '.')+1:] }
-	count := map[string]int{}
-	for _, n := range d.Nodes {
-		count[last(n.ID)]++
-	}
-	short := func(id string) string {
-		if s := last(id); count[s] == 1 {
-			return s
-		}
-		return id
-	}
-	groups := make(map[string][]string, len(d.groups))
-	for id, ids := range d.groups {
-		for _, x := range ids {
-			groups[short(id)] = append(groups[short(id)], short(x))
-		}
-	}
-	d.groups = groups
-	for k := range d.Nodes {
-		d.Nodes[k].ID = short(d.Nodes[k].ID)
-	}
-	for k := range d.Links {
-		d.Links[k].From, d.Links[k].To = short(d.Links[k].From), short(d.Links[k].To)
 	}
 }

@@ -10,7 +10,7 @@ func mermaidAt(src *Source, i int) *Diagram {
 		return nil
 	}
 	g := newDiagram("mermaid", i, l.Off)
-	m := &mermaid{Diagram: g, state: state}
+	m := &mermaid{Diagram: g, state: state, depth: min(src.MaxDepth, maxGroups)}
 	end := src.blockEnd(i)
 	g.Closed = src.closedFence(end)
 	for k := i; k < end; k++ {
@@ -47,7 +47,12 @@ type mermaid struct {
 	state bool
 	open  []string
 	note  bool
+	// depth bounds how many are open; deeper are those that are open besides, which are not read.
+	depth, deeper int
 }
+
+// maxGroups bounds how deep subgraphs stand in each other: each node belongs to all of them.
+const maxGroups = 50
 
 // mermaidHead returns the length of "graph TD", "flowchart LR" or "stateDiagram-v2" at the start of s, 0 for none.
 func mermaidHead(s string) (n int, state bool) {
@@ -137,10 +142,14 @@ func (m *mermaid) line(text string, off int) {
 		return
 	}
 	if rest, ok := cutWord(text, "subgraph"); ok {
-		m.openGroup(rest)
+		m.openGroup(rest, off)
 		return
 	}
 	if t := strings.TrimRight(text, "; "); t == "end" && !m.state || t == "}" {
+		if m.deeper > 0 {
+			m.deeper--
+			return
+		}
 		m.open = m.open[:max(0, len(m.open)-1)]
 		return
 	}
@@ -150,12 +159,17 @@ func (m *mermaid) line(text string, off int) {
 	m.statements(text, off)
 }
 
-func (m *mermaid) openGroup(head string) {
+func (m *mermaid) openGroup(head string, off int) {
 	id := strings.TrimSpace(head)
 	if i := strings.IndexAny(id, "[("); i > 0 {
 		id = strings.TrimSpace(id[:i])
 	}
 	id = label(id)
+	if len(m.open) >= m.depth {
+		m.full(off, id, "subgraphs are nested too deeply", "nest them less")
+		m.deeper++
+		return
+	}
 	if m.groups[id] == nil {
 		m.groups[id] = []string{}
 	}
@@ -175,7 +189,7 @@ func (m *mermaid) stateLine(text string, off int) bool {
 			}
 		}
 		if strings.HasSuffix(strings.TrimSpace(text), "{") {
-			m.openGroup(name)
+			m.openGroup(name, off)
 			return true
 		}
 		m.add(name, title, off)

@@ -233,7 +233,7 @@ func (u *uml) arrows(text string, off int) {
 				return
 			}
 		}
-		u.fault(false, "SKIPPED_TEXT", off, text, "this line of the diagram was left out: "+clip(text), "write A --> B")
+		u.fault(false, "SKIPPED_TEXT", off, text, "this line of the diagram was left out: "+Clip(text), "write A --> B")
 		return
 	}
 	label := ""
@@ -249,7 +249,7 @@ func (u *uml) arrows(text string, off int) {
 		a = u.last
 	}
 	if a == "" || b == "" {
-		u.fault(true, "EMPTY_ID", off, text, "an arrow has nothing on one side: "+clip(text), "name a node on both sides")
+		u.fault(true, "EMPTY_ID", off, text, "an arrow has nothing on one side: "+Clip(text), "name a node on both sides")
 		return
 	}
 	u.last = b

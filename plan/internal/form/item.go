@@ -50,11 +50,9 @@ type Item struct {
 	Off, End int
 	line     string // the whole line, emphasis blanked
 	bold     int    // where the emphasized text at the beginning of the line ends
-	opens    bool   // a line that announces the marked entry behind it
-	// led is a mark that an arrow follows, which may be one end of a link; ledTo is where the text behind the
-	// arrow begins.
+	// led is a mark that an arrow follows, which may be one end of a link.
 	led   Mark
-	ledTo int
+	opens bool // a line that announces the marked entry behind it
 }
 
 // MarkStyle says how a mark is written.

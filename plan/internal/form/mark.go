@@ -42,7 +42,7 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 	}
 	spaced := next == ' ' || next == '\t'
 	switch {
-	case strings.ContainsRune(closers, r) && i-at <= 1:
+	case strings.ContainsRune(closers, r) && i-at <= 2:
 		if next >= '0' && next <= '9' && (r == '.' || r == ':' || r == ')') || r == ':' && next == '=' {
 			return 0, false, false // "n := 3" assigns
 		}
@@ -88,10 +88,6 @@ func signMark(s string, at int) Mark {
 	if r >= 0x2460 && r <= 0x24ff || r >= 0x2776 && r <= 0x2793 {
 		if v, ok := lexicon.Digits(string(r)); ok {
 			return Mark{Style: Number, Label: itoa(v), Path: []int{v}, End: afterSign(s, at+n)}
-		}
-		if r >= 0x249c && r <= 0x24e9 { // ⒜ Ⓐ ⓐ
-			i := int(r-0x249c) % 26
-			return Mark{Style: Letter, Label: string(rune('A' + i)), Path: []int{i + 1}, End: afterSign(s, at+n)}
 		}
 	}
 	end, v := digitsAt(s, at)
@@ -158,12 +154,6 @@ func bracketMark(s string, at int) Mark {
 		m = Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}}
 	case open == '[' && isIdentifier(label) || open == '<' && isIdentifier(label) && strings.ContainsAny(label, "0123456789"):
 		m = Mark{Style: Word, Label: label}
-	case open != '<':
-		if v, ok := lexicon.Number(label); ok {
-			m = Mark{Style: Spelled, Label: label, Path: []int{v}}
-			break
-		}
-		return Mark{}
 	default:
 		return Mark{}
 	}
@@ -224,24 +214,23 @@ func numberMark(s string, at int) Mark {
 		return Mark{}
 	}
 	m := Mark{Style: Number, Path: []int{v}}
-	if noun, e := nounBehind(s, end); noun != "" {
+	behind := end
+	if strings.HasPrefix(s[end:], ". ") {
+		behind += len(". ") // 1. Aşama:
+	}
+	if noun, e := nounBehind(s, behind); noun != "" {
 		m.Label, m.Noun, m.End = s[at:end], noun, skipSpace(s, e)
 		return m
 	}
 	for end+1 < len(s) && (s[end] == '.' || s[end] == '-') {
 		next, w := digitsAt(s, end+1)
-		if next == end+1 || s[end] == '-' {
+		if e, weak, ok := markEnd(s, next); next == end+1 || s[end] == '-' && (!ok || weak && isUnit(s[e:]) || e == len(s) || len(m.Path) > 1) {
 			break
 		}
 		m.Path = append(m.Path, w)
 		end = next
 		if len(m.Path) > 8 {
 			return Mark{}
-		}
-	}
-	if next, w := dashed(s, end); next > end && len(m.Path) == 1 {
-		if e, weak, ok := markEnd(s, next); ok && e < len(s) && !isUnit(s[e:]) {
-			return Mark{Style: Number, Label: s[at:next], Path: []int{v, w}, Weak: weak, End: skipSpace(s, e)}
 		}
 	}
 	i := end
@@ -266,21 +255,7 @@ func numberMark(s string, at int) Mark {
 		m.Path = nil
 	}
 	m.Label, m.Weak, m.End = s[at:end], weak, skipSpace(s, e)
-	if weak && e < len(s) && len(m.Path) == 1 && strings.HasPrefix(s[end:], " ") && isUnit(s[e:]) {
-		return Mark{}
-	}
 	return m
-}
-
-// dashed reads the second number of 1-2 at s[at:].
-func dashed(s string, at int) (end, value int) {
-	if at >= len(s) || s[at] != '-' {
-		return at, 0
-	}
-	if end, value = digitsAt(s, at+1); end == at+1 {
-		return at, 0
-	}
-	return end, value
 }
 
 // maxOrdinal bounds the letters that make an ordinal of a number: 2nd, 3-й, 1번째.
@@ -433,11 +408,7 @@ func nounMark(s string, at int) Mark {
 				if !known && (m.Style == Spelled || e == len(s) || lexicon.Relates(noun) || strings.Contains(s[m.End:e], "=")) {
 					return Mark{}
 				}
-				behind := remarkEnd(s, m.End)
 				m.Noun, m.Weak, m.End = noun, weak, skipSpace(s, e)
-				if m.Style == Letter && weak && behind == 0 && !remarked(s, m.End) {
-					return Mark{}
-				}
 				return m
 			}
 		}
@@ -447,23 +418,6 @@ func nounMark(s string, at int) Mark {
 		i = j
 	}
 	return Mark{}
-}
-
-// remarkEnd returns the end of a remark in brackets at s[at:] when a colon or dash stands behind it, or 0.
-func remarkEnd(s string, at int) int {
-	at = skipSpace(s, at)
-	if !strings.HasPrefix(s[at:], "(") {
-		return 0
-	}
-	n := strings.IndexByte(s[at:min(len(s), at+maxLabel)], ')')
-	if n < 0 {
-		return 0
-	}
-	end, weak, ok := markEnd(s, at+n+1)
-	if !ok || weak || end == len(s) {
-		return 0
-	}
-	return end
 }
 
 func isASCIILetter(s string, at int) bool {
@@ -563,6 +517,9 @@ func spelledMark(s string, at int) Mark {
 	if r, n := utf8.DecodeRuneInString(s[end:]); strings.ContainsRune(",，、،", r) && n > 0 && counts(word) && skipSpace(s, end+n) < len(s) {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+n)} // "Second, …"
 	}
+	if adverb, _ := lexicon.Counts(word); adverb && strings.HasPrefix(s[end:], " ") && skipSpace(s, end) < len(s) {
+		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end)} // "Erstens den …"
+	}
 	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
 	from := skipSpace(s, andLast(s, end))
 	if next := letters(s, from); next > from && isNoun(s[from:next]) {
@@ -591,40 +548,29 @@ func andLast(s string, at int) int {
 
 // saidMark reads "The first step is to …" and "The second step, …".
 func saidMark(s string, at int) Mark {
-	end := letters(s, at)
-	if end == at || end-at > maxArticle || end == len(s) || s[end] != ' ' || !lexicon.IsCommon("", lexicon.Fold(s[at:end])) {
+	from := letters(s, at)
+	if from == at || from-at > maxArticle || !strings.HasPrefix(s[from:], " ") || !lexicon.IsCommon("", lexicon.Fold(s[at:from])) {
 		return Mark{}
 	}
-	from := skipSpace(s, end)
-	end = numberWord(s, from)
-	word := s[from:end]
+	end := numberWord(s, from+1)
+	word := s[from+1 : end]
 	v, ok := lexicon.Number(word)
-	if !ok || !counts(word) {
-		return Mark{}
-	}
 	from = skipSpace(s, andLast(s, end))
 	end = letters(s, from)
-	noun := s[from:end]
-	if noun == "" || !lexicon.Is(lexicon.Steps, noun) {
+	if !ok || !counts(word) || end == from || end == len(s) || !lexicon.Is(lexicon.Steps, s[from:end]) {
 		return Mark{}
 	}
-	m := Mark{Style: Spelled, Label: word, Noun: noun, Path: []int{v}, Weak: true, End: end}
-	if strings.HasPrefix(s[end:], ",") {
-		m.End = skipSpace(s, end+1)
-		return m
-	}
+	m := Mark{Style: Spelled, Label: word, Noun: s[from:end], Path: []int{v}, Weak: true, End: skipSpace(s, end+b2i(s[end] == ','))}
 	for range 2 { // is to
-		from = skipSpace(s, m.End)
-		next := letters(s, from)
-		if next == from || next-from > maxArticle+1 || !lexicon.IsCommon("", lexicon.Fold(s[from:next])) {
+		next := letters(s, m.End)
+		if s[end] == ',' || next == m.End || next-m.End > maxArticle+1 || !lexicon.IsCommon("", lexicon.Fold(s[m.End:next])) {
 			break
 		}
-		m.End = next
+		m.End = skipSpace(s, next)
 	}
-	if m.End == end || skipSpace(s, m.End) == len(s) {
+	if m.End == len(s) || s[end] == ' ' && m.End == end+1 {
 		return Mark{}
 	}
-	m.End = skipSpace(s, m.End)
 	return m
 }
 

@@ -34,7 +34,7 @@ type nameClass struct {
 // tanks, after dock".
 func nameEntries(items []*Item) {
 	classes := map[nameClass][]*name{}
-	count, strong, fields := map[nameClass]int{}, map[nameClass]int{}, map[nameClass]int{}
+	count, fields := map[nameClass]int{}, map[nameClass]int{}
 	drawn := false
 	first := map[string][]*name{}
 	for _, it := range items {
@@ -43,12 +43,9 @@ func nameEntries(items []*Item) {
 		}
 		c := nameClass{it.Kind, it.Bullet != 0, it.Box != 0, it.Indent, it.Level}
 		count[c]++
-		if it.Strong > 0 {
-			strong[c]++
-		}
 		drawn = drawn || it.Kind == Plain && ContainsArrow(it.Text)
 		end, rest, ok := entryName(it.Text)
-		if !ok || len(count) > maxShapes {
+		if !ok || len(count) > maxShapes || it.Strong > 0 && rest < len(it.Text) && strings.TrimSpace(it.Text[end:rest]) == "" {
 			continue
 		}
 		n := &name{it: it, label: it.Text[:end], end: end, rest: rest}
@@ -62,7 +59,7 @@ func nameEntries(items []*Item) {
 		}
 	}
 	for c, names := range classes {
-		if len(names) < 2 || fields[c]*3 > len(names) || strong[c] == count[c] || drawn && c.kind == Plain || len(names)*3 < count[c]*2 || !distinct(names) {
+		if len(names) < 2 || fields[c]*3 > len(names) || drawn && c.kind == Plain || len(names)*3 < count[c]*2 || !distinct(names) {
 			delete(classes, c)
 		}
 	}
@@ -149,37 +146,11 @@ func refer(it *Item, first map[string][]*name) {
 		}
 		at = end
 	}
-	if len(found) > 0 && (lexicon.Relates(it.Text) || onlyNames(it.Text, found)) {
+	if len(found) > 0 && lexicon.Relates(it.Text) {
 		for _, n := range found {
 			n.referred = true
 		}
 	}
-}
-
-// onlyNames reports whether a text ends with brackets that hold names and nothing else: "- roof: lay tiles
-// [wall, beam]".
-func onlyNames(s string, found []*name) bool {
-	s = strings.TrimRight(s, " .")
-	if !strings.HasSuffix(s, "]") && !strings.HasSuffix(s, ")") {
-		return false
-	}
-	at := strings.LastIndexAny(s, "[(")
-	if at <= 0 {
-		return false
-	}
-	inner := s[at+1 : len(s)-1]
-	known := make(map[string]bool, len(found))
-	for _, n := range found {
-		known[lexicon.Fold(n.label)] = true
-	}
-	some := false
-	for _, part := range strings.FieldsFunc(inner, func(r rune) bool { return strings.ContainsRune(",;/+&、，", r) }) {
-		if part = strings.TrimSpace(part); !known[lexicon.Fold(part)] {
-			return false
-		}
-		some = true
-	}
-	return some
 }
 
 func nameRune(r rune) bool {

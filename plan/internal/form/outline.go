@@ -21,9 +21,11 @@ func Outline(src *Source) *Item {
 		case l.Text == "" || l.Fence:
 			gap = true
 			continue
-		case l.InCode && !ProseFence(l.Lang), isRule(l.Text):
-			if isRule(l.Text) && len(items) > 0 && isUnderline(l.Text) && !gap {
-				underline(items[len(items)-1], l.Text[0])
+		case l.InCode && !ProseFence(l.Lang):
+			continue
+		case isRule(l.Text):
+			if last := len(items) - 1; last >= 0 && !gap && items[last].Kind == Plain && strings.Trim(l.Text, "=-") == "" {
+				items[last].Kind, items[last].Level = Heading, 1+b2i(l.Text[0] == '-')
 			}
 			continue
 		}
@@ -33,10 +35,9 @@ func Outline(src *Source) *Item {
 		items = append(items, it)
 	}
 	ledMarks(items)
-	plainSigns(items)
+	signedLines(items)
 	items = o.splitGroups(o.splitInline(items))
 	romans(items)
-	dashes(items)
 	dropAmounts(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
@@ -63,19 +64,6 @@ func ProseFence(lang string) bool {
 // isRule reports whether a line is a rule or an underline and nothing else.
 func isRule(s string) bool {
 	return len(s) >= 3 && strings.Trim(s, "-=_*~ ─—═+") == ""
-}
-
-func isUnderline(s string) bool { return strings.Trim(s, "=") == "" || strings.Trim(s, "-") == "" }
-
-// underline turns the line before an underline into a heading.
-func underline(it *Item, sign byte) {
-	if it.Kind != Plain && (it.Kind != Entry || it.Bullet != 0) {
-		return
-	}
-	it.Kind, it.Level = Heading, 2
-	if sign == '=' {
-		it.Level = 1
-	}
 }
 
 // org is what tells the headings of org-mode: stars at a column, and keywords behind them.
@@ -169,7 +157,7 @@ type outliner struct {
 const bullets = "-*+•◦▪▫‣⁃–—○●◐◑◒◓◔◕◇◆■□✓✔✗✘☐☑☒→➤➜►▶▸»·・‧∙※★☆✅❌⬜🔲🔳⏳👉"
 
 // boxes are the signs that are bullet and check box in one.
-const boxes = "☐☑☒⬜🔲🔳✅❌○●◐◑□■"
+const boxes = "☐☑☒⬜🔲🔳✅❌○□✓✔✗✘"
 
 // item reads one line.
 func (o *outliner) item(l *Line) *Item {
@@ -220,11 +208,12 @@ func (o *outliner) item(l *Line) *Item {
 	text := blankEmphasis(blankLinks(s))
 	bold := boldSpan(s, at)
 	m := mark(text[at:])
-	if sign := arrowAt(text[at+m.End:]); m.Weak && sign > 0 {
-		m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
-		it.led, it.ledTo = m, m.End+sign
+	sign := arrowAt(text[at+m.End:])
+	m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
+	if m.Weak && sign > 0 {
+		it.led = m
+		it.led.Weak, it.led.End = false, skipSpace(text, m.End+sign-l.Off)+l.Off
 	} else if m.Style != NoMark {
-		m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
 		it.Mark = m
 		at = m.End - l.Off
 		if it.Kind == Plain {
@@ -241,9 +230,6 @@ func (o *outliner) item(l *Line) *Item {
 	it.Struck = struck(l.Text)
 	if it.Kind == Plain && it.Strong > 0 && (strings.Trim(it.Text[it.Strong:], " :：.*") == "" || isRemark(it.Text[it.Strong:])) {
 		it.Kind, it.Level = Heading, 7
-	}
-	if it.Kind == Plain && strings.HasPrefix(it.Text, "==") && strings.HasSuffix(it.Text, "==") {
-		it.Kind, it.Level = Heading, 3
 	}
 	if it.Kind == Plain && strings.HasPrefix(it.Text, "【") && strings.Contains(it.Text, "】") {
 		it.Kind, it.Level = Heading, 7
@@ -267,30 +253,6 @@ func (it *Item) tag(l *Line, s string, at int) {
 	it.Tags = strings.ReplaceAll(strings.Trim(s, ":"), ":", ", ")
 }
 
-// plainSigns takes filled squares and circles for bullets where no empty ones stand beside them, and ticks
-// for boxes where some do.
-func plainSigns(items []*Item) {
-	empty := false
-	for _, it := range items {
-		if strings.ContainsRune("☐⬜🔲🔳○□☑☒✅❌", it.Bullet) && it.Bullet != 0 {
-			empty = true
-		}
-	}
-	if empty {
-		for _, it := range items {
-			if strings.ContainsRune("✓✔✗✘", it.Bullet) && it.Bullet != 0 && it.Box == 0 {
-				it.Box = 'x'
-			}
-		}
-		return
-	}
-	for _, it := range items {
-		if strings.ContainsRune("●◐◑■", it.Bullet) && it.Bullet != 0 {
-			it.Box = 0
-		}
-	}
-}
-
 // arrowAt returns the length of the arrow that a text begins with, so that what stands before it may be one
 // end of a link.
 func arrowAt(s string) int {
@@ -305,46 +267,53 @@ func arrowAt(s string) int {
 // ledMarks takes labels before arrows for marks where the arrows lead to texts and not to other labels: "A1 →
 // Ann: fill the form".
 func ledMarks(items []*Item) {
+	var led []*Item
 	labels := map[string]bool{}
-	led := 0
 	for _, it := range items {
-		if it.led.Style == NoMark {
-			continue
+		if it.led.Style != NoMark {
+			led, labels[it.led.Label] = append(led, it), true
 		}
-		if led++; labels[it.led.Label] {
+	}
+	for _, it := range led {
+		rest := it.line[it.led.End-it.Off:]
+		head, _, _ := strings.Cut(rest, " ")
+		if len(labels) < max(2, len(led)) || labels[strings.Trim(head, ",;:.")] || ContainsArrow(rest) || len(strings.Fields(rest)) < 3 && !strings.ContainsAny(rest, ":：") {
 			return
 		}
-		labels[it.led.Label] = true
 	}
-	if led < 2 {
-		return
-	}
-	texts := 0
-	for _, it := range items {
-		if it.led.Style == NoMark {
-			continue
-		}
-		rest := it.line[it.ledTo-it.Off:]
-		head, _, _ := strings.Cut(strings.TrimLeft(rest, " >"), " ")
-		if labels[strings.Trim(head, ",;:.")] || ContainsArrow(rest) {
-			return
-		}
-		texts += b2i(len(strings.Fields(rest)) > 2 || strings.ContainsAny(rest, ":："))
-	}
-	if texts*4 < led*3 {
-		return
-	}
-	for _, it := range items {
-		if it.led.Style == NoMark {
-			continue
-		}
-		it.Mark = it.led
-		it.Mark.Weak, it.Mark.End = false, skipSpace(it.line, it.ledTo-it.Off)+it.Off
-		it.Text, it.TextOff, it.Strong = it.line[it.Mark.End-it.Off:], it.Mark.End, 0
+	for _, it := range led {
+		it.Mark, it.Strong = it.led, 0
+		it.Text, it.TextOff = it.line[it.Mark.End-it.Off:], it.Mark.End
 		if it.Kind == Plain {
 			it.Kind = Entry
 		}
 	}
+}
+
+// signedLines makes entries of lines that follow one another and begin with one sign, whatever sign it is:
+// "@ann – call the bank". Signs that open or quote something begin no entries.
+func signedLines(items []*Item) {
+	for from := 0; from < len(items); {
+		sign, to := firstSign(items[from]), from+1
+		for to < len(items) && firstSign(items[to]) == sign && items[to].Indent == items[from].Indent {
+			to++
+		}
+		for _, it := range items[from:to] {
+			if sign != 0 && to-from > 2 {
+				it.Kind, it.Bullet = Entry, sign
+			}
+		}
+		from = to
+	}
+}
+
+// firstSign returns the sign that a line without a mark begins with, or 0.
+func firstSign(it *Item) rune {
+	r, _ := utf8.DecodeRuneInString(it.Text)
+	if it.Kind != Plain || !unicode.IsPunct(r) && !unicode.IsSymbol(r) || strings.ContainsRune("\"'“”„«»‹›‘’([{<>)]}#|/\\$%=:.,;!?_~`-—–+&^", r) {
+		return 0
+	}
+	return r
 }
 
 // bullet reads the sign of a list entry at s[at:] and returns where the text goes on.
@@ -375,12 +344,18 @@ func (it *Item) bullet(s string, at int) int {
 
 // box reads a check box at s[at:].
 func (it *Item) box(s string, at int) int {
-	if at+2 < len(s) && s[at] == '[' && s[at+2] == ']' && strings.IndexByte(" xX-~/", s[at+1]) >= 0 {
-		it.Box = s[at+1] | 0x20
-		if it.Kind == Plain {
-			it.Kind = Entry
+	if strings.HasPrefix(s[at:], "[") {
+		r, n := utf8.DecodeRuneInString(s[at+1:])
+		if strings.HasPrefix(s[at+1+n:], "]") && strings.ContainsRune(" xX-~/✔✓✗✘☑", r) {
+			it.Box = 'x'
+			if r < utf8.RuneSelf {
+				it.Box = byte(r) | 0x20
+			}
+			if it.Kind == Plain {
+				it.Kind = Entry
+			}
+			return skipSpace(s, at+n+2)
 		}
-		return skipSpace(s, at+3)
 	}
 	if strings.HasPrefix(s[at:], "[] ") {
 		it.Box = ' '
@@ -512,12 +487,6 @@ func boldSpan(s string, at int) int {
 			if n := strings.Index(s[at+len(sign):], sign); n > 0 {
 				return at + len(sign) + n
 			}
-		}
-	}
-	// A mark may stand before the bold text: 1. **Foo** bar.
-	if n := strings.Index(s[at:min(len(s), at+24)], "**"); n > 0 && !strings.ContainsFunc(s[at:at+n], func(r rune) bool { return unicode.IsLetter(r) && n > 8 }) {
-		if k := strings.Index(s[at+n+2:], "**"); k > 0 {
-			return at + n + 2 + k
 		}
 	}
 	return at

@@ -1,6 +1,7 @@
 package form
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -18,9 +19,8 @@ func dropAmounts(items []*Item) {
 		if m.Style != Number || m.Noun != "" {
 			continue
 		}
-		if isAddress(m.Path) {
+		if len(m.Path) == 4 && slices.Max(m.Path) > 99 { // the address of a machine
 			it.unmark()
-			continue
 		}
 		if !m.Weak || len(m.Path) != 1 {
 			continue
@@ -44,15 +44,6 @@ func dropAmounts(items []*Item) {
 	}
 }
 
-// isAddress reports whether the parts of a number are those of an address in a network.
-func isAddress(path []int) bool {
-	large := false
-	for _, n := range path {
-		large = large || n == 0 || n > 99
-	}
-	return len(path) == 4 && large
-}
-
 // dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside
 // them.
 func dropWeakMarks(items []*Item) {
@@ -66,8 +57,8 @@ func dropWeakMarks(items []*Item) {
 			return class{Number, "", it.Bullet != 0 || it.Kind == Heading}
 		}
 		prefix := codePrefix(it.Mark)
-		if it.Mark.Style == Code && len(prefix) == 1 {
-			prefix = "A" // A1, A2 and B1 are of one series
+		if it.Mark.Style == Code { // A1 and B1, HR-1 and IT-1 are of one series
+			prefix = "A" + strings.TrimLeftFunc(prefix, unicode.IsUpper)
 		}
 		return class{it.Mark.Style, prefix, it.Bullet != 0 || it.Kind == Heading}
 	}
@@ -81,8 +72,12 @@ func dropWeakMarks(items []*Item) {
 		if seen[c] == nil {
 			seen[c] = map[string]bool{}
 		}
-		if !seen[c][it.Mark.Label] {
-			seen[c][it.Mark.Label] = true
+		key := it.Mark.Label
+		if it.Mark.Style == Spelled {
+			key = itoa(it.Mark.Path[0])
+		}
+		if !seen[c][key] {
+			seen[c][key] = true
 			count[c]++
 		}
 	}
@@ -93,65 +88,11 @@ func dropWeakMarks(items []*Item) {
 			named[at(it)]++
 		}
 	}
-	like := map[string]map[string]bool{} // labels of one look: HR-1 and IT-1
 	for _, it := range items {
-		if look := codeLook(it.Mark); look != "" {
-			if like[look] == nil {
-				like[look] = map[string]bool{}
-			}
-			like[look][it.Mark.Label] = true
-		}
-	}
-	for _, it := range items {
-		alone := it.Mark.Style != NoMark && count[of(it)] < 2 && len(like[codeLook(it.Mark)]) < 2
-		// "e2e: …" is a name where lint: and build: stand beside it.
+		alone := it.Mark.Style != NoMark && count[of(it)] < 2 // "e2e: …" is a name where lint: and build: stand beside it.
 		if alone && (it.Mark.Weak || it.Mark.Noun != "" && it.Bullet != 0 && !isNoun(it.Mark.Noun) && named[at(it)] > 1 || it.Mark.Style == Code && named[at(it)] > 1) {
 			it.unmark()
 		}
-	}
-}
-
-// codeLook returns how a label of capitals and digits is put together, "A-0" for HR-1, or "".
-func codeLook(m Mark) string {
-	if m.Style != Code {
-		return ""
-	}
-	var b strings.Builder
-	last := rune(0)
-	for _, r := range m.Label {
-		switch {
-		case unicode.IsUpper(r):
-			r = 'A'
-		case unicode.IsDigit(r):
-			r = '0'
-		case unicode.IsLetter(r):
-			return ""
-		}
-		if r != last {
-			b.WriteRune(r)
-		}
-		last = r
-	}
-	return b.String()
-}
-
-// dashes takes 1-2 for a mark only where it counts on from 1 or 1-1: elsewhere it is a range.
-func dashes(items []*Item) {
-	last := ""
-	for _, it := range items {
-		m := it.Mark
-		if m.Style == NoMark {
-			continue
-		}
-		if head, _, ok := strings.Cut(m.Label, "-"); ok && m.Style == Number && len(m.Path) == 2 {
-			before, _, _ := strings.Cut(last, "-")
-			first := m.Path[1] == 1 && (m.Path[0] == 1 || before == itoa(m.Path[0]-1)) // 2-1 behind 1-3
-			if !first && last != head && last != head+"-"+itoa(max(m.Path[1], 1)-1) {
-				it.unmark()
-				continue
-			}
-		}
-		last = m.Label
 	}
 }
 
@@ -162,8 +103,7 @@ const groupLevel = 8
 // them: numbered ones, or, behind a noun for what holds steps, bullets that are no fields.
 func promoteGroups(items []*Item) {
 	between, nouns, gaps := map[string]int{}, map[string]int{}, false
-	repeated := repeatedKeys(items)
-	indentedEntries(items, repeated)
+	indentedEntries(items)
 	last := ""
 	for _, it := range items {
 		switch m := it.Mark; {
@@ -173,7 +113,7 @@ func promoteGroups(items []*Item) {
 			last = m.Noun
 			nouns[last]++
 		case last == "":
-		case m.Style != NoMark, it.Kind == Entry && (it.Bullet != 0 || it.Box != 0) && lexicon.Is(lexicon.Groups, last) && !isField(it, repeated):
+		case m.Style != NoMark, it.Kind == Entry && (it.Bullet != 0 || it.Box != 0) && lexicon.Is(lexicon.Groups, last) && !isField(it):
 			between[last]++
 			last, gaps = "", true
 		}
@@ -193,7 +133,7 @@ const maxEntryWords = 10
 
 // indentedEntries makes entries of short lines that are indented below lines such as "Phase 1", where all
 // lines below them are such.
-func indentedEntries(items []*Item, repeated map[string]bool) {
+func indentedEntries(items []*Item) {
 	var found []*Item
 	var head *Item
 	heads, held := 0, 0
@@ -205,7 +145,7 @@ func indentedEntries(items []*Item, repeated map[string]bool) {
 			held += b2i(i+1 < len(items) && items[i+1].Kind == Plain && items[i+1].Indent > it.Indent)
 		case head == nil || it.Indent <= head.Indent:
 			head = nil
-		case it.Kind != Plain || len(strings.Fields(it.Text)) > maxEntryWords || strings.HasSuffix(it.Text, ".") || isField(it, repeated):
+		case it.Kind != Plain || len(strings.Fields(it.Text)) > maxEntryWords || strings.HasSuffix(it.Text, ".") || isField(it):
 			return
 		default:
 			found = append(found, it)
@@ -219,38 +159,14 @@ func indentedEntries(items []*Item, repeated map[string]bool) {
 	}
 }
 
-// key returns what stands before the colon of a text, folded, when it is short enough for the name of a
-// field.
-func key(s string) string {
-	at := strings.IndexAny(s[:min(len(s), maxLabel)], ":：")
-	if at <= 0 || strings.Count(strings.TrimSpace(s[:at]), " ") > 2 {
-		return ""
-	}
-	return lexicon.Fold(strings.TrimSpace(s[:at]))
-}
-
-// repeatedKeys returns the names before colons that several items begin with, such as "Goal:" below each
-// phase.
-func repeatedKeys(items []*Item) map[string]bool {
-	seen, out := map[string]bool{}, map[string]bool{}
-	for _, it := range items {
-		if k := key(it.Text); k != "" {
-			out[k] = seen[k]
-			seen[k] = true
-		}
-	}
-	return out
-}
-
-// isField reports whether an item is a field of what stands above it: "Owner: Ann", "Goal: …" below each
-// phase.
-func isField(it *Item, repeated map[string]bool) bool {
-	k := key(it.Text)
-	if k == "" {
+// isField reports whether an item is a field of what stands above it: "Owner: Ann".
+func isField(it *Item) bool {
+	at := strings.IndexAny(it.Text[:min(len(it.Text), maxLabel)], ":：")
+	if at <= 0 {
 		return false
 	}
-	_, known := lexicon.Field(k)
-	return known || repeated[k]
+	_, known := lexicon.Field(it.Text[:at])
+	return known
 }
 
 // codePrefix is what labels of one series share: T of T1, AP- of AP-3.
@@ -306,6 +222,10 @@ func (o *outliner) place(it *Item) {
 
 // below reports whether an entry belongs to the one above it.
 func (o *outliner) below(it, above *Item) bool {
+	a, b := above.Mark, it.Mark
+	if a.Style == b.Style && a.Noun == b.Noun && len(a.Path) == 1 && len(b.Path) == 1 && b.Path[0] == a.Path[0]+1 && it.Indent+len(b.Label) == above.Indent+len(a.Label) {
+		return false // it counts on, and both are set flush right
+	}
 	if it.Indent != above.Indent {
 		return it.Indent > above.Indent
 	}
@@ -314,7 +234,6 @@ func (o *outliner) below(it, above *Item) bool {
 		return true
 	}
 	// 1.1 belongs to 1, wherever it stands.
-	a, b := above.Mark, it.Mark
 	return a.Style == Number && b.Style == Number && len(b.Path) > len(a.Path) && len(a.Path) > 0 && samePath(a.Path, b.Path[:len(a.Path)])
 }
 

@@ -47,6 +47,11 @@ func TestOutline(t *testing.T) {
 		"Amounts":              {"- 3 leeks\n- 1 onion\n- 4 eggs", "E |3 leeks\nE |1 onion\nE |4 eggs\n"},
 		"Units":                {"- 20 g of salt\n- 30 g of sugar", "E |20 g of salt\nE |30 g of sugar\n"},
 		"AnyOrder":             {"2 fill\n1 dig\n3 plant", "E 2|fill\nE 1|dig\nE 3|plant\n"},
+		"Flush right":          {"  I. dig\n II. fill\nIII. plant\n IV. rest", "E I|dig\nE II|fill\nE III|plant\nE IV|rest\n"},
+		"Ticks":                {"[✔] R1 : dig\n[ ] R2 : fill", "E R1|dig\nE R2|fill\n"},
+		"One sign":             {"@ann – dig\n@bob – fill\n@cy – plant", "E |@ann – dig\nE |@bob – fill\nE |@cy – plant\n"},
+		"Adverbs":              {"Erstens den Garten graben\nZweitens ihn füllen", "E Erstens|den Garten graben\nE Zweitens|ihn füllen\n"},
+		"Bold before a colon":  {"**Step 1**: dig\n**Step 2**: fill", "E Step/1|dig\nE Step/2|fill\n"},
 		"Address":              {"203.0.113.9 - GET\n198.51.100.7 - POST", "P |203.0.113.9 - GET\nP |198.51.100.7 - POST\n"},
 	}
 	for name, c := range tests {

@@ -10,8 +10,9 @@ import (
 type Source struct {
 	Text  string
 	Lines []Line
-	// MaxDepth bounds nesting and MaxItems what one reading may hold; readers stop there and say so.
-	MaxDepth, MaxItems int
+	// MaxDepth bounds nesting, MaxItems and MaxLinks what one reading may hold; readers stop there and say so,
+	// or one behind it.
+	MaxDepth, MaxItems, MaxLinks int
 	// Ended reports whether nobody waits for the result any more; loops over the text ask now and then.
 	Ended func() bool
 	// ends are the places of the first line behind each line's code fence, or behind the text between two.
@@ -50,7 +51,7 @@ const space = " \t\r\u3000\u00a0\ufeff\u200b"
 
 // NewSource splits text into lines.
 func NewSource(text string) *Source {
-	s := &Source{Text: text, MaxDepth: 200, MaxItems: 10_000, Ended: func() bool { return false }}
+	s := &Source{Text: text, MaxDepth: 200, MaxItems: 10_000, MaxLinks: 100_000, Ended: func() bool { return false }}
 	s.Lines = make([]Line, 0, strings.Count(text, "\n")+1)
 	inCode, lang := false, ""
 	for start := 0; ; {

@@ -69,6 +69,16 @@ func (t *table) add(cells []*Value, off, end int) {
 	t.list.End = end
 }
 
+// goOn adds the cells of a line to those of the row above, whose cells go on on it.
+func (t *table) goOn(cells []*Value) {
+	fields := t.list.Items[len(t.list.Items)-1].Fields
+	for i, c := range cells[:min(len(cells), len(fields))] {
+		if v := fields[i].Val; c.Str != "" {
+			v.Str, v.End = strings.TrimSpace(v.Str+" "+c.Str), c.End
+		}
+	}
+}
+
 // marks tells the n-th column of one name from the others.
 func marks(n int) string {
 	if n > 8 {
@@ -183,17 +193,26 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 	if len(t.first) < 2 {
 		return nil, i
 	}
-	j := i + 1
-	var last *Line
+	j, ruledRows := i+1, 0 // the rows above which a rule stands
 	for ; j < len(src.Lines); j++ {
 		l := &src.Lines[j]
+		if !isTableRule(l.Text) && (!strings.Contains(l.Text, bar) || l.Fence || outer && !strings.HasPrefix(l.Text, bar)) {
+			break
+		}
+		ruledRows += b2i(isTableRule(src.Lines[j-1].Text) && !isTableRule(l.Text))
+	}
+	var last *Line
+	for k := i + 1; k < j; k++ {
+		l := &src.Lines[k]
 		if isTableRule(l.Text) {
 			continue
 		}
-		if !strings.Contains(l.Text, bar) || l.Fence || outer && !strings.HasPrefix(l.Text, bar) {
-			break
+		cells := pipeCells(src, l, bar)
+		if ruledRows > 1 && last == &src.Lines[k-1] && cells[0].Str == "" {
+			t.goOn(cells)
+		} else {
+			t.row(cells, l.Off, l.End)
 		}
-		t.row(pipeCells(src, l, bar), l.Off, l.End)
 		last = l
 	}
 	if last == nil || len(t.list.Items) == 0 || !ruled && len(t.list.Items) < 2 {
@@ -231,7 +250,7 @@ func isTableRule(s string) bool {
 
 // isPipeRule reports whether a line is the rule below the head of a table with | between its cells.
 func isPipeRule(head, s string) bool {
-	return strings.Contains(s, "--") && strings.Contains(s, "|") && isTableRule(s) && (s[0] == '|' || strings.IndexByte(s, '+') < 0 && strings.Count(head, "|") == strings.Count(s, "|"))
+	return (strings.Contains(s, "--") || strings.HasPrefix(s, "|-|-")) && strings.Contains(s, "|") && isTableRule(s) && (s[0] == '|' || strings.IndexByte(s, '+') < 0 && strings.Count(head, "|") == strings.Count(s, "|"))
 }
 
 func pipeCells(src *Source, l *Line, bar string) []*Value {
@@ -484,17 +503,9 @@ func gaps(s string) []int {
 			}
 			spaces = 0
 		}
-		n += cellWidth(r)
+		n += width(r)
 	}
 	return cols
-}
-
-// cellWidth is how many columns a character takes in print.
-func cellWidth(r rune) int {
-	if r >= 0x1100 && (unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) || r >= 0xFF00 && r < 0xFF60) {
-		return 2
-	}
-	return 1
 }
 
 // alignedCells cuts a line at the columns; nil when a word stands across one of them.
@@ -511,7 +522,7 @@ func alignedCells(src *Source, l *Line, cols []int) []*Value {
 			from = k
 			c++
 		}
-		n += cellWidth(r)
+		n += width(r)
 		k += size
 	}
 	cells = append(cells, cellOf(src.Text, from, l.End))

@@ -163,7 +163,7 @@ func (p *program) item(id, title string, shown bool, off, end int) int {
 }
 
 func (p *program) link(a, b int, source Source, off int) {
-	if a == b || p.seen[[2]int{a, b}] || len(p.r.Links) > maxArrows {
+	if a == b || len(p.r.Links) > maxArrows || p.seen[[2]int{a, b}] {
 		return
 	}
 	p.seen[[2]int{a, b}] = true

@@ -107,6 +107,9 @@ type amender struct {
 	gone     map[int]bool
 	subject  []int
 	ordered  bool
+	// work counts the links that were looked at, limited tells that there were too many.
+	work    int
+	limited bool
 	// old is the number of items before the amendment, applied how many sentences changed something.
 	old, applied int
 }

@@ -7,12 +7,29 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
+// maxAmending bounds how many links are looked at for the sentences around a plan.
+const maxAmending = 50_000_000
+
+// full says once that the sentences relate more steps than can be told.
+func (a *amender) full(off int) {
+	if !a.limited {
+		a.limited = true
+		a.r.Notes = append(a.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: a.r.Items[0].ID, Message: "the sentences around the plan relate too many steps; not all of them were read", Hint: "state what each step needs in its own line", Off: off})
+	}
+}
+
 // apply changes the links by one relation.
 func (a *amender) apply(r Relation, more bool) {
 	if len(r.Subjects) == 0 {
 		return
 	}
 	ids := append(slices.Clone(r.Unknown), a.idsOf(r.Items)...)
+	// Each link is looked for among all that are there.
+	pairs := len(r.Subjects) * (1 + len(ids))
+	if a.work += pairs * (1 + len(a.r.Links) + pairs); a.work > maxAmending {
+		a.full(r.Off)
+		return
+	}
 	if a.order != nil && (a.shift(r) || r.Kind == Apart && !a.correcting) {
 		return
 	}
@@ -153,6 +170,10 @@ func (a *amender) leaveOrder(r Relation) {
 func (a *amender) explicit() {
 	for k := 1; k < len(a.order); k++ {
 		for _, from := range a.order[k-1] {
+			if len(a.r.Links) > maxArrows {
+				a.full(a.r.Items[from].Off)
+				return
+			}
 			for _, to := range a.order[k] {
 				l := Link{From: a.r.Items[from].ID, To: a.r.Items[to].ID, Source: ListedOrder, Off: a.r.Items[to].Off}
 				a.r.Links = append(a.r.Links, l)

@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"sort"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -55,6 +56,16 @@ func differ(all []*Reading) {
 	}
 }
 
+// maxUnsureLinks bounds how many links of one reading are noted one by one to be unsure.
+const maxUnsureLinks = 300
+
+// moreUnsure notes how many more links are unsure than were noted one by one.
+func (r *Reading) moreUnsure(n int) {
+	if n > maxUnsureLinks {
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: "links", Off: r.Start, Message: strconv.Itoa(n-maxUnsureLinks) + " more links may be meant otherwise", Hint: "say which way the links run"})
+	}
+}
+
 // diagramReading turns a diagram into a reading.
 func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	if len(g.Nodes) < 2 && len(g.Links) == 0 {
@@ -74,7 +85,7 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		}
 		r.Items = append(r.Items, Item{ID: n.ID, Shown: !n.Hidden, Title: title, Parent: -1, Off: n.Off, End: n.End})
 	}
-	turned := false
+	turned, assumed := false, 0
 	for _, l := range g.Links {
 		if needsLabel(l.Label) {
 			l.From, l.To = l.To, l.From
@@ -83,10 +94,13 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		source := Stated
 		if l.Assumed != "" {
 			source = ListedOrder
-			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.To, Off: l.Off, Message: l.From + " was taken to come before " + l.To + ": " + l.Assumed, Hint: "state what " + l.To + " waits for"})
+			if assumed++; assumed <= maxUnsureLinks {
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.To, Off: l.Off, Message: l.From + " was taken to come before " + l.To + ": " + l.Assumed, Hint: "state what " + l.To + " waits for"})
+			}
 		}
 		r.Links = append(r.Links, Link{From: l.From, To: l.To, Source: source, Off: l.Off})
 	}
+	r.moreUnsure(assumed)
 	for _, f := range g.Faults {
 		r.Notes = append(r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: f.Element, Message: f.Message, Hint: f.Hint, Off: f.Off})
 	}

@@ -16,6 +16,7 @@ type arrowSet struct {
 	bare   map[string]bool   // ids that stand somewhere without a title
 	known  func(string) bool // ids that may stand on both sides of a word for "and"
 	apart  bool
+	full   bool // it said that there are too many links
 	listed bool // ids stand alone on lines
 	titles bool // parts before the last of a line have titles, too
 }
@@ -147,7 +148,7 @@ func IsBroken(s string) bool {
 
 // IsArrowLine reports whether s consists of short ids between arrows and commas.
 func IsArrowLine(s string) bool {
-	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "|") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, " do") {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.HasPrefix(s, "|") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, " do") {
 		return false
 	}
 	p := arrowPrefix(form.Piece{Text: form.CutComment(s)})
@@ -225,10 +226,7 @@ func isSingleID(s string) bool {
 		return false // a heading
 	}
 	s = form.Bare(form.Piece{Text: strings.TrimRight(s, ";")}).Text
-	if s == "" || len(s) > 64 || strings.ContainsAny(s, " \t|+\\") || strings.IndexByte(".:!?;", s[len(s)-1]) >= 0 || strings.Contains(s, "://") || s == "v" || s == "V" {
-		return false
-	}
-	return isLooseID(s)
+	return s != "" && !strings.ContainsAny(s, " \t|+\\") && strings.IndexByte(".:!?;", s[len(s)-1]) < 0 && isLooseID(s)
 }
 
 // readArrowBlock reads n lines from first on.
@@ -407,15 +405,15 @@ func (s *arrowSet) line(p form.Piece) {
 	chains, unsure := form.Chains(p.Text, p.Off, s.apart)
 	for n, c := range chains {
 		if n > 0 && len(c.Back) == 0 {
-			s.note("AMBIGUOUS", c.Groups[0], "a semicolon ends a statement, so %s stands by itself", "write a comma where two problems follow")
+			s.note(c.Groups[0], "a semicolon ends a statement, so %s stands by itself", "write a comma where two problems follow")
 		}
 		if unsure && len(c.Back) > 1 {
 			for _, g := range c.Groups[1:] {
-				s.note("AMBIGUOUS", g, "the commas were taken to separate problems on one side of an arrow, here %s", "write one statement a line")
+				s.note(g, "the commas were taken to separate problems on one side of an arrow, here %s", "write one statement a line")
 			}
 		}
 		if len(c.Doubt) > 0 {
-			s.note("AMBIGUOUS", c.Doubt, "%s may belong to the statement before or behind it; the one before was taken", "write one statement a line")
+			s.note(c.Doubt, "%s may belong to the statement before or behind it; the one before was taken", "write one statement a line")
 		}
 		var before []string
 		for k, g := range c.Groups {
@@ -465,14 +463,14 @@ func (s *arrowSet) nested(g []form.Piece, last bool, off, depth int) (first, end
 	return first, ends
 }
 
-func (s *arrowSet) note(code string, ids []form.Piece, message, hint string) {
-	var names []string
-	for _, x := range ids {
-		names = append(names, form.Bare(x).Text)
+// note tells what was taken for granted of some ids.
+func (s *arrowSet) note(ids []form.Piece, message, hint string) {
+	names := make([]string, len(ids))
+	for i, x := range ids {
+		names[i] = form.Bare(x).Text
 	}
-	all := strings.Join(names, ", ")
-	if all != "" && len(s.r.Notes) < 200 {
-		s.r.Notes = append(s.r.Notes, Note{Code: code, Element: all, Message: strings.Replace(message, "%s", all, 1), Hint: hint, Off: ids[0].Off})
+	if all := strings.Join(names, ", "); all != "" && len(s.r.Notes) < 200 {
+		s.r.Notes = append(s.r.Notes, Note{Code: "AMBIGUOUS", Element: all, Message: strings.Replace(message, "%s", all, 1), Hint: hint, Off: ids[0].Off})
 	}
 }
 
@@ -484,6 +482,10 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 		from, to = to, from
 	}
 	if len(from)*len(to)+len(s.r.Links) > maxArrows {
+		if s.full {
+			return
+		}
+		s.full = true
 		s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line stand for too many edges", Hint: "split the line", Off: off})
 		return
 	}

@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"sort"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -63,7 +64,11 @@ func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
 		for _, f := range fields {
 			if isBar(f.Text) {
 				from, to := barSpan(f.Text)
-				row.from, row.to = f.Off-l.Start+from, f.Off-l.Start+to
+				at := form.Columns(src.Text[l.Start:f.Off])
+				if row.from < 0 {
+					row.from = at + from
+				}
+				row.to = at + to
 			}
 		}
 		rows = append(rows, row)
@@ -175,42 +180,45 @@ func isCode(s string) bool {
 	return utf8.RuneCountInString(s) == 1 && !unicode.IsDigit([]rune(s)[0]) || strings.ContainsAny(s, "0123456789") && utf8.RuneCountInString(s) <= 6 && isMark(s) && strings.Trim(s, "0123456789.-") != ""
 }
 
-// chartReading reads the rows of a chart whose rows have an id each, all in one column.
+// chartReading reads the rows of a chart whose rows have an id each, all in one column, or a bar each.
 func chartReading(src *form.Source, rows []chartRow) *Reading {
-	column := chartColumn(rows)
-	if column < 0 {
+	column, drawn := chartColumn(rows), 0
+	for _, row := range rows {
+		drawn += b2i(row.from >= 0)
+	}
+	if drawn > 1 && drawn == len(rows)-1 && rows[0].from < 0 {
+		rows = rows[1:] // without the head of the columns
+	}
+	if column < 0 && (drawn < len(rows) || isBar(rows[0].fields[0].Text)) {
 		return nil
 	}
 	kept := rows[:0]
 	r := &Reading{Form: "table", Start: src.Lines[rows[0].line].Off, End: src.Lines[rows[len(rows)-1].line].End, Open: true, Evidence: []string{"chart"}}
 	var named []Named
 	var tails [][]form.Piece
-	bars, drawn := 0, 0
 	for _, row := range rows {
-		drawn += b2i(row.from >= 0)
-	}
-	for n, row := range rows {
-		if n == 0 && row.from < 0 && drawn > 1 && drawn == len(rows)-1 {
-			continue // the head of the columns
-		}
-		marks := chartMarks(&row)
-		if column >= len(marks) || marks[column].Text == "" {
-			l := src.Lines[row.line]
-			if row.from < 0 && len(kept) > 0 {
-				r.Notes = append(r.Notes, Note{Code: "SKIPPED_TEXT", Element: form.Clip(l.Text), Message: "this row of the chart was left out: " + form.Clip(l.Text), Hint: "give it an id", Off: l.Off})
+		if column < 0 {
+			row.id, row.title = form.Piece{Text: strconv.Itoa(len(kept) + 1), Off: row.fields[0].Off}, row.fields[0]
+			tails = append(tails, row.fields[1:])
+		} else {
+			marks := chartMarks(&row)
+			if column >= len(marks) || marks[column].Text == "" {
+				l := src.Lines[row.line]
+				if row.from < 0 && len(kept) > 0 {
+					r.Notes = append(r.Notes, Note{Code: "SKIPPED_TEXT", Element: form.Clip(l.Text), Message: "this row of the chart was left out: " + form.Clip(l.Text), Hint: "give it an id", Off: l.Off})
+				}
+				continue
 			}
-			continue
+			row.id = marks[column]
+			row.title, tails = chartTitle(&row, column, tails)
 		}
-		row.id = marks[column]
-		row.title, tails = chartTitle(&row, column, tails)
 		kept = append(kept, row)
 		title := row.title.Text
 		if title == "" {
 			title = row.id.Text
 		}
-		r.Items = append(r.Items, Item{ID: row.id.Text, Shown: true, Title: title, Parent: -1, Off: row.id.Off, End: src.Lines[row.line].End})
+		r.Items = append(r.Items, Item{ID: row.id.Text, Shown: column >= 0, Title: title, Parent: -1, Off: row.id.Off, End: src.Lines[row.line].End})
 		named = append(named, Named{ID: row.id.Text, Titles: []string{title}, Parent: -1})
-		bars += b2i(row.from >= 0)
 	}
 	if len(kept) < 3 {
 		return nil
@@ -219,13 +227,14 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	switch {
 	case len(r.Links) > 0:
 		r.Stated, r.Weight = true, 72
-		if column > 0 || bars*2 > len(kept) {
+		if column > 0 || drawn*2 > len(kept) {
 			r.Weight = 88
 		}
-	case bars == len(kept):
+	case drawn >= len(kept):
 		r.Weight = 75
 		chartBars(r, kept)
-	default:
+	}
+	if len(r.Links) == 0 && !r.Stated {
 		return nil
 	}
 	return r

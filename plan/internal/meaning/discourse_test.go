@@ -25,6 +25,7 @@ func TestProse(t *testing.T) {
 		"English": {"First we clear the attic. Then Tom lays the cables; meanwhile Ann paints the beams. Once both are done we move the desks up.", "1>2 1>3 2>4 3>4"},
 		"German":  {"Zuerst räumen wir den Speicher aus. Danach verlegt Tom die Kabel, währenddessen streicht Anna die Balken. Sobald beide fertig sind, tragen wir die Tische hoch.", "1>2 1>3 2>4 3>4"},
 		"Spanish": {"Primero vaciamos el desván. Luego Tomás tiende los cables; al mismo tiempo Ana pinta las vigas. Por último subimos las mesas.", "1>2 1>3 2>4 3>4"},
+		"Verb":    {"Priya sets up the cluster. As soon as that is up, Marco loads the data. Once the data is loaded, Ana runs the tests.", "1>2 2>3"},
 		"AndThen": {"Once the cake is baked we cool it on the rack, and then Ann whips the cream. Finally we stack the layers.", "1>2 2>3"},
 		"Before":  {"Before we pour the concrete, we nail the formwork together, and before that we dig the trench. Last of all we clean up.", "1>4 2>1 3>2"},
 		"Gerund":  {"After collecting the receipts, enter them in the sheet. Then send the summary.", "1>2 2>3"},

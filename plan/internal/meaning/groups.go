@@ -81,9 +81,10 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 		}
 		noun += b2i(lexicon.Is(lexicon.Groups, p.Mark.Noun) || isRoman(p.Mark))
 		steps += b2i(p.Mark.Style != form.NoMark)
-		titled += b2i(p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "："))
+		isTitle := p.Kind == form.Heading || p.Strong > 0 && strings.Trim(t[p.Strong:], " :：.*") == "" || strings.HasSuffix(t, ":") || strings.HasSuffix(t, "：")
+		titled += b2i(isTitle)
 		demanding += b2i(moodOfClause(lang, t) == acting)
-		related += b2i(p.Kind != form.Heading && lexicon.Relates(t))
+		related += b2i(!isTitle && lexicon.Relates(t))
 	}
 	var fields, doing int
 	for _, k := range f.kids {
@@ -101,7 +102,7 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 	case steps > 0:
 		return groupScore - 1 // "1. Preparation" with what to do below it
 	}
-	score = 3*b2i(titled*2 > n) + 2*b2i(doing*2 > m) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
+	score = b2i(titled*2 > n)*(2+b2i(f.parents[0].Kind == form.Heading)) + 2*b2i(doing*2 > m) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
 	return score + b2i(m >= 2*n) - b2i(2*m < 3*n)
 }
 

@@ -78,8 +78,10 @@ type lexer struct {
 // atoms cuts a text into words, numbers, labels, phrases and signs. They stay until the next text is cut.
 func (n *Names) atoms(text string) []atom {
 	x := lexer{n: n, text: text, toks: lexicon.ScanIn(n.lang, text), atoms: n.cut[:0]}
-	for at := 0; at < len(text); {
-		at = x.next(at)
+	for at, k := 0, 1; at < len(text); k++ {
+		if at = x.next(at); k&1023 == 0 && n.ended != nil && n.ended() {
+			break
+		}
 	}
 	n.cut = x.atoms
 	n.dated(x.atoms)
@@ -226,10 +228,8 @@ func (x *lexer) standsAlone(end int) bool {
 	}
 	n := letters(rest)
 	next := strings.TrimLeft(rest[n:], " ")
-	if k := letters(next); n == 0 || k == 0 || utf8.RuneCountInString(next[:k]) != 1 || !x.n.has(lexicon.Fold(next[:k])) {
-		return false
-	}
-	return lexicon.Is(lexicon.And, rest[:n]) || lexicon.Is(lexicon.Or, rest[:n])
+	k := letters(next)
+	return utf8.RuneCountInString(next[:k]) == 1 && x.n.has(lexicon.Fold(next[:k])) && lexicon.Is(lexicon.And, rest[:n])
 }
 
 // sure reports whether a label is a reference wherever it stands: it holds letters and digits, or signs.
@@ -383,7 +383,6 @@ func (x *lexer) number(at int) int {
 		switch {
 		case isSuffix && (len(mark) < len(rest) || n > 1 || mark[0] > 0x80 || mark[0] == 'e'):
 			a.ordinal, a.end = true, end+len(rest)-len(mark)+n
-		case rest[0] == '\'' || n == len(mark[:n]) && rest[0] != '-' && lexicon.Is(lexicon.Steps, mark[:n]):
 		case len(mark) == len(rest) && n == 1 && len(x.n.prefixes) == 0 && len(a.items) > 1:
 			a.class, a.end, a.sure, a.items = label, end+n, true, nil
 			a.unknown = []string{x.text[at : end+n]}
@@ -432,12 +431,6 @@ func (x *lexer) countable(at, end int) bool {
 			return false
 		case (r == '.' || r == ':') && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 			return false
-		case r == '/' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
-			to := 1
-			for to < len(rest) && rest[to] >= '0' && rest[to] <= '9' {
-				to++
-			}
-			return x.small(end+1, end+to) && rest[1] != '0'
 		case r == ',' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 			return x.small(at, end) && !(len(rest) > 3 && rest[3] >= '0' && rest[3] <= '9')
 		}

@@ -110,7 +110,7 @@ func (w *moodWords) begins(lang, s string, words []string) bool {
 	if w.word(words[0]) {
 		return true
 	}
-	return len(words) > 1 && w.words[words[0]+" "+words[1]] || len(words) > 2 && w.words[words[0]+" "+words[1]+" "+words[2]]
+	return len(words) > 1 && w.words[words[0]+" "+words[1]]
 }
 
 // tells reports whether a finite verb stands in a text.
@@ -186,7 +186,7 @@ func moodOfClause(lang, s string) mood {
 	}
 	switch first := words[0]; {
 	case lang != "zh" && pronoun(lang, first):
-	case lang == "en" && len(words) > 1 && words[1] == "of" && first != "dispose" && first != "think":
+	case lang == "en" && len(words) > 1 && words[1] == "of":
 		return deed
 	case len(words) > 1 && lang == "en" && tell.words[words[1]]: // "light is absorbed"
 	case lang == "sv" && !do.words[first] && tell.tells(lang, s, words): // "nya loggan ligger ute"
@@ -244,9 +244,7 @@ func isDone(lang, s string) bool {
 	switch lang {
 	case "ja", "ko":
 		return endsWith(strings.TrimRight(strings.Join(words, " "), ". "), w.words, w.longest) > 0
-	case "tr":
-		return w.word(words[len(words)-1])
-	case "de", "nl":
+	case "de", "nl", "tr":
 		return w.word(first) || w.word(words[len(words)-1])
 	}
 	return w.word(first)

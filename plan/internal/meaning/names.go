@@ -31,6 +31,8 @@ type Named struct {
 type Names struct {
 	items []Named
 	lang  lexicon.Lang
+	// ended reports whether nobody waits for what is read; it may be nil.
+	ended func() bool
 	// byKey holds the ids, folded; byValue the items whose id is, or begins with, a number.
 	byKey   map[string]int
 	byValue map[int][]int

@@ -111,7 +111,8 @@ func (o *outline) series() []series {
 	}
 	var out []series
 	for _, s := range [...]series{boxes, codes, words, numbers, heads, plain, lines} {
-		if n := len(s.items); n > 0 && n <= o.src.MaxItems+1 {
+		if len(s.items) > 0 {
+			s.items = s.items[:min(len(s.items), o.src.MaxItems+1)] // one too many shows that there are more
 			out = append(out, s)
 		}
 	}
@@ -190,7 +191,9 @@ func (o *outline) alone(s series) *Reading {
 	}
 	var w *web
 	for k, lang := range o.languages(named) {
-		x := &web{r: &Reading{}, names: namesIn(named, lang), steps: steps, members: members, heads: heads}
+		names := namesIn(named, lang)
+		names.ended = o.src.Ended
+		x := &web{r: &Reading{}, most: o.src.MaxLinks, names: names, steps: steps, members: members, heads: heads}
 		x.hear(o, in)
 		if k == 0 || x.understood() > w.understood() {
 			w = x
@@ -199,9 +202,6 @@ func (o *outline) alone(s series) *Reading {
 	r.Links, r.Around, w.r = w.r.Links, w.r.Around, r
 	w.link()
 	o.weigh(r, s, steps, w)
-	if w.stated() {
-		r.Evidence = append(r.Evidence, onlyStates)
-	}
 	below, between := details(o.src, steps)
 	r.Around = append(r.Around, between...)
 	for i := range steps {

@@ -166,6 +166,12 @@ func (t *teller) opens(s *form.Sentence) bool {
 	return !t.spaced() || len(strings.Fields(s.Text)) > maxOpening || t.acts(&unit{main: s.Text})
 }
 
+// verb reports whether the phrase of a condition within a unit is what somebody does: "Ann sets up the cluster".
+func (t *teller) verb(u *unit, c *condition) bool {
+	all := lexicon.ScanIn(lexicon.Lang(t.lang), c.text[:min(len(c.text), maxRest)])
+	return c.off > u.off && len(all) > 0 && all[0].Off == 0 && all[0].Is(lexicon.Before) && !all[0].Opens
+}
+
 // maxChat is how far from the beginning of a sentence words to the reader stand.
 const maxChat = 16
 
@@ -200,7 +206,7 @@ func (t *teller) tell(u *unit) {
 			case to >= 0 && sure:
 				before = append(before, to)
 				t.unsure = true
-			case !c.loose:
+			case !c.loose && !t.verb(u, c):
 				// "Before we pour the concrete, we dig": the later step is told first.
 				t.both(u, c)
 				return

@@ -20,6 +20,7 @@ func readLabeled(src *form.Source) []*Reading {
 	sentences := form.Sentences(src.Text[from:to], from)
 	p := roster{lang: language(src.Text[from:to]), at: map[string]int{}, told: map[int]int{}}
 	if !p.listed(sentences) {
+		sentences = parted(sentences)
 		for k := range sentences {
 			if id, _ := p.label(sentences[k].Text); id != "" && !sentences[k].Question {
 				p.add(id, sentences[k].Text, sentences[k].Off)
@@ -31,6 +32,35 @@ func readLabeled(src *form.Source) []*Reading {
 		return nil
 	}
 	return p.reading(sentences)
+}
+
+// parted splits sentences at the commas behind which another label begins to be told: "T1 is to dig, T2 is to plant",
+// "T2 needs T1, and T3 needs T2".
+func parted(sentences []form.Sentence) (out []form.Sentence) {
+	for _, s := range sentences {
+		related := false
+		for at := 0; ; {
+			i := strings.Index(s.Text[at:], ", ")
+			if i < 0 {
+				break
+			}
+			related = related || lexicon.Relates(s.Text[at:at+i])
+			at += i + 2
+			words := strings.Fields(s.Text[at:min(len(s.Text), at+maxTone)])
+			next := at
+			if len(words) > 0 && lexicon.Is(lexicon.And, words[0]) {
+				next += strings.Index(s.Text[at:], words[0]) + len(words[0]) + 1
+				words = words[1:]
+			}
+			if len(words) < 3 || !code(words[0]) || code(words[1]) || lexicon.Is(lexicon.And, words[1]) || related && !lexicon.Relates(words[1]+" "+words[2]) {
+				continue
+			}
+			out = append(out, form.Sentence{Text: strings.TrimRight(s.Text[:at], ", "), Off: s.Off, Question: s.Question})
+			s.Text, s.Off, at, related = s.Text[next:], s.Off+next, 0, false
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // roster are the steps that running text names by labels.

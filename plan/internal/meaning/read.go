@@ -48,7 +48,7 @@ func readText(src *form.Source) []*Reading {
 
 // below reads the sentences below a plan: "Steps 2 and 3 can run side by side; 4 waits for both."
 func below(src *form.Source, r *Reading) {
-	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || r.End >= len(src.Text) {
+	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || len(r.Items) > src.MaxItems || r.End >= len(src.Text) {
 		return
 	}
 	end := r.End
@@ -77,7 +77,6 @@ func readAll(src *form.Source) []*Reading {
 		all = append(all, read(src)...)
 	}
 	prefer(all)
-	behindSteps(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
 }
@@ -123,18 +122,20 @@ var preferences = [...]preference{
 
 // prefer lowers the weight of readings that another one is better than.
 func prefer(all []*Reading) {
-	for _, data := range all {
-		if data.Form == "records" && data.Not != "" {
-			insideData(all, data)
-		}
-	}
+	of := map[string][]*Reading{}
 	for _, r := range all {
+		of[r.Form] = append(of[r.Form], r)
 		r.remarked = r.Form == "diagram" && r.by("arrows") && r.remarks()
 	}
+	for _, data := range of["records"] {
+		if data.Not != "" {
+			insideData(of["outline"], data)
+		}
+	}
 	for _, p := range preferences {
-		for _, l := range all {
-			for _, w := range all {
-				if l.Form == p.loser && w.Form == p.winner && p.when(l, w) {
+		for _, l := range of[p.loser] {
+			for _, w := range of[p.winner] {
+				if p.when(l, w) {
 					l.Weight = min(l.Weight, w.Weight-closeReading)
 				}
 			}

@@ -13,7 +13,7 @@ import (
 // collections of records in all values, whatever they are called and wherever they stand, and weighs what
 // each of them says.
 func readRecords(src *form.Source) []*Reading {
-	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, flowOf: map[*Reading]*flow{}}
+	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, listed: map[*form.Value][]*form.Field{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
 	for _, t := range append(bracketed, scattered(src, bracketed)...) {
 		c.tree(t, "records")
@@ -41,6 +41,7 @@ func readRecords(src *form.Source) []*Reading {
 		}
 		c.tree(t, "table")
 	}
+	c.index()
 	c.tries = 8_000
 	for _, p := range c.pairs {
 		c.tries += 8 * (1 + len(p.list))
@@ -162,14 +163,19 @@ type collector struct {
 	sets   []*set
 	shapes map[string]*set
 	pairs  []*pairs
-	tries  int // how many links may still be tried on sets, of which each may be that of any list of links
-	flows  []*flow
-	flowOf map[*Reading]*flow
+	// setsIn and pairsIn are the sets and the lists of links by the value that they stand in.
+	setsIn  map[*form.Tree][]*set
+	pairsIn map[*form.Tree][]*pairs
+	looks   int // what all sets together may still look at: other sets, lists of links, fields beside them
+	tries   int // how many links may still be tried on sets, of which each may be that of any list of links
+	flows   []*flow
+	flowOf  map[*Reading]*flow
 	// flowEnd is where the last flow ends.
 	flowEnd int
 	budget  int
 	length  int // of all records that were read
 	by      map[*Reading]*analysis
+	listed  map[*form.Value][]*form.Field // the lists of links in an object
 	cur     *form.Tree
 	form    string
 	nested  bool
@@ -191,6 +197,29 @@ func (w way) into(name, step string) way {
 	w.shape += step
 	w.depth++
 	return w
+}
+
+// maxLooks bounds what all sets of a text look at, which is the square of their number.
+const maxLooks = 4_000_000
+
+// index notes which sets and lists of links stand in one value.
+func (c *collector) index() {
+	c.setsIn, c.pairsIn, c.looks = map[*form.Tree][]*set{}, map[*form.Tree][]*pairs{}, maxLooks
+	for _, s := range c.sets {
+		c.setsIn[s.tree] = append(c.setsIn[s.tree], s)
+	}
+	for _, p := range c.pairs {
+		c.pairsIn[p.tree] = append(c.pairsIn[p.tree], p)
+	}
+}
+
+// looksAt reports whether a set may still look at n things, and counts them.
+func (c *collector) looksAt(n int) bool {
+	if n > c.looks {
+		return false
+	}
+	c.looks -= n
+	return true
 }
 
 // severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of

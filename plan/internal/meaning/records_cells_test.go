@@ -69,6 +69,7 @@ func TestTableForms(t *testing.T) {
 		"a row that heads others":           "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
 		"a list without quotes":             "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
 		"agents that wait for each other":   "| Agent | Job | Receives output of |\n|---|---|---|\n| T1 | digs | nobody |\n| T2 | plants | T1 |\n| T3 | waters | T1, T2 |\n",
+		"rows that go on between rules":     "+--+--------+--------+\n|  | task | after |\n+--+--------+--------+\n| T1 | dig the | |\n|  | hole | |\n+--+--------+--------+\n| T2 | plant | T1 |\n+--+--------+--------+\n| T3 | water | T1, |\n| | it | T2 |\n+--+--------+--------+\n",
 		"a line that says what arrows mean": "Read \"X <- Y\" as: X can't start until Y is finished.\n\nT2 <- T1\nT3 <- T1, T2\n",
 		"a heading in brackets":             "【作業】\nT1 → T2\nT1, T2 → T3\n",
 		"heads of Confluence":               "|| ID || Task || After ||\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",

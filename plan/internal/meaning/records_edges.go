@@ -131,6 +131,9 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 		note(e.to, e.off)
 		for _, id := range e.to {
 			to[id] = true
+			if len(r.Links) > c.src.MaxLinks {
+				break
+			}
 			for _, x := range e.from {
 				r.Links = append(r.Links, Link{From: x, To: id, Source: Stated, Off: e.off})
 			}
@@ -139,7 +142,7 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 	for id := range from {
 		meets += b2i(to[id])
 	}
-	if meets == 0 || len(r.Items) > len(r.Links)+meets || len(r.Links) > maxLinks {
+	if meets == 0 || len(r.Items) > len(r.Links)+meets {
 		return nil
 	}
 	return r
@@ -281,8 +284,15 @@ func (a *analysis) outer() (out []probe) {
 			out = append(out, probe{-1, s, true})
 		}
 	}
-	for _, p := range a.c.pairs {
-		if p.tree != a.s.tree || a.holds(p) || len(out) == maxOuter {
+	near := a.c.pairsIn[a.s.tree]
+	if !a.c.looksAt(len(near)) {
+		near = nil
+	}
+	for _, p := range near {
+		if len(out) == maxOuter {
+			break
+		}
+		if a.holds(p) {
 			continue
 		}
 		for _, e := range p.list {
@@ -295,7 +305,7 @@ func (a *analysis) outer() (out []probe) {
 			}
 		}
 	}
-	if a.s.owner == nil {
+	if a.s.owner == nil || !a.c.looksAt(len(a.s.owner.Fields)) {
 		return out
 	}
 	for i := range a.s.owner.Fields {
@@ -323,8 +333,8 @@ func (a *analysis) noLinks() bool {
 	if a.s.owner == nil {
 		return false
 	}
-	for _, f := range a.s.owner.Fields {
-		if isArcs(f.Key) && f.Val != nil && f.Val.Kind == form.KindList && len(f.Val.Items) == 0 {
+	for _, f := range a.c.linkLists(a.s.owner) {
+		if len(f.Val.Items) == 0 && isArcs(f.Key) {
 			return true
 		}
 	}

@@ -20,6 +20,7 @@ type flow struct {
 	links  [][2]int
 	side   bool // steps stand side by side somewhere
 	named  bool // and a name says so, or a name says that they do not
+	most   int  // of links
 }
 
 // order says how the parts of a group run.
@@ -45,7 +46,7 @@ type groupParts struct {
 // list are groups (and sequences again inside them), and so is what stands under a name that says so, or
 // beside a field that does.
 func (c *collector) readFlow(v *form.Value) *flow {
-	f := &flow{val: v, xml: isElement(v)}
+	f := &flow{val: v, xml: isElement(v), most: c.src.MaxLinks}
 	g, ok := f.group(v, unordered)
 	if !ok && f.xml {
 		g, ok = f.around(v)
@@ -322,10 +323,10 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 		case first == nil:
 			first = a
 		}
-		if len(last)*len(a) > 10_000 || len(f.links) > maxLinks {
-			return nil, nil, false
-		}
 		for _, p := range f.joined(x, last) {
+			if len(f.links) > f.most {
+				break
+			}
 			for _, q := range a {
 				f.links = append(f.links, [2]int{p, q})
 			}

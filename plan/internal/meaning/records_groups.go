@@ -15,8 +15,12 @@ func (a *analysis) groups() {
 	for _, r := range a.g.recs {
 		mine[r.val] = true
 	}
-	for _, t := range a.c.sets {
-		if t == a.s || t.plain || t.tree != a.s.tree || t.keyed != a.s.keyed || len(t.recs) == 0 || t.recs[0].group == nil || len(t.shape) <= len(a.s.shape) || !strings.HasPrefix(t.shape, a.s.shape) || !a.sameKind(t) {
+	near := a.c.setsIn[a.s.tree]
+	if !a.c.looksAt(len(near)) {
+		return
+	}
+	for _, t := range near {
+		if t == a.s || t.plain || t.keyed != a.s.keyed || len(t.recs) == 0 || t.recs[0].group == nil || len(t.shape) <= len(a.s.shape) || !strings.HasPrefix(t.shape, a.s.shape) || !a.sameKind(t) {
 			continue
 		}
 		for _, r := range t.recs {

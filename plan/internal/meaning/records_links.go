@@ -13,7 +13,7 @@ func (a *analysis) stages() {
 	if root == nil && a.s.shape == "" {
 		root = a.s.tree.Root
 	}
-	if root == nil {
+	if root == nil || !a.c.looksAt(len(root.Fields)) {
 		return
 	}
 	for i := range root.Fields {
@@ -66,7 +66,13 @@ func (a *analysis) staged(order *form.Value, col *column) bool {
 // edges takes the links that stand in lists and maps of their own, when their ends are these records.
 func (a *analysis) edges() {
 	before := len(a.r.Links)
-	for _, p := range a.c.pairs {
+	lists := a.c.pairs
+	if !a.c.looksAt(len(lists)) {
+		if lists = a.c.pairsIn[a.s.tree]; !a.c.looksAt(len(lists)) {
+			lists = nil
+		}
+	}
+	for _, p := range lists {
 		if p.used && a.s.tree != p.tree || a.holds(p) {
 			continue
 		}
@@ -96,7 +102,7 @@ func (a *analysis) holds(p *pairs) bool {
 // linkMaps takes the links in maps that stand beside the records: {"connections": {"a": {"main": [[{"node":
 // "b"}]]}}} and {"edges": {"a": ["b"]}}.
 func (a *analysis) linkMaps() {
-	if a.s.owner == nil {
+	if a.s.owner == nil || !a.c.looksAt(len(a.s.owner.Fields)) {
 		return
 	}
 	for i := range a.s.owner.Fields {
@@ -151,15 +157,29 @@ func (a *analysis) linkMaps() {
 	}
 }
 
+// linkLists returns the fields of an object that are lists of links or needs by their names.
+func (c *collector) linkLists(owner *form.Value) []*form.Field {
+	out, ok := c.listed[owner]
+	if ok {
+		return out
+	}
+	for i := range owner.Fields {
+		if f := &owner.Fields[i]; f.Val != nil && f.Val.Kind == form.KindList && (isArcs(f.Key) || isNeedsName(f.Key)) {
+			out = append(out, f)
+		}
+	}
+	c.listed[owner] = out
+	return out
+}
+
 // sentences takes the links that a list of sentences beside the records states: "dependencies": ["b depends
 // on a"].
 func (a *analysis) sentences() {
-	if a.s.owner == nil {
+	if a.s.owner == nil || !a.c.looksAt(len(a.s.owner.Fields)) {
 		return
 	}
-	for i := range a.s.owner.Fields {
-		f := &a.s.owner.Fields[i]
-		if f.Val.Kind != form.KindList || f.Val == a.s.val || !isArcs(f.Key) && !isNeedsName(f.Key) {
+	for _, f := range a.c.linkLists(a.s.owner) {
+		if f.Val == a.s.val {
 			continue
 		}
 		for _, x := range f.Val.Items[:min(len(f.Val.Items), maxMentions)] {
@@ -253,6 +273,9 @@ func (a *analysis) takeTable(p *pairs) {
 	var links []drawnLink
 	for i := range cols[0].ends {
 		for _, x := range cols[0].ends[i] {
+			if len(links)+len(a.r.Notes) > a.c.src.MaxLinks {
+				break
+			}
 			for _, y := range cols[1].ends[i] {
 				from, ok := a.n.byName(x)
 				to, ok2 := a.n.byName(y)
@@ -269,7 +292,7 @@ func (a *analysis) takeTable(p *pairs) {
 	for _, l := range links {
 		loops += b2i(l.from == l.to)
 	}
-	if len(links) == 0 || len(links) > maxLinks || loops*2 > len(links) {
+	if len(links) == 0 || loops*2 > len(links) {
 		return
 	}
 	p.used = true
@@ -299,6 +322,9 @@ func (a *analysis) takePairs(p *pairs) {
 	for _, e := range p.list {
 		for _, x := range e.from {
 			for _, y := range e.to {
+				if a.full() {
+					return
+				}
 				a.hits++
 				a.link(a.end(x), a.end(y), Stated, e.off)
 			}

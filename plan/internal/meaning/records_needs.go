@@ -242,7 +242,7 @@ func (a *analysis) beside() {
 	}
 	for _, p := range at {
 		to := a.n.ids[p[0]]
-		if len(needs[to]) > 0 || len(at)*len(needs[a.n.ids[p[1]]]) > maxLinks {
+		if len(needs[to]) > 0 {
 			continue
 		}
 		for _, l := range needs[a.n.ids[p[1]]] {
@@ -418,6 +418,9 @@ func (a *analysis) take(f *found, next bool) {
 		}
 		if next {
 			from, to = to, from
+		}
+		if len(a.r.Links)+len(more) > a.c.src.MaxLinks {
+			break
 		}
 		if !a.seen[[2]string{from, to}] {
 			more = append(more, Link{From: from, To: to, Source: Stated, Off: m.off})

@@ -49,7 +49,8 @@ func (c *collector) analyze(s *set) *Reading {
 	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
 		recs = recs[:n] // the text ends before the record says anything
 	}
-	if len(recs) == 0 || len(recs) > 4*c.src.MaxItems || !c.affords(recs) {
+	recs = recs[:min(len(recs), 4*c.src.MaxItems)]
+	if len(recs) == 0 || !c.affords(recs) {
 		return nil
 	}
 	a := &analysis{c: c, s: s, g: newGrid(s, recs), deps: map[*column]bool{}, seen: map[[2]string]bool{}, has: make([]bool, len(recs))}
@@ -261,9 +262,13 @@ func (a *analysis) idColumn() *column {
 	return a.id.col
 }
 
+// full reports whether there are more links than a plan may have.
+func (a *analysis) full() bool { return len(a.r.Links) > a.c.src.MaxLinks }
+
+// link adds a link that is not there, unless there are too many.
 func (a *analysis) link(from, to string, source Source, off int) {
 	k := [2]string{from, to}
-	if a.seen[k] {
+	if a.seen[k] || a.full() {
 		return
 	}
 	a.seen[k] = true

@@ -20,7 +20,9 @@ func (c *collector) walk(v *form.Value, w way) {
 	if v == nil || w.depth > c.src.MaxDepth || c.budget <= 0 {
 		return
 	}
-	c.budget--
+	if c.budget--; c.budget&1023 == 0 && c.src.Ended() {
+		c.budget = 0
+	}
 	switch {
 	case v.Kind == form.KindString:
 		c.inString(v, w)
@@ -254,10 +256,10 @@ func related(v *form.Value) []form.Field {
 	if v.Str != "" {
 		return v.Fields
 	}
-	out := v.Fields
+	out := v.Fields[:len(v.Fields):len(v.Fields)]
 	for i := range v.Fields {
 		if f := &v.Fields[i]; isMap(f.Val) && f.Val.Str == "" && !otherRole(f.Key) && len(f.Val.Fields) <= 12 {
-			out = append(out[:len(out):len(out)], relationsIn(f)...)
+			out = append(out, relationsIn(f)...)
 		}
 	}
 	return out

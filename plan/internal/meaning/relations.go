@@ -246,7 +246,6 @@ const reach = 120
 
 // relation reads the references of one phrase of a relation.
 func (t *talk) relation(from, at, to int) {
-	end := to
 	from, to = max(from, at-reach), min(to, at+reach)
 	a := &t.atoms[at]
 	k := t.kindOf(from, at, to)
@@ -286,7 +285,7 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
-		if i := t.behindColon(at+1, to); i < to && k <= Before && t.hasTitles(&rel, i) {
+		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
 			for ; i < to && t.atoms[i].off < rel.End; i++ {
 				t.atoms[i].used = true
 			}
@@ -315,9 +314,7 @@ func (t *talk) relation(from, at, to int) {
 			}
 			break
 		}
-		if !t.bracketFollows(end) {
-			t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
-		}
+		t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
 	}
 	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
 		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self }) // "if we have a barrel": a later step has it, too
@@ -370,7 +367,7 @@ func (t *talk) state(rel Relation, subject []int) {
 	}
 	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it,
 	// are no relation, nor are the last digits of its number.
-	itself := rel.Kind <= Uses && rel.own && len(rel.Subjects) == 1 && len(subject) == 0 && !strings.Contains(t.n.items[rel.Subjects[0]].ID, ".")
+	itself := rel.Kind == Needs && rel.own && len(rel.Subjects) == 1 && len(subject) == 0 && !strings.Contains(t.n.items[rel.Subjects[0]].ID, ".")
 	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
 		return !itself && slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
 	})
@@ -411,11 +408,6 @@ func (t *talk) hedged(off, end int) bool {
 // others.
 const maxPending = 20
 
-// bracketFollows reports whether a reference in brackets follows a clause: "after the freeze (1)".
-func (t *talk) bracketFollows(to int) bool {
-	return to+2 < len(t.atoms) && t.atoms[to].class == opened && t.atoms[to+1].class == group && t.atoms[to+2].class == closed
-}
-
 // rest takes the references that no phrase explains.
 func (t *talk) rest(from, to int) {
 	alone, content := t.loneGroup(from, to)
@@ -454,6 +446,9 @@ func (t *talk) rest(from, to int) {
 			if len(a.items) == 0 {
 				continue
 			}
+			t.doubt(a)
+			continue
+		case a.sure && len(a.items) == 0 && t.text[a.off] == '#': // "fix issue #9"
 			t.doubt(a)
 			continue
 		case a.sure:

@@ -64,7 +64,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
 		return
 	}
-	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && !a.ordinal {
+	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && (!a.ordinal || len(a.items) == 0) {
 		return
 	}
 	a.used = true
@@ -117,26 +117,12 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			}
 			if rel.full() {
 				words++
-			} else if b.place && b.is(lexicon.Both) && !b.used && words == 0 && rel.Kind <= Uses && i+1 < to && !t.isUnit(i+1) && t.unknownNoun(i+1) {
-				t.take(rel, i, true)
-				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[b.off:t.atoms[i+1].end], Why: "taken for the two steps before", Off: b.off})
-				return
-			} else if b.bare && !b.spelled && !b.used && words == 0 && rel.Kind == Needs && t.known(b) && !t.isUnit(i+1) && !t.n.made {
-				t.doubt(b) // "after 3 blinks"
 			}
 		case b.class == phrase && b.kinds&lexicon.Relations != 0:
 			return // "after using 2", "→ uses #2": the second phrase says it
-		case b.class == phrase && b.is(lexicon.Not) && rel.full() && rel.Kind <= Uses:
-			for k := i + 1; k < min(to, i+4); k++ {
-				if t.atoms[k].class == group {
-					t.take(&Relation{Kind: Apart}, k, false) // "depends on 1, not on 2"
-					break
-				}
-			}
-			return
-		case b.class == phrase && b.is(lexicon.Except) && rel.full():
-			if i+1 < to && t.atoms[i+1].class == group && rel.Kind <= Uses {
-				t.take(&Relation{Kind: Apart}, i+1, false) // "needs 1 but not 2"
+		case b.class == phrase && (b.is(lexicon.Not) || b.is(lexicon.Except)) && rel.full():
+			for k := i + 1; k < min(to, i+2+2*b2i(b.is(lexicon.Not))) && rel.Kind <= Uses; k++ {
+				t.take(&Relation{}, k, false) // "depends on 1, not on 2"
 			}
 			return
 		case b.class == comma:
@@ -145,13 +131,6 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 			words++
 		}
 	}
-}
-
-// unknownNoun reports whether the word at a place is one that no step has.
-func (t *talk) unknownNoun(i int) bool {
-	a := &t.atoms[i]
-	stem := t.n.stem(t.text[a.off:a.end])
-	return a.class == word && stem != "" && len(t.n.stems[stem]) == 0 && t.self >= 0
 }
 
 // sourced reports whether a preposition stands before the group at a place.
@@ -206,11 +185,7 @@ func (t *talk) subjectOf(from, at int) []int {
 	}
 	a.used = true
 	if a.place && t.self >= 0 {
-		items := []int{t.self}
-		if n := len(t.rels); n > 0 && a.is(lexicon.Both) {
-			items = append(items, t.rels[n-1].Items...)
-		}
-		return items
+		return []int{t.self}
 	}
 	return a.items
 }
@@ -263,9 +238,6 @@ func (t *talk) behind(rel *Relation, from, at int) (subject []int) {
 			}
 			t.take(rel, i, true)
 			gap = 0
-			if !rel.full() {
-				return nil
-			}
 		case a.class == phrase && a.kinds&lexicon.Relations != 0 && a.tok.Side != lexicon.Ahead:
 			return nil
 		case a.class == comma:

@@ -17,12 +17,7 @@ func (t *talk) named(rel *Relation, from, to int) {
 	if rel.Kind > Before || from >= to || t.atoms[from].is(lexicon.None) || !strings.ContainsFunc(t.text[rel.Off:rel.End], unicode.IsLetter) {
 		return
 	}
-	if next, ok := t.titled(rel, from); ok {
-		if next >= to || !t.atoms[next-1].is(lexicon.And) {
-			return
-		}
-		from = next // "after Tiling and the plumbing"
-	} else if !t.guessable(rel, from, to) {
+	if t.titled(rel, from) || !t.guessable(rel, from) {
 		return
 	}
 	for from < to {
@@ -93,27 +88,23 @@ func (t *talk) wholly(item, from, to int) bool {
 // several returns the steps of which there are as many as the words between two atoms say: "both checks",
 // "all three snapshots".
 func (t *talk) several(from, to int) []int {
-	count, all := 0, false
+	count := 0
 	for i := from; i < to && t.self >= 0; i++ {
 		a := &t.atoms[i]
 		switch {
 		case a.class == group && a.is(lexicon.Both):
 			count = 2
-		case a.class == phrase && a.is(lexicon.All):
-			all = true
-		case a.is(lexicon.All):
-			all = true
 		case a.class == group && a.bare && a.count == 1 && a.value > 1:
 			count = a.value
 		case a.class == word && a.common:
-		case a.class == word && (all || count > 0):
+		case a.class == word && count > 0:
 			var found []int
 			for _, x := range t.n.stems[t.n.stem(t.text[a.off:a.end])] {
 				if x < t.self && !t.n.items[x].Group {
 					found = append(found, x)
 				}
 			}
-			if len(found) == count || count == 0 && len(found) > 1 && len(found) < maxStem {
+			if len(found) == count {
 				return found
 			}
 			return nil
@@ -161,7 +152,7 @@ const maxDemand, maxDemanded = 14, 6
 
 // guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the
 // item does: "Combine the figures" names none, "after the survey, combine" does.
-func (t *talk) guessable(rel *Relation, from, to int) bool {
+func (t *talk) guessable(rel *Relation, from int) bool {
 	at := max(0, from-1)
 	for at > 0 && t.atoms[at].kinds&lexicon.Relations == 0 {
 		at--
@@ -179,14 +170,8 @@ func (t *talk) guessable(rel *Relation, from, to int) bool {
 // maxTitle bounds the atoms of a title that is looked up as a whole.
 const maxTitle = 14
 
-func (t *talk) hasTitles(rel *Relation, from int) bool {
-	_, ok := t.titled(rel, from)
-	return ok
-}
-
-// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters", and returns
-// where it ends.
-func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
+// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters".
+func (t *talk) titled(rel *Relation, from int) (some bool) {
 	for from < len(t.atoms) {
 		for from < len(t.atoms) && t.atoms[from].class == colon {
 			from++
@@ -197,7 +182,7 @@ func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
 			found, next = t.wholeTitle(from)
 		}
 		if found < 0 {
-			return from, some
+			return some
 		}
 		rel.Items = append(rel.Items, found)
 		rel.Off, rel.End = min(rel.Off, t.atoms[from].off), max(rel.End, t.atoms[next-1].end)
@@ -207,9 +192,9 @@ func (t *talk) titled(rel *Relation, from int) (next int, some bool) {
 			from++
 			continue
 		}
-		return from, some
+		break
 	}
-	return from, some
+	return some
 }
 
 // wholeTitle returns the item whose whole title begins at a place, the longest one, and where it ends.

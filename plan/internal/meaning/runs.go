@@ -72,17 +72,6 @@ func (r *run) announced(lang string) bool {
 	return r.intro != nil && announces(lang, squeeze(r.intro.Text), false) < 0
 }
 
-// owned reports whether every item of a run names who does it, as in "Searcher: find …".
-func (r *run) owned() bool {
-	for _, it := range r.items {
-		name, rest, ok := strings.Cut(it.Text, ": ")
-		if name = strings.TrimSpace(name); !ok || name == "" || len(name) > maxKey || strings.ContainsAny(name, " .,;") || strings.TrimSpace(rest) == "" {
-			return false
-		}
-	}
-	return true
-}
-
 // phase reports whether a run stands below a heading with a number, such as "Phase 2: Build".
 func (r *run) phase() bool { return r.head != nil && r.head.Mark.Style != form.NoMark }
 
@@ -105,18 +94,9 @@ func (o *outline) one(s series) ([]*form.Item, []run) {
 		}
 	}
 	again, goesOn := o.numbering(all)
-	owned, owners := 0, 0
-	for i := range all {
-		if all[i].owned() {
-			owned++
-			owners = i
-		}
-	}
 	switch {
 	case phases || goesOn:
 		return s.items, nil
-	case owned == 1 && all[owners].intro != nil && owners > 0 && all[owners-1].intro != nil:
-		last = owners // the same steps, given to those who do them
 	case announced == 1 && (again || all[last].head != nil && s.name != "labels"):
 	case again && !headed(all):
 		last = 0
@@ -213,9 +193,6 @@ func (r *Reading) chained() *Reading {
 	c := *r
 	prev := ""
 	for i := range c.Items {
-		if i+1 < len(c.Items) && c.Items[i+1].Parent == i {
-			continue
-		}
 		if prev != "" {
 			c.Links = append(c.Links, Link{From: prev, To: c.Items[i].ID, Source: ListedOrder})
 		}

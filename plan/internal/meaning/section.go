@@ -108,7 +108,7 @@ func blanked(src *form.Source, spans ...Span) *form.Source {
 		}
 	}
 	out := form.NewSource(string(b))
-	out.MaxDepth, out.MaxItems, out.Ended = src.MaxDepth, src.MaxItems, src.Ended
+	out.MaxDepth, out.MaxItems, out.MaxLinks, out.Ended = src.MaxDepth, src.MaxItems, src.MaxLinks, src.Ended
 	return out
 }
 

@@ -95,33 +95,6 @@ func (n *Names) states(text string) bool {
 	return related
 }
 
-// onlyStates marks a reading whose items only say what steps wait for.
-const onlyStates = "statements"
-
-// stated reports whether most of the steps have no title: they only say what they wait for.
-func (w *web) stated() bool {
-	n := 0
-	for i := range w.steps {
-		n += b2i(w.steps[i].it.Mark.Style != form.NoMark && w.names.states(w.steps[i].it.Text))
-	}
-	return n*5 >= len(w.steps)*4
-}
-
-// behindSteps lowers the weight of readings that only state what the steps of another reading before them
-// wait for.
-func behindSteps(all []*Reading) {
-	for _, r := range all {
-		if len(r.Evidence) == 0 || r.Evidence[len(r.Evidence)-1] != onlyStates {
-			continue
-		}
-		for _, other := range all {
-			if other.Weight >= 30 && other.End <= r.Start && len(other.Items) > 1 && sharedIDs(other, r) == len(r.Items) {
-				r.Weight = min(r.Weight, partWeight-1)
-			}
-		}
-	}
-}
-
 // whole returns the text of an item with its mark.
 func whole(src *form.Source, it *form.Item) text {
 	return text{src.Text[it.Mark.Off:it.TextOff] + it.Text, it.Mark.Off}

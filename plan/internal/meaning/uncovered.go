@@ -39,7 +39,7 @@ func Uncovered(src *form.Source, items []Covered, links []Link, from, to int, da
 	named := make([]Named, len(items))
 	for i, it := range items {
 		named[i] = Named{ID: it.ID, Titles: []string{it.Title}, Parent: it.Parent, Group: it.Group}
-		if line := src.LineAt(it.Off); len(c.at) == 0 || !contains([]int{line}, src.LineAt(items[max(0, i-1)].Off)) || i == 0 {
+		if line := src.LineAt(it.Off); len(c.at) == 0 || line != src.LineAt(items[max(0, i-1)].Off) || i == 0 {
 			c.at[line] = i
 		}
 	}
@@ -84,6 +84,9 @@ func (c *cover) line(self int, begins bool, l *form.Line) {
 			continue
 		}
 		for _, s := range r.Subjects {
+			if len(c.notes) >= maxUncovered {
+				return
+			}
 			for _, x := range r.Items {
 				if s != x && c.related(s, x) == (r.Kind == Apart || r.Kind == Beside) {
 					c.note("AMBIGUOUS", s, c.items[x].ID, r.Off, "the text relates it to "+c.items[x].ID+", and the plan was read otherwise")

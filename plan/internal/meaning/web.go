@@ -12,6 +12,7 @@ import (
 // web gathers what a text says about the order of steps, and makes links of it.
 type web struct {
 	r       *Reading
+	most    int // of links
 	names   *Names
 	steps   []step
 	members [][]int            // the steps that each name means: itself, or those of a group
@@ -37,6 +38,9 @@ func (w *web) say(self int, t text) {
 func (w *web) hear(o *outline, in map[*form.Item]bool) {
 	w.roleByValues()
 	for i := range w.steps {
+		if i&63 == 0 && o.src.Ended() {
+			return
+		}
 		for _, t := range w.steps[i].texts {
 			w.say(i, t)
 		}
@@ -80,25 +84,14 @@ func (w *web) field(self int, a Attr) {
 	case lead == "":
 		lead = a.Key + ": "
 	default:
-		a.Value = w.names.parted(edna(a.Value))
+		a.Value = w.names.parted(a.Value)
 	}
 	rels, doubts := w.names.Relations(self, lead+a.Value, a.Off-len(lead))
-	if role == lexicon.Output {
-		rels = slices.DeleteFunc(rels, func(r Relation) bool { return r.place || r.Guessed }) // "signed by both heads"
-	}
 	if len(rels) == 0 && role == lexicon.Requires && strings.Trim(a.Value, " -–—./") == "" {
 		rels = append(rels, Relation{Kind: None, Subjects: []int{self}, Off: a.Off, End: a.Off + len(a.Value)})
 	}
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
-}
-
-// edna takes the calls of org-edna from a value: ids(survey permit). Places stay what they are.
-func edna(value string) string {
-	if !strings.HasPrefix(value, "ids(") || !strings.HasSuffix(value, ")") {
-		return value
-	}
-	return "    " + strings.NewReplacer("id:", "   ", "\"", " ").Replace(value[len("ids("):len(value)-1])
 }
 
 // parted puts signs between ids that only spaces part. Places stay what they are.
@@ -268,9 +261,6 @@ func (w *web) spread(names []int) []int {
 	return out
 }
 
-// maxLinks bounds the links of one reading.
-const maxLinks = 200_000
-
 // link makes links of the relations.
 func (w *web) link() {
 	r := w.r
@@ -278,7 +268,7 @@ func (w *web) link() {
 	var beside []Relation
 	said := make([]bool, len(w.steps))
 	add := func(a, b, off int) {
-		if len(r.Links) < maxLinks {
+		if len(r.Links) <= w.most {
 			needs[b] = append(needs[b], a)
 			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
 		}
@@ -297,9 +287,6 @@ func (w *web) link() {
 			rel.Subjects, rel.Items = subjects, items
 			beside = append(beside, rel)
 			continue
-		}
-		if rel.Kind == Apart && rel.Guessed {
-			continue // "separate from the pier"
 		}
 		r.Stated = true
 		if rel.Kind == None || rel.Kind == Apart {
@@ -455,34 +442,12 @@ func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
 		}
 		for _, x := range rel.Items {
 			for _, n := range needs[x] {
-				if n != s && !contains(needs[s], n) {
+				if n != s && !slices.Contains(needs[s], n) {
 					add(n, s, rel.Off)
 				}
 			}
 		}
 	}
-	// "2 and 3 in parallel" where only one of them says what it needs works both ways.
-	for _, x := range rel.Items {
-		if len(needs[x]) > 0 {
-			continue
-		}
-		for _, s := range rel.Subjects {
-			for _, n := range needs[s] {
-				if n != x && s > x && !contains(needs[x], n) && n < x {
-					w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: w.steps[x].id, Off: rel.Off, Message: w.steps[s].id + " runs beside " + w.steps[x].id + ", which does not say whether it waits for " + w.steps[n].id, Hint: "state what it needs"})
-				}
-			}
-		}
-	}
-}
-
-func contains(list []int, x int) bool {
-	for _, y := range list {
-		if x == y {
-			return true
-		}
-	}
-	return false
 }
 
 // stages chains steps in listed order, with those that run beside each other as one stage.
@@ -497,10 +462,7 @@ func (w *web) stages(beside []Relation) {
 	for _, rel := range beside {
 		all := append(append([]int{}, rel.Subjects...), rel.Items...)
 		sort.Ints(all)
-		if len(all) == 0 {
-			continue
-		}
-		for _, x := range all[1:] {
+		for _, x := range all {
 			stage[x] = stage[all[0]]
 		}
 	}
@@ -564,19 +526,13 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	if m := steps[0].it.Mark; n == 1 && (m.Style != form.Number || m.Label != "1" || body*10 < 9*len(strings.TrimSpace(o.src.Text))) {
 		r.Weight = min(r.Weight-30, lonelyWeight)
 	}
-	sure, empty, demands := w.surelyRelated(), 0, 0
+	sure, demands := w.surelyRelated(), 0
 	for i := range steps {
-		if steps[i].it.Text == "" && len(steps[i].it.Kids) == 0 {
-			empty++
-		}
 		if s.name == "headings" || s.name == "bullets" {
 			demands += b2i(moodOfClause(languageOf(o.src), steps[i].it.Text) == acting)
 		}
 	}
-	switch {
-	case empty*2 > n && hit == 0:
-		r.Weight -= 40 // tags in brackets
-	case s.name == "headings" && sure == 0 && demands*2 <= n:
+	if s.name == "headings" && sure == 0 && demands*2 <= n {
 		r.Weight = min(r.Weight, 45) - 20 // what is below headings is text, which names words of titles by chance
 	}
 	r.demands = demands*2 > n
