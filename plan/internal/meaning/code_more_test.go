@@ -32,6 +32,8 @@ func TestMoreCode(t *testing.T) {
 		"NetworkX":     {"G = nx.DiGraph()\nG.add_edges_from([(\"a\", \"b\"), (\"b\", \"c\")])\n", "a>b b>c"},
 		"Dask":         {"dsk = {\n    \"a\": (load, \"x.csv\"),\n    \"b\": (clean, \"a\"),\n    \"c\": (draw, \"a\", \"b\"),\n}\n", "a>b a>c b>c"},
 		"Structs":      {"var plan = []Task{\n\t{ID: \"a\", Cmd: \"dig\"},\n\t{ID: \"b\", Cmd: \"sow\", DependsOn: []string{\"a\"}},\n}\n", "a>b"},
+		"SpawnTo":      {"P = load(\"x\")\nspawn Q = left(P)\nspawn R = right(P)\nwait Q, R\nZ = export(Q, R)\n", "P>Q P>R Q>Z R>Z"},
+		"LabelOfNest":  {"Plan: Compare(Size(Find(\"a\")), Size2(Find2(\"b\")))\n", "Find>Size Find2>Size2 Size>Compare Size2>Compare"},
 		"TaskBlocks":   {"aufgabe graben {\n  wer: zwei\n}\naufgabe pflanzen {\n  wartet auf: graben\n}\n", "graben>pflanzen"},
 		"TwoWords":     {"AUFGABE a1:  Teig kneten\nAUFGABE b1:  Ofen heizen\nAUFGABE c1:  Brot backen   WARTET AUF a1, b1\nAUFGABE d1:  abkühlen  WARTET AUF c1\n", "a1>c1 b1>c1 c1>d1"},
 		"Sorter":       {"ts = TopologicalSorter()\nts.add(\"b\", \"a\")\nts.add(\"c\", \"b\")\n", "a>b b>c"},

@@ -90,10 +90,12 @@ type preference struct {
 // preferences are for texts in which the signs of one form stand in another one.
 var preferences = [...]preference{
 	// Rows of commas in a part of a list.
-	{"table", "outline", func(l, w *Reading) bool { return w.Weight >= 70 && len(w.Items) > len(l.Items) && within(l, w) }},
+	{"table", "outline", func(l, w *Reading) bool {
+		return w.Weight >= 70 && len(w.Items) > len(l.Items) && spans(l, w) && w.knows(l)
+	}},
 	// Ids without titles below the list that they are from.
 	{"records", "outline", func(l, w *Reading) bool {
-		return w.Weight >= 70 && untitled(l) && w.Start < l.Start && len(w.Links) >= len(l.Links) && sharedIDs(w, l) == len(l.Items)
+		return w.Weight >= 70 && untitled(l) && w.Start < l.Start && len(w.Links) >= len(l.Links) && w.knows(l)
 	}},
 	// One statement of a program.
 	{"records", "code", func(l, w *Reading) bool {
@@ -141,6 +143,18 @@ func prefer(all []*Reading) {
 			}
 		}
 	}
+}
+
+// knows reports whether a list has all items of another reading. It collects its ids once: a text may have many
+// records that it is compared with.
+func (r *Reading) knows(d *Reading) bool {
+	if r.ids == nil {
+		r.ids = make(map[string]bool, len(r.Items))
+		for i := range r.Items {
+			r.ids[r.Items[i].ID] = true
+		}
+	}
+	return !slices.ContainsFunc(d.Items, func(it Item) bool { return !r.ids[it.ID] })
 }
 
 // by reports whether a reading goes by this evidence first of all.
@@ -201,10 +215,12 @@ func untitled(r *Reading) bool {
 
 // within reports whether a reading knows all steps of a part of its text, and at least as many links.
 func within(part, r *Reading) bool {
-	if len(part.Links) > len(r.Links) || len(part.Items) > len(r.Items) || r.Start > part.Start || r.End < part.End {
-		return false
-	}
-	return sharedIDs(r, part) == len(part.Items)
+	return spans(part, r) && sharedIDs(r, part) == len(part.Items)
+}
+
+// spans reports whether a reading is of all of a part of its text, and at least as large.
+func spans(part, r *Reading) bool {
+	return len(part.Links) <= len(r.Links) && len(part.Items) <= len(r.Items) && r.Start <= part.Start && r.End >= part.End
 }
 
 // closeReading is the difference in weight from which one reading is clearly the better one.
