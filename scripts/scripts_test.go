@@ -4,6 +4,8 @@ package scripts_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -77,4 +79,70 @@ func TestCounted(t *testing.T) {
 	out, err := c.CombinedOutput()
 	require.NoError(t, err)
 	require.Equal(t, "go: downloading example.com/x v1.2.3\n  100 packages compiled\n# example.com/x\nx.go:1:2: undefined: y\n  150 packages compiled\n", string(out))
+}
+
+// TestStamp runs scripts/stamp in repositories of its own.
+func TestStamp(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("stamp")
+	require.NoError(t, err)
+	// in runs the script in a folder, with git's settings of the machine out of the way.
+	in := func(t *testing.T, dir, name string, args ...string) (out string, err error) {
+		t.Helper()
+		c := exec.CommandContext(testkit.Context(t, time.Minute), name, args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "HOME="+dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir),
+			"GIT_CONFIG_COUNT=0", "GIT_COMMITTER_DATE=2026-01-02T04:05:06+01:00", "VERSION=", "COMMIT=", "DATE=")
+		text, err := c.Output()
+		return strings.TrimSpace(string(text)), err
+	}
+	folder := func(t *testing.T) string {
+		t.Helper()
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "scripts"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "scripts", "stamp"), script, 0o755))
+		return dir
+	}
+	must := func(t *testing.T, dir, name string, args ...string) string {
+		t.Helper()
+		out, err := in(t, dir, name, args...)
+		require.NoError(t, err, "%s %v", name, args)
+		return out
+	}
+
+	t.Run("Git/TagCommitAndDateInUTC", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		git := func(args ...string) string {
+			return must(t, dir, "git", append([]string{"-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
+		}
+		git("init", "-q")
+		git("add", ".")
+		git("commit", "-q", "-m", "x")
+		commit := git("rev-parse", "HEAD")
+		require.Equal(t, git("rev-parse", "--short", "HEAD"), must(t, dir, "scripts/stamp", "version"), "without a tag")
+		git("tag", "v0.1.0")
+		git("tag", "proto/v0.3.0")
+		require.Equal(t, "-s -w -X main.version=v0.1.0 -X main.commit="+commit+" -X main.date=2026-01-02T03:05:06Z", must(t, dir, "scripts/stamp"))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "scripts", "stamp"), append(script, '\n'), 0o755))
+		require.Equal(t, "v0.1.0-dirty", must(t, dir, "scripts/stamp", "version"))
+	})
+	t.Run("NoGit/WhatIsSaid", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		require.Equal(t, "-s -w -X main.version=dev -X main.commit= -X main.date=", must(t, dir, "scripts/stamp"))
+		require.Equal(t, "-s -w -X main.version=v1 -X main.commit=abc -X main.date=now", must(t, dir, "env", "VERSION=v1", "COMMIT=abc", "DATE=now", "scripts/stamp"))
+		_, err := in(t, dir, "scripts/stamp", "nonsense")
+		require.Error(t, err)
+	})
+	t.Run("Linker/SetsWhatIsDeclared", func(t *testing.T) {
+		t.Parallel()
+		main, err := os.ReadFile("../cmd/epigraph/main.go")
+		require.NoError(t, err)
+		declared := regexp.MustCompile(`(?m)^var (\w+), (\w+), (\w+) string`).FindSubmatch(main)
+		require.Len(t, declared, 4)
+		for _, name := range declared[1:] {
+			require.Contains(t, string(script), "-X main."+string(name)+"=", "the linker says nothing of a variable that is not there")
+		}
+	})
 }

@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,19 +17,43 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// blind is a journal from which one run cannot be read.
-type blind struct {
+// later is a journal in which a later version of the machine has written one run.
+type later struct {
 	journal.Journal
 	id    string
 	tries atomic.Int32
 }
 
-func (b *blind) Load(ctx context.Context, id string) (journal.Loaded, error) {
-	if id == b.id {
-		b.tries.Add(1)
-		return journal.Loaded{}, errors.New("an event of a kind that nobody knows")
+func (l *later) Load(ctx context.Context, id string) (journal.Loaded, error) {
+	loaded, err := l.Journal.Load(ctx, id)
+	if id == l.id {
+		l.tries.Add(1)
+		loaded.Snapshot, loaded.Events = nil, ofLaterMachine(loaded.Events)
 	}
-	return b.Journal.Load(ctx, id)
+	return loaded, err
+}
+
+func (l *later) Events(ctx context.Context, namespace, id string, after int64, limit int) ([]journal.Event, error) {
+	events, err := l.Journal.Events(ctx, namespace, id, after, limit)
+	if id == l.id {
+		events = ofLaterMachine(events)
+	}
+	return events, err
+}
+
+// ofLaterMachine gives events the next version of the machine, in both of their forms.
+func ofLaterMachine(events []journal.Event) []journal.Event {
+	events = slices.Clone(events)
+	for i := range events {
+		data := bytes.Clone(events[i].Data)
+		if data[0] == '{' {
+			data = bytes.Replace(data, fmt.Appendf(nil, `"v":%d`, workgraph.MachineVersion), fmt.Appendf(nil, `"v":%d`, workgraph.MachineVersion+1), 1)
+		} else {
+			data[1] = workgraph.MachineVersion + 1
+		}
+		events[i].Data = data
+	}
+	return events
 }
 
 func TestUnreadableRuns(t *testing.T) {
@@ -42,7 +68,7 @@ func TestUnreadableRuns(t *testing.T) {
 			l.stop()
 			return id
 		}
-		dark := &blind{id: leave("a")}
+		dark := &later{id: leave("a")}
 		work := actors{"work": &recorder{}, "ask": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: []byte(`"?"`)}})}
 		l := run(t, s, work, func(c *engine.Config, d *engine.Deps) {
 			c.RecoverParallel = 1
@@ -50,6 +76,13 @@ func TestUnreadableRuns(t *testing.T) {
 		})
 		l.jobs(t)
 		testkit.Eventually(t, func() bool { return dark.tries.Load() > 2 }, 20*time.Second, time.Millisecond)
+		t.Run("Journal/IsLeftAsItIs", func(t *testing.T) {
+			row := l.row(t, dark.id)
+			require.Equal(t, journal.StateRunning, row.State)
+			events, err := dark.Journal.Events(t.Context(), ns, dark.id, row.LastSeq, 10)
+			require.NoError(t, err)
+			require.Empty(t, events)
+		})
 		t.Run("Others/AreTakenOver", func(t *testing.T) {
 			id := leave("c")
 			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted }, 20*time.Second, time.Millisecond)
