@@ -186,7 +186,6 @@ func TestNotPlan(t *testing.T) {
 func TestParts(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"TakingTurns": {"- 1.1 Count the beds\n- 1.2 Draw the plan (after 1.1)\n\n| No. | What | Needs |\n|---|---|---|\n| 2.1 | Empty the wing | 1.2 |\n| 2.2 | Paint it | 2.1 |\n\n3.1 Move in – after 2.2\n3.2 Hand over – after 3.1", "1.1>1.2 1.2>2.1 2.1>2.2 2.2>3.1 3.1>3.2"},
-		"Talk":        {"00:41 WALTER: So what is first?\n00:44 GRACE: First we drain the pond.\n00:49 WALTER: Right.\n00:50 GRACE: Then we net the fish out. Then we patch the liner.\n01:03 GRACE: Last of all we refill it.", "1>2 2>3 3>4"},
 		"Remarks":     {"1. Draft\n2. Recruit\n3. Run\n4. Code\n5. Pay\n\nDependencies:\n- Step 3 can only begin when steps 1 and 2 are complete.\n- Steps 4 and 5 both follow step 3.\n- Steps 1 and 2 have no dependencies.", "1>3 2>3 3>4 3>5"},
 		"Records":     {"R1 Blog (needs nothing)\nR2 Report (after R1 and M2)\n\n[{\"id\": \"M1\", \"task\": \"move in\", \"needs\": []}, {\"id\": \"M2\", \"task\": \"sow\", \"needs\": [\"M1\"]}]", "M1>M2 M2>R2 R1>R2"},
 	}

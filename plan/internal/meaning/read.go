@@ -15,21 +15,10 @@ var readers = [...]func(*form.Source) []*Reading{
 }
 
 // Read returns the readings of a text, the likeliest first. Its time is linear in the length of the text. Of
-// a conversation in which there is no plan otherwise, what is said is read.
+// a text with alternatives, such as "Option A" and "Option B", the one that it chooses is read, and a
+// correction below a plan changes it.
 func Read(src *form.Source) []*Reading {
 	src = withoutPrograms(src)
-	all := readText(src)
-	if len(all) == 0 || all[0].Weight < 30 {
-		if said := withoutSpeakers(src); said != nil {
-			return append(readText(said), all...)
-		}
-	}
-	return all
-}
-
-// readText reads a text. Of one with alternatives, such as "Option A" and "Option B", the one that it chooses
-// is read, and a correction below a plan changes it.
-func readText(src *form.Source) []*Reading {
 	if all := readChoice(src, readAll); all != nil {
 		return all
 	}
