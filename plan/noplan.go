@@ -1,26 +1,11 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
-
-var refusals = [...]string{
-	"i'm sorry", "i’m sorry", "i am sorry", "sorry,", "sorry.", "i cannot", "i can't", "i can’t", "i'm unable", "i am unable", "i’m unable", "unfortunately, i", "i apologize", "my apologies", "as an ai", "i won't", "i'm not able", "i am not able",
-	"抱歉", "很抱歉", "对不起", "非常抱歉", "不好意思", "我无法", "我不能", "無法", "申し訳", "죄송", "lo siento", "je suis désolé", "désolé", "es tut mir leid", "tut mir leid", "mi dispiace", "desculpe", "извините", "к сожалению",
-}
-
-// isRefusal reports whether a text begins by declining.
-func isRefusal(text string) bool {
-	t := strings.ToLower(strings.TrimLeft(text[:min(len(text), 400)], " \t\r\n\"'“#*>-`"))
-	for _, w := range refusals {
-		if strings.HasPrefix(t, w) {
-			return true
-		}
-	}
-	return false
-}
 
 // explainNoPlan says what a text without a plan is.
 func explainNoPlan(d *document) *NoPlan {
@@ -30,7 +15,7 @@ func explainNoPlan(d *document) *NoPlan {
 		return &NoPlan{Reason: Prose, Message: "the text is one thought that was never closed; the plan may be missing because the text was cut off"}
 	case text == "":
 		return &NoPlan{Reason: EmptyText, Message: "the text is empty"}
-	case isRefusal(text):
+	case meaning.Refuses(text):
 		return &NoPlan{Reason: Refusal, Message: "the text declines to plan: " + form.Clip(firstLine(text))}
 	}
 	for _, t := range d.findTrees() {

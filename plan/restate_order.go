@@ -9,25 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// filler are longer English words that describe no step; the lexicon has those of order.
-var filler = map[string]bool{
-	"with": true, "from": true, "that": true, "this": true, "them": true, "they": true, "then": true, "into": true, "over": true, "when": true, "once": true,
-	"have": true, "been": true, "will": true, "must": true, "should": true, "after": true, "before": true, "done": true, "step": true, "task": true,
-	"steps": true, "tasks": true, "same": true, "each": true, "every": true, "your": true, "their": true, "only": true, "first": true, "finally": true, "next": true,
-}
-
-// units are English units, where the lexicon has none.
-var units = map[string]bool{"day": true, "hour": true, "week": true, "minute": true, "month": true, "second": true, "year": true, "time": true, "percent": true, "%": true, "people": true}
-
-// denials are words that turn a request round, where the lexicon has none.
-var denials = map[string]bool{
-	"not": true, "never": true, "no": true, "dont": true, "nicht": true, "kein": true, "keine": true, "keinen": true, "nie": true, "ne": true, "pas": true, "jamais": true,
-	"nunca": true, "não": true, "non": true, "mai": true, "niet": true, "geen": true, "не": true, "不": true, "别": true, "勿": true, "没": true,
-}
-
 // denies reports whether a text holds a denial outside its phrases of order, of which "not before" is one.
 func denies(text string) bool {
-	text = strings.NewReplacer("'", "", "’", "").Replace(text)
 	off := 0
 	for _, t := range lexicon.Scan(text) {
 		if t.Is(lexicon.Not) && t.Kinds&lexicon.Relations == 0 {
@@ -45,7 +28,7 @@ func denies(text string) bool {
 
 func deniesIn(text string) bool {
 	for s := range strings.FieldsSeq(wordsOf(text).joined) {
-		if denials[s] {
+		if lexicon.Is(lexicon.Not, s) {
 			return true
 		}
 	}
@@ -332,7 +315,7 @@ func (v *verifier) mentions(q string, step int) []int {
 func unitBehind(q string, off int) bool {
 	next, _, _ := strings.Cut(strings.TrimLeft(q[off:], " "), " ")
 	next = strings.TrimRight(next, ".,;:)")
-	return lexicon.Is(lexicon.Units, next) || units[strings.TrimSuffix(lexicon.Fold(next), "s")]
+	return lexicon.Is(lexicon.Units, next)
 }
 
 func overlap(a, b span) bool { return a.from < b.to && b.from < a.to }

@@ -403,7 +403,7 @@ func (w words) stems() []string {
 			}
 			last = s
 			continue
-		case n > 0 && unicode.IsLetter(r) && utf8.RuneCountInString(s) >= 4 && !filler[s]:
+		case n > 0 && unicode.IsLetter(r) && utf8.RuneCountInString(s) >= 4 && !lexicon.IsCommon("", s):
 			out = append(out, stem(s))
 		}
 		last = ""

@@ -1,13 +1,13 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/meaning"
-
 	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
 // maxSplits bounds how many plans after each other are told apart.
@@ -148,19 +148,10 @@ func (d *document) proseBetween(a, b Graph) bool {
 	return false
 }
 
-var revisions = [...]string{"revis", "correct", "updat", "improve", "better", "instead", "final", "actually", "fixed", "amend", "refine", "second attempt", "new plan", "scratch that", "修改", "修正", "更新", "改进", "改為", "改为", "最终", "调整后", "修订"}
-
 // revised reports whether the text between two plans says that the second one replaces the first.
 func (d *document) revised(from, to int) bool {
-	from = max(0, min(from, len(d.text)))
-	to = max(from, min(to, len(d.text)))
-	t := strings.ToLower(d.text[max(from, to-400):to])
-	for _, w := range revisions {
-		if strings.Contains(t, w) {
-			return true
-		}
-	}
-	return false
+	to = max(0, min(to, len(d.text)))
+	return meaning.Revises(d.text[min(to, max(0, from, to-400)):to])
 }
 
 type pairKey struct{ from, to string }

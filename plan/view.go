@@ -111,8 +111,6 @@ func (f found) saysMore(old found) bool {
 	switch {
 	case known < oldKnown || loose > oldLoose || known == 0 || f.r.unnamed && !old.r.unnamed && oldKnown+oldLoose > 0:
 		return false
-	case old.dialect == "tool_graph" && oldLoose < 2*len(old.r.graph.Edges) && loose < oldLoose:
-		return false // tools have exact names
 	case known == oldKnown && loose == oldLoose:
 		// Steps that have numbers are not called by their tools.
 		return old.r.unnamed && !f.r.unnamed || old.dialect == "nested_calls" && !f.r.unnamed && f.r.sharesNone(old.r) && len(f.r.graph.Problems) == len(old.r.graph.Problems)
@@ -120,21 +118,24 @@ func (f found) saysMore(old found) bool {
 	return old.r.unnamed || oldKnown == 0 || f.r.sameProblems(old.r) || loose == 0 && f.r.includes(old.r)
 }
 
-// includes reports whether a reading has all problems of another one, by their ids: that one is a part of it.
-func (r *reading) includes(part *reading) bool {
+// ids returns the ids of the problems of a reading.
+func (r *reading) ids() map[string]bool {
 	ids := make(map[string]bool, len(r.graph.Problems))
 	for _, p := range r.graph.Problems {
 		ids[p.ID] = true
 	}
+	return ids
+}
+
+// includes reports whether a reading has all problems of another one, by their ids: that one is a part of it.
+func (r *reading) includes(part *reading) bool {
+	ids := r.ids()
 	return !slices.ContainsFunc(part.graph.Problems, func(p Problem) bool { return !ids[p.ID] })
 }
 
 // sharesNone reports whether no problem of one reading is called as one of the other.
 func (r *reading) sharesNone(other *reading) bool {
-	ids := make(map[string]bool, len(r.graph.Problems))
-	for _, p := range r.graph.Problems {
-		ids[p.ID] = true
-	}
+	ids := r.ids()
 	return !slices.ContainsFunc(other.graph.Problems, func(p Problem) bool { return ids[p.ID] })
 }
 
@@ -145,10 +146,7 @@ func (r *reading) loops() bool {
 
 // ends counts the edges between two problems, and the ends of edges that are no problems.
 func (r *reading) ends() (known, loose int) {
-	ids := make(map[string]bool, len(r.graph.Problems))
-	for _, p := range r.graph.Problems {
-		ids[p.ID] = true
-	}
+	ids := r.ids()
 	seen := make(map[pairKey]bool, len(r.graph.Edges))
 	for _, e := range r.graph.Edges {
 		if n := b2i(!ids[e.From]) + b2i(!ids[e.To]); n > 0 {

@@ -1,6 +1,7 @@
 package lexicon
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -38,14 +39,14 @@ const maxBlockWords = 5
 // block adds one phrase of pseudo code. Those of parallel and sequence are stems, which may stand anywhere in
 // a line.
 func (l *lexicon) block(role, phrase string) {
-	for i, name := range blockNames {
-		if name != role {
-			continue
-		}
-		l.blocks[phrase] |= 1 << i
-		if b := Block(1 << i); b == BlockParallel || b == BlockSequence {
-			l.stems[b] = append(l.stems[b], phrase)
-		}
+	i := slices.Index(blockNames[:], role)
+	if i < 0 {
+		panic("unknown key block " + role)
+	}
+	b := Block(1 << i)
+	l.blocks[phrase] |= b
+	if b == BlockParallel || b == BlockSequence {
+		l.stems[b] = append(l.stems[b], phrase)
 	}
 }
 

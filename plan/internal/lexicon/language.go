@@ -111,3 +111,9 @@ func IsCommon(lang Lang, word string) bool {
 	}
 	return false
 }
+
+// Spaced reports whether a language puts spaces between words.
+func (l Lang) Spaced() bool { return !data().writing[l]["unspaced"] }
+
+// VerbLast reports whether a language puts its verbs behind what they need.
+func (l Lang) VerbLast() bool { return data().writing[l]["verb last"] }

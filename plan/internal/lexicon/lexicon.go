@@ -5,6 +5,7 @@ package lexicon
 
 import (
 	"embed"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -199,14 +200,16 @@ type lexicon struct {
 	common          map[string]langs
 	// inflections are what forms of a word begin and end with, for each language; "" is a beginning, too.
 	inflections map[Lang]map[string][]string
-	blocks      map[string]Block
-	stems       map[Block][]string
+	// writing are facts of a language: unspaced, verb last.
+	writing map[Lang]map[string]bool
+	blocks  map[string]Block
+	stems   map[Block][]string
 }
 
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, writing: map[Lang]map[string]bool{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -301,13 +304,18 @@ func (b *builder) line(lang Lang, key, list string) {
 			b.inflections[lang][tail] = append(b.inflections[lang][tail], head)
 		case key == "common":
 			b.common[s] = b.common[s].with(lang)
-		default:
-			for k, name := range kindNames {
-				if name == key {
-					b.phrase(lang, Kind(k), s)
-					b.parted(lang, Kind(k), s)
-				}
+		case key == "writing":
+			if b.writing[lang] == nil {
+				b.writing[lang] = map[string]bool{}
 			}
+			b.writing[lang][s] = true
+		default:
+			k := slices.Index(kindNames[:], key)
+			if k < 0 {
+				panic("language " + string(lang) + ": unknown key " + key)
+			}
+			b.phrase(lang, Kind(k), s)
+			b.parted(lang, Kind(k), s)
 		}
 	}
 }

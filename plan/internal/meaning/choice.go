@@ -18,7 +18,6 @@ type alternative struct {
 	Head     string
 	Off, End int
 	entries  int
-	lastLine int
 	score    int
 }
 
@@ -63,9 +62,6 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 				more = append(more, it.ID)
 			}
 		}
-		if chosen < 0 {
-			more = append(more, linkNames(other[0].Links)...)
-		}
 	}
 	if len(more) > 0 {
 		note.Element = strings.Join(more[:min(len(more), 100)], ", ")
@@ -91,14 +87,6 @@ func alternativeNotes(r, other *Reading, off int) []Note {
 	return []Note{{Code: "SEVERAL_PLANS", Element: clipped(list), Off: off, Message: "another plan stands here, which was not read: " + list, Hint: "ask for one plan"}}
 }
 
-func linkNames(links []Link) []string {
-	var out []string
-	for _, l := range links {
-		out = append(out, l.From+" -> "+l.To)
-	}
-	return out
-}
-
 // keepOnly returns the text with all alternatives but one blanked out, so that places stay what they are.
 func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
 	var spans []Span
@@ -115,93 +103,65 @@ func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
 // or three, and one is chosen.
 func alternatives(src *form.Source) (alts []alternative, chosen int) {
 	lang := languageOf(src)
-	if alts, chosen = alternativesBy(src, lang, optionHead, false); len(alts) > 0 {
+	if alts, chosen = alternativesBy(src, "", optionHead); len(alts) > 0 {
 		return alts, chosen
 	}
-	if lang != "" { // few words tell little of their language
-		if alts, chosen = alternativesBy(src, "", optionHead, false); len(alts) > 0 {
-			return alts, chosen
-		}
-	}
-	alts, chosen = alternativesBy(src, lang, anyHead, true)
+	alts, chosen = alternativesBy(src, lang, listHead)
 	if len(alts) == 0 || chosen < 0 || alts[chosen].score < 2 || len(alts) > 3 {
 		return nil, -1
 	}
-	if sameNoun(lang, alts) {
-		return alts, chosen
-	}
-	for _, w := range strings.FieldsFunc(lexicon.Fold(src.Text[:alts[0].Off]), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	for _, w := range strings.FieldsFunc(lexicon.Fold(src.Text[:alts[0].Off]), notLetter) {
 		if n, ok := lexicon.Number(w); ok && n == len(alts) || len(alts) == 2 && lexicon.Is(lexicon.Both, w) {
 			return alts, chosen
 		}
 	}
+	noun := func(k int) string {
+		head := alts[k].Names[2]
+		for _, h := range tonesIn(lang, head) {
+			if h.kind&toneOption != 0 && h.end-h.off < len(head) && !hasTone(lang, head, toneRevised) {
+				return head[h.off:h.end]
+			}
+		}
+		return ""
+	}
+	if noun(0) != "" && noun(0) == noun(len(alts)-1) {
+		return alts, chosen
+	}
 	return nil, -1
 }
 
-// sameNoun reports whether all heads name an alternative by the same noun: "Primary plan", "Backup plan".
-func sameNoun(lang string, alts []alternative) bool {
-	noun := ""
-	for k := range alts {
-		head, found := alts[k].Names[2], ""
-		for _, h := range tonesIn(lang, head) {
-			if h.kind&toneOption != 0 {
-				found = head[h.off:h.end]
-			}
-		}
-		if found == "" || found == head || noun != "" && noun != found || hasTone(lang, head, toneRevised) {
-			return false
-		}
-		noun = found
-	}
-	return true
-}
+func notLetter(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
-// anyHead returns what a part is called, when a line is the head of one: a heading, a bold line or a short
-// one with a colon.
-func anyHead(_, line string) []string {
-	bold := strings.HasPrefix(line, "**") && strings.HasSuffix(line, "**") || line[0] == '#'
+// listHead returns what a part is called, when a short line stands right above an entry of a list.
+func listHead(src *form.Source, i int, _ string) []string {
+	line := src.Lines[i].Text
 	s := strings.Trim(lexicon.Fold(line), " #*_【】[]「」:：")
-	if !bold && (!strings.HasSuffix(line, ":") && !strings.HasSuffix(line, "：") || entryLine(line)) || s == "" || len(strings.Fields(s)) > 6 {
+	if s == "" || i+1 >= len(src.Lines) || !entryLine(src.Lines[i+1].Text) || entryLine(line) || len(strings.Fields(s)) > 6 {
 		return nil
 	}
 	return names("", "", s, s)
 }
 
-// headsList reports whether a short line without a sign stands between an empty line and an entry of a list.
-func headsList(src *form.Source, i int) bool {
-	l := &src.Lines[i]
-	if i == 0 || i+1 >= len(src.Lines) || src.Lines[i-1].Text != "" || !entryLine(src.Lines[i+1].Text) || entryLine(l.Text) {
-		return false
-	}
-	r, _ := utf8.DecodeLastRuneInString(l.Text)
-	return utf8.RuneCountInString(l.Text) < 40 && (unicode.IsLetter(r) || unicode.IsDigit(r))
-}
-
-// alternativesBy finds alternatives whose heads a function knows. Colon tells that a short line that heads a
-// list may stand without its colon.
-func alternativesBy(src *form.Source, lang string, head func(lang, line string) []string, colon bool) (alts []alternative, chosen int) {
+// alternativesBy finds alternatives whose heads a function knows.
+func alternativesBy(src *form.Source, lang string, head func(src *form.Source, i int, lang string) []string) (alts []alternative, chosen int) {
 	var rest []form.Sentence
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		if l.Text == "" {
 			continue
 		}
-		names := head(lang, l.Text)
-		if names == nil && colon && headsList(src, i) {
-			names = head(lang, l.Text+":")
-		}
-		if names != nil {
+		if names := head(src, i, lang); names != nil {
 			if len(alts) == maxAlternatives {
 				return nil, -1
 			}
-			alts = append(alts, alternative{Names: names, Head: l.Text, Off: l.Start, End: l.End, lastLine: i})
+			alts = append(alts, alternative{Names: names, Head: l.Text, Off: l.Start, End: l.End})
 			continue
 		}
-		entry := len(alts) > 0 && entryLine(l.Text)
-		if entry {
-			a := &alts[len(alts)-1]
-			a.entries++
-			a.lastLine, a.End = i, l.End
+		if n := len(alts); n > 0 && entryLine(l.Text) {
+			alts[n-1].entries++
+			alts[n-1].End = l.End
+		} else if n > 0 && l.Indent > 0 && alts[n-1].entries > 0 {
+			alts[n-1].End = l.End
 		}
 	}
 	if len(alts) < 2 || !distinct(alts) {
@@ -210,11 +170,6 @@ func alternativesBy(src *form.Source, lang string, head func(lang, line string) 
 	for k := range alts {
 		if alts[k].entries == 0 {
 			return nil, -1
-		}
-		for i := alts[k].lastLine; k+1 < len(alts) && src.Lines[i].Start < alts[k+1].Off; i++ {
-			if l := &src.Lines[i]; l.Indent > 0 && !entryLine(l.Text) {
-				alts[k].End = l.End
-			}
 		}
 	}
 	at := 0
@@ -251,7 +206,8 @@ func entryLine(s string) bool {
 
 // optionHead returns what an alternative is called, when a line is the head of one: "Option A: …", "**Variant
 // 2**", "甲方案：…", "A planı".
-func optionHead(lang, line string) []string {
+func optionHead(src *form.Source, i int, lang string) []string {
+	line := src.Lines[i].Text
 	s := strings.Trim(lexicon.Fold(line), " #*_【】[]「」<>=`-–—|:")
 	r, _ := utf8.DecodeRuneInString(line)
 	if unicode.IsDigit(r) || len(s) > 120 || entryLine(line) && line[0] != '[' || strings.HasSuffix(s, ".") || strings.HasSuffix(s, "。") {
@@ -300,11 +256,8 @@ func names(label, noun string, more ...string) []string {
 // labelLike reports whether a word is short as the label of an alternative is: a, 2, ii, 甲, alfa.
 func labelLike(s string) bool {
 	n := utf8.RuneCountInString(s)
-	if n == 1 || s == "alfa" || s == "alpha" || s == "beta" || s == "gamma" || s == "ii" || s == "iii" || s == "iv" {
-		return true
-	}
 	_, number := lexicon.Number(s)
-	return number && n <= 12
+	return n == 1 || number && n <= 12
 }
 
 // distinct reports whether the alternatives have different names and the same noun.
@@ -384,7 +337,7 @@ func (a *alternative) in(text, shown string) int {
 	if up := strings.ToUpper(label); i >= 0 && len(label) == 1 && len(shown) == len(text) && wordIndex(a.Head, up) >= 0 {
 		i = wordIndex(shown, up) // "a" is an article, "A" is not
 	}
-	if i < 0 || wordIndex(text, a.Names[1]) < 0 && (label == "a" && i > 0 || label == "i" || label == "o" || label == "e") {
+	if i > 0 && label == "a" && wordIndex(text, a.Names[1]) < 0 {
 		return -1
 	}
 	return i

@@ -124,7 +124,7 @@ func amend(r *Reading, text string, off int, correcting bool) {
 			a.order = append(a.order, []int{i})
 		}
 	}
-	a.ordered = hasTone(a.lang, text, toneInOrder|toneRest)
+	a.ordered = hasTone(a.lang, text, toneRest)
 	if !correcting {
 		text = a.arrows(text, off)
 	}
@@ -618,7 +618,7 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 			recent = known
 		}
 		switch {
-		case len(fresh) == 1 && len(known) == 2 && kinds&toneAdd != 0 && hasTone(a.lang, clause, toneBetween):
+		case len(fresh) == 1 && len(known) == 2 && kinds&toneAdd != 0 && saysBetween(clause):
 			a.between(fresh[0], known[0], known[1], s, end)
 			return true
 		case len(fresh) == 1 && kinds&toneAdd != 0:
@@ -639,6 +639,18 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 	}
 	return said
 }
+
+// saysBetween reports whether a clause says that something stands between two others.
+func saysBetween(clause string) bool {
+	for word := range betweenWords {
+		if wordIndex(clause, word) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+var betweenWords = wordsOf("between")
 
 // countWord reports whether an id that no step has is a number in words, which counts something: "one more
 // step".

@@ -47,8 +47,11 @@ var moodData = sync.OnceValue(func() map[string]*moodTable {
 		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		name, lang, _ := strings.Cut(key, " ")
 		n := slices.Index(moodNames[:], name)
-		if !ok || line[0] == '#' || n < 0 {
+		if line[0] == '#' {
 			continue
+		}
+		if !ok || n < 0 {
+			panic("moods.txt: unknown key " + key)
 		}
 		if out[lang] == nil {
 			out[lang] = &moodTable{}
@@ -67,9 +70,6 @@ var moodData = sync.OnceValue(func() map[string]*moodTable {
 	}
 	return out
 })
-
-// unspaced reports whether a language puts no spaces between words, or joins the ends of verbs to them.
-func unspaced(lang string) bool { return lang == "zh" || lang == "ja" || lang == "ko" }
 
 // endsWith returns the length in letters of the longest end of a text that tells the mood.
 func endsWith(s string, ends map[string]bool, most int) int {
@@ -95,7 +95,7 @@ func (w *moodWords) word(s string) bool {
 
 // begins reports whether a text begins with what tells the mood.
 func (w *moodWords) begins(lang, s string, words []string) bool {
-	if unspaced(lang) {
+	if !lexicon.Lang(lang).Spaced() {
 		n := 0
 		for i := range s {
 			if n++; n > w.longest+1 {
@@ -196,12 +196,12 @@ func moodOfClause(lang, s string) mood {
 	if tell.tells(lang, s, words) {
 		return told
 	}
-	if hasArticle(lang, words[0]) {
+	if hasTone(lang, words[0], toneArticle) {
 		return noMood
 	}
 	final := words[len(words)-1]
 	switch {
-	case end.word(final) && (lang != "de" || !capital(last)), lang == "id" && prefixed(words[0]):
+	case end.word(final) && (lang != "de" || !capital(last)):
 		return acting
 	case lang == "de" && end.word(final) && len(words) > 1 && !deeds.word(final):
 		return noMood
@@ -247,31 +247,11 @@ func isDone(lang, s string) bool {
 	case "de", "nl", "tr":
 		return w.word(first) || w.word(words[len(words)-1])
 	}
-	return w.word(first) && !(lang == "es" && strings.HasSuffix(first, "ré"))
-}
-
-// prefixed reports whether a word of Indonesian has the prefix of a verb.
-func prefixed(w string) bool {
-	return len(w) > 5 && (strings.HasPrefix(w, "men") || strings.HasPrefix(w, "mem") || strings.HasPrefix(w, "mel") || strings.HasPrefix(w, "ber"))
-}
-
-// hasArticle reports whether a word is an article.
-func hasArticle(lang, w string) bool {
-	for _, h := range tonesIn(lang, w) {
-		if h.kind&toneArticle != 0 && h.end == len(w) {
-			return true
-		}
-	}
-	return false
+	return w.word(first)
 }
 
 // commandArticles are the articles that stand right behind a verb, and not behind a noun.
-var commandArticles = map[string]map[string]bool{
-	"en": setOf("the a an all each every both our your their its his her any this these that"),
-	"de": setOf("den das die einen ein eine alle dem"), "nl": setOf("de het een alle"),
-	"fr": setOf("le la les un une"), "es": setOf("el la los las un una"), "pt": setOf("o a os as um uma"),
-	"it": setOf("il lo la i gli le un una"),
-}
+var commandArticles = wordsByLanguage("command articles")
 
 // commands reports whether a text begins with a word and an article: that word is a verb, whether it is
 // known or not.

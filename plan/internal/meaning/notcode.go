@@ -23,14 +23,14 @@ func ordinary(src *form.Source, first, end int) bool {
 		if name := imported(words); name != "" && !planModule(name) {
 			return true
 		}
-		if strings.Contains(l.Text, "= require(") || strings.HasPrefix(l.Text, "module.exports") {
-			return true
-		}
 		_, call, ok := strings.Cut(l.Text, "= ")
 		if !ok {
 			call = l.Text
 		}
 		if root, rest, ok := strings.Cut(call, "."); ok && libraries[root] && strings.Contains(rest, "(") {
+			return true
+		}
+		if strings.Contains(l.Text, "= require(") || strings.HasPrefix(l.Text, "module.exports") {
 			return true
 		}
 	}
@@ -47,9 +47,6 @@ func imported(words []string) string {
 			return "" // a file beside this one
 		}
 		return last
-	}
-	if words[0] == "from" && (len(words) < 4 || words[2] != "import") {
-		return ""
 	}
 	return words[1]
 }

@@ -7,12 +7,12 @@ import (
 )
 
 // otherArrows reports whether the arrows of n lines from first on are no order of steps: the axes of a chart,
-// renamed files, a reaction, a span of days, a message of an error, or a report of what is over.
+// renamed files, paths, or a message of an error.
 func otherArrows(src *form.Source, first, n int) bool {
 	if chartAbove(src, first) || traceAbove(src, first) {
 		return true
 	}
-	lines, renames, reactions, paths := 0, 0, 0, 0
+	lines, renames, paths := 0, 0, 0
 	for i := first; i < first+n; i++ {
 		text := strings.TrimRight(src.Lines[i].Text, " .")
 		parts, _ := form.SplitArrows(text, 0)
@@ -21,17 +21,13 @@ func otherArrows(src *form.Source, first, n int) bool {
 		}
 		lines++
 		renames += b2i(len(parts) == 2 && movesFile(parts[0].Text, parts[1].Text))
-		reactions += b2i(isReaction(parts))
 		paths += b2i(len(parts) == 2 && strings.HasPrefix(parts[0].Text, "/") && strings.HasPrefix(parts[1].Text, "/"))
-		if len(parts) == 2 && n == 1 && daySpan(parts[0].Text, parts[1].Text) {
-			return true
-		}
 		head, _, ok := strings.Cut(parts[0].Text, ":")
 		if ok && n == 1 && strings.Contains(head, ". ") && hasTone(languageOf(src), head, tonePast) {
-			return true
+			return true // "It is complete. All was executed: 1 -> 2"
 		}
 	}
-	return lines > 0 && (renames == lines || reactions == lines || paths == lines)
+	return lines > 0 && (renames == lines || paths == lines)
 }
 
 // charts are the drawings of Mermaid whose arrows are no order of steps.
@@ -76,56 +72,4 @@ func movesFile(a, b string) bool {
 	b, _, _ = strings.Cut(b, " ")
 	base := a[strings.LastIndexByte(a, '/')+1:]
 	return a != base && base == b[strings.LastIndexByte(b, '/')+1:] && strings.IndexByte(base, '.') > 0
-}
-
-// days are the names of days, by their first three letters.
-var days = wordsOf("days")
-
-// daySpan reports whether an arrow stands between two days: "Opening hours: Mon -> Fri 9-17".
-func daySpan(a, b string) bool {
-	day := func(s string) bool { return len(s) >= 3 && days[strings.ToLower(s[:3])] }
-	b, _, _ = strings.Cut(strings.TrimSpace(b), " ")
-	a = strings.TrimSpace(a)
-	return day(a[strings.LastIndexByte(a, ' ')+1:]) && day(b)
-}
-
-// elements are the symbols of usual chemical elements.
-var elements = setOf("H He Li Be B C N O F Na Mg Al Si P S Cl K Ca Ti Cr Mn Fe Co Ni Cu Zn As Br Ag Sn I Ba Pt Au Hg Pb U")
-
-// isReaction reports whether all that stands between arrows and signs is a chemical formula, and one is of
-// several elements.
-func isReaction(parts []form.Piece) bool {
-	compound := false
-	for _, p := range parts {
-		for _, x := range strings.Split(p.Text, "+") {
-			x = strings.TrimLeft(strings.TrimSpace(x), "0123456789 ")
-			count, ok := formula(x)
-			if !ok {
-				return false
-			}
-			compound = compound || count > 1 && strings.ContainsAny(x, "23456789")
-		}
-	}
-	return compound
-}
-
-// formula counts the elements in a chemical formula.
-func formula(s string) (count int, ok bool) {
-	for i := 0; i < len(s); {
-		c := s[i]
-		if strings.IndexByte("0123456789()+-", c) >= 0 {
-			i++
-			continue
-		}
-		n := 1
-		if i+1 < len(s) && elements[s[i:i+2]] {
-			n = 2
-		}
-		if !elements[s[i:i+n]] {
-			return 0, false
-		}
-		count++
-		i += n
-	}
-	return count, count > 0
 }

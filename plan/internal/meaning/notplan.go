@@ -29,10 +29,8 @@ type listing struct {
 	Linked bool
 	// langs are the languages of the entries: Lang, or those that they may be written in.
 	langs []string
-	// Spoken tells that they are counted as reasons in a speech are: "First, …", "Secondly, …".
-	Spoken bool
 	// looks remembers what entries look like.
-	looks map[string]entryCounts
+	looks map[string]looks
 }
 
 // scoreNoPlan is the score from which a listing is no plan.
@@ -52,24 +50,20 @@ func notPlan(l *listing) (score int, why []string) {
 		l.Lang = language(all)
 	}
 	l.langs = languagesOf(l.Lang, all)
-	head, versions, laws := 0, b2i(version(l.Intro)), b2i(legal(l.Lang, l.Intro))
+	head, versions := 0, b2i(version(l.Intro))
 	for _, h := range l.Headings {
 		head += announces(l.Lang, h, true)
 		versions += b2i(version(h))
-		laws += b2i(legal(l.Lang, h))
 	}
 	say(6*max(-1, min(1, head)), "what its heading announces")
 	if versions > 0 && head >= 0 {
 		say(4, "it stands below a version")
 	}
-	if laws > 1 {
-		say(8, "it stands in an article of a contract or a law")
-	}
 	intro := announces(l.Lang, l.Intro, false)
 	if head == 0 || intro > 0 {
 		say(5*intro, "what the line before it announces")
 	}
-	if refuses(l.Intro) || len(l.Headings) > 0 && refuses(l.Headings[0]) {
+	if Refuses(l.Intro) || len(l.Headings) > 0 && Refuses(l.Headings[0]) {
 		say(6, "it comes with a refusal")
 	}
 	if word, _, _ := strings.Cut(l.Intro, " "); word == "def" || word == "func" || word == "function" || word == "fn" {
@@ -82,71 +76,58 @@ func notPlan(l *listing) (score int, why []string) {
 	if n == 0 {
 		return score, why
 	}
-	var c entryCounts
+	var c looks
 	for _, e := range l.Entries {
-		c.plus(l.look(e))
+		for k, is := range l.look(e) {
+			c[k] += is
+		}
 	}
 	most := func(k int) bool { return k*2 > n || k*2 == n && n > 2 }
-	switch {
-	case most(c.questions):
+	if most(c[asking]) {
 		say(12, "its entries ask")
-	case c.questions > 0:
-		say(2, "an entry asks")
 	}
-	if most(c.money) {
+	if most(c[money]) {
 		say(5, "its entries have prices or measures")
 	}
-	if most(c.years) {
+	if most(c[years]) {
 		say(5, "its entries begin with years")
 	}
-	if most(c.links) {
+	if most(c[links]) {
 		say(5, "its entries are links or contacts")
 	}
-	if most(c.speech) {
-		say(3, "its entries are quotes or choices")
-	}
-	if most(c.code) {
+	if most(c[codeLike]) {
 		say(8, "its entries are expressions or commits")
 	}
-	if most(c.empty) && l.Related == 0 {
+	if most(c[empty]) && l.Related == 0 {
 		say(8, "its entries say nothing")
 	}
-	told := n > 1 && c.told*5 >= n*3 && c.action*3 < n
-	if told {
+	describes := n > 1 && c[telling]*5 >= n*3 && c[action]*3 < n
+	if describes {
 		say(7, "its entries tell how things are")
 	}
-	if short := most(c.short) && c.action*2 <= n && l.Related == 0; short && (asks(l.Intro) || strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:")) {
+	if strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:") && most(c[fewWords]) && c[action]*2 <= n {
 		say(4, "its entries are names")
 	}
-	if n > 1 && c.past*5 >= n*3 && !told {
+	if n > 1 && c[past]*5 >= n*3 && !describes {
 		say(5, "its entries tell what is over")
 	}
-	if n > 1 && c.defined*5 >= n*4 && c.action*2 < n {
+	if n > 1 && c[defined]*5 >= n*4 && c[action]*2 < n {
 		say(2, "its entries explain words")
 	}
-	if most(c.other) {
-		say(6, "its entries are heads of other lists")
-	}
 	switch {
-	case most(c.action) && (intro <= 0 || c.defined*5 < n*4):
+	case most(c[action]) && (intro <= 0 || c[defined]*5 < n*4):
 		say(-4, "its entries say what to do")
-	case c.action*3 >= n && intro <= 0 && head <= 0 && !most(c.short):
+	case c[action]*3 >= n && intro <= 0 && head <= 0 && !most(c[fewWords]):
 		say(-2, "some entries say what to do")
-	case !told && l.Related == 0 && !l.Linked && c.order == 0 && (c.action+c.deed)*3 < n+b2i(l.Checked)*n:
+	case !describes && l.Related == 0 && !l.Linked && c[ordered] == 0 && (c[action]+c[deedNamed])*3 < n+b2i(l.Checked)*n:
 		say(4-2*b2i(l.Lang == ""), "its entries are names of things")
 	}
-	if l.Spoken && !most(c.action) && l.Related == 0 {
-		say(6, "its entries are counted as reasons are")
-	}
-	if c.order > 0 {
-		say(-min(3, c.order), "its entries have an order in words")
-	}
-	if l.Related*4 < n || most(c.code) {
+	if l.Related*4 < n || most(c[codeLike]) {
 		say(-min(l.Related, 3), "an entry names another")
 	} else {
 		say(-3*min(3, l.Related), "its entries name one another")
 	}
-	if l.Boxes && (!l.Checked || most(c.action)) {
+	if l.Boxes && (!l.Checked || most(c[action])) {
 		say(-3, "it has check boxes")
 	}
 	if l.Nouns {
@@ -213,18 +194,11 @@ func lastSentence(s string) string {
 	return s
 }
 
-// refuses reports whether a text begins with a refusal.
-func refuses(s string) bool {
-	s = strings.TrimLeft(s, " \t\r\n\"'“#*>-`")
-	for _, t := range lexicon.Scan(s[:min(len(s), 200)]) {
-		if t.Is(lexicon.Refuse) {
-			if t.Off < 3 {
-				return true
-			}
-			break
-		}
-	}
-	return hasTone("", opening(s), toneDecline)
+// Refuses reports whether a text begins with a refusal.
+func Refuses(s string) bool {
+	s = opening(strings.TrimLeft(s, " \t\r\n\"'“#*>-`"))
+	refusal := func(t lexicon.Token) bool { return t.Off < 3 && t.Is(lexicon.Refuse) }
+	return slices.ContainsFunc(lexicon.Scan(s), refusal) || hasTone("", s, toneDecline)
 }
 
 // maxRefusal bounds the first sentences of a text, in bytes.
@@ -233,32 +207,8 @@ const maxRefusal = 300
 // opening returns the first sentences of a text: those before its first list.
 func opening(s string) string {
 	s = strings.TrimSpace(s[:min(len(s), maxRefusal)])
-	if i := strings.Index(s, "\n"); i >= 0 {
-		s = s[:i]
-	}
+	s, _, _ = strings.Cut(s, "\n")
 	return s
-}
-
-// legal reports whether a heading is that of a part of a law or a contract: "Article 3", "第三条".
-func legal(lang, s string) bool {
-	folded := strings.TrimLeft(lexicon.Fold(s), " *#")
-	for _, h := range tonesIn(lang, folded) {
-		if h.kind&toneLaw != 0 && h.off == 0 {
-			rest := strings.TrimLeft(folded[h.end:], " .")
-			return rest != "" && (rest[0] >= '0' && rest[0] <= '9' || strings.Trim(firstWord(rest), "ivx.:") == "")
-		}
-	}
-	if strings.HasPrefix(folded, "第") || strings.HasPrefix(folded, "제") {
-		for n, r := range folded {
-			if r == '条' || r == '條' || r == '조' {
-				return n > len("第")
-			}
-			if n > 12 {
-				break
-			}
-		}
-	}
-	return false
 }
 
 // version reports whether a heading names a version: "## [1.2.0] - 2024-01-02", "v2.1".
@@ -296,85 +246,75 @@ func asks(s string) bool {
 	return strings.HasPrefix(s, "¿")
 }
 
-// entryCounts counts what the entries of a list look like.
-type entryCounts struct {
-	other, questions, money, years, links, speech, past, defined, action, deed, order, code, told, short, empty int
-}
+// look is something that an entry of a list may look like.
+type look uint8
 
-// plus adds what an entry looks like.
-func (c *entryCounts) plus(e entryCounts) {
-	c.other += e.other
-	c.questions += e.questions
-	c.money += e.money
-	c.years += e.years
-	c.links += e.links
-	c.speech += e.speech
-	c.past += e.past
-	c.defined += e.defined
-	c.action += e.action
-	c.deed += e.deed
-	c.order += e.order
-	c.code += e.code
-	c.told += e.told
-	c.short += e.short
-	c.empty += e.empty
-}
+const (
+	asking look = iota
+	money
+	years
+	links
+	past
+	defined
+	action
+	deedNamed
+	ordered
+	codeLike
+	telling
+	fewWords
+	empty
+	lookCount
+)
+
+// looks counts what the entries of a list look like.
+type looks [lookCount]int
 
 // look returns what an entry looks like. Lists of one text have many entries in common.
-func (l *listing) look(e string) (c entryCounts) {
-	if c, ok := l.looks[e]; ok {
-		return c
-	}
-	c.add(l.Lang, l.langs, e)
-	if l.looks != nil {
-		l.looks[e] = c
+func (l *listing) look(e string) looks {
+	c, ok := l.looks[e]
+	if !ok {
+		c = entryLooks(l.Lang, l.langs, e)
+		if l.looks != nil {
+			l.looks[e] = c
+		}
 	}
 	return c
 }
 
-func (c *entryCounts) add(lang string, langs []string, e string) {
-	e = strings.TrimSpace(e)
-	first := e
-	if i := strings.IndexByte(e, '\n'); i >= 0 {
-		first = strings.TrimSpace(e[:i])
-	}
+func entryLooks(lang string, langs []string, e string) (c looks) {
+	first, _, _ := strings.Cut(strings.TrimSpace(e), "\n")
+	first = strings.TrimSpace(first)
 	folded := lexicon.Fold(first)
-	count := func(n *int, ok bool) {
-		if ok {
-			*n++
-		}
-	}
-	count(&c.other, len(strings.Fields(first)) <= 3 && announces(lang, first, true) > 0)
-	count(&c.questions, asks(first) || strings.ContainsAny(first, "?？؟¿"))
-	count(&c.money, priced(folded))
-	count(&c.years, yearAhead(first))
-	count(&c.links, contact(folded))
-	count(&c.speech, strings.HasPrefix(first, "\"") || strings.HasPrefix(first, "“") || strings.HasPrefix(first, "«") || strings.HasPrefix(first, "„"))
-	count(&c.defined, defines(first))
-	code := computed(first)
-	m := moodIn(langs, first)
-	over := isDone(lang, first)
+	code, m, over := computed(first), moodIn(langs, first), isDone(lang, first)
 	if over && m == acting {
 		m = noMood
 	}
-	count(&c.action, !code && m == acting)
-	count(&c.deed, !code && m == deed)
-	count(&c.told, m == told)
-	count(&c.past, over || m != acting && hasTone(lang, first, tonePast))
-	count(&c.code, code)
-	count(&c.empty, first == "")
-	count(&c.short, len(strings.Fields(first)) <= 2)
-	ordered := false
+	order := false
 	for _, t := range lexicon.ScanIn(lexicon.Lang(lang), first) {
-		ordered = ordered || t.Kinds&lexicon.KindsOf(lexicon.Then, lexicon.First, lexicon.Last, lexicon.Meanwhile) != 0 && t.Off < 4
+		order = order || t.Kinds&lexicon.KindsOf(lexicon.Then, lexicon.First, lexicon.Last, lexicon.Meanwhile) != 0 && t.Off < 4
 	}
-	count(&c.order, ordered)
+	for k, is := range [lookCount]bool{
+		asking:    strings.ContainsAny(first, "?？؟¿") || asks(first),
+		money:     priced(folded),
+		years:     yearAhead(first),
+		links:     contact(folded),
+		past:      over || m != acting && hasTone(lang, first, tonePast),
+		defined:   defines(first),
+		action:    !code && m == acting,
+		deedNamed: !code && m == deed,
+		ordered:   order,
+		codeLike:  code,
+		telling:   m == told,
+		fewWords:  len(strings.Fields(first)) <= 2,
+		empty:     first == "",
+	} {
+		c[k] = b2i(is)
+	}
+	return c
 }
 
 // measures are units of money and of kitchens; they stand behind a number.
-var measures = setOf("€ $ £ ¥ ₺ ₽ ₹ ₩ zł kr usd eur gbp руб грн ريال tl元 円 원 元 g kg mg ml l cl dl oz lb lbs cup cups tbsp tsp " +
-	"tablespoon tablespoons teaspoon teaspoons el tl esslöffel teelöffel prise pincée cucharada cucharadas colher colheres cucchiaio " +
-	"г кг мл л шт gr gram gramm grammes克 毫升 克 グラム m² m2 °c % x ms kcal gb mb tb kb inç inch inches zoll pouces mah kw")
+var measures = wordsOf("measures")
 
 // priced reports whether a text names a price or an amount of something.
 func priced(s string) bool {
@@ -444,9 +384,6 @@ func computed(s string) bool {
 	word, _, _ := strings.Cut(s, " ")
 	if len(word) >= 6 && len(word) <= 40 && strings.Trim(word, "0123456789abcdef") == "" && strings.ContainsAny(word, "0123456789") && strings.ContainsAny(word, "abcdef") {
 		return true
-	}
-	if _, bar, ok := strings.Cut(s, " | "); ok && strings.Trim(bar, "0123456789 +-") == "" && strings.ContainsAny(bar, "+-") {
-		return true // a file with its changed lines
 	}
 	letters, signs := 0, false
 	for _, w := range strings.Fields(s) {

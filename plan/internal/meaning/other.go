@@ -1,5 +1,7 @@
 package meaning
 
+import "github.com/epigraph-run/epigraph/plan/internal/lexicon"
+
 // link2 are the two ends of a link.
 type link2 struct{ from, to string }
 
@@ -84,4 +86,9 @@ func OtherPlan(r, other *Reading) (notes []Note) {
 		}
 	}
 	return notes
+}
+
+// Revises reports whether a text between two plans says that the later one replaces the earlier one.
+func Revises(between string) bool {
+	return hasTone("", between, toneRevised) || lexicon.Has(lexicon.Correct, between)
 }

@@ -12,7 +12,7 @@ import (
 // readOutline reads lists, checklists, phases, tickets and whatever else gives each step a line of its own.
 func readOutline(src *form.Source) []*Reading {
 	root := form.Outline(src)
-	o := &outline{src: src, parent: map[*form.Item]*form.Item{}, looks: map[string]entryCounts{}, said: map[*form.Item]bool{}}
+	o := &outline{src: src, parent: map[*form.Item]*form.Item{}, looks: map[string]looks{}, said: map[*form.Item]bool{}}
 	o.collect(root)
 	o.statements()
 	o.grouping()
@@ -33,7 +33,7 @@ type outline struct {
 	src    *form.Source
 	all    []*form.Item // in the order of the text
 	parent map[*form.Item]*form.Item
-	looks  map[string]entryCounts
+	looks  map[string]looks
 	said   map[*form.Item]bool // items that only say what steps wait for
 	// groups are items that only group the entries below them; unsure are those of which it is not certain
 	// whether they do.

@@ -5,7 +5,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -19,10 +18,10 @@ const maxProse = 40_000
 // words such as "then", "meanwhile" and "once both are done" say what it waits for.
 func readProse(src *form.Source) []*Reading {
 	from, to, ok := running(src)
-	if !ok || refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
+	if !ok || Refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
 		return nil
 	}
-	t := &teller{lang: proseLanguage(src.Text[from:to]), words: map[string][]int{}}
+	t := &teller{lang: language(src.Text[from:to]), words: map[string][]int{}}
 	if t.lang == "" {
 		return nil
 	}
@@ -38,17 +37,6 @@ func readProse(src *form.Source) []*Reading {
 	return t.reading(sentences)
 }
 
-// proseLanguage tells the language of running text, by fewer words than of other texts.
-func proseLanguage(s string) string {
-	if lang := language(s); lang != "" {
-		return lang
-	}
-	if list, votes := lexicon.Languages(s); len(list) > 0 && votes[0] > 2 && (len(list) == 1 || votes[1] < votes[0]) {
-		return string(list[0])
-	}
-	return ""
-}
-
 // running returns where the running text stands, without greetings and the like, when the text has no list.
 func running(src *form.Source) (from, to int, ok bool) {
 	from, to = -1, 0
@@ -62,7 +50,7 @@ func running(src *form.Source) (from, to int, ok bool) {
 			continue
 		case l.Fence || l.InCode || l.Text[0] == '|' || l.Text[0] == '{' || l.Text[0] == '<':
 			return 0, 0, false
-		case listed(l.Text) || entryLine(l.Text) || l.Text[0] == '#' || stepLine(l.Text):
+		case listed(l.Text) || entryLine(l.Text) || l.Text[0] == '#':
 			entries++
 		}
 		wide := n >= 60 || l.Text[0] >= 0xE3 && n >= 20
@@ -83,20 +71,6 @@ func running(src *form.Source) (from, to int, ok bool) {
 	// Lines that are short and no sentences are those of a list or a poem.
 	told := lines < 4 || short*3 < lines*2 || ended == lines
 	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && told
-}
-
-// stepLine reports whether a line begins as a step of a list does: "Week 2: …", "Step two, …".
-func stepLine(s string) bool {
-	head := s[:min(len(s), 30)]
-	if i := strings.IndexAny(head, ":："); i > 0 && strings.Count(head[:i], " ") < 3 && strings.ContainsFunc(head[:i], unicode.IsDigit) {
-		return true
-	}
-	for _, t := range lexicon.Scan(head) {
-		if t.Is(lexicon.Steps) && t.Off < 16 {
-			return true
-		}
-	}
-	return false
 }
 
 // tale is a step that running text tells.
@@ -120,8 +94,7 @@ type teller struct {
 	branch int
 	// told is the step of the main clause that was read last.
 	told int
-	// connected counts sentences with a word of order, theses those that list arguments, past those about
-	// what is over, meant those about what is to be done, general those that explain.
+	// connected counts sentences with a word of order, theses those that list arguments, past those about what is over, meant those about what is to be done, general those that explain.
 	connected, theses, past, meant, general int
 	unsure                                  bool
 	intro                                   string
@@ -146,15 +119,12 @@ func (t *teller) sentence(s *form.Sentence) {
 		u := &units[k]
 		ordered := u.ordered() || t.resolves(u) || len(t.enumerated(u)) > 1 ||
 			k+1 < len(units) && (units[k+1].beside || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0 || units[k+1].free && t.acts(u))
-		switch {
-		case !ordered && !said:
+		if !ordered && !said {
 			if len(t.steps) == 0 || !t.acts(u) {
 				continue
 			}
 			// A sentence between steps that says what to do, and not when.
 			t.unsure = true
-		case !ordered && len(strings.Fields(u.text)) < 3 && t.spaced():
-			continue
 		}
 		if !said {
 			t.connected += b2i(ordered)
@@ -193,9 +163,6 @@ const maxOpening = 4
 
 // opens reports whether a sentence before the first word of order is the first step.
 func (t *teller) opens(s *form.Sentence) bool {
-	if hasTone(t.lang, s.Text, toneIntro) {
-		return false
-	}
 	return !t.spaced() || len(strings.Fields(s.Text)) > maxOpening || t.acts(&unit{main: s.Text})
 }
 
@@ -221,10 +188,7 @@ func (t *teller) chats(s *form.Sentence) bool {
 
 // tell adds the step of a unit, or what it says of other steps.
 func (t *teller) tell(u *unit) {
-	if u.empty() || strings.TrimSpace(u.main) == "" && len(u.conds) == 0 {
-		return
-	}
-	if t.claim(u) {
+	if strings.TrimSpace(u.main) == "" && len(u.conds) == 0 {
 		return
 	}
 	var needs, before []int
@@ -277,7 +241,7 @@ func (t *teller) tell(u *unit) {
 	}
 	t.unsure = t.unsure || u.trails
 	beside := false
-	branch := t.branch >= 0 && t.follows(u, waits)
+	branch := t.branch >= 0 && !waits && u.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && t.ands(u.text)
 	switch {
 	case branch:
 		needs = []int{t.branch}
@@ -344,36 +308,12 @@ func (t *teller) tell(u *unit) {
 	}
 }
 
-// follows reports whether a unit goes on with the step before it in the same sentence, not with all that run
-// beside it: "Ann meanwhile paints the doors, and then hangs them".
-func (t *teller) follows(u *unit, waits bool) bool {
-	if waits {
-		return len(u.conds) == 1 && t.pronounIn(u.conds[0].text) && !hasTone(t.lang, u.conds[0].text, toneTwo|toneEverything)
-	}
-	return u.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && t.ands(u.text)
-}
-
-// pronounIn reports whether a condition names what it is about by a pronoun: "once those arrive".
-func (t *teller) pronounIn(s string) bool {
-	for _, g := range t.signs(s) {
-		if t.pronoun(s[g.end:]) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // maxGroup bounds the steps that run beside each other.
 const maxGroup = 64
 
 // both adds the two steps of "before the one, the other".
 func (t *teller) both(u *unit, c *condition) {
 	main := strings.TrimSpace(u.main)
-	if main == "" || t.letters(main) == 0 || strings.TrimSpace(u.main) == strings.TrimSpace(u.text) {
-		t.step(u, slices.Clone(t.group), true)
-		t.unsure = true
-		return
-	}
 	at := u.off + max(0, strings.Index(u.text, main))
 	t.step(&unit{text: main, off: at, end: at + len(main)}, slices.Clone(t.group), true)
 	first := len(t.steps) - 1
@@ -389,40 +329,6 @@ func (t *teller) pronounOnly(s string) bool {
 		}
 	}
 	return false
-}
-
-// maxClaim bounds the words by which a sentence names a step that was told before.
-const maxClaim = 6
-
-// claim reads what a unit says of a step that was told before: "The go-live needs the audit, too."
-func (t *teller) claim(u *unit) bool {
-	if len(u.conds) != 1 || !u.conds[0].loose || u.kinds&^lexicon.KindsOf(lexicon.First) != 0 || len(t.steps) == 0 {
-		return false
-	}
-	c := &u.conds[0]
-	mine := t.stems(u.main)
-	self, sure := t.found(u.main)
-	if self < 0 || !sure || len(mine) == 0 || len(mine) > maxClaim {
-		return false
-	}
-	for w := range mine {
-		if !slices.Contains(t.words[w], self) {
-			return false // it says more than the name of the step
-		}
-	}
-	list, named := t.refers(c.text)
-	if !named || slices.Contains(list, self) {
-		return false
-	}
-	t.unsure = true
-	for _, i := range list {
-		if c.kind == Before {
-			t.link(self, i)
-		} else if c.kind == Needs {
-			t.link(i, self)
-		}
-	}
-	return true
 }
 
 // link says that a step waits for another one.
@@ -507,9 +413,6 @@ func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
 	k := 0
 	for _, s := range sentences {
 		end := s.Off + len(s.Text)
-		if s.Question {
-			continue
-		}
 		at, some := s.Off, false
 		for ; k < len(r.Items) && r.Items[k].Off < end; k++ {
 			if it := &r.Items[k]; it.Off >= at {
@@ -533,19 +436,11 @@ func (t *teller) leftOut(r *Reading, s form.Sentence, from, to int) {
 	}
 }
 
-// cutOff reports whether a sentence ends with a word that never ends one: "only when the".
+// cutOff reports whether a sentence ends with what never ends one: "only when the".
 func (t *teller) cutOff(s string) bool {
 	s = strings.TrimRight(s, " \n")
 	last := s[strings.LastIndexAny(s, " \n")+1:]
-	if r, _ := utf8.DecodeLastRuneInString(s); r == ',' || !unicode.IsLetter(r) {
-		return r == ','
-	}
-	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s[max(0, len(s)-maxTone):]) {
-		if tok.End == min(len(s), maxTone) && (tok.Is(lexicon.And) || tok.Is(lexicon.Sources) || tok.Kinds&lexicon.Relations != 0 && tok.Side == lexicon.Ahead) && t.spaced() && !verbLast(t.lang) {
-			return true
-		}
-	}
-	return hasTone(t.lang, last, toneArticle)
+	return strings.HasSuffix(s, ",") || hasTone(t.lang, last, toneArticle)
 }
 
 func (t *teller) doubt(r *Reading, element, message string, off int) {

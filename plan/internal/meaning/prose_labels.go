@@ -3,7 +3,6 @@ package meaning
 import (
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -15,12 +14,11 @@ import (
 // names that a sentence lists: "There are three tasks: fetch, clean and load. clean needs fetch."
 func readLabeled(src *form.Source) []*Reading {
 	from, to, ok := running(src)
-	if !ok || refuses(src.Text) {
+	if !ok || Refuses(src.Text) {
 		return nil
 	}
 	sentences := form.Sentences(src.Text[from:to], from)
-	p := roster{lang: proseLanguage(src.Text[from:to]), at: map[string]int{}, told: map[int]int{}}
-	p.nouns(sentences)
+	p := roster{lang: language(src.Text[from:to]), at: map[string]int{}, told: map[int]int{}}
 	if !p.listed(sentences) {
 		sentences = parted(sentences)
 		for k := range sentences {
@@ -72,8 +70,7 @@ type roster struct {
 	at    map[string]int
 	// told holds for a sentence the item with whose label it begins.
 	told map[int]int
-	noun map[string]bool // words before a name that begin several sentences
-	list int             // the sentence that lists the names, and one more
+	list int // the sentence that lists the names, and one more
 }
 
 func (p *roster) add(id, title string, off int) {
@@ -87,45 +84,6 @@ func (p *roster) add(id, title string, off int) {
 	p.items = append(p.items, Item{ID: id, Shown: true, Title: strings.Join(strings.Fields(title), " "), Parent: -1, Off: off, End: off + len(title)})
 }
 
-// nouns finds the words that begin several sentences with another name each: "Lot alpha …", "The lot beta …".
-func (p *roster) nouns(sentences []form.Sentence) {
-	count := map[string]map[string]bool{}
-	for k := range sentences {
-		if noun, name, _ := p.opening(sentences[k].Text); noun != "" && name != "" && !lexicon.IsCommon(lexicon.Lang(p.lang), lexicon.Fold(name)) {
-			if count[noun] == nil {
-				count[noun] = map[string]bool{}
-			}
-			count[noun][name] = true
-		}
-	}
-	p.noun = map[string]bool{}
-	for noun, names := range count {
-		p.noun[noun] = len(names) > 2
-	}
-}
-
-// opening returns the first two words of a sentence behind its article, and where they end.
-func (p *roster) opening(s string) (noun, name string, end int) {
-	at := 0
-	for range 3 {
-		rest := strings.TrimLeft(s[at:], " ")
-		at = len(s) - len(rest)
-		n := strings.IndexFunc(rest, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '_' })
-		if n <= 0 || n > 24 {
-			return "", "", 0
-		}
-		switch w := rest[:n]; {
-		case noun == "" && hasTone(p.lang, w, toneArticle):
-		case noun == "":
-			noun = lexicon.Fold(w)
-		default:
-			return noun, w, at + n
-		}
-		at += n
-	}
-	return "", "", 0
-}
-
 // label returns the label with which a sentence begins and where it ends: T1, "Step 2", "Task A".
 func (p *roster) label(s string) (id string, end int) {
 	end = strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:()", r) })
@@ -135,9 +93,6 @@ func (p *roster) label(s string) (id string, end int) {
 	word := s[:end]
 	if code(word) {
 		return word, end
-	}
-	if noun, name, to := p.opening(s); p.noun[noun] {
-		return name, to
 	}
 	if !lexicon.Is(lexicon.Steps, word) {
 		return "", 0
@@ -166,68 +121,52 @@ const maxListed = 3
 
 // listed finds a sentence that lists the names of the steps behind a colon, which the other sentences use.
 func (p *roster) listed(sentences []form.Sentence) bool {
-	folded := sync.OnceValue(func() []string {
-		all := make([]string, len(sentences))
-		for k := range sentences {
-			all[k] = lexicon.Fold(sentences[k].Text)
-		}
-		return all
-	})
 	for k := range sentences {
 		s := &sentences[k]
-		i := strings.IndexByte(s.Text, ':')
-		if i < 0 || i+1 >= len(s.Text) {
-			continue
-		}
-		list, off := s.Text[i+1:], s.Off+i+1
-		var cuts []int
-		for _, t := range lexicon.ScanIn(lexicon.Lang(p.lang), list) {
-			if t.Is(lexicon.And) {
-				cuts = append(cuts, t.Off, t.End)
-			}
-		}
-		for j, r := range list {
-			if strings.ContainsRune(",;，、،", r) {
-				cuts = append(cuts, j, j+utf8.RuneLen(r))
-			}
-		}
-		slices.Sort(cuts)
-		cuts = append(cuts, len(list), len(list))
-		at := 0
-		for j := 0; j+1 < len(cuts); j += 2 {
-			if cuts[j] < at {
+		p.items, p.at = nil, map[string]int{}
+		listing := false
+		for _, c := range s.Clauses {
+			listing = listing || c.Sep == ':'
+			if !listing {
 				continue
 			}
-			raw := list[at:cuts[j]]
-			name := strings.Trim(raw, " .,;`*\"'“”„\n")
-			if n := len(strings.Fields(name)); n > maxListed {
-				p.items, p.at = nil, map[string]int{}
-				break
-			} else if n > 0 {
-				p.add(name, name, off+at+strings.Index(raw, name))
+			at := 0
+			name := func(end int) {
+				raw := c.Text[at:end]
+				if n := strings.Trim(raw, " `*\"'“”„\n"); n != "" {
+					p.add(n, n, c.Off+at+strings.Index(raw, n))
+				}
 			}
-			at = cuts[j+1]
+			for _, t := range lexicon.ScanIn(lexicon.Lang(p.lang), c.Text) {
+				if t.Is(lexicon.And) {
+					name(t.Off)
+					at = t.End
+				}
+			}
+			name(len(c.Text))
 		}
-		if len(p.items) >= 3 && p.used(folded()[k+1:]) {
+		long := slices.ContainsFunc(p.items, func(it Item) bool { return len(strings.Fields(it.ID)) > maxListed })
+		if len(p.items) >= 3 && !long && p.used(sentences[k+1:]) {
 			p.list = k + 1
 			return true
 		}
-		p.items, p.at = nil, map[string]int{}
 	}
+	p.items, p.at = nil, map[string]int{}
 	return false
 }
 
-// used reports whether most sentences, which are folded, name one of the steps.
-func (p *roster) used(folded []string) bool {
+// used reports whether most of some sentences name one of the steps.
+func (p *roster) used(sentences []form.Sentence) bool {
 	var names []string
 	for _, it := range p.items[:min(len(p.items), 50)] {
 		names = append(names, lexicon.Fold(it.ID))
 	}
 	n := 0
-	for _, s := range folded {
-		n += b2i(slices.ContainsFunc(names, func(name string) bool { return wordIndex(s, name) >= 0 }))
+	for k := range sentences {
+		text := lexicon.Fold(sentences[k].Text)
+		n += b2i(slices.ContainsFunc(names, func(name string) bool { return wordIndex(text, name) >= 0 }))
 	}
-	return n > 1 && n*2 > len(folded)
+	return n > 1 && n*2 > len(sentences)
 }
 
 // reading makes a reading of what the sentences say of the steps.

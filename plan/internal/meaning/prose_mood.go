@@ -23,10 +23,7 @@ func (t *teller) mood(units []unit) {
 			past = past || h.kind&toneStory != 0
 		}
 		past = past || t.perfect(folded)
-		if t.lang == "en" {
-			told := tells(folded)
-			past, meant = past || told, meant || !told && !past && persons(folded)
-		}
+		past = past || t.lang == "en" && tells(folded)
 		meant = meant || t.commands(u)
 	}
 	t.past += b2i(past)
@@ -45,7 +42,7 @@ func (t *teller) acts(u *unit) bool {
 		return false
 	}
 	folded := lexicon.Fold(u.main)
-	return t.commands(u) || hasTone(t.lang, folded, toneIntend) || t.lang == "en" && persons(folded) && !tells(folded)
+	return t.commands(u) || hasTone(t.lang, folded, toneIntend)
 }
 
 // commands reports whether a text begins with a verb of what to do, behind words of order.
@@ -88,58 +85,26 @@ func tells(s string) bool {
 	return false
 }
 
-// perfects are the auxiliaries of the perfect tense, and what its participles end with.
-var perfects = map[string]struct {
-	auxiliaries map[string]bool
-	ends        []string
-	far         bool
-}{
-	"fr": {setOf("a ont avons avez s'est"), []string{"é", "és", "ée", "ées", "u", "us", "i", "is", "it"}, false},
-	"es": {setOf("ha han hemos he"), []string{"ado", "ido", "cho", "sto", "rto"}, false},
-	"it": {setOf("ha hanno abbiamo ho"), []string{"ato", "uto", "ito", "tto", "sto", "so"}, false},
-	"de": {setOf("hat haben habe sind"), []string{"t", "en"}, true},
-	"nl": {setOf("heeft hebben heb zijn"), []string{"d", "t", "en"}, true},
-	"sv": {setOf("har"), []string{"at", "it", "tt"}, false},
-}
+// auxiliaries and participles are those of the perfect tense. The participle "ge…t" may stand far behind its
+// auxiliary, "…ed" stands close to it.
+var auxiliaries, participleForms = wordsByLanguage("auxiliaries"), wordsByLanguage("participles")
 
 // perfect reports whether a text tells what is over in the perfect tense.
 func (t *teller) perfect(s string) bool {
-	p, ok := perfects[t.lang]
-	if !ok {
-		return false
-	}
 	behind := 0
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
-		switch {
-		case p.auxiliaries[w]:
+		if auxiliaries[t.lang][w] {
 			behind = 1
-		case behind == 0:
-		case p.far && strings.Contains(w[:max(0, len(w)-3)], "ge") && hasEnd(w, p.ends), !p.far && behind < 3 && len(w) > 3 && hasEnd(w, p.ends):
-			return true
-		default:
-			behind++
+			continue
 		}
-	}
-	return false
-}
-
-func hasEnd(w string, ends []string) bool {
-	for _, e := range ends {
-		if strings.HasSuffix(w, e) {
-			return true
+		for form := range participleForms[t.lang] {
+			head, end, _ := strings.Cut(form, "…")
+			stem, ok := strings.CutSuffix(w, end)
+			if ok && behind > 0 && len(w) > 3 && (head == "" && behind < 3 || head != "" && strings.Contains(stem, head)) {
+				return true
+			}
 		}
-	}
-	return false
-}
-
-// persons reports whether an English text says what we, you or I do.
-func persons(s string) bool {
-	prev := ""
-	for _, w := range strings.Fields(s) {
-		if (prev == "we" || prev == "you" || prev == "i") && !finite[w] {
-			return true
-		}
-		prev = w
+		behind += b2i(behind > 0)
 	}
 	return false
 }
@@ -154,7 +119,7 @@ func (t *teller) gerund(s string) bool {
 	f := strings.Fields(lexicon.Fold(s))
 	for k := 1; k < len(f) && k < 4; k++ {
 		w := strings.Trim(f[k], ",.")
-		for _, end := range gerunds[t.lang] {
+		for end := range gerunds[t.lang] {
 			if strings.HasSuffix(w, end) && len(w) > len(end)+2 || w == end {
 				return true
 			}
@@ -164,6 +129,4 @@ func (t *teller) gerund(s string) bool {
 }
 
 // gerunds are the ends of verbs without a subject behind "after", or the auxiliary before them.
-var gerunds = map[string][]string{
-	"en": {"ing"}, "fr": {"avoir"}, "es": {"ar", "er", "ir"}, "pt": {"ar", "er", "ir"}, "it": {"aver", "avere", "essere"}, "sv": {"att"},
-}
+var gerunds = wordsByLanguage("gerunds")

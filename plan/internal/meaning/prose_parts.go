@@ -25,7 +25,7 @@ var (
 	orderKinds = adverbs | lexicon.KindsOf(lexicon.Both, lexicon.All, lexicon.None, lexicon.Needs, lexicon.Before, lexicon.Beside, lexicon.Apart, lexicon.And, lexicon.Not, lexicon.Until)
 )
 
-const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneFinal | toneAhead | toneEverything
+const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneAhead
 
 // signs finds the phrases of order in a text. Where they overlap, the first and longest one counts.
 func (t *teller) signs(s string) []orderSign {
@@ -124,10 +124,6 @@ type unit struct {
 	trails bool
 }
 
-func (u *unit) empty() bool {
-	return strings.TrimSpace(u.main) == "" && len(u.conds) == 0 && u.kinds == 0
-}
-
 // ordered reports whether a word says where the unit stands in the order.
 func (u *unit) ordered() bool {
 	return u.kinds != 0 || len(u.conds) > 0 && slices.ContainsFunc(u.conds, func(c condition) bool { return !c.loose }) || u.free || u.beside
@@ -144,7 +140,6 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 		}
 		cur = unit{}
 	}
-	during := false
 	for k, c := range s.Clauses {
 		end := s.Off + len(s.Text)
 		last := k+1 == len(s.Clauses)
@@ -153,19 +148,8 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 		}
 		for _, piece := range t.pieces(s.Text[c.Off-s.Off:end-s.Off], c.Off) {
 			u := t.read(piece, last, len(cur.mains) > 0)
-			if t.thesis(piece.text) && k > 0 && wordsUpTo(cur.text, 5) <= 4 {
+			if theses[firstWord(lexicon.Fold(strings.TrimLeft(piece.text, " ")))] && k > 0 && wordsUpTo(cur.text, 5) <= 4 {
 				t.theses++
-			}
-			u.beside, during = u.beside || during, t.endsWithWhile(piece.text)
-			if len(cur.mains) == 0 && len(cur.conds) > 0 && u.ordered() && u.main == "" && t.andLed(piece.text) && !last {
-				u.kinds = 0
-			}
-			if len(cur.mains) == 0 && len(cur.conds) > 0 && !u.ordered() && !last && t.andLed(piece.text) {
-				// "When the paint is dry, and the lamps are here, …"
-				c := &cur.conds[len(cur.conds)-1]
-				c.text = s.Text[c.off-s.Off : piece.off+len(piece.text)-s.Off]
-				cur.text, cur.end = s.Text[cur.off-s.Off:piece.off+len(piece.text)-s.Off], piece.off+len(piece.text)
-				continue
 			}
 			if len(cur.mains) == 0 && len(cur.conds) > 0 && (u.kinds != 0 || len(u.conds) > 0) && !correlative(piece.text) && t.letters(u.text) > 5 && (t.ands(piece.text) || wordsUpTo(cur.text, 10) > 9 && t.spaced()) {
 				cur.mains = []string{cur.text} // "After the rain we plant the trees, and then …"
@@ -223,8 +207,6 @@ func (t *teller) read(p piece, last, behind bool) unit {
 			u.kinds |= lexicon.KindsOf(lexicon.Then)
 		case g.tone&toneStart != 0 && (t.spaced() || t.letters(p.text[:g.off]) == 0):
 			u.kinds |= lexicon.KindsOf(lexicon.First)
-		case g.tone&toneFinal != 0:
-			u.kinds |= lexicon.KindsOf(lexicon.Last)
 		}
 		u.free = u.free || g.tone&toneFree != 0
 		if g.kinds.Has(lexicon.Apart) || g.kinds.Has(lexicon.None) && strings.Contains(p.text[g.off:g.end], " ") {
@@ -235,7 +217,7 @@ func (t *teller) read(p piece, last, behind bool) unit {
 	}
 	rest, at := 0, 0
 	for _, g := range signs {
-		if g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneFinal|toneWhile) != 0 || g.tone&toneFree != 0 {
+		if g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneWhile) != 0 || g.tone&toneFree != 0 {
 			rest += t.letters(p.text[at:max(at, g.off)])
 			at = max(at, g.end)
 		}
@@ -248,7 +230,6 @@ func (t *teller) read(p piece, last, behind bool) unit {
 	case len(u.conds) > 0 && to < len(p.text):
 		u.main = p.text[to:]
 	case rest < 2 && u.kinds != 0 || rest == 0: // only words of order
-	case u.kinds != 0 && !last && t.timed(p.text, signs): // "A week later, …"
 	default:
 		u.main = p.text
 	}
@@ -258,28 +239,8 @@ func (t *teller) read(p piece, last, behind bool) unit {
 	return u
 }
 
-// timed reports whether a piece only tells a time by a word of order: "A week later,".
-func (t *teller) timed(s string, signs []orderSign) bool {
-	s = strings.TrimRight(s, " ")
-	n := len(signs)
-	return t.spaced() && n > 0 && signs[n-1].off > 0 && signs[n-1].end >= len(strings.TrimRight(s, ",")) && strings.HasSuffix(s, ",") && wordsUpTo(s, 5) < 5 && t.quantified(s)
-}
-
-// quantified reports whether a text begins with an article or a number.
-func (t *teller) quantified(s string) bool {
-	first, _, _ := strings.Cut(strings.TrimLeft(s, " "), " ")
-	_, number := lexicon.Number(first)
-	return number || hasTone(t.lang, first, toneArticle)
-}
-
 // letters counts the letters of words that mean something.
 func (t *teller) letters(s string) (n int) {
-	if !t.spaced() {
-		for _, r := range s {
-			n += b2i(unicode.IsLetter(r))
-		}
-		return n
-	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
 		if !lexicon.IsCommon(lexicon.Lang(t.lang), w) {
 			n += utf8.RuneCountInString(w)
@@ -294,19 +255,13 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 		u.conds = append(u.conds, condition{kind: kind, text: s[from:to], off: u.off + from, loose: loose})
 		return from, end
 	}
-	if verbLast(t.lang) || t.lang == "zh" {
-		if slices.ContainsFunc(signs, func(g orderSign) bool { return g.tone&toneFree != 0 }) {
-			return 0, 0
-		}
+	if verbLast(t.lang) || !t.spaced() {
 		for k := len(signs) - 1; k >= 0; k-- {
 			g := &signs[k]
-			kind := Needs
-			if g.tone&toneAhead != 0 {
-				kind = Before
-			} else if g.tone&toneWhen == 0 && !(g.kinds.Has(lexicon.Needs) && (g.behind || g.kinds&adverbs == 0 && t.weighs(s[g.end:]))) {
+			if g.tone&toneWhen == 0 && !(g.kinds.Has(lexicon.Needs) && (g.behind || g.kinds&adverbs == 0 && t.weighs(s[g.end:]))) {
 				continue
 			}
-			if t.lang == "zh" && g.off < 6 {
+			if !verbLast(t.lang) && g.off < 6 {
 				end := len(s)
 				for _, h := range signs[k+1:] {
 					if h.tone&toneWhen != 0 {
@@ -316,19 +271,13 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 				if end == len(s) && last {
 					continue
 				}
-				return add(kind, 0, end, end, false)
+				return add(Needs, 0, end, end, false)
 			}
 			if len(strings.TrimSpace(ahead(s, g.off))) > 3 {
-				return add(kind, 0, g.end, g.end, false)
+				return add(Needs, 0, g.end, g.end, false)
 			}
 		}
 		return 0, 0
-	}
-	if end := t.having(s, signs); end > 0 {
-		if !last {
-			end = len(s)
-		}
-		return add(Needs, 0, end, end, false)
 	}
 	words := 0
 	at := 0
@@ -355,12 +304,7 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 			}
 			return add(kind, g.off, len(s), len(s), false)
 		case g.kinds&lexicon.Relations != 0 && kind != Apart:
-			if kind == Needs && g.kinds.Has(lexicon.Until) && !t.denied(ahead(s, g.off)) {
-				break
-			}
 			return add(kind, g.off, len(s), len(s), true)
-		case g.kinds.Has(lexicon.Until) && t.denied(ahead(s, g.off)):
-			return add(Needs, g.off, len(s), len(s), true)
 		}
 		words += len(strings.Fields(s[g.off:g.end]))
 		at = g.end
@@ -374,21 +318,6 @@ func (t *teller) conjoins(s string) bool {
 	return more && hasTone(t.lang, first, toneWhen)
 }
 
-// withs stand before what a step has at hand when it begins: "with both of them we compute the sum".
-var withs = wordsOf("with")
-
-// having returns the place of the reference to several steps behind a "with" at the beginning of a text, or
-// -1.
-func (t *teller) having(s string, signs []orderSign) int {
-	first, _, _ := strings.Cut(strings.TrimLeft(lexicon.Fold(s[:min(len(s), maxTone)]), " "), " ")
-	for _, g := range signs {
-		if withs[first] && g.off <= len(first)+2 && (g.tone&toneTwo != 0 || g.kinds&lexicon.KindsOf(lexicon.Both, lexicon.All) != 0) {
-			return g.end
-		}
-	}
-	return -1
-}
-
 // relation returns the relation that a phrase begins.
 func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 	next := strings.TrimLeft(s[g.end:], " ")
@@ -397,7 +326,7 @@ func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 	case before: // "Après le tri …", but "Après, …"
 		g.kinds &^= adverbs
 		return Needs, true
-	case g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart|toneFinal) != 0:
+	case g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart) != 0:
 		return 0, false
 	case g.tone&toneAhead != 0:
 		return Before, true
@@ -407,26 +336,14 @@ func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 		return Before, true
 	case g.kinds.Has(lexicon.Beside):
 		return Beside, true
-	case g.kinds.Has(lexicon.Until):
-		return Needs, true
 	}
 	return 0, false
 }
 
-// denied reports whether a text says "not".
-func (t *teller) denied(s string) bool {
-	return slices.ContainsFunc(lexicon.ScanIn(lexicon.Lang(t.lang), s), func(k lexicon.Token) bool { return k.Is(lexicon.Not) })
-}
+func (t *teller) spaced() bool { return lexicon.Lang(t.lang).Spaced() }
 
-// thesisWords follow a word of order where arguments are told rather than steps.
-var thesisWords = map[string]bool{"que": true, "that": true, "dass": true, "che": true, "что": true, "що": true, "że": true, "att": true, "dat": true, "bahwa": true, "rằng": true}
-
-func (t *teller) thesis(s string) bool {
-	f := strings.Fields(lexicon.Fold(s))
-	return len(f) > 0 && thesisWords[f[0]]
-}
-
-func (t *teller) spaced() bool { return t.lang != "zh" && t.lang != "ja" }
+// theses begin an argument, behind a word of order: "d'abord, que la langue change".
+var theses = wordsOf("theses")
 
 type piece struct {
 	text   string
@@ -506,10 +423,8 @@ func correlative(s string) bool {
 	return len(f) > 0 && correlatives[strings.Trim(f[0], ",")]
 }
 
-var correlatives = map[string]bool{
-	"then": true, "dann": true, "so": true, "alors": true, "entonces": true, "então": true, "allora": true, "dan": true, "då": true, "så": true,
-	"wtedy": true, "to": true, "то": true, "тогда": true, "тоді": true, "maka": true, "thì": true, "barulah": true, "baru": true, "poi": true,
-}
+// correlatives go with the word of a condition that stands before them.
+var correlatives = wordsOf("correlatives")
 
 // ands reports whether a clause begins with "and" or another word that adds a step.
 func (t *teller) ands(s string) bool {
@@ -528,17 +443,6 @@ func (t *teller) andLed(s string) bool {
 // added reports whether a condition begins with "and", so that what follows it is another step.
 func (t *teller) added(s string) bool {
 	return t.ands(s) && (len(strings.Fields(s)) > 3 || !t.spaced())
-}
-
-// endsWithWhile reports whether a clause ends with a word such as "while".
-func (t *teller) endsWithWhile(s string) bool {
-	folded := strings.TrimRight(lexicon.Fold(s), " ,")
-	for _, h := range tonesIn(t.lang, folded) {
-		if h.kind&toneWhile != 0 && h.end == len(folded) && h.off > 0 && !verbLast(t.lang) {
-			return true
-		}
-	}
-	return false
 }
 
 // enumerated splits "two things: a, and b" into as many steps as the text says.

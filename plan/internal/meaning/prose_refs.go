@@ -56,7 +56,7 @@ func (t *teller) refers(s string) (out []int, named bool) {
 	signs := t.signs(s)
 	for k, g := range signs {
 		two = two || g.tone&toneTwo != 0 || g.kinds.Has(lexicon.Both)
-		all = all || g.kinds.Has(lexicon.All) || g.tone&toneEverything != 0
+		all = all || g.kinds.Has(lexicon.All)
 		if g.kinds.Has(lexicon.And) && len(strings.TrimSpace(s[:g.off])) > 3 && k >= 0 {
 			ands = append(ands, g.off, g.end)
 		}
@@ -125,7 +125,7 @@ func (t *teller) refers(s string) (out []int, named bool) {
 		// yet.
 		ends := t.ends(2 * len(parts))
 		for k := len(ends) - 1; k >= 0 && unnamed > 0; k-- {
-			if !slices.Contains(hits, ends[k]) && !t.above(hits, ends[k]) {
+			if !slices.Contains(hits, ends[k]) {
 				hits = append(hits, ends[k])
 				unnamed--
 			}
@@ -133,11 +133,6 @@ func (t *teller) refers(s string) (out []int, named bool) {
 	}
 	slices.Sort(hits)
 	return t.latest(slices.Compact(hits)), true
-}
-
-// above reports whether one of a list of steps waits for another step.
-func (t *teller) above(list []int, step int) bool {
-	return slices.ContainsFunc(list, func(i int) bool { return slices.Contains(t.steps[i].needs, step) })
 }
 
 // ends returns the last steps for which no other one waits, up to a number of them.
@@ -189,27 +184,14 @@ func (t *teller) stems(s string) map[string]bool {
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
 		folded := lexicon.Fold(w)
 		rs := []rune(folded)
-		if t.lang == "ar" {
-			for _, p := range []string{"وال", "بال", "لل", "ال", "و"} {
-				if rest := strings.TrimPrefix(folded, p); rest != folded && len(rest) > 4 {
-					rs = []rune(rest)
-					break
-				}
-			}
-		}
 		switch {
 		case len(rs) < 3 && (len(rs) < 2 || rs[0] < 0xAC00):
 		case rs[0] >= 0xAC00 && rs[0] <= 0xD7A3:
 			out[string(rs[:2])] = true
 		case rs[0] >= 0x3040:
-		case lexicon.IsCommon(lexicon.Lang(t.lang), folded) || stopWords[folded] || hasTone(t.lang, folded, toneDone|toneWhen|toneTwo) || lexicon.Is(lexicon.Then, folded):
+		case lexicon.IsCommon(lexicon.Lang(t.lang), folded) || stopWords[folded] || hasTone(t.lang, folded, toneWhen|toneTwo) || lexicon.Is(lexicon.Then, folded):
 		default:
 			out[string(rs[:t.stem(rs)])] = true
-		}
-	}
-	for w := range out {
-		if stopStems[w] {
-			delete(out, w)
 		}
 	}
 	return out
@@ -227,13 +209,5 @@ func (t *teller) stem(rs []rune) int {
 	return n
 }
 
-// stopStems begin words that name nothing, of words with more letters than that.
-var stopStems = setOf("after befor finis ready compl start begin anoth their there where while which these those until needs " +
-	"werde würde könne müsse sobal nachd danac ansch währe schli erled ferti beide arbei lorsq ensui termi despu cuand mient estén listo depoi quand " +
-	"enqua pront conte dopo mentre prima потом после когда закон готов щойно далі тільк potem kiedy gotow zakoń sonra önce bitin hazır setel selesa " +
-	"عندما ذلك 工作 事情 任务 步骤 完成 之后 以后 都完 成后 作業 終了 完了")
-
 // stopWords name nothing.
-var stopWords = setOf("once then both with from when that this first next the and und der die das wir les des los las gli sie job jobs task tasks " +
-	"step steps work thing things part parts result results everyone everybody somebody someone nobody two three four five done make makes made take " +
-	"takes done get gets got team now today tomorrow week day days hours")
+var stopWords = wordsOf("stop words")

@@ -65,95 +65,103 @@ func readAll(src *form.Source) []*Reading {
 		}
 		all = append(all, read(src)...)
 	}
-	tails(all)
+	prefer(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
 }
 
-// tails takes arrows that only stand before what a step needs ("2. fill → after 1"), or before who does it
-// ("A1 → Ann: fill"), for a part of the list, not for a drawing.
-func tails(all []*Reading) {
-	var lists []*Reading
+// A preference is a rule by which one of two readings of a text is clearly the better one.
+type preference struct {
+	loser, winner string // their forms
+	when          func(loser, winner *Reading) bool
+}
+
+// preferences are for texts in which the signs of one form stand in another one.
+var preferences = [...]preference{
+	// Rows of commas in a part of a list.
+	{"table", "outline", func(l, w *Reading) bool {
+		return w.Weight >= 70 && len(w.Items) > len(l.Items) && spans(l, w) && w.knows(l)
+	}},
+	// Ids without titles below the list that they are from.
+	{"records", "outline", func(l, w *Reading) bool {
+		return w.Weight >= 70 && untitled(l) && w.Start < l.Start && len(w.Links) >= len(l.Links) && w.knows(l)
+	}},
+	// One statement of a program.
+	{"records", "code", func(l, w *Reading) bool {
+		return w.Weight >= 30 && l.by(callsInside) && w.Start < l.Start && w.End > l.End
+	}},
+	// "2. ask the shop(after:1)"
+	{"code", "outline", func(l, w *Reading) bool {
+		return w.Weight >= 70 && len(l.Links) == 0 && len(w.Links) > 0 && overlaps(w, l)
+	}},
+	// The lines that set a variable.
+	{"outline", "code", func(l, w *Reading) bool {
+		return len(w.Items) > len(l.Items) && len(w.Links) > 0 && len(w.Links) >= len(l.Links) && overlaps(w, l) && sharedIDs(w, l) == len(l.Items)
+	}},
+	// The bars of lanes.
+	{"code", "diagram", func(l, w *Reading) bool {
+		return w.by("art") && len(w.Items) > 2 && w.Start <= l.Start && l.End <= w.End
+	}},
+	// The names of a drawing, one to a line.
+	{"code", "diagram", func(l, w *Reading) bool {
+		return l.by("pseudo code") && w.by("arrows") && overlaps(l, w) && sharedIDs(w, l)*2 >= len(w.Items)
+	}},
+	// Arrows that only stand before what a step needs ("2. fill → after 1"), or who does it ("A1 → Ann: fill").
+	{"diagram", "outline", func(l, w *Reading) bool { return l.by("arrows") && w.lists(l) && w.outdoes(l) }},
+	{"outline", "diagram", func(l, w *Reading) bool { return w.by("arrows") && l.lists(w) && !l.outdoes(w) && within(l, w) }},
+}
+
+// prefer lowers the weight of readings that another one is better than.
+func prefer(all []*Reading) {
+	of := map[string][]*Reading{}
 	for _, r := range all {
-		if r.Form == "outline" || r.Form == "code" {
-			lists = append(lists, r)
+		of[r.Form] = append(of[r.Form], r)
+		r.remarked = r.Form == "diagram" && r.by("arrows") && r.remarks()
+	}
+	for _, data := range of["records"] {
+		if data.Not != "" {
+			insideData(of["outline"], data)
 		}
 	}
-	known := map[*Reading]map[string]bool{} // the ids of lists, which are compared with all other readings
-	knowsAll := func(list, d *Reading) bool {
-		ids, ok := known[list]
-		if !ok {
-			ids = make(map[string]bool, len(list.Items))
-			for i := range list.Items {
-				ids[list.Items[i].ID] = true
-			}
-			known[list] = ids
-		}
-		return !slices.ContainsFunc(d.Items, func(it Item) bool { return !ids[it.ID] })
-	}
-	for _, d := range all {
-		if d.Form == "records" && d.Not != "" {
-			insideData(lists, d)
-		}
-		for _, r := range lists {
-			part := d.Form == "table" && len(r.Items) > len(d.Items) && spans(d, r) && knowsAll(r, d) // rows of commas in a part of a list
-			bare := d.Form == "records" && untitled(d) && r.Start < d.Start && len(r.Links) >= len(d.Links) && knowsAll(r, d)
-			nested := d.Evidence != nil && d.Evidence[0] == callsInside && r.Form == "code" && r.Weight >= 30 && r.Start < d.Start && r.End > d.End // one statement of a program
-			calls := d.Form == "code" && len(d.Links) == 0 && len(r.Links) > 0 && overlaps(r, d)                                                    // "2. ask the shop(after:1)"
-			if d.Form == "code" && r.Form == "outline" && len(d.Items) > len(r.Items) && len(d.Links) > 0 && len(d.Links) >= len(r.Links) && overlaps(r, d) && sharedIDs(d, r) == len(r.Items) {
-				r.Weight = min(r.Weight, d.Weight-closeReading) // the lines that set a variable
-			}
-			if nested || r.Form == "outline" && r.Weight >= 70 && (part || bare || calls) {
-				d.Weight = min(d.Weight, r.Weight-closeReading)
-			}
-		}
-		if d.Form == "diagram" && len(d.Evidence) > 0 && d.Evidence[0] == "art" && len(d.Items) > 2 {
-			for _, r := range all {
-				if r.Form == "code" && d.Start <= r.Start && r.End <= d.End {
-					r.Weight = min(r.Weight, d.Weight-closeReading) // the bars of lanes
+	for _, p := range preferences {
+		for _, l := range of[p.loser] {
+			for _, w := range of[p.winner] {
+				if p.when(l, w) {
+					l.Weight = min(l.Weight, w.Weight-closeReading)
 				}
-			}
-		}
-		if d.Form != "diagram" || len(d.Evidence) == 0 || d.Evidence[0] != "arrows" {
-			continue
-		}
-		remarks := d.remarks()
-		for _, r := range all {
-			if r.Form == "code" && r.Evidence[0] == "pseudo code" && overlaps(r, d) && sharedIDs(d, r)*2 >= len(d.Items) {
-				r.Weight = min(r.Weight, d.Weight-closeReading) // names of a drawing, one to a line
-			}
-		}
-		for _, r := range all {
-			switch {
-			case r.Form != "outline" || r.Not != "" || len(r.Items) < 2 || !overlaps(r, d):
-			case len(d.Items) > len(r.Items) && sharedIDs(d, r) == len(r.Items) && bareNames(r):
-				r.Weight = min(r.Weight, d.Weight-closeReading)
-			case remarks, r.Stated && len(r.Links) > 0 && r.lead(d):
-				d.Weight = min(d.Weight, r.Weight-closeReading)
-			case within(r, d), repeats(r, d):
-				r.Weight = min(r.Weight, d.Weight-closeReading)
-			case r.Stated && len(r.Links) >= len(d.Links):
-				d.Weight = min(d.Weight, r.Weight-closeReading)
 			}
 		}
 	}
 }
 
-// bareNames reports whether most steps of a list have an id and nothing else: they are names of a drawing, of
-// which some were taken for labels of one kind.
-func bareNames(r *Reading) bool {
-	n := 0
-	for i := range r.Items {
-		it := &r.Items[i]
-		n += b2i(it.Title == it.ID || IsArrowLine(it.Title)) // or the line of arrows below the last one
+// knows reports whether a list has all items of another reading. It collects its ids once: a text may have many
+// records that it is compared with.
+func (r *Reading) knows(d *Reading) bool {
+	if r.ids == nil {
+		r.ids = make(map[string]bool, len(r.Items))
+		for i := range r.Items {
+			r.ids[r.Items[i].ID] = true
+		}
 	}
-	return n*2 > len(r.Items)
+	return !slices.ContainsFunc(d.Items, func(it Item) bool { return !r.ids[it.ID] })
+}
+
+// by reports whether a reading goes by this evidence first of all.
+func (r *Reading) by(evidence string) bool { return len(r.Evidence) > 0 && r.Evidence[0] == evidence }
+
+// lists reports whether a reading is a list in which, or around which, a drawing stands.
+func (r *Reading) lists(d *Reading) bool { return r.Not == "" && len(r.Items) > 1 && overlaps(r, d) }
+
+// outdoes reports whether the arrows of a drawing are a part of a list.
+func (r *Reading) outdoes(d *Reading) bool {
+	stated := r.Stated && len(r.Links) > 0
+	return d.remarked || stated && r.lead(d) || r.Stated && len(r.Links) >= len(d.Links) && !within(r, d)
 }
 
 // insideData takes lists within data that is no plan for a part of that data.
 func insideData(all []*Reading, data *Reading) {
 	for _, r := range all {
-		if r.Form == "outline" && !r.Stated && !r.demands && r.Not == "" && r.Start > data.Start && r.End <= data.End && len(r.Evidence) > 0 && r.Evidence[0] == "bullets" {
+		if r.Form == "outline" && !r.Stated && !r.demands && r.Not == "" && r.Start > data.Start && r.End <= data.End && r.by("bullets") {
 			r.Weight, r.Not = min(r.Weight, 20), data.Not
 		}
 	}
@@ -164,9 +172,6 @@ func insideData(all []*Reading, data *Reading) {
 func (r *Reading) remarks() bool {
 	related := make(map[string]bool, len(r.Items))
 	for i := range r.Items {
-		if isASCII(r.Items[i].Title) && !strings.Contains(r.Items[i].Title, " ") {
-			continue // the "a" of A_1 is no word
-		}
 		for _, t := range lexicon.Scan(r.Items[i].Title) {
 			related[r.Items[i].ID] = related[r.Items[i].ID] || t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.None)) != 0 && !strings.ContainsAny(t.Phrase, "->")
 		}
@@ -190,18 +195,6 @@ func (r *Reading) lead(d *Reading) bool {
 		}
 	}
 	return len(d.Links) > 0
-}
-
-// repeats reports whether a list has steps twice, and a drawing the same steps once: the lines of the
-// drawing were taken for a part of the list.
-func repeats(list, drawing *Reading) bool {
-	seen := make(map[string]bool, len(list.Items))
-	twice := false
-	for i := range list.Items {
-		twice = twice || seen[list.Items[i].ID]
-		seen[list.Items[i].ID] = true
-	}
-	return twice && sharedIDs(list, drawing) == len(drawing.Items)
 }
 
 // untitled reports whether no item of a reading has a title.
@@ -402,12 +395,6 @@ func together(parts []*Reading, best *Reading) *Reading {
 	}
 	sum.inOrder()
 	sum.Open = parts[len(parts)-1].Open
-	notes := sum.Notes[:0]
-	for _, n := range sum.Notes {
-		if n.Code != "SEVERAL_PLANS" {
-			notes = append(notes, n)
-		}
-	}
-	sum.Notes = notes
+	sum.Notes = slices.DeleteFunc(sum.Notes, func(n Note) bool { return n.Code == "SEVERAL_PLANS" })
 	return sum
 }

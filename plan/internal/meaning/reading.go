@@ -100,6 +100,10 @@ type Reading struct {
 	Around []Span
 	// demands tells that most of the items say what to do.
 	demands bool
+	// remarked tells that most arrows of a drawing stand before words that relate a step.
+	remarked bool
+	// ids are those of a list, while it is compared with other readings.
+	ids map[string]bool
 	// left are other lists of the text, which were not read.
 	left []Span
 	// Weight says how sure it is that this is a plan. 90 and more: formal structure with ids and references

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -150,7 +151,10 @@ const maxRuns = 4
 // other says of the runs that were left out what they hold that the plan does not.
 func (o *outline) other(r *Reading, s series, left []run) {
 	for i := range left {
-		if s.items = left[i].items; i < maxRuns {
+		if s.items = left[i].items; i < maxRuns && o.remarks(r, s.items) {
+			continue
+		}
+		if i < maxRuns {
 			if other := o.alone(s); other != nil {
 				r.Notes = append(r.Notes, OtherPlan(r.chained(), other.chained())...)
 			}
@@ -159,6 +163,27 @@ func (o *outline) other(r *Reading, s series, left []run) {
 	}
 	r.Around = append(r.Around, r.left...)
 }
+
+// remarks reports whether most entries of a list below a plan say how its steps are related: "Step 3 can
+// only begin when 1 and 2 are complete."
+func (o *outline) remarks(r *Reading, entries []*form.Item) bool {
+	if len(r.Items) < 2 || len(r.Items) > maxRemarked || entries[0].Off < r.Items[len(r.Items)-1].Off {
+		return false
+	}
+	named := make([]Named, len(r.Items))
+	for i := range r.Items {
+		named[i] = Named{ID: r.Items[i].ID, Titles: []string{r.Items[i].Title}, Parent: r.Items[i].Parent}
+	}
+	names, n := NewNames(named), 0
+	for _, it := range entries {
+		rels, _ := names.Relations(-1, strings.TrimLeft(o.src.Text[it.Off:it.End], "-*•+ "), it.Off)
+		n += b2i(slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) > 0 && !r.Guessed }))
+	}
+	return n*2 > len(entries)
+}
+
+// maxRemarked bounds the steps of a plan of which a list below may tell.
+const maxRemarked = 500
 
 // chained is the reading with the links of the listed order where it states none.
 func (r *Reading) chained() *Reading {

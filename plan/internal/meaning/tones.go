@@ -19,13 +19,11 @@ type tone uint64
 // The kinds of words of tones.txt.
 const (
 	toneWhen tone = 1 << iota
-	toneDone
 	toneFree
 	toneSwap
 	toneDrop
 	toneAdd
 	toneRest
-	toneInOrder
 	toneChosen
 	toneRejected
 	toneOther
@@ -41,10 +39,8 @@ const (
 	toneTwo
 	toneThence
 	toneStart
-	toneFinal
 	toneArticle
 	toneDecline
-	toneLaw
 	toneAhead
 	toneIntend
 	toneExplain
@@ -52,13 +48,11 @@ const (
 	toneChat
 	toneIntro
 	toneMove
-	toneBetween
 	toneRevised
-	toneEverything
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "final", "article", "decline", "law", "ahead", "intend", "explain", "story", "chat", "intro", "move", "between", "revised", "everything",
+	"when", "free", "swap", "drop", "add", "rest", "chosen", "rejected", "other", "past", "todo", "alone", "option", "need", "instead", "pronoun", "while", "two", "thence", "start", "article", "decline", "ahead", "intend", "explain", "story", "chat", "intro", "move", "revised",
 }
 
 // toneHit is a phrase of tones.txt in a text.
@@ -94,8 +88,11 @@ var toneData = sync.OnceValue(func() *toneWords {
 		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		name, lang, _ := strings.Cut(key, " ")
 		n := slices.Index(toneNames, name)
-		if !ok || line[0] == '#' || n < 0 {
+		if line[0] == '#' {
 			continue
+		}
+		if !ok || n < 0 {
+			panic("tones.txt: unknown key " + key)
 		}
 		if w.sets[lang] == 0 {
 			w.sets[lang] = 1 << len(w.sets)
@@ -241,9 +238,7 @@ func spaced(r rune) bool {
 }
 
 // verbLast reports whether a language puts its verbs behind what they need.
-func verbLast(lang string) bool {
-	return lang == "tr" || lang == "ja" || lang == "ko" || lang == "hi"
-}
+func verbLast(lang string) bool { return lexicon.Lang(lang).VerbLast() }
 
 // language tells the language of a text, or is "".
 func language(text string) string { return string(lexicon.Language(text)) }

@@ -563,7 +563,6 @@ func (o *outline) listing(s series, steps []step, related int, linked bool) *lis
 		l.Entries = append(l.Entries, it.Text)
 		l.Boxes = l.Boxes || it.Box != 0
 		l.Checked = (l.Checked || i == 0) && it.Box == 'x'
-		l.Spoken = l.Spoken || it.Mark.Style == form.Spelled && it.Mark.Weak
 		l.Nouns = l.Nouns || lexicon.Is(lexicon.Steps, it.Mark.Noun) || it.Mark.Style == form.Code || len(it.Mark.Path) > 1
 	}
 	for _, it := range o.all {
