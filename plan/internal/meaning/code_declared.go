@@ -142,8 +142,9 @@ func declaration(l *form.Line) (d *declared, body bool) {
 	} else {
 		t = s
 	}
-	if q := 0; made && t != "" && (t[0] == '"' || t[0] == '\'') {
-		if q = form.QuotedLength(t); q < 3 {
+	if made && t != "" && (t[0] == '"' || t[0] == '\'') {
+		q := form.QuotedLength(t)
+		if q < 3 {
 			return nil, false
 		}
 		d.id, t = t[1:q-1], t[q:]
