@@ -34,6 +34,26 @@ func TestDetails(t *testing.T) {
 			"1. Run this\n   ```\n   if x:\n     y()\n   ```\n2. Stop\n",
 			[]string{"```\nif x:\n  y()\n```", ""}, nil,
 		},
+		"CodeWithALanguage": {
+			"1. Run:\n   ```bash\n   make all\n   ```\n2. Stop\n",
+			[]string{"```bash\nmake all\n```", ""}, nil,
+		},
+		"CodeAtTheMargin": {
+			"1. Install:\n\n```bash\nnpm: i\n```\n\n2. Stop (after 1)\n",
+			[]string{"```bash\nnpm: i\n```", ""}, nil,
+		},
+		"CodeBelowTheList": {
+			"1. Install\n2. Stop (after 1)\n\n```bash\nnpm i\n```\n",
+			[]string{"", ""}, []plan.LineRange{{First: 5, Last: 5}},
+		},
+		"ListInAFence": {
+			"```\n1. Install\n   twice\n2. Stop (after 1)\n```\n",
+			[]string{"twice", ""}, nil,
+		},
+		"BoxTable": {
+			"┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ A  │ dig   │       │\n├────┼───────┼───────┤\n│ B  │ plant │ A     │\n└────┴───────┴───────┘\n",
+			[]string{"", ""}, nil,
+		},
 		"TextAround": {
 			"Here is the plan.\n\n1. Dig\n2. Plant (after 1)\n\nGood luck!\nBye.\n",
 			[]string{"", ""}, []plan.LineRange{{First: 1, Last: 1}, {First: 6, Last: 7}},

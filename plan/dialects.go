@@ -1,8 +1,8 @@
 package plan
 
 // dialect is a notation with a reader of its own. read returns nil when the text is not of this dialect; it
-// must be strict about what it accepts, because the first dialect in the table that accepts a text decides
-// how it is read.
+// must be strict about what it accepts, because the first dialect for lines of text that accepts one decides
+// how it is read. Of those for data, the one that says most decides.
 type dialect struct {
 	name string
 	read func(*document) *reading

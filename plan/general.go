@@ -160,7 +160,7 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 		for i := d.lineAt(m.Start) + 1; i <= d.lineAt(m.End); i++ {
 			switch text := d.lines[i].text; {
 			case text == "":
-			case strings.Trim(text, "|+-=: ") == "": // the rule below a head
+			case isRule(text): // below a head
 				delete(out, i-1)
 			default:
 				out[i] = true
@@ -176,4 +176,9 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 		delete(out, d.lineAt(m.Items[i].Off))
 	}
 	return out
+}
+
+// isRule reports whether a line is a rule of a table, or one between two paragraphs.
+func isRule(text string) bool {
+	return strings.Trim(text, "|+-=: │┃║─━═┌┬┐├┼┤└┴┘╔╦╗╠╬╣╚╩╝") == ""
 }

@@ -44,6 +44,9 @@ func (r *reading) checkNumbers(g Graph) {
 			continue
 		}
 		say := func(id, message string) {
+			if len(r.diags) >= maxReadDiagnostics {
+				return
+			}
 			r.diags = append(r.diags, Diagnostic{Code: NumberingGap, Severity: Warning, Line: p.Line, Column: p.Column, Element: id, Message: message, Hint: "number the steps one by one"})
 		}
 		up := p.ParentID

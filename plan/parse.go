@@ -238,7 +238,7 @@ func (d *document) surroundings(r *reading, res *Result) {
 	open := false
 	for i, l := range whole.lines {
 		switch {
-		case l.text == "" || l.fence:
+		case isRule(l.text) || l.fence:
 		case part[i]:
 			open = false
 		case open:

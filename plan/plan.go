@@ -52,7 +52,8 @@ type Problem struct {
 	Request  string
 	ParentID string
 	// Details is what the text says of the problem below its request, as it is written: lines joined by "\n",
-	// without the indentation that they share.
+	// without the indentation that they share. Only outlines fill it. It counts in Hash, and package compile puts
+	// it behind the request.
 	Details string
 	// Tool names the tool or function that the text gives this problem, or is empty.
 	Tool string
@@ -167,8 +168,9 @@ type Result struct {
 	Graph       Graph
 	Diagnostics []Diagnostic
 	Repairs     []Repair
-	// Surroundings are the lines that are part of no problem: prose, legends, notes before, between and behind
-	// the problems. They count only for what they say of the order.
+	// Surroundings are the lines of the caller's text that are part of no problem, in order: prose, legends,
+	// notes before, between and behind the problems. They count only for what they say of the order. Blank lines,
+	// code fences and thoughts are not named. Nil when NoPlan is set.
 	Surroundings []LineRange
 }
 
@@ -189,7 +191,8 @@ func (r Result) HasErrors() bool {
 type Limits struct {
 	// MaxBytes bounds the text; the rest is not read. Default 1 MiB.
 	MaxBytes int
-	// MaxProblems and MaxEdges bound the graph. Defaults 10,000 and 100,000.
+	// MaxProblems and MaxEdges bound the graph. Defaults 10,000 and 100,000; drawings and code give at most
+	// 100,000 edges, however large MaxEdges is.
 	MaxProblems, MaxEdges int
 	// MaxDepth bounds nesting of brackets, elements and hierarchies. Default 200.
 	MaxDepth int

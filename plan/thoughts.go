@@ -120,7 +120,10 @@ func (d *document) spokenView() *document {
 	}
 	var v viewBuilder
 	for _, l := range d.lines {
-		_, n := speaker(l.text)
+		name, n := speaker(l.text)
+		if name == "" {
+			n = 0 // what looks like a time may be a number: "1.1.1 dig"
+		}
 		v.copy(l.text[n:], l.off+n)
 		v.add("\n", l.off+len(l.text))
 	}
@@ -134,7 +137,10 @@ func speaker(s string) (name string, n int) {
 	if time = strings.TrimPrefix(time, "]"); len(s)-len(time) >= 5 {
 		n = len(s) - len(strings.TrimLeft(time, " "))
 	}
-	name, words, ok := strings.Cut(strings.Replace(s[n:], "：", ": ", 1), ": ")
+	name, words, ok := strings.Cut(s[n:], ": ")
+	if a, b, wide := strings.Cut(s[n:], "："); wide && (!ok || len(a) < len(name)) {
+		name, words, ok = a, b, true
+	}
 	first, _ := utf8.DecodeRuneInString(name)
 	if !ok || len(name) > 40 || strings.Count(name, " ") > 2 || unicode.IsLower(first) || strings.ContainsFunc(name, func(c rune) bool {
 		return !unicode.IsLetter(c) && !unicode.IsMark(c) && !strings.ContainsRune(" .-'", c)

@@ -5,26 +5,6 @@ import (
 	"unicode/utf8"
 )
 
-// ParseExpr reads a text of one line as an expression; off is its place.
-func ParseExpr(s string, off int) *Expr {
-	p := &codeParser{s: s, max: 100}
-	e := p.expr()
-	e.shift(off)
-	return e
-}
-
-// shift moves an expression by the place of its text.
-func (e *Expr) shift(off int) {
-	if e == nil {
-		return
-	}
-	e.Off, e.End = e.Off+off, e.End+off
-	e.Base.shift(off)
-	for _, a := range e.Args {
-		a.Val.shift(off)
-	}
-}
-
 // expr reads operands with operators between them.
 func (p *codeParser) expr() *Expr { return p.exprUntil(false) }
 

@@ -244,7 +244,7 @@ func CutComment(s string) string {
 func SplitMark(p Piece) (id, title Piece, ok bool) {
 	s := p.Text
 	if s != "" && closer(s[0]) != 0 && s[0] != '<' {
-		if k := strings.IndexByte(s, closer(s[0])); k > 1 && k < 24 && k+1 < len(s) {
+		if k := strings.IndexByte(s, closer(s[0])); k > 1 && k < 24 && k+1 < len(s) && strings.TrimSpace(s[1:k]) != "" {
 			return piece(s, 1, k, p.Off), piece(s, k+1, len(s), p.Off), true
 		}
 	}

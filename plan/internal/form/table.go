@@ -342,7 +342,7 @@ func separated(src *Source, i int) (*Tree, int) {
 				break
 			}
 			last := src.LineAt(max(start, end-1))
-			cut = (open || len(cells) < len(heads)) && strings.TrimSpace(src.Text[end:]) == "" && sep != '\t'
+			cut = (open || len(cells) < len(heads)) && strings.TrimLeft(src.Text[end:], " \t\r\n") == "" && sep != '\t'
 			if len(cells) < len(heads)-1 && !cut && sep != '\t' && !t.headless {
 				break
 			}

@@ -327,7 +327,10 @@ func (p *program) fluent(e *form.Expr, f *form.Flow) bool {
 		}
 		e = e.Base.Base
 	}
-	if first := e.Base.Text; len(calls) < 4 || e.Base.Kind != form.Ident || seqCalls[first] || parCalls[first] || isTrivial(first) || first == "$" || strings.ToLower(first[:1]) != first[:1] {
+	if e.Kind != form.Call || e.Base.Kind != form.Ident {
+		return false // a longer chain
+	}
+	if first := e.Base.Text; len(calls) < 4 || seqCalls[first] || parCalls[first] || isTrivial(first) || first == "$" || strings.ToLower(first[:1]) != first[:1] {
 		return false
 	}
 	for _, c := range slices.Backward(calls) {

@@ -11,6 +11,7 @@ import (
 // the order of the text. Around are the lines between them that are part of none.
 func details(src *form.Source, steps []step) (out []string, around []Span) {
 	lines := make([][]string, len(steps))
+	told := toldLines(src, steps)
 	var open []int // the steps that the line stands in, the innermost last
 	next, fenced := 0, -1
 	for k := src.LineAt(steps[0].it.Off); k < len(src.Lines); k++ {
@@ -23,28 +24,34 @@ func details(src *form.Source, steps []step) (out []string, around []Span) {
 		for len(open) > 0 && steps[open[len(open)-1]].it.End <= l.Off {
 			open = open[:len(open)-1]
 		}
-		if l.Fence && fenced >= 0 { // the end of a code fence that a step opened
-			lines[fenced] = append(lines[fenced], strings.TrimRight(src.Text[l.Start:l.End], " \t\r"))
+		if begins {
 			fenced = -1
 			continue
 		}
-		if begins || len(open) == 0 {
-			if len(open) == 0 && next == len(steps) {
-				break
-			}
-			if !begins && l.Text != "" {
+		own := fenced
+		switch {
+		case l.Fence && fenced >= 0:
+			fenced = -1
+		case fenced >= 0:
+		case len(open) > 0:
+			own = open[len(open)-1]
+		case l.Fence && fenceOf(src, k, steps, next):
+			own = next - 1
+		}
+		switch {
+		case own < 0 && next == len(steps):
+			k = len(src.Lines)
+		case own < 0:
+			if l.Text != "" {
 				around = append(around, Span{l.Off, l.End})
 			}
-			continue
+		case l.Text == "" && len(lines[own]) == 0, told[k]:
+		default:
+			if l.Fence && src.Lines[min(k+1, len(src.Lines)-1)].InCode {
+				fenced = own
+			}
+			lines[own] = append(lines[own], strings.TrimRight(src.Text[l.Start:l.End], " \t\r"))
 		}
-		top := open[len(open)-1]
-		if l.Text == "" && len(lines[top]) == 0 || steps[top].told(l) {
-			continue
-		}
-		if l.Fence {
-			fenced = top
-		}
-		lines[top] = append(lines[top], strings.TrimRight(src.Text[l.Start:l.End], " \t\r"))
 	}
 	out = make([]string, len(steps))
 	for i := range lines {
@@ -53,17 +60,29 @@ func details(src *form.Source, steps []step) (out []string, around []Span) {
 	return out, around
 }
 
-// told reports whether a line below a step is its title or one of its fields.
-func (st *step) told(l *form.Line) bool {
-	if st.it.Text == "" && len(st.texts) > 1 && l.Start <= st.texts[1].off && st.texts[1].off <= l.End {
-		return true
+// fenceOf reports whether a code fence on line k belongs to the step that began last: it is indented below
+// it, or goes on from its line, or another step follows.
+func fenceOf(src *form.Source, k int, steps []step, next int) bool {
+	if next == 0 || k+1 >= len(src.Lines) || !src.Lines[k+1].InCode {
+		return false // the end of a fence around the steps
 	}
-	for _, a := range st.attrs {
-		if l.Start <= a.Off && a.Off <= l.End {
-			return true
+	it := steps[next-1].it
+	return src.Lines[k].Indent > it.Indent || k > 0 && src.Lines[k-1].Text != "" || next < len(steps) || it.Kind == form.Heading
+}
+
+// toldLines returns the lines below the steps that are titles or fields.
+func toldLines(src *form.Source, steps []step) map[int]bool {
+	told := map[int]bool{}
+	for i := range steps {
+		st := &steps[i]
+		if st.it.Text == "" && len(st.texts) > 1 {
+			told[src.LineAt(st.texts[1].off)] = true
+		}
+		for _, a := range st.attrs {
+			told[src.LineAt(a.Off)] = true
 		}
 	}
-	return false
+	return told
 }
 
 // dedent joins lines without the white space that all of them begin with.

@@ -159,6 +159,9 @@ func flowOrder(r *Reading) {
 // them.
 func markOrder(r *Reading) {
 	for _, it := range r.Items {
+		if it.ID == "" {
+			return
+		}
 		counts := utf8.RuneCountInString(it.ID) == 1 || strings.ContainsAny(it.ID[len(it.ID)-1:], "0123456789")
 		if !counts || markShape(it.ID) != markShape(r.Items[0].ID) {
 			return

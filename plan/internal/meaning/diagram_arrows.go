@@ -89,7 +89,11 @@ func arrowReadings(src *form.Source) (out []*Reading) {
 				out = append(out, r)
 			}
 		}
-		if i += max(n, 1); len(out) > 32 {
+		i += max(n, 1)
+		for n == 0 && i < len(src.Lines) && isComment(src.Lines[i-1].Text) && isComment(src.Lines[i].Text) {
+			i++ // what the first of several comments does not begin the others do not
+		}
+		if len(out) > 32 || src.Ended() {
 			return out
 		}
 	}
@@ -348,6 +352,9 @@ func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 		quoted := x.Text[0] == '"'
 		if !quoted && !s.bare[b.Text] {
 			b = withoutBeside(cutBullet(b))
+		}
+		if b.Text == "" {
+			continue
 		}
 		if id, title, ok := form.SplitMark(b); ok && !quoted && (s.bare[id.Text] || strings.ContainsAny(id.Text, "0123456789") || s.titles || utf8.RuneCountInString(id.Text) < 3 || last && strings.Contains(b.Text, ": ")) {
 			if last && !s.titles && strings.Contains(b.Text, ": ") {

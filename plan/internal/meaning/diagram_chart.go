@@ -43,14 +43,17 @@ func readChart(src *form.Source) []*Reading {
 	return out
 }
 
+// maxChartRow bounds a row of a chart in bytes.
+const maxChartRow = 400
+
 // chartRows returns the rows from line i on that have an id in one of their columns, and the line behind them.
 func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
 	for ; i < len(src.Lines); i++ {
 		l := &src.Lines[i]
-		if l.Text == "" && len(rows) > 0 && i+1 < len(src.Lines) && len(chartFields(&src.Lines[i+1])) > 1 && !src.Lines[i+1].Fence {
+		if l.Text == "" && len(rows) > 0 && i+1 < len(src.Lines) && len(src.Lines[i+1].Text) <= maxChartRow && len(chartFields(&src.Lines[i+1])) > 1 && !src.Lines[i+1].Fence {
 			continue
 		}
-		if l.Text == "" || l.Fence || len(l.Text) > 400 || l.InCode && !codeLang(l.Lang) {
+		if l.Text == "" || l.Fence || len(l.Text) > maxChartRow || l.InCode && !codeLang(l.Lang) {
 			return rows, i + 1
 		}
 		fields := chartFields(l)
@@ -314,6 +317,10 @@ func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Pi
 		for _, f := range tails[k] {
 			rels, doubts := names.Relations(k, f.Text, f.Off)
 			for _, rel := range rels {
+				if rel.Kind == Beside {
+					beside = append(beside, rel)
+					continue
+				}
 				for _, s := range rel.Subjects {
 					switch rel.Kind {
 					case Needs, Uses:
@@ -327,8 +334,6 @@ func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Pi
 						for _, x := range rel.Items {
 							needs[x][s] = rel.Off
 						}
-					case Beside:
-						beside = append(beside, rel)
 					case None, Apart:
 						r.Stated = true
 					}

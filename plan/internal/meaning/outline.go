@@ -193,7 +193,7 @@ func (o *outline) alone(s series) *Reading {
 	for k, lang := range o.languages(named) {
 		names := namesIn(named, lang)
 		names.ended = o.src.Ended
-		x := &web{r: &Reading{}, most: o.src.MaxLinks, names: names, steps: steps, members: members, heads: heads}
+		x := &web{r: &Reading{}, most: o.src.MaxLinks, pathed: -1, names: names, steps: steps, members: members, heads: heads}
 		x.hear(o, in)
 		if k == 0 || x.understood() > w.understood() {
 			w = x
@@ -411,7 +411,8 @@ func remarked(t text) (out []Attr) {
 	return out
 }
 
-// title is the request of a step: its line, and the lines below it that are texts.
+// title is the request of a step: the text of its line, or the first one below it where the line holds only a
+// mark.
 func (st *step) title() string {
 	t := squeeze(st.texts[0].s)
 	if t == "" && len(st.texts) > 1 {

@@ -78,31 +78,31 @@ type preference struct {
 
 // preferences are for texts in which the signs of one form stand in another one.
 var preferences = [...]preference{
-	// Rows of commas in a part of a list.
+	// Commas in a part of a list look like rows of a table; the list counts.
 	{"table", "outline", func(l, w *Reading) bool {
 		return w.Weight >= 70 && len(w.Items) > len(l.Items) && spans(l, w) && w.knows(l)
 	}},
-	// Ids without titles below the list that they are from.
+	// Data below a list may name only the ids of its steps; the list counts.
 	{"records", "outline", func(l, w *Reading) bool {
 		return w.Weight >= 70 && untitled(l) && w.Start < l.Start && len(w.Links) >= len(l.Links) && w.knows(l)
 	}},
-	// One statement of a program.
+	// Calls within one statement look like data; the program counts.
 	{"records", "code", func(l, w *Reading) bool {
 		return w.Weight >= 30 && l.by(callsInside) && w.Start < l.Start && w.End > l.End
 	}},
-	// "2. ask the shop(after:1)"
+	// A remark in brackets looks like a call: "2. ask the shop(after:1)". The list counts.
 	{"code", "outline", func(l, w *Reading) bool {
 		return w.Weight >= 70 && len(l.Links) == 0 && len(w.Links) > 0 && overlaps(w, l)
 	}},
-	// The lines that set a variable.
+	// Lines that set variables look like entries; the program counts.
 	{"outline", "code", func(l, w *Reading) bool {
 		return len(w.Items) > len(l.Items) && len(w.Links) > 0 && len(w.Links) >= len(l.Links) && overlaps(w, l) && sharedIDs(w, l) == len(l.Items)
 	}},
-	// The bars of lanes.
+	// Rows of bars in a drawing look like code; the drawing counts.
 	{"code", "diagram", func(l, w *Reading) bool {
 		return w.by("art") && len(w.Items) > 2 && w.Start <= l.Start && l.End <= w.End
 	}},
-	// The names of a drawing, one to a line.
+	// Names of a drawing, one to a line, look like pseudo code; the drawing counts.
 	{"code", "diagram", func(l, w *Reading) bool {
 		return l.by("pseudo code") && w.by("arrows") && overlaps(l, w) && sharedIDs(w, l)*2 >= len(w.Items)
 	}},

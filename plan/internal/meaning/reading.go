@@ -95,8 +95,8 @@ type Reading struct {
 	// the end of the text.
 	Start, End int
 	Open       bool
-	// Around is what stands between Start and End and was understood as no part of the plan: prose, a legend,
-	// a critical-path line. What is in no item, no link's place and not here is reported as skipped.
+	// Around are lines that are part of no item, wherever they stand; what they say of the order counts. They
+	// become plan.Result.Surroundings.
 	Around []Span
 	// demands tells that most of the items say what to do.
 	demands bool

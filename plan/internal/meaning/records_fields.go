@@ -124,7 +124,7 @@ func rolesOf(name string) []lexicon.Role {
 	return nil
 }
 
-// table is a set as columns.
+// grid is a set as columns.
 type grid struct {
 	s    *set
 	recs []record

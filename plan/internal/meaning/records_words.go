@@ -29,7 +29,7 @@ func (a *analysis) words(texts func(i int) []text) {
 	if size > 4*len(a.c.src.Text) {
 		return
 	}
-	w := &web{r: a.r, most: a.c.src.MaxLinks, names: NewNames(named), steps: steps, members: members}
+	w := &web{r: a.r, most: a.c.src.MaxLinks, pathed: -1, names: NewNames(named), steps: steps, members: members}
 	for i := range all {
 		for _, t := range all[i] {
 			w.say(i, t)

@@ -13,6 +13,7 @@ import (
 type web struct {
 	r       *Reading
 	most    int // of links
+	pathed  int // steps with numbers such as 2.1, or -1 while they are not counted
 	names   *Names
 	steps   []step
 	members [][]int            // the steps that each name means: itself, or those of a group
@@ -303,6 +304,9 @@ func (w *web) link() {
 				}
 			}
 			for _, u := range rel.Unknown {
+				if len(r.Links) >= w.most {
+					break
+				}
 				if w.strange(u) {
 					continue
 				}
@@ -396,11 +400,13 @@ func (w *web) strange(u string) bool {
 	if _, ok := lexicon.Digits(u); !ok {
 		return false
 	}
-	pathed := 0
-	for i := range w.steps {
-		pathed += b2i(len(w.steps[i].it.Mark.Path) > 1)
+	if w.pathed < 0 {
+		w.pathed = 0
+		for i := range w.steps {
+			w.pathed += b2i(len(w.steps[i].it.Mark.Path) > 1)
+		}
 	}
-	return pathed*2 > len(w.steps)
+	return w.pathed*2 > len(w.steps)
 }
 
 // waves returns that the steps of the groups that say so run beside each other.
