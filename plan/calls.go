@@ -235,7 +235,7 @@ func readNumberedCalls(d *document) *reading {
 		}
 		prog = append(prog, p)
 	}
-	if len(prog) == 0 || bad >= len(prog) && bad > 1 || odd > 1 && odd*2 > len(prog) || odd == len(prog) {
+	if len(prog) == 0 || len(prog) == 1 && isJoin(prog[0].callee) || bad >= len(prog) && bad > 1 || odd > 1 && odd*2 > len(prog) || odd == len(prog) {
 		return nil
 	}
 	known := map[string]bool{}

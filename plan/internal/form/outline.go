@@ -417,6 +417,7 @@ func blankEmphasis(s string) string {
 			}
 			b[i], b[i+1] = ' ', ' '
 			i++
+		case c == '_' && i > 0 && b[i-1] == '_': // one more within a word: A___1
 		case (c == '*' || c == '_') && edge(b, i):
 			b[i] = ' '
 		}

@@ -108,7 +108,9 @@ var preferences = [...]preference{
 	}},
 	// Arrows that only stand before what a step needs ("2. fill → after 1"), or who does it ("A1 → Ann: fill").
 	{"diagram", "outline", func(l, w *Reading) bool { return l.by("arrows") && w.lists(l) && w.outdoes(l) }},
-	{"outline", "diagram", func(l, w *Reading) bool { return w.by("arrows") && l.lists(w) && !l.outdoes(w) && within(l, w) }},
+	{"outline", "diagram", func(l, w *Reading) bool {
+		return w.by("arrows") && l.lists(w) && !l.outdoes(w) && (within(l, w) || l.names(w))
+	}},
 }
 
 // prefer lowers the weight of readings that another one is better than.
@@ -152,8 +154,25 @@ func (r *Reading) by(evidence string) bool { return len(r.Evidence) > 0 && r.Evi
 // lists reports whether a reading is a list in which, or around which, a drawing stands.
 func (r *Reading) lists(d *Reading) bool { return r.Not == "" && len(r.Items) > 1 && overlaps(r, d) }
 
+// names reports whether a list holds names of a drawing, one to a line, of which some were taken for labels:
+// most have an id and nothing else.
+func (r *Reading) names(d *Reading) bool {
+	if len(d.Items) <= len(r.Items) || !d.knows(r) {
+		return false
+	}
+	n := 0
+	for i := range r.Items {
+		it := &r.Items[i]
+		n += b2i(it.Title == it.ID || IsArrowLine(it.Title)) // or the line of arrows below the last one
+	}
+	return n*2 > len(r.Items)
+}
+
 // outdoes reports whether the arrows of a drawing are a part of a list.
 func (r *Reading) outdoes(d *Reading) bool {
+	if r.names(d) {
+		return false
+	}
 	stated := r.Stated && len(r.Links) > 0
 	return d.remarked || stated && r.lead(d) || r.Stated && len(r.Links) >= len(d.Links) && !within(r, d)
 }
