@@ -39,8 +39,12 @@ const maxGap = 20
 func (r *reading) checkNumbers(g Graph) {
 	last := map[string]int{}
 	for _, p := range g.Problems {
-		n, err := strconv.Atoi(p.ID[strings.LastIndexByte(p.ID, '.')+1:])
-		if err != nil || n < 0 || !isDecimal(p.ID) {
+		id := p.ID
+		if k := len(id) - 1; k > 0 && id[k] >= 'a' && id[k] <= 'z' {
+			id = id[:k] // 1a and 1b are both 1
+		}
+		n, err := strconv.Atoi(id[strings.LastIndexByte(id, '.')+1:])
+		if err != nil || n < 0 || !isDecimal(id) {
 			continue
 		}
 		say := func(id, message string) {
