@@ -50,9 +50,26 @@ func newDocument(text string, limits Limits) *document {
 	if strings.IndexByte(text, '\r') >= 0 && strings.IndexByte(text, '\n') < 0 {
 		text = strings.ReplaceAll(text, "\r", "\n")
 	}
-	d.text = d.maskThoughts(text)
+	d.text = d.maskThoughts(validText(text))
 	d.splitLines()
 	return d
+}
+
+// validText returns the text with a space in place of each byte that is no part of a character, so that
+// all readers may trust that a character has the length of its encoding, and places stay what they are.
+func validText(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	b := []byte(text)
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			b[i] = ' '
+		}
+		i += n
+	}
+	return string(b)
 }
 
 func (d *document) splitLines() {
