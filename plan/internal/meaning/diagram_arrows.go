@@ -223,9 +223,12 @@ func isLooseID(id string) bool {
 	return word && !strings.HasSuffix(id, ".")
 }
 
-// isSingleID accepts a line that is one id: no spaces, and not a word with the punctuation of a sentence.
+// isSingleID accepts a line that is one id: in quotes, or without spaces and the punctuation of a sentence.
 func isSingleID(s string) bool {
 	s = strings.TrimLeft(s, "-*• ")
+	if len(s) > 2 && s[0] == '"' {
+		return form.QuotedLength(s) == len(s)
+	}
 	if strings.HasPrefix(s, "【") && strings.HasSuffix(s, "】") {
 		return false // a heading
 	}
