@@ -112,8 +112,8 @@ func PostgresMigrations(pool *pgxpool.Pool, schema string, fsys fs.FS) (*Migrati
 	}, nil
 }
 
-// Up applies what is missing and returns how many files it applied. It is safe to call at every start. A database that a later binary
-// has migrated is left as it is, with FailedPrecondition and ReasonSchemaNew.
+// Up applies what is missing and returns how many files it applied. It is safe to call at every start. A database
+// that a later binary has migrated is left as it is, with FailedPrecondition and ReasonSchemaNew.
 func (m *Migrations) Up(ctx context.Context) (int, error) {
 	have, want, err := m.Version(ctx)
 	if err != nil {

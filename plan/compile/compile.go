@@ -21,7 +21,8 @@ const DefaultActor = "llm"
 
 // Names of the arguments that a compiled node carries.
 const (
-	// ArgRequest holds what is wanted, with the details that the plan gives below it; for the actor "agent" it is ArgUserInput instead.
+	// ArgRequest holds what is wanted, with the details that the plan gives below it; for the actor "agent" it is
+	// ArgUserInput instead.
 	ArgRequest   = "request"
 	ArgUserInput = "user_input"
 	// ArgPrevious is the name under which a node receives what its predecessors gave: the value itself when there is one

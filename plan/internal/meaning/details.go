@@ -38,9 +38,10 @@ func details(src *form.Source, steps []step) (out []string, around []Span) {
 		case l.Fence && fenceOf(src, k, steps, next):
 			own = next - 1
 		}
+		if own < 0 && next == len(steps) {
+			break
+		}
 		switch {
-		case own < 0 && next == len(steps):
-			k = len(src.Lines)
 		case own < 0:
 			if l.Text != "" {
 				around = append(around, Span{l.Off, l.End})

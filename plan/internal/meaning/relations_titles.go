@@ -66,15 +66,19 @@ func (t *talk) named(rel *Relation, from, to int) {
 	}
 }
 
+// stemOf returns the stem of an atom that is a word or a phrase with a meaning of its own, else "".
+func (t *talk) stemOf(a *atom) string {
+	if a.class != word && a.class != phrase {
+		return ""
+	}
+	return t.n.stem(t.text[a.off:a.end])
+}
+
 // wholly reports whether two words or more stand between two atoms, and an item has all of them.
 func (t *talk) wholly(item, from, to int) bool {
 	words := 0
 	for i := from; i < to; i++ {
-		a := &t.atoms[i]
-		if a.class != word && a.class != phrase {
-			continue
-		}
-		stem := t.n.stem(t.text[a.off:a.end])
+		stem := t.stemOf(&t.atoms[i])
 		if stem == "" {
 			continue
 		}
@@ -244,10 +248,7 @@ func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item
 	count := map[int]int{}
 	for i := from; i < to; i++ {
 		a := &t.atoms[i]
-		if a.class != word && a.class != phrase {
-			continue
-		}
-		stem := t.n.stem(t.text[a.off:a.end])
+		stem := t.stemOf(a)
 		if stem == "" {
 			continue
 		}

@@ -134,7 +134,7 @@ func (e *env) restated(r *plannerv1.ParsePlanResponse) {
 	e.note("%s %s the plan: calls %d, tokens %d→%d", told.GetModel(), verb, told.GetCalls(), told.GetInputTokens(), told.GetOutputTokens())
 }
 
-// isGraph says so when what was read as a plan is a graph, or was meant to be one; else it says how to get a plan
+// isGraph says so when what was read as a plan is a graph, or was meant to be one. Else it says how to get a plan
 // in place of a text that is none for the reason.
 func (e *env) isGraph(file, text, reason string) {
 	raw, err := findGraph(text)

@@ -11,8 +11,8 @@ import (
 // maxAlike is how many warnings of one code are shown.
 const maxAlike = 5
 
-// Diagnostics shows every error, and the first warnings of each code, with their lines of the text and a caret under the place.
-// The other warnings are counted. What is only worth knowing takes one dim line.
+// Diagnostics shows every error, and the first warnings of each code, with their lines of the text and a caret
+// under the place. The other warnings are counted. What is only worth knowing takes one dim line.
 func Diagnostics(s Style, name, text string, ds []*planv1.Diagnostic) string {
 	lines := strings.Split(text, "\n")
 	var b strings.Builder
@@ -100,8 +100,8 @@ func excerpt(b *strings.Builder, s Style, line string, number, column int, eleme
 	fmt.Fprintf(b, "%s%s%s\n", s.dim(strings.Repeat(" ", len(gutter)-2)+"| "), strings.Repeat(" ", Columns(lead)), paint("^"+strings.Repeat("~", max(under-1, 0))))
 }
 
-// Plan shows what a text says: a summary, the problems with what each waits for, parts below their wholes, and the repairs. A
-// dependency that nothing but the order of the text implies is told from those that the text states.
+// Plan shows what a text says: a summary, the problems with what each waits for, parts below their wholes, and
+// the repairs. A dependency that nothing but the order of the text implies is told from those that it states.
 func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 	if r.GetNoPlan() {
 		why := OneLine(r.GetNoPlanReason(), 0)
