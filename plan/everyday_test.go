@@ -33,6 +33,14 @@ func TestEveryday(t *testing.T) {
 			"[09:02] Ann: What is left?\n[09:03] Bob: A: back up the database\n[09:03] Bob: B: change the schema (after A)\n[09:04] Bob: C: restart the app (after B)\n[09:05] Ann: Thanks!\n",
 			"A B C", "A>B B>C",
 		},
+		"Arrows/QuotedNamesAbove": {
+			"\"read the map\"\n\"pack\"\n\"leave\"\n\"pack\" -> \"leave\"\n",
+			"read the map pack leave", "pack>leave",
+		},
+		"Table/OneRow": {
+			"| # | Task | Depends on |\n|---|---|---|\n| 1 | carry out the work | - |\n",
+			"1", "",
+		},
 		"Lettered/StepCalledJoin": {
 			"1a) Fetch orders (no dependencies)\n1b) Fetch customers (no dependencies)\n2) Join (after 1a and 1b)\n",
 			"1a 1b 2", "1a>2 1b>2",

@@ -109,7 +109,7 @@ func (a *analysis) limit(steps, called bool) {
 	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
 		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
 	}
-	if n == 1 && a.hits == 0 && a.used == 0 || a.s.tree.Headless && a.hits == 0 {
+	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) || a.s.tree.Headless && a.hits == 0 {
 		r.Weight = min(r.Weight, 20)
 	}
 	if a.s.nested && r.Weight >= 60 {
