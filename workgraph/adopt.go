@@ -10,12 +10,12 @@ import (
 
 // An event of adopted visits is closed when it has grown to one of these.
 const (
-	adoptSteps = 1_000
-	adoptBytes = 1 << 20
+	reuseSteps = 1_000
+	reuseBytes = 1 << 20
 )
 
 // keepsake is what a visit's outcome said beyond its values, for a fork to say it again.
-type keepsake struct {
+type savedOutcome struct {
 	State  map[string]json.RawMessage `json:"state,omitempty"` // all updates put together
 	Select *Select                    `json:"select,omitempty"`
 	Expand *Graph                     `json:"expand,omitempty"`
@@ -28,9 +28,9 @@ type keepsake struct {
 	Workflows map[string]string `json:"workflows,omitempty"`
 }
 
-func (ns *nodeState) keep() *keepsake {
+func (ns *nodeState) saveOutcome() *savedOutcome {
 	if ns.kept == nil {
-		ns.kept = &keepsake{}
+		ns.kept = &savedOutcome{}
 	}
 	return ns.kept
 }
@@ -38,7 +38,7 @@ func (ns *nodeState) keep() *keepsake {
 // keepOutcome remembers how a visit that completes has chosen among its edges.
 func (ns *nodeState) keepOutcome(o *Outcome) {
 	if o != nil && o.Select != nil {
-		ns.keep().Select = o.Select
+		ns.saveOutcome().Select = o.Select
 	}
 }
 
@@ -47,7 +47,7 @@ func (s *State) keepUpdates(ns *nodeState, up map[string]json.RawMessage) {
 	if len(up) == 0 {
 		return
 	}
-	k := ns.keep()
+	k := ns.saveOutcome()
 	if len(k.State) == 0 {
 		k.State = up
 		return
@@ -72,7 +72,7 @@ func (s *State) keepUpdates(ns *nodeState, up map[string]json.RawMessage) {
 }
 
 // checkAdopted refuses what could not be journaled.
-func checkAdopted(list []Adopted) error {
+func checkReused(list []ReusedVisit) error {
 	for i := range list {
 		a := &list[i]
 		if a.Ref.Item != 0 || a.Ref.Visit < 1 {
@@ -90,7 +90,7 @@ func checkAdopted(list []Adopted) error {
 
 // adoptVisit completes a visit with the outcome that it had in another run. Check and transform have been
 // applied there.
-func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessage, named map[string]json.RawMessage, a *Adopted) {
+func (s *State) reuseVisit(ns *nodeState, refs []InputRef, args []json.RawMessage, named map[string]json.RawMessage, a *ReusedVisit) {
 	o := &a.Outcome
 	up := make(map[string]json.RawMessage, len(o.State))
 	for k, v := range o.State {
@@ -99,10 +99,10 @@ func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 		}
 	}
 	d := &Detail{Inputs: refs, State: up, Select: o.Select, Decision: a.Decision, Seen: a.Seen, Workflows: a.Workflows}
-	s.record(s.step(OpAdopt, ns, d))
-	s.applyAdopt(ns, args, named, d)
+	s.record(s.step(OpReuse, ns, d))
+	s.applyReuse(ns, args, named, d)
 	for _, v := range o.Values {
-		s.adopted += len(v)
+		s.reused += len(v)
 	}
 	c := *o
 	c.State, c.Usage = nil, nil
@@ -120,16 +120,16 @@ func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 }
 
 // splitAdoption begins a new event when the last one has become large.
-func (s *State) splitAdoption() {
-	if s.adopt != nil && (len(s.ev.Steps) >= adoptSteps || s.adopted >= adoptBytes) {
-		s.adopted = 0
-		s.openEvent(VisitsAdopted, s.at)
+func (s *State) splitReuse() {
+	if s.reuse != nil && (len(s.ev.Steps) >= reuseSteps || s.reused >= reuseBytes) {
+		s.reused = 0
+		s.openEvent(VisitsReused, s.at)
 	}
 }
 
 // applyAdopt enters a visit without an attempt.
-func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, d *Detail) {
-	ns.args, ns.named, ns.adopted, ns.status = args, named, true, VisitRunning
+func (s *State) applyReuse(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, d *Detail) {
+	ns.args, ns.named, ns.reused, ns.status = args, named, true, VisitRunning
 	ns.keepDecision(d.Decision)
 	s.keepQuestion(ns, "", d.Seen, d.Workflows)
 	s.forgetApprovals()
@@ -145,7 +145,7 @@ func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[stri
 // does not hold for the graph after (nil is the same graph). unsafeAgain are the UNSAFE visits that were, or
 // may have been, performed and are not taken over. The earlier run may go on: what is under way in it, or
 // waits, has not ended. The error is ctx's.
-func AdoptFrom(ctx context.Context, old *State, from *Ref, before, after *Graph) (adopted []Adopted, unsafeAgain []Ref, err error) {
+func ReuseFrom(ctx context.Context, old *State, from *Ref, before, after *Graph) (reused []ReusedVisit, unsafeAgain []Ref, err error) {
 	if old.root == nil {
 		return nil, nil, nil
 	}
@@ -164,13 +164,13 @@ func AdoptFrom(ctx context.Context, old *State, from *Ref, before, after *Graph)
 		for _, ns := range old.visitsOf(int32(i)) {
 			switch {
 			case ns.status != VisitPending && ns.status != VisitSkipped && a.stable(ns):
-				adopted = append(adopted, Adopted{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.given(), Seen: maps.Clone(ns.seen()), Workflows: ns.workflows()})
+				reused = append(reused, ReusedVisit{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.given(), Seen: maps.Clone(ns.seen()), Workflows: ns.workflows()})
 			case old.p.nodes[i].Effect == Unsafe && ns.performed():
 				unsafeAgain = append(unsafeAgain, old.ref(ns, 0))
 			}
 		}
 	}
-	return adopted, unsafeAgain, nil
+	return reused, unsafeAgain, nil
 }
 
 // outcome is how the visit ended, in the form in which it can be adopted.
@@ -188,7 +188,7 @@ func (ns *nodeState) outcome() Outcome {
 // performed reports whether an UNSAFE visit has, or may have, done to the world what it does.
 func (ns *nodeState) performed() bool {
 	if ns.m == nil {
-		return ns.adopted || ns.done(ns.err)
+		return ns.reused || ns.done(ns.err)
 	}
 	for i := range ns.m.items {
 		var end struct {
@@ -314,7 +314,7 @@ func (a *adopter) loop(region int32, within *frame) bool {
 			ok = ok && a.stable(&f.nodes[i])
 		}
 		children := r.children
-		if g := r.grown[f.serial]; g != nil {
+		if g := r.expanded[f.serial]; g != nil {
 			children = slices.Concat(children, g.children)
 		}
 		for _, c := range children {

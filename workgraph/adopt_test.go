@@ -13,10 +13,10 @@ import (
 
 // forkOf starts a run that takes over what it may of an old one.
 func forkOf(old *machine, from *Ref, args ...string) (*machine, []Ref) {
-	adopted, unsafe, err := AdoptFrom(old.t.Context(), old.s, from, nil, nil)
+	reused, unsafe, err := ReuseFrom(old.t.Context(), old.s, from, nil, nil)
 	require.NoError(old.t, err)
 	m := newMachine(old.t, old.p)
-	b := Begin{Now: m.now, Adopt: adopted}
+	b := Begin{Now: m.now, Reuse: reused}
 	for _, a := range args {
 		b.Input.Args = append(b.Input.Args, one(a)...)
 	}
@@ -25,7 +25,7 @@ func forkOf(old *machine, from *Ref, args ...string) (*machine, []Ref) {
 	return m, unsafe
 }
 
-func refs(list []Adopted) []string {
+func refs(list []ReusedVisit) []string {
 	var out []string
 	for _, a := range list {
 		out = append(out, a.Ref.String())
@@ -46,8 +46,8 @@ func TestAdopt(t *testing.T) {
 		require.Len(t, f.open, 1)
 		require.Empty(t, f.s.Usage(), "what was paid in another run is not paid again")
 		f.s.Visits(func(v VisitInfo) bool {
-			require.Equal(t, v.Node != "C", v.Adopted, v.Node)
-			if v.Adopted {
+			require.Equal(t, v.Node != "C", v.Reused, v.Node)
+			if v.Reused {
 				require.Zero(t, v.Attempt)
 			}
 			return true
@@ -68,8 +68,8 @@ func TestAdopt(t *testing.T) {
 		m.fail("C", Errorf(Permanent, "NO", ""))
 		m.end("rescue", Outcome{})
 		m.fail("B", Errorf(Permanent, "NO", ""))
-		adopted, _, _ := AdoptFrom(t.Context(), m.s, nil, nil, nil)
-		require.Equal(t, []string{"A"}, refs(adopted), "rescue depends on a failure that may not come again")
+		reused, _, _ := ReuseFrom(t.Context(), m.s, nil, nil, nil)
+		require.Equal(t, []string{"A"}, refs(reused), "rescue depends on a failure that may not come again")
 		f, _ := forkOf(m, nil)
 		require.Len(t, f.open, 2)
 	})
@@ -108,13 +108,13 @@ func TestAdopt(t *testing.T) {
 			m.end("W", Outcome{Values: one(fmt.Sprint(10 + i))})
 		}
 		m.end("X", Outcome{})
-		adopted, _, _ := AdoptFrom(t.Context(), m.s, &Ref{Node: "W", Visit: 2}, nil, nil)
-		require.Equal(t, []string{"H", "H@2", "W"}, refs(adopted))
+		reused, _, _ := ReuseFrom(t.Context(), m.s, &Ref{Node: "W", Visit: 2}, nil, nil)
+		require.Equal(t, []string{"H", "H@2", "W"}, refs(reused))
 		f, _ := forkOf(m, &Ref{Node: "W", Visit: 2}, "0")
 		require.Equal(t, 2, f.ref("W").Visit)
 		require.Equal(t, []string{"1"}, f.args("W"))
-		adopted, _, _ = AdoptFrom(t.Context(), m.s, &Ref{Node: "X", Visit: 1}, nil, nil)
-		require.Len(t, adopted, 6)
+		reused, _, _ = ReuseFrom(t.Context(), m.s, &Ref{Node: "X", Visit: 1}, nil, nil)
+		require.Len(t, reused, 6)
 	})
 	t.Run("Map/IsOneVisit", func(t *testing.T) {
 		m := single1(t, func(n *Node) { n.Map = &Map{Over: "[1,2]"} })
@@ -147,8 +147,8 @@ func TestAdopt(t *testing.T) {
 		f, _ := forkOf(m, nil)
 		require.Equal(t, VisitCompleted, f.status("J"))
 		require.Len(t, f.open, 1, "B")
-		adopted, _, _ := AdoptFrom(t.Context(), m.s, &Ref{Node: "A", Visit: 1}, nil, nil)
-		require.Empty(t, adopted)
+		reused, _, _ := ReuseFrom(t.Context(), m.s, &Ref{Node: "A", Visit: 1}, nil, nil)
+		require.Empty(t, reused)
 	})
 	t.Run("Unsafe/ThatWouldRunAgainIsNamed", func(t *testing.T) {
 		g := nodes(FirstArg(), "A", "B", "C", "D", "E").Edge("A", "B").Edge("A", "C").Edge("A", "D").Edge("A", "E").Graph()
@@ -169,12 +169,12 @@ func TestAdopt(t *testing.T) {
 		m.end("E", Outcome{Values: one("1")})
 		m.do(Cancel{Now: m.now})
 		require.NotNil(t, m.s.End(), "D has not begun: %v", visitLines(m.s))
-		_, unsafe, _ := AdoptFrom(t.Context(), m.s, nil, nil, nil)
+		_, unsafe, _ := ReuseFrom(t.Context(), m.s, nil, nil, nil)
 		require.Equal(t, []Ref{{Node: "E", Visit: 1}}, unsafe, "it was performed, and did not pass its check")
-		_, unsafe, _ = AdoptFrom(t.Context(), m.s, &Ref{Node: "A", Visit: 1}, nil, nil)
+		_, unsafe, _ = ReuseFrom(t.Context(), m.s, &Ref{Node: "A", Visit: 1}, nil, nil)
 		require.Equal(t, []Ref{{Node: "B", Visit: 1}, {Node: "E", Visit: 1}}, unsafe)
 		f, _ := forkOf(m, nil)
-		_, unsafe, _ = AdoptFrom(t.Context(), f.s, &Ref{Node: "A", Visit: 1}, nil, nil)
+		_, unsafe, _ = ReuseFrom(t.Context(), f.s, &Ref{Node: "A", Visit: 1}, nil, nil)
 		require.Contains(t, unsafe, Ref{Node: "B", Visit: 1}, "also when it was performed in the run before")
 	})
 	reconciled := func(t *testing.T, mapped bool) *machine {
@@ -199,7 +199,7 @@ func TestAdopt(t *testing.T) {
 	for name, mapped := range map[string]bool{"Visit": false, "Item": true} {
 		t.Run("Unsafe/FoundToHaveBeenPerformedAndFailedIsNamed/"+name, func(t *testing.T) {
 			m := reconciled(t, mapped)
-			_, unsafe, _ := AdoptFrom(t.Context(), m.s, nil, nil, nil)
+			_, unsafe, _ := ReuseFrom(t.Context(), m.s, nil, nil, nil)
 			require.Equal(t, []Ref{{Node: "B", Visit: 1}}, unsafe)
 			require.Equal(t, unsafe, PerformedUnsafe(m.s))
 		})
@@ -218,8 +218,8 @@ func TestAdopt(t *testing.T) {
 		m.begin()
 		m.end("A", Outcome{Values: one("1")})
 		m.end("B", Outcome{Values: one("2"), Stop: Terminate})
-		adopted, _, _ := AdoptFrom(t.Context(), m.s, nil, nil, nil)
-		require.Equal(t, []string{"A"}, refs(adopted))
+		reused, _, _ := ReuseFrom(t.Context(), m.s, nil, nil, nil)
+		require.Equal(t, []string{"A"}, refs(reused))
 	})
 	t.Run("Expansion/IsInsertedAgain", func(t *testing.T) {
 		m := single1(t, nil)
@@ -237,32 +237,32 @@ func TestAdopt(t *testing.T) {
 	})
 	t.Run("Unreached/IsLeftOut", func(t *testing.T) {
 		m := newMachine(t, compile(t, nodes(FirstArg(), "A", "B").Chain("A", "B").Graph()))
-		m.do(Begin{Now: m.now, Adopt: []Adopted{{Ref: Ref{Node: "B", Visit: 1}, Outcome: Outcome{Values: one("1")}}, {Ref: Ref{Node: "Z", Visit: 1}}}})
+		m.do(Begin{Now: m.now, Reuse: []ReusedVisit{{Ref: Ref{Node: "B", Visit: 1}, Outcome: Outcome{Values: one("1")}}, {Ref: Ref{Node: "Z", Visit: 1}}}})
 		m.end("A", Outcome{})
 		require.Contains(t, m.open, Ref{Node: "B", Visit: 1})
 		m.replays()
 	})
 	t.Run("BadList/IsRefused", func(t *testing.T) {
-		for _, a := range []Adopted{{Ref: Ref{Node: "A"}}, {Ref: Ref{Node: "A", Visit: 1, Item: 1}}, {Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("{")}},
+		for _, a := range []ReusedVisit{{Ref: Ref{Node: "A"}}, {Ref: Ref{Node: "A", Visit: 1, Item: 1}}, {Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("{")}},
 			{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Wait: &Wait{Task: &TaskWait{}}}}} {
 			m := newMachine(t, compile(t, nodes(FirstArg(), "A").Graph()))
-			require.ErrorIs(t, m.try(Begin{Now: m.now, Adopt: []Adopted{a}}), ErrState)
+			require.ErrorIs(t, m.try(Begin{Now: m.now, Reuse: []ReusedVisit{a}}), ErrState)
 			m.begin()
 		}
 	})
 	t.Run("Many/AreJournaledInPieces", func(t *testing.T) {
 		p, err := Compile(t.Context(), chainGraph(5_000), Actors{"noop": noop})
 		require.NoError(t, err)
-		var list []Adopted
+		var list []ReusedVisit
 		for i := range 4_999 {
-			list = append(list, Adopted{Ref: Ref{Node: fmt.Sprintf("n%d", i), Visit: 1}, Outcome: Outcome{Values: one(fmt.Sprint(i))}})
+			list = append(list, ReusedVisit{Ref: Ref{Node: fmt.Sprintf("n%d", i), Visit: 1}, Outcome: Outcome{Values: one(fmt.Sprint(i))}})
 		}
 		m := newMachine(t, p)
-		m.do(Begin{Now: m.now, Adopt: list})
+		m.do(Begin{Now: m.now, Reuse: list})
 		require.Len(t, m.open, 1)
 		require.Greater(t, len(m.events), 10)
 		for _, ev := range m.events {
-			require.LessOrEqual(t, len(ev.Steps), adoptSteps+10)
+			require.LessOrEqual(t, len(ev.Steps), reuseSteps+10)
 		}
 		m.replays()
 	})
@@ -282,10 +282,10 @@ func TestForksAgree(t *testing.T) {
 		p, err := Compile(t.Context(), spec.g, nil)
 		require.NoError(t, err)
 		seed := g.num(0, 1_000_000, "seed")
-		run := func(adopt []Adopted) (*State, map[Ref]bool) {
+		run := func(reuse []ReusedVisit) (*State, map[Ref]bool) {
 			s, now := New(p, "run"), time.Unix(1000, 0)
 			j := &journalOf{p: p, snaps: map[int64]string{}}
-			evs, fx, err := s.Advance(Begin{Now: now, Adopt: adopt})
+			evs, fx, err := s.Advance(Begin{Now: now, Reuse: reuse})
 			require.NoError(t, err)
 			j.note(t, s, evs)
 			open, called := fx.Starts, map[Ref]bool{}
@@ -307,9 +307,9 @@ func TestForksAgree(t *testing.T) {
 			old.Visits(func(v VisitInfo) bool { all = append(all, v.Ref); return true })
 			from = &all[g.num(0, len(all)-1, "which")]
 		}
-		adopted, _, _ := AdoptFrom(t.Context(), old, from, nil, nil)
-		fork, again := run(adopted)
-		for _, a := range adopted {
+		reused, _, _ := ReuseFrom(t.Context(), old, from, nil, nil)
+		fork, again := run(reused)
+		for _, a := range reused {
 			require.False(t, again[a.Ref], "%s was taken over and called", a.Ref)
 		}
 		if from != nil && called[*from] {
@@ -319,7 +319,7 @@ func TestForksAgree(t *testing.T) {
 			return // which of several failures comes first may differ
 		}
 		require.Equal(t, string(js(old.End())), string(js(fork.End())), "graph %s", mustJSON(spec.g))
-		require.Equal(t, len(called), len(adopted)+len(again))
+		require.Equal(t, len(called), len(reused)+len(again))
 	})
 }
 

@@ -163,8 +163,8 @@ func (p *Program) amended(from *Program) {
 
 // regrown is the program of a graph that a run of this program has come to. The error is that of ctx, or
 // ErrCorrupt: the graph was checked when the run came to it.
-func (p *Program) regrown(ctx context.Context, g *Graph) (*Program, error) {
-	q, faults, err := build(&checker{ctx: ctx, grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g)
+func (p *Program) recompiled(ctx context.Context, g *Graph) (*Program, error) {
+	q, faults, err := build(&checker{ctx: ctx, expanded: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ func (s *State) replayGraph(ctx context.Context, ev *Event) error {
 	if ev.Kind != GraphAmended {
 		return fmt.Errorf("%w: a new graph in an event of kind %s", ErrCorrupt, ev.Kind)
 	}
-	q, err := s.p.regrown(ctx, ev.Graph)
+	q, err := s.p.recompiled(ctx, ev.Graph)
 	if err != nil {
 		return err
 	}

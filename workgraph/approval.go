@@ -70,7 +70,7 @@ func (ns *nodeState) workflows() map[string]string {
 // keepDecision remembers a decision. Of those on the items of a map a rejection counts.
 func (ns *nodeState) keepDecision(decision string) {
 	if decision != "" && ns.given() != Rejected {
-		ns.keep().Decision = decision
+		ns.saveOutcome().Decision = decision
 	}
 }
 
@@ -277,7 +277,7 @@ func (s *State) applyReopen(ns *nodeState) {
 	no, gen := ns.no, ns.gen
 	ns.try = try{status: VisitPending, no: no, gen: gen, pos: -1}
 	ns.before, ns.m, ns.args, ns.named, ns.key = no, nil, nil, nil, ""
-	ns.values, ns.err, ns.note, ns.kept, ns.adopted = nil, nil, "", nil, false
+	ns.values, ns.err, ns.note, ns.kept, ns.reused = nil, nil, "", nil, false
 	if s.latest[ns.n] == ns {
 		s.latest[ns.n] = nil
 	}

@@ -311,7 +311,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 	}
 	if t.live && pe.merge != nil {
 		var err error
-		if t.travel, err = s.mergeTravel(pe.merge, *sc); err != nil {
+		if t.travel, err = s.mergePropagated(pe.merge, *sc); err != nil {
 			return Errorf(Permanent, ReasonPassDownFailed, "passing down to %s: %v", s.p.nodes[pe.to].ID, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // other rounds hold no place for it.
 
 // grownID takes the id of a node that an expansion made apart. It is not ok for the ids that graphs are given.
-func grownID(id string) (origin string, visit int, given string, ok bool) {
+func expansionID(id string) (origin string, visit int, given string, ok bool) {
 	slash := strings.LastIndexByte(id, '/')
 	if slash < 0 {
 		return "", 0, "", false
@@ -28,13 +28,13 @@ func grownID(id string) (origin string, visit int, given string, ok bool) {
 }
 
 // growthPrefix is what the ids of one expansion begin with.
-func growthPrefix(node string, visit int) string { return node + "#" + strconv.Itoa(visit) + "/" }
+func expansionPrefix(node string, visit int) string { return node + "#" + strconv.Itoa(visit) + "/" }
 
 // depthOf counts how many expansions lie in each other around a node.
 func depthOf(id string) int { return strings.Count(id, "#") }
 
 // growth is what one round of a loop has more than the others.
-type growth struct {
+type expansionPart struct {
 	nodes, edges, children []int32
 }
 
@@ -46,12 +46,12 @@ type origin struct {
 
 // origins reads the ids; nil when no node was made by an expansion.
 func (c *checker) origins() []origin {
-	if !c.grown {
+	if !c.expanded {
 		return nil
 	}
 	var out []origin
 	for i := range c.g.Nodes {
-		id, visit, _, ok := grownID(c.g.Nodes[i].ID)
+		id, visit, _, ok := expansionID(c.g.Nodes[i].ID)
 		if !ok {
 			continue
 		}
@@ -69,7 +69,7 @@ func (c *checker) origins() []origin {
 }
 
 // adopt adds to every loop what its nodes have expanded to: a sink that leads out of the loop would not be found by way of the BACK edges.
-func adopt(bodies []loopBody, from []origin) {
+func widenLoops(bodies []loopBody, from []origin) {
 	if from == nil {
 		return
 	}
@@ -136,14 +136,14 @@ func (p *Program) confine() {
 		if k == 0 || r.token {
 			continue
 		}
-		r.nodes = r.take(r.nodes, func(n int32) int32 { return p.nodes[n].round }, func(g *growth) *[]int32 { return &g.nodes })
-		r.edges = r.take(r.edges, func(e int32) int32 { return rounds[e] }, func(g *growth) *[]int32 { return &g.edges })
+		r.nodes = r.take(r.nodes, func(n int32) int32 { return p.nodes[n].round }, func(g *expansionPart) *[]int32 { return &g.nodes })
+		r.edges = r.take(r.edges, func(e int32) int32 { return rounds[e] }, func(g *expansionPart) *[]int32 { return &g.edges })
 		r.children = r.take(r.children, func(c int32) int32 { return p.roundOf(int32(k), p.regions[c].member()) },
-			func(g *growth) *[]int32 { return &g.children })
+			func(g *expansionPart) *[]int32 { return &g.children })
 		for i, c := range r.children {
 			p.regions[c].slot = int32(i)
 		}
-		for _, g := range r.grown {
+		for _, g := range r.expanded {
 			for i, c := range g.children {
 				p.regions[c].slot = int32(len(r.children) + i)
 			}
@@ -176,7 +176,7 @@ func (r *region) member() int32 {
 }
 
 // take moves what is confined to one round out of a region's list.
-func (r *region) take(list []int32, round func(int32) int32, to func(*growth) *[]int32) []int32 {
+func (r *region) take(list []int32, round func(int32) int32, to func(*expansionPart) *[]int32) []int32 {
 	var kept []int32
 	for i, v := range list {
 		at := round(v)
@@ -189,13 +189,13 @@ func (r *region) take(list []int32, round func(int32) int32, to func(*growth) *[
 		if kept == nil {
 			kept = append(make([]int32, 0, len(list)), list[:i]...)
 		}
-		if r.grown == nil {
-			r.grown = map[int32]*growth{}
+		if r.expanded == nil {
+			r.expanded = map[int32]*expansionPart{}
 		}
-		if r.grown[at] == nil {
-			r.grown[at] = &growth{}
+		if r.expanded[at] == nil {
+			r.expanded[at] = &expansionPart{}
 		}
-		l := to(r.grown[at])
+		l := to(r.expanded[at])
 		*l = append(*l, v)
 	}
 	if kept == nil {

@@ -42,7 +42,7 @@ func (s *State) questioned(ctx context.Context, ns *nodeState, q *Interrupt) (bi
 		}
 	}
 	sum := jsonDigest(struct {
-		Travel           Input
+		Propagated       Input
 		Graph            []byte
 		State, Workflows map[string]string
 	}{Input{Args: ns.args, Named: ns.named}, c.digests[s.p.reaches().comp[ns.n]][:], seen, q.Workflows})
@@ -76,7 +76,7 @@ func (s *State) keepQuestion(ns *nodeState, binds string, seen, workflows map[st
 	if binds == "" && len(seen) == 0 && len(workflows) == 0 {
 		return
 	}
-	k := ns.keep()
+	k := ns.saveOutcome()
 	k.Seen = make(map[string]string, len(seen)) // it moves on with what follows from the approval
 	for key, v := range seen {
 		k.Seen[key] = v
@@ -228,7 +228,7 @@ func (s *State) strange(ns *nodeState, runs []Child) (given []*nodeState, why st
 
 // enteredVoid puts a visit aside that would begin with another state than was approved.
 func (s *State) enteredVoid(ns *nodeState, named map[string]json.RawMessage) bool {
-	if !s.watched || s.adopt != nil && s.adopt[s.ref(ns, 0)] != nil {
+	if !s.watched || s.reuse != nil && s.reuse[s.ref(ns, 0)] != nil {
 		return false
 	}
 	given, why, late := s.void(ns.n, named)
@@ -237,7 +237,7 @@ func (s *State) enteredVoid(ns *nodeState, named map[string]json.RawMessage) boo
 
 // loopVoid puts a loop aside that would begin with another state than was approved.
 func (s *State) loopVoid(region int32) bool {
-	if !s.watched || s.adopt != nil {
+	if !s.watched || s.reuse != nil {
 		return false
 	}
 	given, why, late := s.void(s.p.regions[region].head, nil)
@@ -324,7 +324,7 @@ func (s *State) settleDoubts() {
 		return
 	}
 	for _, ns := range append(again, more...) {
-		delete(s.adopt, s.ref(ns, 0))
+		delete(s.reuse, s.ref(ns, 0))
 		op := OpReopen
 		if s.p.nodes[ns.n].region != 0 {
 			op = OpReset

@@ -28,8 +28,8 @@ type region struct {
 	backs    []int32 // the BACK edges to head among them
 	exits    []int32 // edges from inside, at any depth, to the outside, in declared order
 	// grown is what single rounds have more.
-	grown map[int32]*growth
-	in    int32 // for a token region: edges from outside plus start nodes inside
+	expanded map[int32]*expansionPart
+	in       int32 // for a token region: edges from outside plus start nodes inside
 }
 
 // arc is an edge by indexes.
@@ -96,7 +96,7 @@ func findShape(ctx context.Context, n int, arcs []arc, anyJoin []bool, inboxes [
 		regions = append(regions, loopBody{head: -1, edge: -1, nodes: []int32{v}, inbox: true})
 	}
 	regions = dropCovered(regions)
-	adopt(regions, from)
+	widenLoops(regions, from)
 	s.nest(n, regions)
 	for _, r := range s.regions {
 		if r.depth > maxLoopDepth {

@@ -5,7 +5,7 @@ import "slices"
 // rebase moves the state over to a program of another graph. Nodes and edges are the same if their ids are,
 // loops if their heads are. What the new graph does not have is forgotten, what is new begins as pending.
 // Pointers to visits that others hold on to do not survive; frames do. Nothing is decided.
-func (s *State) rebase(q *Program) {
+func (s *State) remap(q *Program) {
 	m := &move{s: s, p: s.p, q: q}
 	s.forgetApprovals()
 	m.nodes, m.edges, m.regions = q.match(s.p)
@@ -139,11 +139,11 @@ func (m *move) fill(o *oldFrame) {
 		ns.n = n
 	}
 	if m.p.regions[o.region].token {
-		o.f.edges[0] = edgeState{src: m.visit(o.edges[0].src), travel: o.edges[0].travel}
+		o.f.edges[0] = edgeState{src: m.visit(o.edges[0].src), propagated: o.edges[0].propagated}
 		return
 	}
 	r := &m.p.regions[o.region]
-	m.p.eachIn(r, o.f.serial, func(g *growth) {
+	m.p.eachIn(r, o.f.serial, func(g *expansionPart) {
 		for _, e := range g.edges {
 			to := m.edges[e]
 			if to < 0 || m.q.edges[to].scope != o.f.region {
@@ -162,9 +162,9 @@ func (m *move) fill(o *oldFrame) {
 }
 
 // eachIn calls do for what every frame of a region has and for what the given one has more.
-func (p *Program) eachIn(r *region, serial int32, do func(*growth)) {
-	do(&growth{r.nodes, r.edges, r.children})
-	if g := r.grown[serial]; g != nil {
+func (p *Program) eachIn(r *region, serial int32, do func(*expansionPart)) {
+	do(&expansionPart{r.nodes, r.edges, r.children})
+	if g := r.expanded[serial]; g != nil {
 		do(g)
 	}
 }
@@ -321,7 +321,7 @@ func (s *State) recount(f *frame) {
 			ns.join = s.countJoin(p.nodes[ns.n].inAt(f.serial), f)
 		}
 	}
-	p.eachIn(&p.regions[f.region], f.serial, func(g *growth) {
+	p.eachIn(&p.regions[f.region], f.serial, func(g *expansionPart) {
 		for _, c := range g.children {
 			inst := &f.insts[p.regions[c].slot]
 			if !inst.closed {

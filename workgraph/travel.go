@@ -28,7 +28,7 @@ func (s *State) sources(ns *nodeState) ([]int32, *frame) {
 }
 
 // travel computes what a visit receives from the inputs marked as used.
-func (s *State) travel(ns *nodeState) ([]json.RawMessage, map[string]json.RawMessage) {
+func (s *State) propagate(ns *nodeState) ([]json.RawMessage, map[string]json.RawMessage) {
 	if s.p.regions[ns.f.region].token {
 		if s.p.nodes[ns.n].inbox != nil {
 			return nil, batchArgument(ns.f.messages)
@@ -36,7 +36,7 @@ func (s *State) travel(ns *nodeState) ([]json.RawMessage, map[string]json.RawMes
 		if ns.f.tokenEdge < 0 {
 			return s.input.Args, s.input.Named
 		}
-		es := edgeState{src: ns.f.tokenSrc, travel: ns.f.edges[0].travel}
+		es := edgeState{src: ns.f.tokenSrc, propagated: ns.f.edges[0].propagated}
 		return s.one(ns.f.tokenEdge, &es)
 	}
 	edges, f := s.sources(ns)
@@ -55,8 +55,8 @@ func (s *State) travel(ns *nodeState) ([]json.RawMessage, map[string]json.RawMes
 // What may travel into one visit. Positionals concatenate at joins, so that every join of two branches doubles them, and a
 // key of several edges is one list.
 const (
-	maxTravelArgs  = 50_000
-	maxTravelBytes = 64 << 20
+	maxPropagatedArgs  = 50_000
+	maxPropagatedBytes = 64 << 20
 )
 
 // tooMuch reports used edges that bring more together than a visit may receive, before any of it is put together.
@@ -69,8 +69,8 @@ func (s *State) tooMuch(edges []int32, f *frame) *Error {
 		}
 		pe := &s.p.edges[e]
 		switch {
-		case pe.mode == MergePassDown && es.travel != nil:
-			count += len(es.travel.Args)
+		case pe.mode == MergePassDown && es.propagated != nil:
+			count += len(es.propagated.Args)
 		case pe.mode == ResultAsLeadingArgs:
 			count += len(es.src.args) + len(es.src.values)
 		default:
@@ -83,12 +83,12 @@ func (s *State) tooMuch(edges []int32, f *frame) *Error {
 		}
 	}
 	switch {
-	case count > maxTravelArgs && count > len(edges):
+	case count > maxPropagatedArgs && count > len(edges):
 		return Errorf(Permanent, ReasonTooManyArguments, "%d positional arguments come together here, the limit is %d: every join of branches adds up what "+
-			"travels down each of them; pass results down by KEY, or choose with MERGE what goes on", count, maxTravelArgs)
-	case size > maxTravelBytes:
+			"travels down each of them; pass results down by KEY, or choose with MERGE what goes on", count, maxPropagatedArgs)
+	case size > maxPropagatedBytes:
 		return Errorf(Permanent, ReasonArgumentsTooLarge, "%d bytes of results come together here, the limit is %d: keep large results outside and pass "+
-			"references", size, maxTravelBytes)
+			"references", size, maxPropagatedBytes)
 	}
 	return nil
 }
@@ -182,8 +182,8 @@ func (s *State) pass(e int32, es *edgeState) ([]json.RawMessage, map[string]json
 	case ResultAsLeadingArgs:
 		return slices.Concat(s.passed(pe, src), src.args), named
 	case MergePassDown:
-		if es.travel != nil {
-			return es.travel.Args, es.travel.Named
+		if es.propagated != nil {
+			return es.propagated.Args, es.propagated.Named
 		}
 	}
 	return src.args, named
@@ -199,7 +199,7 @@ func errorJSON(e *Error) json.RawMessage {
 }
 
 // mergeTravel evaluates a MERGE expression.
-func (s *State) mergeTravel(x *Expr, sc *scope) (*Input, error) {
+func (s *State) mergePropagated(x *Expr, sc *scope) (*Input, error) {
 	v, err := s.eval(x, sc)
 	if err != nil {
 		return nil, err

@@ -188,7 +188,7 @@ func TestExamine(t *testing.T) {
 					var names []string
 					for _, f := range r.Findings {
 						require.NotEmpty(t, f.Examples)
-						require.NotEmpty(t, f.Remedy)
+						require.NotEmpty(t, f.RecoveryStep)
 						names = append(names, f.Check)
 					}
 					slices.Sort(names)

@@ -37,7 +37,7 @@ func (c Config) blobURL() (string, error) {
 }
 
 // validateGrowth reports faults of what bounds the journal's growth.
-func (c Config) validateGrowth() (faults []error) {
+func (c Config) validateRetention() (faults []error) {
 	if c.Blobs != "" && c.Blobs != noBlobs {
 		if err := blob.Check(c.Blobs); err != nil {
 			faults = append(faults, fmt.Errorf("blobs: %w", err))
@@ -74,12 +74,12 @@ const retentionMin = time.Minute
 
 // stashing is how the journal's large values are kept.
 type stashing struct {
-	*stash.Stash
+	*stash.Offload
 	store *blob.Store
 }
 
 // openStash opens what keeps the large values of j.
-func openStash(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Logger) (s stashing, err error) {
+func openOffload(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Logger) (s stashing, err error) {
 	raw, err := cfg.blobURL()
 	if err != nil {
 		return s, err
@@ -89,7 +89,7 @@ func openStash(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Logge
 			return s, fmt.Errorf("open blob store of executor: %w", err)
 		}
 	}
-	if s.Stash, err = stash.New(j, stash.Options{Store: s.store, Over: int(cfg.BlobOver), Squeeze: int(cfg.Compress), Logger: log}); err != nil {
+	if s.Offload, err = stash.New(j, stash.Options{Store: s.store, Over: int(cfg.BlobOver), Compress: int(cfg.Compress), Logger: log}); err != nil {
 		return s, errors.Join(err, s.Close())
 	}
 	return s, nil

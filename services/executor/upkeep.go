@@ -23,10 +23,10 @@ import (
 
 const (
 	// upkeepEvery is how often somebody looks, upkeepTime how long one look may take: less than a job may, so that a crash is noticed soon.
-	upkeepEvery = 10 * time.Minute
-	upkeepTime  = 20 * time.Second
+	maintenanceEvery = 10 * time.Minute
+	maintenanceTime  = 20 * time.Second
 	// upkeepPause is the pause before the next look if there is more to do.
-	upkeepPause = time.Second
+	maintenancePause = time.Second
 	// expiredBatch is how many trees are looked at in one go, movedRows how many events may be moved to let a partition go.
 	expiredBatch = 100
 	movedRows    = 50_000
@@ -38,7 +38,7 @@ const (
 const reasonArchived = "RUN_ARCHIVED"
 
 // upkeep keeps the journal from growing without bound.
-type upkeep struct {
+type maintenance struct {
 	journal   journal.Journal
 	plain     journal.Reader
 	retention time.Duration
@@ -55,8 +55,8 @@ type upkeep struct {
 	removed      metric.Int64Counter
 }
 
-func openUpkeep(ctx context.Context, cfg Config, j journal.Journal, plain journal.Reader, tel *obs.Telemetry) (u *upkeep, err error) {
-	u = &upkeep{journal: j, plain: plain, retention: cfg.Retention, partition: cfg.Partition, log: tel.Logger, now: dbkit.Now}
+func openMaintenance(ctx context.Context, cfg Config, j journal.Journal, plain journal.Reader, tel *obs.Telemetry) (u *maintenance, err error) {
+	u = &maintenance{journal: j, plain: plain, retention: cfg.Retention, partition: cfg.Partition, log: tel.Logger, now: dbkit.Now}
 	if cfg.Archive != "" {
 		if u.archive, err = blob.Open(ctx, cfg.Archive); err != nil {
 			return nil, fmt.Errorf("open archive of executor: %w", err)
@@ -85,7 +85,7 @@ func openUpkeep(ctx context.Context, cfg Config, j journal.Journal, plain journa
 }
 
 // Close lets go of the archive.
-func (u *upkeep) Close() error {
+func (u *maintenance) Close() error {
 	if u.archive == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (u *upkeep) Close() error {
 }
 
 // work is one look.
-func (u *upkeep) work(ctx context.Context, _ dispatch.Job) error {
+func (u *maintenance) work(ctx context.Context, _ dispatch.Job) error {
 	begin := time.Now()
 	p, err := u.journal.Extend(ctx, u.partition, 2*u.partition)
 	if err != nil {
@@ -110,12 +110,12 @@ func (u *upkeep) work(ctx context.Context, _ dispatch.Job) error {
 		before = u.now().Add(-u.retention)
 	}
 	if u.retention > 0 || u.limits != nil && u.limits.Retains() {
-		if more, err = u.expire(ctx, u.keptSince(), begin.Add(upkeepTime)); err != nil {
+		if more, err = u.expire(ctx, u.keptSince(), begin.Add(maintenanceTime)); err != nil {
 			return err
 		}
 	}
 	if !more { // what is still to be removed refers to graphs, too
-		if err := u.sweepGraphs(ctx, begin.Add(upkeepTime)); err != nil {
+		if err := u.sweepGraphs(ctx, begin.Add(maintenanceTime)); err != nil {
 			return err
 		}
 	}
@@ -124,13 +124,13 @@ func (u *upkeep) work(ctx context.Context, _ dispatch.Job) error {
 		return fmt.Errorf("give back space: %w", err)
 	}
 	if more || shrink {
-		return dispatch.Later(upkeepPause)
+		return dispatch.Later(maintenancePause)
 	}
 	return nil
 }
 
 // keptSince tells the time before which ended runs of a namespace are not kept; zero if all are.
-func (u *upkeep) keptSince() func(namespace string) time.Time {
+func (u *maintenance) keptSince() func(namespace string) time.Time {
 	now := u.now()
 	return func(namespace string) time.Time {
 		keep := u.retention
@@ -147,7 +147,7 @@ func (u *upkeep) keptSince() func(namespace string) time.Time {
 }
 
 // expire removes trees of runs that ended before the time that is meant for their namespace, until it is too late for more, and reports whether there is more.
-func (u *upkeep) expire(ctx context.Context, before func(namespace string) time.Time, until time.Time) (more bool, err error) {
+func (u *maintenance) expire(ctx context.Context, before func(namespace string) time.Time, until time.Time) (more bool, err error) {
 	var after journal.Ended
 	for {
 		ends, err := u.journal.Expired(ctx, before, after, expiredBatch)
@@ -174,7 +174,7 @@ func (u *upkeep) expire(ctx context.Context, before func(namespace string) time.
 
 // sweepGraphs removes graphs that no run refers to any more and that no run took for as long as runs are kept, until it is late or all that is
 // meant for one look was looked at.
-func (u *upkeep) sweepGraphs(ctx context.Context, until time.Time) error {
+func (u *maintenance) sweepGraphs(ctx context.Context, until time.Time) error {
 	before := u.now().Add(-max(u.retention, 0) - journal.GraphRest)
 	var at journal.Key
 	if last := u.graphs.Load(); last != nil {
@@ -198,7 +198,7 @@ func (u *upkeep) sweepGraphs(ctx context.Context, until time.Time) error {
 }
 
 // remove archives a tree and deletes it. It is deleted only when all of it is archived, and what dies in between is done again.
-func (u *upkeep) remove(ctx context.Context, e journal.Ended) error {
+func (u *maintenance) remove(ctx context.Context, e journal.Ended) error {
 	if u.archive != nil {
 		below, err := u.journal.Descendants(ctx, e.Namespace, e.RunID)
 		if err != nil {

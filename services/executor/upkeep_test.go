@@ -40,10 +40,10 @@ func TestUpkeep(t *testing.T) {
 	cfg.Retention, cfg.Archive = time.Hour, "file://"+filepath.ToSlash(dir)+"/archive"
 	cfg.BlobOver = 4 << 10
 	require.NoError(t, cfg.Validate())
-	kept, err := openStash(ctx, cfg, j, obs.Noop().Logger)
+	kept, err := openOffload(ctx, cfg, j, obs.Noop().Logger)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, kept.Close()) }()
-	u, err := openUpkeep(ctx, cfg, j, kept.Around(j), obs.Noop())
+	u, err := openMaintenance(ctx, cfg, j, kept.Around(j), obs.Noop())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, u.Close()) }()
 

@@ -58,7 +58,7 @@ func (c *doctorCmd) Run(e *env) error {
 	for _, r := range reports {
 		worst = max(worst, r.Worst())
 		for i := range r.Findings {
-			r.Findings[i].Remedy = c.remedy(r.Findings[i].Remedy)
+			r.Findings[i].RecoveryStep = c.recoveryStep(r.Findings[i].RecoveryStep)
 		}
 	}
 	if e.json {
@@ -90,12 +90,12 @@ func (c *doctorCmd) atRest(found []doctor.Finding) []doctor.Finding {
 		return found
 	}
 	found[none].Severity, found[none].What = doctor.Note, "nothing works in this folder, and runs wait for it"
-	found[none].Remedy = "`epigraph dev --data " + shellQuoted(c.Data) + "` lets them go on"
+	found[none].RecoveryStep = "`epigraph dev --data " + shellQuoted(c.Data) + "` lets them go on"
 	return slices.DeleteFunc(found, func(f doctor.Finding) bool { return slices.Contains(followsRest, f.Check) })
 }
 
 // remedy is what to do, in commands for the databases that were examined.
-func (c *doctorCmd) remedy(text string) string {
+func (c *doctorCmd) recoveryStep(text string) string {
 	const migrate = "`epigraph migrate`"
 	if c.Data == "" {
 		return text
@@ -138,8 +138,8 @@ func examined(b *strings.Builder, style view.Style, r doctor.Report) {
 			}
 			fmt.Fprintf(b, "      %s\n", view.OneLine(x, 0))
 		}
-		if f.Remedy != "" {
-			fmt.Fprintf(b, "    %s %s\n", style.Dim("what to do:"), f.Remedy)
+		if f.RecoveryStep != "" {
+			fmt.Fprintf(b, "    %s %s\n", style.Dim("what to do:"), f.RecoveryStep)
 		}
 	}
 }

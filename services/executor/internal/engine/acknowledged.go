@@ -15,10 +15,10 @@ type consequence struct {
 	ended   bool
 	idle    bool
 	// linger is how long it stays in memory all the same.
-	linger  time.Duration
-	outbox  bool
-	mailed  []journal.Mail
-	takenUp []int64
+	idleTimer time.Duration
+	outbox    bool
+	mailed    []journal.Command
+	takenUp   []int64
 	// recovered says that it follows from reading the run, so that what it asks for may have been done
 	// before.
 	recovered bool
@@ -32,7 +32,7 @@ func (r *run) consequence(events []Event, eff workgraph.Effects) consequence {
 	c := consequence{events: events, effects: eff, ended: eff.Ended != nil}
 	if !c.ended {
 		c.timer, _ = r.next()
-		c.idle, c.linger = r.idle(), r.lingers()
+		c.idle, c.idleTimer = r.idle(), r.lingers()
 	}
 	return c
 }

@@ -39,7 +39,7 @@ const (
 // Books are the costs of a run, and how many attempts of it, and of all below it, have used something that is
 // not booked yet. Those of a run that has just ended are kept back as its end is, and no longer than that: who
 // finds out about the end by asking again and again is told the whole cost, too.
-func (e *Engine) Books(ctx context.Context, row journal.Run) (journal.Books, error) {
+func (e *Engine) Accounting(ctx context.Context, row journal.Run) (journal.Accounting, error) {
 	left := bookTime - time.Since(row.EndTime)
 	if !row.State.Ended() || left <= 0 {
 		return e.booked(ctx, row.Namespace, row.ID)
@@ -47,19 +47,19 @@ func (e *Engine) Books(ctx context.Context, row journal.Run) (journal.Books, err
 	if end, ok := ctx.Deadline(); ok {
 		left = min(left, time.Until(end)/2) // an answer in time is worth more
 	}
-	return e.awaitBooks(ctx, row.Namespace, row.ID, min(left, bookTime))
+	return e.awaitAccounting(ctx, row.Namespace, row.ID, min(left, bookTime))
 }
 
-func (e *Engine) booked(ctx context.Context, namespace, runID string) (journal.Books, error) {
+func (e *Engine) booked(ctx context.Context, namespace, runID string) (journal.Accounting, error) {
 	if e.claims == nil {
-		return journal.Books{}, nil
+		return journal.Accounting{}, nil
 	}
-	return e.journal.Books(ctx, namespace, runID, outbox.KindUsage)
+	return e.journal.Accounting(ctx, namespace, runID, outbox.KindUsage)
 }
 
 // awaitBooks waits until everything is booked that a run and all below it used, or for so long, or until the
 // registry is known to be away. It returns the books as they are then.
-func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string, most time.Duration) (journal.Books, error) {
+func (e *Engine) awaitAccounting(ctx context.Context, namespace, runID string, most time.Duration) (journal.Accounting, error) {
 	late := time.NewTimer(most)
 	defer late.Stop()
 	for {
@@ -148,7 +148,7 @@ func clean(s string, n int) string {
 }
 
 // books are the outbox items that leave with a decision.
-func (r *run) books(x extra, end *workgraph.RunEnd, now time.Time) ([]journal.Out, error) {
+func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journal.Out, error) {
 	if r.t.e.claims == nil {
 		return nil, nil
 	}
@@ -160,7 +160,7 @@ func (r *run) books(x extra, end *workgraph.RunEnd, now time.Time) ([]journal.Ou
 		}
 		out = append(out, o)
 	}
-	if end != nil && r.task != "" && !r.family.Borrowed {
+	if end != nil && r.task != "" && !r.lineage.Borrowed {
 		o, err := r.settle(end, now).Out()
 		if err != nil {
 			return nil, err

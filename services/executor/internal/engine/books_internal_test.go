@@ -23,11 +23,11 @@ type ledger struct {
 	away  bool
 }
 
-func (l *ledger) Books(context.Context, string, string, string) (journal.Books, error) {
+func (l *ledger) Books(context.Context, string, string, string) (journal.Accounting, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.looks++
-	return journal.Books{Waiting: l.left}, nil
+	return journal.Accounting{Waiting: l.left}, nil
 }
 
 func (l *ledger) delivered() (<-chan struct{}, bool) {
@@ -89,15 +89,15 @@ func TestAwaitBooks(t *testing.T) {
 					defer stop()
 				}
 				var (
-					b   journal.Books
+					b   journal.Accounting
 					err error
 				)
 				if tc.state == 0 {
-					b, err = e.awaitBooks(ctx, "n", "r", bookTime)
+					b, err = e.awaitAccounting(ctx, "n", "r", bookTime)
 				} else {
 					var row journal.Run
 					row.State, row.EndTime = tc.state, began.Add(-tc.ago)
-					b, err = e.Books(ctx, row)
+					b, err = e.Accounting(ctx, row)
 				}
 				require.NoError(t, err)
 				require.Equal(t, tc.left, b.Waiting)

@@ -35,7 +35,7 @@ type places struct {
 	suspect, compute func()
 }
 
-func (p *places) giveBack() {
+func (p *places) release() {
 	for _, leave := range []func(){p.compute, p.suspect} {
 		if leave != nil {
 			leave()
@@ -52,7 +52,7 @@ const (
 
 // bringing is a run that is to be brought. It waits as an entry of the term's bringLine, without a goroutine,
 // since there may be very many. RecoverParallel runs are read at once.
-type bringing struct {
+type pendingLoad struct {
 	namespace, id string
 	has           places
 	// wait is the pause after the next try that fails.
@@ -60,23 +60,23 @@ type bringing struct {
 }
 
 // bringLine are the runs that wait to be read. The term's mu guards it.
-type bringLine struct {
+type loadLine struct {
 	// reading counts the goroutines of bringInTurn.
 	reading int
 	// first are the runs for which room is kept or a turn is held: they go before those in spaces.
-	first  []*bringing
-	spaces map[string][]*bringing
+	first  []*pendingLoad
+	spaces map[string][]*pendingLoad
 	// order are the namespaces in spaces, the one whose turn it is first.
 	order []string
 }
 
-func (l *bringLine) push(b *bringing, first bool) {
+func (l *loadLine) push(b *pendingLoad, first bool) {
 	switch {
 	case first:
 		l.first = append(l.first, b)
 	case len(l.spaces[b.namespace]) == 0:
 		if l.spaces == nil {
-			l.spaces = map[string][]*bringing{}
+			l.spaces = map[string][]*pendingLoad{}
 		}
 		l.order = append(l.order, b.namespace)
 		fallthrough
@@ -86,7 +86,7 @@ func (l *bringLine) push(b *bringing, first bool) {
 }
 
 // pop is the run whose turn it is; nil if there is none.
-func (l *bringLine) pop() (b *bringing) {
+func (l *loadLine) pop() (b *pendingLoad) {
 	if len(l.first) > 0 {
 		b, l.first[0] = l.first[0], nil
 		l.first = l.first[1:]
@@ -109,30 +109,30 @@ func (l *bringLine) pop() (b *bringing) {
 }
 
 // bringSoon has a run brought, unless somebody else does so, and does not wait for it.
-func (t *term) bringSoon(namespace, id string) {
+func (t *session) loadSoon(namespace, id string) {
 	t.mu.Lock()
 	l := t.loading[id]
 	if l != nil {
 		l.again, l.wanted = true, true
 	}
-	mine := l == nil && t.brings(id)
+	mine := l == nil && t.loads(id)
 	t.mu.Unlock()
 	if mine {
-		t.bring(&bringing{namespace: namespace, id: id, wait: soonestTry}, false)
+		t.queueLoad(&pendingLoad{namespace: namespace, id: id, wait: soonestTry}, false)
 	}
 }
 
 // bring has a run read when its turn comes; with first, before all others that wait. The caller has marked
 // the run by brings.
-func (t *term) bring(b *bringing, first bool) {
+func (t *session) queueLoad(b *pendingLoad, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
-		b.has.giveBack()
+		b.has.release()
 	case t.reads.reading < t.e.cfg.RecoverParallel:
 		t.reads.reading++
-		t.work.Go(func() { t.bringInTurn(b) })
+		t.work.Go(func() { t.loadInTurn(b) })
 	default:
 		t.reads.push(b, first)
 	}
@@ -140,13 +140,13 @@ func (t *term) bring(b *bringing, first bool) {
 
 // bringInTurn reads b, and then the runs in line until there are none. Room that was kept for a run and not
 // taken by it is given back after each try.
-func (t *term) bringInTurn(b *bringing) {
+func (t *session) loadInTurn(b *pendingLoad) {
 	for b != nil {
 		t.brought(b.id)
-		err := t.tryBring(b.namespace, b.id, &b.has)
+		err := t.tryLoad(b.namespace, b.id, &b.has)
 		t.memory.forfeit(b.id, b.namespace)
-		if err == nil || !t.bringAgain(b, err) {
-			b.has.giveBack()
+		if err == nil || !t.retryLoad(b, err) {
+			b.has.release()
 		}
 		t.mu.Lock()
 		if b = t.reads.pop(); b == nil {
@@ -158,9 +158,9 @@ func (t *term) bringInTurn(b *bringing) {
 
 // bringAgain has a run that could not be brought tried again when there is what it lacked. It reports false,
 // and leaves the turns that are held to the caller, if somebody else brings the run or the term is over.
-func (t *term) bringAgain(b *bringing, err error) bool {
+func (t *session) retryLoad(b *pendingLoad, err error) bool {
 	t.mu.Lock()
-	mine := t.brings(b.id)
+	mine := t.loads(b.id)
 	t.mu.Unlock()
 	if !mine {
 		return false
@@ -173,7 +173,7 @@ func (t *term) bringAgain(b *bringing, err error) bool {
 			b.has.compute = nil
 		}
 	} else {
-		b.has.giveBack() // a turn to compute is not held while the run waits for the turn of suspects or for room
+		b.has.release() // a turn to compute is not held while the run waits for the turn of suspects or for room
 	}
 	if full {
 		t.standInLine(b.id, lacks)
@@ -187,41 +187,41 @@ func (t *term) bringAgain(b *bringing, err error) bool {
 			b.has.suspect, err = t.e.suspects.take(t.background)
 		case t.rest(b.wait):
 			b.wait = min(2*b.wait, latestTry)
-			t.bring(b, false)
+			t.queueLoad(b, false)
 			return
 		default:
 			return
 		}
 		if err != nil {
-			b.has.giveBack()
+			b.has.release()
 			return
 		}
 		b.wait = soonestTry
-		t.bring(b, true)
+		t.queueLoad(b, true)
 	})
 }
 
 // brings marks a run as brought by the caller, and reports false if somebody else brings it or the term is
 // over. brought takes the mark away. The caller holds t.mu.
-func (t *term) brings(id string) bool {
-	if t.closed || t.bringing[id] {
+func (t *session) loads(id string) bool {
+	if t.closed || t.pendingLoads[id] {
 		return false
 	}
-	t.bringing[id] = true
+	t.pendingLoads[id] = true
 	return true
 }
 
 // brought takes away the mark of brings.
-func (t *term) brought(id string) {
+func (t *session) brought(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.bringing, id)
+	delete(t.pendingLoads, id)
 }
 
 // tryBring tries once to make a run live that this term owns. There is no error if it is live, or not this
 // term's to bring. A noRoomError, a noTurnError or errSuspectAtWork says what is missing; turns that are free
 // are taken and left in has.
-func (t *term) tryBring(namespace, id string, has *places) error {
+func (t *session) tryLoad(namespace, id string, has *places) error {
 	err := t.load(t.background, namespace, id, has)
 	if err == nil || t.background.Err() != nil || journal.IsFenced(err) {
 		return nil
@@ -234,7 +234,7 @@ func (t *term) tryBring(namespace, id string, has *places) error {
 }
 
 // load reads a run and sets it going, unless it has ended or is somebody else's.
-func (t *term) load(ctx context.Context, namespace, id string, has *places) error {
+func (t *session) load(ctx context.Context, namespace, id string, has *places) error {
 	t.mu.Lock()
 	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
 		t.mu.Unlock()
@@ -264,10 +264,10 @@ func (t *term) load(ctx context.Context, namespace, id string, has *places) erro
 	t.mu.Unlock()
 	close(l.done)
 	if l.again {
-		t.pokeMail()
+		t.pollCommandsSoon()
 	}
 	if claimed {
-		t.bringSoon(namespace, id)
+		t.loadSoon(namespace, id)
 	}
 	return l.err
 }

@@ -53,12 +53,12 @@ type stuckPost struct {
 	run, namespace string
 }
 
-func (j stuckPost) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
-	if p.Mail.RunID == j.run || p.Mail.Namespace == j.namespace {
+func (j stuckPost) Post(ctx context.Context, p journal.EnqueueRequest) (journal.Enqueued, error) {
+	if p.Command.RunID == j.run || p.Command.Namespace == j.namespace {
 		<-ctx.Done()
-		return journal.Posted{}, ctx.Err()
+		return journal.Enqueued{}, ctx.Err()
 	}
-	return j.Journal.Post(ctx, p)
+	return j.Journal.Enqueue(ctx, p)
 }
 
 // TestCancellations has one of two runs that are to be canceled take all the time there is, and holds that
@@ -83,12 +83,12 @@ type heldPost struct {
 	came, goOn chan struct{}
 }
 
-func (j heldPost) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
-	if p.Mail.RunID == j.run {
+func (j heldPost) Post(ctx context.Context, p journal.EnqueueRequest) (journal.Enqueued, error) {
+	if p.Command.RunID == j.run {
 		close(j.came)
 		<-j.goOn
 	}
-	return j.Journal.Post(ctx, p)
+	return j.Journal.Enqueue(ctx, p)
 }
 
 // TestCancellationsBesideASlowOne has the cancel of one run take as long as the test does, and holds that

@@ -53,7 +53,7 @@ const (
 // keepDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in the journal from time to time,
 // together with the run's position. Where the run has no room for it, the next attempt begins with what was
 // said before.
-func (t *term) keepDetails(a *attempt, details json.RawMessage) {
+func (t *session) keepDetails(a *attempt, details json.RawMessage) {
 	if len(details) == 0 || len(details) > maxDetails || workgraph.ValueFault(details) != "" {
 		return
 	}
@@ -105,7 +105,7 @@ func (r *run) dropDetails(ref workgraph.Ref) {
 }
 
 // keepSaid writes what heartbeats said last, with the run's position. The caller holds r.mu.
-func (t *term) keepSaid(r *run) {
+func (t *session) keepSaid(r *run) {
 	r.detailsWritten = time.Now()
 	position, err := r.snapshot()
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *term) keepSaid(r *run) {
 }
 
 // detailsOf is what an attempt begins with.
-func (t *term) detailsOf(a *attempt) json.RawMessage {
+func (t *session) detailsOf(a *attempt) json.RawMessage {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()
 	if d := a.run.details[a.start.Ref]; d != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // family is where a run stands among others, and what its children inherit from it. It does not change.
-type family struct {
+type lineage struct {
 	// Parent is the run that spawned it, at the visit Ref; both are empty for a top run.
 	Parent string
 	Ref    workgraph.Ref
@@ -35,7 +35,7 @@ type family struct {
 
 // below is the depth of a child. It counts how often work hands work on: a run that only holds a part of its
 // parent's own work, such as a late round of an agent, stands as deep as its parent.
-func (f *family) below(c *workgraph.Child) int {
+func (f *lineage) below(c *workgraph.Child) int {
 	if c.SameDepth {
 		return f.Depth
 	}
@@ -47,7 +47,7 @@ const reasonParent = "PARENT_GAVE_UP"
 
 // letters adds the mail that a decision causes for other runs: children that should end, and the parent that
 // waits for this one.
-func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now time.Time) error {
+func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now time.Time) error {
 	for _, s := range eff.Spawns {
 		if _, known := r.children[s.Child.ID]; !known {
 			r.children[s.Child.ID] = false
@@ -55,20 +55,20 @@ func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now t
 	}
 	for _, id := range eff.CancelChildren {
 		delete(r.children, id)
-		body, err := (&Letter{Reason: reasonParent, Trace: carryContext(r.trace)}).Encode()
+		body, err := (&Payload{Reason: reasonParent, Trace: carryContext(r.trace)}).Encode()
 		if err != nil {
 			return fmt.Errorf("encode cancel of child: %w", err)
 		}
-		w.Mail = append(w.Mail, journal.Mail{Namespace: r.namespace, RunID: id, Kind: journal.MailCancel, Key: "parent", Body: body, Time: now})
+		w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: id, Kind: journal.CommandCancel, Key: "parent", Body: body, Time: now})
 	}
 	if eff.Ended == nil || f.Parent == "" {
 		return nil
 	}
-	body, err := r.obituary(eff.Ended).Encode()
+	body, err := r.childEnded(eff.Ended).Encode()
 	if err != nil {
 		return fmt.Errorf("encode end of child: %w", err)
 	}
-	w.Mail = append(w.Mail, journal.Mail{Namespace: r.namespace, RunID: f.Parent, Kind: journal.MailChildEnded, Key: r.id, Body: body, Time: now})
+	w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: f.Parent, Kind: journal.CommandChildEnded, Key: r.id, Body: body, Time: now})
 	// The executor that knows of the end goes on with the parent, if nobody else does.
 	w.Claims = r.t.takes()
 	return nil
@@ -76,7 +76,7 @@ func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now t
 
 // obituary tells the parent how the run ended. What is too large for the parent to hold is left out, and said
 // so.
-func (r *run) obituary(end *workgraph.RunEnd) *Letter {
+func (r *run) childEnded(end *workgraph.RunEnd) *Payload {
 	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
 	if e := runError(end); e != nil {
 		slot.Error = &workgraph.Error{Type: e.Type, Reason: e.Reason, Message: clean(e.Message, maxMessage)}
@@ -96,7 +96,7 @@ func (r *run) obituary(end *workgraph.RunEnd) *Letter {
 			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
 	}
 	totals := r.usage
-	l := &Letter{Ref: r.family.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled()),
+	l := &Payload{Ref: r.lineage.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled()),
 		Trace: carryContext(r.trace)}
 	if r.state.Budget() != nil {
 		used := r.state.Spent()
@@ -126,7 +126,7 @@ func (r *run) questions(w *journal.Append, eff workgraph.Effects, now time.Time)
 }
 
 // regraph pins the run to the graph that it has come to have.
-func (r *run) regraph(w *journal.Append, eff workgraph.Effects) error {
+func (r *run) changeGraph(w *journal.Append, eff workgraph.Effects) error {
 	if eff.Graph == nil {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (r *run) regraph(w *journal.Append, eff workgraph.Effects) error {
 	w.GraphHash, w.Graph = sum(body), body
 	r.graph = w.GraphHash
 	r.tally.total(len(eff.Graph.Nodes))
-	r.grown = programBytes(r.state.Program(), len(body))
+	r.expanded = programBytes(r.state.Program(), len(body))
 	return nil
 }
 
@@ -175,8 +175,8 @@ func (m *meta) empty() bool {
 }
 
 // familyOf reads the family of a run from its row.
-func familyOf(row journal.Run) (family, error) {
-	f := family{Parent: row.ParentID, user: row.UserID, chat: row.ChatID, thread: row.ThreadID}
+func lineageOf(row journal.Run) (lineage, error) {
+	f := lineage{Parent: row.ParentID, user: row.UserID, chat: row.ChatID, thread: row.ThreadID}
 	m, err := decodeMeta(row.Metadata)
 	if err != nil {
 		return f, err

@@ -18,7 +18,7 @@ func TestFamily(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		const most = 8
 		a := actors{"self": spawns(workgraph.Child{Ref: "self"}, workgraph.Child{Ref: "self"}, workgraph.Child{Ref: "self"})}
-		l := run(t, s, a, func(c *engine.Config, _ *engine.Deps) { c.MaxFamily, c.MaxDepth = most, 5 })
+		l := run(t, s, a, func(c *engine.Config, _ *engine.Deps) { c.MaxDescendants, c.MaxDepth = most, 5 })
 		l.jobs(t)
 		id := l.start(t, chain(1, "self"))
 		l.wait(t, id, journal.StateCompleted)
@@ -28,7 +28,7 @@ func TestFamily(t *testing.T) {
 		for _, d := range below {
 			row := l.row(t, d.RunID)
 			if row.State == journal.StateFailed {
-				require.Contains(t, string(row.Error), engine.ReasonFamilyExceeded)
+				require.Contains(t, string(row.Error), engine.ReasonDescendantQuota)
 				require.Contains(t, string(row.Error), "raise max_family")
 			}
 		}

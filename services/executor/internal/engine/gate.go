@@ -22,11 +22,11 @@ type Gate interface {
 	// pass is released at once then.
 	Enter(req GateRequest, ready func(Pass)) (cancel func())
 	// Holding tells what keeps a request waiting that entered and was not let through yet. The second result is false when that is not known.
-	Holding(req GateRequest) (Blocker, bool)
+	Holding(req GateRequest) (GateWait, bool)
 }
 
 // TermGate is a Gate that must know on whose behalf it lets attempts through.
-type TermGate interface {
+type SessionGate interface {
 	Gate
 	// Begin says that the attempts from now on are those of owner. All passes of the owner before are void; what it still
 	// releases means nothing any more. The engine calls it before the first attempt of owner enters.
@@ -73,7 +73,7 @@ const (
 )
 
 // Blocker is what holds an attempt back.
-type Blocker struct {
+type GateWait struct {
 	Kind GateKind
 	// Name is the key, actor, limit or place that it waits for.
 	Name  string
@@ -91,7 +91,7 @@ type Held struct {
 	Ref     workgraph.Ref
 	Attempt int
 	Actor   string
-	Blocker Blocker
+	Wait    GateWait
 }
 
 // HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have not begun.
@@ -107,7 +107,7 @@ func (e *Engine) HeldBack(runID string) []Held {
 	var out []Held
 	for _, a := range r.inFlight() {
 		if b, ok := t.sched.holding(a); ok {
-			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Blocker: b})
+			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Wait: b})
 		}
 	}
 	return out
@@ -243,12 +243,12 @@ func (g *KeyGate) releaser(key string) func() {
 }
 
 // Holding implements Gate.
-func (g *KeyGate) Holding(req GateRequest) (Blocker, bool) {
+func (g *KeyGate) Holding(req GateRequest) (GateWait, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.keys[req.Namespace+"\x00"+req.Key]
 	if k == nil {
-		return Blocker{}, false
+		return GateWait{}, false
 	}
-	return Blocker{Kind: GateKey, Name: req.Key, Since: k.since, HolderRunIDs: []string{k.holder}}, true
+	return GateWait{Kind: GateKey, Name: req.Key, Since: k.since, HolderRunIDs: []string{k.holder}}, true
 }

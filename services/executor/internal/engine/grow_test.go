@@ -47,7 +47,7 @@ func TestGrowthIsBounded(t *testing.T) {
 				return workgraph.Outcome{Expand: &workgraph.Graph{Nodes: chain(4, "ok").Nodes}}
 			})}
 		l := run(t, s, a, func(c *engine.Config, _ *engine.Deps) {
-			c.MaxNodes, c.MaxEdges, c.ParkAfter = 6, 7, 10*time.Millisecond
+			c.MaxNodes, c.MaxEdges, c.EvictAfter = 6, 7, 10*time.Millisecond
 		})
 		refused := func(t *testing.T, row journal.Run, what string) {
 			t.Helper()
@@ -65,7 +65,7 @@ func TestGrowthIsBounded(t *testing.T) {
 		t.Run("Restored/HasTheLimitsStill", func(t *testing.T) {
 			id := l.start(t, steps("ok", "signal", "grows"))
 			l.parked(t, id, journal.StateWaiting)
-			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"})
+			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
 			refused(t, l.wait(t, id, journal.StateFailed), "the run would have 7 nodes")
 		})
 	})
@@ -98,13 +98,13 @@ func TestGrown(t *testing.T) {
 		require.NoError(t, amend(l, id, 1, "c", "one"))
 		t.Run("Events/TellWhichGraphWasAndIs", func(t *testing.T) {
 			row := l.row(t, id)
-			var told []engine.Regraph
+			var told []engine.GraphChange
 			for _, ev := range l.events(t, id) {
-				if ev.Durable.Regraph != nil {
-					told = append(told, *ev.Durable.Regraph)
+				if ev.Durable.GraphChange != nil {
+					told = append(told, *ev.Durable.GraphChange)
 				}
 			}
-			require.Equal(t, []engine.Regraph{{Was: first, Hash: grown.GraphHash}, {Was: grown.GraphHash, Hash: row.GraphHash, Added: []string{"c"}}}, told)
+			require.Equal(t, []engine.GraphChange{{Was: first, Hash: grown.GraphHash}, {Was: grown.GraphHash, Hash: row.GraphHash, Added: []string{"c"}}}, told)
 			hash, err := l.FirstGraph(t.Context(), row)
 			require.NoError(t, err)
 			require.Equal(t, first, hash)
@@ -113,20 +113,20 @@ func TestGrown(t *testing.T) {
 			// As if its caller had gone before the owner took it up.
 			body, err := g.Canonical()
 			require.NoError(t, err)
-			l.mail(t, id, journal.MailAmend, engine.Letter{By: "bob", RequestID: "r7", Graph: body, Revision: 2})
+			l.commands(t, id, journal.CommandAmend, engine.Payload{By: "bob", RequestID: "r7", Graph: body, Revision: 2})
 			var x *engine.Explanation
 			testkit.Eventually(t, func() bool {
 				x, err = l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
-				return len(x.Holdups) > 0 && x.Holdups[len(x.Holdups)-1].Kind == engine.HoldupAmendRefused
+				return len(x.Blockers) > 0 && x.Blockers[len(x.Blockers)-1].Kind == engine.BlockerAmendRefused
 			}, 60*time.Second, 5*time.Millisecond)
-			require.Contains(t, x.Holdups[len(x.Holdups)-1].Message, "an amendment by bob was refused: ")
-			require.Equal(t, "r7", x.Holdups[len(x.Holdups)-1].Name)
+			require.Contains(t, x.Blockers[len(x.Blockers)-1].Message, "an amendment by bob was refused: ")
+			require.Equal(t, "r7", x.Blockers[len(x.Blockers)-1].Name)
 			l.parked(t, id, journal.StateWaiting)
 			x, err = l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.HoldupAmendRefused, x.Holdups[len(x.Holdups)-1].Kind, "it outlives the memory")
-			require.Equal(t, engine.HoldupSignal, x.Holdups[0].Kind)
+			require.Equal(t, engine.BlockerAmendRefused, x.Blockers[len(x.Blockers)-1].Kind, "it outlives the memory")
+			require.Equal(t, engine.BlockerSignal, x.Blockers[0].Kind)
 		})
 		t.Run("Amend/RepeatedRequestHearsTheSame", func(t *testing.T) {
 			require.NoError(t, amend(l, id, 1, "c", "one"))
@@ -141,8 +141,8 @@ func TestGrown(t *testing.T) {
 			require.Len(t, visits, 3)
 			x, err := again.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.HoldupSignal, x.Holdups[0].Kind)
-			again.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"})
+			require.Equal(t, engine.BlockerSignal, x.Blockers[0].Kind)
+			again.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
 			row := again.wait(t, id, journal.StateCompleted)
 			require.Equal(t, journal.NodeCounts{Total: 5, Completed: 5}, row.Nodes)
 			require.Equal(t, []int{1, 1, 1}, []int{c.of("g#1/x"), c.of("b"), c.of("c")})

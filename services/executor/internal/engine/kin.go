@@ -11,39 +11,39 @@ import (
 )
 
 // ReasonFamilyExceeded is the reason when a visit asks for children beyond what all runs of one root may be.
-const ReasonFamilyExceeded = "FAMILY_EXCEEDED"
+const ReasonDescendantQuota = "FAMILY_EXCEEDED"
 
 const (
 	// kinShare is the part of the room in a family, as its divisor, that is given out before the family is
 	// counted again, kinLeast the least that is, while there is as much: else each spawn near to the bound
 	// counts. kinFor is how long a count is good.
-	kinShare = 16
-	kinLeast = 64
-	kinFor   = 10 * time.Second
+	grantShare = 16
+	grantLeast = 64
+	countAge   = 10 * time.Second
 	// kinRest is how many times as long as a count took a family that is full by it is not counted again,
 	// kinMostRest the longest it is not.
-	kinRest     = 4
-	kinMostRest = 500 * time.Millisecond
+	countRest     = 4
+	countRestMost = 500 * time.Millisecond
 	// kinStart is how long a child that was asked for counts though it is not recorded: if its parent went on
 	// elsewhere nobody here hears of it.
-	kinStart = time.Minute
+	recordTime = time.Minute
 	// kinTries is how often a spawn that does not fit waits for those that are just being recorded, and may
 	// count twice, kinPause for how long.
-	kinTries = 20
-	kinPause = 50 * time.Millisecond
+	spawnTries = 20
+	spawnPause = 50 * time.Millisecond
 )
 
 // kin bounds how many runs one root may have below it in all. It counts what is recorded, and adds what this
 // executor has asked for and not recorded yet. What other executors are just about to record it does not see:
 // as much may come on top. Each family is counted by one at a time, and whoever waits meanwhile uses that
 // count. The zero value is usable, and safe for concurrent use.
-type kin struct {
-	mu       sync.Mutex
-	families map[string]*kinship
-	swept    time.Time
+type descendantQuota struct {
+	mu    sync.Mutex
+	roots map[string]*descendants
+	swept time.Time
 }
 
-type kinship struct {
+type descendants struct {
 	// room is how many more may be given out by the last count, below what it found, at its time.
 	room, below int
 	at          time.Time
@@ -61,7 +61,7 @@ type kinship struct {
 
 // admit reserves room for children, or reports how many runs there are when there is none. count counts the
 // runs below the root, up to a number.
-func (k *kin) admit(ctx context.Context, root string, children []workgraph.Child, most int, count func(most int) (int, error)) (runs int, ok bool, err error) {
+func (k *descendantQuota) admit(ctx context.Context, root string, children []workgraph.Child, most int, count func(most int) (int, error)) (runs int, ok bool, err error) {
 	for try := 0; ; try++ {
 		k.mu.Lock()
 		f := k.of(root)
@@ -79,10 +79,10 @@ func (k *kin) admit(ctx context.Context, root string, children []workgraph.Child
 		}
 		runs, ok, last, err := k.recount(root, children, most, arrived, count)
 		<-counting
-		if err != nil || ok || last || try == kinTries {
+		if err != nil || ok || last || try == spawnTries {
 			return runs, ok, err
 		}
-		pause := time.NewTimer(kinPause)
+		pause := time.NewTimer(spawnPause)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -93,8 +93,8 @@ func (k *kin) admit(ctx context.Context, root string, children []workgraph.Child
 }
 
 // known takes room that the last count left, or reports that it was too full already. The caller holds k.mu.
-func (f *kinship) known(children []workgraph.Child, most int) (runs int, ok, full bool) {
-	if time.Since(f.at) >= kinFor {
+func (f *descendants) known(children []workgraph.Child, most int) (runs int, ok, full bool) {
+	if time.Since(f.at) >= countAge {
 		return 0, false, false
 	}
 	if len(children) <= f.room {
@@ -106,7 +106,7 @@ func (f *kinship) known(children []workgraph.Child, most int) (runs int, ok, ful
 
 // recount counts the family and takes room. It does not count when another count has begun since arrived was
 // read, unless that one failed. last says that waiting makes no room. The caller holds the turn to count.
-func (k *kin) recount(root string, children []workgraph.Child, most, arrived int, count func(most int) (int, error)) (runs int, ok, last bool, err error) {
+func (k *descendantQuota) recount(root string, children []workgraph.Child, most, arrived int, count func(most int) (int, error)) (runs int, ok, last bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := k.of(root)
@@ -115,7 +115,7 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 	}
 	found := f.recorded
 	// A count that failed has told nothing: whoever waited for it counts again.
-	if (f.counts == arrived || time.Since(f.at) >= kinFor) && f.tells(len(found), len(children), most) {
+	if (f.counts == arrived || time.Since(f.at) >= countAge) && f.tells(len(found), len(children), most) {
 		f.counts++
 		k.mu.Unlock()
 		began := time.Now()
@@ -125,7 +125,7 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 			return 0, false, true, err
 		}
 		f.below, f.at, f.room = below, time.Now(), 0
-		f.again = f.at.Add(min(kinRest*f.at.Sub(began), kinMostRest))
+		f.again = f.at.Add(min(countRest*f.at.Sub(began), countRestMost))
 		for _, id := range found {
 			delete(f.starting, id)
 		}
@@ -135,7 +135,7 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 	runs = 1 + f.below + len(f.starting)
 	if runs+len(children) <= most {
 		left := most - runs - len(children)
-		f.room = min(left, max(left/kinShare, kinLeast)) + len(children)
+		f.room = min(left, max(left/grantShare, grantLeast)) + len(children)
 		f.take(children)
 		return runs, true, true, nil
 	}
@@ -144,47 +144,47 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 
 // tells reports whether a count would tell more than the last one: it is old, or left room, or would find
 // children that count twice until then. The caller holds k.mu.
-func (f *kinship) tells(found, children, most int) bool {
+func (f *descendants) tells(found, children, most int) bool {
 	now := time.Now()
-	if now.Sub(f.at) >= kinFor || 1+f.below+len(f.starting)+children <= most {
+	if now.Sub(f.at) >= countAge || 1+f.below+len(f.starting)+children <= most {
 		return true
 	}
 	return found > 0 && !now.Before(f.again)
 }
 
 // of is what is known of a root's family. What is old is forgotten on the way. The caller holds k.mu.
-func (k *kin) of(root string) *kinship {
+func (k *descendantQuota) of(root string) *descendants {
 	now := time.Now()
-	if k.families == nil {
-		k.families = map[string]*kinship{}
+	if k.roots == nil {
+		k.roots = map[string]*descendants{}
 	}
-	if now.Sub(k.swept) > kinStart {
+	if now.Sub(k.swept) > recordTime {
 		k.swept = now
-		for id, f := range k.families {
-			if f.expire(now); len(f.starting) == 0 && len(f.counting) == 0 && now.Sub(f.at) > kinFor {
-				delete(k.families, id)
+		for id, f := range k.roots {
+			if f.expire(now); len(f.starting) == 0 && len(f.counting) == 0 && now.Sub(f.at) > countAge {
+				delete(k.roots, id)
 			}
 		}
 	}
-	f := k.families[root]
+	f := k.roots[root]
 	if f == nil {
-		f = &kinship{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
-		k.families[root] = f
+		f = &descendants{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
+		k.roots[root] = f
 	}
 	return f
 }
 
 // expire forgets children that nobody has recorded for too long. Whoever waits calls it again and again: it
 // looks once in kinPause.
-func (f *kinship) expire(now time.Time) {
-	if now.Sub(f.expired) < kinPause {
+func (f *descendants) expire(now time.Time) {
+	if now.Sub(f.expired) < spawnPause {
 		return
 	}
 	f.expired = now
-	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > kinStart })
+	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > recordTime })
 }
 
-func (f *kinship) take(children []workgraph.Child) {
+func (f *descendants) take(children []workgraph.Child) {
 	f.room -= len(children)
 	now := time.Now()
 	for i := range children {
@@ -193,10 +193,10 @@ func (f *kinship) take(children []workgraph.Child) {
 }
 
 // recorded says that a child counts by itself from now on, or will never be there.
-func (k *kin) recorded(root, child string) {
+func (k *descendantQuota) recorded(root, child string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if f := k.families[root]; f != nil {
+	if f := k.roots[root]; f != nil {
 		if _, ok := f.starting[child]; ok {
 			f.recorded = append(f.recorded, child)
 		}

@@ -27,7 +27,7 @@ func TestKin(t *testing.T) {
 		return out
 	}
 	t.Run("Admit/UpToTheBoundAndNoFurther", func(t *testing.T) {
-		var k kin
+		var k descendantQuota
 		below, counts := 0, 0
 		count := func(most int) (int, error) { counts++; return min(below, most), nil }
 		for below < 999 {
@@ -49,7 +49,7 @@ func TestKin(t *testing.T) {
 	})
 	t.Run("Admit/WhatIsNotRecordedYetCounts", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k kin
+			var k descendantQuota
 			var admitted atomic.Int64
 			var all sync.WaitGroup
 			for range 50 {
@@ -62,7 +62,7 @@ func TestKin(t *testing.T) {
 			}
 			all.Wait()
 			require.EqualValues(t, 10, admitted.Load())
-			time.Sleep(2 * kinStart) //nolint:forbidigo // in a bubble; nobody recorded them
+			time.Sleep(2 * recordTime) //nolint:forbidigo // in a bubble; nobody recorded them
 			_, ok, err := k.admit(t.Context(), "root", children(100), 101, func(int) (int, error) { return 0, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
@@ -70,16 +70,16 @@ func TestKin(t *testing.T) {
 	})
 	t.Run("Admit/WaitsForThoseThatMayCountTwice", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k kin
+			var k descendantQuota
 			below := 0
 			first := children(5)
 			_, ok, err := k.admit(t.Context(), "root", first, 11, func(int) (int, error) { return below, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
-			time.Sleep(kinFor) //nolint:forbidigo // in a bubble
-			below = 5          // they are there, and the one who asked has not heard of it
+			time.Sleep(countAge) //nolint:forbidigo // in a bubble
+			below = 5            // they are there, and the one who asked has not heard of it
 			go func() {
-				time.Sleep(3 * kinPause) //nolint:forbidigo // in a bubble
+				time.Sleep(3 * spawnPause) //nolint:forbidigo // in a bubble
 				for _, c := range first {
 					k.recorded("root", c.ID)
 				}
@@ -91,7 +91,7 @@ func TestKin(t *testing.T) {
 	})
 	t.Run("Admit/OneCountsForAllThatWait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k kin
+			var k descendantQuota
 			var counts, admitted atomic.Int64
 			var all sync.WaitGroup
 			for range 200 {
@@ -109,12 +109,12 @@ func TestKin(t *testing.T) {
 			}
 			all.Wait()
 			require.EqualValues(t, 100, admitted.Load())
-			require.Less(t, counts.Load(), int64(3*kinTries), "one after the other, and not one for each")
+			require.Less(t, counts.Load(), int64(3*spawnTries), "one after the other, and not one for each")
 		})
 	})
 	t.Run("Admit/AFullFamilyIsNotCountedAgain", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k kin
+			var k descendantQuota
 			counts := 0
 			count := func(int) (int, error) { counts++; return 995, nil }
 			for range 100 {
@@ -124,7 +124,7 @@ func TestKin(t *testing.T) {
 				require.Equal(t, 996, runs)
 			}
 			require.Equal(t, 1, counts)
-			time.Sleep(kinFor) //nolint:forbidigo // in a bubble
+			time.Sleep(countAge) //nolint:forbidigo // in a bubble
 			_, ok, err := k.admit(t.Context(), "root", children(10), 1000, func(int) (int, error) { return 0, nil })
 			require.NoError(t, err)
 			require.True(t, ok, "runs were deleted meanwhile")
@@ -132,7 +132,7 @@ func TestKin(t *testing.T) {
 	})
 	t.Run("Admit/AFamilyThatFillsUpIsCountedSeldom", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k kin
+			var k descendantQuota
 			var below atomic.Int64
 			counts := 0
 			count := func(int) (int, error) {
@@ -151,14 +151,14 @@ func TestKin(t *testing.T) {
 				require.NoError(t, err)
 				require.False(t, ok)
 				require.GreaterOrEqual(t, runs, 100)
-				require.Less(t, time.Since(began), 2*kinTries*kinPause)
+				require.Less(t, time.Since(began), 2*spawnTries*spawnPause)
 				return counts
 			}
 			require.Zero(t, full(), "as long as none is recorded a count tells nothing new")
 			var all sync.WaitGroup
 			all.Go(func() {
 				for _, c := range first[:90] {
-					time.Sleep(kinPause / 2) //nolint:forbidigo // in a bubble
+					time.Sleep(spawnPause / 2) //nolint:forbidigo // in a bubble
 					below.Add(1)
 					k.recorded("root", c.ID)
 				}
@@ -168,7 +168,7 @@ func TestKin(t *testing.T) {
 		})
 	})
 	t.Run("Admit/WhatIsRecordedDuringACountCounts", func(t *testing.T) {
-		var k kin
+		var k descendantQuota
 		first := children(9)
 		_, ok, err := k.admit(t.Context(), "root", first, 10, func(int) (int, error) { return 0, nil })
 		require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestKin(t *testing.T) {
 	})
 	t.Run("Admit/ACountThatFailsLetsNobodyIn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k kin
+			var k descendantQuota
 			var counts, admitted atomic.Int64
 			var all sync.WaitGroup
 			ask := func() {
@@ -218,7 +218,7 @@ func TestKin(t *testing.T) {
 		})
 	})
 	t.Run("Admit/Faults", func(t *testing.T) {
-		var k kin
+		var k descendantQuota
 		_, ok, err := k.admit(t.Context(), "root", children(1), 10, func(int) (int, error) { return 0, errors.New("away") })
 		require.ErrorContains(t, err, "away")
 		require.False(t, ok)

@@ -11,7 +11,7 @@ import (
 )
 
 // Letter is the body of a piece of mail, as JSON. Each kind uses the fields named at it.
-type Letter struct {
+type Payload struct {
 	// RequestID is the id of the request that wrote it; it goes into the event.
 	RequestID string `json:"request_id,omitempty"`
 	// Reason is that of CANCEL, PAUSE and RESUME.
@@ -56,11 +56,11 @@ type Letter struct {
 }
 
 // Encode is the letter as mail.Body.
-func (l *Letter) Encode() ([]byte, error) { return json.Marshal(l) }
+func (l *Payload) Encode() ([]byte, error) { return json.Marshal(l) }
 
 // DecodeLetter reads the body of a piece of mail.
-func DecodeLetter(body []byte) (*Letter, error) {
-	l := &Letter{}
+func DecodePayload(body []byte) (*Payload, error) {
+	l := &Payload{}
 	if len(body) == 0 {
 		return l, nil
 	}
@@ -71,25 +71,25 @@ func DecodeLetter(body []byte) (*Letter, error) {
 }
 
 // Command is what the machine is told by a letter of this kind; nil for AMEND, which needs the run's actors: see amendment.
-func (l *Letter) Command(kind journal.MailKind, now time.Time) workgraph.Command {
+func (l *Payload) Command(kind journal.CommandKind, now time.Time) workgraph.Command {
 	switch kind {
-	case journal.MailCancel:
+	case journal.CommandCancel:
 		return workgraph.Cancel{Reason: l.Reason, Now: now}
-	case journal.MailPause:
+	case journal.CommandPause:
 		return workgraph.Pause{Reason: l.Reason, Now: now}
-	case journal.MailResume:
+	case journal.CommandResume:
 		return workgraph.Resume{Reason: l.Reason, Budget: l.Budget, Raise: l.Raise, Now: now}
-	case journal.MailReconcile:
+	case journal.CommandReconcile:
 		return workgraph.Reconcile{Ref: l.Ref, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
-	case journal.MailAnswer:
+	case journal.CommandAnswer:
 		return workgraph.Answered{ID: l.InterruptID, Answer: l.Payload, Decision: l.Decision, By: l.By, Now: now}
-	case journal.MailTaskEnded:
+	case journal.CommandTaskEnded:
 		return workgraph.TaskEnded{Ref: l.Ref, Attempt: l.Attempt, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
-	case journal.MailSignal:
+	case journal.CommandSignal:
 		return workgraph.Signaled{Name: l.Name, Payload: l.Payload, Now: now}
-	case journal.MailMessage:
+	case journal.CommandMessage:
 		return workgraph.Delivered{From: l.From, Node: l.Node, Call: l.Ref, Attempt: l.Attempt, Message: l.Payload, Now: now}
-	case journal.MailChildEnded:
+	case journal.CommandChildEnded:
 		slot := workgraph.ChildSlot{}
 		if l.Slot != nil {
 			slot = *l.Slot

@@ -15,21 +15,21 @@ import (
 
 const (
 	// mailBatch is how many pieces of mail are read at a time.
-	mailBatch = journal.MaxLoadedMail
+	commandBatch = journal.MaxLoadedCommandBytes
 	// smallMail is the largest body that comes along when all mail is looked for. The mail of a run that has
 	// larger ones is read apart, largeBatch pieces at a time, in a turn of its namespace.
-	smallMail, largeBatch = 4 << 10, 32
+	smallCommand, largeBatch = 4 << 10, 32
 	// longestRest is the longest pause between two looks.
 	longestRest = 50 * time.Millisecond
 )
 
 // watchMail takes up what comes for the runs of this owner, whoever wrote it and wherever.
-func (t *term) watchMail(ctx context.Context) {
-	wakes, err := t.e.journal.MailWakes(ctx, t.owner)
+func (t *session) watchCommands(ctx context.Context) {
+	wakes, err := t.e.journal.CommandWakes(ctx, t.owner)
 	if err != nil {
 		t.e.log.WarnContext(ctx, "no notice of mail, it is looked for instead", "err", err)
 	}
-	poll := time.NewTicker(t.e.cfg.MailPoll)
+	poll := time.NewTicker(t.e.cfg.CommandPoll)
 	defer poll.Stop()
 	for took := time.Duration(0); ; {
 		// With much mail a look takes long. The pause lets mail gather, so that looking takes a third of the
@@ -44,7 +44,7 @@ func (t *term) watchMail(ctx context.Context) {
 			if !ok {
 				wakes = nil
 			}
-		case <-t.mail:
+		case <-t.commands:
 		case <-poll.C:
 		}
 		began := time.Now()
@@ -54,9 +54,9 @@ func (t *term) watchMail(ctx context.Context) {
 }
 
 // pokeMail makes the owner look for mail at once.
-func (t *term) pokeMail() {
+func (t *session) pollCommandsSoon() {
 	select {
-	case t.mail <- struct{}{}:
+	case t.commands <- struct{}{}:
 	default:
 	}
 }
@@ -99,53 +99,53 @@ func (s *settled) has(id int64) bool {
 // deliver looks for mail of this owner once: it reads mailBatch pieces at most, the oldest first, and gives
 // them to their runs. Runs that are not in memory are brought there. If there may be more mail, somebody asks
 // for another look. One goroutine at a time may call it.
-func (t *term) deliver(ctx context.Context) {
+func (t *session) deliver(ctx context.Context) {
 	t.settled.forget()
-	look := journal.MailLook{Limit: mailBatch, Small: smallMail}
+	look := journal.CommandQuery{Limit: commandBatch, Small: smallCommand}
 	look.Busy, look.Ending = t.inHand()
 	look.Runs = t.owned()
-	mail, err := t.e.journal.PendingMail(ctx, t.owner, look)
+	commands, err := t.e.journal.PendingCommands(ctx, t.owner, look)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
 			t.e.log.WarnContext(ctx, "mail cannot be read", "err", err)
 		}
 		return
 	}
-	byRun := map[string][]journal.Mail{}
+	byRun := map[string][]journal.Command{}
 	var order []string
-	for _, m := range mail {
+	for _, m := range commands {
 		if byRun[m.RunID] == nil {
 			order = append(order, m.RunID)
 		}
 		byRun[m.RunID] = append(byRun[m.RunID], m)
 	}
-	news, more := false, len(mail) == mailBatch
+	news, more := false, len(commands) == commandBatch
 	for _, id := range order {
 		if r := t.get(id); r != nil {
 			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) || slices.ContainsFunc(byRun[id], isLeft) {
-				r.takeUpBeside(byRun[id], more)
+				r.applyBeside(byRun[id], more)
 			} else {
-				news = r.takeUp(byRun[id], more) || news
+				news = r.apply(byRun[id], more) || news
 			}
 			continue
 		}
 		// Reading the run takes its mail up.
 		if !t.mailed(id, slices.ContainsFunc(byRun[id], isCancel)) {
-			t.bringSoon(byRun[id][0].Namespace, id)
+			t.loadSoon(byRun[id][0].Namespace, id)
 		}
 	}
 	if more && news {
-		t.pokeMail()
+		t.pollCommandsSoon()
 	}
 }
 
 // inHand returns the runs whose mail a look leaves out: those whose mail takeUpBeside has, those that are
 // being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and nothing of
 // those in ending. Whoever takes up mail or reads a run asks for another look when it is done.
-func (t *term) inHand() (busy, ending []string) {
+func (t *session) inHand() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id := range t.bringing {
+	for id := range t.pendingLoads {
 		switch x := t.lines.by[id]; {
 		case x == nil || x.canceled:
 			ending = append(ending, id)
@@ -169,15 +169,15 @@ func (t *term) inHand() (busy, ending []string) {
 }
 
 // owned is about how many runs this owner has.
-func (t *term) owned() int {
+func (t *session) owned() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.runs) + len(t.bringing)
+	return len(t.runs) + len(t.pendingLoads)
 }
 
 // mailed notes that there is mail for a run which stands in line for room: looks leave it out from now on. It
 // reports false if the run does not stand there. With a cancel the run moves to the line of canceled runs.
-func (t *term) mailed(id string, cancel bool) bool {
+func (t *session) mailed(id string, cancel bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.lines.by[id]
@@ -205,15 +205,15 @@ func (r *run) passesOver(under *atomic.Bool) bool {
 // while this run computes with it, is locked, or reads large mail. more says that there is mail which was not
 // read yet. There is at most one goroutine for mail with a cancel and one for other mail (r.canceling and
 // r.opening): a cancel does not wait for what the run computes, and is taken up before the mail beside it.
-func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
-	cancel := slices.ContainsFunc(mail, isCancel)
+func (r *run) applyBeside(commands []journal.Command, more bool) {
+	cancel := slices.ContainsFunc(commands, isCancel)
 	under := &r.opening
 	if cancel {
 		under = &r.canceling
 	}
 	if under.Swap(true) {
 		if !r.passesOver(under) {
-			r.t.pokeMail()
+			r.t.pollCommandsSoon()
 		}
 		return
 	}
@@ -221,19 +221,19 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 		defer func() {
 			under.Store(false)
 			if r.missed.Swap(false) || more {
-				r.t.pokeMail()
+				r.t.pollCommandsSoon()
 			}
 		}()
 		if cancel {
 			defer r.stepToEnd()()
-			r.takeUpLocked(slices.DeleteFunc(slices.Clone(mail), func(m journal.Mail) bool { return !isCancel(m) }))
-			n := len(mail)
-			mail = slices.DeleteFunc(mail, isLeft)
-			more = r.takeUpLocked(mail) && more || len(mail) < n
+			r.applyLocked(slices.DeleteFunc(slices.Clone(commands), func(m journal.Command) bool { return !isCancel(m) }))
+			n := len(commands)
+			commands = slices.DeleteFunc(commands, isLeft)
+			more = r.applyLocked(commands) && more || len(commands) < n
 			return
 		}
-		if slices.ContainsFunc(mail, isLeft) {
-			more = r.takeUpLarge(more)
+		if slices.ContainsFunc(commands, isLeft) {
+			more = r.applyLarge(more)
 			return
 		}
 		leave, err := r.compute(r.t.background)
@@ -241,7 +241,7 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 			return
 		}
 		defer leave()
-		more = r.takeUpLocked(mail) && more
+		more = r.applyLocked(commands) && more
 	})
 }
 
@@ -249,7 +249,7 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 // and the result reports, whether there is mail that was not read yet. The mail is read in a turn of the
 // namespace, which bounds how much of it is in memory at once, and the run is not locked meanwhile: r.heard
 // collects what is durably taken up in that time.
-func (r *run) takeUpLarge(more bool) bool {
+func (r *run) applyLarge(more bool) bool {
 	ctx := r.t.background
 	give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
 	if err != nil {
@@ -259,7 +259,7 @@ func (r *run) takeUpLarge(more bool) bool {
 	r.heard = map[int64]bool{}
 	most := largeBatch + len(r.taken) // those that are being written are still listed
 	r.mu.Unlock()
-	mail, err := r.t.e.journal.UnreadMail(ctx, r.namespace, r.id, most)
+	commands, err := r.t.e.journal.UnappliedCommands(ctx, r.namespace, r.id, most)
 	defer r.stepIn(give)()
 	defer func() { r.heard = nil }()
 	if err != nil {
@@ -268,33 +268,33 @@ func (r *run) takeUpLarge(more bool) bool {
 		}
 		return false // it is looked for in a while
 	}
-	return r.takeUpLocked(mail) && (more || len(mail) == most)
+	return r.applyLocked(commands) && (more || len(commands) == most)
 }
 
-func isLeft(m journal.Mail) bool { return m.Left }
+func isLeft(m journal.Command) bool { return m.Left }
 
 // computes reports whether mail changes a graph, or brings an outcome from outside, which may let it grow.
-func computes(m journal.Mail) bool {
-	return m.Kind == journal.MailAmend || m.Kind == journal.MailTaskEnded || m.Kind == journal.MailReconcile
+func computes(m journal.Command) bool {
+	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandTaskEnded || m.Kind == journal.CommandReconcile
 }
 
-func isCancel(m journal.Mail) bool { return m.Kind == journal.MailCancel }
+func isCancel(m journal.Command) bool { return m.Kind == journal.CommandCancel }
 
 // takeUp gives mail to the machine, in order, and reports whether any of it was new. It does not wait for a
 // run that is locked: takeUpBeside does. more says that there is mail which was not read yet.
-func (r *run) takeUp(mail []journal.Mail, more bool) bool {
+func (r *run) apply(commands []journal.Command, more bool) bool {
 	if !r.tryLock() {
-		r.takeUpBeside(mail, more)
+		r.applyBeside(commands, more)
 		return false
 	}
 	defer r.mu.Unlock()
-	return r.takeUpLocked(mail)
+	return r.applyLocked(commands)
 }
 
 // takeUpLocked is takeUp for a caller that holds r.mu.
-func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
-	for i := range mail {
-		m := &mail[i]
+func (r *run) applyLocked(commands []journal.Command) (news bool) {
+	for i := range commands {
+		m := &commands[i]
 		if r.gone.Load() || r.mending != nil {
 			return news // it is taken up where, or when, the run goes on
 		}
@@ -303,7 +303,7 @@ func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 		}
 		news = true
 		r.taken[m.ID] = true
-		if err := r.open(m, i < len(mail)-1); err != nil && !errors.Is(err, errDropped) {
+		if err := r.open(m, i < len(commands)-1); err != nil && !errors.Is(err, errDropped) {
 			delete(r.taken, m.ID)
 			r.t.e.log.ErrorContext(r.t.background, "mail cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
 		} else if r.mending != nil {
@@ -315,18 +315,18 @@ func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 
 // open gives the machine the command in one piece of mail. Mail that comes too late, or that does not fit the
 // run any more, is taken up without an effect: see drop. more says that other mail of the run follows.
-func (r *run) open(m *journal.Mail, more bool) error {
+func (r *run) open(m *journal.Command, more bool) error {
 	x := extra{takenUp: m.ID, more: more}
 	now := time.Now().UTC()
-	l, err := DecodeLetter(m.Body)
+	l, err := DecodePayload(m.Body)
 	if err != nil {
 		return r.drop(m, x, err)
 	}
 	x.requestID, x.principal = l.RequestID, l.Principal
-	r.linkMail(m.Kind, l.Trace)
+	r.linkCommand(m.Kind, l.Trace)
 	cmd := l.Command(m.Kind, now)
 	switch m.Kind {
-	case journal.MailAmend:
+	case journal.CommandAmend:
 		if cmd, x.regraph, err = r.amendment(l, now); errors.Is(err, workgraph.ErrAborted) {
 			delete(r.taken, m.ID) // it is taken up after what ends the run
 			return errDropped
@@ -334,7 +334,7 @@ func (r *run) open(m *journal.Mail, more bool) error {
 			r.refusal, x.keep = refusalOf(l, err, now), true
 			return r.drop(m, x, err)
 		}
-	case journal.MailChildEnded:
+	case journal.CommandChildEnded:
 		if l.Totals != nil {
 			x.rollup = *l.Totals
 		}
@@ -342,13 +342,13 @@ func (r *run) open(m *journal.Mail, more bool) error {
 			delete(r.children, l.Slot.RunID)
 			l.Slot.Usage = l.Usage
 		}
-	case journal.MailResume, journal.MailReconcile:
+	case journal.CommandResume, journal.CommandReconcile:
 		x.progress = true
 		if c, ok := cmd.(workgraph.Resume); ok && r.t.e.prices != nil {
 			c.Price = true
 			cmd = c
 		}
-	case journal.MailCancel:
+	case journal.CommandCancel:
 		if st, _ := r.state.Status(); st == workgraph.StatusPending {
 			return r.neverBegun(l.Reason, x)
 		}
@@ -359,13 +359,13 @@ func (r *run) open(m *journal.Mail, more bool) error {
 	err = r.advance(cmd, x)
 	switch {
 	case err == nil, errors.Is(err, errDropped):
-		if m.Kind == journal.MailAmend && err == nil {
+		if m.Kind == journal.CommandAmend && err == nil {
 			r.refusal = nil
 		}
 		return err
-	case m.Kind == journal.MailAmend && !isTooLarge(err):
+	case m.Kind == journal.CommandAmend && !isTooLarge(err):
 		r.refusal, x.keep = refusalOf(l, err, now), true
-	case m.Kind == journal.MailTaskEnded && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
+	case m.Kind == journal.CommandTaskEnded && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
 		// Its work was quicker than the call that began it: the mail waits for the end of the call.
 		delete(r.taken, m.ID)
 		r.early = true
@@ -379,7 +379,7 @@ func (r *run) open(m *journal.Mail, more bool) error {
 			}
 			r.taken[m.ID] = true
 			x := extra{takenUp: m.ID}
-			if m.Kind == journal.MailAmend {
+			if m.Kind == journal.CommandAmend {
 				r.refusal, x.keep = refusalOf(l, err, now), true
 			}
 			if err := r.drop(m, x, err); err != nil {
@@ -397,14 +397,14 @@ func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
 }
 
 // drop takes up mail that has no effect on the run.
-func (r *run) drop(m *journal.Mail, x extra, why error) error {
+func (r *run) drop(m *journal.Command, x extra, why error) error {
 	r.t.e.log.DebugContext(r.t.background, "mail came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
 	return r.note(x)
 }
 
 // note writes that mail was taken up, and nothing else. The caller holds r.mu.
 func (r *run) note(x extra) error {
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, TakenUp: []int64{x.takenUp}, Progress: x.progress}
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Applied: []int64{x.takenUp}, Progress: x.progress}
 	was := r.snapSeq
 	if x.keep {
 		var err error
@@ -413,12 +413,12 @@ func (r *run) note(x extra) error {
 		}
 		r.snapSeq = r.seq
 	}
-	c := consequence{keep: true, takenUp: w.TakenUp}
+	c := consequence{keep: true, takenUp: w.Applied}
 	if !x.more && r.idle() && r.lingers() == 0 {
 		if err := r.position(w); err != nil {
 			return err
 		}
-		r.giveAway(w)
+		r.releaseOwnership(w)
 		c.released = true
 	}
 	r.pending++

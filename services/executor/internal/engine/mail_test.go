@@ -29,14 +29,14 @@ type slowPost struct {
 
 func (s *slowPost) Load(ctx context.Context, runID string) (journal.Loaded, error) {
 	l, err := s.Journal.Load(ctx, runID)
-	if len(l.Mail) > 0 {
+	if len(l.Command) > 0 {
 		s.once[0].Do(func() { close(s.armed) })
 		<-s.read
 	}
 	return l, err
 }
 
-func (s *slowPost) PendingMail(ctx context.Context, o journal.Owner, look journal.MailLook) (ms []journal.Mail, err error) {
+func (s *slowPost) PendingCommands(ctx context.Context, o journal.Owner, look journal.CommandQuery) (ms []journal.Command, err error) {
 	select {
 	case <-s.out:
 		s.once[2].Do(func() { close(s.again) })
@@ -45,7 +45,7 @@ func (s *slowPost) PendingMail(ctx context.Context, o journal.Owner, look journa
 	first := false
 	s.once[1].Do(func() { first = true })
 	if !first {
-		return s.Journal.PendingMail(ctx, o, look)
+		return s.Journal.PendingCommands(ctx, o, look)
 	}
 	// It was decided before the mail came what is passed over.
 	select {
@@ -53,7 +53,7 @@ func (s *slowPost) PendingMail(ctx context.Context, o journal.Owner, look journa
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	ms, err = s.Journal.PendingMail(ctx, o, look)
+	ms, err = s.Journal.PendingCommands(ctx, o, look)
 	close(s.read)
 	<-s.out
 	return ms, err
@@ -102,8 +102,8 @@ type heldMail struct {
 	looks            atomic.Int64
 }
 
-func (j *heldMail) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
-	ms, err := j.Journal.UnreadMail(ctx, namespace, runID, limit)
+func (j *heldMail) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
+	ms, err := j.Journal.UnappliedCommands(ctx, namespace, runID, limit)
 	j.once.Do(func() {
 		close(j.read)
 		<-j.goOn
@@ -111,13 +111,13 @@ func (j *heldMail) UnreadMail(ctx context.Context, namespace, runID string, limi
 	return ms, err
 }
 
-func (j *heldMail) PendingMail(ctx context.Context, o journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
+func (j *heldMail) PendingCommands(ctx context.Context, o journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
 	j.looks.Add(1)
-	return j.Journal.PendingMail(ctx, o, look)
+	return j.Journal.PendingCommands(ctx, o, look)
 }
 
 func (j *heldMail) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
-	if slices.ContainsFunc(ws, func(w journal.Write) bool { return w.Append != nil && len(w.Append.TakenUp) > 0 }) && j.holds.CompareAndSwap(true, false) {
+	if slices.ContainsFunc(ws, func(w journal.Write) bool { return w.Append != nil && len(w.Append.Applied) > 0 }) && j.holds.CompareAndSwap(true, false) {
 		<-j.held
 	}
 	return j.Journal.Commit(ctx, o, ws)
@@ -131,13 +131,13 @@ func TestMail(t *testing.T) {
 			g := newGate()
 			l := run(t, s, actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(c *engine.Config, d *engine.Deps) {
 				slow.Journal, d.Journal = d.Journal, slow
-				c.ParkAfter, c.MailPoll = 10*time.Millisecond, 5*time.Millisecond
+				c.EvictAfter, c.CommandPoll = 10*time.Millisecond, 5*time.Millisecond
 			})
 			waiting := chain(2, "gate")
 			waiting.Nodes[0].Actor = "signal"
 			id := l.start(t, waiting)
 			l.parked(t, id, journal.StateWaiting)
-			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go", Payload: json.RawMessage(`7`)})
+			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go", Payload: json.RawMessage(`7`)})
 			g.next(t) // the signal is durable: the node after it is called
 			close(slow.out)
 			<-slow.again
@@ -151,7 +151,7 @@ func TestMail(t *testing.T) {
 			l := run(t, s, actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(_ *engine.Config, d *engine.Deps) {
 				late.Journal, d.Journal = d.Journal, late
 			})
-			late.onPark = func(id string) { l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"}) }
+			late.onPark = func(id string) { l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"}) }
 			waiting := chain(1, "signal")
 			l.wait(t, l.start(t, waiting), journal.StateCompleted) // nobody works on jobs here
 		})
@@ -166,8 +166,8 @@ func TestMail(t *testing.T) {
 			g.next(t)
 			g.next(t)
 			free := l.allTurns(t)
-			for range journal.MaxLoadedMail + 1 {
-				l.mail(t, id, journal.MailSignal, engine.Letter{Name: "aside"})
+			for range journal.MaxLoadedCommandBytes + 1 {
+				l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "aside"})
 			}
 			_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: "other", RunID: other, Signal: engine.Signal{Name: "go"}})
 			require.NoError(t, err)
@@ -178,7 +178,9 @@ func TestMail(t *testing.T) {
 			}, 20*time.Second, time.Millisecond)
 			require.Empty(t, kinds(l.events(t, id), workgraph.SignalReceived))
 			free()
-			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.SignalReceived)) == journal.MaxLoadedMail+1 }, time.Minute, 5*time.Millisecond)
+			testkit.Eventually(t, func() bool {
+				return len(kinds(l.events(t, id), workgraph.SignalReceived)) == journal.MaxLoadedCommandBytes+1
+			}, time.Minute, 5*time.Millisecond)
 			close(g.open)
 			l.wait(t, id, journal.StateCompleted)
 		})
@@ -194,7 +196,7 @@ func TestMail(t *testing.T) {
 			l.parked(t, id, journal.StateWaiting)
 			free := l.allTurns(t)
 			for range journal.MaxWaiting {
-				l.mail(t, id, journal.MailSignal, engine.Letter{Name: "aside"})
+				l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "aside"})
 			}
 			token := <-tokens
 			complete := func(ctx context.Context, value string) error {
@@ -206,7 +208,7 @@ func TestMail(t *testing.T) {
 			go func() { said <- complete(ctx, "1") }()
 			testkit.Eventually(t, func() bool {
 				out, err := l.j.Outstanding(t.Context(), ns, id)
-				return err == nil && slices.Contains(out.Unread, journal.MailTaskEnded)
+				return err == nil && slices.Contains(out.Unread, journal.CommandTaskEnded)
 			}, time.Minute, time.Millisecond)
 			leave()
 			<-said
@@ -219,7 +221,7 @@ func TestMail(t *testing.T) {
 			stale := &staleRead{read: make(chan struct{}), goOn: make(chan struct{})}
 			l := run(t, s, actors{"sleep": waits(workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(50 * time.Millisecond)}})}, func(c *engine.Config, d *engine.Deps) {
 				stale.Journal, d.Journal = d.Journal, stale
-				c.ParkAfter = time.Millisecond
+				c.EvictAfter = time.Millisecond
 			})
 			id := l.start(t, chain(1, "sleep"))
 			row := l.parked(t, id, journal.StateWaiting)
@@ -242,7 +244,7 @@ func TestMail(t *testing.T) {
 			defer release()
 			id := l.start(t, chain(1, "gate"))
 			g.next(t)
-			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "aside", Payload: big(8 << 10)})
+			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "aside", Payload: big(8 << 10)})
 			<-slow.read
 			close(g.open)
 			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted }, 20*time.Second, time.Millisecond)
@@ -253,7 +255,7 @@ func TestMail(t *testing.T) {
 			g := newGate()
 			l := run(t, s, actors{"gate": g}, func(c *engine.Config, d *engine.Deps) {
 				slow.Journal, d.Journal = d.Journal, slow
-				c.MailPoll = 5 * time.Millisecond
+				c.CommandPoll = 5 * time.Millisecond
 			})
 			release := sync.OnceFunc(func() { close(slow.goOn) })
 			defer release()
@@ -261,9 +263,9 @@ func TestMail(t *testing.T) {
 			g.next(t)
 			heard := func() int { return len(kinds(l.events(t, id), workgraph.SignalReceived)) }
 			slow.holds.Store(true)
-			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "small"})
+			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "small"})
 			testkit.Eventually(t, func() bool { return !slow.holds.Load() }, time.Minute, time.Millisecond)
-			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "large", Payload: big(8 << 10)})
+			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "large", Payload: big(8 << 10)})
 			<-slow.read // the small one, too, whose write is under way
 			close(slow.held)
 			testkit.Eventually(t, func() bool { return heard() == 1 }, time.Minute, time.Millisecond)
@@ -284,9 +286,9 @@ func TestMail(t *testing.T) {
 			g.next(t)
 			const many = 40
 			for i := range many {
-				l.mail(t, id, journal.MailSignal, engine.Letter{Name: "aside", Payload: json.RawMessage(`"` + strings.Repeat("x", 1<<(i%14)) + `"`)})
+				l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "aside", Payload: json.RawMessage(`"` + strings.Repeat("x", 1<<(i%14)) + `"`)})
 			}
-			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"})
+			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
 			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.SignalReceived)) == many+1 }, time.Minute, 5*time.Millisecond)
 			for i, ev := range kinds(l.events(t, id), workgraph.SignalReceived)[:many] {
 				require.Len(t, ev.Payload, 2+1<<(i%14))

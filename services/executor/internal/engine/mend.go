@@ -71,7 +71,7 @@ func (r *run) mend(redo func(end *closing)) {
 	}
 }
 
-func (t *term) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
+func (t *session) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
 	// What a call has brought is not lost because the executor stops.
 	ctx, cancel := t.graced()
 	defer cancel()
@@ -103,7 +103,7 @@ func (t *term) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
 }
 
 // graced is a context for what the term's end must not cut off at once.
-func (t *term) graced() (context.Context, context.CancelFunc) {
+func (t *session) graced() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.background))
 	stop := context.AfterFunc(t.background, func() { time.AfterFunc(t.e.cfg.Grace, cancel) })
 	return ctx, func() {
@@ -113,7 +113,7 @@ func (t *term) graced() (context.Context, context.CancelFunc) {
 }
 
 // again reads the run from the journal, beside the one that is live.
-func (t *term) again(ctx context.Context, r *run) (*run, journal.Loaded, error) {
+func (t *session) again(ctx context.Context, r *run) (*run, journal.Loaded, error) {
 	if done, ok := t.readTurn(); ok {
 		defer done()
 	}
@@ -134,7 +134,7 @@ func (t *term) again(ctx context.Context, r *run) (*run, journal.Loaded, error) 
 }
 
 // mended gives the run the machine that was read again, and goes on.
-func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closing)) {
+func (t *session) mended(r, again *run, loaded journal.Loaded, redo func(end *closing)) {
 	// Calls of the run that have the turns may wait for its lock: what is decided here takes one if it is
 	// free, as everything does that has the lock.
 	r.mu.Lock()
@@ -145,9 +145,9 @@ func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closi
 	}
 	r.state, r.tally, r.seq, r.snapSeq = again.state, again.tally, again.seq, again.snapSeq
 	r.state.OnEvaluation(r.evaluation)
-	r.kept, r.given, r.grown, r.graph = again.kept, again.given, again.grown, again.graph
+	r.kept, r.given, r.expanded, r.graph = again.kept, again.given, again.expanded, again.graph
 	if again.program != r.program {
-		r.grown = programBytes(again.program.p, len(loaded.Graph))
+		r.expanded = programBytes(again.program.p, len(loaded.Graph))
 	}
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata
 	r.weigh()
@@ -158,7 +158,7 @@ func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closi
 	if at, ok := r.next(); ok {
 		r.arm(at)
 	}
-	end := r.closing(loaded.Mail, time.Now().UTC())
+	end := r.closing(loaded.Command, time.Now().UTC())
 	if redo != nil {
 		redo(end)
 	} else {
@@ -167,9 +167,9 @@ func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closi
 	if len(missing) > 0 {
 		t.spawn(func() { t.spawnChildren(r, missing, true) })
 	} else if r.mending == nil && !r.gone.Load() && r.pending == 0 && r.idle() {
-		t.parkSoon(r, r.lingers())
+		t.evictIdleSoon(r, r.lingers())
 	}
-	t.pokeMail()
+	t.pollCommandsSoon()
 }
 
 // recount goes by the machine for the children that the run waits for. It returns those of which it is not
@@ -188,18 +188,18 @@ func (r *run) recount() (missing []workgraph.Spawn) {
 }
 
 // closing is what ends the run now: a cancel among its mail, or its deadline. The caller holds r.mu.
-func (r *run) closing(mail []journal.Mail, now time.Time) *closing {
-	for i := range mail {
-		m := &mail[i]
+func (r *run) closing(commands []journal.Command, now time.Time) *closing {
+	for i := range commands {
+		m := &commands[i]
 		if !isCancel(*m) || r.taken[m.ID] || r.t.settled.has(m.ID) {
 			continue
 		}
-		l, err := DecodeLetter(m.Body)
+		l, err := DecodePayload(m.Body)
 		if err != nil {
 			continue // it is dropped with the other mail
 		}
 		r.taken[m.ID] = true
-		r.linkMail(m.Kind, l.Trace)
+		r.linkCommand(m.Kind, l.Trace)
 		return &closing{l.Command(m.Kind, now), extra{takenUp: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}
 	}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {

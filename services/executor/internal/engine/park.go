@@ -42,7 +42,7 @@ func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
 // giveAway makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is
 // on its way. From here on this value decides nothing more; for mail that came meanwhile the run is read
 // anew, here if it can be. The caller holds r.mu.
-func (r *run) giveAway(w *journal.Append) {
+func (r *run) releaseOwnership(w *journal.Append) {
 	w.Release, w.Claims = true, r.t.takes()
 	if at, ok := r.next(); ok {
 		job, err := r.job(journal.JobWake, at)
@@ -66,7 +66,7 @@ func (r *run) unrelease() {
 }
 
 // given follows the answer to the write that gave the run away.
-func (t *term) given(r *run, released chan struct{}, res journal.Result, c consequence) {
+func (t *session) given(r *run, released chan struct{}, res journal.Result, c consequence) {
 	defer close(released)
 	if res.Err != nil {
 		r.gone.Store(false)
@@ -79,7 +79,7 @@ func (t *term) given(r *run, released chan struct{}, res journal.Result, c conse
 }
 
 // told lets everybody know of what has become durable of a run.
-func (t *term) told(r *run, res journal.Result, c consequence) {
+func (t *session) told(r *run, res journal.Result, c consequence) {
 	for i := range c.events {
 		if d := c.events[i].Durable; d.Kind == workgraph.RunPaused {
 			if d.Reason == ReasonBudget || d.Reason == ReasonUnsettled {
@@ -93,11 +93,11 @@ func (t *term) told(r *run, res journal.Result, c consequence) {
 		t.e.wake()
 	}
 	if len(c.mailed) > len(res.Claimed) {
-		t.pokeMail()
+		t.pollCommandsSoon()
 	}
 	for _, id := range res.Claimed {
 		failpoint.Hit(failpoint.ClaimAfter)
-		t.bringSoon(r.namespace, id) // only its family is told by a run
+		t.loadSoon(r.namespace, id) // only its family is told by a run
 	}
 }
 
@@ -105,16 +105,16 @@ func (t *term) told(r *run, res journal.Result, c consequence) {
 // they are mostly quick. The caller holds r.mu.
 func (r *run) lingers() time.Duration {
 	if len(r.children) > 0 {
-		return r.t.e.cfg.Linger
+		return r.t.e.cfg.IdleTTL
 	}
 	return 0
 }
 
 // parkSoon takes the run out of memory after a time to linger, unless something comes up. It is safe while
 // r.mu is held.
-func (t *term) parkSoon(r *run, d time.Duration) {
+func (t *session) evictIdleSoon(r *run, d time.Duration) {
 	if d == 0 {
-		t.spawn(func() { t.park(r) })
+		t.spawn(func() { t.evictIdle(r) })
 		return
 	}
 	r.amu.Lock()
@@ -122,14 +122,14 @@ func (t *term) parkSoon(r *run, d time.Duration) {
 	if r.stopped {
 		return
 	}
-	if r.linger != nil {
-		r.linger.Stop()
+	if r.idleTimer != nil {
+		r.idleTimer.Stop()
 	}
-	r.linger = time.AfterFunc(d, func() { t.spawn(func() { t.park(r) }) })
+	r.idleTimer = time.AfterFunc(d, func() { t.spawn(func() { t.evictIdle(r) }) })
 }
 
 // park takes a run out of memory that has nothing to do for a while: what is left of it are rows.
-func (t *term) park(r *run) {
+func (t *session) evictIdle(r *run) {
 	r.lock()
 	defer r.mu.Unlock()
 	if r.gone.Load() || r.pending > 0 || !r.idle() {
@@ -144,7 +144,7 @@ func (t *term) park(r *run) {
 		t.e.log.ErrorContext(t.background, "run cannot be parked", "err", err, "run_id", r.id)
 		return
 	}
-	r.giveAway(w)
+	r.releaseOwnership(w)
 	r.pending++
 	if err := t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(ack{res: res, c: consequence{released: true}}) }); err != nil {
 		r.pending--
@@ -182,19 +182,19 @@ func (e *Engine) Work(ctx context.Context, args []byte) error {
 			return err
 		}
 	}
-	return t.take(ctx, w)
+	return t.claim(ctx, w)
 }
 
 // take claims a run that nobody owns and sees that it goes on at its time.
-func (t *term) take(ctx context.Context, w wake) error {
+func (t *session) claim(ctx context.Context, w wake) error {
 	if r := t.get(w.RunID); r != nil && !r.gone.Load() {
-		t.pokeMail()
+		t.pollCommandsSoon()
 		return nil
 	}
 	if !t.memory.Room(w.Namespace, 1) {
 		return t.errFull(errs.Unavailable)
 	}
-	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID, t.e.patience())
+	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID, t.e.takeOverPolicy())
 	switch {
 	case errs.ReasonOf(err) == journal.ReasonRunNotFound:
 		return nil
@@ -208,13 +208,13 @@ func (t *term) take(ctx context.Context, w wake) error {
 		t.alarms.set(w.Namespace, w.RunID, at)
 		return nil
 	}
-	t.bringSoon(w.Namespace, w.RunID)
+	t.loadSoon(w.Namespace, w.RunID)
 	return nil
 }
 
 // rouse takes a run up at once for which mail was written here. A job is on its way too, so it may fail.
-func (t *term) rouse(namespace, id string) {
-	err := t.take(t.background, wake{JobArgs: journal.JobArgs{Namespace: namespace, RunID: id}})
+func (t *session) wake(namespace, id string) {
+	err := t.claim(t.background, wake{JobArgs: journal.JobArgs{Namespace: namespace, RunID: id}})
 	if err != nil && t.background.Err() == nil && !journal.IsFenced(err) {
 		t.e.log.DebugContext(t.background, "run not taken up here", "err", err, "run_id", id)
 	}
@@ -225,7 +225,7 @@ func (t *term) rouse(namespace, id string) {
 const holdBefore = 50 * time.Millisecond
 
 // takes reports whether runs may be claimed for this term: it can read them now.
-func (t *term) takes() bool {
+func (t *session) takes() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.closed && !t.memory.Full()

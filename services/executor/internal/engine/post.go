@@ -35,8 +35,8 @@ type CancelRequest struct {
 // as it is.
 func (e *Engine) Cancel(ctx context.Context, req CancelRequest) (journal.Run, error) {
 	req.Request.Method = MethodCancel
-	p, err := e.post(ctx, journal.Post{Revision: req.Revision, Request: req.Request, Reason: req.Reason,
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailCancel}}, &Letter{Reason: req.Reason, RequestID: req.Request.ID})
+	p, err := e.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Reason: req.Reason,
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandCancel}}, &Payload{Reason: req.Reason, RequestID: req.Request.ID})
 	return p.Run, err
 }
 
@@ -94,9 +94,9 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 		if err := e.keeps(req.Namespace, id, &sig); err != nil {
 			return "", false, err
 		}
-		_, err = e.post(ctx, journal.Post{Request: once,
-			Mail: journal.Mail{Namespace: req.Namespace, RunID: id, Kind: journal.MailSignal, Key: ids.New("req")}},
-			&Letter{Name: sig.Name, Payload: sig.Payload, RequestID: once.ID})
+		_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: once,
+			Command: journal.Command{Namespace: req.Namespace, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req")}},
+			&Payload{Name: sig.Name, Payload: sig.Payload, RequestID: once.ID})
 		if errs.ReasonOf(err) == journal.ReasonRunEnded && once.ID == "" {
 			continue // it ended in between, so its key is free
 		}
@@ -138,53 +138,53 @@ func (e *Engine) fitsRun(namespace, runID string, n int64) error {
 }
 
 // post writes mail and wakes who takes it up.
-func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.Posted, error) {
+func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *Payload) (journal.Enqueued, error) {
 	if l != nil {
 		l.Trace, l.Principal = carry(ctx), access.Of(ctx).String()
 		body, err := l.Encode()
 		if err != nil {
-			return journal.Posted{}, errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "a value is not JSON").With(err)
+			return journal.Enqueued{}, errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "a value is not JSON").With(err)
 		}
-		p.Mail.Body = body
+		p.Command.Body = body
 	}
-	if err := e.fitsRun(p.Mail.Namespace, p.Mail.RunID, int64(len(p.Mail.Body))); err != nil {
-		return journal.Posted{}, err
+	if err := e.fitsRun(p.Command.Namespace, p.Command.RunID, int64(len(p.Command.Body))); err != nil {
+		return journal.Enqueued{}, err
 	}
-	p.Mail.Time = dbkit.Now()
+	p.Command.Time = dbkit.Now()
 	if t := e.current(); t != nil && t.takes() {
 		p.Claimant = t.owner
 	}
-	posted, err := e.journal.Post(ctx, p)
+	posted, err := e.journal.Enqueue(ctx, p)
 	if err == nil {
 		linkRequest(ctx, posted.Run)
 	}
 	// Mail that is durable is taken up even if the values of its run cannot be read just now.
-	e.TakeUp(posted)
+	e.ApplySoon(posted)
 	return posted, err
 }
 
 // TakeUp sees to mail at once that was written here: for a run of this executor, by now or before, or one
 // that nobody owns. Other owners are told by the journal; and for a run without one a job is on its way.
-func (e *Engine) TakeUp(p journal.Posted) {
+func (e *Engine) ApplySoon(p journal.Enqueued) {
 	t := e.current()
 	switch {
 	case t == nil:
 	case p.Claimed && p.Owner == t.owner:
 		failpoint.Hit(failpoint.ClaimAfter)
-		t.bringSoon(p.Run.Namespace, p.Run.ID)
+		t.loadSoon(p.Run.Namespace, p.Run.ID)
 	case !p.New:
 	case p.Owner == t.owner:
-		t.pokeMail()
+		t.pollCommandsSoon()
 	case p.Owner.IsZero():
-		t.spawn(func() { t.rouse(p.Run.Namespace, p.Run.ID) })
+		t.spawn(func() { t.wake(p.Run.Namespace, p.Run.ID) })
 	}
 }
 
 // Unapplied lists the commands among mail that the owner of a run has not taken up yet.
-func Unapplied(unread []journal.MailKind) []string {
+func Unapplied(unread []journal.CommandKind) []string {
 	var out []string
 	for _, k := range unread {
-		if k != journal.MailChildEnded { // nobody asked for that
+		if k != journal.CommandChildEnded { // nobody asked for that
 			out = append(out, string(k))
 		}
 	}
@@ -216,7 +216,7 @@ func (e *Engine) standing(ctx context.Context, namespace, runID string) (look fu
 	if err != nil {
 		return nil, row, err
 	}
-	r := (&term{e: e}).newRun(runID, p)
+	r := (&session{e: e}).newRun(runID, p)
 	r.namespace = namespace
 	if loaded.Run.LastSeq > 0 {
 		if err := r.rebuild(ctx, loaded); err != nil {

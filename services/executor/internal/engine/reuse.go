@@ -22,7 +22,7 @@ const (
 )
 
 // reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it otherwise.
-func (t *term) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
+func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
 	scope := []string{a.run.namespace, info.Version}
 	if info.SeesPlace {
 		scope = append(scope, a.start.Ref.String())

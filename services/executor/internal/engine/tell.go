@@ -12,8 +12,8 @@ import (
 
 // tell asks, in the transaction of what was decided, for those to be told who want to know of it. A run without webhooks writes nothing here. The
 // caller holds r.mu.
-func (r *run) tell(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects) {
-	f := &r.family
+func (r *run) webhookJobs(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects) {
+	f := &r.lineage
 	if len(f.hooks) == 0 && len(f.asks) == 0 {
 		return
 	}
@@ -62,7 +62,7 @@ func openedAt(evs []workgraph.Event, ref workgraph.Ref) int64 {
 
 // tellOfQuarantine asks for those to be told that want to know of the pause. Who takes a run's owner away knows nothing of its webhooks, so it is found
 // out afterwards.
-func tellOfQuarantine(ref journal.RunRef) []journal.Job {
+func quarantineJobs(ref journal.RunRef) []journal.Job {
 	return []journal.Job{webhook.Args{Namespace: ref.Namespace, RunID: ref.RunID, Event: webhook.RunPaused, Seq: ref.LastSeq, Hook: webhook.AllHooks}.Job()}
 }
 
@@ -122,7 +122,7 @@ func (e *Engine) fillMessage(ctx context.Context, m *webhook.Message, row journa
 	case webhook.RunEnded:
 		m.State, m.Reason, m.Time = state(row.State), row.Reason, row.EndTime
 		if row.Usage.Calls > 0 {
-			b, err := e.awaitBooks(ctx, row.Namespace, row.ID, bookTime)
+			b, err := e.awaitAccounting(ctx, row.Namespace, row.ID, bookTime)
 			if err != nil {
 				return err
 			}

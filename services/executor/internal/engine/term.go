@@ -16,7 +16,7 @@ import (
 )
 
 // term is one time of ownership: from a registration to its loss or return. Everything in it dies with it.
-type term struct {
+type session struct {
 	e      *Engine
 	owner  journal.Owner
 	lease  *journal.Lease
@@ -25,7 +25,7 @@ type term struct {
 	// calls is the context below which actors are called, background that of scans and loads.
 	calls      context.Context //nolint:containedctx // a term is a scope of its own: everything it starts ends with it
 	background context.Context //nolint:containedctx // as above
-	mail       chan struct{}
+	commands   chan struct{}
 	alarms     *alarms
 	memory     *memory
 	held       holdings
@@ -33,14 +33,14 @@ type term struct {
 	asking     *obs.Outage // what attempts need to know before or after they call
 	work       sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	runs     map[string]*run
-	loading  map[string]*loading
-	bringing map[string]bool // runs that wait for their turn to be read
-	reads    bringLine
-	lines    roomLines
-	losses   map[string]loss
+	mu           sync.Mutex
+	closed       bool
+	runs         map[string]*run
+	loading      map[string]*loading
+	pendingLoads map[string]bool // runs that wait for their turn to be read
+	reads        loadLine
+	lines        roomLines
+	losses       map[string]loss
 
 	settled settled
 }
@@ -69,11 +69,11 @@ func (e *Engine) serve(ctx context.Context) error {
 	defer endBackground()
 	defer endWriting()
 	defer endBeating()
-	t := &term{e: e, owner: owner, calls: calls, background: background, mail: make(chan struct{}, 1),
-		runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]loss{}}
+	t := &session{e: e, owner: owner, calls: calls, background: background, commands: make(chan struct{}, 1),
+		runs: map[string]*run{}, loading: map[string]*loading{}, pendingLoads: map[string]bool{}, losses: map[string]loss{}}
 	t.memory, t.held.by = newMemory(e.cfg.MaxLiveBytes), map[*program]*holding{}
 	t.asking = obs.NewOutage(e.log, "what attempts ask", func(error) bool { return true })
-	t.alarms = newAlarms(t.bringSoon)
+	t.alarms = newAlarms(t.loadSoon)
 	defer t.alarms.stop()
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
 	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
@@ -88,7 +88,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(func() { wrote <- t.writer.Run(writing) })
 	wg.Go(func() { t.scan(background) })
 	wg.Go(func() { t.scanCanceled(background) })
-	wg.Go(func() { t.watchMail(background) })
+	wg.Go(func() { t.watchCommands(background) })
 	wg.Go(func() { t.sweep(background) })
 	wg.Go(func() { t.rescueJobs(background) })
 	wg.Go(func() { t.watchPrices(background) })
@@ -96,7 +96,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(t.watchMemory)
 	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
 	for _, g := range e.gates {
-		if g, ok := g.(TermGate); ok {
+		if g, ok := g.(SessionGate); ok {
 			g.Begin(owner)
 			defer g.End(owner)
 		}
@@ -120,7 +120,7 @@ func (e *Engine) serve(ctx context.Context) error {
 }
 
 // leave lets go in good order: what is in flight may end, what is known is written, and the runs are given back.
-func (t *term) leave(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
+func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
 	t.e.set(nil)
 	t.close()
 	endBackground()
@@ -163,7 +163,7 @@ func (t *term) leave(base context.Context, endCalls context.CancelCauseFunc, end
 }
 
 // abandon drops everything at once: somebody else owns the runs.
-func (t *term) abandon(endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) {
+func (t *session) abandon(endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) {
 	t.e.set(nil)
 	t.close()
 	for _, r := range t.all() {
@@ -186,13 +186,13 @@ func (t *term) abandon(endCalls context.CancelCauseFunc, endBackground, endWriti
 }
 
 // close lets no run in any more.
-func (t *term) close() {
+func (t *session) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
 }
 
-func (t *term) all() []*run {
+func (t *session) all() []*run {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]*run, 0, len(t.runs))
@@ -202,20 +202,20 @@ func (t *term) all() []*run {
 	return out
 }
 
-func (t *term) live() int {
+func (t *session) live() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.runs)
 }
 
-func (t *term) get(id string) *run {
+func (t *session) get(id string) *run {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.runs[id]
 }
 
 // insert makes r the run of its id. It reports false when the term is over.
-func (t *term) insert(r *run) bool {
+func (t *session) insert(r *run) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -226,7 +226,7 @@ func (t *term) insert(r *run) bool {
 }
 
 // insertNew is insert for a run that has only just got its id. It reports false when there is one already.
-func (t *term) insertNew(r *run) bool {
+func (t *session) insertNew(r *run) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.runs[r.id] != nil {
@@ -237,7 +237,7 @@ func (t *term) insertNew(r *run) bool {
 }
 
 // put is called with t.mu held.
-func (t *term) put(r *run) {
+func (t *session) put(r *run) {
 	if was := t.runs[r.id]; was != nil {
 		t.drop(was)
 	}
@@ -246,7 +246,7 @@ func (t *term) put(r *run) {
 	t.hold(r)
 }
 
-func (t *term) remove(r *run) {
+func (t *session) remove(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.runs[r.id] == r {
@@ -255,7 +255,7 @@ func (t *term) remove(r *run) {
 }
 
 // drop is called with t.mu held.
-func (t *term) drop(r *run) {
+func (t *session) drop(r *run) {
 	delete(t.runs, r.id)
 	t.letGo(r)
 	if size := r.size.Swap(uncounted); size != uncounted {
@@ -269,7 +269,7 @@ func (t *term) drop(r *run) {
 
 // spawn runs f beside everything else; the term does not end before it. It reports false, and does nothing,
 // when the term is over.
-func (t *term) spawn(f func()) bool {
+func (t *session) spawn(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -280,9 +280,9 @@ func (t *term) spawn(f func()) bool {
 }
 
 // release acts on a durable decision. It must not block.
-func (t *term) release(r *run, res journal.Result, c consequence) {
+func (t *session) release(r *run, res journal.Result, c consequence) {
 	if c.keep {
-		t.spawn(func() { t.park(r) })
+		t.spawn(func() { t.evictIdle(r) })
 		return
 	}
 	t.told(r, res, c)
@@ -304,11 +304,11 @@ func (t *term) release(r *run, res journal.Result, c consequence) {
 		return
 	}
 	if c.idle {
-		t.parkSoon(r, c.linger)
+		t.evictIdleSoon(r, c.idleTimer)
 	}
 }
 
-func (t *term) launch(r *run, s *workgraph.Start) {
+func (t *session) launch(r *run, s *workgraph.Start) {
 	a := &attempt{run: r, start: *s, queued: time.Now()}
 	if t.e.remote != nil {
 		a.remote = t.e.remote(r.namespace, s.Actor)
@@ -330,7 +330,7 @@ func (t *term) launch(r *run, s *workgraph.Start) {
 }
 
 // stopAttempts asks attempts to stop. Those that have not begun are reported at once.
-func (t *term) stopAttempts(r *run, refs []workgraph.Ref) {
+func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
 	var waiting []*attempt
 	for _, ref := range refs {
 		r.amu.Lock()
@@ -366,7 +366,7 @@ const endsTogether = 500
 
 // endUnbegun ends attempts of one actor that were taken out of their line since their run or their map is being canceled: all in one commit, as a map may have a
 // thousand of them.
-func (t *term) endUnbegun(r *run, list []*attempt) {
+func (t *session) endUnbegun(r *run, list []*attempt) {
 	leave, err := r.step(t.calls)
 	if err != nil {
 		return
@@ -424,7 +424,7 @@ func (r *run) inFlight() []*attempt {
 
 // lose gives up a run whose decisions cannot become durable: they must be forgotten, so the run is read again from what is.
 // It may be called with r.mu held.
-func (t *term) lose(r *run, cause error) {
+func (t *session) lose(r *run, cause error) {
 	if r.gone.Swap(true) {
 		return
 	}
@@ -443,7 +443,7 @@ func (t *term) lose(r *run, cause error) {
 	t.losses[r.id] = l
 	t.mu.Unlock()
 	t.e.log.ErrorContext(t.calls, "decision cannot be written; the run is read again", "err", cause, "run_id", r.id, "times", l.times)
-	t.bringSoon(r.namespace, r.id)
+	t.loadSoon(r.namespace, r.id)
 }
 
 // loss is how often decisions of a run could not be written, and why the last one could not.
@@ -457,7 +457,7 @@ type loss struct {
 const maxLosses = 3
 
 // lost is why the run is to be paused when it is read; empty if it is not.
-func (t *term) lost(id string) string {
+func (t *session) lost(id string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.losses[id]

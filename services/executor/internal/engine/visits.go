@@ -41,7 +41,7 @@ type Visit struct {
 	// Wait is what it waits for, or waited for last; nil for a mapped visit, whose items have waits of their own.
 	Wait *VisitWait
 	// Cached says that its values were taken from the node cache, Adopted that they are those of the run of which this one is a fork.
-	Cached, Adopted bool
+	Cached, Reused bool
 	// Progress is where its call reported to be last.
 	Progress json.RawMessage
 	// SkipReason and SkipMessage say why it was skipped, as workgraph.Skips does.
@@ -424,9 +424,9 @@ func (f *folder) step(d *Durable, i int, skips *workgraph.Skips) {
 			v.ItemsTotal = len(det.Items)
 		}
 		return
-	case workgraph.OpAdopt:
+	case workgraph.OpReuse:
 		v = f.enter(d, i, ref)
-		v.Status, v.Adopted = workgraph.VisitRunning, true
+		v.Status, v.Reused = workgraph.VisitRunning, true
 		return
 	case workgraph.OpSkip:
 		v = f.enter(d, i, ref)

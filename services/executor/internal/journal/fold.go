@@ -13,7 +13,7 @@ import (
 
 // Unit is all that one commit writes to one run, folded into one. Drivers work on units; nothing
 // else needs them.
-type Unit struct {
+type RunBatch struct {
 	Namespace, RunID string
 	// Start is set if the unit begins with one. Status, Outcome and so on are folded in all the same.
 	Start    *Start
@@ -34,10 +34,10 @@ type Unit struct {
 	GraphChanges int
 	// Metadata takes the place of the run's; nil leaves it.
 	Metadata []byte
-	Mail     []Mail
+	Command  []Command
 	// Claims says that runs which Mail goes to, or the unit releases, are claimed: see Append.
 	Claims  bool
-	TakenUp []int64
+	Applied []int64
 	Jobs    []JobRow
 	Opened  []Interrupt
 	Closed  []Closing
@@ -67,31 +67,31 @@ type part struct {
 }
 
 // Pending reports whether the unit begins a run that nobody owns yet.
-func (u *Unit) Pending() bool { return u.Start != nil && u.Start.Run.State == StatePending }
+func (u *RunBatch) Pending() bool { return u.Start != nil && u.Start.Run.State == StatePending }
 
 // Ends reports whether the run is over with this unit.
-func (u *Unit) Ends() bool { return u.Status != nil && u.Status.State.Ended() }
+func (u *RunBatch) Ends() bool { return u.Status != nil && u.Status.State.Ended() }
 
 // TouchesRow reports whether an append changes the run's row. The others leave it alone: their place is kept
 // by the events.
-func (u *Unit) TouchesRow() bool {
+func (u *RunBatch) TouchesRow() bool {
 	return u.Status != nil || u.Outcome != nil || u.Release || u.GraphChanges > 0 || u.Metadata != nil
 }
 
 // LastSeq is where the journal ends after the unit.
-func (u *Unit) LastSeq() int64 { return u.Expected + int64(len(u.Events)) }
+func (u *RunBatch) LastSeq() int64 { return u.Expected + int64(len(u.Events)) }
 
 // Attempt commits units in one transaction and reports what became of each through done. An error
 // means that nothing was committed.
-type Attempt func(ctx context.Context, units []*Unit, done *Outcomes) error
+type Attempt func(ctx context.Context, units []*RunBatch, done *Outcomes) error
 
 // Outcomes collects what became of units, by run.
 type Outcomes struct {
-	byUnit  map[*Unit]unitResult
+	byBatch map[*RunBatch]batchResult
 	claimed map[string]bool
 }
 
-type unitResult struct {
+type batchResult struct {
 	err      error
 	runID    string // another run, for a Start that was answered by one
 	repeated bool
@@ -99,7 +99,9 @@ type unitResult struct {
 }
 
 // Committed notes that the unit is durable with this revision.
-func (o *Outcomes) Committed(u *Unit, revision int64) { o.byUnit[u] = unitResult{revision: revision} }
+func (o *Outcomes) Committed(u *RunBatch, revision int64) {
+	o.byBatch[u] = batchResult{revision: revision}
+}
 
 // Claimed notes that the committing executor owns a run since now: one of Around.Claims.
 func (o *Outcomes) Claimed(runID string) {
@@ -110,24 +112,24 @@ func (o *Outcomes) Claimed(runID string) {
 }
 
 // Refused notes that the unit was not written and why.
-func (o *Outcomes) Refused(u *Unit, err error) { o.byUnit[u] = unitResult{err: err} }
+func (o *Outcomes) Refused(u *RunBatch, err error) { o.byBatch[u] = batchResult{err: err} }
 
 // Answered notes that a Start was answered by another run; repeated tells that its request id said so.
-func (o *Outcomes) Answered(u *Unit, runID string, repeated bool) {
-	o.byUnit[u] = unitResult{runID: runID, repeated: repeated}
+func (o *Outcomes) Answered(u *RunBatch, runID string, repeated bool) {
+	o.byBatch[u] = batchResult{runID: runID, repeated: repeated}
 }
 
 // CommitUnits is the part of Commit that all drivers share: it folds the writes, calls attempt, and
 // when permanent says that an error lies in a row, bisects until that row is alone.
-func CommitUnits(ctx context.Context, writes []Write, permanent func(error) bool, attempt Attempt) ([]Result, error) {
+func CommitBatches(ctx context.Context, writes []Write, permanent func(error) bool, attempt Attempt) ([]Result, error) {
 	results := make([]Result, len(writes))
-	units := fold(writes, results)
-	out := &Outcomes{byUnit: make(map[*Unit]unitResult, len(units))}
+	units := coalesce(writes, results)
+	out := &Outcomes{byBatch: make(map[*RunBatch]batchResult, len(units))}
 	if err := bisect(ctx, units, permanent, attempt, out); err != nil {
 		return nil, err
 	}
 	for _, u := range units {
-		r, ok := out.byUnit[u]
+		r, ok := out.byBatch[u]
 		if !ok {
 			r.err = errs.New(errs.Internal, errs.ReasonInternal, "no outcome for run %s", u.RunID)
 		}
@@ -139,16 +141,16 @@ func CommitUnits(ctx context.Context, writes []Write, permanent func(error) bool
 	return results, nil
 }
 
-func bisect(ctx context.Context, units []*Unit, permanent func(error) bool, attempt Attempt, out *Outcomes) error {
+func bisect(ctx context.Context, units []*RunBatch, permanent func(error) bool, attempt Attempt, out *Outcomes) error {
 	if len(units) == 0 {
 		return nil
 	}
-	try := &Outcomes{byUnit: make(map[*Unit]unitResult, len(units))}
+	try := &Outcomes{byBatch: make(map[*RunBatch]batchResult, len(units))}
 	err := attempt(ctx, units, try)
 	switch {
 	case err == nil:
-		for u, r := range try.byUnit {
-			out.byUnit[u] = r
+		for u, r := range try.byBatch {
+			out.byBatch[u] = r
 		}
 		for id := range try.claimed {
 			out.Claimed(id)
@@ -167,7 +169,7 @@ func bisect(ctx context.Context, units []*Unit, permanent func(error) bool, atte
 	return bisect(ctx, units[mid:], permanent, attempt, out)
 }
 
-func (u *Unit) report(results []Result, r unitResult) {
+func (u *RunBatch) report(results []Result, r batchResult) {
 	for _, p := range u.parts {
 		res := Result{RunID: u.RunID}
 		isStart := u.Start != nil && p.index == u.parts[0].index
@@ -188,14 +190,14 @@ func (u *Unit) report(results []Result, r unitResult) {
 	}
 }
 
-func (u *Unit) reportClaimed(res *Result, out *Outcomes) {
+func (u *RunBatch) reportClaimed(res *Result, out *Outcomes) {
 	claimed := func(id string) {
 		if out.claimed[id] && !slices.Contains(res.Claimed, id) {
 			res.Claimed = append(res.Claimed, id)
 		}
 	}
-	for i := range u.Mail {
-		claimed(u.Mail[i].RunID)
+	for i := range u.Command {
+		claimed(u.Command[i].RunID)
 	}
 	if u.Release {
 		claimed(u.RunID)
@@ -204,9 +206,9 @@ func (u *Unit) reportClaimed(res *Result, out *Outcomes) {
 
 // fold makes one unit per run, in order of appearance. Writes that do not follow on each other get
 // their result at once and are left out, with all later ones of their run.
-func fold(writes []Write, results []Result) []*Unit {
-	units := make([]*Unit, 0, len(writes))
-	byRun := make(map[string]*Unit, len(writes))
+func coalesce(writes []Write, results []Result) []*RunBatch {
+	units := make([]*RunBatch, 0, len(writes))
+	byRun := make(map[string]*RunBatch, len(writes))
 	broken := map[string]error{}
 	for i, w := range writes {
 		id := w.RunID()
@@ -221,7 +223,7 @@ func fold(writes []Write, results []Result) []*Unit {
 			continue
 		}
 		if u == nil {
-			u = &Unit{Namespace: w.Namespace(), RunID: id}
+			u = &RunBatch{Namespace: w.Namespace(), RunID: id}
 			byRun[id] = u
 			units = append(units, u)
 		}
@@ -235,7 +237,7 @@ func fold(writes []Write, results []Result) []*Unit {
 	return units
 }
 
-func follows(u *Unit, w Write) error {
+func follows(u *RunBatch, w Write) error {
 	switch {
 	case (w.Start == nil) == (w.Append == nil):
 		return errs.New(errs.InvalidArgument, ReasonWriteInvalid, "exactly one of start and append must be set")
@@ -253,20 +255,20 @@ func follows(u *Unit, w Write) error {
 	return nil
 }
 
-func (u *Unit) addStart(s *Start) {
+func (u *RunBatch) addStart(s *Start) {
 	u.Start = s
 	status, outcome := s.Run.Status, s.Run.Outcome
 	u.Status, u.Outcome = cut(status), &outcome
 	u.add(s.Events, s.Outbox, s.Snapshot)
 	u.Blobs = append(u.Blobs, s.Blobs...)
-	u.more(s.Mail, s.Jobs, s.Opened)
+	u.more(s.Command, s.Jobs, s.Opened)
 }
 
 // more takes along what is written beside the events.
-func (u *Unit) more(mail []Mail, jobs []Job, opened []Interrupt) {
-	for _, m := range mail {
+func (u *RunBatch) more(commands []Command, jobs []Job, opened []Interrupt) {
+	for _, m := range commands {
 		m.Namespace, m.Time = u.Namespace, dbkit.Micros(m.Time)
-		u.Mail = append(u.Mail, m)
+		u.Command = append(u.Command, m)
 	}
 	for _, j := range jobs {
 		u.Jobs = append(u.Jobs, MakeJob(u.Namespace, u.RunID, j))
@@ -283,7 +285,7 @@ func (u *Unit) more(mail []Mail, jobs []Job, opened []Interrupt) {
 	}
 }
 
-func (u *Unit) addAppend(a *Append) {
+func (u *RunBatch) addAppend(a *Append) {
 	if len(u.parts) == 0 && u.Start == nil {
 		u.Expected = a.ExpectedLastSeq
 	}
@@ -308,7 +310,7 @@ func (u *Unit) addAppend(a *Append) {
 	default:
 		u.Metadata = a.Metadata
 	}
-	u.TakenUp = append(u.TakenUp, a.TakenUp...)
+	u.Applied = append(u.Applied, a.Applied...)
 	for _, c := range a.Closed {
 		c.Time = dbkit.Micros(c.Time)
 		if i := slices.IndexFunc(u.Opened, func(o Interrupt) bool { return o.ID == c.ID }); i < 0 {
@@ -319,10 +321,10 @@ func (u *Unit) addAppend(a *Append) {
 	}
 	u.add(a.Events, a.Outbox, a.Snapshot)
 	u.Blobs = append(u.Blobs, a.Blobs...)
-	u.more(a.Mail, a.Jobs, a.Opened)
+	u.more(a.Command, a.Jobs, a.Opened)
 }
 
-func (u *Unit) add(events []Event, outbox []Out, snapshot []byte) {
+func (u *RunBatch) add(events []Event, outbox []Out, snapshot []byte) {
 	if u.Events == nil {
 		u.Events = make([]Event, 0, len(events))
 	}
@@ -350,7 +352,7 @@ func SeqConflict(runID string, want, have int64) error {
 }
 
 // Standing is what a driver found of a run whose guarded write did not take.
-type Standing struct {
+type FoundRow struct {
 	Found     bool
 	Namespace string
 	Owner     Owner
@@ -363,7 +365,7 @@ type Standing struct {
 }
 
 // Judge tells why a unit was not written: it was written before by an identical commit, or it lost.
-func Judge(u *Unit, owner Owner, s Standing, done *Outcomes) {
+func ClassifyConflict(u *RunBatch, owner Owner, s FoundRow, done *Outcomes) {
 	switch {
 	case !s.Found && u.Start != nil:
 		done.Refused(u, keyInUse(u.Start.Run.BusinessKey, ""))
@@ -386,7 +388,7 @@ func Judge(u *Unit, owner Owner, s Standing, done *Outcomes) {
 }
 
 // revision is what a unit that was committed before is answered with.
-func (s *Standing) revision(u *Unit) int64 {
+func (s *FoundRow) revision(u *RunBatch) int64 {
 	if u.Start == nil && !u.TouchesRow() {
 		return 0
 	}
@@ -414,7 +416,7 @@ type Seen struct{ BodyHash, RunID string }
 
 // Ground is what stands in the database before starts are resolved: answers by request id, open
 // holders by business key, and which of the units' own runs exist already.
-type Ground struct {
+type Preconditions struct {
 	Requests map[RequestKey]Seen
 	Holders  map[Key]string
 	Exists   map[string]bool
@@ -422,7 +424,7 @@ type Ground struct {
 
 // Needs returns the request ids and business keys that units ask for, each once and sorted, so that
 // all commits lock them in one order.
-func Needs(units []*Unit) (requests []RequestKey, keys []Key) {
+func Needs(units []*RunBatch) (requests []RequestKey, keys []Key) {
 	for _, u := range units {
 		if u.Start == nil {
 			continue
@@ -446,7 +448,7 @@ func Needs(units []*Unit) (requests []RequestKey, keys []Key) {
 // Resolved is what is left to be written.
 type Resolved struct {
 	// Appends and Starts are the units to write; HoldsKey and so on are set.
-	Appends, Starts []*Unit
+	Appends, Starts []*RunBatch
 	// Cancels are the runs whose end is asked for. Those that are themselves in Starts have Started set:
 	// their row is right already, and only the mail is to be written.
 	Cancels []Cancel
@@ -473,9 +475,9 @@ type RequestRow struct {
 
 // Resolve decides what request ids and business keys make of each Start, in order, so that two in
 // one batch meet as if they had come one after the other.
-func Resolve(units []*Unit, g Ground, done *Outcomes) Resolved {
+func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 	var r Resolved
-	started := map[string]*Unit{}
+	started := map[string]*RunBatch{}
 	for _, u := range units {
 		s := u.Start
 		if s == nil {
@@ -529,7 +531,7 @@ func Resolve(units []*Unit, g Ground, done *Outcomes) Resolved {
 	return r
 }
 
-func (r *Resolved) cancel(u, holder *Unit) {
+func (r *Resolved) cancel(u, holder *RunBatch) {
 	at := dbkit.Micros(u.Start.Run.CreateTime)
 	if holder != nil {
 		holder.HoldsKey, holder.CancelReason, holder.CancelTime = false, ReasonBusinessKeyTaken, at
@@ -545,7 +547,7 @@ func RequestIDReused(id string) error {
 }
 
 // Around is what a commit touches besides the runs that it writes to.
-type Around struct {
+type SideEffects struct {
 	// Targets are the runs that get mail, Ended those of the units that end; each once and sorted.
 	Targets, Ended []string
 	// Claims are those of the targets and of the released runs that are claimed if they are parked without an
@@ -562,8 +564,8 @@ type Around struct {
 }
 
 // Surroundings tells what a commit of r touches besides.
-func (r *Resolved) Surroundings() Around {
-	var a Around
+func (r *Resolved) Surroundings() SideEffects {
+	var a SideEffects
 	wakes := map[string]bool{}
 	wake := func(namespace, runID string) {
 		if !wakes[runID] {
@@ -571,14 +573,14 @@ func (r *Resolved) Surroundings() Around {
 			a.Wakes = append(a.Wakes, MakeJob(namespace, runID, Job{Kind: JobWake}))
 		}
 	}
-	for _, units := range [][]*Unit{r.Appends, r.Starts} {
+	for _, units := range [][]*RunBatch{r.Appends, r.Starts} {
 		for _, u := range units {
-			for i := range u.Mail {
-				a.Targets = append(a.Targets, u.Mail[i].RunID)
+			for i := range u.Command {
+				a.Targets = append(a.Targets, u.Command[i].RunID)
 				if u.Claims {
-					a.Claims = append(a.Claims, u.Mail[i].RunID)
+					a.Claims = append(a.Claims, u.Command[i].RunID)
 				}
-				wake(u.Namespace, u.Mail[i].RunID)
+				wake(u.Namespace, u.Command[i].RunID)
 			}
 			for i := range u.Jobs {
 				a.Queues = append(a.Queues, u.Jobs[i].Queue)

@@ -47,8 +47,8 @@ func (w *Writer) addressed(wr Write) (starts []*held) {
 	if wr.Append == nil {
 		return nil
 	}
-	for i := range wr.Append.Mail {
-		if hs := w.held[wr.Append.Mail[i].RunID]; len(hs) > 0 && hs[0].write.Start != nil {
+	for i := range wr.Append.Command {
+		if hs := w.held[wr.Append.Command[i].RunID]; len(hs) > 0 && hs[0].write.Start != nil {
 			starts = append(starts, hs[0])
 		}
 	}
@@ -84,7 +84,7 @@ func (w *Writer) keep(ctx context.Context, id string, h *held) {
 	}
 	h.item.write = write
 	w.letGo(id)
-	w.poke()
+	w.notify()
 }
 
 // letGo gives what is ready of a run to the next batch, and then what had mail for it.

@@ -27,9 +27,9 @@ const (
 	// SuspectInterrupt: a question is open though its run has ended or is gone.
 	SuspectInterrupt Suspicion = "interrupt-open"
 	// SuspectMailLost: there is mail to a run that has ended or is gone.
-	SuspectMailLost Suspicion = "mail-lost"
+	SuspectCommandLost Suspicion = "mail-lost"
 	// SuspectMailOld: mail to an open run was not taken up for a while.
-	SuspectMailOld Suspicion = "mail-old"
+	SuspectCommandOld Suspicion = "mail-old"
 	// SuspectOverdue: the time of a parked run has passed and nobody has woken it.
 	SuspectOverdue Suspicion = "parked-overdue"
 	// SuspectOwner: the owner of an open run is not registered.

@@ -6,29 +6,29 @@ import (
 )
 
 // MailKind says what a piece of mail asks of its run.
-type MailKind string
+type CommandKind string
 
 // The kinds of mail.
 const (
-	MailCancel     MailKind = "CANCEL"
-	MailPause      MailKind = "PAUSE"
-	MailResume     MailKind = "RESUME"
-	MailReconcile  MailKind = "RECONCILE"
-	MailAmend      MailKind = "AMEND"
-	MailChildEnded MailKind = "CHILD_ENDED"
-	MailAnswer     MailKind = "ANSWER"
-	MailTaskEnded  MailKind = "TASK_ENDED"
-	MailSignal     MailKind = "SIGNAL"
-	MailMessage    MailKind = "MESSAGE"
+	CommandCancel     CommandKind = "CANCEL"
+	CommandPause      CommandKind = "PAUSE"
+	CommandResume     CommandKind = "RESUME"
+	CommandReconcile  CommandKind = "RECONCILE"
+	CommandAmend      CommandKind = "AMEND"
+	CommandChildEnded CommandKind = "CHILD_ENDED"
+	CommandAnswer     CommandKind = "ANSWER"
+	CommandTaskEnded  CommandKind = "TASK_ENDED"
+	CommandSignal     CommandKind = "SIGNAL"
+	CommandMessage    CommandKind = "MESSAGE"
 )
 
 // Mail is something from outside that a run must take into account. It is written in one transaction with
 // what caused it and removed in the transaction of the event that takes it into account.
-type Mail struct {
+type Command struct {
 	// ID orders the mail of a run; set on reading.
 	ID               int64
 	Namespace, RunID string
-	Kind             MailKind
+	Kind             CommandKind
 	// Key tells mail of one kind to one run apart: a second piece with the same key is not written. It stays
 	// remembered as long as the piece is unread; what must not be repeated after that is refused by the
 	// machine or by Request.
@@ -40,7 +40,7 @@ type Mail struct {
 }
 
 // MailLook says what a look at an owner's mail is for.
-type MailLook struct {
+type CommandQuery struct {
 	// Limit is how many pieces are listed at most.
 	Limit int
 	// Small, if not 0, is the largest body that comes along, but for a cancel's. A larger one is left out:
@@ -54,8 +54,8 @@ type MailLook struct {
 }
 
 // Post is mail that the API writes.
-type Post struct {
-	Mail Mail
+type EnqueueRequest struct {
+	Command Command
 	// Revision, if not 0, must be the run's present one.
 	Revision int64
 	// Request makes the call repeatable; the zero value does not.
@@ -87,7 +87,7 @@ type Answer struct {
 }
 
 // Posted is what became of a Post.
-type Posted struct {
+type Enqueued struct {
 	Run Run
 	// New says that the mail was written by this call.
 	New bool
@@ -99,41 +99,41 @@ type Posted struct {
 
 // MailRead is how many pieces of mail a look for an owner's reads through at least; if there are more than
 // Reads says, it asks run by run. Drivers only.
-const MailRead = 500
+const CommandScanLeast = 500
 
 // MailReadMost is how many it reads through at most. Drivers only.
-const MailReadMost = 20_000
+const CommandScanMost = 20_000
 
 // Reads is how many pieces of mail a look reads through before it asks run by run instead: to ask a run costs
 // about as much as to read four. Drivers only.
-func (l MailLook) Reads() int { return min(max(MailRead, 4*l.Runs), MailReadMost) }
+func (l CommandQuery) Reads() int { return min(max(CommandScanLeast, 4*l.Runs), CommandScanMost) }
 
 // Outstanding is what an open run has before it.
 type Outstanding struct {
 	// Interrupts is how many questions of the run and its descendants are open.
 	Interrupts int
 	// Unread are the kinds of the run's unread mail, each once, that of the oldest piece first.
-	Unread []MailKind
+	Unread []CommandKind
 }
 
 // Mailbox delivers mail. Journal embeds it.
-type Mailbox interface {
+type Commands interface {
 	// Post writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one
 	// transaction. ReasonRunNotFound, ReasonRunEnded, ReasonStateRefuses, ReasonEtagMismatch,
 	// ReasonRequestIDReused, ReasonInterruptNotFound, ReasonInterruptClosed.
-	Post(ctx context.Context, p Post) (Posted, error)
+	Enqueue(ctx context.Context, p EnqueueRequest) (Enqueued, error)
 	// PendingMail lists unread mail of owner's open runs, oldest first. What it costs is bounded by the runs
 	// that owner has: mail to others, however much there is, is not read through.
-	PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error)
+	PendingCommands(ctx context.Context, owner Owner, look CommandQuery) ([]Command, error)
 	// UnreadMail lists unread mail of one run, oldest first.
-	UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error)
+	UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]Command, error)
 	// FindMail is the unread piece of mail of a run with this kind and key; false if there is none. Its body
 	// comes along if the whole is asked for, else Left says that it does not.
-	FindMail(ctx context.Context, namespace, runID string, kind MailKind, key string, whole bool) (Mail, bool, error)
+	FindCommand(ctx context.Context, namespace, runID string, kind CommandKind, key string, whole bool) (Command, bool, error)
 	// Outstanding tells what an open run has before it.
 	Outstanding(ctx context.Context, namespace, runID string) (Outstanding, error)
 	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever
 	// replica. It is a hint: values may be lost or come for nothing, so poll PendingMail too. The channel is
 	// closed when ctx ends.
-	MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, error)
+	CommandWakes(ctx context.Context, owner Owner) (<-chan struct{}, error)
 }

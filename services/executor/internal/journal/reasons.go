@@ -99,7 +99,7 @@ func InboxFull(id string, n, size int64) error {
 }
 
 // StateRefuses returns the error of a run that takes no such mail in its state.
-func StateRefuses(id string, kind MailKind, s State) error {
+func StateRefuses(id string, kind CommandKind, s State) error {
 	return errs.New(errs.FailedPrecondition, ReasonStateRefuses, "run %q takes no %s in its state", id, kind).Set("state", s.String())
 }
 

@@ -9,7 +9,7 @@ import (
 // because a count in it has moved on: the journal itself tells where a run is. Such a status is written when
 // something else in the row changes, with the run's next append after every, or by itself soon after. Safe
 // for concurrent use, as long as no run is in two batches at once.
-type rowKeeper struct {
+type statusCoalescer struct {
 	every time.Duration
 	mu    sync.Mutex
 	rows  map[string]*keptRow
@@ -32,8 +32,8 @@ type keptRow struct {
 	queued  bool
 }
 
-func newRowKeeper(every time.Duration) *rowKeeper {
-	return &rowKeeper{every: every, rows: map[string]*keptRow{}}
+func newStatusCoalescer(every time.Duration) *statusCoalescer {
+	return &statusCoalescer{every: every, rows: map[string]*keptRow{}}
 }
 
 // same reports whether s changes only what the journal tells as well. What was used is told by the row alone.
@@ -42,7 +42,7 @@ func (k *keptRow) same(s *Status) bool {
 }
 
 // slim returns w as it is to be written now.
-func (r *rowKeeper) slim(w Write, now time.Time) Write {
+func (r *statusCoalescer) slim(w Write, now time.Time) Write {
 	a := w.Append
 	if a == nil || a.Status == nil || a.Outcome != nil || a.Release || a.GraphHash != "" || a.Metadata != nil {
 		return w
@@ -59,7 +59,7 @@ func (r *rowKeeper) slim(w Write, now time.Time) Write {
 }
 
 // note takes notice of what became of a write: asked is what was asked for, sent what was written.
-func (r *rowKeeper) note(asked, sent Write, res Result, now time.Time) {
+func (r *statusCoalescer) note(asked, sent Write, res Result, now time.Time) {
 	id := asked.RunID()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *rowKeeper) note(asked, sent Write, res Result, now time.Time) {
 
 // due returns up to limit writes for rows that have been behind for too long, leaving out runs that busy says
 // are written to just now, and how long it is until it is to be asked again, 0 if none is behind.
-func (r *rowKeeper) due(now time.Time, limit int, busy func(namespace, runID string) bool) (writes []Write, wait time.Duration) {
+func (r *statusCoalescer) due(now time.Time, limit int, busy func(namespace, runID string) bool) (writes []Write, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var later []string
@@ -123,7 +123,7 @@ func (r *rowKeeper) due(now time.Time, limit int, busy func(namespace, runID str
 }
 
 // behind reports whether a row is behind.
-func (r *rowKeeper) behind() bool {
+func (r *statusCoalescer) behind() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.stale) > 0

@@ -34,8 +34,8 @@ type Start struct {
 	Outbox []Out
 	// Mail is for other runs, Jobs are about this run unless they name another: both are written in the same
 	// transaction.
-	Mail []Mail
-	Jobs []Job
+	Command []Command
+	Jobs    []Job
 	// Opened are questions that the run asks at once.
 	Opened []Interrupt
 	// Snapshot is the position after the last of Events, or nil.
@@ -71,14 +71,14 @@ type Append struct {
 	// Mail is for other runs of the same namespace. A piece for a run that has ended, or is not there, or
 	// that has unread mail with the same kind and key, is dropped. An owner is woken; a run without one gets
 	// a wake-up job in the same transaction.
-	Mail []Mail
+	Command []Command
 	// Claims lets the committing executor own the runs that Mail goes to and that are parked without an
 	// owner, WAITING or PAUSED, from the same transaction on, instead of a wake-up job for whoever comes.
 	// With Release it is also the run itself, if it is parked and mail came for it that was not taken up.
 	// Result.Claimed names them.
 	Claims bool
 	// TakenUp are the pieces of this run's mail that this write takes into account: they are gone with it.
-	TakenUp []int64
+	Applied []int64
 	// Release makes this the owner's last write: with it the run has no owner, or is claimed anew: see
 	// Claims. If mail waits for a run without an owner, or comes later, a wake-up job is inserted in the
 	// transaction that sees both, so that none is lost.

@@ -243,10 +243,10 @@ func (l *Limiter) mark(b *book) {
 		b.dirty = true
 		l.dirty = append(l.dirty, b)
 	}
-	l.poke()
+	l.notify()
 }
 
-func (l *Limiter) poke() {
+func (l *Limiter) notify() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

@@ -49,7 +49,7 @@ type Runs interface {
 }
 
 // Keeper carries schedules out. It is safe for concurrent use, and so are any number of keepers on one store.
-type Keeper struct {
+type Controller struct {
 	store  Store
 	runs   Runs
 	most   int // schedules of one namespace
@@ -59,9 +59,9 @@ type Keeper struct {
 }
 
 // New returns a keeper.
-func New(store Store, runs Runs, most int, log *slog.Logger, meters metric.MeterProvider) (*Keeper, error) {
+func New(store Store, runs Runs, most int, log *slog.Logger, meters metric.MeterProvider) (*Controller, error) {
 	m := meters.Meter("github.com/epigraph-run/epigraph/services/executor/internal/schedule")
-	k := &Keeper{store: store, runs: runs, most: most, log: log}
+	k := &Controller{store: store, runs: runs, most: most, log: log}
 	var e1, e2 error
 	k.starts, e1 = m.Int64Counter("epigraph.schedule.starts", metric.WithDescription("starts of schedules, by what became of them"))
 	k.delay, e2 = m.Float64Histogram("epigraph.schedule.delay", metric.WithUnit("s"), metric.WithDescription("from the time of a start to when it was carried out or left out"))
@@ -69,7 +69,7 @@ func New(store Store, runs Runs, most int, log *slog.Logger, meters metric.Meter
 }
 
 // Run looks after schedules whose job was lost, and forgets old starts, until ctx ends.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Controller) Run(ctx context.Context) error {
 	scan, forget := time.NewTicker(scanPause), time.NewTicker(forgetPause)
 	defer scan.Stop()
 	defer forget.Stop()
@@ -103,12 +103,12 @@ type outcome struct {
 }
 
 // Fire does all that is to be done for a schedule now. It is the work of its job. What cannot be done just now gets another job.
-func (k *Keeper) Fire(ctx context.Context, key Key) error {
+func (k *Controller) Fire(ctx context.Context, key Key) error {
 	return k.fire(ctx, key, (*position).take)
 }
 
 // fire decides times by take, which reports whether there are more, and carries out what is ready until nothing is.
-func (k *Keeper) fire(ctx context.Context, key Key, take func(*position) bool) error {
+func (k *Controller) fire(ctx context.Context, key Key, take func(*position) bool) error {
 	var done []outcome
 	for {
 		var (
@@ -155,7 +155,7 @@ func (k *Keeper) fire(ctx context.Context, key Key, take func(*position) bool) e
 }
 
 // carryOut starts runs.
-func (k *Keeper) carryOut(ctx context.Context, s Schedule, starts []Start) []outcome {
+func (k *Controller) carryOut(ctx context.Context, s Schedule, starts []Start) []outcome {
 	out := make([]outcome, len(starts))
 	var g errgroup.Group
 	g.SetLimit(atOnce)
@@ -223,7 +223,7 @@ func (p *position) settle(done []outcome) (left error) {
 	return left
 }
 
-func (k *Keeper) measure(ctx context.Context, put []Start) {
+func (k *Controller) measure(ctx context.Context, put []Start) {
 	for _, st := range put {
 		if st.Result != Queued {
 			k.starts.Add(ctx, 1, metric.WithAttributes(attribute.String("result", string(st.Result))))
@@ -236,14 +236,14 @@ func (k *Keeper) measure(ctx context.Context, put []Start) {
 
 // after carries out what a change made ready. What fails is left to the schedule's job, since the change itself is durable. So are times that
 // become due meanwhile: a caller would wait for ever where the clock is faster than the starts.
-func (k *Keeper) after(ctx context.Context, key Key) {
+func (k *Controller) after(ctx context.Context, key Key) {
 	if err := k.fire(ctx, key, func(*position) bool { return false }); err != nil && ctx.Err() == nil {
 		k.log.InfoContext(ctx, "start of a schedule put off", "err", err, "schedule_id", key.ID)
 	}
 }
 
 // Create makes a schedule. s must be valid; only Key, Spec and Start count.
-func (k *Keeper) Create(ctx context.Context, s Schedule) (Schedule, error) {
+func (k *Controller) Create(ctx context.Context, s Schedule) (Schedule, error) {
 	now := dbkit.Now()
 	s = Schedule{Key: s.Key, UID: ids.New("sch"), Spec: s.Spec, Start: s.Start, Done: now, Revision: 1, CreateTime: now, UpdateTime: now, Principal: access.Of(ctx).String()}
 	line, err := s.Timeline(s.UID)
@@ -255,20 +255,22 @@ func (k *Keeper) Create(ctx context.Context, s Schedule) (Schedule, error) {
 }
 
 // Get reads a schedule. ReasonNotFound.
-func (k *Keeper) Get(ctx context.Context, key Key) (Schedule, error) { return k.store.Get(ctx, key) }
+func (k *Controller) Get(ctx context.Context, key Key) (Schedule, error) {
+	return k.store.Get(ctx, key)
+}
 
 // List reads schedules by id, without what they start.
-func (k *Keeper) List(ctx context.Context, namespace, after string, limit int) ([]Schedule, error) {
+func (k *Controller) List(ctx context.Context, namespace, after string, limit int) ([]Schedule, error) {
 	return k.store.List(ctx, namespace, after, limit)
 }
 
 // Delete removes a schedule; its runs stay. A revision other than 0 must be the present one.
-func (k *Keeper) Delete(ctx context.Context, key Key, revision int64) error {
+func (k *Controller) Delete(ctx context.Context, key Key, revision int64) error {
 	return k.store.Delete(ctx, key, revision)
 }
 
 // edit changes what a schedule says. Times that were due before are decided by what it said until then.
-func (k *Keeper) edit(ctx context.Context, key Key, revision int64, f func(*Schedule)) (Schedule, error) {
+func (k *Controller) edit(ctx context.Context, key Key, revision int64, f func(*Schedule)) (Schedule, error) {
 	err := k.store.Change(ctx, key, func(ctx context.Context, tx Tx, s *Schedule) (Change, error) {
 		now := dbkit.Now()
 		if revision != 0 && revision != s.Revision {
@@ -322,17 +324,17 @@ func (p *position) takeAll() {
 
 // Update replaces what a schedule says. A revision other than 0 must be the present one. If it means other times from now on, those that passed
 // during a pause are not caught up.
-func (k *Keeper) Update(ctx context.Context, key Key, revision int64, spec Spec, start []byte) (Schedule, error) {
+func (k *Controller) Update(ctx context.Context, key Key, revision int64, spec Spec, start []byte) (Schedule, error) {
 	return k.edit(ctx, key, revision, func(s *Schedule) { s.Spec, s.Start = spec, start })
 }
 
 // Pause lets a schedule start nothing by the clock until Resume. A note that is not empty replaces the present one.
-func (k *Keeper) Pause(ctx context.Context, key Key, note string) (Schedule, error) {
+func (k *Controller) Pause(ctx context.Context, key Key, note string) (Schedule, error) {
 	return k.edit(ctx, key, 0, func(s *Schedule) { s.pause(true, note) })
 }
 
 // Resume ends a pause: see Pause.
-func (k *Keeper) Resume(ctx context.Context, key Key, note string) (Schedule, error) {
+func (k *Controller) Resume(ctx context.Context, key Key, note string) (Schedule, error) {
 	return k.edit(ctx, key, 0, func(s *Schedule) { s.pause(false, note) })
 }
 
@@ -344,7 +346,7 @@ func (s *Schedule) pause(paused bool, note string) {
 
 // Trigger starts a run now, as the schedule's policy allows, even during a pause. A request id that was used for it before starts nothing and
 // gives the same start again.
-func (k *Keeper) Trigger(ctx context.Context, key Key, request string) (Start, error) {
+func (k *Controller) Trigger(ctx context.Context, key Key, request string) (Start, error) {
 	var st Start
 	err := k.store.Change(ctx, key, func(ctx context.Context, tx Tx, s *Schedule) (Change, error) {
 		if request != "" {
@@ -387,7 +389,7 @@ func (k *Keeper) Trigger(ctx context.Context, key Key, request string) (Start, e
 // Backfill starts the runs of the times from begin on and before end; ReasonSpanTooLong if they are more than MaxBackfill. Times that were started before, by the
 // clock or by a backfill, are not started again; what became of them is among the answers, which are in order of time. If ctx ends before all are
 // started, those that are left wait for the schedule's job. ReasonBusy while as many starts wait as may.
-func (k *Keeper) Backfill(ctx context.Context, key Key, begin, end time.Time, o Overlap) ([]Start, error) {
+func (k *Controller) Backfill(ctx context.Context, key Key, begin, end time.Time, o Overlap) ([]Start, error) {
 	now := dbkit.Now()
 	switch {
 	case !begin.Before(end):

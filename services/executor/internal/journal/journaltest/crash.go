@@ -73,7 +73,7 @@ func child(ctx context.Context, d Driver, place string) error {
 					r, err := wr.Do(ctx, appendTo(s.Run.ID, last, 2, func(a *journal.Append) {
 						a.Outbox, a.Progress = []journal.Out{{Kind: "k"}}, true
 						a.Status = &journal.Status{State: journal.StateRunning, Usage: journal.Usage{Calls: int64(last + 2)}}
-						a.Mail = []journal.Mail{{RunID: inbox.Run.ID, Kind: journal.MailMessage, Key: fmt.Sprintf("%s/%d", a.RunID, last), Time: base}}
+						a.Command = []journal.Command{{RunID: inbox.Run.ID, Kind: journal.CommandMessage, Key: fmt.Sprintf("%s/%d", a.RunID, last), Time: base}}
 						if last == 38 {
 							a.Status.State, a.Release = journal.StateWaiting, true
 							a.Jobs = []journal.Job{{Kind: journal.JobWake}}

@@ -13,7 +13,7 @@ import (
 
 // BenchMail measures a look for mail by an owner of 200 runs, each with a letter, beside 100,000 unread
 // letters to runs of another. exec runs SQL that writes.
-func BenchMail(b *testing.B, d Driver, exec func(b *testing.B, place, sql string)) {
+func BenchCommands(b *testing.B, d Driver, exec func(b *testing.B, place, sql string)) {
 	const own, foreign, each = 200, 1000, 100
 	ctx := b.Context()
 	place := d.Fresh(b)
@@ -30,7 +30,7 @@ func BenchMail(b *testing.B, d Driver, exec func(b *testing.B, place, sql string
 		_, err = j.Commit(ctx, o, writes)
 		require.NoError(b, err)
 		for _, w := range writes {
-			_, err := j.Post(ctx, journal.Post{Mail: journal.Mail{Namespace: ns, RunID: w.Start.Run.ID, Kind: journal.MailSignal, Key: key, Body: []byte(`{"name":"x"}`), Time: dbkit.Now()}})
+			_, err := j.Enqueue(ctx, journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: w.Start.Run.ID, Kind: journal.CommandSignal, Key: key, Body: []byte(`{"name":"x"}`), Time: dbkit.Now()}})
 			require.NoError(b, err)
 		}
 		return o
@@ -42,7 +42,7 @@ func BenchMail(b *testing.B, d Driver, exec func(b *testing.B, place, sql string
 	exec(b, place, `ANALYZE`)
 	b.Run("Flooded", func(b *testing.B) {
 		for b.Loop() {
-			ms, err := j.PendingMail(ctx, me, journal.MailLook{Limit: 1000})
+			ms, err := j.PendingCommands(ctx, me, journal.CommandQuery{Limit: 1000})
 			require.NoError(b, err)
 			require.Len(b, ms, own)
 		}
@@ -50,7 +50,7 @@ func BenchMail(b *testing.B, d Driver, exec func(b *testing.B, place, sql string
 	exec(b, place, `DELETE FROM mail WHERE key <> 'mine'`)
 	b.Run("Alone", func(b *testing.B) {
 		for b.Loop() {
-			ms, err := j.PendingMail(ctx, me, journal.MailLook{Limit: 1000})
+			ms, err := j.PendingCommands(ctx, me, journal.CommandQuery{Limit: 1000})
 			require.NoError(b, err)
 			require.Len(b, ms, own)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-func growthCases(t *testing.T, d Driver) {
+func retentionCases(t *testing.T, d Driver) {
 	ended := func(at time.Time, parent string) func(*journal.Start) {
 		return func(s *journal.Start) {
 			s.Run.State, s.Run.CreateTime, s.Run.EndTime, s.Run.ParentID = journal.StateCompleted, base, at, parent

@@ -12,7 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-func parkCases(t *testing.T, d Driver) {
+func ownerlessCases(t *testing.T, d Driver) {
 	parked := func(change ...func(*journal.Append)) []func(*journal.Append) {
 		return append([]func(*journal.Append){inState(journal.StateWaiting), func(a *journal.Append) { a.Release = true }}, change...)
 	}
@@ -45,21 +45,23 @@ func parkCases(t *testing.T, d Driver) {
 	t.Run("Post/ClaimsAParkedRun", func(t *testing.T) {
 		w := open(t, d)
 		other := w.register("exec-b")
-		claim := func(o journal.Owner) func(*journal.Post) { return func(p *journal.Post) { p.Claimant = o } }
-		ask := func(p journal.Post) journal.Posted {
-			res, err := w.j.Post(t.Context(), p)
+		claim := func(o journal.Owner) func(*journal.EnqueueRequest) {
+			return func(p *journal.EnqueueRequest) { p.Claimant = o }
+		}
+		ask := func(p journal.EnqueueRequest) journal.Enqueued {
+			res, err := w.j.Enqueue(t.Context(), p)
 			require.NoError(t, err)
 			require.True(t, res.New)
 			return res
 		}
-		for _, kind := range []journal.MailKind{journal.MailSignal, journal.MailCancel} {
+		for _, kind := range []journal.CommandKind{journal.CommandSignal, journal.CommandCancel} {
 			id := w.started(1)
-			res := ask(post(id, journal.MailMessage, "early", claim(other)))
+			res := ask(enqueue(id, journal.CommandMessage, "early", claim(other)))
 			require.Equal(t, w.me, res.Owner, "it has an owner")
 			require.False(t, res.Claimed)
 			require.NoError(t, w.j.Mark(t.Context(), w.me, id, "cel at n1", ""))
-			w.commit(appendTo(id, 1, 1, parked(func(a *journal.Append) { a.TakenUp = []int64{w.unread(id)[0].ID} })...))
-			res = ask(post(id, kind, "1", claim(other)))
+			w.commit(appendTo(id, 1, 1, parked(func(a *journal.Append) { a.Applied = []int64{w.unread(id)[0].ID} })...))
+			res = ask(enqueue(id, kind, "1", claim(other)))
 			require.True(t, res.Claimed)
 			require.Equal(t, other, res.Owner)
 			require.Equal(t, other, w.get(id).Owner)
@@ -68,22 +70,22 @@ func parkCases(t *testing.T, d Driver) {
 			require.Equal(t, w.unread(id), w.pending(other))
 			loaded, err := w.j.Load(t.Context(), id)
 			require.NoError(t, err)
-			require.Equal(t, w.unread(id), loaded.Mail)
-			res = ask(post(id, journal.MailMessage, "2", claim(other)))
+			require.Equal(t, w.unread(id), loaded.Command)
+			res = ask(enqueue(id, journal.CommandMessage, "2", claim(other)))
 			require.False(t, res.Claimed, "it was before")
 			require.Equal(t, other, res.Owner)
 			require.Empty(t, w.jobs())
 			w.me, other = other, w.me
-			require.NoError(t, w.commit(appendTo(id, 2, 1, func(a *journal.Append) { a.TakenUp = []int64{loaded.Mail[0].ID} }))[0].Err)
+			require.NoError(t, w.commit(appendTo(id, 2, 1, func(a *journal.Append) { a.Applied = []int64{loaded.Command[0].ID} }))[0].Err)
 			w.commit(appendTo(id, 3, 1, inState(journal.StateCompleted)))
 		}
 		gone := w.started(1)
 		w.commit(appendTo(gone, 1, 1, parked()...))
-		res := ask(post(gone, journal.MailSignal, "s", claim(journal.Owner{ID: "exec-a", Incarnation: 1 << 40})))
+		res := ask(enqueue(gone, journal.CommandSignal, "s", claim(journal.Owner{ID: "exec-a", Incarnation: 1 << 40})))
 		require.Zero(t, res.Owner, "it is registered no more")
 		require.Equal(t, []string{"wake available " + gone}, w.jobs())
 		pending := w.started(0, func(s *journal.Start) { s.Run.State = journal.StatePending })
-		require.Zero(t, ask(post(pending, journal.MailSignal, "s", claim(other))).Owner, "it has not begun")
+		require.Zero(t, ask(enqueue(pending, journal.CommandSignal, "s", claim(other))).Owner, "it has not begun")
 		require.Len(t, w.jobs(), 2)
 	})
 	t.Run("Append/ClaimsParkedTargets", func(t *testing.T) {
@@ -94,32 +96,32 @@ func parkCases(t *testing.T, d Driver) {
 		other := w.register("exec-b")
 		require.Equal(t, other, w.claim(other, held))
 		claims := func(a *journal.Append) { a.Claims = true }
-		res := w.commit(appendTo(child, 1, 1, inState(journal.StateCompleted), claims, mailTo(parent, journal.MailChildEnded, child), mailTo(held, journal.MailChildEnded, child),
-			mailTo("run_none", journal.MailChildEnded, child)))
+		res := w.commit(appendTo(child, 1, 1, inState(journal.StateCompleted), claims, commandTo(parent, journal.CommandChildEnded, child), commandTo(held, journal.CommandChildEnded, child),
+			commandTo("run_none", journal.CommandChildEnded, child)))
 		require.NoError(t, res[0].Err)
 		require.Equal(t, []string{parent}, res[0].Claimed)
 		require.Equal(t, w.me, w.get(parent).Owner)
 		require.Equal(t, other, w.get(held).Owner)
 		require.Empty(t, w.jobs())
 		require.Equal(t, w.unread(parent), w.pending(w.me))
-		res = w.commit(appendTo(twin, 1, 1, inState(journal.StateCompleted), claims, mailTo(parent, journal.MailChildEnded, twin)))
+		res = w.commit(appendTo(twin, 1, 1, inState(journal.StateCompleted), claims, commandTo(parent, journal.CommandChildEnded, twin)))
 		require.Empty(t, res[0].Claimed, "it was before")
 		require.Len(t, w.pending(w.me), 2)
 	})
 	t.Run("Append/ClaimsWhatIsReleasedInTheSameCommit", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
-		res := w.commit(appendTo(id, 1, 1, parked()...), appendTo(by, 1, 1, mailTo(id, journal.MailSignal, "1"), func(a *journal.Append) { a.Claims = true }))
+		res := w.commit(appendTo(id, 1, 1, parked()...), appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "1"), func(a *journal.Append) { a.Claims = true }))
 		require.NoError(t, res[0].Err)
 		require.Equal(t, []string{id}, res[1].Claimed)
 		require.Equal(t, w.me, w.get(id).Owner)
 		require.Empty(t, w.jobs())
-		require.NoError(t, w.commit(appendTo(id, 2, 1, func(a *journal.Append) { a.TakenUp = []int64{w.unread(id)[0].ID} }))[0].Err)
+		require.NoError(t, w.commit(appendTo(id, 2, 1, func(a *journal.Append) { a.Applied = []int64{w.unread(id)[0].ID} }))[0].Err)
 	})
 	t.Run("Release/ClaimsTheRunAgainForItsMail", func(t *testing.T) {
 		w := open(t, d)
 		quiet, mailed := w.started(1), w.started(1)
-		_, err := w.j.Post(t.Context(), post(mailed, journal.MailSignal, "1"))
+		_, err := w.j.Enqueue(t.Context(), enqueue(mailed, journal.CommandSignal, "1"))
 		require.NoError(t, err)
 		release := func(id string) journal.Write {
 			return appendTo(id, 1, 1, parked(func(a *journal.Append) { a.Claims = true })...)
@@ -171,20 +173,20 @@ func parkCases(t *testing.T, d Driver) {
 		}
 		sick := in(journal.StateQuarantined)
 		require.Zero(t, w.claim(w.me, sick))
-		_, err := w.j.Post(t.Context(), post(sick, journal.MailSignal, "s"))
+		_, err := w.j.Enqueue(t.Context(), enqueue(sick, journal.CommandSignal, "s"))
 		require.NoError(t, err)
 		require.Zero(t, w.claim(w.me, sick))
-		_, err = w.j.Post(t.Context(), post(sick, journal.MailResume, ""))
+		_, err = w.j.Enqueue(t.Context(), enqueue(sick, journal.CommandResume, ""))
 		require.NoError(t, err)
 		require.Equal(t, w.me, w.claim(w.me, sick))
 		again := w.register(w.me.ID)
-		_, err = w.j.ClaimRun(t.Context(), w.me, ns, sick, journal.Patience{})
+		_, err = w.j.ClaimRun(t.Context(), w.me, ns, sick, journal.TakeOverPolicy{})
 		reason(t, err, journal.ReasonFenced)
 		w.takeOver(again, journal.TakeOverOptions{Lease: time.Hour})
 		require.Zero(t, w.claim(again, sick), "what it was told brought its owner down again")
-		_, err = w.j.ClaimRun(t.Context(), again, "other", sick, journal.Patience{})
+		_, err = w.j.ClaimRun(t.Context(), again, "other", sick, journal.TakeOverPolicy{})
 		reason(t, err, journal.ReasonRunNotFound)
-		_, err = w.j.ClaimRun(t.Context(), again, ns, "run_none", journal.Patience{})
+		_, err = w.j.ClaimRun(t.Context(), again, ns, "run_none", journal.TakeOverPolicy{})
 		reason(t, err, journal.ReasonRunNotFound)
 	})
 	t.Run("Claim/CountsKilledOwners", func(t *testing.T) {
@@ -204,7 +206,7 @@ func parkCases(t *testing.T, d Driver) {
 		w := open(t, d)
 		id := w.started(0, func(s *journal.Start) { s.Run.State = journal.StatePending })
 		last := w.me
-		claim := func(p journal.Patience) int {
+		claim := func(p journal.TakeOverPolicy) int {
 			last, w.me = w.me, w.register(w.me.ID)
 			o, err := w.j.ClaimRun(t.Context(), w.me, ns, id, p)
 			require.NoError(t, err)
@@ -216,25 +218,25 @@ func parkCases(t *testing.T, d Driver) {
 			return w.get(id).Takeovers
 		}
 		for n := range 5 { // nobody owns it at first
-			require.Equal(t, n, claim(journal.Patience{MaxTakeovers: 6}))
+			require.Equal(t, n, claim(journal.TakeOverPolicy{MaxTakeovers: 6}))
 		}
-		outlived := journal.Patience{MaxTakeovers: 1, Outlived: func(o journal.Owner) bool { return o == last }}
+		outlived := journal.TakeOverPolicy{MaxTakeovers: 1, Outlived: func(o journal.Owner) bool { return o == last }}
 		require.Equal(t, 4, claim(outlived), "the claimer's process was its owner before")
 		require.Equal(t, 4, claim(outlived))
-		require.Equal(t, 4, claim(journal.Patience{MaxTakeovers: 5}), "it was only read when its owner went down")
-		require.Equal(t, -1, claim(journal.Patience{MaxTakeovers: 5, Outlived: func(journal.Owner) bool { return false }}))
-		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Patience: journal.Patience{MaxTakeovers: 5}}).Quarantined, 1)
+		require.Equal(t, 4, claim(journal.TakeOverPolicy{MaxTakeovers: 5}), "it was only read when its owner went down")
+		require.Equal(t, -1, claim(journal.TakeOverPolicy{MaxTakeovers: 5, Outlived: func(journal.Owner) bool { return false }}))
+		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 5}}).Quarantined, 1)
 	})
 	t.Run("Mail/ToAParkedRunMakesOneJob", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
 		w.commit(appendTo(id, 1, 1, parked()...))
 		require.Empty(t, w.jobs())
-		res, err := w.j.Post(t.Context(), post(id, journal.MailSignal, "1"))
+		res, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandSignal, "1"))
 		require.NoError(t, err)
 		require.Zero(t, res.Owner)
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
-		w.commit(appendTo(by, 1, 1, mailTo(id, journal.MailSignal, "2")))
+		w.commit(appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "2")))
 		require.Len(t, w.jobs(), 1, "it waits already")
 		require.Len(t, w.unread(id), 2)
 		require.Equal(t, w.me, w.claim(w.me, id))
@@ -243,7 +245,7 @@ func parkCases(t *testing.T, d Driver) {
 	t.Run("Mail/UnreadAtTheReleaseMakesAJob", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
-		_, err := w.j.Post(t.Context(), post(id, journal.MailSignal, "1"))
+		_, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandSignal, "1"))
 		require.NoError(t, err)
 		require.NoError(t, w.commit(appendTo(id, 1, 1, parked()...))[0].Err)
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
@@ -251,7 +253,7 @@ func parkCases(t *testing.T, d Driver) {
 	t.Run("Mail/InTheCommitOfTheReleaseMakesAJob", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
-		w.commit(appendTo(id, 1, 1, parked()...), appendTo(by, 1, 1, mailTo(id, journal.MailSignal, "1")))
+		w.commit(appendTo(id, 1, 1, parked()...), appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "1")))
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
 	})
 	t.Run("Mail/RacesTheRelease", func(t *testing.T) {
@@ -263,7 +265,7 @@ func parkCases(t *testing.T, d Driver) {
 			id := w.started(1)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if _, err := other.Post(t.Context(), post(id, journal.MailSignal, "1")); err != nil {
+				if _, err := other.Enqueue(t.Context(), enqueue(id, journal.CommandSignal, "1")); err != nil {
 					t.Error(err)
 				}
 			})
@@ -274,7 +276,7 @@ func parkCases(t *testing.T, d Driver) {
 				}
 			})
 			wg.Go(func() {
-				res, err := w.j.Commit(t.Context(), mine, []journal.Write{appendTo(by, sent, 1, mailTo(id, journal.MailChildEnded, "2"))})
+				res, err := w.j.Commit(t.Context(), mine, []journal.Write{appendTo(by, sent, 1, commandTo(id, journal.CommandChildEnded, "2"))})
 				if err != nil || res[0].Err != nil {
 					t.Error(res, err)
 				}
@@ -298,7 +300,7 @@ func parkCases(t *testing.T, d Driver) {
 		w.commit(appendTo(soon, 1, 1, parked(func(a *journal.Append) { a.Status.WakeTime = dbkit.Now().Add(time.Minute) })...))
 		require.Empty(t, w.jobs())
 		sweep := func() int {
-			n, err := w.j.SweepParked(t.Context(), 10*time.Second, 100)
+			n, err := w.j.SweepOwnerless(t.Context(), 10*time.Second, 100)
 			require.NoError(t, err)
 			return n
 		}
@@ -341,12 +343,12 @@ func parkCases(t *testing.T, d Driver) {
 		paused("OTHER", journal.StatePaused)
 		paused("THIS", journal.StateWaiting)
 		hasten := func() int {
-			n, err := w.j.HastenPaused(t.Context(), "THIS", 1)
+			n, err := w.j.ExpediteUnpriced(t.Context(), "THIS", 1)
 			require.NoError(t, err)
 			return n
 		}
 		require.Equal(t, []int{1, 1, 0}, []int{hasten(), hasten(), hasten()})
-		n, err := w.j.SweepParked(t.Context(), 5*time.Second, 100)
+		n, err := w.j.SweepOwnerless(t.Context(), 5*time.Second, 100)
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
 		require.ElementsMatch(t, []string{"wake available " + one, "wake available " + two}, w.jobs())
@@ -358,7 +360,7 @@ func parkCases(t *testing.T, d Driver) {
 		paused := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
 		resting := w.started(1, func(s *journal.Start) { s.Run.State, s.Run.WakeTime = journal.StatePaused, dbkit.Now().Add(time.Hour) })
 		mailed := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
-		_, err := w.j.Post(t.Context(), post(mailed, journal.MailResume, ""))
+		_, err := w.j.Enqueue(t.Context(), enqueue(mailed, journal.CommandResume, ""))
 		require.NoError(t, err)
 		require.NoError(t, w.j.Deregister(t.Context(), w.me))
 		require.ElementsMatch(t, []string{"wake available " + waiting, "wake scheduled " + timer, "wake scheduled " + resting, "wake available " + mailed}, w.jobs())

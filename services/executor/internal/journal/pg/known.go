@@ -53,10 +53,10 @@ func (k *known) connection(conn *pgx.Conn) uint64 {
 }
 
 // take returns what is known of the runs of units and forgets it: until the commit has ended it is true no more.
-func (k *known) take(conn uint64, owner journal.Owner, units []*journal.Unit) map[*journal.Unit]knownRun {
+func (k *known) take(conn uint64, owner journal.Owner, units []*journal.RunBatch) map[*journal.RunBatch]knownRun {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := make(map[*journal.Unit]knownRun, len(units))
+	out := make(map[*journal.RunBatch]knownRun, len(units))
 	for _, u := range units {
 		r, ok := k.runs[u.RunID]
 		if !ok {
@@ -71,7 +71,7 @@ func (k *known) take(conn uint64, owner journal.Owner, units []*journal.Unit) ma
 }
 
 // keep remembers a unit that was committed.
-func (k *known) keep(conn uint64, owner journal.Owner, u *journal.Unit, was knownRun) {
+func (k *known) keep(conn uint64, owner journal.Owner, u *journal.RunBatch, was knownRun) {
 	if u.Ends() || u.Release || u.Pending() {
 		return
 	}

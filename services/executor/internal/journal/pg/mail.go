@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
+	insertCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
 	// hasMail holds for a run that has some. It looks at one piece of it, of however many there are.
-	hasMail = ` (SELECT true FROM mail m WHERE m.run_id = r.run_id LIMIT 1)`
+	hasCommands = ` (SELECT true FROM mail m WHERE m.run_id = r.run_id LIMIT 1)`
 	// claimParked gives an owner those of the runs that are parked and have mail. The caller has locked the
 	// rows. The state as it is would let PostgreSQL look through the runs in these states for those that are
 	// meant, if it believes that they are few.
-	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state + 0 IN (3, 4)
-		AND` + hasMail + ` RETURNING r.run_id`
+	claimOwnerless = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state + 0 IN (3, 4)
+		AND` + hasCommands + ` RETURNING r.run_id`
 	// oldestMail orders that of one run. By the id as it is, PostgreSQL may look through the mail of all
 	// runs.
-	oldestMail = ` ORDER BY m.id + 0`
-	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM mail m`
+	oldestCommand  = ` ORDER BY m.id + 0`
+	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM mail m`
 )
 
 // scanMail scans what selectMail gives, with Left as its last column.
-func scanMail(row pgx.CollectableRow) (m journal.Mail, err error) {
+func scanCommand(row pgx.CollectableRow) (m journal.Command, err error) {
 	err = row.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &m.Time, &m.Left)
 	m.Time = m.Time.UTC()
 	if len(m.Body) == 0 {
@@ -43,16 +43,16 @@ func scanMail(row pgx.CollectableRow) (m journal.Mail, err error) {
 // PostgreSQL lets one transaction with a NOTIFY commit at a time, so needless ones are avoided.
 func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
 	// OFFSET 0 keeps each a look-up by key.
-	b.Queue(`SELECT pg_notify('`+mailChannel+`', owner_id) FROM (SELECT DISTINCT r.owner_id FROM unnest($1::text[]) AS t (id)
+	b.Queue(`SELECT pg_notify('`+commandChannel+`', owner_id) FROM (SELECT DISTINCT r.owner_id FROM unnest($1::text[]) AS t (id)
 		CROSS JOIN LATERAL (SELECT r.owner_id, r.owner_incarnation, r.state FROM runs r WHERE r.run_id = t.id OFFSET 0) r
 		WHERE r.owner_id <> '' AND r.state < 6 AND (r.owner_id <> $2 OR r.owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
 }
 
 // Post implements journal.Mailbox. The run's row is locked before its owner is looked at, so that mail and
 // the end of an ownership see each other.
-func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted, err error) {
-	if err := journal.ValidatePost(p, journal.DefaultLimits()); err != nil {
-		return journal.Posted{}, err
+func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted journal.Enqueued, err error) {
+	if err := journal.ValidateEnqueue(p, journal.DefaultLimits()); err != nil {
+		return journal.Enqueued{}, err
 	}
 	err = s.inBatches(ctx, s.read, func(tx *pgxpool.Conn) error {
 		f, q, mine, repeated, err := found(ctx, tx, p)
@@ -76,7 +76,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 			write = !said
 		}
 		if write && f.State.Ended() {
-			return journal.RunEnded(p.Mail.RunID)
+			return journal.RunEnded(p.Command.RunID)
 		}
 		if f.OwnerLive && !f.State.Ended() {
 			posted.Owner = f.Owner
@@ -88,9 +88,9 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 	})
 	if err = away(err); err != nil {
 		if errs.Is(err, errs.Internal) {
-			return journal.Posted{}, fmt.Errorf("post mail: %w", err)
+			return journal.Enqueued{}, fmt.Errorf("post mail: %w", err)
 		}
-		return journal.Posted{}, err
+		return journal.Enqueued{}, err
 	}
 	return posted, nil
 }
@@ -99,7 +99,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 // and tells how they stand; the question has no id if there is none. mine says that the claimant is
 // registered, and locks it; repeated that the request was seen before with the same body. All goes in one
 // round trip, since whoever waits for the mail waits for each.
-func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Found, q journal.Interrupt, mine, repeated bool, err error) {
+func found(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest) (f journal.Found, q journal.Interrupt, mine, repeated bool, err error) {
 	var b pgx.Batch
 	b.Queue("BEGIN")
 	if !p.Claimant.IsZero() {
@@ -110,30 +110,30 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Fou
 	}
 	if p.Request.ID != "" {
 		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
-			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Request.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, dbkit.Micros(p.Mail.Time)).Exec(func(tag pgconn.CommandTag) error {
+			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, p.Command.Namespace, p.Request.Method, p.Request.ID, p.Request.BodyHash, p.Command.RunID, dbkit.Micros(p.Command.Time)).Exec(func(tag pgconn.CommandTag) error {
 			repeated = tag.RowsAffected() == 0
 			return nil
 		})
 	}
-	b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, p.Mail.Namespace, p.Mail.RunID)
+	b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, p.Command.Namespace, p.Command.RunID)
 	// What stands in the row is read by a statement of its own: that of the lock may have begun before a
 	// take-over ended.
 	there := true
 	b.Queue(`SELECT r.revision, r.state, r.cancel_time IS NOT NULL, r.owner_id, r.owner_incarnation,
 			EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
-		FROM runs r WHERE`+thisRun, p.Mail.Namespace, p.Mail.RunID).QueryRow(func(row pgx.Row) error {
+		FROM runs r WHERE`+thisRun, p.Command.Namespace, p.Command.RunID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&f.Revision, &f.State, &f.CancelAsked, &f.Owner.ID, &f.Owner.Incarnation, &f.OwnerLive)
 		if there = !errors.Is(err, pgx.ErrNoRows); !there {
 			return nil
 		}
 		return err
 	})
-	if journal.Endless(p.Mail.Kind) {
+	if journal.Endless(p.Command.Kind) {
 		b.Queue(`SELECT count(*), coalesce(sum(octet_length(w.body)), 0) FROM (SELECT m.body FROM mail m WHERE m.run_id = $1 AND m.kind IN ('SIGNAL', 'MESSAGE') LIMIT $2) w`,
-			p.Mail.RunID, journal.MaxWaiting).QueryRow(func(row pgx.Row) error { return row.Scan(&f.Waiting, &f.WaitingBytes) })
+			p.Command.RunID, journal.MaxWaiting).QueryRow(func(row pgx.Row) error { return row.Scan(&f.Waiting, &f.WaitingBytes) })
 	}
 	if p.Answer != nil {
-		b.Queue(selectInterrupts+` WHERE i.namespace = $1 AND i.id = $2 AND i.run_id = $3 FOR UPDATE`, p.Mail.Namespace, p.Answer.InterruptID, p.Mail.RunID).
+		b.Queue(selectInterrupts+` WHERE i.namespace = $1 AND i.id = $2 AND i.run_id = $3 FOR UPDATE`, p.Command.Namespace, p.Answer.InterruptID, p.Command.RunID).
 			QueryRow(func(row pgx.Row) (err error) {
 				if q, err = scanInterrupt(row); errors.Is(err, pgx.ErrNoRows) {
 					q, err = journal.Interrupt{}, nil
@@ -145,19 +145,19 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Fou
 		err = sameRequest(ctx, tx, p)
 	}
 	if err == nil && !there {
-		err = journal.RunNotFound(p.Mail.RunID)
+		err = journal.RunNotFound(p.Command.RunID)
 	}
 	return f, q, mine, repeated, err
 }
 
 // sameRequest returns an error if the request id of p was given to another request.
-func sameRequest(ctx context.Context, tx *pgxpool.Conn, p journal.Post) error {
+func sameRequest(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest) error {
 	var hash, id string
 	if err := tx.QueryRow(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = $1 AND method = $2 AND request_id = $3`,
-		p.Mail.Namespace, p.Request.Method, p.Request.ID).Scan(&hash, &id); err != nil {
+		p.Command.Namespace, p.Request.Method, p.Request.ID).Scan(&hash, &id); err != nil {
 		return err
 	}
-	if hash != p.Request.BodyHash || id != p.Mail.RunID {
+	if hash != p.Request.BodyHash || id != p.Command.RunID {
 		return journal.RequestIDReused(p.Request.ID)
 	}
 	return nil
@@ -165,18 +165,18 @@ func sameRequest(ctx context.Context, tx *pgxpool.Conn, p journal.Post) error {
 
 // hand writes what p says to a run whose row is locked, if it is to be written, sees to it that somebody
 // reads it, reads the run and commits, in one round trip.
-func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, write bool, posted *journal.Posted) error {
+func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest, write bool, posted *journal.Enqueued) error {
 	var b pgx.Batch
-	m := p.Mail
+	m := p.Command
 	if a := p.Answer; a != nil && write {
 		b.Queue(`UPDATE interrupts SET state = $2, answer = $3, decision = $4, closed_by = $5, close_time = $6, principal = $7 WHERE id = $1`,
 			a.InterruptID, int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, null(m.Time), a.Principal)
 	}
 	if write {
 		// The run's row records a cancel only if its mail is new.
-		tell, args := insertMail, []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
-		if m.Kind == journal.MailCancel {
-			tell = `WITH c AS (` + insertMail + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
+		tell, args := insertCommand, []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
+		if m.Kind == journal.CommandCancel {
+			tell = `WITH c AS (` + insertCommand + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
 			args = append(args, p.Reason, null(m.Time))
 		}
 		b.Queue(tell, args...).Exec(func(tag pgconn.CommandTag) error {
@@ -186,11 +186,11 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 		// Mail that was there before has woken its reader; to do so again does no harm.
 		switch {
 		case posted.Claimed:
-			b.Queue(claimParked, []string{m.RunID}, posted.Owner.ID, posted.Owner.Incarnation)
+			b.Queue(claimOwnerless, []string{m.RunID}, posted.Owner.ID, posted.Owner.Incarnation)
 		case posted.Owner.IsZero():
 			s.sql.queueWakes(&b, []journal.JobRow{journal.MakeJob(m.Namespace, m.RunID, journal.Job{Kind: journal.JobWake})})
 		case posted.Owner != p.Claimant:
-			b.Queue(`SELECT pg_notify('`+mailChannel+`', $1)`, posted.Owner.ID)
+			b.Queue(`SELECT pg_notify('`+commandChannel+`', $1)`, posted.Owner.ID)
 		}
 	}
 	b.Queue(selectRun, m.Namespace, m.RunID).QueryRow(func(row pgx.Row) (err error) {
@@ -202,7 +202,7 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 }
 
 // PendingMail implements journal.Mailbox.
-func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
+func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
 	// mine has two halves, of which one gives no rows. While there is little mail in all (look is shorter
 	// than look.Reads), the first half looks up the run of each piece of it; else the second half reads the
 	// mail of each of this owner's runs. PostgreSQL evaluates the condition on the length once, before it
@@ -224,22 +224,22 @@ func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journ
 			FROM mine CROSS JOIN LATERAL (SELECT * FROM mail WHERE id = mine.id OFFSET 0) m
 			CROSS JOIN LATERAL (SELECT $7 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= $7 AS small) l ORDER BY m.id`,
 		owner.ID, owner.Incarnation, look.Limit, look.Reads(), look.Busy, look.Ending, look.Small)
-	return collect(rows, err, scanMail)
+	return collect(rows, err, scanCommand)
 }
 
 // UnreadMail implements journal.Mailbox.
-func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
-	rows, err := s.hot.Query(ctx, selectMail+` WHERE m.run_id = $2 AND m.namespace = $1`+oldestMail+` LIMIT $3`, namespace, runID, limit)
-	return collect(rows, err, scanMail)
+func (s *Store) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
+	rows, err := s.hot.Query(ctx, selectCommands+` WHERE m.run_id = $2 AND m.namespace = $1`+oldestCommand+` LIMIT $3`, namespace, runID, limit)
+	return collect(rows, err, scanCommand)
 }
 
 // FindMail implements journal.Mailbox.
-func (s *Store) FindMail(ctx context.Context, namespace, runID string, kind journal.MailKind, key string, whole bool) (journal.Mail, bool, error) {
+func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
 	rows, err := s.hot.Query(ctx, `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN $5::boolean THEN m.body END, m.time, NOT $5::boolean FROM mail m
 		WHERE m.run_id = $2 AND m.kind = $3 AND m.key = $4 AND m.namespace = $1`, namespace, runID, string(kind), key, whole)
-	ms, err := collect(rows, err, scanMail)
+	ms, err := collect(rows, err, scanCommand)
 	if err != nil || len(ms) == 0 {
-		return journal.Mail{}, false, err
+		return journal.Command{}, false, err
 	}
 	return ms[0], true, nil
 }
@@ -255,6 +255,6 @@ func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out j
 }
 
 // MailWakes implements journal.Mailbox.
-func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
-	return dbkit.Listen(ctx, s.hot, mailChannel, 1, struct{}{}, func(payload string) (struct{}, bool) { return struct{}{}, payload == owner.ID })
+func (s *Store) CommandWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
+	return dbkit.Listen(ctx, s.hot, commandChannel, 1, struct{}{}, func(payload string) (struct{}, bool) { return struct{}{}, payload == owner.ID })
 }

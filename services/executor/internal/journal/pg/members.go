@@ -121,7 +121,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		for i := range res.Quarantined {
 			s.queueQuarantine(&b, &res.Quarantined[i], o)
 		}
-		s.queueParks(&b, parked)
+		s.queueOwnerless(&b, parked)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {
@@ -221,12 +221,12 @@ func lockCanceled(ctx context.Context, tx pgx.Tx, o journal.TakeOverOptions) (lo
 
 // queueParks makes runs parked whose owner is gone and that are not to go on by themselves. What a
 // quarantined one was told to try has brought its owner down once more.
-func (s *Store) queueParks(b *pgx.Batch, parked []journal.RunRef) {
+func (s *Store) queueOwnerless(b *pgx.Batch, parked []journal.RunRef) {
 	var wakes []journal.JobRow
 	for _, f := range parked {
 		b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = $1`, f.RunID)
 		if f.State == journal.StateQuarantined {
-			b.Queue(`DELETE FROM mail WHERE run_id = $1 AND kind = $2`, f.RunID, string(journal.MailResume))
+			b.Queue(`DELETE FROM mail WHERE run_id = $1 AND kind = $2`, f.RunID, string(journal.CommandResume))
 		}
 		wakes = append(wakes, journal.MakeJob(f.Namespace, f.RunID, journal.Job{Kind: journal.JobWake}))
 	}
@@ -252,7 +252,7 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 }
 
 // ClaimRun implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.
-func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.Patience) (now journal.Owner, err error) {
+func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.TakeOverPolicy) (now journal.Owner, err error) {
 	err = s.inBatches(ctx, s.hot, func(tx *pgxpool.Conn) error {
 		var c journal.Claimable
 		there := true

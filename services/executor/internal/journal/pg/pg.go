@@ -32,7 +32,7 @@ const (
 	// jobConns are one that listens and some that fetch and finish.
 	jobConns = 4
 	// mailChannel gets the owner's id as payload.
-	mailChannel = "executor_mail"
+	commandChannel = "executor_mail"
 )
 
 //go:embed migrations/*.sql

@@ -217,29 +217,29 @@ func TestReads(t *testing.T) {
 			other("CountBelow", 10, func() error { _, err := s.CountBelow(ctx, ns, old.ID, 10); return err }),
 			// It reads each once, and finds nothing below it.
 			other("CountBelow/Family", countedBelow+10, func() error { _, err := s.CountBelow(ctx, ns, "family", countedBelow+1); return err }),
-			other("PendingMail", 2*journal.MailRead, func() error { _, err := s.PendingMail(ctx, me, journal.MailLook{Limit: 10}); return err }),
+			other("PendingMail", 2*journal.CommandScanLeast, func() error { _, err := s.PendingCommands(ctx, me, journal.CommandQuery{Limit: 10}); return err }),
 			other("SweepGraphs", 100, func() error {
 				_, _, err := s.SweepGraphs(ctx, time.Now().Add(-journal.GraphRest), journal.Key{}, 10)
 				return err
 			}),
 			other("Requested", 10, func() error { _, _, err := s.Requested(ctx, ns, "StartRun", old.ID); return err }),
 			other("Load", 20, func() error { _, err := s.Load(ctx, old.ID); return err }),
-			other("UnreadMail", 10, func() error { _, err := s.UnreadMail(ctx, ns, old.ID, 10); return err }),
+			other("UnreadMail", 10, func() error { _, err := s.UnappliedCommands(ctx, ns, old.ID, 10); return err }),
 			other("Outstanding", 20, func() error { _, err := s.Outstanding(ctx, ns, old.ID); return err }),
 			other("Commit/AroundMail", 80, func() error {
 				ids := []string{"nobody", old.ID, busy.ID, recent.ID}
-				a := journal.Around{Targets: ids, Ended: ids[:2], Claims: ids, Locked: ids}
+				a := journal.SideEffects{Targets: ids, Ended: ids[:2], Claims: ids, Locked: ids}
 				for _, id := range ids {
 					a.Wakes = append(a.Wakes, journal.MakeJob(ns, id, journal.Job{Kind: journal.JobWake}))
 				}
 				var b pgx.Batch
 				b.Queue("BEGIN")
-				s.queueAround(&b, journal.Owner{ID: "another"}, a, &journal.Outcomes{})
+				s.queueSideEffects(&b, journal.Owner{ID: "another"}, a, &journal.Outcomes{})
 				b.Queue("ROLLBACK")
 				return s.hot.SendBatch(ctx, &b).Close()
 			}),
 			other("FindMail", 10, func() error {
-				_, _, err := s.FindMail(ctx, ns, old.ID, journal.MailSignal, "s", true)
+				_, _, err := s.FindCommand(ctx, ns, old.ID, journal.CommandSignal, "s", true)
 				return err
 			}),
 			other("ClaimOutbox", 10, func() error { _, err := s.ClaimOutbox(ctx, 10, time.Minute); return err }),
@@ -251,7 +251,7 @@ func TestReads(t *testing.T) {
 				_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 10, Canceled: true})
 				return err
 			}),
-			other("SweepParked", unread, func() error { _, err := s.SweepParked(ctx, time.Minute, 10); return err }),
+			other("SweepParked", unread, func() error { _, err := s.SweepOwnerless(ctx, time.Minute, 10); return err }),
 			other("ReadyJobs", 40, func() error { _, err := s.ReadyJobs(ctx, time.Minute, 10); return err }),
 			other("SweepRequestIDs", 10, func() error { _, err := s.SweepRequestIDs(ctx, time.Now().Add(-time.Hour)); return err }),
 			other("PurgeRuns", 10, func() error { _, err := s.PurgeRuns(ctx, 10); return err }),
@@ -283,7 +283,7 @@ func TestReads(t *testing.T) {
 			switch what {
 			case journal.SuspectOutbox:
 				rows = 1000 // those that wait longest
-			case journal.SuspectMailLost, journal.SuspectMailOld:
+			case journal.SuspectCommandLost, journal.SuspectCommandOld:
 				rows = 2 * unread // with the run of each
 			}
 			qs = append(qs, other("Doctor/"+string(what), rows, func() error {

@@ -13,36 +13,36 @@ import (
 
 const (
 	// pollMail is how often another process's mail is looked for.
-	pollMail = 500 * time.Millisecond
+	pollCommands = 500 * time.Millisecond
 
-	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	insertCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	// sendMail is insertMail to a run that may be another namespace's, which gets none.
-	sendMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
+	sendCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.namespace <> ?2) ON CONFLICT DO NOTHING`
-	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, FALSE`
+	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, FALSE`
 	// pendingMail is that of an owner's runs.
-	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
+	pendingCommands = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
 	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
 	pendingByRun = ` FROM runs r CROSS JOIN mail m WHERE r.owner_id = ?1 AND r.owner_incarnation = ?2 AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
 	// findMail is the piece with a kind and key.
-	findMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(?5, m.body, NULL), m.time, NOT ?5 FROM mail m
+	findCommand = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(?5, m.body, NULL), m.time, NOT ?5 FROM mail m
 		WHERE m.run_id = ?2 AND m.kind = ?3 AND m.key = ?4 AND m.namespace = ?1`
 	// inHand leaves out what the owner has in hand, small which bodies come along.
 	inHand  = ` AND (m.kind = 'CANCEL' OR m.run_id NOT IN (SELECT value FROM json_each(?4))) AND m.run_id NOT IN (SELECT value FROM json_each(?5))`
 	small   = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(` + isSmall + `, m.body, NULL), m.time, NOT (` + isSmall + `)`
 	isSmall = `?6 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= ?6`
 	// mailRead counts mail, up to a number.
-	mailRead = `SELECT count(*) FROM (SELECT 1 FROM mail LIMIT ?)`
+	commandScan = `SELECT count(*) FROM (SELECT 1 FROM mail LIMIT ?)`
 	// claimParked finds parked runs alone that have mail.
-	claimParked = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
+	claimOwnerless = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
 		AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = runs.run_id)`
 	// tidyMail takes away what came for a run that is over, or is not there. It asks that once, and not for
 	// each piece of mail: a run that goes on may have thousands.
-	tidyMail = `DELETE FROM mail WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
+	tidyCommands = `DELETE FROM mail WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
 )
 
 // scanMail scans what selectMail and small give, with Left as their last column.
-func scanMail(rows *sql.Rows) (m journal.Mail, err error) {
+func scanCommand(rows *sql.Rows) (m journal.Command, err error) {
 	var at int64
 	err = rows.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &at, &m.Left)
 	m.Time = dbkit.FromUnixMicros(at)
@@ -62,17 +62,17 @@ func (t txn) ownerOf(ctx context.Context, runID string) (owner string, err error
 }
 
 // Post implements journal.Mailbox.
-func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted, err error) {
-	if err := journal.ValidatePost(p, journal.DefaultLimits()); err != nil {
-		return journal.Posted{}, err
+func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted journal.Enqueued, err error) {
+	if err := journal.ValidateEnqueue(p, journal.DefaultLimits()); err != nil {
+		return journal.Enqueued{}, err
 	}
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
-		posted = journal.Posted{}
+		posted = journal.Enqueued{}
 		repeated, err := t.request(ctx, p)
 		if err != nil {
 			return err
 		}
-		m := p.Mail
+		m := p.Command
 		var f journal.Found
 		err = t.row(ctx, `SELECT r.revision, r.state, r.cancel_time > 0, r.owner_id, r.owner_incarnation,`+live+` FROM runs r WHERE r.namespace = ? AND r.run_id = ?`,
 			m.Namespace, m.RunID).Scan(&f.Revision, &f.State, &f.CancelAsked, &f.Owner.ID, &f.Owner.Incarnation, &f.OwnerLive)
@@ -126,7 +126,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 		return err
 	})
 	if err != nil {
-		return journal.Posted{}, err
+		return journal.Enqueued{}, err
 	}
 	if posted.New {
 		s.wake(posted.Owner.ID)
@@ -135,30 +135,30 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 }
 
 // request remembers the request id of p and reports whether it was seen before with the same body.
-func (t txn) request(ctx context.Context, p journal.Post) (repeated bool, err error) {
+func (t txn) request(ctx context.Context, p journal.EnqueueRequest) (repeated bool, err error) {
 	if p.Request.ID == "" {
 		return false, nil
 	}
 	n, err := t.exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
-		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Request.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, micros(p.Mail.Time))
+		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, p.Command.Namespace, p.Request.Method, p.Request.ID, p.Request.BodyHash, p.Command.RunID, micros(p.Command.Time))
 	if err != nil || n > 0 {
 		return false, err
 	}
 	var hash, id string
 	if err := t.row(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = ? AND method = ? AND request_id = ?`,
-		p.Mail.Namespace, p.Request.Method, p.Request.ID).Scan(&hash, &id); err != nil {
+		p.Command.Namespace, p.Request.Method, p.Request.ID).Scan(&hash, &id); err != nil {
 		return false, err
 	}
-	if hash != p.Request.BodyHash || id != p.Mail.RunID {
+	if hash != p.Request.BodyHash || id != p.Command.RunID {
 		return false, journal.RequestIDReused(p.Request.ID)
 	}
 	return true, nil
 }
 
 // answer closes the question that p answers and reports whether that was new.
-func (t txn) answer(ctx context.Context, p journal.Post) (closed bool, err error) {
+func (t txn) answer(ctx context.Context, p journal.EnqueueRequest) (closed bool, err error) {
 	a := p.Answer
-	i, err := scanInterrupt(t.row(ctx, selectInterrupts+` WHERE i.namespace = ? AND i.id = ? AND i.run_id = ?`, p.Mail.Namespace, a.InterruptID, p.Mail.RunID))
+	i, err := scanInterrupt(t.row(ctx, selectInterrupts+` WHERE i.namespace = ? AND i.id = ? AND i.run_id = ?`, p.Command.Namespace, a.InterruptID, p.Command.RunID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, journal.InterruptNotFound(a.InterruptID)
 	} else if err != nil {
@@ -168,18 +168,18 @@ func (t txn) answer(ctx context.Context, p journal.Post) (closed bool, err error
 		return false, err
 	}
 	_, err = t.exec(ctx, `UPDATE interrupts SET state = ?, answer = ?, decision = ?, closed_by = ?, close_time = ?, principal = ? WHERE id = ?`,
-		int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, micros(p.Mail.Time), a.Principal, a.InterruptID)
+		int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, micros(p.Command.Time), a.Principal, a.InterruptID)
 	return true, err
 }
 
 // deliver writes one piece of mail to a run, and sees to it that somebody reads it. reason is that of a
 // cancel.
-func (t txn) deliver(ctx context.Context, m journal.Mail, reason string) (isNew bool, err error) {
-	n, err := t.exec(ctx, insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time))
+func (t txn) deliver(ctx context.Context, m journal.Command, reason string) (isNew bool, err error) {
+	n, err := t.exec(ctx, insertCommand, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time))
 	if err != nil || n == 0 {
 		return false, err
 	}
-	if m.Kind == journal.MailCancel {
+	if m.Kind == journal.CommandCancel {
 		if _, err := t.exec(ctx, `UPDATE runs SET cancel_reason = ?, cancel_time = ?, revision = revision + 1 WHERE run_id = ?`,
 			reason, micros(m.Time), m.RunID); err != nil {
 			return false, err
@@ -189,32 +189,32 @@ func (t txn) deliver(ctx context.Context, m journal.Mail, reason string) (isNew 
 }
 
 // PendingMail implements journal.Mailbox.
-func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
+func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
 	var n int
-	if err := s.db.Read.QueryRowContext(ctx, mailRead, look.Reads()).Scan(&n); err != nil {
+	if err := s.db.Read.QueryRowContext(ctx, commandScan, look.Reads()).Scan(&n); err != nil {
 		return nil, err
 	}
-	query := pendingMail
+	query := pendingCommands
 	if n >= look.Reads() {
 		query = pendingByRun
 	}
 	rows, err := s.db.Read.QueryContext(ctx, small+query+inHand+` ORDER BY m.id LIMIT ?3`, owner.ID, owner.Incarnation, look.Limit,
 		textList(look.Busy), textList(look.Ending), look.Small)
-	return dbkit.Collect(rows, err, scanMail)
+	return dbkit.Collect(rows, err, scanCommand)
 }
 
 // UnreadMail implements journal.Mailbox.
-func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
-	rows, err := s.db.Read.QueryContext(ctx, selectMail+` FROM mail m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
-	return dbkit.Collect(rows, err, scanMail)
+func (s *Store) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
+	rows, err := s.db.Read.QueryContext(ctx, selectCommands+` FROM mail m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
+	return dbkit.Collect(rows, err, scanCommand)
 }
 
 // FindMail implements journal.Mailbox.
-func (s *Store) FindMail(ctx context.Context, namespace, runID string, kind journal.MailKind, key string, whole bool) (journal.Mail, bool, error) {
-	rows, err := s.db.Read.QueryContext(ctx, findMail, namespace, runID, string(kind), key, whole)
-	ms, err := dbkit.Collect(rows, err, scanMail)
+func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
+	rows, err := s.db.Read.QueryContext(ctx, findCommand, namespace, runID, string(kind), key, whole)
+	ms, err := dbkit.Collect(rows, err, scanCommand)
 	if err != nil || len(ms) == 0 {
-		return journal.Mail{}, false, err
+		return journal.Command{}, false, err
 	}
 	return ms[0], true, nil
 }
@@ -235,9 +235,9 @@ func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out j
 
 // MailWakes implements journal.Mailbox. Mail from this process comes at once, that of another on
 // the same file by polling.
-func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
-	return s.wakesOf(ctx, owner.ID, pollMail, func() bool {
-		ms, err := s.PendingMail(ctx, owner, journal.MailLook{Limit: 1, Small: 1})
+func (s *Store) CommandWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
+	return s.wakesOf(ctx, owner.ID, pollCommands, func() bool {
+		ms, err := s.PendingCommands(ctx, owner, journal.CommandQuery{Limit: 1, Small: 1})
 		return err != nil || len(ms) > 0
 	}), nil
 }

@@ -116,7 +116,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		}
 		var parked []journal.RunRef
 		res, parked = journal.SortOut(found, o)
-		if err := t.park(ctx, parked); err != nil {
+		if err := t.disown(ctx, parked); err != nil {
 			return err
 		}
 		for _, f := range res.Claimed {
@@ -268,13 +268,13 @@ func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
 
 // park makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one
 // was told to try has brought its owner down once more.
-func (t txn) park(ctx context.Context, parked []journal.RunRef) error {
+func (t txn) disown(ctx context.Context, parked []journal.RunRef) error {
 	for _, f := range parked {
 		if _, err := t.exec(ctx, releaseSQL, f.RunID); err != nil {
 			return err
 		}
 		if f.State == journal.StateQuarantined {
-			if _, err := t.exec(ctx, `DELETE FROM mail WHERE run_id = ? AND kind = ?`, f.RunID, string(journal.MailResume)); err != nil {
+			if _, err := t.exec(ctx, `DELETE FROM mail WHERE run_id = ? AND kind = ?`, f.RunID, string(journal.CommandResume)); err != nil {
 				return err
 			}
 		}
@@ -286,7 +286,7 @@ func (t txn) park(ctx context.Context, parked []journal.RunRef) error {
 }
 
 // ClaimRun implements journal.Members.
-func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.Patience) (now journal.Owner, err error) {
+func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.TakeOverPolicy) (now journal.Owner, err error) {
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		if err := t.fence(ctx, self); err != nil {
 			return err

@@ -17,7 +17,7 @@ const (
 
 // Collect removes blobs to which nothing refers and that were not written within grace, and returns how many. It may be ended at any point, and run
 // by several at once. Grace must be longer than a write can be under way.
-func (s *Stash) Collect(ctx context.Context, grace time.Duration) (n int, err error) {
+func (s *Offload) Collect(ctx context.Context, grace time.Duration) (n int, err error) {
 	if s.o.Store == nil {
 		return 0, nil
 	}

@@ -50,7 +50,7 @@ func newCodec(over int) (*codec, error) {
 func (c *codec) idle(b []byte) bool { return !isForm(b) && (c.over <= 0 || len(b) < c.over) }
 
 // squeeze returns the shortest form of b that holds all of it.
-func (c *codec) squeeze(b []byte) []byte {
+func (c *codec) compress(b []byte) []byte {
 	if c.over > 0 && len(b) >= c.over {
 		out := make([]byte, 1, 1+len(b)/2)
 		out[0] = formZstd
@@ -94,7 +94,7 @@ func (c *codec) cut(pieces []piece, rest []byte) []byte {
 		out = binary.AppendUvarint(out, uint64(pieces[i].size))
 		out = append(out, pieces[i].hash[:]...)
 	}
-	return append(out, c.squeeze(rest)...)
+	return append(out, c.compress(rest)...)
 }
 
 // parts is the way back from cut.

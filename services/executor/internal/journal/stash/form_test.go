@@ -17,7 +17,7 @@ func TestSqueeze(t *testing.T) {
 		require.NoError(t, err)
 		b := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "bytes")
 		b = bytes.Repeat(b, rapid.IntRange(1, 30).Draw(t, "times"))
-		out := c.squeeze(b)
+		out := c.compress(b)
 		require.LessOrEqual(t, len(out), len(b)+1)
 		require.Equal(t, c.idle(b), !isForm(b) && (c.over == 0 || len(b) < c.over))
 		back, err := c.expand(out)

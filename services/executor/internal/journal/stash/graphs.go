@@ -18,9 +18,9 @@ type graphForms struct {
 type graphForm struct{ body, form []byte }
 
 // squeeze is the codec's, for the graph of this hash.
-func (g *graphForms) squeeze(c *codec, hash string, body []byte) []byte {
+func (g *graphForms) compress(c *codec, hash string, body []byte) []byte {
 	if c.idle(body) || len(body) > maxGraphs/4 {
-		return c.squeeze(body)
+		return c.compress(body)
 	}
 	g.mu.Lock()
 	known, ok := g.forms[hash]
@@ -28,7 +28,7 @@ func (g *graphForms) squeeze(c *codec, hash string, body []byte) []byte {
 	if ok && bytes.Equal(known.body, body) {
 		return known.form
 	}
-	form := c.squeeze(body)
+	form := c.compress(body)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	size := len(body) + len(form)

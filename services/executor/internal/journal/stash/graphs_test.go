@@ -20,21 +20,21 @@ func TestGraphForms(t *testing.T) {
 	}
 	t.Run("Squeeze/OnceForEachGraph", func(t *testing.T) {
 		var g graphForms
-		first := g.squeeze(c, "h", body("ab", 1000))
+		first := g.compress(c, "h", body("ab", 1000))
 		back(t, first, body("ab", 1000))
-		require.Same(t, &first[0], &g.squeeze(c, "h", body("ab", 1000))[0])
+		require.Same(t, &first[0], &g.compress(c, "h", body("ab", 1000))[0])
 	})
 	t.Run("Squeeze/AnotherGraphOfTheSameHash", func(t *testing.T) {
 		var g graphForms
-		g.squeeze(c, "h", body("ab", 1000))
-		back(t, g.squeeze(c, "h", body("cd", 1000)), body("cd", 1000))
-		back(t, g.squeeze(c, "h", body("ab", 1000)), body("ab", 1000))
+		g.compress(c, "h", body("ab", 1000))
+		back(t, g.compress(c, "h", body("cd", 1000)), body("cd", 1000))
+		back(t, g.compress(c, "h", body("ab", 1000)), body("ab", 1000))
 	})
 	t.Run("Squeeze/WhatIsRememberedIsBounded", func(t *testing.T) {
 		var g graphForms
 		for i := range 100 {
 			text := body(fmt.Sprintf("%04d", i), maxGraphs/8)
-			back(t, g.squeeze(c, fmt.Sprint(i), text), text)
+			back(t, g.compress(c, fmt.Sprint(i), text), text)
 			held := 0
 			for _, f := range g.forms {
 				held += len(f.body) + len(f.form)
@@ -43,7 +43,7 @@ func TestGraphForms(t *testing.T) {
 			require.LessOrEqual(t, held, maxGraphs)
 		}
 		large := body("x", maxGraphs)
-		back(t, g.squeeze(c, "large", large), large)
+		back(t, g.compress(c, "large", large), large)
 		require.NotContains(t, g.forms, "large")
 	})
 }

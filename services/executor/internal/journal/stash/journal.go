@@ -18,12 +18,12 @@ type Journal struct {
 	journal.Outbox
 	journal.Deletion
 	journal.Blobs
-	journal.Growth
+	journal.Retention
 	remotes
 	journal.OutcomeCache
 
 	rows journal.Journal
-	s    *Stash
+	s    *Offload
 }
 
 // remotes has another name than journal.Workers, whose method of that name the field would hide.
@@ -32,8 +32,8 @@ type remotes = journal.Workers
 var _ journal.Journal = Journal{}
 
 // Around returns j as its readers should see it. What is written to it must have been packed.
-func (s *Stash) Around(j journal.Journal) Journal {
-	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Growth: j, remotes: j, OutcomeCache: j, rows: j, s: s}
+func (s *Offload) Around(j journal.Journal) Journal {
+	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Retention: j, remotes: j, OutcomeCache: j, rows: j, s: s}
 }
 
 // Close implements journal.Journal.
@@ -161,8 +161,8 @@ func (j Journal) SweepRequestIDs(ctx context.Context, before time.Time) (int, er
 }
 
 // Post implements journal.Mailbox.
-func (j Journal) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
-	posted, err := j.rows.Post(ctx, p)
+func (j Journal) Enqueue(ctx context.Context, p journal.EnqueueRequest) (journal.Enqueued, error) {
+	posted, err := j.rows.Enqueue(ctx, p)
 	if err == nil {
 		err = j.run(ctx, &posted.Run)
 	}
@@ -170,8 +170,8 @@ func (j Journal) Post(ctx context.Context, p journal.Post) (journal.Posted, erro
 }
 
 // PendingMail implements journal.Mailbox.
-func (j Journal) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
-	return j.rows.PendingMail(ctx, owner, look)
+func (j Journal) PendingCommands(ctx context.Context, owner journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
+	return j.rows.PendingCommands(ctx, owner, look)
 }
 
 // Outstanding implements journal.Mailbox.
@@ -180,16 +180,16 @@ func (j Journal) Outstanding(ctx context.Context, namespace, runID string) (jour
 }
 
 // UnreadMail implements journal.Mailbox.
-func (j Journal) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
-	return j.rows.UnreadMail(ctx, namespace, runID, limit)
+func (j Journal) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
+	return j.rows.UnappliedCommands(ctx, namespace, runID, limit)
 }
 
 // FindMail implements journal.Mailbox.
-func (j Journal) FindMail(ctx context.Context, namespace, runID string, kind journal.MailKind, key string, whole bool) (journal.Mail, bool, error) {
-	return j.rows.FindMail(ctx, namespace, runID, kind, key, whole)
+func (j Journal) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
+	return j.rows.FindCommand(ctx, namespace, runID, kind, key, whole)
 }
 
 // MailWakes implements journal.Mailbox.
-func (j Journal) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
-	return j.rows.MailWakes(ctx, owner)
+func (j Journal) CommandWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
+	return j.rows.CommandWakes(ctx, owner)
 }

@@ -34,7 +34,7 @@ type Options struct {
 	// Over is the size from which on a value goes to Store; 0 means 256 KiB.
 	Over int
 	// Squeeze is the size from which on a value is compressed if that makes it smaller; 0 means never.
-	Squeeze int
+	Compress int
 	// Cache is how many bytes of what was read from the store are kept at hand; 0 means 16 MiB.
 	Cache int
 	// Logger is told of values that could not be stored outside; nil discards.
@@ -42,7 +42,7 @@ type Options struct {
 }
 
 // Stash packs what is written and unpacks what is read. It is safe for concurrent use.
-type Stash struct {
+type Offload struct {
 	blobs journal.Blobs
 	o     Options
 	codec *codec
@@ -58,7 +58,7 @@ const (
 )
 
 // New returns a stash whose account is kept by blobs.
-func New(blobs journal.Blobs, o Options) (*Stash, error) {
+func New(blobs journal.Blobs, o Options) (*Offload, error) {
 	if o.Over <= 0 {
 		o.Over = 256 << 10
 	}
@@ -68,11 +68,11 @@ func New(blobs journal.Blobs, o Options) (*Stash, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	c, err := newCodec(o.Squeeze)
+	c, err := newCodec(o.Compress)
 	if err != nil {
 		return nil, fmt.Errorf("make compressor: %w", err)
 	}
-	return &Stash{blobs: blobs, o: o, codec: c, cache: newCache(o.Cache)}, nil
+	return &Offload{blobs: blobs, o: o, codec: c, cache: newCache(o.Cache)}, nil
 }
 
 // content is a value on its way to the store.
@@ -82,12 +82,12 @@ type content struct {
 }
 
 // idle reports whether a value is kept as it is.
-func (s *Stash) idle(b []byte) bool {
+func (s *Offload) idle(b []byte) bool {
 	return s.codec.idle(b) && (s.o.Store == nil || len(b) <= s.o.Over)
 }
 
 // untouched reports whether nothing in w needs another form. It is all that most writes cost.
-func (s *Stash) untouched(w journal.Write) bool {
+func (s *Offload) untouched(w journal.Write) bool {
 	var events []journal.Event
 	if st := w.Start; st != nil {
 		r := &st.Run
@@ -111,7 +111,7 @@ func (s *Stash) untouched(w journal.Write) bool {
 }
 
 // Pack implements journal.Packer.
-func (s *Stash) Pack(w journal.Write) (journal.Write, func(context.Context) journal.Write) {
+func (s *Offload) Pack(w journal.Write) (journal.Write, func(context.Context) journal.Write) {
 	if s.untouched(w) {
 		return w, nil
 	}
@@ -133,7 +133,7 @@ func (s *Stash) Pack(w journal.Write) (journal.Write, func(context.Context) jour
 
 // packing is one write being packed.
 type packing struct {
-	s       *Stash
+	s       *Offload
 	outside bool
 	// contents are what is to be stored, each once.
 	contents []content
@@ -146,7 +146,7 @@ func (p *packing) write(w journal.Write) journal.Write {
 		for _, v := range []*[]byte{&r.Args, &r.Named, &r.Context, &r.Attachments, &r.Result, &r.Outputs} {
 			*v = p.value(*v)
 		}
-		st.Graph, st.Snapshot, st.Events = p.s.graphs.squeeze(p.s.codec, r.GraphHash, st.Graph), p.snapshot(st.Snapshot), p.events(st.Events)
+		st.Graph, st.Snapshot, st.Events = p.s.graphs.compress(p.s.codec, r.GraphHash, st.Graph), p.snapshot(st.Snapshot), p.events(st.Events)
 		st.Blobs = p.refs()
 		return journal.Write{Start: &st}
 	}
@@ -156,7 +156,7 @@ func (p *packing) write(w journal.Write) journal.Write {
 		o.Result, o.Outputs = p.value(o.Result), p.value(o.Outputs)
 		a.Outcome = &o
 	}
-	a.Graph, a.Snapshot, a.Events = p.s.graphs.squeeze(p.s.codec, a.GraphHash, a.Graph), p.snapshot(a.Snapshot), p.events(a.Events)
+	a.Graph, a.Snapshot, a.Events = p.s.graphs.compress(p.s.codec, a.GraphHash, a.Graph), p.snapshot(a.Snapshot), p.events(a.Events)
 	a.Blobs = p.refs()
 	return journal.Write{Append: &a}
 }
@@ -181,7 +181,7 @@ func (p *packing) events(es []journal.Event) []journal.Event {
 // value packs a JSON text: the values in it that are large go outside one by one, so that one that is handed on is the same object again.
 func (p *packing) value(b []byte) []byte {
 	if !p.outside || len(b) <= p.s.o.Over {
-		return p.s.codec.squeeze(b)
+		return p.s.codec.compress(b)
 	}
 	found := spans(b, p.s.o.Over)
 	left := len(b)
@@ -196,7 +196,7 @@ func (p *packing) value(b []byte) []byte {
 
 // snapshot packs what is no text, and what seldom is still large when it is squeezed.
 func (p *packing) snapshot(b []byte) []byte {
-	out := p.s.codec.squeeze(b)
+	out := p.s.codec.compress(b)
 	if !p.outside || len(out) <= p.s.o.Over {
 		return out
 	}
@@ -227,7 +227,7 @@ func (p *packing) add(c content) {
 }
 
 // store puts contents where they are found, those that are not there yet.
-func (s *Stash) store(ctx context.Context, namespace string, contents []content) (err error) {
+func (s *Offload) store(ctx context.Context, namespace string, contents []content) (err error) {
 	refs := make([]journal.BlobRef, len(contents))
 	for i := range contents {
 		refs[i] = contents[i].ref
@@ -254,7 +254,7 @@ func (s *Stash) store(ctx context.Context, namespace string, contents []content)
 
 var errDoomed = errors.New("a blob is being removed just now")
 
-func (s *Stash) storeOnce(ctx context.Context, namespace string, refs []journal.BlobRef, contents []content) error {
+func (s *Offload) storeOnce(ctx context.Context, namespace string, refs []journal.BlobRef, contents []content) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
 	states, err := s.blobs.NoteBlobs(ctx, namespace, refs)
@@ -266,7 +266,7 @@ func (s *Stash) storeOnce(ctx context.Context, namespace string, refs []journal.
 		case journal.BlobDoomed:
 			return errDoomed
 		case journal.BlobNew:
-			if err := s.o.Store.Put(ctx, objectName(namespace, refs[i].Hash), s.codec.squeeze(contents[i].data)); err != nil {
+			if err := s.o.Store.Put(ctx, objectName(namespace, refs[i].Hash), s.codec.compress(contents[i].data)); err != nil {
 				return err
 			}
 		}
@@ -275,7 +275,7 @@ func (s *Stash) storeOnce(ctx context.Context, namespace string, refs []journal.
 }
 
 // Holds reports whether a value is where it should be. Without a store none is.
-func (s *Stash) Holds(ctx context.Context, name journal.BlobName) (bool, error) {
+func (s *Offload) Holds(ctx context.Context, name journal.BlobName) (bool, error) {
 	if s.o.Store == nil {
 		return false, nil
 	}
@@ -287,7 +287,7 @@ func objectName(namespace string, h journal.BlobHash) string {
 }
 
 // unpack replaces a value by what it stands for.
-func (s *Stash) unpack(ctx context.Context, namespace string, v *[]byte) error {
+func (s *Offload) unpack(ctx context.Context, namespace string, v *[]byte) error {
 	b := *v
 	if !isForm(b) {
 		return inflight.Read(ctx, int64(len(b)))
@@ -324,7 +324,7 @@ func (s *Stash) unpack(ctx context.Context, namespace string, v *[]byte) error {
 	return inflight.Read(ctx, int64(len(*v)))
 }
 
-func (s *Stash) load(ctx context.Context, namespace string, p *piece) ([]byte, error) {
+func (s *Offload) load(ctx context.Context, namespace string, p *piece) ([]byte, error) {
 	key := journal.BlobName{Namespace: namespace, Hash: p.hash}
 	if data := s.cache.get(key); data != nil {
 		return data, nil

@@ -95,7 +95,7 @@ type world struct {
 	rows  journal.Journal
 	store *blob.Store
 	me    journal.Owner
-	s     *stash.Stash
+	s     *stash.Offload
 	j     journal.Journal
 }
 
@@ -103,7 +103,7 @@ type world struct {
 func (w *world) open(store *blob.Store) {
 	w.t.Helper()
 	var err error
-	w.s, err = stash.New(w.rows, stash.Options{Store: store, Over: over, Squeeze: 1 << 10, Logger: testkit.Logger(w.t)})
+	w.s, err = stash.New(w.rows, stash.Options{Store: store, Over: over, Compress: 1 << 10, Logger: testkit.Logger(w.t)})
 	require.NoError(w.t, err)
 	w.j = w.s.Around(w.rows)
 }
@@ -173,7 +173,7 @@ func TestStash(t *testing.T) {
 				}))
 			}
 			wg.Wait()
-			posted, err := w.j.Post(ctx, journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: "k", Time: dbkit.Now()}})
+			posted, err := w.j.Enqueue(ctx, journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: "k", Time: dbkit.Now()}})
 			require.NoError(t, err)
 			require.True(t, posted.New)
 			require.Equal(t, `[`+big+`]`, string(posted.Run.Args))
@@ -387,7 +387,7 @@ func TestPack(t *testing.T) {
 	store, err := blob.Open(t.Context(), "mem://")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
-	s, err := stash.New(away{}, stash.Options{Store: store, Over: over, Squeeze: 1 << 10})
+	s, err := stash.New(away{}, stash.Options{Store: store, Over: over, Compress: 1 << 10})
 	require.NoError(t, err)
 	t.Run("Small/CostsNothing", func(t *testing.T) {
 		w := journal.Write{Append: &journal.Append{Namespace: ns, RunID: "r", Events: event(`{"event":{}}`)}}
