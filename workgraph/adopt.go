@@ -14,7 +14,7 @@ const (
 	reuseBytes = 1 << 20
 )
 
-// keepsake is what a visit's outcome said beyond its values, for a fork to say it again.
+// savedOutcome is what a visit's outcome said beyond its values, for a fork to say it again.
 type savedOutcome struct {
 	State  map[string]json.RawMessage `json:"state,omitempty"` // all updates put together
 	Select *Select                    `json:"select,omitempty"`
@@ -71,7 +71,7 @@ func (s *State) keepUpdates(ns *nodeState, up map[string]json.RawMessage) {
 	k.State = sum
 }
 
-// checkAdopted refuses what could not be journaled.
+// checkReused refuses what could not be journaled.
 func checkReused(list []ReusedVisit) error {
 	for i := range list {
 		a := &list[i]
@@ -88,7 +88,7 @@ func checkReused(list []ReusedVisit) error {
 	return nil
 }
 
-// adoptVisit completes a visit with the outcome that it had in another run. Check and transform have been
+// reuseVisit completes a visit with the outcome that it had in another run. Check and transform have been
 // applied there.
 func (s *State) reuseVisit(ns *nodeState, refs []InputRef, args []json.RawMessage, named map[string]json.RawMessage, a *ReusedVisit) {
 	o := &a.Outcome
@@ -119,7 +119,7 @@ func (s *State) reuseVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 	s.growQ = append(s.growQ, task)
 }
 
-// splitAdoption begins a new event when the last one has become large.
+// splitReuse begins a new event when the last one has become large.
 func (s *State) splitReuse() {
 	if s.reuse != nil && (len(s.ev.Steps) >= reuseSteps || s.reused >= reuseBytes) {
 		s.reused = 0
@@ -127,7 +127,7 @@ func (s *State) splitReuse() {
 	}
 }
 
-// applyAdopt enters a visit without an attempt.
+// applyReuse enters a visit without an attempt.
 func (s *State) applyReuse(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, d *Detail) {
 	ns.args, ns.named, ns.reused, ns.status = args, named, true, VisitRunning
 	ns.keepDecision(d.Decision)
@@ -138,7 +138,7 @@ func (s *State) applyReuse(ns *nodeState, args []json.RawMessage, named map[stri
 	s.applyUpdates(ns, d.State)
 }
 
-// AdoptFrom says which ended visits of an earlier run a new run of it may take over, when everything from the
+// ReuseFrom says which ended visits of an earlier run a new run of it may take over, when everything from the
 // given visit on is to run again, or when only what did not complete is (from is nil): those that completed
 // or abstained and depend on nothing that runs again. Visits of inboxes and of irreducible loops, whose
 // numbers are a matter of chance, run again, and so does a visit that ended its run, and one whose approval

@@ -161,7 +161,7 @@ func (p *Program) amended(from *Program) {
 	}
 }
 
-// regrown is the program of a graph that a run of this program has come to. The error is that of ctx, or
+// recompiled is the program of a graph that a run of this program has come to. The error is that of ctx, or
 // ErrCorrupt: the graph was checked when the run came to it.
 func (p *Program) recompiled(ctx context.Context, g *Graph) (*Program, error) {
 	q, faults, err := build(&checker{ctx: ctx, expanded: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g)

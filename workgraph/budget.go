@@ -321,7 +321,7 @@ func (s *State) settled(c Settled) error {
 	return nil
 }
 
-// heed stops new starts when the budget is used up or it is not known whether it is; settle tells of it unless the run ends. An event is open.
+// checkBudget stops new starts when the budget is used up or it is not known whether it is; settle tells of it unless the run ends. An event is open.
 func (s *State) checkBudget() {
 	if s.drain != "" || s.paused {
 		return

@@ -33,7 +33,7 @@ const (
 	MessageReceived EventKind = "MESSAGE_DELIVERED"
 	GraphAmended    EventKind = "GRAPH_AMENDED"
 	DeadlineReached EventKind = "DEADLINE_PASSED"
-	// VisitsAdopted goes on with the adoptions of RUN_STARTED.
+	// VisitsReused goes on with the adoptions of RUN_STARTED.
 	VisitsReused EventKind = "VISITS_ADOPTED"
 	// BudgetChanged changes the budget of a run that goes on, or stays paused for another reason.
 	BudgetChanged EventKind = "BUDGET_CHANGED"
@@ -121,7 +121,7 @@ const (
 	OpEdge Op = "EDGE"
 	// OpEnter lets a visit run on the sources in Inputs.
 	OpEnter Op = "ENTER"
-	// OpAdopt lets a visit take over what it ended in in another run, with its State updates and Select, on
+	// OpReuse lets a visit take over what it ended in in another run, with its State updates and Select, on
 	// the sources in Inputs. It is complete with the next step about it.
 	OpReuse Op = "ADOPT"
 	// OpSkip resolves a visit without running it; Note tells why.
@@ -154,7 +154,7 @@ const (
 	// OpLoopEnd ends the loop of the named head within the enclosing visit Within; Node is any node of an
 	// irreducible one.
 	OpLoopEnd Op = "LOOP_END"
-	// OpPost puts the event's message, or at the start the run's input, into the inbox of Node.
+	// OpDeliver puts the event's message, or at the start the run's input, into the inbox of Node.
 	OpDeliver Op = "POST"
 	// OpTake drops the Expired oldest messages of Node's inbox and, if any are Taken then, opens the named
 	// visit for them.
@@ -206,7 +206,7 @@ type Detail struct {
 	Items  []json.RawMessage `json:"items,omitempty"`
 	// Key is the evaluated concurrency key.
 	Key string `json:"key,omitempty"`
-	// Travel is what a MERGE edge carries.
+	// Propagated is what a MERGE edge carries.
 	Propagated *Input            `json:"travel,omitempty"`
 	Values     []json.RawMessage `json:"values,omitempty"`
 	Error      *Error            `json:"failure,omitempty"`

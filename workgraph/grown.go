@@ -10,7 +10,7 @@ import (
 // called a#v/id. Outside of loops nothing else is special about it. In a loop it belongs to the one round that made it: frames of
 // other rounds hold no place for it.
 
-// grownID takes the id of a node that an expansion made apart. It is not ok for the ids that graphs are given.
+// expansionID takes the id of a node that an expansion made apart. It is not ok for the ids that graphs are given.
 func expansionID(id string) (origin string, visit int, given string, ok bool) {
 	slash := strings.LastIndexByte(id, '/')
 	if slash < 0 {
@@ -27,13 +27,13 @@ func expansionID(id string) (origin string, visit int, given string, ok bool) {
 	return id[:hash], visit, id[slash+1:], true
 }
 
-// growthPrefix is what the ids of one expansion begin with.
+// expansionPrefix is what the ids of one expansion begin with.
 func expansionPrefix(node string, visit int) string { return node + "#" + strconv.Itoa(visit) + "/" }
 
 // depthOf counts how many expansions lie in each other around a node.
 func depthOf(id string) int { return strings.Count(id, "#") }
 
-// growth is what one round of a loop has more than the others.
+// expansionPart is what one round of a loop has more than the others.
 type expansionPart struct {
 	nodes, edges, children []int32
 }
@@ -68,7 +68,7 @@ func (c *checker) origins() []origin {
 	return out
 }
 
-// adopt adds to every loop what its nodes have expanded to: a sink that leads out of the loop would not be found by way of the BACK edges.
+// widenLoops adds to every loop what its nodes have expanded to: a sink that leads out of the loop would not be found by way of the BACK edges.
 func widenLoops(bodies []loopBody, from []origin) {
 	if from == nil {
 		return

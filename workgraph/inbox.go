@@ -68,7 +68,7 @@ func (s *State) instanceOf(n int32) *instance {
 	return &s.root.insts[s.p.regions[s.p.nodes[n].region].slot]
 }
 
-// postInput delivers the run's input at its start.
+// deliverInput delivers the run's input at its start.
 func (s *State) deliverInput() {
 	for _, n := range s.p.inboxes {
 		if s.p.nodes[n].accepts(InputSender) {
@@ -85,7 +85,7 @@ func (s *State) inputMessage() Message {
 	return Message{From: InputSender, Body: b, At: s.at}
 }
 
-// postTo records the delivery of the event's message, or of the input, and looks whether it wakes the node.
+// deliverTo records the delivery of the event's message, or of the input, and looks whether it wakes the node.
 func (s *State) deliverTo(n int32, m Message) {
 	s.record(Step{Op: OpDeliver, Node: s.p.nodes[n].ID})
 	s.applyDelivery(n, m)

@@ -27,7 +27,7 @@ type region struct {
 	edges    []int32 // edges delivered within the region, in declared order
 	backs    []int32 // the BACK edges to head among them
 	exits    []int32 // edges from inside, at any depth, to the outside, in declared order
-	// grown is what single rounds have more.
+	// expanded is what single rounds have more.
 	expanded map[int32]*expansionPart
 	in       int32 // for a token region: edges from outside plus start nodes inside
 }

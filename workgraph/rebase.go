@@ -2,7 +2,7 @@ package workgraph
 
 import "slices"
 
-// rebase moves the state over to a program of another graph. Nodes and edges are the same if their ids are,
+// remap moves the state over to a program of another graph. Nodes and edges are the same if their ids are,
 // loops if their heads are. What the new graph does not have is forgotten, what is new begins as pending.
 // Pointers to visits that others hold on to do not survive; frames do. Nothing is decided.
 func (s *State) remap(q *Program) {

@@ -97,7 +97,7 @@ type State struct {
 	// woken is the visit or item whose wait has ended last, woke its outcome.
 	woken Ref
 	woke  *Outcome
-	// adopt are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over
+	// reuse are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over
 	// into the newest event.
 	reuse  map[Ref]*ReusedVisit
 	reused int

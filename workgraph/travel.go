@@ -27,7 +27,7 @@ func (s *State) sources(ns *nodeState) ([]int32, *frame) {
 	}
 }
 
-// travel computes what a visit receives from the inputs marked as used.
+// propagate computes what a visit receives from the inputs marked as used.
 func (s *State) propagate(ns *nodeState) ([]json.RawMessage, map[string]json.RawMessage) {
 	if s.p.regions[ns.f.region].token {
 		if s.p.nodes[ns.n].inbox != nil {
@@ -198,7 +198,7 @@ func errorJSON(e *Error) json.RawMessage {
 	return b
 }
 
-// mergeTravel evaluates a MERGE expression.
+// mergePropagated evaluates a MERGE expression.
 func (s *State) mergePropagated(x *Expr, sc *scope) (*Input, error) {
 	v, err := s.eval(x, sc)
 	if err != nil {

@@ -154,7 +154,7 @@ type checker struct {
 	uses []exprUse
 	// senders are those that inboxes name, by node.
 	senders map[int32]map[string]bool
-	// grown lets ids that expansions have made pass; outer tells which nodes there are around a graph that is
+	// expanded lets ids that expansions have made pass; outer tells which nodes there are around a graph that is
 	// going to be part of another one, and which of them come before it.
 	expanded bool
 	outer    func(id string) (declared, before bool)

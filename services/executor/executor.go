@@ -82,7 +82,7 @@ type Config struct {
 	MaxTakeovers int `help:"take-overs without progress that quarantine a run"`
 	// KeepAlive is the longest silence on a watch.
 	KeepAlive time.Duration `help:"longest silence on a watch"`
-	// ParkAfter is how long a run must have to wait for a timer before it leaves memory.
+	// EvictAfter is how long a run must have to wait for a timer before it leaves memory.
 	EvictAfter time.Duration `help:"wait for a timer from which on a run leaves memory"`
 	// MaxLive bounds what live runs take in memory together; when they have it, starts are refused, and what was accepted waits as rows. 0 means
 	// an eighth of Go's memory limit.
@@ -91,7 +91,7 @@ type Config struct {
 	MaxDepth int `help:"depth of child runs below their root at most"`
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int `help:"children of one visit at most"`
-	// MaxFamily is how many runs one root and all below it may be.
+	// MaxDescendants is how many runs one root and all below it may be.
 	MaxDescendants int `help:"runs of one root at most, itself and all below it"`
 	// MaxSchedules is how many schedules a namespace may have.
 	MaxSchedules int `help:"schedules of one namespace at most"`

@@ -36,7 +36,7 @@ func (c Config) blobURL() (string, error) {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String(), nil
 }
 
-// validateGrowth reports faults of what bounds the journal's growth.
+// validateRetention reports faults of what bounds the journal's growth.
 func (c Config) validateRetention() (faults []error) {
 	if c.Blobs != "" && c.Blobs != noBlobs {
 		if err := blob.Check(c.Blobs); err != nil {
@@ -78,7 +78,7 @@ type stashing struct {
 	store *blob.Store
 }
 
-// openStash opens what keeps the large values of j.
+// openOffload opens what keeps the large values of j.
 func openOffload(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Logger) (s stashing, err error) {
 	raw, err := cfg.blobURL()
 	if err != nil {

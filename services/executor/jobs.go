@@ -30,7 +30,7 @@ func (s *Service) work(ctx context.Context, j dispatch.Job) error {
 	return err
 }
 
-// tell delivers to a webhook.
+// deliverWebhook delivers to a webhook.
 func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 	leave, pause := s.webhooks.Enter(ctx, j.Namespace)
 	if leave == nil {

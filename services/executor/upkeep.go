@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// upkeepEvery is how often somebody looks, upkeepTime how long one look may take: less than a job may, so that a crash is noticed soon.
+	// maintenanceEvery is how often somebody looks, maintenanceTime how long one look may take: less than a job may, so that a crash is noticed soon.
 	maintenanceEvery = 10 * time.Minute
 	maintenanceTime  = 20 * time.Second
-	// upkeepPause is the pause before the next look if there is more to do.
+	// maintenancePause is the pause before the next look if there is more to do.
 	maintenancePause = time.Second
 	// expiredBatch is how many trees are looked at in one go, movedRows how many events may be moved to let a partition go.
 	expiredBatch = 100
@@ -37,7 +37,7 @@ const (
 // reasonArchived is the reason when a run that is asked for was archived.
 const reasonArchived = "RUN_ARCHIVED"
 
-// upkeep keeps the journal from growing without bound.
+// maintenance keeps the journal from growing without bound.
 type maintenance struct {
 	journal   journal.Journal
 	plain     journal.Reader

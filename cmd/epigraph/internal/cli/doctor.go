@@ -94,7 +94,7 @@ func (c *doctorCmd) atRest(found []doctor.Finding) []doctor.Finding {
 	return slices.DeleteFunc(found, func(f doctor.Finding) bool { return slices.Contains(followsRest, f.Check) })
 }
 
-// remedy is what to do, in commands for the databases that were examined.
+// recoveryStep is what to do, in commands for the databases that were examined.
 func (c *doctorCmd) recoveryStep(text string) string {
 	const migrate = "`epigraph migrate`"
 	if c.Data == "" {

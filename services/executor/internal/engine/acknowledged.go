@@ -14,7 +14,7 @@ type consequence struct {
 	timer   time.Time
 	ended   bool
 	idle    bool
-	// linger is how long it stays in memory all the same.
+	// idleTimer is how long it stays in memory all the same.
 	idleTimer time.Duration
 	outbox    bool
 	mailed    []journal.Command

@@ -30,7 +30,7 @@ const (
 	ReasonTaskNotWaiting = "TASK_NOT_WAITING"
 )
 
-// refusedMail says what to do about a run that takes no mail.
+// refusedCommand says what to do about a run that takes no mail.
 func refusedCommand(err error) error {
 	if errs.ReasonOf(err) == journal.ReasonStateRefuses && errs.From(err).Meta["state"] == journal.StatePending.String() {
 		return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("it can be cancelled; anything else once it has started").With(err)

@@ -36,7 +36,7 @@ const (
 	bookPause, bookPoll = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
-// Books are the costs of a run, and how many attempts of it, and of all below it, have used something that is
+// Accounting are the costs of a run, and how many attempts of it, and of all below it, have used something that is
 // not booked yet. Those of a run that has just ended are kept back as its end is, and no longer than that: who
 // finds out about the end by asking again and again is told the whole cost, too.
 func (e *Engine) Accounting(ctx context.Context, row journal.Run) (journal.Accounting, error) {
@@ -57,7 +57,7 @@ func (e *Engine) booked(ctx context.Context, namespace, runID string) (journal.A
 	return e.journal.Accounting(ctx, namespace, runID, outbox.KindUsage)
 }
 
-// awaitBooks waits until everything is booked that a run and all below it used, or for so long, or until the
+// awaitAccounting waits until everything is booked that a run and all below it used, or for so long, or until the
 // registry is known to be away. It returns the books as they are then.
 func (e *Engine) awaitAccounting(ctx context.Context, namespace, runID string, most time.Duration) (journal.Accounting, error) {
 	late := time.NewTimer(most)
@@ -147,7 +147,7 @@ func clean(s string, n int) string {
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
-// books are the outbox items that leave with a decision.
+// accounting are the outbox items that leave with a decision.
 func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journal.Out, error) {
 	if r.t.e.claims == nil {
 		return nil, nil

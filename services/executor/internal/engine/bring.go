@@ -12,9 +12,9 @@ import (
 // goes on. It may have to wait for three things that runs share: the one turn of suspects (suspects.go), a
 // turn of its namespace to compute (compute.go), and room in memory (roomline.go).
 //
-//	bringSoon -> bring -> [ bringLine ] -> bringInTurn -> tryBring -> load -> read
+//	loadSoon -> bring -> [ loadLine ] -> loadInTurn -> tryLoad -> load -> read
 //	               ^                            |
-//	               +-------- bringAgain <-------+ something is missing, or the journal fails
+//	               +-------- retryLoad <-------+ something is missing, or the journal fails
 //
 // term.bringing has the runs that wait anywhere in this, or for room; term.loading those that are being read.
 
@@ -23,7 +23,7 @@ type loading struct {
 	done chan struct{}
 	err  error
 	// again says that a look for mail left the run out. Its mail may be newer than what was read, so another
-	// look follows the load. wanted says that bringSoon was called meanwhile: the run may have been claimed
+	// look follows the load. wanted says that loadSoon was called meanwhile: the run may have been claimed
 	// after it was read, so a load that found it to be somebody else's is repeated. The term's mu guards both
 	// as long as the load is in term.loading.
 	again, wanted bool
@@ -50,7 +50,7 @@ const (
 	latestTry  = time.Minute
 )
 
-// bringing is a run that is to be brought. It waits as an entry of the term's bringLine, without a goroutine,
+// pendingLoad is a run that is to be brought. It waits as an entry of the term's loadLine, without a goroutine,
 // since there may be very many. RecoverParallel runs are read at once.
 type pendingLoad struct {
 	namespace, id string
@@ -59,9 +59,9 @@ type pendingLoad struct {
 	wait time.Duration
 }
 
-// bringLine are the runs that wait to be read. The term's mu guards it.
+// loadLine are the runs that wait to be read. The term's mu guards it.
 type loadLine struct {
-	// reading counts the goroutines of bringInTurn.
+	// reading counts the goroutines of loadInTurn.
 	reading int
 	// first are the runs for which room is kept or a turn is held: they go before those in spaces.
 	first  []*pendingLoad
@@ -108,7 +108,7 @@ func (l *loadLine) pop() (b *pendingLoad) {
 	return b
 }
 
-// bringSoon has a run brought, unless somebody else does so, and does not wait for it.
+// loadSoon has a run brought, unless somebody else does so, and does not wait for it.
 func (t *session) loadSoon(namespace, id string) {
 	t.mu.Lock()
 	l := t.loading[id]
@@ -122,7 +122,7 @@ func (t *session) loadSoon(namespace, id string) {
 	}
 }
 
-// bring has a run read when its turn comes; with first, before all others that wait. The caller has marked
+// queueLoad has a run read when its turn comes; with first, before all others that wait. The caller has marked
 // the run by brings.
 func (t *session) queueLoad(b *pendingLoad, first bool) {
 	t.mu.Lock()
@@ -138,7 +138,7 @@ func (t *session) queueLoad(b *pendingLoad, first bool) {
 	}
 }
 
-// bringInTurn reads b, and then the runs in line until there are none. Room that was kept for a run and not
+// loadInTurn reads b, and then the runs in line until there are none. Room that was kept for a run and not
 // taken by it is given back after each try.
 func (t *session) loadInTurn(b *pendingLoad) {
 	for b != nil {
@@ -156,7 +156,7 @@ func (t *session) loadInTurn(b *pendingLoad) {
 	}
 }
 
-// bringAgain has a run that could not be brought tried again when there is what it lacked. It reports false,
+// retryLoad has a run that could not be brought tried again when there is what it lacked. It reports false,
 // and leaves the turns that are held to the caller, if somebody else brings the run or the term is over.
 func (t *session) retryLoad(b *pendingLoad, err error) bool {
 	t.mu.Lock()
@@ -201,7 +201,7 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 	})
 }
 
-// brings marks a run as brought by the caller, and reports false if somebody else brings it or the term is
+// loads marks a run as brought by the caller, and reports false if somebody else brings it or the term is
 // over. brought takes the mark away. The caller holds t.mu.
 func (t *session) loads(id string) bool {
 	if t.closed || t.pendingLoads[id] {
@@ -218,7 +218,7 @@ func (t *session) brought(id string) {
 	delete(t.pendingLoads, id)
 }
 
-// tryBring tries once to make a run live that this term owns. There is no error if it is live, or not this
+// tryLoad tries once to make a run live that this term owns. There is no error if it is live, or not this
 // term's to bring. A noRoomError, a noTurnError or errSuspectAtWork says what is missing; turns that are free
 // are taken and left in has.
 func (t *session) tryLoad(namespace, id string, has *places) error {

@@ -40,7 +40,7 @@ func (r *run) barred() *workgraph.Error {
 	return r.blocker()
 }
 
-// bar is barred for a caller that holds r.mu.
+// blocker is barred for a caller that holds r.mu.
 func (r *run) blocker() *workgraph.Error {
 	if r.state.Draining() {
 		return notPerformed(errDraining)

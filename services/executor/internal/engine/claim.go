@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// adoptAfter is how old a claim must be whose run was never recorded before another start may use it up.
+// claimAfter is how old a claim must be whose run was never recorded before another start may use it up.
 const claimAfter = 2 * time.Second
 
 // claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that

@@ -43,21 +43,21 @@ type Config struct {
 	Drain time.Duration
 	// Grace is how long an actor may take to return once its context has ended; then it is given up.
 	Grace time.Duration
-	// ParkAfter is how long a run must have to wait for a timer before it leaves memory; one that waits for
+	// EvictAfter is how long a run must have to wait for a timer before it leaves memory; one that waits for
 	// anything else leaves at once.
 	EvictAfter time.Duration
-	// Linger is how long a run that waits for children stays in memory all the same, since they are mostly
+	// IdleTTL is how long a run that waits for children stays in memory all the same, since they are mostly
 	// quick; 0 is not at all.
 	IdleTTL time.Duration
 	// MaxLiveBytes is about how much memory live runs may take together. What is beyond waits as rows.
 	MaxLiveBytes int64
-	// MailPoll is how often the owner looks for mail of which it was not told.
+	// CommandPoll is how often the owner looks for mail of which it was not told.
 	CommandPoll time.Duration
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int
-	// MaxFamily is how many runs one root and all below it may be.
+	// MaxDescendants is how many runs one root and all below it may be.
 	MaxDescendants int
 	// DetailsEvery is how often at most the details of one run's heartbeats are written down.
 	DetailsEvery time.Duration

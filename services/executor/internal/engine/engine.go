@@ -167,7 +167,7 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
-// patience is how take-overs are counted, by whichever way a run comes here.
+// takeOverPolicy is how take-overs are counted, by whichever way a run comes here.
 func (e *Engine) takeOverPolicy() journal.TakeOverPolicy {
 	return journal.TakeOverPolicy{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.has}
 }

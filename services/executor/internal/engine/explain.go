@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// HoldupKind says what holds a run up. The numbers are those of the API.
+// BlockerKind says what holds a run up. The numbers are those of the API.
 type BlockerKind int32
 
 // The kinds.
@@ -48,7 +48,7 @@ const (
 	BlockerSuspect          BlockerKind = 27
 )
 
-// Holdup is one thing that holds a run up.
+// Blocker is one thing that holds a run up.
 type Blocker struct {
 	Kind BlockerKind
 	// Ref is the visit concerned; the zero value is the whole run.
@@ -105,7 +105,7 @@ func (h *Blocker) last() string {
 type Explanation struct {
 	Row     journal.Run
 	Summary string
-	// Holdups has the most useful first; More is how many were left out.
+	// Blockers has the most useful first; More is how many were left out.
 	Blockers []Blocker
 	More     int
 	// Unpriced is how many calls nobody knows the price of, so that their money counts nowhere.
@@ -115,11 +115,11 @@ type Explanation struct {
 }
 
 const (
-	// maxHoldups bounds an explanation.
+	// maxBlockers bounds an explanation.
 	maxBlockers = 1000
 	// maxApproval is how many characters of what is to be approved a message shows.
 	maxApproval = 200
-	// mailPatience is how old mail may get before it is worth a word of its own.
+	// commandAgeLimit is how old mail may get before it is worth a word of its own.
 	commandAgeLimit = 2 * time.Second
 	// shownChildren is how many children are looked at.
 	shownChildren = 20
@@ -184,7 +184,7 @@ func atDeath(row journal.Run) string {
 	return "; the last one while it was at work with: " + row.DiedDoing
 }
 
-// HoldupsHere tells what only the owner's memory knows: which attempts have not begun and why, and since when the others go on.
+// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since when the others go on.
 func (e *Engine) BlockersHere(namespace, runID string) []Blocker {
 	t := e.current()
 	if t == nil {

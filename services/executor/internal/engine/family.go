@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// family is where a run stands among others, and what its children inherit from it. It does not change.
+// lineage is where a run stands among others, and what its children inherit from it. It does not change.
 type lineage struct {
 	// Parent is the run that spawned it, at the visit Ref; both are empty for a top run.
 	Parent string
@@ -45,7 +45,7 @@ func (f *lineage) below(c *workgraph.Child) int {
 // reasonParent is why children are canceled.
 const reasonParent = "PARENT_GAVE_UP"
 
-// letters adds the mail that a decision causes for other runs: children that should end, and the parent that
+// commands adds the mail that a decision causes for other runs: children that should end, and the parent that
 // waits for this one.
 func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now time.Time) error {
 	for _, s := range eff.Spawns {
@@ -74,7 +74,7 @@ func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now
 	return nil
 }
 
-// obituary tells the parent how the run ended. What is too large for the parent to hold is left out, and said
+// childEnded tells the parent how the run ended. What is too large for the parent to hold is left out, and said
 // so.
 func (r *run) childEnded(end *workgraph.RunEnd) *Payload {
 	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
@@ -125,7 +125,7 @@ func (r *run) questions(w *journal.Append, eff workgraph.Effects, now time.Time)
 	}
 }
 
-// regraph pins the run to the graph that it has come to have.
+// changeGraph pins the run to the graph that it has come to have.
 func (r *run) changeGraph(w *journal.Append, eff workgraph.Effects) error {
 	if eff.Graph == nil {
 		return nil
@@ -174,7 +174,7 @@ func (m *meta) empty() bool {
 	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil
 }
 
-// familyOf reads the family of a run from its row.
+// lineageOf reads the family of a run from its row.
 func lineageOf(row journal.Run) (lineage, error) {
 	f := lineage{Parent: row.ParentID, user: row.UserID, chat: row.ChatID, thread: row.ThreadID}
 	m, err := decodeMeta(row.Metadata)

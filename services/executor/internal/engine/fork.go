@@ -18,7 +18,7 @@ const (
 	// ReasonForkRepeatsUnsafe is the reason when UNSAFE visits that were performed would run again; Meta
 	// "visits" names them.
 	ReasonForkRepeatsUnsafe = "FORK_REPEATS_UNSAFE"
-	// ReasonForkChangesAdopted is the reason when nodes whose visits are taken over are other than they were.
+	// ReasonForkChangesReused is the reason when nodes whose visits are taken over are other than they were.
 	ReasonForkChangesReused = "FORK_CHANGES_ADOPTED"
 	// ReasonForkChangesApproved is the reason when the graph would be other than was approved in a run above.
 	ReasonForkChangesApproved = "FORK_CHANGES_APPROVED"

@@ -25,7 +25,7 @@ type Gate interface {
 	Holding(req GateRequest) (GateWait, bool)
 }
 
-// TermGate is a Gate that must know on whose behalf it lets attempts through.
+// SessionGate is a Gate that must know on whose behalf it lets attempts through.
 type SessionGate interface {
 	Gate
 	// Begin says that the attempts from now on are those of owner. All passes of the owner before are void; what it still
@@ -72,7 +72,7 @@ const (
 	GateQuota  GateKind = "quota" // the namespace has as much open as it may
 )
 
-// Blocker is what holds an attempt back.
+// GateWait is what holds an attempt back.
 type GateWait struct {
 	Kind GateKind
 	// Name is the key, actor, limit or place that it waits for.

@@ -10,30 +10,30 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonFamilyExceeded is the reason when a visit asks for children beyond what all runs of one root may be.
+// ReasonDescendantQuota is the reason when a visit asks for children beyond what all runs of one root may be.
 const ReasonDescendantQuota = "FAMILY_EXCEEDED"
 
 const (
-	// kinShare is the part of the room in a family, as its divisor, that is given out before the family is
-	// counted again, kinLeast the least that is, while there is as much: else each spawn near to the bound
-	// counts. kinFor is how long a count is good.
+	// grantShare is the part of the room in a family, as its divisor, that is given out before the family is
+	// counted again, grantLeast the least that is, while there is as much: else each spawn near to the bound
+	// counts. countAge is how long a count is good.
 	grantShare = 16
 	grantLeast = 64
 	countAge   = 10 * time.Second
-	// kinRest is how many times as long as a count took a family that is full by it is not counted again,
-	// kinMostRest the longest it is not.
+	// countRest is how many times as long as a count took a family that is full by it is not counted again,
+	// countRestMost the longest it is not.
 	countRest     = 4
 	countRestMost = 500 * time.Millisecond
-	// kinStart is how long a child that was asked for counts though it is not recorded: if its parent went on
+	// recordTime is how long a child that was asked for counts though it is not recorded: if its parent went on
 	// elsewhere nobody here hears of it.
 	recordTime = time.Minute
-	// kinTries is how often a spawn that does not fit waits for those that are just being recorded, and may
-	// count twice, kinPause for how long.
+	// spawnTries is how often a spawn that does not fit waits for those that are just being recorded, and may
+	// count twice, spawnPause for how long.
 	spawnTries = 20
 	spawnPause = 50 * time.Millisecond
 )
 
-// kin bounds how many runs one root may have below it in all. It counts what is recorded, and adds what this
+// descendantQuota bounds how many runs one root may have below it in all. It counts what is recorded, and adds what this
 // executor has asked for and not recorded yet. What other executors are just about to record it does not see:
 // as much may come on top. Each family is counted by one at a time, and whoever waits meanwhile uses that
 // count. The zero value is usable, and safe for concurrent use.
@@ -175,7 +175,7 @@ func (k *descendantQuota) of(root string) *descendants {
 }
 
 // expire forgets children that nobody has recorded for too long. Whoever waits calls it again and again: it
-// looks once in kinPause.
+// looks once in spawnPause.
 func (f *descendants) expire(now time.Time) {
 	if now.Sub(f.expired) < spawnPause {
 		return

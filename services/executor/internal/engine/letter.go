@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Letter is the body of a piece of mail, as JSON. Each kind uses the fields named at it.
+// Payload is the body of a piece of mail, as JSON. Each kind uses the fields named at it.
 type Payload struct {
 	// RequestID is the id of the request that wrote it; it goes into the event.
 	RequestID string `json:"request_id,omitempty"`
@@ -58,7 +58,7 @@ type Payload struct {
 // Encode is the letter as mail.Body.
 func (l *Payload) Encode() ([]byte, error) { return json.Marshal(l) }
 
-// DecodeLetter reads the body of a piece of mail.
+// DecodePayload reads the body of a piece of mail.
 func DecodePayload(body []byte) (*Payload, error) {
 	l := &Payload{}
 	if len(body) == 0 {

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// mailBatch is how many pieces of mail are read at a time.
+	// commandBatch is how many pieces of mail are read at a time.
 	commandBatch = journal.MaxLoadedCommandBytes
-	// smallMail is the largest body that comes along when all mail is looked for. The mail of a run that has
+	// smallCommand is the largest body that comes along when all mail is looked for. The mail of a run that has
 	// larger ones is read apart, largeBatch pieces at a time, in a turn of its namespace.
 	smallCommand, largeBatch = 4 << 10, 32
 	// longestRest is the longest pause between two looks.
 	longestRest = 50 * time.Millisecond
 )
 
-// watchMail takes up what comes for the runs of this owner, whoever wrote it and wherever.
+// watchCommands takes up what comes for the runs of this owner, whoever wrote it and wherever.
 func (t *session) watchCommands(ctx context.Context) {
 	wakes, err := t.e.journal.CommandWakes(ctx, t.owner)
 	if err != nil {
@@ -53,7 +53,7 @@ func (t *session) watchCommands(ctx context.Context) {
 	}
 }
 
-// pokeMail makes the owner look for mail at once.
+// pollCommandsSoon makes the owner look for mail at once.
 func (t *session) pollCommandsSoon() {
 	select {
 	case t.commands <- struct{}{}:
@@ -96,7 +96,7 @@ func (s *settled) has(id int64) bool {
 	return ok
 }
 
-// deliver looks for mail of this owner once: it reads mailBatch pieces at most, the oldest first, and gives
+// deliver looks for mail of this owner once: it reads commandBatch pieces at most, the oldest first, and gives
 // them to their runs. Runs that are not in memory are brought there. If there may be more mail, somebody asks
 // for another look. One goroutine at a time may call it.
 func (t *session) deliver(ctx context.Context) {
@@ -139,7 +139,7 @@ func (t *session) deliver(ctx context.Context) {
 	}
 }
 
-// inHand returns the runs whose mail a look leaves out: those whose mail takeUpBeside has, those that are
+// inHand returns the runs whose mail a look leaves out: those whose mail applyBeside has, those that are
 // being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and nothing of
 // those in ending. Whoever takes up mail or reads a run asks for another look when it is done.
 func (t *session) inHand() (busy, ending []string) {
@@ -191,7 +191,7 @@ func (t *session) mailed(id string, cancel bool) bool {
 	return true
 }
 
-// passesOver reports whether takeUpBeside is at work, as under tells, and makes it ask for another look when
+// passesOver reports whether applyBeside is at work, as under tells, and makes it ask for another look when
 // it is done.
 func (r *run) passesOver(under *atomic.Bool) bool {
 	if !under.Load() {
@@ -201,7 +201,7 @@ func (r *run) passesOver(under *atomic.Bool) bool {
 	return under.Load() // if it ended meanwhile, it may not have seen missed
 }
 
-// takeUpBeside takes up mail of a run on a goroutine of its own, so that the mail of other runs does not wait
+// applyBeside takes up mail of a run on a goroutine of its own, so that the mail of other runs does not wait
 // while this run computes with it, is locked, or reads large mail. more says that there is mail which was not
 // read yet. There is at most one goroutine for mail with a cancel and one for other mail (r.canceling and
 // r.opening): a cancel does not wait for what the run computes, and is taken up before the mail beside it.
@@ -245,7 +245,7 @@ func (r *run) applyBeside(commands []journal.Command, more bool) {
 	})
 }
 
-// takeUpLarge reads mail of a run with the large bodies that a look leaves out, and takes it up. more says,
+// applyLarge reads mail of a run with the large bodies that a look leaves out, and takes it up. more says,
 // and the result reports, whether there is mail that was not read yet. The mail is read in a turn of the
 // namespace, which bounds how much of it is in memory at once, and the run is not locked meanwhile: r.heard
 // collects what is durably taken up in that time.
@@ -280,8 +280,8 @@ func computes(m journal.Command) bool {
 
 func isCancel(m journal.Command) bool { return m.Kind == journal.CommandCancel }
 
-// takeUp gives mail to the machine, in order, and reports whether any of it was new. It does not wait for a
-// run that is locked: takeUpBeside does. more says that there is mail which was not read yet.
+// apply gives mail to the machine, in order, and reports whether any of it was new. It does not wait for a
+// run that is locked: applyBeside does. more says that there is mail which was not read yet.
 func (r *run) apply(commands []journal.Command, more bool) bool {
 	if !r.tryLock() {
 		r.applyBeside(commands, more)
@@ -291,7 +291,7 @@ func (r *run) apply(commands []journal.Command, more bool) bool {
 	return r.applyLocked(commands)
 }
 
-// takeUpLocked is takeUp for a caller that holds r.mu.
+// applyLocked is apply for a caller that holds r.mu.
 func (r *run) applyLocked(commands []journal.Command) (news bool) {
 	for i := range commands {
 		m := &commands[i]

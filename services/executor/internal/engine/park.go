@@ -39,7 +39,7 @@ func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
 	return job, nil
 }
 
-// giveAway makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is
+// releaseOwnership makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is
 // on its way. From here on this value decides nothing more; for mail that came meanwhile the run is read
 // anew, here if it can be. The caller holds r.mu.
 func (r *run) releaseOwnership(w *journal.Append) {
@@ -55,7 +55,7 @@ func (r *run) releaseOwnership(w *journal.Append) {
 	r.released = make(chan struct{})
 }
 
-// unrelease takes giveAway back when its write was not even queued. The caller holds r.mu.
+// unrelease takes releaseOwnership back when its write was not even queued. The caller holds r.mu.
 func (r *run) unrelease() {
 	if r.released == nil {
 		return
@@ -110,7 +110,7 @@ func (r *run) lingers() time.Duration {
 	return 0
 }
 
-// parkSoon takes the run out of memory after a time to linger, unless something comes up. It is safe while
+// evictIdleSoon takes the run out of memory after a time to linger, unless something comes up. It is safe while
 // r.mu is held.
 func (t *session) evictIdleSoon(r *run, d time.Duration) {
 	if d == 0 {
@@ -128,7 +128,7 @@ func (t *session) evictIdleSoon(r *run, d time.Duration) {
 	r.idleTimer = time.AfterFunc(d, func() { t.spawn(func() { t.evictIdle(r) }) })
 }
 
-// park takes a run out of memory that has nothing to do for a while: what is left of it are rows.
+// evictIdle takes a run out of memory that has nothing to do for a while: what is left of it are rows.
 func (t *session) evictIdle(r *run) {
 	r.lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (e *Engine) Work(ctx context.Context, args []byte) error {
 	return t.claim(ctx, w)
 }
 
-// take claims a run that nobody owns and sees that it goes on at its time.
+// claim claims a run that nobody owns and sees that it goes on at its time.
 func (t *session) claim(ctx context.Context, w wake) error {
 	if r := t.get(w.RunID); r != nil && !r.gone.Load() {
 		t.pollCommandsSoon()
@@ -212,7 +212,7 @@ func (t *session) claim(ctx context.Context, w wake) error {
 	return nil
 }
 
-// rouse takes a run up at once for which mail was written here. A job is on its way too, so it may fail.
+// wake takes a run up at once for which mail was written here. A job is on its way too, so it may fail.
 func (t *session) wake(namespace, id string) {
 	err := t.claim(t.background, wake{JobArgs: journal.JobArgs{Namespace: namespace, RunID: id}})
 	if err != nil && t.background.Err() == nil && !journal.IsFenced(err) {

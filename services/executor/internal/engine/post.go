@@ -137,7 +137,7 @@ func (e *Engine) fitsRun(namespace, runID string, n int64) error {
 	return t.errFull(errs.ResourceExhausted)
 }
 
-// post writes mail and wakes who takes it up.
+// enqueue writes mail and wakes who takes it up.
 func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *Payload) (journal.Enqueued, error) {
 	if l != nil {
 		l.Trace, l.Principal = carry(ctx), access.Of(ctx).String()
@@ -163,7 +163,7 @@ func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *Paylo
 	return posted, err
 }
 
-// TakeUp sees to mail at once that was written here: for a run of this executor, by now or before, or one
+// ApplySoon sees to mail at once that was written here: for a run of this executor, by now or before, or one
 // that nobody owns. Other owners are told by the journal; and for a run without one a job is on its way.
 func (e *Engine) ApplySoon(p journal.Enqueued) {
 	t := e.current()

@@ -155,7 +155,7 @@ func (t *session) watchPrices(ctx context.Context) {
 	}
 }
 
-// hasten lets runs ask that wait for prices: those in memory here, and those that are nobody's.
+// expedite lets runs ask that wait for prices: those in memory here, and those that are nobody's.
 func (t *session) expedite(ctx context.Context) {
 	for _, r := range t.all() {
 		if r.tryLock() {

@@ -55,11 +55,11 @@ type Durable struct {
 	Principal string
 	// Cached says that the outcome of the attempt is that of an equal earlier call.
 	Cached bool
-	// Regraph tells how the graph changed; nil when it did not.
+	// GraphChange tells how the graph changed; nil when it did not.
 	GraphChange *GraphChange
 }
 
-// Regraph is a change of a run's graph.
+// GraphChange is a change of a run's graph.
 type GraphChange struct {
 	// Was and Hash are the content hashes of the graph before and after; either is empty in the middle of several changes at once.
 	Was  string `json:"was,omitempty"`

@@ -14,7 +14,7 @@ import (
 //
 //	standInLine -> [ queue of the namespace ] -> roomWaiters with the budget -> bring
 //	                        |                            |
-//	                        +--- giveBackOld, if another executor lives
+//	                        +--- releaseWaiting, if another executor lives
 //
 // A run that was canceled is read only to end it, so it does not wait for others to end. Canceled runs of a
 // namespace have a line of their own, which waits with a small budget that is kept for canceled runs.
@@ -24,7 +24,7 @@ const (
 	// roomWaiters is how many runs of a line wait with the budget at once: more than one, so that small runs
 	// get in while a large one waits.
 	roomWaiters = 16
-	// roomPatience is for how long a run stands in line before it is given back, if there is another executor
+	// roomWait is for how long a run stands in line before it is given back, if there is another executor
 	// that may have room: long enough for its turn to have come.
 	roomWait = 20 * time.Second
 	// handedBack is how many runs are given back at once.
@@ -43,7 +43,7 @@ var (
 type roomLines struct {
 	by     map[string]*inLine // by the run's id
 	spaces map[lineKey]*spaceLine
-	// watched says that giveBackOld is at work.
+	// watched says that releaseWaiting is at work.
 	watched bool
 }
 
@@ -76,7 +76,7 @@ type spaceLine struct {
 }
 
 // standInLine puts a run in line for the room that it lacks. When there is room, it is kept for the run and
-// the run is brought. One that waits for longer than roomPatience is given back if other executors live. The
+// the run is brought. One that waits for longer than roomWait is given back if other executors live. The
 // caller has marked the run by brings.
 func (t *session) standInLine(id string, lacks *noRoomError) {
 	t.mu.Lock()
@@ -206,7 +206,7 @@ func (t *session) manyCanceled() (names []string) {
 	return names
 }
 
-// giveBackOld gives runs back that have stood in line for long while other executors live, until no run
+// releaseWaiting gives runs back that have stood in line for long while other executors live, until no run
 // stands in line.
 func (t *session) releaseWaiting() {
 	for t.rest(t.e.roomWait / 4) {

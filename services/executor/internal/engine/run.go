@@ -64,7 +64,7 @@ type run struct {
 	// is to blame.
 	suspect atomic.Bool
 	marks   marks
-	// family is where the run stands among others.
+	// lineage is where the run stands among others.
 	lineage lineage
 	// metadata is that of its row.
 	metadata []byte

@@ -70,7 +70,7 @@ type StartRequest struct {
 	Pending bool
 	// ForkedFrom is the run of which this is a fork, ScheduleID the schedule that starts it.
 	ForkedFrom, ScheduleID string
-	// Adopt are the visits that are taken over from another run.
+	// Reuse are the visits that are taken over from another run.
 	Reuse []workgraph.ReusedVisit
 	// Signal is given to the run in the transaction that records it; nil gives none.
 	Signal *Signal
@@ -116,7 +116,7 @@ func (req *StartRequest) deadline(now time.Time) time.Time {
 // argAttachments is the named argument under which the run's documents travel to its nodes.
 const argAttachments = "attachments"
 
-// travels is the input that start nodes receive: the caller's, and the documents unless the caller gave that
+// propagates is the input that start nodes receive: the caller's, and the documents unless the caller gave that
 // name a meaning.
 func (req *StartRequest) propagates() workgraph.Input {
 	if len(req.Attachments) == 0 || req.Input.Named[argAttachments] != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// term is one time of ownership: from a registration to its loss or return. Everything in it dies with it.
+// session is one time of ownership: from a registration to its loss or return. Everything in it dies with it.
 type session struct {
 	e      *Engine
 	owner  journal.Owner

@@ -177,7 +177,7 @@ func (f fair) OutboxBacklog(ctx context.Context) (int64, error) {
 	return f.j.OutboxBacklog(ctx)
 }
 
-// What Mailbox says.
+// What Commands says.
 
 func (f fair) Enqueue(ctx context.Context, p EnqueueRequest) (Enqueued, error) {
 	return dbkit.Write(ctx, f.turns, p.Command.Namespace, func(ctx context.Context) (Enqueued, error) { return f.j.Enqueue(ctx, p) })
@@ -286,7 +286,7 @@ func (f fair) ForgetBlobs(ctx context.Context, names []BlobName) error {
 	return f.j.ForgetBlobs(ctx, names)
 }
 
-// What Growth says.
+// What Retention says.
 
 func (f fair) Expired(ctx context.Context, before func(namespace string) time.Time, after Ended, limit int) ([]Ended, error) {
 	return f.j.Expired(ctx, before, after, limit)

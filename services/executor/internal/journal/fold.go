@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// Unit is all that one commit writes to one run, folded into one. Drivers work on units; nothing
+// RunBatch is all that one commit writes to one run, folded into one. Drivers work on units; nothing
 // else needs them.
 type RunBatch struct {
 	Namespace, RunID string
@@ -119,7 +119,7 @@ func (o *Outcomes) Answered(u *RunBatch, runID string, repeated bool) {
 	o.byBatch[u] = batchResult{runID: runID, repeated: repeated}
 }
 
-// CommitUnits is the part of Commit that all drivers share: it folds the writes, calls attempt, and
+// CommitBatches is the part of Commit that all drivers share: it folds the writes, calls attempt, and
 // when permanent says that an error lies in a row, bisects until that row is alone.
 func CommitBatches(ctx context.Context, writes []Write, permanent func(error) bool, attempt Attempt) ([]Result, error) {
 	results := make([]Result, len(writes))
@@ -204,7 +204,7 @@ func (u *RunBatch) reportClaimed(res *Result, out *Outcomes) {
 	}
 }
 
-// fold makes one unit per run, in order of appearance. Writes that do not follow on each other get
+// coalesce makes one unit per run, in order of appearance. Writes that do not follow on each other get
 // their result at once and are left out, with all later ones of their run.
 func coalesce(writes []Write, results []Result) []*RunBatch {
 	units := make([]*RunBatch, 0, len(writes))
@@ -351,7 +351,7 @@ func SeqConflict(runID string, want, have int64) error {
 	return errs.New(errs.Conflict, ReasonSeqConflict, "the journal of run %s ends at %d, not at %d", runID, have, want)
 }
 
-// Standing is what a driver found of a run whose guarded write did not take.
+// FoundRow is what a driver found of a run whose guarded write did not take.
 type FoundRow struct {
 	Found     bool
 	Namespace string
@@ -364,7 +364,7 @@ type FoundRow struct {
 	Events []Event
 }
 
-// Judge tells why a unit was not written: it was written before by an identical commit, or it lost.
+// ClassifyConflict tells why a unit was not written: it was written before by an identical commit, or it lost.
 func ClassifyConflict(u *RunBatch, owner Owner, s FoundRow, done *Outcomes) {
 	switch {
 	case !s.Found && u.Start != nil:
@@ -414,7 +414,7 @@ type RequestKey struct{ Namespace, Method, ID string }
 // Seen is what a request id was answered with.
 type Seen struct{ BodyHash, RunID string }
 
-// Ground is what stands in the database before starts are resolved: answers by request id, open
+// Preconditions is what stands in the database before starts are resolved: answers by request id, open
 // holders by business key, and which of the units' own runs exist already.
 type Preconditions struct {
 	Requests map[RequestKey]Seen
@@ -546,7 +546,7 @@ func RequestIDReused(id string) error {
 		Violate("request_id", ReasonRequestIDReused, "used with another body")
 }
 
-// Around is what a commit touches besides the runs that it writes to.
+// SideEffects is what a commit touches besides the runs that it writes to.
 type SideEffects struct {
 	// Targets are the runs that get mail, Ended those of the units that end; each once and sorted.
 	Targets, Ended []string

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Growth keeps the journal from growing without bound. Journal embeds it. Every method may be ended at any point and called again, and by several at once.
+// Retention keeps the journal from growing without bound. Journal embeds it. Every method may be ended at any point and called again, and by several at once.
 type Retention interface {
 	// Expired lists up to limit ended trees of runs by their roots, namespace by namespace, those that began first first, after a place; a tree is
 	// listed if all of its runs ended before the time that is meant for its namespace; the zero time lists none there. What is listed is still to be deleted, by DeleteRun. A run whose parent is gone counts as a root.

@@ -26,9 +26,9 @@ const (
 	SuspectKey Suspicion = "key-held"
 	// SuspectInterrupt: a question is open though its run has ended or is gone.
 	SuspectInterrupt Suspicion = "interrupt-open"
-	// SuspectMailLost: there is mail to a run that has ended or is gone.
+	// SuspectCommandLost: there is mail to a run that has ended or is gone.
 	SuspectCommandLost Suspicion = "mail-lost"
-	// SuspectMailOld: mail to an open run was not taken up for a while.
+	// SuspectCommandOld: mail to an open run was not taken up for a while.
 	SuspectCommandOld Suspicion = "mail-old"
 	// SuspectOverdue: the time of a parked run has passed and nobody has woken it.
 	SuspectOverdue Suspicion = "parked-overdue"

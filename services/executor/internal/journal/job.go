@@ -34,7 +34,7 @@ const (
 	JobWake JobKind = "wake"
 	// JobStart asks for a pending run to be claimed and begun.
 	JobStart JobKind = "start"
-	// JobUpkeep keeps the journal from growing without bound.
+	// JobMaintenance keeps the journal from growing without bound.
 	JobMaintenance JobKind = "upkeep"
 	// JobSchedule asks for somebody to look after a schedule: its time has come, or a run of it has ended.
 	JobSchedule JobKind = "schedule"

@@ -48,7 +48,7 @@ type Members interface {
 	// and running ones that were released, oldest first, and returns them. A released run counts no take-over. A
 	// run that would be taken over for the o.MaxTakeovers-th time since it last made progress, and by what was
 	// recorded with Mark was at work when its owner went down, is set StateQuarantined instead and returned in
-	// Quarantined; it stays without an owner. See Patience. Of runs that are suspects it claims one at most,
+	// Quarantined; it stays without an owner. See TakeOverPolicy. Of runs that are suspects it claims one at most,
 	// which comes first; it counts as reading from then on. Paused runs of executors that are gone are not
 	// claimed: they become parked, with a wake-up job if mail waits for them. Runs that are parked already are
 	// not looked at, however many there are. It returns ReasonFenced if self was itself taken over.
@@ -61,7 +61,7 @@ type Members interface {
 	// Mark records what a run of owner keeps a processor of its busy with; empty says that it does nothing there. harmless is what has just
 	// gone well: if it was held against the run, it is no longer. ReasonNotOwner.
 	Mark(ctx context.Context, owner Owner, runID, doing, harmless string) error
-	// SweepParked inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which mail has waited that long:
+	// SweepOwnerless inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which mail has waited that long:
 	// their hint was lost. It looks at up to limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
 	SweepOwnerless(ctx context.Context, late time.Duration, limit int) (int, error)
 	// ReadyJobs makes jobs that are due within ahead, up to limit of each queue and priority, available to workers, who leave them alone until
@@ -73,7 +73,7 @@ type Members interface {
 	// RescueJobs makes up to limit jobs available again that began longer ago than after and are with a process which works jobs of ours, but neither as
 	// worker, who asks, nor for an executor that has been heard of since, and returns how many they were. The try that was cut off is not counted.
 	RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (int, error)
-	// HastenPaused makes up to limit parked runs overdue for SweepParked that are paused for the reason and would go on by themselves later. It returns how
+	// ExpediteUnpriced makes up to limit parked runs overdue for SweepOwnerless that are paused for the reason and would go on by themselves later. It returns how
 	// many there were.
 	ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error)
 	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
@@ -143,7 +143,7 @@ type Outbox interface {
 	AckOutbox(ctx context.Context, acks []OutboxAck) error
 	// RetryOutbox lets failed items be claimed again after a pause.
 	RetryOutbox(ctx context.Context, retries []OutboxRetry) error
-	// Books are those of a run: its costs, and how many items of this kind of it, and of all below it, are not acknowledged yet; both
+	// Accounting are those of a run: its costs, and how many items of this kind of it, and of all below it, are not acknowledged yet; both
 	// as they were at one instant.
 	Accounting(ctx context.Context, namespace, runID, kind string) (Accounting, error)
 	// OutboxBacklog counts the items that are not acknowledged yet.
@@ -195,7 +195,7 @@ type TakeOverOptions struct {
 	QuarantineJobs func(RunRef) []Job
 }
 
-// Patience is the one rule by which take-overs are counted, whoever claims a run. Every death of its owner counts for a run that has made no
+// TakeOverPolicy is the one rule by which take-overs are counted, whoever claims a run. Every death of its owner counts for a run that has made no
 // progress since, until one more would quarantine it. Then the run is a suspect: what it does is recorded before it is done, and it is
 // quarantined only if its owner went down while it did something. So a run whose calls are all made elsewhere is never quarantined.
 type TakeOverPolicy struct {
@@ -260,11 +260,11 @@ type Loaded struct {
 	SnapshotSeq int64
 	// Events are those after the snapshot, in order, without gaps.
 	Events []Event
-	// Mail is what is unread for the run, the first MaxLoadedMail pieces, oldest first.
+	// Command is what is unread for the run, the first MaxLoadedCommandBytes pieces, oldest first.
 	Command []Command
 }
 
-// MaxLoadedMail is how much mail comes along with a run.
+// MaxLoadedCommandBytes is how much mail comes along with a run.
 const MaxLoadedCommandBytes = 500
 
 // Filter narrows a list; all set fields must hold.
@@ -302,7 +302,7 @@ type OutboxAck struct {
 	UnpricedCalls int64
 }
 
-// Books are what the acknowledged items of a run, and of all below it, added up to, and how many are still to come.
+// Accounting are what the acknowledged items of a run, and of all below it, added up to, and how many are still to come.
 type Accounting struct {
 	CostNanoUSD, UnpricedCalls int64
 	Waiting                    int64
@@ -315,7 +315,7 @@ type OutboxRetry struct {
 	Err   string
 }
 
-// StandingOf reads a run for Reader.Standing as Log.Load does.
+// FoundRowOf reads a run for Reader.Standing as Log.Load does.
 func FoundRowOf(ctx context.Context, log Log, namespace, runID string) (Loaded, error) {
 	l, err := log.Load(ctx, runID)
 	if err == nil && l.Run.Namespace != namespace {

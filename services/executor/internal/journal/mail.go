@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// MailKind says what a piece of mail asks of its run.
+// CommandKind says what a piece of mail asks of its run.
 type CommandKind string
 
 // The kinds of mail.
@@ -22,7 +22,7 @@ const (
 	CommandMessage    CommandKind = "MESSAGE"
 )
 
-// Mail is something from outside that a run must take into account. It is written in one transaction with
+// Command is something from outside that a run must take into account. It is written in one transaction with
 // what caused it and removed in the transaction of the event that takes it into account.
 type Command struct {
 	// ID orders the mail of a run; set on reading.
@@ -35,16 +35,16 @@ type Command struct {
 	Key  string
 	Body []byte
 	Time time.Time
-	// Left says that the body was left out: see MailLook.Small and FindMail.
+	// Left says that the body was left out: see CommandQuery.Small and FindCommand.
 	Left bool
 }
 
-// MailLook says what a look at an owner's mail is for.
+// CommandQuery says what a look at an owner's mail is for.
 type CommandQuery struct {
 	// Limit is how many pieces are listed at most.
 	Limit int
 	// Small, if not 0, is the largest body that comes along, but for a cancel's. A larger one is left out:
-	// UnreadMail has it.
+	// UnappliedCommands has it.
 	Small int
 	// Busy are runs whose mail is not listed, but for their cancels; Ending are those whose cancels are not
 	// listed either.
@@ -53,7 +53,7 @@ type CommandQuery struct {
 	Runs int
 }
 
-// Post is mail that the API writes.
+// EnqueueRequest is mail that the API writes.
 type EnqueueRequest struct {
 	Command Command
 	// Revision, if not 0, must be the run's present one.
@@ -86,7 +86,7 @@ type Answer struct {
 	Principal string
 }
 
-// Posted is what became of a Post.
+// Enqueued is what became of a Post.
 type Enqueued struct {
 	Run Run
 	// New says that the mail was written by this call.
@@ -97,11 +97,11 @@ type Enqueued struct {
 	Claimed bool
 }
 
-// MailRead is how many pieces of mail a look for an owner's reads through at least; if there are more than
+// CommandScanLeast is how many pieces of mail a look for an owner's reads through at least; if there are more than
 // Reads says, it asks run by run. Drivers only.
 const CommandScanLeast = 500
 
-// MailReadMost is how many it reads through at most. Drivers only.
+// CommandScanMost is how many it reads through at most. Drivers only.
 const CommandScanMost = 20_000
 
 // Reads is how many pieces of mail a look reads through before it asks run by run instead: to ask a run costs
@@ -116,24 +116,24 @@ type Outstanding struct {
 	Unread []CommandKind
 }
 
-// Mailbox delivers mail. Journal embeds it.
+// Commands delivers mail. Journal embeds it.
 type Commands interface {
-	// Post writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one
+	// Enqueue writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one
 	// transaction. ReasonRunNotFound, ReasonRunEnded, ReasonStateRefuses, ReasonEtagMismatch,
 	// ReasonRequestIDReused, ReasonInterruptNotFound, ReasonInterruptClosed.
 	Enqueue(ctx context.Context, p EnqueueRequest) (Enqueued, error)
-	// PendingMail lists unread mail of owner's open runs, oldest first. What it costs is bounded by the runs
+	// PendingCommands lists unread mail of owner's open runs, oldest first. What it costs is bounded by the runs
 	// that owner has: mail to others, however much there is, is not read through.
 	PendingCommands(ctx context.Context, owner Owner, look CommandQuery) ([]Command, error)
-	// UnreadMail lists unread mail of one run, oldest first.
+	// UnappliedCommands lists unread mail of one run, oldest first.
 	UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]Command, error)
-	// FindMail is the unread piece of mail of a run with this kind and key; false if there is none. Its body
+	// FindCommand is the unread piece of mail of a run with this kind and key; false if there is none. Its body
 	// comes along if the whole is asked for, else Left says that it does not.
 	FindCommand(ctx context.Context, namespace, runID string, kind CommandKind, key string, whole bool) (Command, bool, error)
 	// Outstanding tells what an open run has before it.
 	Outstanding(ctx context.Context, namespace, runID string) (Outstanding, error)
-	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever
-	// replica. It is a hint: values may be lost or come for nothing, so poll PendingMail too. The channel is
+	// CommandWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever
+	// replica. It is a hint: values may be lost or come for nothing, so poll PendingCommands too. The channel is
 	// closed when ctx ends.
 	CommandWakes(ctx context.Context, owner Owner) (<-chan struct{}, error)
 }

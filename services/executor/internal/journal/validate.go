@@ -135,7 +135,7 @@ func (c *check) append(a *Append) {
 	}
 }
 
-// ValidatePost checks what a Post carries, as Validate does for writes.
+// ValidateEnqueue checks what a Post carries, as Validate does for writes.
 func ValidateEnqueue(p EnqueueRequest, l Limits) error {
 	c := check{limits: l}
 	c.need("run id", p.Command.RunID)

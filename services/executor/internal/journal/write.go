@@ -32,7 +32,7 @@ type Start struct {
 	Events []Event
 	// Outbox items need an event.
 	Outbox []Out
-	// Mail is for other runs, Jobs are about this run unless they name another: both are written in the same
+	// Command is for other runs, Jobs are about this run unless they name another: both are written in the same
 	// transaction.
 	Command []Command
 	Jobs    []Job
@@ -68,7 +68,7 @@ type Append struct {
 	// Leave it false for what recovery itself writes. A run whose calls are long may also be given
 	// progress by an Append without events, after it has run for a while and done no harm.
 	Progress bool
-	// Mail is for other runs of the same namespace. A piece for a run that has ended, or is not there, or
+	// Command is for other runs of the same namespace. A piece for a run that has ended, or is not there, or
 	// that has unread mail with the same kind and key, is dropped. An owner is woken; a run without one gets
 	// a wake-up job in the same transaction.
 	Command []Command
@@ -77,7 +77,7 @@ type Append struct {
 	// With Release it is also the run itself, if it is parked and mail came for it that was not taken up.
 	// Result.Claimed names them.
 	Claims bool
-	// TakenUp are the pieces of this run's mail that this write takes into account: they are gone with it.
+	// Applied are the pieces of this run's mail that this write takes into account: they are gone with it.
 	Applied []int64
 	// Release makes this the owner's last write: with it the run has no owner, or is claimed anew: see
 	// Claims. If mail waits for a run without an owner, or comes later, a wake-up job is inserted in the
@@ -121,6 +121,6 @@ type Result struct {
 	// else 0. For a Start with Created false both are 0.
 	LastSeq, Revision int64
 	// Claimed are the runs that the executor owns because of Append.Claims and is to go on with. It is a
-	// hint: one that became durable in an earlier try is not named, but its mail is among PendingMail.
+	// hint: one that became durable in an earlier try is not named, but its mail is among PendingCommands.
 	Claimed []string
 }

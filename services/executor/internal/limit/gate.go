@@ -123,10 +123,10 @@ func (g *keyGate) Holding(req engine.GateRequest) (engine.GateWait, bool) {
 	return g.holding(ConcurrencyKey(req.Namespace, safe(req.Key)), engine.GateKey)
 }
 
-// Begin implements engine.TermGate, for the other gates too.
+// Begin implements engine.SessionGate, for the other gates too.
 func (g *keyGate) Begin(owner journal.Owner) { g.begin(owner) }
 
-// End implements engine.TermGate, for the other gates too.
+// End implements engine.SessionGate, for the other gates too.
 func (g *keyGate) End(owner journal.Owner) { g.end(owner) }
 
 // actorGate bounds calls of an actor.

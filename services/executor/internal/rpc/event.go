@@ -305,7 +305,7 @@ func refMessages(refs []workgraph.Ref) []*executorv1.VisitRef {
 	return out
 }
 
-// adopted are the visits that an event takes over.
+// reused are the visits that an event takes over.
 func reused(d *engine.Durable) []*executorv1.VisitRef {
 	var out []*executorv1.VisitRef
 	for i := range d.Steps {

@@ -48,7 +48,7 @@ type Runs interface {
 	Exists(ctx context.Context, namespace, runID string) (bool, error)
 }
 
-// Keeper carries schedules out. It is safe for concurrent use, and so are any number of keepers on one store.
+// Controller carries schedules out. It is safe for concurrent use, and so are any number of keepers on one store.
 type Controller struct {
 	store  Store
 	runs   Runs

@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// BenchMail measures a look for mail by an owner of 200 runs, each with a letter, beside 100,000 unread
+// BenchCommands measures a look for mail by an owner of 200 runs, each with a letter, beside 100,000 unread
 // letters to runs of another. exec runs SQL that writes.
 func BenchCommands(b *testing.B, d Driver, exec func(b *testing.B, place, sql string)) {
 	const own, foreign, each = 200, 1000, 100

@@ -353,7 +353,7 @@ func send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
 
 const cancelable = "cancel_time IS NULL AND state < 6"
 
-// queueAround does what follows from the writes, each by a statement that sees them all.
+// queueSideEffects does what follows from the writes, each by a statement that sees them all.
 func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.SideEffects, done *journal.Outcomes) {
 	if len(a.Targets)+len(a.Ended) > 0 {
 		// Which runs have ended is asked of the runs and not of each piece of mail: a run that goes on may
@@ -426,7 +426,7 @@ func queueGraphs(b *pgx.Batch, graphs map[journal.Key][]byte) {
 		ON CONFLICT (namespace, hash) DO UPDATE SET use_time = now() WHERE graphs.use_time < now() - interval '1 hour'`, ns, hashes, bodies)
 }
 
-// judge finds out, after the commit, why guards did not hold.
+// classifyConflicts finds out, after the commit, why guards did not hold.
 func (s *Store) classifyConflicts(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, lost []*journal.RunBatch, done *journal.Outcomes) error {
 	for _, u := range lost {
 		st := journal.FoundRow{Found: true}

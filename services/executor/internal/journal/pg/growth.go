@@ -19,7 +19,7 @@ const (
 	partLockWait = `SET LOCAL lock_timeout = '2s'`
 )
 
-// Expired implements journal.Growth. It goes from namespace to namespace, each of which has its ended runs in order.
+// Expired implements journal.Retention. It goes from namespace to namespace, each of which has its ended runs in order.
 func (s *Store) Expired(ctx context.Context, before func(namespace string) time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
 	root := ` AND r.create_time < $2 AND r.end_time < $2 AND (r.create_time, r.run_id) > ($3, $4)
 		AND (r.parent_run_id = '' OR (SELECT true FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace || '' = r.namespace) IS NULL)`
@@ -62,14 +62,14 @@ func (s *Store) Expired(ctx context.Context, before func(namespace string) time.
 	return ends, nil
 }
 
-// NoteArchive implements journal.Growth.
+// NoteArchive implements journal.Retention.
 func (s *Store) NoteArchive(ctx context.Context, namespace, runID, place string) error {
 	_, err := s.hot.Exec(ctx, `INSERT INTO archives (namespace, run_id, place) VALUES ($1, $2, $3)
 		ON CONFLICT (namespace, run_id) DO UPDATE SET place = excluded.place, archive_time = now()`, namespace, runID, place)
 	return err
 }
 
-// ArchiveOf implements journal.Growth.
+// ArchiveOf implements journal.Retention.
 func (s *Store) ArchiveOf(ctx context.Context, namespace, runID string) (place string, err error) {
 	err = s.read.QueryRow(ctx, `SELECT place FROM archives WHERE namespace = $1 AND run_id = $2`, namespace, runID).Scan(&place)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -107,7 +107,7 @@ func (s *Store) maintain(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	})
 }
 
-// Extend implements journal.Growth.
+// Extend implements journal.Retention.
 func (s *Store) Extend(ctx context.Context, width, ahead time.Duration) (p journal.Parts, err error) {
 	look := func(q querier) (now time.Time, err error) {
 		parts, err := eventParts(ctx, q)
@@ -160,7 +160,7 @@ func (s *Store) Extend(ctx context.Context, width, ahead time.Duration) (p journ
 	return p, err
 }
 
-// Shrink implements journal.Growth: partitions that end before a time become one, which holds what is left in them.
+// Shrink implements journal.Retention: partitions that end before a time become one, which holds what is left in them.
 func (s *Store) Shrink(ctx context.Context, before time.Time, limit int) (more bool, err error) {
 	// Rows of deleted runs are nobody's any more. The others are found by their runs, of which few are that old.
 	const left = ` e JOIN runs r ON r.run_id = e.run_id WHERE r.run_id < $1 AND r.namespace <> '` + journal.Deleted + `'`
@@ -232,7 +232,7 @@ func (s *Store) Shrink(ctx context.Context, before time.Time, limit int) (more b
 	return false, err
 }
 
-// SweepGraphs implements journal.Growth.
+// SweepGraphs implements journal.Retention.
 func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal.Key, limit int) (removed int, next journal.Key, err error) {
 	rows, err := s.read.Query(ctx, `SELECT namespace, hash, use_time FROM graphs WHERE (namespace, hash) > ($1, $2) ORDER BY namespace, hash LIMIT $3`,
 		after.Namespace, after.Name, limit)

@@ -16,7 +16,7 @@ import (
 const (
 	selectInterrupts = `SELECT i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.binds, i.answer,
 		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal FROM interrupts i`
-	// ofFamily holds for questions of the run $2 and of all below it. Those of a whole family are found by its root at once.
+	// ofRoot holds for questions of the run $2 and of all below it. Those of a whole family are found by its root at once.
 	ofRoot = ` i.root_run_id = (SELECT r.root_run_id FROM runs r WHERE` + thisRun + `) AND (i.root_run_id = $2 OR i.run_id IN (
 		WITH RECURSIVE below AS (SELECT $2::text COLLATE "C" AS run_id UNION ALL
 			SELECT r.run_id FROM below b` + itsChildren + `)

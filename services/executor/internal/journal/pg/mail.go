@@ -16,20 +16,20 @@ import (
 
 const (
 	insertCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
-	// hasMail holds for a run that has some. It looks at one piece of it, of however many there are.
+	// hasCommands holds for a run that has some. It looks at one piece of it, of however many there are.
 	hasCommands = ` (SELECT true FROM mail m WHERE m.run_id = r.run_id LIMIT 1)`
-	// claimParked gives an owner those of the runs that are parked and have mail. The caller has locked the
+	// claimOwnerless gives an owner those of the runs that are parked and have mail. The caller has locked the
 	// rows. The state as it is would let PostgreSQL look through the runs in these states for those that are
 	// meant, if it believes that they are few.
 	claimOwnerless = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state + 0 IN (3, 4)
 		AND` + hasCommands + ` RETURNING r.run_id`
-	// oldestMail orders that of one run. By the id as it is, PostgreSQL may look through the mail of all
+	// oldestCommand orders that of one run. By the id as it is, PostgreSQL may look through the mail of all
 	// runs.
 	oldestCommand  = ` ORDER BY m.id + 0`
 	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM mail m`
 )
 
-// scanMail scans what selectMail gives, with Left as its last column.
+// scanCommand scans what selectCommands gives, with Left as its last column.
 func scanCommand(row pgx.CollectableRow) (m journal.Command, err error) {
 	err = row.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &m.Time, &m.Left)
 	m.Time = m.Time.UTC()
@@ -48,7 +48,7 @@ func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
 		WHERE r.owner_id <> '' AND r.state < 6 AND (r.owner_id <> $2 OR r.owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
 }
 
-// Post implements journal.Mailbox. The run's row is locked before its owner is looked at, so that mail and
+// Enqueue implements journal.Commands. The run's row is locked before its owner is looked at, so that mail and
 // the end of an ownership see each other.
 func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted journal.Enqueued, err error) {
 	if err := journal.ValidateEnqueue(p, journal.DefaultLimits()); err != nil {
@@ -201,7 +201,7 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueReq
 	return tx.SendBatch(ctx, &b).Close()
 }
 
-// PendingMail implements journal.Mailbox.
+// PendingCommands implements journal.Commands.
 func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
 	// mine has two halves, of which one gives no rows. While there is little mail in all (look is shorter
 	// than look.Reads), the first half looks up the run of each piece of it; else the second half reads the
@@ -227,13 +227,13 @@ func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look j
 	return collect(rows, err, scanCommand)
 }
 
-// UnreadMail implements journal.Mailbox.
+// UnappliedCommands implements journal.Commands.
 func (s *Store) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
 	rows, err := s.hot.Query(ctx, selectCommands+` WHERE m.run_id = $2 AND m.namespace = $1`+oldestCommand+` LIMIT $3`, namespace, runID, limit)
 	return collect(rows, err, scanCommand)
 }
 
-// FindMail implements journal.Mailbox.
+// FindCommand implements journal.Commands.
 func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
 	rows, err := s.hot.Query(ctx, `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN $5::boolean THEN m.body END, m.time, NOT $5::boolean FROM mail m
 		WHERE m.run_id = $2 AND m.kind = $3 AND m.key = $4 AND m.namespace = $1`, namespace, runID, string(kind), key, whole)
@@ -248,13 +248,13 @@ func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind j
 const unreadKinds = `SELECT array_agg(k.kind ORDER BY k.first) FROM
 	(SELECT m.kind, min(m.id) AS first FROM mail m WHERE m.run_id = $2 AND m.namespace = $1 GROUP BY m.kind) k`
 
-// Outstanding implements journal.Mailbox.
+// Outstanding implements journal.Commands.
 func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out journal.Outstanding, err error) {
 	err = s.read.QueryRow(ctx, `SELECT (`+openInterrupts+`), (`+unreadKinds+`)`, namespace, runID).Scan(&out.Interrupts, &out.Unread)
 	return out, away(err)
 }
 
-// MailWakes implements journal.Mailbox.
+// CommandWakes implements journal.Commands.
 func (s *Store) CommandWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
 	return dbkit.Listen(ctx, s.hot, commandChannel, 1, struct{}{}, func(payload string) (struct{}, bool) { return struct{}{}, payload == owner.ID })
 }

@@ -219,7 +219,7 @@ func lockCanceled(ctx context.Context, tx pgx.Tx, o journal.TakeOverOptions) (lo
 	return locked, find(`<`, `r.run_id`, o.Limit)
 }
 
-// queueParks makes runs parked whose owner is gone and that are not to go on by themselves. What a
+// queueOwnerless makes runs parked whose owner is gone and that are not to go on by themselves. What a
 // quarantined one was told to try has brought its owner down once more.
 func (s *Store) queueOwnerless(b *pgx.Batch, parked []journal.RunRef) {
 	var wakes []journal.JobRow

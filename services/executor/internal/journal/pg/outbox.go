@@ -105,7 +105,7 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 	return nil
 }
 
-// Books implements journal.Outbox.
+// Accounting implements journal.Outbox.
 func (s *Store) Accounting(ctx context.Context, namespace, runID, kind string) (b journal.Accounting, err error) {
 	err = s.read.QueryRow(ctx, `WITH RECURSIVE below AS (SELECT $2::text COLLATE "C" AS run_id UNION ALL SELECT r.run_id FROM below b`+itsChildren+`)
 		SELECT (SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = $1 AND o.kind = $3),

@@ -31,7 +31,7 @@ const (
 	hotConns = 6
 	// jobConns are one that listens and some that fetch and finish.
 	jobConns = 4
-	// mailChannel gets the owner's id as payload.
+	// commandChannel gets the owner's id as payload.
 	commandChannel = "executor_mail"
 )
 

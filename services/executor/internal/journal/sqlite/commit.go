@@ -171,7 +171,7 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 
 const cancelable = "cancel_time = 0 AND state < 6"
 
-// around does what follows from the writes of a commit, and returns the owners that have mail.
+// sideEffects does what follows from the writes of a commit, and returns the owners that have mail.
 func (t txn) sideEffects(ctx context.Context, owner journal.Owner, a journal.SideEffects, done *journal.Outcomes) (woken []string, err error) {
 	for _, id := range slices.Concat(a.Targets, a.Ended) {
 		if _, err := t.exec(ctx, tidyCommands, id); err != nil {

@@ -14,7 +14,7 @@ import (
 // vacuumPages is how many free pages are given back in one go.
 const vacuumPages = 2000
 
-// Expired implements journal.Growth. It goes from namespace to namespace, each of which has its ended runs in order.
+// Expired implements journal.Retention. It goes from namespace to namespace, each of which has its ended runs in order.
 func (s *Store) Expired(ctx context.Context, before func(namespace string) time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
 	root := ` AND r.create_time < ?2 AND r.end_time > 0 AND r.end_time < ?2 AND (r.create_time, r.run_id) > (?3, ?4)
 		AND (r.parent_run_id = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace))`
@@ -58,7 +58,7 @@ func (s *Store) Expired(ctx context.Context, before func(namespace string) time.
 	return ends, nil
 }
 
-// NoteArchive implements journal.Growth.
+// NoteArchive implements journal.Retention.
 func (s *Store) NoteArchive(ctx context.Context, namespace, runID, place string) error {
 	return s.update(ctx, func(ctx context.Context, t txn) error {
 		_, err := t.exec(ctx, `INSERT INTO archives (namespace, run_id, place, archive_time) VALUES (?, ?, ?, `+now+`)
@@ -67,7 +67,7 @@ func (s *Store) NoteArchive(ctx context.Context, namespace, runID, place string)
 	})
 }
 
-// ArchiveOf implements journal.Growth.
+// ArchiveOf implements journal.Retention.
 func (s *Store) ArchiveOf(ctx context.Context, namespace, runID string) (place string, err error) {
 	err = s.db.Read.QueryRowContext(ctx, `SELECT place FROM archives WHERE namespace = ? AND run_id = ?`, namespace, runID).Scan(&place)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -76,12 +76,12 @@ func (s *Store) ArchiveOf(ctx context.Context, namespace, runID string) (place s
 	return place, err
 }
 
-// Extend implements journal.Growth. There are no parts in a file.
+// Extend implements journal.Retention. There are no parts in a file.
 func (s *Store) Extend(context.Context, time.Duration, time.Duration) (journal.Parts, error) {
 	return journal.Parts{}, nil
 }
 
-// Shrink implements journal.Growth: free pages go back to the file system, some at a time. In a file that another program has rewritten without
+// Shrink implements journal.Retention: free pages go back to the file system, some at a time. In a file that another program has rewritten without
 // auto_vacuum they are used again instead.
 func (s *Store) Shrink(ctx context.Context, _ time.Time, _ int) (more bool, err error) {
 	// The pragma does its work row by row, and no transaction may be open around it.
@@ -99,7 +99,7 @@ func (s *Store) Shrink(ctx context.Context, _ time.Time, _ int) (more bool, err 
 	return mode == 2 && free > vacuumPages, nil
 }
 
-// SweepGraphs implements journal.Growth.
+// SweepGraphs implements journal.Retention.
 func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal.Key, limit int) (removed int, next journal.Key, err error) {
 	rows, err := s.db.Read.QueryContext(ctx, `SELECT namespace, hash, use_time FROM graphs WHERE (namespace, hash) > (?, ?) ORDER BY namespace, hash LIMIT ?`,
 		after.Namespace, after.Name, limit)

@@ -15,7 +15,7 @@ const (
 	interruptColumns = `i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.binds, i.answer,
 		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal`
 	selectInterrupts = `SELECT ` + interruptColumns + ` FROM interrupts i`
-	// ofFamily holds for questions of the run ?2 in namespace ?1 and of all below it.
+	// ofRoot holds for questions of the run ?2 in namespace ?1 and of all below it.
 	ofRoot = ` i.root_run_id = (SELECT root_run_id FROM runs WHERE namespace = ?1 AND run_id = ?2) AND (i.root_run_id = ?2 OR i.run_id IN (
 		WITH RECURSIVE below AS (SELECT ?2 AS run_id UNION ALL
 			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')

@@ -12,36 +12,36 @@ import (
 )
 
 const (
-	// pollMail is how often another process's mail is looked for.
+	// pollCommands is how often another process's mail is looked for.
 	pollCommands = 500 * time.Millisecond
 
 	insertCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	// sendMail is insertMail to a run that may be another namespace's, which gets none.
+	// sendCommand is insertCommand to a run that may be another namespace's, which gets none.
 	sendCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.namespace <> ?2) ON CONFLICT DO NOTHING`
 	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, FALSE`
-	// pendingMail is that of an owner's runs.
+	// pendingCommands is that of an owner's runs.
 	pendingCommands = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
 	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
 	pendingByRun = ` FROM runs r CROSS JOIN mail m WHERE r.owner_id = ?1 AND r.owner_incarnation = ?2 AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
-	// findMail is the piece with a kind and key.
+	// findCommand is the piece with a kind and key.
 	findCommand = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(?5, m.body, NULL), m.time, NOT ?5 FROM mail m
 		WHERE m.run_id = ?2 AND m.kind = ?3 AND m.key = ?4 AND m.namespace = ?1`
 	// inHand leaves out what the owner has in hand, small which bodies come along.
 	inHand  = ` AND (m.kind = 'CANCEL' OR m.run_id NOT IN (SELECT value FROM json_each(?4))) AND m.run_id NOT IN (SELECT value FROM json_each(?5))`
 	small   = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(` + isSmall + `, m.body, NULL), m.time, NOT (` + isSmall + `)`
 	isSmall = `?6 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= ?6`
-	// mailRead counts mail, up to a number.
+	// commandScan counts mail, up to a number.
 	commandScan = `SELECT count(*) FROM (SELECT 1 FROM mail LIMIT ?)`
-	// claimParked finds parked runs alone that have mail.
+	// claimOwnerless finds parked runs alone that have mail.
 	claimOwnerless = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
 		AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = runs.run_id)`
-	// tidyMail takes away what came for a run that is over, or is not there. It asks that once, and not for
+	// tidyCommands takes away what came for a run that is over, or is not there. It asks that once, and not for
 	// each piece of mail: a run that goes on may have thousands.
 	tidyCommands = `DELETE FROM mail WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
 )
 
-// scanMail scans what selectMail and small give, with Left as their last column.
+// scanCommand scans what selectCommands and small give, with Left as their last column.
 func scanCommand(rows *sql.Rows) (m journal.Command, err error) {
 	var at int64
 	err = rows.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &at, &m.Left)
@@ -61,7 +61,7 @@ func (t txn) ownerOf(ctx context.Context, runID string) (owner string, err error
 	return owner, err
 }
 
-// Post implements journal.Mailbox.
+// Enqueue implements journal.Commands.
 func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted journal.Enqueued, err error) {
 	if err := journal.ValidateEnqueue(p, journal.DefaultLimits()); err != nil {
 		return journal.Enqueued{}, err
@@ -188,7 +188,7 @@ func (t txn) deliver(ctx context.Context, m journal.Command, reason string) (isN
 	return true, t.wakeUps(ctx, []journal.JobRow{journal.MakeJob(m.Namespace, m.RunID, journal.Job{Kind: journal.JobWake})})
 }
 
-// PendingMail implements journal.Mailbox.
+// PendingCommands implements journal.Commands.
 func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
 	var n int
 	if err := s.db.Read.QueryRowContext(ctx, commandScan, look.Reads()).Scan(&n); err != nil {
@@ -203,13 +203,13 @@ func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look j
 	return dbkit.Collect(rows, err, scanCommand)
 }
 
-// UnreadMail implements journal.Mailbox.
+// UnappliedCommands implements journal.Commands.
 func (s *Store) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
 	rows, err := s.db.Read.QueryContext(ctx, selectCommands+` FROM mail m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
 	return dbkit.Collect(rows, err, scanCommand)
 }
 
-// FindMail implements journal.Mailbox.
+// FindCommand implements journal.Commands.
 func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
 	rows, err := s.db.Read.QueryContext(ctx, findCommand, namespace, runID, string(kind), key, whole)
 	ms, err := dbkit.Collect(rows, err, scanCommand)
@@ -223,7 +223,7 @@ func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind j
 const unreadKinds = `SELECT json_group_array(k.kind ORDER BY k.first) FROM
 	(SELECT m.kind, min(m.id) AS first FROM mail m WHERE m.run_id = ?2 AND m.namespace = ?1 GROUP BY m.kind) k`
 
-// Outstanding implements journal.Mailbox.
+// Outstanding implements journal.Commands.
 func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out journal.Outstanding, err error) {
 	var unread []byte
 	err = s.db.Read.QueryRowContext(ctx, `SELECT (`+openInterrupts+`), (`+unreadKinds+`)`, namespace, runID).Scan(&out.Interrupts, &unread)
@@ -233,7 +233,7 @@ func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out j
 	return out, err
 }
 
-// MailWakes implements journal.Mailbox. Mail from this process comes at once, that of another on
+// CommandWakes implements journal.Commands. Mail from this process comes at once, that of another on
 // the same file by polling.
 func (s *Store) CommandWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
 	return s.wakesOf(ctx, owner.ID, pollCommands, func() bool {

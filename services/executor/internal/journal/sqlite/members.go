@@ -266,7 +266,7 @@ func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
 	}
 }
 
-// park makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one
+// disown makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one
 // was told to try has brought its owner down once more.
 func (t txn) disown(ctx context.Context, parked []journal.RunRef) error {
 	for _, f := range parked {

@@ -49,7 +49,7 @@ func newCodec(over int) (*codec, error) {
 // idle reports whether squeeze would return b itself without looking further.
 func (c *codec) idle(b []byte) bool { return !isForm(b) && (c.over <= 0 || len(b) < c.over) }
 
-// squeeze returns the shortest form of b that holds all of it.
+// compress returns the shortest form of b that holds all of it.
 func (c *codec) compress(b []byte) []byte {
 	if c.over > 0 && len(b) >= c.over {
 		out := make([]byte, 1, 1+len(b)/2)

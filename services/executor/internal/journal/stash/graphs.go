@@ -17,7 +17,7 @@ type graphForms struct {
 
 type graphForm struct{ body, form []byte }
 
-// squeeze is the codec's, for the graph of this hash.
+// compress is the codec's, for the graph of this hash.
 func (g *graphForms) compress(c *codec, hash string, body []byte) []byte {
 	if c.idle(body) || len(body) > maxGraphs/4 {
 		return c.compress(body)

@@ -160,7 +160,7 @@ func (j Journal) SweepRequestIDs(ctx context.Context, before time.Time) (int, er
 	return j.rows.SweepRequestIDs(ctx, before)
 }
 
-// Post implements journal.Mailbox.
+// Enqueue implements journal.Commands.
 func (j Journal) Enqueue(ctx context.Context, p journal.EnqueueRequest) (journal.Enqueued, error) {
 	posted, err := j.rows.Enqueue(ctx, p)
 	if err == nil {
@@ -169,27 +169,27 @@ func (j Journal) Enqueue(ctx context.Context, p journal.EnqueueRequest) (journal
 	return posted, err
 }
 
-// PendingMail implements journal.Mailbox.
+// PendingCommands implements journal.Commands.
 func (j Journal) PendingCommands(ctx context.Context, owner journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
 	return j.rows.PendingCommands(ctx, owner, look)
 }
 
-// Outstanding implements journal.Mailbox.
+// Outstanding implements journal.Commands.
 func (j Journal) Outstanding(ctx context.Context, namespace, runID string) (journal.Outstanding, error) {
 	return j.rows.Outstanding(ctx, namespace, runID)
 }
 
-// UnreadMail implements journal.Mailbox.
+// UnappliedCommands implements journal.Commands.
 func (j Journal) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
 	return j.rows.UnappliedCommands(ctx, namespace, runID, limit)
 }
 
-// FindMail implements journal.Mailbox.
+// FindCommand implements journal.Commands.
 func (j Journal) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
 	return j.rows.FindCommand(ctx, namespace, runID, kind, key, whole)
 }
 
-// MailWakes implements journal.Mailbox.
+// CommandWakes implements journal.Commands.
 func (j Journal) CommandWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
 	return j.rows.CommandWakes(ctx, owner)
 }

@@ -33,7 +33,7 @@ type Options struct {
 	Store *blob.Store
 	// Over is the size from which on a value goes to Store; 0 means 256 KiB.
 	Over int
-	// Squeeze is the size from which on a value is compressed if that makes it smaller; 0 means never.
+	// Compress is the size from which on a value is compressed if that makes it smaller; 0 means never.
 	Compress int
 	// Cache is how many bytes of what was read from the store are kept at hand; 0 means 16 MiB.
 	Cache int
@@ -41,7 +41,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Stash packs what is written and unpacks what is read. It is safe for concurrent use.
+// Offload packs what is written and unpacks what is read. It is safe for concurrent use.
 type Offload struct {
 	blobs journal.Blobs
 	o     Options
