@@ -12,7 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/blob"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
-	"github.com/epigraph-run/epigraph/services/executor/internal/journal/stash"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/offload"
 )
 
 // noBlobs is what keeps all values with their rows.
@@ -74,7 +74,7 @@ const retentionMin = time.Minute
 
 // stashing is how the journal's large values are kept.
 type stashing struct {
-	*stash.Offload
+	*offload.Offload
 	store *blob.Store
 }
 
@@ -89,7 +89,7 @@ func openOffload(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Log
 			return s, fmt.Errorf("open blob store of executor: %w", err)
 		}
 	}
-	if s.Offload, err = stash.New(j, stash.Options{Store: s.store, Over: int(cfg.BlobOver), Compress: int(cfg.Compress), Logger: log}); err != nil {
+	if s.Offload, err = offload.New(j, offload.Options{Store: s.store, Over: int(cfg.BlobOver), Compress: int(cfg.Compress), Logger: log}); err != nil {
 		return s, errors.Join(err, s.Close())
 	}
 	return s, nil

@@ -1,4 +1,4 @@
-package stash_test
+package offload_test
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
-	"github.com/epigraph-run/epigraph/services/executor/internal/journal/stash"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/offload"
 )
 
 const (
@@ -95,7 +95,7 @@ type world struct {
 	rows  journal.Journal
 	store *blob.Store
 	me    journal.Owner
-	s     *stash.Offload
+	s     *offload.Offload
 	j     journal.Journal
 }
 
@@ -103,7 +103,7 @@ type world struct {
 func (w *world) open(store *blob.Store) {
 	w.t.Helper()
 	var err error
-	w.s, err = stash.New(w.rows, stash.Options{Store: store, Over: over, Compress: 1 << 10, Logger: testkit.Logger(w.t)})
+	w.s, err = offload.New(w.rows, offload.Options{Store: store, Over: over, Compress: 1 << 10, Logger: testkit.Logger(w.t)})
 	require.NoError(w.t, err)
 	w.j = w.s.Around(w.rows)
 }
@@ -211,7 +211,7 @@ func TestStash(t *testing.T) {
 		// No store, a lost object, a wrong one: named errors all.
 		w.open(nil)
 		_, err = w.j.Get(ctx, ns, id)
-		require.Equal(t, stash.ReasonBlobMissing, errs.ReasonOf(err), "%v", err)
+		require.Equal(t, offload.ReasonBlobMissing, errs.ReasonOf(err), "%v", err)
 		w.open(w.store)
 		name := func() string {
 			for _, n := range w.objects() {
@@ -231,12 +231,12 @@ func TestStash(t *testing.T) {
 			require.NoError(t, w.store.Put(ctx, name, []byte("x")))
 		}
 		_, err = w.j.Get(ctx, ns, id)
-		require.Equal(t, stash.ReasonBlobCorrupt, errs.ReasonOf(err), "%v", err)
+		require.Equal(t, offload.ReasonBlobCorrupt, errs.ReasonOf(err), "%v", err)
 		for _, n := range w.objects() {
 			require.NoError(t, w.store.Remove(ctx, n))
 		}
 		_, err = w.j.Load(ctx, id)
-		require.Equal(t, stash.ReasonBlobMissing, errs.ReasonOf(err), "%v", err)
+		require.Equal(t, offload.ReasonBlobMissing, errs.ReasonOf(err), "%v", err)
 	})
 }
 
@@ -387,7 +387,7 @@ func TestPack(t *testing.T) {
 	store, err := blob.Open(t.Context(), "mem://")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
-	s, err := stash.New(away{}, stash.Options{Store: store, Over: over, Compress: 1 << 10})
+	s, err := offload.New(away{}, offload.Options{Store: store, Over: over, Compress: 1 << 10})
 	require.NoError(t, err)
 	t.Run("Small/CostsNothing", func(t *testing.T) {
 		w := journal.Write{Append: &journal.Append{Namespace: ns, RunID: "r", Events: event(`{"event":{}}`)}}
