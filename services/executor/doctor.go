@@ -151,7 +151,7 @@ func members(j inspected, cfg Config) []doctor.Probe {
 }
 
 // suspicions are the probes of the journal.
-func suspicions(j inspected, kept stashing, in journal.Sample) []doctor.Probe {
+func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe {
 	const (
 		report  = "this must never happen: keep the database as it is and report it, with the run's journal"
 		waiting = "an executor sees to it within seconds; if it stays, look at the executors' logs and whether one is alive"
@@ -195,7 +195,7 @@ func suspicions(j inspected, kept stashing, in journal.Sample) []doctor.Probe {
 }
 
 // missing looks for the values to which runs of the sample refer.
-func missing(ctx context.Context, j journal.Inspector, kept stashing, in journal.Sample, limit int) (found []string, err error) {
+func missing(ctx context.Context, j journal.Inspector, kept offloading, in journal.Sample, limit int) (found []string, err error) {
 	most := looked
 	if in.Size == 0 {
 		most = math.MaxInt32

@@ -239,7 +239,7 @@ type Deps struct {
 type Service struct {
 	engine      *engine.Engine
 	journal     journal.Journal
-	offload     stashing
+	offload     offloading
 	maintenance *maintenance
 	grace       time.Duration
 	outbox      *outbox.Deliverer // nil without a registry

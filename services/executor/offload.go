@@ -72,14 +72,14 @@ func (c Config) validateRetention() (faults []error) {
 // retentionMin keeps a slip of the pen from emptying a journal.
 const retentionMin = time.Minute
 
-// stashing is how the journal's large values are kept.
-type stashing struct {
+// offloading is how the journal's large values are kept.
+type offloading struct {
 	*offload.Offload
 	store *blob.Store
 }
 
 // openOffload opens what keeps the large values of j.
-func openOffload(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Logger) (s stashing, err error) {
+func openOffload(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Logger) (s offloading, err error) {
 	raw, err := cfg.blobURL()
 	if err != nil {
 		return s, err
@@ -96,7 +96,7 @@ func openOffload(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Log
 }
 
 // Close lets go of the blob store.
-func (s stashing) Close() error {
+func (s offloading) Close() error {
 	if s.store == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package stash
+package offload
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func isForm(b []byte) bool { return len(b) > 0 && b[0] >= formFirst && b[0] <= f
 // worthwhile is the part of a value, of 16, that a frame may take: what saves less is kept as it is.
 const worthwhile = 14
 
-// codec squeezes values. It is safe for concurrent use.
+// codec compresses values. It is safe for concurrent use.
 type codec struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
@@ -46,7 +46,7 @@ func newCodec(over int) (*codec, error) {
 	return &codec{enc: enc, dec: dec, over: over}, nil
 }
 
-// idle reports whether squeeze would return b itself without looking further.
+// idle reports whether compress would return b itself without looking further.
 func (c *codec) idle(b []byte) bool { return !isForm(b) && (c.over <= 0 || len(b) < c.over) }
 
 // compress returns the shortest form of b that holds all of it.
@@ -64,7 +64,7 @@ func (c *codec) compress(b []byte) []byte {
 	return b
 }
 
-// expand is the way back from squeeze.
+// expand is the way back from compress.
 func (c *codec) expand(b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return b, nil

@@ -1,4 +1,4 @@
-package stash
+package offload
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
-// Package stash owns the form in which large values of runs are kept: squeezed, or as objects of a blob store under the hash of their content, with a stub in their
+// Package offload owns the form in which large values of runs are kept: compressed, or as objects of a blob store under the hash of their content, with a stub in their
 // place. It stands between the engine and a journal, and both see plain bytes. It must not know what the values mean, nor where the rows are.
-package stash
+package offload
 
 import (
 	"context"
@@ -57,7 +57,7 @@ const (
 	tryTime = 15 * time.Second
 )
 
-// New returns a stash whose account is kept by blobs.
+// New returns an Offload whose account is kept by blobs.
 func New(blobs journal.Blobs, o Options) (*Offload, error) {
 	if o.Over <= 0 {
 		o.Over = 256 << 10
@@ -194,7 +194,7 @@ func (p *packing) value(b []byte) []byte {
 	return p.cut(b, found, left, false)
 }
 
-// snapshot packs what is no text, and what seldom is still large when it is squeezed.
+// snapshot packs what is no text, and what seldom is still large when it is compressed.
 func (p *packing) snapshot(b []byte) []byte {
 	out := p.s.codec.compress(b)
 	if !p.outside || len(out) <= p.s.o.Over {
