@@ -25,7 +25,7 @@ type doctorCmd struct {
 
 // Help tells what it does and how it ends.
 func (doctorCmd) Help() string {
-	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, mail to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder, in which nothing needs to be at work. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
+	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, commands to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder, in which nothing needs to be at work. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
 }
 
 // Run examines.
@@ -80,7 +80,7 @@ func (c *doctorCmd) Run(e *env) error {
 }
 
 // followsRest are the findings that a folder has when nothing works in it and it holds runs that are to go on.
-var followsRest = []string{"executor-silent", "mail-old", "owner-gone", "parked-overdue", "run-released", "schedule-overdue"}
+var followsRest = []string{"executor-silent", "command-old", "owner-gone", "parked-overdue", "run-released", "schedule-overdue"}
 
 // atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this
 // is a backup. One process serves such a folder, so nobody else should have taken its runs over.

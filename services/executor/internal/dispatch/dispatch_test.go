@@ -280,7 +280,7 @@ func TestDispatch(t *testing.T) {
 		testkit.Eventually(t, func() bool { return len(b.runs()) >= 10 }, patience, time.Millisecond)
 		require.ElementsMatch(t, want, b.runs())
 	})
-	onBoth(t, "Mail/WakesAParkedRun", func(t *testing.T, s *store) {
+	onBoth(t, "Commands/WakesAParkedRun", func(t *testing.T, s *store) {
 		me, err := s.Register(t.Context(), "a", "")
 		require.NoError(t, err)
 		id := started(t, s, me)

@@ -16,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Reasons of refused mail.
+// Reasons of refused commands.
 const (
 	// ReasonNotStarted is the reason when a run waits for its start still.
 	ReasonNotStarted = "RUN_NOT_STARTED"
@@ -30,7 +30,7 @@ const (
 	ReasonTaskNotWaiting = "TASK_NOT_WAITING"
 )
 
-// refusedCommand says what to do about a run that takes no mail.
+// refusedCommand says what to do about a run that takes no commands.
 func refusedCommand(err error) error {
 	if errs.ReasonOf(err) == journal.ReasonStateRefuses && errs.From(err).Meta["state"] == journal.StatePending.String() {
 		return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("it can be cancelled; anything else once it has started").With(err)
@@ -38,11 +38,11 @@ func refusedCommand(err error) error {
 	return err
 }
 
-// settleTime bounds how long a call waits to see what its mail brings about. The mail is durable by then, so
+// settleTime bounds how long a call waits to see what its commands bring about. The commands are durable by then, so
 // whatever it brings about comes in any case.
 const settleTime = 5 * time.Second
 
-// takenUp waits a moment until a piece of mail was taken up. It is durable, so that nothing is lost when that
+// takenUp waits a moment until a command was taken up. It is durable, so that nothing is lost when that
 // takes longer.
 func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string) (bool, error) {
 	until := time.Now().Add(settleTime)
@@ -61,7 +61,7 @@ func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind jour
 	return false, nil
 }
 
-// once is the key of mail of which there may be any number: that of its request, else a new one.
+// once is the key of commands of which there may be any number: that of its request, else a new one.
 func once(r journal.Request) string {
 	if r.ID != "" {
 		return r.ID

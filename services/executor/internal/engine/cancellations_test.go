@@ -46,7 +46,7 @@ func (u *unwanted) acknowledges(t *testing.T, id string) {
 	}
 }
 
-// stuckPost is a journal that takes mail for one run, and for all of one namespace, until the caller gives
+// stuckPost is a journal that takes commands for one run, and for all of one namespace, until the caller gives
 // up.
 type stuckPost struct {
 	journal.Journal
@@ -76,7 +76,7 @@ func TestCancellations(t *testing.T) {
 	u.acknowledges(t, id)
 }
 
-// heldPost is a journal that takes the mail of one run only once it is let go.
+// heldPost is a journal that takes the commands of one run only once it is let go.
 type heldPost struct {
 	journal.Journal
 	run        string

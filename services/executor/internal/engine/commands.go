@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// commandBatch is how many pieces of mail are read at a time.
+	// commandBatch is how many commands are read at a time.
 	commandBatch = journal.MaxLoadedCommandBytes
-	// smallCommand is the largest body that comes along when all mail is looked for. The mail of a run that has
+	// smallCommand is the largest body that comes along when all commands are looked for. The commands of a run that has
 	// larger ones is read apart, largeBatch pieces at a time, in a turn of its namespace.
 	smallCommand, largeBatch = 4 << 10, 32
 	// longestRest is the longest pause between two looks.
@@ -27,12 +27,12 @@ const (
 func (t *session) watchCommands(ctx context.Context) {
 	wakes, err := t.e.journal.CommandWakes(ctx, t.owner)
 	if err != nil {
-		t.e.log.WarnContext(ctx, "no notice of mail, it is looked for instead", "err", err)
+		t.e.log.WarnContext(ctx, "no notice of commands, it is looked for instead", "err", err)
 	}
 	poll := time.NewTicker(t.e.cfg.CommandPoll)
 	defer poll.Stop()
 	for took := time.Duration(0); ; {
-		// With much mail a look takes long. The pause lets mail gather, so that looking takes a third of the
+		// With many commands a look takes long. The pause lets commands gather, so that looking takes a third of the
 		// time at most, up to longestRest.
 		if !t.rest(min(2*took, longestRest)) {
 			return
@@ -53,7 +53,7 @@ func (t *session) watchCommands(ctx context.Context) {
 	}
 }
 
-// pollCommandsSoon makes the owner look for mail at once.
+// pollCommandsSoon makes the owner look for commands at once.
 func (t *session) pollCommandsSoon() {
 	select {
 	case t.commands <- struct{}{}:
@@ -61,8 +61,8 @@ func (t *session) pollCommandsSoon() {
 	}
 }
 
-// settled are the pieces of mail that were durably taken up since the last look began. That look may have
-// read them before, so they are skipped when its mail is taken up. It is safe for concurrent use.
+// settled are the commands that were durably taken up since the last look began. That look may have
+// read them before, so they are skipped when its commands are taken up. It is safe for concurrent use.
 type settled struct {
 	mu  sync.Mutex
 	ids map[int64]struct{}
@@ -96,8 +96,8 @@ func (s *settled) has(id int64) bool {
 	return ok
 }
 
-// deliver looks for mail of this owner once: it reads commandBatch pieces at most, the oldest first, and gives
-// them to their runs. Runs that are not in memory are brought there. If there may be more mail, somebody asks
+// deliver looks for commands of this owner once: it reads commandBatch pieces at most, the oldest first, and gives
+// them to their runs. Runs that are not in memory are brought there. If there may be more commands, somebody asks
 // for another look. One goroutine at a time may call it.
 func (t *session) deliver(ctx context.Context) {
 	t.settled.forget()
@@ -107,7 +107,7 @@ func (t *session) deliver(ctx context.Context) {
 	commands, err := t.e.journal.PendingCommands(ctx, t.owner, look)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
-			t.e.log.WarnContext(ctx, "mail cannot be read", "err", err)
+			t.e.log.WarnContext(ctx, "commands cannot be read", "err", err)
 		}
 		return
 	}
@@ -129,7 +129,7 @@ func (t *session) deliver(ctx context.Context) {
 			}
 			continue
 		}
-		// Reading the run takes its mail up.
+		// Reading the run takes its commands up.
 		if !t.mailed(id, slices.ContainsFunc(byRun[id], isCancel)) {
 			t.loadSoon(byRun[id][0].Namespace, id)
 		}
@@ -139,9 +139,9 @@ func (t *session) deliver(ctx context.Context) {
 	}
 }
 
-// inHand returns the runs whose mail a look leaves out: those whose mail applyBeside has, those that are
+// inHand returns the runs whose commands a look leaves out: those whose commands applyBeside has, those that are
 // being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and nothing of
-// those in ending. Whoever takes up mail or reads a run asks for another look when it is done.
+// those in ending. Whoever takes up commands or reads a run asks for another look when it is done.
 func (t *session) inHand() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +149,7 @@ func (t *session) inHand() (busy, ending []string) {
 		switch x := t.lines.by[id]; {
 		case x == nil || x.canceled:
 			ending = append(ending, id)
-		case x.mailed: // there may be many in line, few of which have mail
+		case x.mailed: // there may be many in line, few of which have commands
 			busy = append(busy, id)
 		}
 	}
@@ -175,7 +175,7 @@ func (t *session) owned() int {
 	return len(t.runs) + len(t.pendingLoads)
 }
 
-// mailed notes that there is mail for a run which stands in line for room: looks leave it out from now on. It
+// mailed notes that there is commands for a run which stands in line for room: looks leave it out from now on. It
 // reports false if the run does not stand there. With a cancel the run moves to the line of canceled runs.
 func (t *session) mailed(id string, cancel bool) bool {
 	t.mu.Lock()
@@ -201,10 +201,10 @@ func (r *run) passesOver(under *atomic.Bool) bool {
 	return under.Load() // if it ended meanwhile, it may not have seen missed
 }
 
-// applyBeside takes up mail of a run on a goroutine of its own, so that the mail of other runs does not wait
-// while this run computes with it, is locked, or reads large mail. more says that there is mail which was not
-// read yet. There is at most one goroutine for mail with a cancel and one for other mail (r.canceling and
-// r.opening): a cancel does not wait for what the run computes, and is taken up before the mail beside it.
+// applyBeside takes up commands of a run on a goroutine of its own, so that the commands of other runs does not wait
+// while this run computes with it, is locked, or reads large commands. more says that there is commands which was not
+// read yet. There is at most one goroutine for commands with a cancel and one for other commands (r.canceling and
+// r.opening): a cancel does not wait for what the run computes, and is taken up before the commands beside it.
 func (r *run) applyBeside(commands []journal.Command, more bool) {
 	cancel := slices.ContainsFunc(commands, isCancel)
 	under := &r.opening
@@ -245,8 +245,8 @@ func (r *run) applyBeside(commands []journal.Command, more bool) {
 	})
 }
 
-// applyLarge reads mail of a run with the large bodies that a look leaves out, and takes it up. more says,
-// and the result reports, whether there is mail that was not read yet. The mail is read in a turn of the
+// applyLarge reads commands of a run with the large bodies that a look leaves out, and takes it up. more says,
+// and the result reports, whether there is commands that was not read yet. The commands are read in a turn of the
 // namespace, which bounds how much of it is in memory at once, and the run is not locked meanwhile: r.heard
 // collects what is durably taken up in that time.
 func (r *run) applyLarge(more bool) bool {
@@ -264,7 +264,7 @@ func (r *run) applyLarge(more bool) bool {
 	defer func() { r.heard = nil }()
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
-			r.t.e.log.WarnContext(ctx, "mail cannot be read", "err", err, "run_id", r.id)
+			r.t.e.log.WarnContext(ctx, "commands cannot be read", "err", err, "run_id", r.id)
 		}
 		return false // it is looked for in a while
 	}
@@ -273,15 +273,15 @@ func (r *run) applyLarge(more bool) bool {
 
 func isLeft(m journal.Command) bool { return m.Left }
 
-// computes reports whether mail changes a graph, or brings an outcome from outside, which may let it grow.
+// computes reports whether commands changes a graph, or brings an outcome from outside, which may let it grow.
 func computes(m journal.Command) bool {
 	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandTaskEnded || m.Kind == journal.CommandReconcile
 }
 
 func isCancel(m journal.Command) bool { return m.Kind == journal.CommandCancel }
 
-// apply gives mail to the machine, in order, and reports whether any of it was new. It does not wait for a
-// run that is locked: applyBeside does. more says that there is mail which was not read yet.
+// apply gives commands to the machine, in order, and reports whether any of it was new. It does not wait for a
+// run that is locked: applyBeside does. more says that there is commands which was not read yet.
 func (r *run) apply(commands []journal.Command, more bool) bool {
 	if !r.tryLock() {
 		r.applyBeside(commands, more)
@@ -305,7 +305,7 @@ func (r *run) applyLocked(commands []journal.Command) (news bool) {
 		r.taken[m.ID] = true
 		if err := r.open(m, i < len(commands)-1); err != nil && !errors.Is(err, errDropped) {
 			delete(r.taken, m.ID)
-			r.t.e.log.ErrorContext(r.t.background, "mail cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
+			r.t.e.log.ErrorContext(r.t.background, "commands cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
 		} else if r.mending != nil {
 			delete(r.taken, m.ID)
 		}
@@ -313,8 +313,8 @@ func (r *run) applyLocked(commands []journal.Command) (news bool) {
 	return news
 }
 
-// open gives the machine the command in one piece of mail. Mail that comes too late, or that does not fit the
-// run any more, is taken up without an effect: see drop. more says that other mail of the run follows.
+// open gives the machine the command in one command. Commands that comes too late, or that does not fit the
+// run any more, is taken up without an effect: see drop. more says that other commands of the run follows.
 func (r *run) open(m *journal.Command, more bool) error {
 	x := extra{takenUp: m.ID, more: more}
 	now := time.Now().UTC()
@@ -354,7 +354,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 		}
 	}
 	if cmd == nil {
-		return r.drop(m, x, errors.New("mail of an unknown kind"))
+		return r.drop(m, x, errors.New("commands of an unknown kind"))
 	}
 	err = r.advance(cmd, x)
 	switch {
@@ -366,7 +366,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 	case m.Kind == journal.CommandAmend && !isTooLarge(err):
 		r.refusal, x.keep = refusalOf(l, err, now), true
 	case m.Kind == journal.CommandTaskEnded && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
-		// Its work was quicker than the call that began it: the mail waits for the end of the call.
+		// Its work was quicker than the call that began it: the commands wait for the end of the call.
 		delete(r.taken, m.ID)
 		r.early = true
 		return nil
@@ -396,13 +396,13 @@ func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
 	return slices.ContainsFunc(r.state.Outstanding(), func(s workgraph.Start) bool { return s.Ref == ref && s.Attempt == attempt })
 }
 
-// drop takes up mail that has no effect on the run.
+// drop takes up commands that has no effect on the run.
 func (r *run) drop(m *journal.Command, x extra, why error) error {
-	r.t.e.log.DebugContext(r.t.background, "mail came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
+	r.t.e.log.DebugContext(r.t.background, "commands came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
 	return r.note(x)
 }
 
-// note writes that mail was taken up, and nothing else. The caller holds r.mu.
+// note writes that commands were taken up, and nothing else. The caller holds r.mu.
 func (r *run) note(x extra) error {
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Applied: []int64{x.takenUp}, Progress: x.progress}
 	was := r.snapSeq

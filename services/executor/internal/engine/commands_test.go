@@ -19,8 +19,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// slowPost is a journal that reads the mail of an owner, and gives it out only when it is told to; by then
-// the run itself, which waits for that reading, may have taken the mail up.
+// slowPost is a journal that reads the commands of an owner, and gives it out only when it is told to; by then
+// the run itself, which waits for that reading, may have taken the commands up.
 type slowPost struct {
 	journal.Journal
 	armed, read, out, again chan struct{}
@@ -47,7 +47,7 @@ func (s *slowPost) PendingCommands(ctx context.Context, o journal.Owner, look jo
 	if !first {
 		return s.Journal.PendingCommands(ctx, o, look)
 	}
-	// It was decided before the mail came what is passed over.
+	// It was decided before the commands came what is passed over.
 	select {
 	case <-s.armed:
 	case <-ctx.Done():
@@ -59,7 +59,7 @@ func (s *slowPost) PendingCommands(ctx context.Context, o journal.Owner, look jo
 	return ms, err
 }
 
-// lateMail is a journal to which mail for a run comes just before the run is given back.
+// lateMail is a journal to which commands for a run comes just before the run is given back.
 type lateMail struct {
 	journal.Journal
 	once   sync.Once
@@ -92,8 +92,8 @@ func (j *staleRead) Load(ctx context.Context, runID string) (journal.Loaded, err
 	return l, err
 }
 
-// heldMail is a journal that takes its time over the mail of a run, and over a write by which mail is taken
-// up. It counts the looks for the mail of all.
+// heldMail is a journal that takes its time over the commands of a run, and over a write by which commands are taken
+// up. It counts the looks for the commands of all.
 type heldMail struct {
 	journal.Journal
 	holds            atomic.Bool // whether such a write is held

@@ -51,7 +51,7 @@ type Config struct {
 	IdleTTL time.Duration
 	// MaxLiveBytes is about how much memory live runs may take together. What is beyond waits as rows.
 	MaxLiveBytes int64
-	// CommandPoll is how often the owner looks for mail of which it was not told.
+	// CommandPoll is how often the owner looks for commands of which it was not told.
 	CommandPoll time.Duration
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int
@@ -120,7 +120,7 @@ func (c Config) Validate() error {
 	positive("grace", int64(c.Grace))
 	positive("park_after", int64(c.EvictAfter))
 	positive("max_live_bytes", c.MaxLiveBytes)
-	positive("mail_poll", int64(c.CommandPoll))
+	positive("command_poll", int64(c.CommandPoll))
 	positive("max_depth", int64(c.MaxDepth))
 	positive("max_fan_out", int64(c.MaxFanOut))
 	positive("max_family", int64(c.MaxDescendants))

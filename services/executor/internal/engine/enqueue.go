@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Reasons of refused mail.
+// Reasons of refused commands.
 const (
 	// ReasonSignalInvalid is the reason of a signal that no run can take.
 	ReasonSignalInvalid = "SIGNAL_INVALID"
@@ -124,8 +124,8 @@ func (e *Engine) keeps(namespace, runID string, sig *Signal) error {
 		workgraph.MaxSignals, workgraph.MaxSignalBytes).Hint("send again when it has waited for some")
 }
 
-// fitsRun refuses large mail for a run that is in memory here, if there is no room for it. A run elsewhere
-// takes it up where it is, and one that is in no memory is read when there is room for it and its mail.
+// fitsRun refuses large commands for a run that is in memory here, if there is no room for it. A run elsewhere
+// takes it up where it is, and one that is in no memory is read when there is room for it and its commands.
 func (e *Engine) fitsRun(namespace, runID string, n int64) error {
 	t := e.current()
 	if t == nil || n <= inflight.Small {
@@ -137,7 +137,7 @@ func (e *Engine) fitsRun(namespace, runID string, n int64) error {
 	return t.errFull(errs.ResourceExhausted)
 }
 
-// enqueue writes mail and wakes who takes it up.
+// enqueue writes commands and wakes who takes it up.
 func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *Payload) (journal.Enqueued, error) {
 	if l != nil {
 		l.Trace, l.Principal = carry(ctx), access.Of(ctx).String()
@@ -158,12 +158,12 @@ func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *Paylo
 	if err == nil {
 		linkRequest(ctx, posted.Run)
 	}
-	// Mail that is durable is taken up even if the values of its run cannot be read just now.
+	// Commands that is durable is taken up even if the values of its run cannot be read just now.
 	e.ApplySoon(posted)
 	return posted, err
 }
 
-// ApplySoon sees to mail at once that was written here: for a run of this executor, by now or before, or one
+// ApplySoon sees to commands at once that was written here: for a run of this executor, by now or before, or one
 // that nobody owns. Other owners are told by the journal; and for a run without one a job is on its way.
 func (e *Engine) ApplySoon(p journal.Enqueued) {
 	t := e.current()
@@ -180,7 +180,7 @@ func (e *Engine) ApplySoon(p journal.Enqueued) {
 	}
 }
 
-// Unapplied lists the commands among mail that the owner of a run has not taken up yet.
+// Unapplied lists the commands among commands that the owner of a run has not taken up yet.
 func Unapplied(unread []journal.CommandKind) []string {
 	var out []string
 	for _, k := range unread {

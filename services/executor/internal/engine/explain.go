@@ -119,7 +119,7 @@ const (
 	maxBlockers = 1000
 	// maxApproval is how many characters of what is to be approved a message shows.
 	maxApproval = 200
-	// commandAgeLimit is how old mail may get before it is worth a word of its own.
+	// commandAgeLimit is how old commands may get before it is worth a word of its own.
 	commandAgeLimit = 2 * time.Second
 	// shownChildren is how many children are looked at.
 	shownChildren = 20
@@ -360,7 +360,7 @@ func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// unread tells of mail that was not taken up in time. Signals and messages of a run that has not begun are kept
+// unread tells of commands that was not taken up in time. Signals and messages of a run that has not begun are kept
 // for it, and hold nothing up.
 func (e *Engine) unread(ctx context.Context, x *Explanation) error {
 	commands, err := e.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
@@ -378,7 +378,7 @@ func (e *Engine) unread(ctx context.Context, x *Explanation) error {
 		}
 	}
 	x.Blockers = append(x.Blockers, Blocker{Kind: BlockerUnappliedCommand, Since: commands[0].Time, Name: strings.Join(names, ", "),
-		Message: fmt.Sprintf("%s not taken up yet: %s", counted(len(commands), "piece")+" of mail", strings.Join(names, ", ")),
+		Message: fmt.Sprintf("%s not taken up yet: %s", counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
 		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
 	return nil
 }

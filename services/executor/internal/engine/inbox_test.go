@@ -84,7 +84,7 @@ func TestInbox(t *testing.T) {
 	})
 }
 
-// TestInbox_Sender is about mail that was taken while its sender's name was free, and is read when it is a
+// TestInbox_Sender is about commands that was taken while its sender's name was free, and is read when it is a
 // node's.
 func TestInbox_Sender(t *testing.T) {
 	t.Parallel()

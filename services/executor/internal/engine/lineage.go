@@ -45,7 +45,7 @@ func (f *lineage) below(c *workgraph.Child) int {
 // reasonParent is why children are canceled.
 const reasonParent = "PARENT_GAVE_UP"
 
-// commands adds the mail that a decision causes for other runs: children that should end, and the parent that
+// commands adds the commands that a decision causes for other runs: children that should end, and the parent that
 // waits for this one.
 func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now time.Time) error {
 	for _, s := range eff.Spawns {

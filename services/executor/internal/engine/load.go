@@ -22,7 +22,7 @@ import (
 type loading struct {
 	done chan struct{}
 	err  error
-	// again says that a look for mail left the run out. Its mail may be newer than what was read, so another
+	// again says that a look for commands left the run out. Its commands may be newer than what was read, so another
 	// look follows the load. wanted says that loadSoon was called meanwhile: the run may have been claimed
 	// after it was read, so a load that found it to be somebody else's is repeated. The term's mu guards both
 	// as long as the load is in term.loading.

@@ -14,7 +14,7 @@ import (
 )
 
 // TestLocked holds the lock of one run, as an evaluation of its expressions does, while a write of its is
-// answered and mail comes for it.
+// answered and commands come for it.
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

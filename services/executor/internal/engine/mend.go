@@ -187,7 +187,7 @@ func (r *run) recount() (missing []workgraph.Spawn) {
 	return missing
 }
 
-// closing is what ends the run now: a cancel among its mail, or its deadline. The caller holds r.mu.
+// closing is what ends the run now: a cancel among its commands, or its deadline. The caller holds r.mu.
 func (r *run) closing(commands []journal.Command, now time.Time) *closing {
 	for i := range commands {
 		m := &commands[i]
@@ -196,7 +196,7 @@ func (r *run) closing(commands []journal.Command, now time.Time) *closing {
 		}
 		l, err := DecodePayload(m.Body)
 		if err != nil {
-			continue // it is dropped with the other mail
+			continue // it is dropped with the other commands
 		}
 		r.taken[m.ID] = true
 		r.linkCommand(m.Kind, l.Trace)

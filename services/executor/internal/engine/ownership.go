@@ -40,7 +40,7 @@ func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
 }
 
 // releaseOwnership makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is
-// on its way. From here on this value decides nothing more; for mail that came meanwhile the run is read
+// on its way. From here on this value decides nothing more; for commands that came meanwhile the run is read
 // anew, here if it can be. The caller holds r.mu.
 func (r *run) releaseOwnership(w *journal.Append) {
 	w.Release, w.Claims = true, r.t.takes()
@@ -212,7 +212,7 @@ func (t *session) claim(ctx context.Context, w wake) error {
 	return nil
 }
 
-// wake takes a run up at once for which mail was written here. A job is on its way too, so it may fail.
+// wake takes a run up at once for which commands were written here. A job is on its way too, so it may fail.
 func (t *session) wake(namespace, id string) {
 	err := t.claim(t.background, wake{JobArgs: journal.JobArgs{Namespace: namespace, RunID: id}})
 	if err != nil && t.background.Err() == nil && !journal.IsFenced(err) {

@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Payload is the body of a piece of mail, as JSON. Each kind uses the fields named at it.
+// Payload is the body of a command, as JSON. Each kind uses the fields named at it.
 type Payload struct {
 	// RequestID is the id of the request that wrote it; it goes into the event.
 	RequestID string `json:"request_id,omitempty"`
@@ -55,17 +55,17 @@ type Payload struct {
 	Trace outbox.Trace `json:"trace,omitzero"`
 }
 
-// Encode is the letter as mail.Body.
+// Encode is the letter as commands.Body.
 func (l *Payload) Encode() ([]byte, error) { return json.Marshal(l) }
 
-// DecodePayload reads the body of a piece of mail.
+// DecodePayload reads the body of a command.
 func DecodePayload(body []byte) (*Payload, error) {
 	l := &Payload{}
 	if len(body) == 0 {
 		return l, nil
 	}
 	if err := json.Unmarshal(body, l); err != nil {
-		return nil, fmt.Errorf("decode mail: %w", err)
+		return nil, fmt.Errorf("decode commands: %w", err)
 	}
 	return l, nil
 }

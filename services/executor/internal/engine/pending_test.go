@@ -21,7 +21,7 @@ func TestExplainSignalsBeforeTheStart(t *testing.T) {
 	id := l.start(t, flow(does("hear", "hears"), does("end", "does")), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
 	require.Equal(t, journal.StatePending, l.row(t, id).State)
 	l.signal(t, id)
-	testkit.Eventually(t, func() bool { // mail of this age is told of
+	testkit.Eventually(t, func() bool { // commands of this age is told of
 		commands, err := l.j.UnappliedCommands(t.Context(), ns, id, 1)
 		require.NoError(t, err)
 		return len(commands) == 1 && time.Since(commands[0].Time) > 2*time.Second
@@ -32,7 +32,7 @@ func TestExplainSignalsBeforeTheStart(t *testing.T) {
 	require.Equal(t, engine.BlockerStartTime, x.Blockers[0].Kind)
 }
 
-// TestCancelBehindMuchMail cancels a run before it begins that has more mail than comes along when it is
+// TestCancelBehindMuchMail cancels a run before it begins that has more commands than comes along when it is
 // read.
 func TestCancelBehindMuchMail(t *testing.T) {
 	t.Parallel()

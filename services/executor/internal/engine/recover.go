@@ -286,7 +286,7 @@ func (t *session) read(ctx context.Context, id string, has *places) error {
 	return nil
 }
 
-// withCancel is the mail of a run together with its cancel, which may be behind more mail than comes along
+// withCancel is the commands of a run together with its cancel, which may be behind more commands than comes along
 // with the run.
 func (t *session) withCancel(ctx context.Context, row journal.Run, commands []journal.Command) ([]journal.Command, error) {
 	if row.CancelTime.IsZero() || len(commands) < journal.MaxLoadedCommandBytes || slices.ContainsFunc(commands, isCancel) {

@@ -93,7 +93,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	if given {
 		p.Open = started()
 	}
-	// Revision rises by every piece of mail: with it, nothing may have come in between.
+	// Revision rises by every command: with it, nothing may have come in between.
 	_, err = e.enqueue(ctx, p, &Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":

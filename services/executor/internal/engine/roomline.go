@@ -62,7 +62,7 @@ type inLine struct {
 	stop context.CancelCauseFunc
 	// left says that the entry is void: the queue may still have it.
 	left bool
-	// mailed says that there is mail for the run: looks for mail leave it out, since the run takes its mail
+	// mailed says that there is commands for the run: looks for commands leave it out, since the run takes its commands
 	// up when it is read.
 	mailed bool
 	// canceled says that the run stands in the line of canceled runs, or is on the way there.

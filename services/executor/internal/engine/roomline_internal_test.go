@@ -63,7 +63,7 @@ func TestRoomLine(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
 		busy, ending := x.inHand()
-		require.Empty(t, busy, "of most of them there is no mail")
+		require.Empty(t, busy, "of most of them there is no commands")
 		require.Empty(t, ending)
 		require.True(t, x.mailed("run_7", false))
 		require.False(t, x.mailed("elsewhere", true))

@@ -75,9 +75,9 @@ type run struct {
 	// sure says that when the run was read every child had been recorded but those in unsure.
 	sure   bool
 	unsure map[string]bool
-	// taken are the pieces of mail that were taken up by writes which are not answered yet.
+	// taken are the commands that were taken up by writes which are not answered yet.
 	taken map[int64]bool
-	// heard are those of which such an answer has come while mail of the run is read, as what is read may name
+	// heard are those of which such an answer has come while commands of the run is read, as what is read may name
 	// them still; nil at other times.
 	heard map[int64]bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
@@ -92,7 +92,7 @@ type run struct {
 	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody does.
 	askAt  time.Time
 	asking bool
-	// early is set while mail waits for the end of a call under way.
+	// early is set while commands wait for the end of a call under way.
 	early bool
 	// released is closed when the write that gives the run away was answered; nil before that write.
 	released chan struct{}
@@ -119,7 +119,7 @@ type run struct {
 	turn bool
 	ends chan struct{}
 
-	// opening and canceling are set while mail is taken up beside, missed when more came meanwhile.
+	// opening and canceling are set while commands are taken up beside, missed when more came meanwhile.
 	opening, canceling, missed atomic.Bool
 
 	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the other way round.
@@ -149,7 +149,7 @@ type extra struct {
 	entries  []outbox.Entry
 	trace    outbox.Trace
 	progress bool
-	// takenUp is the piece of mail that the command came by, or 0; more says that another waits already.
+	// takenUp is the command that the command came by, or 0; more says that another waits already.
 	takenUp int64
 	more    bool
 	// rollup is what a child used.
@@ -172,7 +172,7 @@ type extra struct {
 	// returns an error.
 	after func(error)
 	// again is called with r.mu held when the evaluation of the command was aborted and the machine is whole
-	// again: see mend. Nil is for what comes again by itself, as mail and timers do.
+	// again: see mend. Nil is for what comes again by itself, as commands and timers do.
 	again func(*closing)
 }
 
@@ -381,7 +381,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 
 // wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the journal.
 // A run that leaves memory is read back from its last one. One that is idle and stays takes none: with
-// thousands of children, or pieces of mail, it is idle after each.
+// thousands of children, or commands, it is idle after each.
 func (r *run) wantsSnapshot(ended, leaves bool) bool {
 	since := r.seq - r.snapSeq
 	if ended || since == 0 {

@@ -91,7 +91,7 @@ func (c *countedSnapshots) Commit(ctx context.Context, o journal.Owner, ws []jou
 	return c.Journal.Commit(ctx, o, ws)
 }
 
-// A snapshot holds all that a run has. One at each piece of mail would cost the square of their number.
+// A snapshot holds all that a run has. One at each command would cost the square of their number.
 func TestSnapshotsOfIdleRuns(t *testing.T) {
 	t.Parallel()
 	const many, few = 60, 4

@@ -91,7 +91,7 @@ func linkRequest(ctx context.Context, row journal.Run) {
 	}
 }
 
-// linkCommand notes in the run's trace which request, or which other run, mail comes from. That of its own trace is no news.
+// linkCommand notes in the run's trace which request, or which other run, commands come from. That of its own trace is no news.
 func (r *run) linkCommand(kind journal.CommandKind, from outbox.Trace) {
 	sc := carried(from)
 	if !r.trace.IsSampled() || !sc.IsSampled() || sc.TraceID() == r.trace.TraceID() {

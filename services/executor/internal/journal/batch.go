@@ -35,7 +35,7 @@ type RunBatch struct {
 	// Metadata takes the place of the run's; nil leaves it.
 	Metadata []byte
 	Command  []Command
-	// Claims says that runs which Mail goes to, or the unit releases, are claimed: see Append.
+	// Claims says that runs which Commands goes to, or the unit releases, are claimed: see Append.
 	Claims  bool
 	Applied []int64
 	Jobs    []JobRow
@@ -450,7 +450,7 @@ type Resolved struct {
 	// Appends and Starts are the units to write; HoldsKey and so on are set.
 	Appends, Starts []*RunBatch
 	// Cancels are the runs whose end is asked for. Those that are themselves in Starts have Started set:
-	// their row is right already, and only the mail is to be written.
+	// their row is right already, and only the commands are to be written.
 	Cancels []Cancel
 	// Requests are the request ids to remember.
 	Requests []RequestRow
@@ -460,7 +460,7 @@ type Resolved struct {
 type Cancel struct {
 	Namespace, RunID string
 	Reason           string
-	// Body is that of the mail.
+	// Body is that of the commands.
 	Body    []byte
 	Time    time.Time
 	Started bool
@@ -548,18 +548,18 @@ func RequestIDReused(id string) error {
 
 // SideEffects is what a commit touches besides the runs that it writes to.
 type SideEffects struct {
-	// Targets are the runs that get mail, Ended those of the units that end; each once and sorted.
+	// Targets are the runs that get commands, Ended those of the units that end; each once and sorted.
 	Targets, Ended []string
 	// Claims are those of the targets and of the released runs that are claimed if they are parked without an
-	// owner and have mail, each once and sorted.
+	// owner and have commands, each once and sorted.
 	Claims []string
 	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have
-	// mail and no owner by then.
+	// commands and no owner by then.
 	Wakes []JobRow
 	// Queues are those that get a job.
 	Queues []string
-	// Locked are the runs whose rows the commit locks first, in order, so that two commits that mail each
-	// other's runs do not wait in a circle; empty when there is no mail.
+	// Locked are the runs whose rows the commit locks first, in order, so that two commits that commands each
+	// other's runs do not wait in a circle; empty when there is no commands.
 	Locked []string
 }
 

@@ -9,12 +9,12 @@ import (
 const maxStoring = 8
 
 // held is a write that waits until its large values are stored, or stands behind one of its run that does, or
-// has mail for a run whose start does.
+// has commands for a run whose start does.
 type held struct {
 	item
 	store func(context.Context) Write
 	ready bool
-	// awaits counts the starts that it has mail for, behind are the writes that have mail for this one.
+	// awaits counts the starts that it has commands for, behind are the writes that have commands for this one.
 	awaits int
 	behind []*held
 }
@@ -41,7 +41,7 @@ func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 	return true
 }
 
-// addressed are the starts among what is held that a write has mail for: mail that came first would find no
+// addressed are the starts among what is held that a write has commands for: commands that came first would find no
 // run, and be dropped.
 func (w *Writer) addressed(wr Write) (starts []*held) {
 	if wr.Append == nil {
@@ -87,7 +87,7 @@ func (w *Writer) keep(ctx context.Context, id string, h *held) {
 	w.notify()
 }
 
-// letGo gives what is ready of a run to the next batch, and then what had mail for it.
+// letGo gives what is ready of a run to the next batch, and then what had commands for it.
 func (w *Writer) letGo(id string) {
 	hs := w.held[id]
 	var behind []*held

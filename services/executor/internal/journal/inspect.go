@@ -26,10 +26,10 @@ const (
 	SuspectKey Suspicion = "key-held"
 	// SuspectInterrupt: a question is open though its run has ended or is gone.
 	SuspectInterrupt Suspicion = "interrupt-open"
-	// SuspectCommandLost: there is mail to a run that has ended or is gone.
-	SuspectCommandLost Suspicion = "mail-lost"
-	// SuspectCommandOld: mail to an open run was not taken up for a while.
-	SuspectCommandOld Suspicion = "mail-old"
+	// SuspectCommandLost: there is commands to a run that has ended or is gone.
+	SuspectCommandLost Suspicion = "command-lost"
+	// SuspectCommandOld: commands to an open run was not taken up for a while.
+	SuspectCommandOld Suspicion = "command-old"
 	// SuspectOverdue: the time of a parked run has passed and nobody has woken it.
 	SuspectOverdue Suspicion = "parked-overdue"
 	// SuspectOwner: the owner of an open run is not registered.

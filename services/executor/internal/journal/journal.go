@@ -50,18 +50,18 @@ type Members interface {
 	// recorded with Mark was at work when its owner went down, is set StateQuarantined instead and returned in
 	// Quarantined; it stays without an owner. See TakeOverPolicy. Of runs that are suspects it claims one at most,
 	// which comes first; it counts as reading from then on. Paused runs of executors that are gone are not
-	// claimed: they become parked, with a wake-up job if mail waits for them. Runs that are parked already are
+	// claimed: they become parked, with a wake-up job if commands wait for them. Runs that are parked already are
 	// not looked at, however many there are. It returns ReasonFenced if self was itself taken over.
 	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
 	// ClaimRun makes self the owner of an open run that no registered executor owns, and returns who owns the run now: self, another
-	// executor, or nobody, when the run has ended or may not be claimed. A quarantined run may be claimed only while mail of kind RESUME or
+	// executor, or nobody, when the run has ended or may not be claimed. A quarantined run may be claimed only while commands of kind RESUME or
 	// CANCEL waits for it. A run whose owner is gone counts a take-over by the rule of TakeOver; one that would be quarantined is left to it.
 	// ReasonRunNotFound, ReasonFenced.
 	ClaimRun(ctx context.Context, self Owner, namespace, runID string, p TakeOverPolicy) (Owner, error)
 	// Mark records what a run of owner keeps a processor of its busy with; empty says that it does nothing there. harmless is what has just
 	// gone well: if it was held against the run, it is no longer. ReasonNotOwner.
 	Mark(ctx context.Context, owner Owner, runID, doing, harmless string) error
-	// SweepOwnerless inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which mail has waited that long:
+	// SweepOwnerless inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which commands have waited that long:
 	// their hint was lost. It looks at up to limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
 	SweepOwnerless(ctx context.Context, late time.Duration, limit int) (int, error)
 	// ReadyJobs makes jobs that are due within ahead, up to limit of each queue and priority, available to workers, who leave them alone until
@@ -77,7 +77,7 @@ type Members interface {
 	// many there were.
 	ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error)
 	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
-	// all of them. Running ones are for TakeOver; those that wait, or have mail, get a wake-up job. Runs that are not owner's are left alone.
+	// all of them. Running ones are for TakeOver; those that wait, or have commands, get a wake-up job. Runs that are not owner's are left alone.
 	Release(ctx context.Context, owner Owner, runIDs []string) error
 	// Deregister releases all runs and removes the executor. A fenced owner is not an error.
 	Deregister(ctx context.Context, owner Owner) error
@@ -181,7 +181,7 @@ type TakeOverOptions struct {
 	// for more of theirs.
 	Except []string
 	// Canceled claims other runs: open ones that were canceled, in whatever state, that no live executor owns
-	// and that have something to go on with, a running one itself and any other its mail. They come from each
+	// and that have something to go on with, a running one itself and any other its commands. They come from each
 	// namespace in turn. Limit, NoSuspects and Except hold as for others. Paused ones of executors that are
 	// gone become parked first, and are claimed by the next take-over. What it costs is bounded by the open
 	// runs that were canceled.
@@ -264,7 +264,7 @@ type Loaded struct {
 	Command []Command
 }
 
-// MaxLoadedCommandBytes is how much mail comes along with a run.
+// MaxLoadedCommandBytes is how many commands comes along with a run.
 const MaxLoadedCommandBytes = 500
 
 // Filter narrows a list; all set fields must hold.

@@ -89,7 +89,7 @@ type Run struct {
 	GraphRevision int64
 	// CostNanoUSD and UnpricedCalls are what acknowledged outbox items added.
 	CostNanoUSD, UnpricedCalls int64
-	// CancelTime is zero unless somebody asked for the end, by mail or by taking the business key.
+	// CancelTime is zero unless somebody asked for the end, by commands or by taking the business key.
 	CancelTime   time.Time
 	CancelReason string
 }

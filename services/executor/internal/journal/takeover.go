@@ -115,7 +115,7 @@ type Claimable struct {
 	Takeovers int
 	// Doing and DiedDoing are those of its row.
 	Doing, DiedDoing string
-	// Summoned says that mail of kind RESUME or CANCEL waits.
+	// Summoned says that commands of kind RESUME or CANCEL waits.
 	Summoned bool
 }
 
@@ -150,7 +150,7 @@ type Freed struct {
 	WakeTime         time.Time
 }
 
-// JobsOfFreed returns the jobs that let freed runs go on, and those to be inserted if mail waits. Running ones are for TakeOver. Drivers only.
+// JobsOfFreed returns the jobs that let freed runs go on, and those to be inserted if commands wait. Running ones are for TakeOver. Drivers only.
 func JobsOfFreed(free []Freed) (jobs, wakes []JobRow) {
 	for _, f := range free {
 		switch f.State {
@@ -191,7 +191,7 @@ type Found struct {
 	CancelAsked bool
 	Owner       Owner
 	OwnerLive   bool
-	// Waiting and WaitingBytes are what waits for the run of what may be sent without end; counted only for such mail.
+	// Waiting and WaitingBytes are what waits for the run of what may be sent without end; counted only for such commands.
 	Waiting, WaitingBytes int64
 }
 
@@ -203,7 +203,7 @@ const (
 	MaxWaitingBytes = 8 << 20
 )
 
-// Endless are the kinds of mail that may be sent without end.
+// Endless are the kinds of commands that may be sent without end.
 func Endless(k CommandKind) bool { return k == CommandSignal || k == CommandMessage }
 
 // Claims reports whether the claimant of p becomes the owner, as far as the run's row decides.
@@ -211,7 +211,7 @@ func (f Found) Claims(p EnqueueRequest) bool {
 	return !p.Claimant.IsZero() && f.Owner.IsZero() && (f.State == StateWaiting || f.State == StatePaused)
 }
 
-// Takes reports whether the mail of p is to be written, as far as the run's row decides.
+// Takes reports whether the commands of p is to be written, as far as the run's row decides.
 func (f Found) Takes(p EnqueueRequest) (bool, error) {
 	switch {
 	case p.Revision != 0 && p.Revision != f.Revision:

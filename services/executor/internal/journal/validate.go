@@ -159,13 +159,13 @@ func ValidateEnqueue(p EnqueueRequest, l Limits) error {
 func (c *check) commands(from string, ms []Command) {
 	for i := range ms {
 		m := &ms[i]
-		c.need("target of mail", m.RunID)
-		c.need("kind of mail", string(m.Kind))
-		c.texts("the mail", m.RunID, string(m.Kind), m.Key)
-		c.bytes("mail", m.Body)
+		c.need("target of commands", m.RunID)
+		c.need("kind of commands", string(m.Kind))
+		c.texts("the commands", m.RunID, string(m.Kind), m.Key)
+		c.bytes("commands", m.Body)
 		c.time(m.Time)
 		if m.RunID == from {
-			c.fail("a run cannot write mail to itself")
+			c.fail("a run cannot write commands to itself")
 		}
 		c.size += eventOverhead
 	}

@@ -261,7 +261,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.NoError(t, w.commit(appendTo(parent, 1, 1, func(a *journal.Append) { a.Applied = []int64{ms[0].ID} }))[0].Err)
 		w.commit(batch[0])
 		require.Empty(t, w.pending(w.me), "not even when it was taken up meanwhile")
-		// Nobody's mail is taken by somebody else's write.
+		// Nobody's commands are taken by somebody else's write.
 		w.commit(appendTo(parent, 2, 1, commandTo(w.started(1), journal.CommandSignal, "kept")))
 		kept := w.pending(w.me)
 		require.Len(t, kept, 1)
@@ -289,7 +289,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.Empty(t, w.unread(id))
 	})
 	t.Run("Append/MailsAcrossExecutorsInACircle", func(t *testing.T) {
-		// Each executor ends its runs and mails the other's in the same commits: no order of locks may make
+		// Each executor ends its runs and commands the other's in the same commits: no order of locks may make
 		// them wait for each other.
 		w := open(t, d)
 		const n = 12

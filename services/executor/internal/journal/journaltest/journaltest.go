@@ -39,7 +39,7 @@ type Driver struct {
 func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
 		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases, "TakeOverCanceled": canceledCases,
-		"Read": readCases, "Mail": commandCases, "Park": ownerlessCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
+		"Read": readCases, "Commands": commandCases, "Park": ownerlessCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
 		"Workers": workerCases, "Delete": deleteCases, "Growth": retentionCases, "Outcomes": outcomeCases,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -227,7 +227,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.Equal(t, -1, claim(journal.TakeOverPolicy{MaxTakeovers: 5, Outlived: func(journal.Owner) bool { return false }}))
 		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 5}}).Quarantined, 1)
 	})
-	t.Run("Mail/ToAParkedRunMakesOneJob", func(t *testing.T) {
+	t.Run("Commands/ToAParkedRunMakesOneJob", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
 		w.commit(appendTo(id, 1, 1, parked()...))
@@ -242,7 +242,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.Equal(t, w.me, w.claim(w.me, id))
 		require.Len(t, w.pending(w.me), 2)
 	})
-	t.Run("Mail/UnreadAtTheReleaseMakesAJob", func(t *testing.T) {
+	t.Run("Commands/UnreadAtTheReleaseMakesAJob", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		_, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandSignal, "1"))
@@ -250,14 +250,14 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.NoError(t, w.commit(appendTo(id, 1, 1, parked()...))[0].Err)
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
 	})
-	t.Run("Mail/InTheCommitOfTheReleaseMakesAJob", func(t *testing.T) {
+	t.Run("Commands/InTheCommitOfTheReleaseMakesAJob", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
 		w.commit(appendTo(id, 1, 1, parked()...), appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "1")))
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
 	})
-	t.Run("Mail/RacesTheRelease", func(t *testing.T) {
-		// Whatever comes first: either the owner finds the mail before it releases, or a job is there.
+	t.Run("Commands/RacesTheRelease", func(t *testing.T) {
+		// Whatever comes first: either the owner finds the commands before it releases, or a job is there.
 		w := open(t, d)
 		other, by := w.another(), w.started(1)
 		mine, sent := w.me, 1

@@ -18,11 +18,11 @@ func pendingCases(t *testing.T, d Driver) {
 		theirs := []string{w.started(1), w.started(1), w.started(1)}
 		w.me = me
 		send := func(from, n int, ids ...string) {
-			var mails []func(*journal.Append)
+			var commands []func(*journal.Append)
 			for i := range n {
-				mails = append(mails, commandTo(ids[i%len(ids)], journal.CommandSignal, fmt.Sprint(from+i)))
+				commands = append(commands, commandTo(ids[i%len(ids)], journal.CommandSignal, fmt.Sprint(from+i)))
 			}
-			w.commit(appendTo(gone, from, 1, mails...))
+			w.commit(appendTo(gone, from, 1, commands...))
 		}
 		send(1, journal.CommandScanLeast-2, theirs...)
 		send(2, 1, mine)
@@ -67,11 +67,11 @@ func pendingCases(t *testing.T, d Driver) {
 		w.me, others = others, w.me
 		theirs := w.started(1)
 		w.me = others
-		var mails []func(*journal.Append)
+		var commands []func(*journal.Append)
 		for i := range journal.CommandScanLeast { // so much that it is looked for run by run
-			mails = append(mails, commandTo(theirs, journal.CommandChildEnded, fmt.Sprint(i)))
+			commands = append(commands, commandTo(theirs, journal.CommandChildEnded, fmt.Sprint(i)))
 		}
-		w.commit(appendTo(free, 1, 1, mails...))
+		w.commit(appendTo(free, 1, 1, commands...))
 		require.Equal(t, want, got())
 		send(free, journal.CommandSignal, "123456")
 		ms, err := w.j.PendingCommands(t.Context(), w.me, journal.CommandQuery{Limit: 9, Small: 5, Busy: []string{busy}, Ending: []string{ending}})

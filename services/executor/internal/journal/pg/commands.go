@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	insertCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
+	insertCommand = `INSERT INTO commands (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
 	// hasCommands holds for a run that has some. It looks at one piece of it, of however many there are.
-	hasCommands = ` (SELECT true FROM mail m WHERE m.run_id = r.run_id LIMIT 1)`
-	// claimOwnerless gives an owner those of the runs that are parked and have mail. The caller has locked the
+	hasCommands = ` (SELECT true FROM commands m WHERE m.run_id = r.run_id LIMIT 1)`
+	// claimOwnerless gives an owner those of the runs that are parked and have commands. The caller has locked the
 	// rows. The state as it is would let PostgreSQL look through the runs in these states for those that are
 	// meant, if it believes that they are few.
 	claimOwnerless = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state + 0 IN (3, 4)
 		AND` + hasCommands + ` RETURNING r.run_id`
-	// oldestCommand orders that of one run. By the id as it is, PostgreSQL may look through the mail of all
+	// oldestCommand orders that of one run. By the id as it is, PostgreSQL may look through the commands of all
 	// runs.
 	oldestCommand  = ` ORDER BY m.id + 0`
-	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM mail m`
+	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM commands m`
 )
 
 // scanCommand scans what selectCommands gives, with Left as its last column.
@@ -39,7 +39,7 @@ func scanCommand(row pgx.CollectableRow) (m journal.Command, err error) {
 	return m, err
 }
 
-// queueOwnerNotices wakes the owners of runs that got mail, except the owner that knows of it already.
+// queueOwnerNotices wakes the owners of runs that got commands, except the owner that knows of it already.
 // PostgreSQL lets one transaction with a NOTIFY commit at a time, so needless ones are avoided.
 func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
 	// OFFSET 0 keeps each a look-up by key.
@@ -48,7 +48,7 @@ func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
 		WHERE r.owner_id <> '' AND r.state < 6 AND (r.owner_id <> $2 OR r.owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
 }
 
-// Enqueue implements journal.Commands. The run's row is locked before its owner is looked at, so that mail and
+// Enqueue implements journal.Commands. The run's row is locked before its owner is looked at, so that commands and
 // the end of an ownership see each other.
 func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted journal.Enqueued, err error) {
 	if err := journal.ValidateEnqueue(p, journal.DefaultLimits()); err != nil {
@@ -88,7 +88,7 @@ func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted j
 	})
 	if err = away(err); err != nil {
 		if errs.Is(err, errs.Internal) {
-			return journal.Enqueued{}, fmt.Errorf("post mail: %w", err)
+			return journal.Enqueued{}, fmt.Errorf("post commands: %w", err)
 		}
 		return journal.Enqueued{}, err
 	}
@@ -98,7 +98,7 @@ func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted j
 // found begins a transaction, remembers the request id of p, locks the run and the question that p answers,
 // and tells how they stand; the question has no id if there is none. mine says that the claimant is
 // registered, and locks it; repeated that the request was seen before with the same body. All goes in one
-// round trip, since whoever waits for the mail waits for each.
+// round trip, since whoever waits for the commands wait for each.
 func found(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest) (f journal.Found, q journal.Interrupt, mine, repeated bool, err error) {
 	var b pgx.Batch
 	b.Queue("BEGIN")
@@ -129,7 +129,7 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest) (f j
 		return err
 	})
 	if journal.Endless(p.Command.Kind) {
-		b.Queue(`SELECT count(*), coalesce(sum(octet_length(w.body)), 0) FROM (SELECT m.body FROM mail m WHERE m.run_id = $1 AND m.kind IN ('SIGNAL', 'MESSAGE') LIMIT $2) w`,
+		b.Queue(`SELECT count(*), coalesce(sum(octet_length(w.body)), 0) FROM (SELECT m.body FROM commands m WHERE m.run_id = $1 AND m.kind IN ('SIGNAL', 'MESSAGE') LIMIT $2) w`,
 			p.Command.RunID, journal.MaxWaiting).QueryRow(func(row pgx.Row) error { return row.Scan(&f.Waiting, &f.WaitingBytes) })
 	}
 	if p.Answer != nil {
@@ -173,7 +173,7 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueReq
 			a.InterruptID, int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, null(m.Time), a.Principal)
 	}
 	if write {
-		// The run's row records a cancel only if its mail is new.
+		// The run's row records a cancel only if its commands are new.
 		tell, args := insertCommand, []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
 		if m.Kind == journal.CommandCancel {
 			tell = `WITH c AS (` + insertCommand + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
@@ -183,7 +183,7 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueReq
 			posted.New = tag.RowsAffected() > 0
 			return nil
 		})
-		// Mail that was there before has woken its reader; to do so again does no harm.
+		// Commands that was there before has woken its reader; to do so again does no harm.
 		switch {
 		case posted.Claimed:
 			b.Queue(claimOwnerless, []string{m.RunID}, posted.Owner.ID, posted.Owner.Incarnation)
@@ -203,11 +203,11 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueReq
 
 // PendingCommands implements journal.Commands.
 func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
-	// mine has two halves, of which one gives no rows. While there is little mail in all (look is shorter
+	// mine has two halves, of which one gives no rows. While there is little commands in all (look is shorter
 	// than look.Reads), the first half looks up the run of each piece of it; else the second half reads the
-	// mail of each of this owner's runs. PostgreSQL evaluates the condition on the length once, before it
+	// commands of each of this owner's runs. PostgreSQL evaluates the condition on the length once, before it
 	// begins a half.
-	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id, kind FROM mail ORDER BY id LIMIT $4),
+	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id, kind FROM commands ORDER BY id LIMIT $4),
 		busy AS MATERIALIZED (SELECT unnest($5::text[]) AS run_id),
 		ending AS MATERIALIZED (SELECT unnest($6::text[]) AS run_id),
 		mine AS (
@@ -217,11 +217,11 @@ func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look j
 			UNION ALL
 			SELECT m.id FROM (SELECT run_id, run_id IN (SELECT run_id FROM busy) AS busy FROM runs
 					WHERE owner_id = $1 AND owner_incarnation = $2 AND owner_id <> '' AND state < 6 AND run_id NOT IN (SELECT run_id FROM ending) OFFSET 0) r
-				CROSS JOIN LATERAL (SELECT id, kind FROM mail WHERE run_id = r.run_id OFFSET 0) m
+				CROSS JOIN LATERAL (SELECT id, kind FROM commands WHERE run_id = r.run_id OFFSET 0) m
 			WHERE (SELECT count(*) FROM look) >= $4 AND (m.kind = 'CANCEL' OR NOT r.busy)
 			ORDER BY id LIMIT $3)
 		SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN l.small THEN m.body END, m.time, NOT l.small
-			FROM mine CROSS JOIN LATERAL (SELECT * FROM mail WHERE id = mine.id OFFSET 0) m
+			FROM mine CROSS JOIN LATERAL (SELECT * FROM commands WHERE id = mine.id OFFSET 0) m
 			CROSS JOIN LATERAL (SELECT $7 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= $7 AS small) l ORDER BY m.id`,
 		owner.ID, owner.Incarnation, look.Limit, look.Reads(), look.Busy, look.Ending, look.Small)
 	return collect(rows, err, scanCommand)
@@ -235,7 +235,7 @@ func (s *Store) UnappliedCommands(ctx context.Context, namespace, runID string, 
 
 // FindCommand implements journal.Commands.
 func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
-	rows, err := s.hot.Query(ctx, `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN $5::boolean THEN m.body END, m.time, NOT $5::boolean FROM mail m
+	rows, err := s.hot.Query(ctx, `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN $5::boolean THEN m.body END, m.time, NOT $5::boolean FROM commands m
 		WHERE m.run_id = $2 AND m.kind = $3 AND m.key = $4 AND m.namespace = $1`, namespace, runID, string(kind), key, whole)
 	ms, err := collect(rows, err, scanCommand)
 	if err != nil || len(ms) == 0 {
@@ -244,9 +244,9 @@ func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind j
 	return ms[0], true, nil
 }
 
-// unreadKinds are those of the run's mail.
+// unreadKinds are those of the run's commands.
 const unreadKinds = `SELECT array_agg(k.kind ORDER BY k.first) FROM
-	(SELECT m.kind, min(m.id) AS first FROM mail m WHERE m.run_id = $2 AND m.namespace = $1 GROUP BY m.kind) k`
+	(SELECT m.kind, min(m.id) AS first FROM commands m WHERE m.run_id = $2 AND m.namespace = $1 GROUP BY m.kind) k`
 
 // Outstanding implements journal.Commands.
 func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out journal.Outstanding, err error) {

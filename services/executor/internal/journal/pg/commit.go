@@ -294,7 +294,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 			q.Key.Namespace, q.Key.Method, q.Key.ID, q.Seen.BodyHash, q.Seen.RunID, q.Time)
 	}
 	if len(around.Targets) == 0 && len(around.Ended) > 0 {
-		// The direct way has removed the mail of those that end, and who never asked has no question.
+		// The direct way has removed the commands of those that end, and who never asked has no question.
 		settled := map[string]bool{}
 		for _, u := range appends {
 			settled[u.RunID] = w.known[u].silent && len(u.Opened) == 0
@@ -356,9 +356,9 @@ const cancelable = "cancel_time IS NULL AND state < 6"
 // queueSideEffects does what follows from the writes, each by a statement that sees them all.
 func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.SideEffects, done *journal.Outcomes) {
 	if len(a.Targets)+len(a.Ended) > 0 {
-		// Which runs have ended is asked of the runs and not of each piece of mail: a run that goes on may
+		// Which runs have ended is asked of the runs and not of each command: a run that goes on may
 		// have thousands. And it is asked run by run: a join might look through all that are open.
-		b.Queue(`DELETE FROM mail WHERE run_id = ANY (ARRAY (SELECT t.id FROM unnest($1::text[]) AS t (id)
+		b.Queue(`DELETE FROM commands WHERE run_id = ANY (ARRAY (SELECT t.id FROM unnest($1::text[]) AS t (id)
 			WHERE (SELECT r.state < 6 FROM runs r WHERE r.run_id = t.id) IS NOT TRUE))`, slices.Concat(a.Targets, a.Ended))
 	}
 	if len(a.Ended) > 0 {

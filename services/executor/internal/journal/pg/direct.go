@@ -125,8 +125,8 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 		both = append(append(make([]runBatch, 0, len(starts)+len(appends)), starts...), appends...)
 	}
 	if len(over) > 0 {
-		// Nobody adds mail to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
-		batch.Queue("DELETE FROM mail WHERE run_id = ANY ($1)", over)
+		// Nobody adds commands to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
+		batch.Queue("DELETE FROM commands WHERE run_id = ANY ($1)", over)
 	}
 	portions(s, eventRows(both), func(d *direct, part []eventRow, few bool) {
 		args := s.events.values(part, few)

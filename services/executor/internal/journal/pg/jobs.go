@@ -93,7 +93,7 @@ func jobTable() table[journal.JobRow] {
 	}
 }
 
-// queueWakes inserts the wake-up jobs of those runs that have mail and nobody to read it. The rows of the runs must be locked by then, so that
+// queueWakes inserts the wake-up jobs of those runs that have commands and nobody to read it. The rows of the runs must be locked by then, so that
 // neither an owner that leaves nor one that comes is missed.
 func (s *statements) queueWakes(b *pgx.Batch, wakes []journal.JobRow) {
 	b.Queue(`WITH jb AS (`+insertJobs+` FROM `+s.jobs.from(1, "j")+` CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = j.run_id AND`+ownerless+`
@@ -142,7 +142,7 @@ func (s *Store) SweepOwnerless(ctx context.Context, late time.Duration, limit in
 	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time < now() - $1::interval
 			ORDER BY wake_time LIMIT $2)
 		UNION
-		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < now() - $1::interval
+		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM commands m WHERE m.time < now() - $1::interval
 			AND (SELECT r.owner_id = '' AND r.state < 6 FROM runs r WHERE r.run_id = m.run_id) ORDER BY m.id LIMIT $2) x`, interval(late), limit)
 	jobs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.JobRow, error) {
 		var ns, id string

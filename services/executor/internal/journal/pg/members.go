@@ -186,7 +186,7 @@ const (
 	// canceledOrphan holds for a canceled run that is open, that no registered executor owns and that has
 	// something to go on with.
 	canceledOrphan = ` r.cancel_time IS NOT NULL AND` + ownerless + ` AND (r.owner_id <> '' OR r.state = 2
-		OR EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL'))))`
+		OR EXISTS (SELECT FROM commands m WHERE m.run_id = r.run_id AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL'))))`
 	// canceledTenants skips from one namespace to the next, however many canceled runs each has.
 	canceledTenants = `WITH RECURSIVE ns (n) AS ((SELECT min(namespace) FROM runs WHERE state < 6 AND cancel_time IS NOT NULL) UNION ALL
 		SELECT (SELECT min(r.namespace) FROM runs r WHERE r.state < 6 AND r.cancel_time IS NOT NULL AND r.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL)`
@@ -226,7 +226,7 @@ func (s *Store) queueOwnerless(b *pgx.Batch, parked []journal.RunRef) {
 	for _, f := range parked {
 		b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = $1`, f.RunID)
 		if f.State == journal.StateQuarantined {
-			b.Queue(`DELETE FROM mail WHERE run_id = $1 AND kind = $2`, f.RunID, string(journal.CommandResume))
+			b.Queue(`DELETE FROM commands WHERE run_id = $1 AND kind = $2`, f.RunID, string(journal.CommandResume))
 		}
 		wakes = append(wakes, journal.MakeJob(f.Namespace, f.RunID, journal.Job{Kind: journal.JobWake}))
 	}
@@ -262,7 +262,7 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, namespace, runID)
 		b.Queue(`SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers, r.doing, r.died_doing,
 				EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation),
-				EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
+				EXISTS (SELECT FROM commands m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
 			FROM runs r WHERE`+thisRun, namespace, runID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.Doing, &c.DiedDoing, &c.OwnerLive, &c.Summoned)
 			if there = !errors.Is(err, pgx.ErrNoRows); !there {

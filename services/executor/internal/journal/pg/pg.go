@@ -32,7 +32,7 @@ const (
 	// jobConns are one that listens and some that fetch and finish.
 	jobConns = 4
 	// commandChannel gets the owner's id as payload.
-	commandChannel = "executor_mail"
+	commandChannel = "executor_commands"
 )
 
 //go:embed migrations/*.sql

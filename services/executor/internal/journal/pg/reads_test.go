@@ -94,9 +94,9 @@ const (
 	// Whole tables are cheap to read while there are as few as the first: a plan from then must not stay.
 	fewRuns, manyRuns = 100, 20_000
 	listed            = 20
-	// unread is about how many pieces of mail nobody has read; some questions are about all of them.
+	// unread is about how many commands nobody has read; some questions are about all of them.
 	unread = manyRuns/100*5 + crowd
-	// crowd is the mail of the first run that waits.
+	// crowd is the commands of the first run that waits.
 	crowd = 1000
 	// countedBelow is how many runs the large family has, a quarter of all.
 	countedBelow = manyRuns / 4
@@ -125,8 +125,8 @@ var fillMany = []string{
 		SELECT 'int_' || run_id, namespace, run_id, run_id, 'n', 1, 0, CASE WHEN nodes_total = 5 AND state = 7 THEN 3 ELSE 2 END, create_time FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO outbox (seq, ordinal, run_id, namespace, kind, next_at) SELECT 1, 1, run_id, namespace, 'k', now() + interval '1 hour' FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) SELECT namespace, 'StartRun', run_id, '', run_id, now() FROM runs ON CONFLICT DO NOTHING`,
-	`INSERT INTO mail (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'SIGNAL', 'k' || j, now() FROM runs, generate_series(1, 5) j WHERE state = 3 ON CONFLICT DO NOTHING`,
-	`INSERT INTO mail (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'MESSAGE', 'm' || j, now()
+	`INSERT INTO commands (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'SIGNAL', 'k' || j, now() FROM runs, generate_series(1, 5) j WHERE state = 3 ON CONFLICT DO NOTHING`,
+	`INSERT INTO commands (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'MESSAGE', 'm' || j, now()
 		FROM (SELECT run_id, namespace FROM runs WHERE state = 3 ORDER BY run_id LIMIT 1) r, generate_series(1, 1000) j ON CONFLICT DO NOTHING`,
 	`INSERT INTO graphs (namespace, hash, body) SELECT 'acme', 'h' || i, '' FROM generate_series($1::int, $2::int) i`,
 	`INSERT INTO graphs (namespace, hash, body) VALUES ('acme', 'h', '') ON CONFLICT DO NOTHING`,
@@ -145,7 +145,7 @@ func TestReads(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Migrations().Up(ctx)
 	require.NoError(t, err)
-	for _, table := range []string{"runs", "run_details", "run_labels", "run_costs", "interrupts", "events_first", "outbox", "request_ids", "graphs", "schedules", "mail"} {
+	for _, table := range []string{"runs", "run_details", "run_labels", "run_costs", "interrupts", "events_first", "outbox", "request_ids", "graphs", "schedules", "commands"} {
 		_, err := s.read.Exec(ctx, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
 		require.NoError(t, err)
 	}
@@ -167,7 +167,7 @@ func TestReads(t *testing.T) {
 	me, err := s.Register(ctx, "me", "")
 	require.NoError(t, err)
 
-	var old, busy, recent journal.Run // busy has much mail
+	var old, busy, recent journal.Run // busy has many commands
 	const ns, who = "acme", "somebody"
 	type question struct {
 		name        string

@@ -451,11 +451,11 @@ func (s *statements) others(b *builder, units []runBatch, done string) {
 				readers = append(readers, u.RunID)
 			}
 		}
-		b.with("tk", "DELETE FROM mail"+mine+fmt.Sprintf(" AND id = ANY ($%d::bigint[]) AND run_id = ANY ($%d::text[])", b.next(), b.next()+1), taken, readers)
+		b.with("tk", "DELETE FROM commands"+mine+fmt.Sprintf(" AND id = ANY ($%d::bigint[]) AND run_id = ANY ($%d::text[])", b.next(), b.next()+1), taken, readers)
 	}
 	if len(commands) > 0 {
 		names := s.commands.names("", "from_run")
-		b.with("ml", "INSERT INTO mail ("+names+") SELECT "+names+" FROM "+s.commands.from(b.next(), "m")+only("from_run", done)+
+		b.with("ml", "INSERT INTO commands ("+names+") SELECT "+names+" FROM "+s.commands.from(b.next(), "m")+only("from_run", done)+
 			" AND NOT EXISTS (SELECT FROM runs r WHERE r.run_id = m.run_id AND r.namespace <> m.namespace) ON CONFLICT DO NOTHING", s.commands.packs(commands)...)
 	}
 	if len(jobs) > 0 {

@@ -12,33 +12,33 @@ import (
 )
 
 const (
-	// pollCommands is how often another process's mail is looked for.
+	// pollCommands is how often another process's commands are looked for.
 	pollCommands = 500 * time.Millisecond
 
-	insertCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	insertCommand = `INSERT INTO commands (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	// sendCommand is insertCommand to a run that may be another namespace's, which gets none.
-	sendCommand = `INSERT INTO mail (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
+	sendCommand = `INSERT INTO commands (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.namespace <> ?2) ON CONFLICT DO NOTHING`
 	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, FALSE`
 	// pendingCommands is that of an owner's runs.
-	pendingCommands = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
+	pendingCommands = ` FROM commands m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
 	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
-	pendingByRun = ` FROM runs r CROSS JOIN mail m WHERE r.owner_id = ?1 AND r.owner_incarnation = ?2 AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
+	pendingByRun = ` FROM runs r CROSS JOIN commands m WHERE r.owner_id = ?1 AND r.owner_incarnation = ?2 AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
 	// findCommand is the piece with a kind and key.
-	findCommand = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(?5, m.body, NULL), m.time, NOT ?5 FROM mail m
+	findCommand = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(?5, m.body, NULL), m.time, NOT ?5 FROM commands m
 		WHERE m.run_id = ?2 AND m.kind = ?3 AND m.key = ?4 AND m.namespace = ?1`
 	// inHand leaves out what the owner has in hand, small which bodies come along.
 	inHand  = ` AND (m.kind = 'CANCEL' OR m.run_id NOT IN (SELECT value FROM json_each(?4))) AND m.run_id NOT IN (SELECT value FROM json_each(?5))`
 	small   = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(` + isSmall + `, m.body, NULL), m.time, NOT (` + isSmall + `)`
 	isSmall = `?6 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= ?6`
-	// commandScan counts mail, up to a number.
-	commandScan = `SELECT count(*) FROM (SELECT 1 FROM mail LIMIT ?)`
-	// claimOwnerless finds parked runs alone that have mail.
+	// commandScan counts commands, up to a number.
+	commandScan = `SELECT count(*) FROM (SELECT 1 FROM commands LIMIT ?)`
+	// claimOwnerless finds parked runs alone that have commands.
 	claimOwnerless = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
-		AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = runs.run_id)`
+		AND EXISTS (SELECT 1 FROM commands m WHERE m.run_id = runs.run_id)`
 	// tidyCommands takes away what came for a run that is over, or is not there. It asks that once, and not for
-	// each piece of mail: a run that goes on may have thousands.
-	tidyCommands = `DELETE FROM mail WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
+	// each command: a run that goes on may have thousands.
+	tidyCommands = `DELETE FROM commands WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
 )
 
 // scanCommand scans what selectCommands and small give, with Left as their last column.
@@ -82,7 +82,7 @@ func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted j
 			return err
 		}
 		if journal.Endless(m.Kind) {
-			if err := t.row(ctx, `SELECT count(*), coalesce(sum(length(body)), 0) FROM (SELECT body FROM mail WHERE run_id = ? AND kind IN ('SIGNAL', 'MESSAGE') LIMIT ?)`,
+			if err := t.row(ctx, `SELECT count(*), coalesce(sum(length(body)), 0) FROM (SELECT body FROM commands WHERE run_id = ? AND kind IN ('SIGNAL', 'MESSAGE') LIMIT ?)`,
 				m.RunID, journal.MaxWaiting).Scan(&f.Waiting, &f.WaitingBytes); err != nil {
 				return err
 			}
@@ -172,7 +172,7 @@ func (t txn) answer(ctx context.Context, p journal.EnqueueRequest) (closed bool,
 	return true, err
 }
 
-// deliver writes one piece of mail to a run, and sees to it that somebody reads it. reason is that of a
+// deliver writes one command to a run, and sees to it that somebody reads it. reason is that of a
 // cancel.
 func (t txn) deliver(ctx context.Context, m journal.Command, reason string) (isNew bool, err error) {
 	n, err := t.exec(ctx, insertCommand, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time))
@@ -205,7 +205,7 @@ func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look j
 
 // UnappliedCommands implements journal.Commands.
 func (s *Store) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
-	rows, err := s.db.Read.QueryContext(ctx, selectCommands+` FROM mail m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
+	rows, err := s.db.Read.QueryContext(ctx, selectCommands+` FROM commands m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
 	return dbkit.Collect(rows, err, scanCommand)
 }
 
@@ -219,9 +219,9 @@ func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind j
 	return ms[0], true, nil
 }
 
-// unreadKinds are those of the run's mail, as a JSON list.
+// unreadKinds are those of the run's commands, as a JSON list.
 const unreadKinds = `SELECT json_group_array(k.kind ORDER BY k.first) FROM
-	(SELECT m.kind, min(m.id) AS first FROM mail m WHERE m.run_id = ?2 AND m.namespace = ?1 GROUP BY m.kind) k`
+	(SELECT m.kind, min(m.id) AS first FROM commands m WHERE m.run_id = ?2 AND m.namespace = ?1 GROUP BY m.kind) k`
 
 // Outstanding implements journal.Commands.
 func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out journal.Outstanding, err error) {
@@ -233,7 +233,7 @@ func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out j
 	return out, err
 }
 
-// CommandWakes implements journal.Commands. Mail from this process comes at once, that of another on
+// CommandWakes implements journal.Commands. Commands from this process comes at once, that of another on
 // the same file by polling.
 func (s *Store) CommandWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
 	return s.wakesOf(ctx, owner.ID, pollCommands, func() bool {

@@ -171,7 +171,7 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 
 const cancelable = "cancel_time = 0 AND state < 6"
 
-// sideEffects does what follows from the writes of a commit, and returns the owners that have mail.
+// sideEffects does what follows from the writes of a commit, and returns the owners that have commands.
 func (t txn) sideEffects(ctx context.Context, owner journal.Owner, a journal.SideEffects, done *journal.Outcomes) (woken []string, err error) {
 	for _, id := range slices.Concat(a.Targets, a.Ended) {
 		if _, err := t.exec(ctx, tidyCommands, id); err != nil {
@@ -383,7 +383,7 @@ func (t txn) children(ctx context.Context, units []*journal.RunBatch) error {
 // attachments writes what a unit has to say to others.
 func (t txn) attachments(ctx context.Context, u *journal.RunBatch) error {
 	for _, id := range u.Applied {
-		if _, err := t.exec(ctx, `DELETE FROM mail WHERE id = ? AND run_id = ?`, id, u.RunID); err != nil {
+		if _, err := t.exec(ctx, `DELETE FROM commands WHERE id = ? AND run_id = ?`, id, u.RunID); err != nil {
 			return err
 		}
 	}

@@ -252,7 +252,7 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 		if l.Events, err = dbkit.Collect(rows, err, scanEvent); err != nil {
 			return err
 		}
-		rows, err = tx.QueryContext(ctx, selectCommands+` FROM mail m WHERE m.run_id = ? ORDER BY m.id LIMIT ?`, runID, journal.MaxLoadedCommandBytes)
+		rows, err = tx.QueryContext(ctx, selectCommands+` FROM commands m WHERE m.run_id = ? ORDER BY m.id LIMIT ?`, runID, journal.MaxLoadedCommandBytes)
 		l.Command, err = dbkit.Collect(rows, err, scanCommand)
 		return err
 	})
