@@ -486,7 +486,7 @@ func (s *State) runQueues() {
 			continue
 		}
 		if len(s.doubts) > 0 {
-			s.settleDoubts()
+			s.askDoubtsAgain()
 			continue
 		}
 		if len(s.instQ) == 0 {

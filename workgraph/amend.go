@@ -327,13 +327,13 @@ func (s *State) wake() {
 			if len(p.nodes[n].in) == 0 {
 				s.enter(ns)
 			} else {
-				s.decide(ns, p.nodes[n].judge(&ns.join, 1))
+				s.decide(ns, p.nodes[n].joinVerdict(&ns.join, 1))
 			}
 		case p.regions[r].head == n && p.regions[r].parent == 0:
 			if inst := &s.root.insts[p.regions[r].slot]; !inst.opened && inst.limited == 0 {
 				if len(p.nodes[n].in) == 0 {
 					s.openLoop(r, s.root, nil, verdictRun)
-				} else if v := p.nodes[n].judge(&inst.join, 1); v != verdictWait {
+				} else if v := p.nodes[n].joinVerdict(&inst.join, 1); v != verdictWait {
 					s.openLoop(r, s.root, nil, v)
 				}
 			}

@@ -247,7 +247,7 @@ func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, fai
 		d = &Detail{Values: values}
 	}
 	s.record(s.step(OpComplete, ns, d))
-	ns.keepOutcome(o)
+	ns.recordSelection(o)
 	s.applyComplete(ns, values, stop, failure)
 	switch {
 	case s.drain != "":

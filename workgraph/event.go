@@ -34,7 +34,7 @@ const (
 	GraphAmended    EventKind = "GRAPH_AMENDED"
 	DeadlineReached EventKind = "DEADLINE_PASSED"
 	// VisitsReused goes on with the adoptions of RUN_STARTED.
-	VisitsReused EventKind = "VISITS_ADOPTED"
+	VisitsReused EventKind = "VISITS_REUSED"
 	// BudgetChanged changes the budget of a run that goes on, or stays paused for another reason.
 	BudgetChanged EventKind = "BUDGET_CHANGED"
 	// UsageSettled prices what could not be priced when it was used.
@@ -123,7 +123,7 @@ const (
 	OpEnter Op = "ENTER"
 	// OpReuse lets a visit take over what it ended in in another run, with its State updates and Select, on
 	// the sources in Inputs. It is complete with the next step about it.
-	OpReuse Op = "ADOPT"
+	OpReuse Op = "REUSE"
 	// OpSkip resolves a visit without running it; Note tells why.
 	OpSkip Op = "SKIP"
 	// OpComplete ends a visit with Values.
@@ -155,7 +155,7 @@ const (
 	// irreducible one.
 	OpLoopEnd Op = "LOOP_END"
 	// OpDeliver puts the event's message, or at the start the run's input, into the inbox of Node.
-	OpDeliver Op = "POST"
+	OpDeliver Op = "DELIVER"
 	// OpTake drops the Expired oldest messages of Node's inbox and, if any are Taken then, opens the named
 	// visit for them.
 	OpTake Op = "TAKE"
@@ -207,7 +207,7 @@ type Detail struct {
 	// Key is the evaluated concurrency key.
 	Key string `json:"key,omitempty"`
 	// Propagated is what a MERGE edge carries.
-	Propagated *Input            `json:"travel,omitempty"`
+	Propagated *Input            `json:"propagated,omitempty"`
 	Values     []json.RawMessage `json:"values,omitempty"`
 	Error      *Error            `json:"failure,omitempty"`
 	Action     ErrorAction       `json:"action,omitempty"`

@@ -13,8 +13,8 @@ const (
 	verdictFail
 )
 
-// judge says what a join's inputs, which frame serial holds, mean so far.
-func (n *pnode) judge(j *joinCount, serial int32) verdict {
+// joinVerdict says what a join's inputs, which frame serial holds, mean so far.
+func (n *pnode) joinVerdict(j *joinCount, serial int32) verdict {
 	total := int32(len(n.inAt(serial)))
 	switch {
 	case n.quorum == 0:
@@ -73,11 +73,11 @@ func (s *State) arrived(f *frame, t *edgeTask) {
 	case r == f.region:
 		ns := &f.nodes[s.p.localNode[pe.to]]
 		if ns.status == VisitPending {
-			s.decide(ns, s.p.nodes[pe.to].judge(&ns.join, f.serial))
+			s.decide(ns, s.p.nodes[pe.to].joinVerdict(&ns.join, f.serial))
 		}
 	default:
 		inst := &f.insts[s.p.regions[r].slot]
-		if v := s.p.nodes[pe.to].judge(&inst.join, f.serial); v != verdictWait && !inst.opened && inst.limited == 0 {
+		if v := s.p.nodes[pe.to].joinVerdict(&inst.join, f.serial); v != verdictWait && !inst.opened && inst.limited == 0 {
 			s.openLoop(r, f, nil, v)
 		}
 	}

@@ -71,8 +71,8 @@ func (s *State) approvals() []*nodeState {
 // forgetApprovals has approvals looked for again.
 func (s *State) forgetApprovals() { s.approved, s.outdated = nil, nil }
 
-// keepQuestion remembers what the visit's question of approval covers.
-func (s *State) keepQuestion(ns *nodeState, binds string, seen, workflows map[string]string) {
+// recordQuestion remembers what the visit's question of approval covers.
+func (s *State) recordQuestion(ns *nodeState, binds string, seen, workflows map[string]string) {
 	if binds == "" && len(seen) == 0 && len(workflows) == 0 {
 		return
 	}
@@ -270,7 +270,7 @@ type doubt struct {
 	late error
 }
 
-// doubted puts a visit aside that is not what was approved: see settleDoubts.
+// doubted puts a visit aside that is not what was approved: see askDoubtsAgain.
 func (s *State) doubted(d doubt) bool {
 	if len(d.given) == 0 || s.drain != "" {
 		return false
@@ -281,10 +281,10 @@ func (s *State) doubted(d doubt) bool {
 	return true
 }
 
-// settleDoubts asks again what was approved otherwise than it is now, or fails what would follow from it if
+// askDoubtsAgain asks again what was approved otherwise than it is now, or fails what would follow from it if
 // some of it has run. When the command's context ends first, what would follow fails: it must not run
 // unless it is known to be what was approved.
-func (s *State) settleDoubts() {
+func (s *State) askDoubtsAgain() {
 	d := s.doubts[0]
 	s.doubts = s.doubts[1:]
 	if d.region == 0 && d.u.ns.resolved() {
@@ -311,7 +311,7 @@ func (s *State) settleDoubts() {
 			held = append(held, ns)
 		}
 	}
-	more, stuck := s.takeBack(ctx, c, given, func(ns *nodeState) bool { return s.irrevocable(ns) == nil })
+	more, stuck := s.revoked(ctx, c, given, func(ns *nodeState) bool { return s.irrevocable(ns) == nil })
 	if ctx.Err() != nil {
 		s.refuseDoubted(d, s.unsure(context.Cause(ctx)))
 		return

@@ -103,7 +103,7 @@ func findShape(ctx context.Context, n int, arcs []arc, anyJoin []bool, inboxes [
 			return nil, []loopFault{{code: CodeTooLarge, edge: s.anyBack(arcs, r.head)}}
 		}
 	}
-	s.place(arcs, forwardIn)
+	s.placeEdges(arcs, forwardIn)
 	return s, nil
 }
 
@@ -398,8 +398,8 @@ func (s *shape) nest(n int, bodies []loopBody) {
 	}
 }
 
-// place finds for every edge the region that delivers it and the loops that it leaves on its way.
-func (s *shape) place(arcs []arc, forwardIn []int32) {
+// placeEdges finds for every edge the region that delivers it and the loops that it leaves on its way.
+func (s *shape) placeEdges(arcs []arc, forwardIn []int32) {
 	for e, a := range arcs {
 		if a.message {
 			continue

@@ -308,7 +308,7 @@ func (s *State) land(u unit) {
 // applyRetry puts the next attempt off, after one that ended with err.
 func (s *State) applyRetry(u unit, d *Detail, err *Error) {
 	t := u.try()
-	t.keepError(err)
+	t.recordError(err)
 	t.no, t.gen, t.lost = int32(d.Attempt), int32(d.Generation), int32(d.Lost)
 	s.suspend(u, VisitBackoff, d.Due)
 }
@@ -335,7 +335,7 @@ func (s *State) unpark(u unit) {
 
 // applyUpdates combines state updates that were checked when they were decided.
 func (s *State) applyUpdates(ns *nodeState, up map[string]json.RawMessage) {
-	s.keepUpdates(ns, up)
+	s.recordUpdates(ns, up)
 	var before map[string]string
 	for _, k := range sortedKeys(up) {
 		if v := s.vars[k]; v != nil {
@@ -402,7 +402,7 @@ func (s *State) applyItem(ns *nodeState, item int32, values []json.RawMessage, s
 
 // applyReconcile marks an attempt whose effect nobody knows.
 func (s *State) applyReconcile(u unit, err *Error) {
-	u.try().keepError(err)
+	u.try().recordError(err)
 	u.try().status = VisitReconciliation
 	s.unknown++
 }

@@ -291,7 +291,7 @@ func (s *State) replayEnd(ev *Event, st *Step, d *Detail, u unit) {
 			values = s.outcomeOf(ev, u).Values
 		}
 		if d.Error == nil {
-			u.ns.keepOutcome(s.chosen(ev, u.ns))
+			u.ns.recordSelection(s.chosen(ev, u.ns))
 		}
 		s.applyComplete(u.ns, values, d.Stop, d.Error)
 	case OpFail:

@@ -35,15 +35,15 @@ func (ns *nodeState) saveOutcome() *savedOutcome {
 	return ns.kept
 }
 
-// keepOutcome remembers how a visit that completes has chosen among its edges.
-func (ns *nodeState) keepOutcome(o *Outcome) {
+// recordSelection remembers how a visit that completes has chosen among its edges.
+func (ns *nodeState) recordSelection(o *Outcome) {
 	if o != nil && o.Select != nil {
 		ns.saveOutcome().Select = o.Select
 	}
 }
 
-// keepUpdates adds to the state updates of a visit. Those of the items of a map become one.
-func (s *State) keepUpdates(ns *nodeState, up map[string]json.RawMessage) {
+// recordUpdates adds to the state updates of a visit. Those of the items of a map become one.
+func (s *State) recordUpdates(ns *nodeState, up map[string]json.RawMessage) {
 	if len(up) == 0 {
 		return
 	}
@@ -130,8 +130,8 @@ func (s *State) splitReuse() {
 // applyReuse enters a visit without an attempt.
 func (s *State) applyReuse(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, d *Detail) {
 	ns.args, ns.named, ns.reused, ns.status = args, named, true, VisitRunning
-	ns.keepDecision(d.Decision)
-	s.keepQuestion(ns, "", d.Seen, d.Workflows)
+	ns.recordDecision(d.Decision)
+	s.recordQuestion(ns, "", d.Seen, d.Workflows)
 	s.forgetApprovals()
 	s.order++
 	ns.enteredAt = s.order

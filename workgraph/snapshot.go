@@ -147,7 +147,7 @@ type savedNode struct {
 	Key        string            `json:"key,omitempty"`
 	Note       string            `json:"note,omitempty"`
 	Superseded bool              `json:"sup,omitempty"`
-	Reused     bool              `json:"adopted,omitempty"`
+	Reused     bool              `json:"reused,omitempty"`
 	Kept       *savedOutcome     `json:"kept,omitempty"`
 	Map        *savedMap         `json:"map,omitempty"`
 	Before     int32             `json:"before,omitempty"`

@@ -190,8 +190,8 @@ type try struct {
 	failed *Error
 }
 
-// keepError keeps what an attempt ended with, for whoever asks why the visit has not ended.
-func (t *try) keepError(err *Error) {
+// recordError keeps what an attempt ended with, for whoever asks why the visit has not ended.
+func (t *try) recordError(err *Error) {
 	if t.failed = nil; err != nil {
 		t.failed = &Error{Type: err.Type, Reason: err.Reason, Message: err.Message, Lost: err.Lost}
 	}

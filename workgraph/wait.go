@@ -383,7 +383,7 @@ func (s *State) taskEnded(c TaskEnded) error {
 func (s *State) applyWait(u unit, o *Outcome, d *Detail) *waitState {
 	due := d.Due
 	if d.Binds != "" {
-		s.keepQuestion(u.ns, d.Binds, d.Seen, o.Wait.Interrupt.Workflows)
+		s.recordQuestion(u.ns, d.Binds, d.Seen, o.Wait.Interrupt.Workflows)
 	}
 	w := newWait(o)
 	s.suspend(u, VisitWaiting, due)
@@ -456,7 +456,7 @@ func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 		if how == nil {
 			how = &ClosedInterrupt{ID: id, How: InterruptCanceled}
 		}
-		u.ns.keepDecision(how.Decision)
+		u.ns.recordDecision(how.Decision)
 		s.forgetApprovals()
 		s.fx.Closed = append(s.fx.Closed, *how)
 	}

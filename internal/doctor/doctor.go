@@ -59,7 +59,7 @@ type Finding struct {
 	// More says that there is more than was counted.
 	More         bool     `json:"more,omitempty"`
 	What         string   `json:"what"`
-	RecoveryStep string   `json:"remedy,omitempty"`
+	RecoveryStep string   `json:"recovery_step,omitempty"`
 	Examples     []string `json:"examples"`
 }
 

@@ -185,7 +185,7 @@ func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe 
 	add(journal.SuspectQuarantined, doctor.Warning, "runs brought several executors down and are quarantined", "look at the executors' logs of that time; then `epigraph runs resume ID`, or cancel")
 	add(journal.SuspectReconcile, doctor.Note, "runs wait for somebody to say what became of a call", "look at the system that was called; then `epigraph runs reconcile`")
 	add(journal.SuspectOutbox, doctor.Warning, "usage and ends of runs could not be told to the registry five times or more", "is the registry up, and does the executor's token fit?")
-	add(journal.SuspectJob, doctor.Warning, "jobs were given up, or have been under way for more than an hour", "look at the error in the jobs page of the executor's admin port; jobs are hints, so parked-overdue and command-old say whether harm was done")
+	add(journal.SuspectJob, doctor.Warning, "jobs were given up, or have been under way for more than an hour", "look at the error in the jobs page of the executor's admin port; jobs are hints, so evicted-overdue and command-old say whether harm was done")
 	add(journal.SuspectLimit, doctor.Note, "places of limits are booked for executors that are gone", "they count for nothing, and go when a live executor tidies up")
 	add(journal.SuspectRequest, doctor.Warning, "request ids are kept for more than a day beyond their life", "an executor sweeps them every ten minutes; is one alive?")
 	add(journal.SuspectPartition, doctor.Warning, "partitions of the journal are missing", "is an executor alive? it makes them ahead; events without a partition are moved by its maintenance")

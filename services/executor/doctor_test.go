@@ -116,7 +116,7 @@ func TestExamine(t *testing.T) {
 			wants: []string{"command-lost"}, severity: doctor.Fault},
 		{name: "MailUnread", sql: `INSERT INTO commands (time, run_id, namespace, kind, key) SELECT AGO, run_id, namespace, 'SIGNAL', '1' FROM runs WHERE state = 3`,
 			wants: []string{"executors-none", "command-old"}, severity: doctor.Fault},
-		{name: "Overdue", sql: `UPDATE runs SET wake_time = AGO WHERE state = 3`, wants: []string{"executors-none", "parked-overdue"}, severity: doctor.Fault},
+		{name: "Overdue", sql: `UPDATE runs SET wake_time = AGO WHERE state = 3`, wants: []string{"executors-none", "evicted-overdue"}, severity: doctor.Fault},
 		{name: "OwnerGone", sql: `UPDATE runs SET owner_id = 'gone', owner_incarnation = 7 WHERE state = 3`, wants: []string{"executors-none", "owner-gone"}, severity: doctor.Fault},
 		{name: "OwnerSilent", sql: `INSERT INTO executors (id, incarnation, heartbeat, addr) VALUES ('silent', 1000, AGO, 'x')`, wants: []string{"executor-silent"}, severity: doctor.Warning},
 		{name: "Released", sql: `UPDATE runs SET state = 2 WHERE state = 3`, wants: []string{"executors-none", "run-released"}, severity: doctor.Fault},

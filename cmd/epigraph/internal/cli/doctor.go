@@ -80,7 +80,7 @@ func (c *doctorCmd) Run(e *env) error {
 }
 
 // followsRest are the findings that a folder has when nothing works in it and it holds runs that are to go on.
-var followsRest = []string{"executor-silent", "command-old", "owner-gone", "parked-overdue", "run-released", "schedule-overdue"}
+var followsRest = []string{"executor-silent", "command-old", "owner-gone", "evicted-overdue", "run-released", "schedule-overdue"}
 
 // atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this
 // is a backup. One process serves such a folder, so nobody else should have taken its runs over.

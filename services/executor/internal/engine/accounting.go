@@ -161,7 +161,7 @@ func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journ
 		out = append(out, o)
 	}
 	if end != nil && r.task != "" && !r.lineage.Borrowed {
-		o, err := r.settle(end, now).Out()
+		o, err := r.settlement(end, now).Out()
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journ
 	return out, nil
 }
 
-func (r *run) settle(end *workgraph.RunEnd, now time.Time) outbox.Settle {
+func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
 	s := outbox.Settle{TaskID: r.task, RunID: r.id, Outcome: outbox.Failed, Summary: summary(end.Result), End: now, Trace: carryContext(r.trace)}
 	if !r.started.IsZero() {
 		s.Duration = max(now.Sub(r.started), 0)

@@ -93,7 +93,7 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 
 // amendTaken waits until the owner has looked at a change.
 func (e *Engine) amendTaken(ctx context.Context, req AmendRequest, key string) error {
-	taken, err := e.takenUp(ctx, req.Namespace, req.RunID, journal.CommandAmend, key)
+	taken, err := e.applied(ctx, req.Namespace, req.RunID, journal.CommandAmend, key)
 	if err == nil && !taken {
 		return errs.New(errs.Unavailable, ReasonAmendUnsettled, "the change of run %q is recorded and was not taken up yet", req.RunID).
 			Hint("send it again with the same request_id to hear what became of it; explain tells it too")
@@ -268,7 +268,7 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 	if err := e.withinLimits(g); err != nil {
 		return nil, err
 	}
-	known, err := e.programs.known(ctx, namespace, actorsOf(g))
+	known, err := e.programs.knownActors(ctx, namespace, actorsOf(g))
 	if err != nil {
 		return nil, err
 	}
@@ -288,6 +288,6 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 		return nil, err
 	}
 	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil).WithEvaluated(e.programs.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
-	e.programs.keep("pinned/"+p.hash, p)
+	e.programs.cache("pinned/"+p.hash, p)
 	return p, nil
 }

@@ -38,14 +38,14 @@ func refusedCommand(err error) error {
 	return err
 }
 
-// settleTime bounds how long a call waits to see what its commands bring about. The commands are durable by then, so
+// effectWait bounds how long a call waits to see what its commands bring about. The commands are durable by then, so
 // whatever it brings about comes in any case.
-const settleTime = 5 * time.Second
+const effectWait = 5 * time.Second
 
-// takenUp waits a moment until a command was taken up. It is durable, so that nothing is lost when that
+// applied waits a moment until a command was taken up. It is durable, so that nothing is lost when that
 // takes longer.
-func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string) (bool, error) {
-	until := time.Now().Add(settleTime)
+func (e *Engine) applied(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string) (bool, error) {
+	until := time.Now().Add(effectWait)
 	for pause := time.Millisecond; time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
 		if _, unread, err := e.journal.FindCommand(ctx, namespace, runID, kind, key, false); err != nil || !unread {
 			return err == nil, err
@@ -84,7 +84,7 @@ func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 	req.Request.Method = MethodPause
 	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
+			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 		}
 		return err
 	}
@@ -107,7 +107,7 @@ func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 	if err != nil {
 		return refusedCommand(err)
 	}
-	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
+	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 	return err
 }
 
@@ -132,7 +132,7 @@ func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, er
 	if err := e.signalFits(&req.Signal); err != nil {
 		return journal.Run{}, err
 	}
-	if err := e.keeps(req.Namespace, req.RunID, &req.Signal); err != nil {
+	if err := e.acceptsSignal(req.Namespace, req.RunID, &req.Signal); err != nil {
 		return journal.Run{}, err
 	}
 	p, err := e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
@@ -201,7 +201,7 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 		&Payload{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
 	if err == nil && req.Token != "" {
 		// The end of the call must not overtake what it sent: the run may be over by it.
-		_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.CommandMessage, key)
+		_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandMessage, key)
 	}
 	return p.Run, refusedCommand(err)
 }
@@ -249,7 +249,7 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 		return q, err
 	}
 	if posted.New {
-		if _, err := e.takenUp(ctx, a.Namespace, q.RunID, journal.CommandAnswer, q.ID); err != nil {
+		if _, err := e.applied(ctx, a.Namespace, q.RunID, journal.CommandAnswer, q.ID); err != nil {
 			return q, err
 		}
 	}
@@ -361,7 +361,7 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 		}
 		return row.ID, nil
 	}
-	_, err = e.takenUp(ctx, token.Namespace, token.RunID, journal.CommandTaskEnded, token.name())
+	_, err = e.applied(ctx, token.Namespace, token.RunID, journal.CommandTaskEnded, token.name())
 	return row.ID, err
 }
 

@@ -411,7 +411,7 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 			if c != nil && c.idle != nil {
 				c.idle.timer.Reset(c.idle.d)
 			}
-			t.keepDetails(a, details)
+			t.recordDetails(a, details)
 		},
 		Scope: callScope{a.run, a.start.Ref},
 	})
@@ -530,7 +530,7 @@ func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 // caller holds r.mu.
 func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing) {
 	t, cmd := r.t, end
-	cmd.Outcome, cmd.Err = r.keep(end.Outcome, end.Err)
+	cmd.Outcome, cmd.Err = r.holdOutcome(end.Outcome, end.Err)
 	if r.early {
 		r.early, x.more = false, true
 		defer t.pollCommandsSoon()
@@ -567,9 +567,9 @@ func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing)
 // unsafe reports whether nobody may make the call again whose outcome is not durable.
 func (a *attempt) unsafe() bool { return a.start.Effect == workgraph.Unsafe }
 
-// keep counts what the run is to hold. A result for which there is no room left is refused, but not what it cost. The caller
+// holdOutcome counts what the run is to hold. A result for which there is no room left is refused, but not what it cost. The caller
 // holds r.mu.
-func (r *run) keep(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Outcome, *workgraph.Error) {
+func (r *run) holdOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Outcome, *workgraph.Error) {
 	if out == nil {
 		return out, fail
 	}

@@ -190,7 +190,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the runs of the family cannot be counted just now: %v", errs.From(err).Message)
 	case !ok:
 		return workgraph.Errorf(workgraph.Permanent, ReasonDescendantQuota,
-			"%d more children, and run %s has a family of %d runs already, itself included; the limit is %d: do the work in fewer runs, start another root, or raise max_family",
+			"%d more children, and run %s has a family of %d runs already, itself included; the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
 			len(c.Runs), r.root, min(runs, cfg.MaxDescendants), cfg.MaxDescendants)
 	}
 	return nil
@@ -235,7 +235,7 @@ func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 		t.spawnChild(r, &spawns[i], by[ref], again)
 	}
 	r.lock()
-	idle, idleTimer := !r.gone.Load() && r.pending == 0 && r.idle(), r.lingers()
+	idle, idleTimer := !r.gone.Load() && r.pending == 0 && r.idle(), r.idleTTL()
 	r.mu.Unlock()
 	if idle {
 		t.evictIdleSoon(r, idleTimer)
@@ -396,7 +396,7 @@ func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgra
 	}
 	var known actorSet
 	err := t.steadily(ctx, func() (err error) {
-		known, err = t.e.programs.known(ctx, a.run.namespace, actorsOf(g))
+		known, err = t.e.programs.knownActors(ctx, a.run.namespace, actorsOf(g))
 		return err
 	})
 	if err != nil {

@@ -61,21 +61,21 @@ func (t *session) pollCommandsSoon() {
 	}
 }
 
-// settled are the commands that were durably taken up since the last look began. That look may have
+// appliedCommands are the commands that were durably taken up since the last look began. That look may have
 // read them before, so they are skipped when its commands are taken up. It is safe for concurrent use.
-type settled struct {
+type appliedCommands struct {
 	mu  sync.Mutex
 	ids map[int64]struct{}
 }
 
 // forget empties the set when a new look begins: what is durably taken up by now is no longer read.
-func (s *settled) forget() {
+func (s *appliedCommands) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.ids)
 }
 
-func (s *settled) add(ids []int64) {
+func (s *appliedCommands) add(ids []int64) {
 	if len(ids) == 0 {
 		return
 	}
@@ -89,7 +89,7 @@ func (s *settled) add(ids []int64) {
 	}
 }
 
-func (s *settled) has(id int64) bool {
+func (s *appliedCommands) has(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.ids[id]
@@ -100,7 +100,7 @@ func (s *settled) has(id int64) bool {
 // them to their runs. Runs that are not in memory are brought there. If there may be more commands, somebody asks
 // for another look. One goroutine at a time may call it.
 func (t *session) deliver(ctx context.Context) {
-	t.settled.forget()
+	t.applied.forget()
 	look := journal.CommandQuery{Limit: commandBatch, Small: smallCommand}
 	look.Busy, look.Ending = t.inHand()
 	look.Runs = t.owned()
@@ -130,7 +130,7 @@ func (t *session) deliver(ctx context.Context) {
 			continue
 		}
 		// Reading the run takes its commands up.
-		if !t.mailed(id, slices.ContainsFunc(byRun[id], isCancel)) {
+		if !t.hasCommands(id, slices.ContainsFunc(byRun[id], isCancel)) {
 			t.loadSoon(byRun[id][0].Namespace, id)
 		}
 	}
@@ -149,7 +149,7 @@ func (t *session) inHand() (busy, ending []string) {
 		switch x := t.lines.by[id]; {
 		case x == nil || x.canceled:
 			ending = append(ending, id)
-		case x.mailed: // there may be many in line, few of which have commands
+		case x.hasCommands: // there may be many in line, few of which have commands
 			busy = append(busy, id)
 		}
 	}
@@ -175,16 +175,16 @@ func (t *session) owned() int {
 	return len(t.runs) + len(t.pendingLoads)
 }
 
-// mailed notes that there is commands for a run which stands in line for room: looks leave it out from now on. It
+// hasCommands notes that there is commands for a run which stands in line for room: looks leave it out from now on. It
 // reports false if the run does not stand there. With a cancel the run moves to the line of canceled runs.
-func (t *session) mailed(id string, cancel bool) bool {
+func (t *session) hasCommands(id string, cancel bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.lines.by[id]
 	if x == nil {
 		return false
 	}
-	x.mailed = true
+	x.hasCommands = true
 	if cancel {
 		t.cancelInLine(x)
 	}
@@ -298,7 +298,7 @@ func (r *run) applyLocked(commands []journal.Command) (news bool) {
 		if r.gone.Load() || r.mending != nil {
 			return news // it is taken up where, or when, the run goes on
 		}
-		if r.taken[m.ID] || r.heard[m.ID] || r.t.settled.has(m.ID) {
+		if r.taken[m.ID] || r.heard[m.ID] || r.t.applied.has(m.ID) {
 			continue
 		}
 		news = true
@@ -316,7 +316,7 @@ func (r *run) applyLocked(commands []journal.Command) (news bool) {
 // open gives the machine the command in one command. Commands that comes too late, or that does not fit the
 // run any more, is taken up without an effect: see drop. more says that other commands of the run follows.
 func (r *run) open(m *journal.Command, more bool) error {
-	x := extra{takenUp: m.ID, more: more}
+	x := extra{applied: m.ID, more: more}
 	now := time.Now().UTC()
 	l, err := DecodePayload(m.Body)
 	if err != nil {
@@ -374,11 +374,11 @@ func (r *run) open(m *journal.Command, more bool) error {
 		// What follows from it cannot be written: the run goes on without it.
 		r.mend(func(end *closing) {
 			r.endFirst(end)
-			if end != nil && end.x.takenUp == m.ID || r.mending != nil {
+			if end != nil && end.x.applied == m.ID || r.mending != nil {
 				return
 			}
 			r.taken[m.ID] = true
-			x := extra{takenUp: m.ID}
+			x := extra{applied: m.ID}
 			if m.Kind == journal.CommandAmend {
 				r.refusal, x.keep = refusalOf(l, err, now), true
 			}
@@ -404,7 +404,7 @@ func (r *run) drop(m *journal.Command, x extra, why error) error {
 
 // note writes that commands were taken up, and nothing else. The caller holds r.mu.
 func (r *run) note(x extra) error {
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Applied: []int64{x.takenUp}, Progress: x.progress}
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Applied: []int64{x.applied}, Progress: x.progress}
 	was := r.snapSeq
 	if x.keep {
 		var err error
@@ -413,8 +413,8 @@ func (r *run) note(x extra) error {
 		}
 		r.snapSeq = r.seq
 	}
-	c := consequence{keep: true, takenUp: w.Applied}
-	if !x.more && r.idle() && r.lingers() == 0 {
+	c := consequence{keep: true, applied: w.Applied}
+	if !x.more && r.idle() && r.idleTTL() == 0 {
 		if err := r.position(w); err != nil {
 			return err
 		}

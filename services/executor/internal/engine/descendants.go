@@ -11,7 +11,7 @@ import (
 )
 
 // ReasonDescendantQuota is the reason when a visit asks for children beyond what all runs of one root may be.
-const ReasonDescendantQuota = "FAMILY_EXCEEDED"
+const ReasonDescendantQuota = "DESCENDANT_QUOTA_EXCEEDED"
 
 const (
 	// grantShare is the part of the room in a family, as its divisor, that is given out before the family is
@@ -66,7 +66,7 @@ func (k *descendantQuota) admit(ctx context.Context, root string, children []wor
 		k.mu.Lock()
 		f := k.of(root)
 		arrived := f.counts
-		runs, ok, full := f.known(children, most)
+		runs, ok, full := f.takeLast(children, most)
 		counting := f.counting
 		k.mu.Unlock()
 		if ok || full {
@@ -92,8 +92,8 @@ func (k *descendantQuota) admit(ctx context.Context, root string, children []wor
 	}
 }
 
-// known takes room that the last count left, or reports that it was too full already. The caller holds k.mu.
-func (f *descendants) known(children []workgraph.Child, most int) (runs int, ok, full bool) {
+// takeLast takes room that the last count left, or reports that it was too full already. The caller holds k.mu.
+func (f *descendants) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
 	if time.Since(f.at) >= countAge {
 		return 0, false, false
 	}
@@ -110,7 +110,7 @@ func (k *descendantQuota) recount(root string, children []workgraph.Child, most,
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := k.of(root)
-	if runs, ok, last = f.known(children, most); ok || last {
+	if runs, ok, last = f.takeLast(children, most); ok || last {
 		return runs, ok, last, nil
 	}
 	found := f.recorded

@@ -91,7 +91,7 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 		if m, err := decodeMeta(row.Metadata); err != nil || m.startedBy(once) {
 			return id, false, err // another try of it was quicker
 		}
-		if err := e.keeps(req.Namespace, id, &sig); err != nil {
+		if err := e.acceptsSignal(req.Namespace, id, &sig); err != nil {
 			return "", false, err
 		}
 		_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: once,
@@ -104,9 +104,9 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 	}
 }
 
-// keeps refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner finds out
+// acceptsSignal refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner finds out
 // when it takes it up.
-func (e *Engine) keeps(namespace, runID string, sig *Signal) error {
+func (e *Engine) acceptsSignal(namespace, runID string, sig *Signal) error {
 	t := e.current()
 	if t == nil {
 		return nil

@@ -105,7 +105,7 @@ func (t *session) evict(r *run) (freed int64) {
 		return 0
 	}
 	if r.said {
-		t.keepSaid(r)
+		t.writeDetails(r)
 		return 0
 	}
 	list := r.inFlight()

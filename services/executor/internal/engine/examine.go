@@ -75,7 +75,7 @@ func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Gra
 	list, faulty := errors.AsType[workgraph.Faults](err)
 	switch {
 	case faulty && in != nil: // all faults at once, those that only this input has among them
-		known, err := e.programs.known(ctx, namespace, actorsOf(g))
+		known, err := e.programs.knownActors(ctx, namespace, actorsOf(g))
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ const (
 	// "visits" names them.
 	ReasonForkRepeatsUnsafe = "FORK_REPEATS_UNSAFE"
 	// ReasonForkChangesReused is the reason when nodes whose visits are taken over are other than they were.
-	ReasonForkChangesReused = "FORK_CHANGES_ADOPTED"
+	ReasonForkChangesReused = "FORK_CHANGES_REUSED"
 	// ReasonForkChangesApproved is the reason when the graph would be other than was approved in a run above.
 	ReasonForkChangesApproved = "FORK_CHANGES_APPROVED"
 	// ReasonVisitNotFound is the reason when a run has not reached a visit.

@@ -207,7 +207,7 @@ func (g *KeyGate) Enter(req GateRequest, ready func(Pass)) func() {
 	if k == nil {
 		g.keys[key] = &keyLock{holder: req.RunID, since: time.Now()}
 		g.mu.Unlock()
-		ready(Pass{Release: g.releaser(key)})
+		ready(Pass{Release: g.passOn(key)})
 		return func() {}
 	}
 	w := &keyWaiter{run: req.RunID, ready: ready}
@@ -223,8 +223,8 @@ func (g *KeyGate) Enter(req GateRequest, ready func(Pass)) func() {
 	}
 }
 
-// releaser gives the key to who has waited longest.
-func (g *KeyGate) releaser(key string) func() {
+// passOn gives the key to who has waited longest.
+func (g *KeyGate) passOn(key string) func() {
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
 		k := g.keys[key]
@@ -238,7 +238,7 @@ func (g *KeyGate) releaser(key string) func() {
 		heir.place = nil
 		k.holder, k.since = heir.run, time.Now()
 		g.mu.Unlock()
-		heir.ready(Pass{Release: g.releaser(key)})
+		heir.ready(Pass{Release: g.passOn(key)})
 	})
 }
 

@@ -29,7 +29,7 @@ func TestFamily(t *testing.T) {
 			row := l.row(t, d.RunID)
 			if row.State == journal.StateFailed {
 				require.Contains(t, string(row.Error), engine.ReasonDescendantQuota)
-				require.Contains(t, string(row.Error), "raise max_family")
+				require.Contains(t, string(row.Error), "raise max_descendants")
 			}
 		}
 		// Another root has a family of its own.

@@ -29,19 +29,19 @@ type loading struct {
 	again, wanted bool
 }
 
-// places are the turns that are held for a run while it is brought, each as the function that gives it back;
+// turnsHeld are the turns that are held for a run while it is brought, each as the function that gives it back;
 // nil if it is not held. read takes turns that are free, too.
-type places struct {
+type turnsHeld struct {
 	suspect, compute func()
 }
 
-func (p *places) release() {
+func (p *turnsHeld) release() {
 	for _, leave := range []func(){p.compute, p.suspect} {
 		if leave != nil {
 			leave()
 		}
 	}
-	*p = places{}
+	*p = turnsHeld{}
 }
 
 // The pause between two tries to read a run, when the journal fails, doubles from soonestTry to latestTry.
@@ -54,7 +54,7 @@ const (
 // since there may be very many. RecoverParallel runs are read at once.
 type pendingLoad struct {
 	namespace, id string
-	has           places
+	has           turnsHeld
 	// wait is the pause after the next try that fails.
 	wait time.Duration
 }
@@ -221,7 +221,7 @@ func (t *session) brought(id string) {
 // tryLoad tries once to make a run live that this term owns. There is no error if it is live, or not this
 // term's to bring. A noRoomError, a noTurnError or errSuspectAtWork says what is missing; turns that are free
 // are taken and left in has.
-func (t *session) tryLoad(namespace, id string, has *places) error {
+func (t *session) tryLoad(namespace, id string, has *turnsHeld) error {
 	err := t.load(t.background, namespace, id, has)
 	if err == nil || t.background.Err() != nil || journal.IsFenced(err) {
 		return nil
@@ -234,7 +234,7 @@ func (t *session) tryLoad(namespace, id string, has *places) error {
 }
 
 // load reads a run and sets it going, unless it has ended or is somebody else's.
-func (t *session) load(ctx context.Context, namespace, id string, has *places) error {
+func (t *session) load(ctx context.Context, namespace, id string, has *turnsHeld) error {
 	t.mu.Lock()
 	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
 		t.mu.Unlock()

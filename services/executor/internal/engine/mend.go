@@ -167,7 +167,7 @@ func (t *session) mended(r, again *run, loaded journal.Loaded, redo func(end *cl
 	if len(missing) > 0 {
 		t.spawn(func() { t.spawnChildren(r, missing, true) })
 	} else if r.mending == nil && !r.gone.Load() && r.pending == 0 && r.idle() {
-		t.evictIdleSoon(r, r.lingers())
+		t.evictIdleSoon(r, r.idleTTL())
 	}
 	t.pollCommandsSoon()
 }
@@ -191,7 +191,7 @@ func (r *run) recount() (missing []workgraph.Spawn) {
 func (r *run) closing(commands []journal.Command, now time.Time) *closing {
 	for i := range commands {
 		m := &commands[i]
-		if !isCancel(*m) || r.taken[m.ID] || r.t.settled.has(m.ID) {
+		if !isCancel(*m) || r.taken[m.ID] || r.t.applied.has(m.ID) {
 			continue
 		}
 		l, err := DecodePayload(m.Body)
@@ -200,7 +200,7 @@ func (r *run) closing(commands []journal.Command, now time.Time) *closing {
 		}
 		r.taken[m.ID] = true
 		r.linkCommand(m.Kind, l.Trace)
-		return &closing{l.Command(m.Kind, now), extra{takenUp: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}
+		return &closing{l.Command(m.Kind, now), extra{applied: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}
 	}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
 		return &closing{cmd: workgraph.DeadlinePassed{Now: now}}
@@ -214,7 +214,7 @@ func (r *run) endFirst(end *closing) {
 		return
 	}
 	if err := r.advance(end.cmd, end.x); err != nil && !errors.Is(err, errDropped) {
-		delete(r.taken, end.x.takenUp)
+		delete(r.taken, end.x.applied)
 		r.t.e.log.WarnContext(r.t.background, "end of the run refused", "err", err, "run_id", r.id)
 	}
 }
@@ -224,24 +224,24 @@ func (r *run) endFirst(end *closing) {
 func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
 	evs, eff, err := r.state.Advance(end.cmd)
 	if err != nil {
-		delete(r.taken, end.x.takenUp)
+		delete(r.taken, end.x.applied)
 		return r.advance(cmd, x)
 	}
 	more, fx, err := r.state.Advance(cmd)
 	switch {
 	case errors.Is(err, workgraph.ErrAborted):
-		delete(r.taken, end.x.takenUp)
+		delete(r.taken, end.x.applied)
 		r.mend(x.again)
 		return errDropped
 	case err != nil:
 		end.x.leads = x.leads
 		return errors.Join(r.commit(evs, eff, end.x), err)
 	}
-	x.takenUp, x.more, x.requestID, x.principal = end.x.takenUp, end.x.more, end.x.requestID, end.x.principal
+	x.applied, x.more, x.requestID, x.principal = end.x.applied, end.x.more, end.x.requestID, end.x.principal
 	eff = eff.And(fx)
 	r.slim(eff.Ended)
 	if err = r.commit(append(evs, more...), eff, x); err != nil {
-		delete(r.taken, end.x.takenUp)
+		delete(r.taken, end.x.applied)
 	}
 	return err
 }

@@ -92,7 +92,7 @@ func (t *session) told(r *run, res journal.Result, c consequence) {
 	if c.outbox {
 		t.e.wake()
 	}
-	if len(c.mailed) > len(res.Claimed) {
+	if len(c.hasCommands) > len(res.Claimed) {
 		t.pollCommandsSoon()
 	}
 	for _, id := range res.Claimed {
@@ -101,9 +101,9 @@ func (t *session) told(r *run, res journal.Result, c consequence) {
 	}
 }
 
-// lingers is how long a run stays in memory that could leave it: while it waits for children a moment, since
+// idleTTL is how long a run stays in memory that could leave it: while it waits for children a moment, since
 // they are mostly quick. The caller holds r.mu.
-func (r *run) lingers() time.Duration {
+func (r *run) idleTTL() time.Duration {
 	if len(r.children) > 0 {
 		return r.t.e.cfg.IdleTTL
 	}

@@ -305,9 +305,9 @@ func (r *run) asksNow() bool {
 	return true
 }
 
-// settleUsage asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a
+// awaitPrices asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a
 // while, then in its row.
-func (t *session) settleUsage(r *run) {
+func (t *session) awaitPrices(r *run) {
 	r.lock()
 	all := r.state.Unsettled()
 	waits := slices.Clone(all[:min(len(all), maxAsked)])

@@ -136,7 +136,7 @@ type record struct {
 	RequestID   string          `json:"request_id,omitempty"`
 	Principal   string          `json:"principal,omitempty"`
 	Cached      bool            `json:"cached,omitempty"`
-	GraphChange *GraphChange    `json:"regraph,omitempty"`
+	GraphChange *GraphChange    `json:"graph_change,omitempty"`
 }
 
 func encodeEvent(d *Durable) (journal.Event, error) {
@@ -161,7 +161,7 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 		RequestID   string           `json:"request_id,omitempty"`
 		Principal   string           `json:"principal,omitempty"`
 		Cached      bool             `json:"cached,omitempty"`
-		GraphChange *GraphChange     `json:"regraph,omitempty"`
+		GraphChange *GraphChange     `json:"graph_change,omitempty"`
 	}{ev, d.StartTime, d.Actor, d.RequestID, d.Principal, d.Cached, d.GraphChange})
 	if err != nil {
 		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)

@@ -121,7 +121,7 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 				t.handBack(ctx, ref.RunID)
 				return nil
 			}
-			var has places
+			var has turnsHeld
 			if ref.Doing != "" {
 				has.suspect = leave
 			}
@@ -161,7 +161,7 @@ func (t *session) rest(d time.Duration) bool {
 	}
 }
 
-func (t *session) read(ctx context.Context, id string, has *places) error {
+func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	done, ok := t.readTurn()
 	if !ok {
 		return nil

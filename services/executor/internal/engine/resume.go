@@ -52,7 +52,7 @@ type ReconcileRequest struct {
 	Request journal.Request
 }
 
-// Resume lets a paused or quarantined run go on. It returns once the owner has done so, or after settleTime:
+// Resume lets a paused or quarantined run go on. It returns once the owner has done so, or after effectWait:
 // Unapplied tells which. A run that goes on already is left alone, but for its budget if the request has one.
 func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	req.Request.Method = MethodResume
@@ -63,7 +63,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	}
 	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
+			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 		}
 		return err
 	}
@@ -112,7 +112,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	default:
 		return err
 	}
-	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
+	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 	return err
 }
 
@@ -158,13 +158,13 @@ func goesOn(s journal.State) bool {
 }
 
 // Reconcile records what became of the call of a visit. It returns once the owner has taken it into account,
-// or after settleTime: Unapplied tells which. The run stays paused unless it ends by it. Saying again what
+// or after effectWait: Unapplied tells which. The run stays paused unless it ends by it. Saying again what
 // was said last of a visit does nothing.
 func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
 	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.CommandReconcile, once(req.Request))
+			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, once(req.Request))
 		}
 		return err
 	}
@@ -232,7 +232,7 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	default:
 		return err
 	}
-	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.CommandReconcile, key)
+	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, key)
 	return err
 }
 

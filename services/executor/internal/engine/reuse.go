@@ -39,7 +39,7 @@ func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info ActorInf
 	}
 	out, err := t.invoke(ctx, doer, a)
 	if err == nil && out.Wait == nil && !a.looked.Load() && outcomeSize(out) <= t.e.cfg.MaxPayload {
-		t.e.keep(ctx, a.run.namespace, key, out, time.Now().Add(a.start.CacheTTL))
+		t.e.cacheOutcome(ctx, a.run.namespace, key, out, time.Now().Add(a.start.CacheTTL))
 	}
 	return out, err
 }
@@ -72,8 +72,8 @@ func (e *Engine) kept(ctx context.Context, namespace, key string) (workgraph.Out
 	return out, true
 }
 
-// keep keeps an outcome for equal calls: small ones for all executors, larger ones here.
-func (e *Engine) keep(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
+// cacheOutcome keeps an outcome for equal calls: small ones for all executors, larger ones here.
+func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
 	e.outcomes.Put(key, out, until)
 	if out.Expand != nil || outcomeSize(out) > journal.MaxOutcomeBytes {
 		return

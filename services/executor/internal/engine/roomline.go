@@ -62,9 +62,9 @@ type inLine struct {
 	stop context.CancelCauseFunc
 	// left says that the entry is void: the queue may still have it.
 	left bool
-	// mailed says that there is commands for the run: looks for commands leave it out, since the run takes its commands
+	// hasCommands says that there is commands for the run: looks for commands leave it out, since the run takes its commands
 	// up when it is read.
-	mailed bool
+	hasCommands bool
 	// canceled says that the run stands in the line of canceled runs, or is on the way there.
 	canceled bool
 }

@@ -65,8 +65,8 @@ func TestRoomLine(t *testing.T) {
 		busy, ending := x.inHand()
 		require.Empty(t, busy, "of most of them there is no commands")
 		require.Empty(t, ending)
-		require.True(t, x.mailed("run_7", false))
-		require.False(t, x.mailed("elsewhere", true))
+		require.True(t, x.hasCommands("run_7", false))
+		require.False(t, x.hasCommands("elsewhere", true))
 		busy, ending = x.inHand()
 		require.Equal(t, []string{"run_7"}, busy, "a cancel is looked for all the same")
 		require.Empty(t, ending)
@@ -82,8 +82,8 @@ func TestRoomLine(t *testing.T) {
 		var want []string
 		for i := range runs {
 			id := fmt.Sprint("run_", i)
-			require.True(t, x.mailed(id, canceled(i)))
-			require.True(t, x.mailed(id, canceled(i)), "it may be told twice")
+			require.True(t, x.hasCommands(id, canceled(i)))
+			require.True(t, x.hasCommands(id, canceled(i)), "it may be told twice")
 			if canceled(i) {
 				want = append(want, id)
 			}

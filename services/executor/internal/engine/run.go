@@ -149,8 +149,8 @@ type extra struct {
 	entries  []outbox.Entry
 	trace    outbox.Trace
 	progress bool
-	// takenUp is the command that the command came by, or 0; more says that another waits already.
-	takenUp int64
+	// applied is the command that the command came by, or 0; more says that another waits already.
+	applied int64
 	more    bool
 	// rollup is what a child used.
 	rollup journal.Usage
@@ -204,11 +204,11 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		}
 	}
 	r.slim(eff.Ended)
-	if len(evs) == 0 && x.takenUp == 0 {
+	if len(evs) == 0 && x.applied == 0 {
 		if x.recover {
 			c := r.consequence(nil, eff)
 			c.recovered = true
-			r.t.release(r, journal.Result{}, c)
+			r.t.actOn(r, journal.Result{}, c)
 		}
 		if x.after != nil {
 			x.after(nil)
@@ -330,8 +330,8 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	r.count(x.usage)
 	r.roll(x.rollup)
 	r.seq += int64(len(evs))
-	if x.takenUp != 0 {
-		w.Applied = []int64{x.takenUp}
+	if x.applied != 0 {
+		w.Applied = []int64{x.applied}
 	}
 	now := dbkit.Now()
 	var err error
@@ -371,7 +371,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	r.weigh()
 	c.recovered = x.recover
-	c.outbox, c.mailed, c.takenUp = len(w.Outbox) > 0, w.Command, w.Applied
+	c.outbox, c.hasCommands, c.applied = len(w.Outbox) > 0, w.Command, w.Applied
 	if leaves {
 		r.releaseOwnership(w)
 		c.released = true
@@ -575,7 +575,7 @@ func (r *run) due(at time.Time) {
 	}
 	defer leave()
 	if r.asksNow() {
-		r.t.spawn(func() { r.t.settleUsage(r) })
+		r.t.spawn(func() { r.t.awaitPrices(r) })
 	}
 	before, now := r.seq, time.Now().UTC()
 	var cmd workgraph.Command = workgraph.TimerDue{Now: now}

@@ -558,7 +558,7 @@ func (s *scheduler) done(a *attempt) {
 		s.quit(a.way)
 	}
 	s.dispatch()
-	s.settle()
+	s.signalIdle()
 	s.unlock()
 }
 
@@ -576,13 +576,13 @@ func (s *scheduler) stop() <-chan struct{} {
 			s.leave(a)
 			s.quit(a.way)
 		}
-		s.settle()
+		s.signalIdle()
 	}
 	s.unlock()
 	return s.idle
 }
 
-func (s *scheduler) settle() {
+func (s *scheduler) signalIdle() {
 	if s.stopped && s.local.running == 0 && s.remote.running == 0 {
 		select {
 		case <-s.idle:

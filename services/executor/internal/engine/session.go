@@ -42,7 +42,7 @@ type session struct {
 	lines        roomLines
 	losses       map[string]loss
 
-	settled settled
+	applied appliedCommands
 }
 
 // serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the reason).
@@ -279,8 +279,8 @@ func (t *session) spawn(f func()) bool {
 	return true
 }
 
-// release acts on a durable decision. It must not block.
-func (t *session) release(r *run, res journal.Result, c consequence) {
+// actOn acts on a durable decision. It must not block.
+func (t *session) actOn(r *run, res journal.Result, c consequence) {
 	if c.keep {
 		t.spawn(func() { t.evictIdle(r) })
 		return

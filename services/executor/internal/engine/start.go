@@ -400,7 +400,7 @@ func (t *session) newRun(id string, p *program) *run {
 
 // recorded is what a pending run's row keeps in the place of a snapshot.
 type recorded struct {
-	Reuse  []workgraph.ReusedVisit `json:"adopt,omitempty"`
+	Reuse  []workgraph.ReusedVisit `json:"reuse,omitempty"`
 	Signal *Signal                 `json:"signal,omitempty"`
 }
 

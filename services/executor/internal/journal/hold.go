@@ -36,7 +36,7 @@ func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 	w.waits(it.write.Namespace(), it.size)
 	w.count++
 	if store != nil && w.hard != nil {
-		w.storing.Go(func() { w.keep(w.hard, id, h) })
+		w.storing.Go(func() { w.storeHeld(w.hard, id, h) })
 	}
 	return true
 }
@@ -63,14 +63,14 @@ func (w *Writer) beginStoring(ctx context.Context) {
 	for id, hs := range w.held {
 		for _, h := range hs {
 			if h.store != nil {
-				w.storing.Go(func() { w.keep(ctx, id, h) })
+				w.storing.Go(func() { w.storeHeld(ctx, id, h) })
 			}
 		}
 	}
 }
 
-// keep stores what h has to store and lets go of all of its run that is ready then.
-func (w *Writer) keep(ctx context.Context, id string, h *held) {
+// storeHeld stores what h has to store and lets go of all of its run that is ready then.
+func (w *Writer) storeHeld(ctx context.Context, id string, h *held) {
 	leave, _ := w.lanes.Enter(context.WithoutCancel(ctx), h.write.Namespace()) // that context does not end
 	w.slots <- struct{}{}
 	write := h.store(ctx)

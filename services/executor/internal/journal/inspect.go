@@ -31,7 +31,7 @@ const (
 	// SuspectCommandOld: commands to an open run was not taken up for a while.
 	SuspectCommandOld Suspicion = "command-old"
 	// SuspectOverdue: the time of a parked run has passed and nobody has woken it.
-	SuspectOverdue Suspicion = "parked-overdue"
+	SuspectOverdue Suspicion = "evicted-overdue"
 	// SuspectOwner: the owner of an open run is not registered.
 	SuspectOwner Suspicion = "owner-gone"
 	// SuspectReleased: a running run was given back and nobody has taken it.

@@ -35,7 +35,7 @@ const (
 	// JobStart asks for a pending run to be claimed and begun.
 	JobStart JobKind = "start"
 	// JobMaintenance keeps the journal from growing without bound.
-	JobMaintenance JobKind = "upkeep"
+	JobMaintenance JobKind = "maintenance"
 	// JobSchedule asks for somebody to look after a schedule: its time has come, or a run of it has ended.
 	JobSchedule JobKind = "schedule"
 	// JobWebhook asks for what happened in a run to be told to an address outside.

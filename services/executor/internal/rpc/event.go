@@ -163,10 +163,10 @@ func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.To
 	switch d.Kind {
 	case workgraph.RunStarted:
 		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{
-			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready(d), Adopted: reused(d), Budget: callpb.Budget(d.Budget)}}
+			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready(d), Reused: reused(d), Budget: callpb.Budget(d.Budget)}}
 	case workgraph.VisitsReused:
 		// The history begins with more than one entry when much is taken over.
-		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), Adopted: reused(d)}}
+		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), Reused: reused(d)}}
 	case workgraph.MessageReceived:
 		m.Event = &executorv1.RunEvent_MessageDelivered{MessageDelivered: &executorv1.MessageDelivered{
 			NodeId: d.Node, From: d.Message.From, Message: graphpb.Payload(d.Message.Body)}}

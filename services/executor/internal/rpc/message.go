@@ -214,7 +214,7 @@ func visitMessage(namespace, runID string, v *engine.Visit, tokens engine.Tokens
 		RunId: runID, NodeId: v.Node, Visit: callpb.Count(v.Visit), State: visitState(v.Status), Actor: v.Actor, Attempts: callpb.Count(v.Attempts),
 		Values: graphpb.Payloads(v.Values), Error: errorMessage(v.Error, workgraph.Ref{Node: v.Node, Visit: v.Visit}), Usage: usageMessage(v.Usage),
 		StartTime: stamp(v.Start), EndTime: stamp(v.End), EndSeq: v.EndSeq, ItemsTotal: callpb.Count(v.ItemsTotal), ItemsDone: callpb.Count(v.ItemsDone), ItemsWaiting: callpb.Count(v.ItemsWaiting),
-		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Adopted: v.Reused, Progress: graphpb.Payload(v.Progress),
+		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Reused: v.Reused, Progress: graphpb.Payload(v.Progress),
 		SkipReason: v.SkipReason, SkipMessage: v.SkipMessage,
 		EffectKey: workgraph.EffectKey(runID, workgraph.Ref{Node: v.Node, Visit: v.Visit}, v.Generation),
 	}

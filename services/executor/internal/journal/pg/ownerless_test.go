@@ -49,7 +49,7 @@ func BenchmarkParked(b *testing.B) {
 		},
 		"Heartbeat": func() error { return s.Heartbeat(ctx, me) },
 		"Sweep":     func() error { _, err := s.SweepOwnerless(ctx, time.Second, 100); return err },
-		"Commands":      func() error { _, err := s.PendingCommands(ctx, me, journal.CommandQuery{Limit: 100}); return err },
+		"Commands":  func() error { _, err := s.PendingCommands(ctx, me, journal.CommandQuery{Limit: 100}); return err },
 		"List":      func() error { _, err := s.List(ctx, "n", journal.Filter{}, page.Cursor{}, 50); return err },
 		"ListState": func() error {
 			_, err := s.List(ctx, "n", journal.Filter{States: []journal.State{journal.StateRunning}}, page.Cursor{}, 50)

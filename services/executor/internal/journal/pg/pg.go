@@ -62,12 +62,12 @@ type Store struct {
 	m    *dbkit.Migrations
 	sql  statements
 	// known is kept by commits.
-	known known
+	known knownRows
 }
 
 // Open connects. It neither migrates nor checks the schema: see Migrations.
 func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
-	s := &Store{sql: newStatements(), known: known{runs: map[string]knownRun{}, graphs: map[journal.Key]knownGraph{}}}
+	s := &Store{sql: newStatements(), known: knownRows{runs: map[string]knownRun{}, graphs: map[journal.Key]knownGraph{}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
