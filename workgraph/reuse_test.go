@@ -33,7 +33,7 @@ func refs(list []ReusedVisit) []string {
 	return out
 }
 
-func TestAdopt(t *testing.T) {
+func TestReuse(t *testing.T) {
 	t.Parallel()
 	t.Run("Fork/RunsOnlyWhatDependsOnTheVisit", func(t *testing.T) {
 		m := newMachine(t, compile(t, nodes(FirstArg(), "A", "B", "C", "D", "E").Edge("A", "B").Edge("B", "C").Edge("A", "D").Edge("C", "E").Edge("D", "E").Graph()))

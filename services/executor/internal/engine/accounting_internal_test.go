@@ -23,7 +23,7 @@ type ledger struct {
 	away  bool
 }
 
-func (l *ledger) Books(context.Context, string, string, string) (journal.Accounting, error) {
+func (l *ledger) Accounting(context.Context, string, string, string) (journal.Accounting, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.looks++

@@ -19,15 +19,15 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// slowPost is a journal that reads the commands of an owner, and gives it out only when it is told to; by then
+// slowQueue is a journal that reads the commands of an owner, and gives it out only when it is told to; by then
 // the run itself, which waits for that reading, may have taken the commands up.
-type slowPost struct {
+type slowQueue struct {
 	journal.Journal
 	armed, read, out, again chan struct{}
 	once                    [3]sync.Once
 }
 
-func (s *slowPost) Load(ctx context.Context, runID string) (journal.Loaded, error) {
+func (s *slowQueue) Load(ctx context.Context, runID string) (journal.Loaded, error) {
 	l, err := s.Journal.Load(ctx, runID)
 	if len(l.Command) > 0 {
 		s.once[0].Do(func() { close(s.armed) })
@@ -36,7 +36,7 @@ func (s *slowPost) Load(ctx context.Context, runID string) (journal.Loaded, erro
 	return l, err
 }
 
-func (s *slowPost) PendingCommands(ctx context.Context, o journal.Owner, look journal.CommandQuery) (ms []journal.Command, err error) {
+func (s *slowQueue) PendingCommands(ctx context.Context, o journal.Owner, look journal.CommandQuery) (ms []journal.Command, err error) {
 	select {
 	case <-s.out:
 		s.once[2].Do(func() { close(s.again) })
@@ -59,14 +59,14 @@ func (s *slowPost) PendingCommands(ctx context.Context, o journal.Owner, look jo
 	return ms, err
 }
 
-// lateMail is a journal to which commands for a run comes just before the run is given back.
-type lateMail struct {
+// lateCommand is a journal to which commands for a run comes just before the run is given back.
+type lateCommand struct {
 	journal.Journal
 	once   sync.Once
 	onPark func(runID string)
 }
 
-func (j *lateMail) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+func (j *lateCommand) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
 	for _, w := range ws {
 		if w.Append != nil && w.Append.Release {
 			j.once.Do(func() { j.onPark(w.Append.RunID) })
@@ -92,9 +92,9 @@ func (j *staleRead) Load(ctx context.Context, runID string) (journal.Loaded, err
 	return l, err
 }
 
-// heldMail is a journal that takes its time over the commands of a run, and over a write by which commands are taken
+// heldCommands is a journal that takes its time over the commands of a run, and over a write by which commands are taken
 // up. It counts the looks for the commands of all.
-type heldMail struct {
+type heldCommands struct {
 	journal.Journal
 	holds            atomic.Bool // whether such a write is held
 	read, goOn, held chan struct{}
@@ -102,7 +102,7 @@ type heldMail struct {
 	looks            atomic.Int64
 }
 
-func (j *heldMail) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
+func (j *heldCommands) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
 	ms, err := j.Journal.UnappliedCommands(ctx, namespace, runID, limit)
 	j.once.Do(func() {
 		close(j.read)
@@ -111,12 +111,12 @@ func (j *heldMail) UnappliedCommands(ctx context.Context, namespace, runID strin
 	return ms, err
 }
 
-func (j *heldMail) PendingCommands(ctx context.Context, o journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
+func (j *heldCommands) PendingCommands(ctx context.Context, o journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
 	j.looks.Add(1)
 	return j.Journal.PendingCommands(ctx, o, look)
 }
 
-func (j *heldMail) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+func (j *heldCommands) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
 	if slices.ContainsFunc(ws, func(w journal.Write) bool { return w.Append != nil && len(w.Append.Applied) > 0 }) && j.holds.CompareAndSwap(true, false) {
 		<-j.held
 	}
@@ -127,7 +127,7 @@ func TestMail(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		t.Run("Signal/IsHeardOnceThoughItWasReadBeforeItWasTakenUp", func(t *testing.T) {
-			slow := &slowPost{armed: make(chan struct{}), read: make(chan struct{}), out: make(chan struct{}), again: make(chan struct{})}
+			slow := &slowQueue{armed: make(chan struct{}), read: make(chan struct{}), out: make(chan struct{}), again: make(chan struct{})}
 			g := newGate()
 			l := run(t, s, actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(c *engine.Config, d *engine.Deps) {
 				slow.Journal, d.Journal = d.Journal, slow
@@ -147,7 +147,7 @@ func TestMail(t *testing.T) {
 			require.Len(t, kinds(evs, workgraph.SignalReceived), 1, "%s", story(evs))
 		})
 		t.Run("Signal/ThatComesWhileTheRunIsGivenBackIsTakenUp", func(t *testing.T) {
-			late := &lateMail{}
+			late := &lateCommand{}
 			l := run(t, s, actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(_ *engine.Config, d *engine.Deps) {
 				late.Journal, d.Journal = d.Journal, late
 			})
@@ -237,7 +237,7 @@ func TestMail(t *testing.T) {
 			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted }, 20*time.Second, time.Millisecond)
 		})
 		t.Run("Signal/ARunGoesOnWhileItsLargeMailIsRead", func(t *testing.T) {
-			slow := &heldMail{read: make(chan struct{}), goOn: make(chan struct{})}
+			slow := &heldCommands{read: make(chan struct{}), goOn: make(chan struct{})}
 			g := newGate()
 			l := run(t, s, actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) { slow.Journal, d.Journal = d.Journal, slow })
 			release := sync.OnceFunc(func() { close(slow.goOn) })
@@ -251,7 +251,7 @@ func TestMail(t *testing.T) {
 			release()
 		})
 		t.Run("Signal/IsHeardOnceThoughItIsReadWithALargeOne", func(t *testing.T) {
-			slow := &heldMail{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
+			slow := &heldCommands{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
 			g := newGate()
 			l := run(t, s, actors{"gate": g}, func(c *engine.Config, d *engine.Deps) {
 				slow.Journal, d.Journal = d.Journal, slow

@@ -59,7 +59,7 @@ func TestRoomLine(t *testing.T) {
 		end()
 		x.work.Wait()
 	})
-	t.Run("MailIsAskedForOncePerRun", func(t *testing.T) {
+	t.Run("CommandsAreAskedForOncePerRun", func(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
 		busy, ending := x.inHand()
