@@ -347,7 +347,6 @@ func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
 	if !has {
 		if len(r.graph.Problems) > 1 {
 			r.chain(d, ListedOrder)
-			r.diag(d, Warning, AssumedOrder, r.end, r.graph.Problems[0].ID, "there is no graph text: the problems were chained in listed order", "write a <ProblemGraph>")
 		}
 		r.edgesStated = false
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // AmendPlan is what an amendment would do to a run, or why it would be refused.
@@ -41,9 +42,10 @@ type fence struct {
 	Gen int32 `json:"gen"`
 }
 
-// PlanAmend tells what Amended with p would do, and changes nothing. The error is an *AmendRefused when it
-// would be refused; the plan then holds the difference and the refusals. What it takes ends with ctx.
-func (s *State) PlanAmend(ctx context.Context, p *Program) (AmendPlan, error) {
+// PlanAmend tells what Amended with p would do at the time now, and changes nothing. The time matters: messages
+// expire. The error is an *AmendRefused when the amendment would be refused; the plan then holds the difference
+// and the refusals. The work ends with ctx.
+func (s *State) PlanAmend(ctx context.Context, p *Program, now time.Time) (AmendPlan, error) {
 	plan := AmendPlan{Revision: s.revision}
 	if err := s.mayAmend(p); err != nil {
 		return plan, err
@@ -65,7 +67,7 @@ func (s *State) PlanAmend(ctx context.Context, p *Program) (AmendPlan, error) {
 		return plan, err
 	}
 	trial.OnEvaluation(func() (context.Context, context.CancelFunc) { return ctx, func() {} })
-	evs, fx, err := trial.Advance(Amended{Program: p, Revision: s.revision})
+	evs, fx, err := trial.Advance(Amended{Program: p, Revision: s.revision, Now: now})
 	if err == nil {
 		err = ctx.Err()
 	}

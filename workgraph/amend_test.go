@@ -28,7 +28,7 @@ func (m *machine) amend(p Patch) {
 	q := m.patched(p)
 	before, err := m.s.Snapshot()
 	require.NoError(m.t, err)
-	plan, err := m.s.PlanAmend(m.t.Context(), q)
+	plan, err := m.s.PlanAmend(m.t.Context(), q, m.now)
 	require.NoError(m.t, err)
 	after, err := m.s.Snapshot()
 	require.NoError(m.t, err)
@@ -43,15 +43,17 @@ func (m *machine) amend(p Patch) {
 			delete(m.open, r)
 		}
 	}
-	for _, r := range plan.Starts {
-		require.Contains(m.t, m.open, r)
+	var starts []Ref
+	for i := range m.fx.Starts {
+		starts = append(starts, m.fx.Starts[i].Ref)
 	}
+	require.Equal(m.t, plan.Starts, starts)
 }
 
 func (m *machine) refused(p Patch) []string {
 	m.t.Helper()
 	q := m.patched(p)
-	plan, err := m.s.PlanAmend(m.t.Context(), q)
+	plan, err := m.s.PlanAmend(m.t.Context(), q, m.now)
 	var no *AmendRefused
 	require.ErrorAs(m.t, err, &no)
 	require.ErrorIs(m.t, err, ErrState)
@@ -324,7 +326,7 @@ func TestAmendRefused(t *testing.T) {
 		g.State["log"] = StateKey{Reducer: Add}
 		q, err := Recompile(t.Context(), g, nil)
 		require.NoError(t, err)
-		_, err = m.s.PlanAmend(t.Context(), q)
+		_, err = m.s.PlanAmend(t.Context(), q, m.now)
 		require.ErrorContains(t, err, CodeStateChanged)
 	})
 	t.Run("Unsafe/InFlight", func(t *testing.T) {
@@ -486,11 +488,11 @@ func TestAmendPlan(t *testing.T) {
 	m.begin("1")
 	m.end("A", Outcome{})
 	q := m.patched(Patch{PutNodes: []Node{put("B"), put("N"), put("C")}, RemoveNodes: []string{"C"}, AddEdges: []Edge{{From: "A", To: "N"}, {From: "B", To: "C", When: "true"}}})
-	plan, err := m.s.PlanAmend(t.Context(), q)
+	plan, err := m.s.PlanAmend(t.Context(), q, m.now)
 	require.NoError(t, err)
 	require.Equal(t, AmendPlan{Diff: GraphDiff{AddedNodes: []string{"N"}, ChangedNodes: []NodeChange{{"B", []string{"result_pass_down_mode"}}, {"C", []string{"result_pass_down_mode"}}},
 		AddedEdges: []Edge{{From: "A", To: "N", Kind: DataEdge}}, ChangedEdges: []EdgeChange{{"B", "C", DataEdge, []string{"when"}}}},
 		Cancels: []Ref{{Node: "B", Visit: 1}}, Starts: []Ref{{Node: "N", Visit: 1}, {Node: "B", Visit: 1}}}, plan)
-	_, err = m.s.PlanAmend(t.Context(), nil)
+	_, err = m.s.PlanAmend(t.Context(), nil, m.now)
 	require.ErrorIs(t, err, ErrState)
 }

@@ -471,13 +471,13 @@ func TestAttackApprovals(t *testing.T) {
 		var plan AmendPlan
 		n := steps(m, func(ctx context.Context) {
 			var err error
-			plan, err = m.s.PlanAmend(ctx, q)
+			plan, err = m.s.PlanAmend(ctx, q, m.now)
 			require.NoError(t, err)
 		})
 		require.Less(t, n, 50*size, "a plan")
 		require.Len(t, plan.Cancels, branches+branches/2, "every question is asked again, and what was held with it")
 		ctx := newCountdown(1_000)
-		_, err := m.s.PlanAmend(ctx, q)
+		_, err := m.s.PlanAmend(ctx, q, m.now)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Less(t, ctx.late.Load(), int64(100), "nothing goes on after the end")
 		require.Less(t, steps(m, func(context.Context) { m.do(Amended{Program: q, Revision: m.s.GraphRevision(), Now: m.now}) }), 50*size, "an amendment")

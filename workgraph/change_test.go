@@ -89,7 +89,7 @@ func (c *chaos) change(g *Graph) {
 		return
 	}
 	revision := c.s.GraphRevision()
-	plan, err := c.s.PlanAmend(context.Background(), q)
+	plan, err := c.s.PlanAmend(context.Background(), q, c.now)
 	cmd := Amended{Program: q, Revision: revision, By: "me", Now: c.now}
 	if err != nil {
 		require.ErrorIs(c.t, c.s.refused(cmd), ErrState)

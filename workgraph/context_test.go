@@ -59,7 +59,7 @@ func TestEndsWithItsContext(t *testing.T) {
 		_, err := m.s.examineAmend(all, q)
 		require.NoError(t, err)
 		ctx := newCountdown(1<<40 - all.left.Load() + 100) // the change alone is worked out in time
-		_, err = m.s.PlanAmend(ctx, q)
+		_, err = m.s.PlanAmend(ctx, q, m.now)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, ErrState, "the copy of the run is interrupted, not the change of it")
 		require.NotErrorIs(t, err, ErrCorrupt)

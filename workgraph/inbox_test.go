@@ -204,6 +204,17 @@ func TestInbox(t *testing.T) {
 		require.Equal(t, StatusCompleted, m.s.End().Status, "what has expired wakes nobody")
 		m.replays()
 	})
+	t.Run("TTL/IsKnownToAPlannedAmendment", func(t *testing.T) {
+		g := inbox(nodes(FirstArg(), "A", "work", "I").Graph(), Inbox{From: []string{"u"}, BatchSize: 2, TTL: Duration(time.Minute)}, "I")
+		m := newMachine(t, compile(t, g))
+		m.begin()
+		m.end("A", Outcome{})
+		require.NoError(t, m.send("u", "I", "1"))
+		m.now = m.now.Add(time.Minute)
+		m.amend(Patch{RemoveNodes: []string{"work"}})
+		require.Equal(t, StatusCompleted, m.s.End().Status, "what has expired wakes nobody")
+		m.replays()
+	})
 	t.Run("Waits/KeepTheRunOpen", func(t *testing.T) {
 		m := newMachine(t, compile(t, inbox(nodes(FirstArg(), "A", "I").Graph(), Inbox{From: []string{"u"}, BatchSize: 2}, "I")))
 		m.begin()

@@ -101,6 +101,10 @@ type amender struct {
 	order      [][]int
 	correcting bool
 	moved      bool
+	// listed tells that the text states all of the order, stated which steps of it follow one another as a
+	// sentence says.
+	listed bool
+	stated map[[2]int]bool
 	// moving tells that the sentence says where a step is to stand.
 	moving   bool
 	replaced map[int]bool
@@ -117,7 +121,7 @@ type amender struct {
 // amend changes a reading by what a text around its list says. Correcting is set when the text takes back
 // what was said before: then a need that is stated replaces the ones before.
 func amend(r *Reading, text string, off int, correcting bool) {
-	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}, old: len(r.Items)}
+	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
 	a.index()
 	if len(r.Links) == 0 && !r.Stated {
 		for _, i := range a.steps() {
@@ -551,7 +555,7 @@ func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 	}
 	switch {
 	case a.order != nil && len(items) > 2 && len(items) == len(slices.Concat(a.order...)):
-		a.order, a.moved = nil, true
+		a.order, a.moved, a.listed = nil, true, true
 		for _, i := range items {
 			a.order = append(a.order, []int{i})
 		}

@@ -121,6 +121,7 @@ func (a *amender) shift(r Relation) bool {
 			from, to = to, from
 		}
 		f, t := a.level(from), a.level(to)
+		a.stated[[2]int{from, to}] = true
 		switch {
 		case f < 0 || t < 0 || from == to:
 			return false
@@ -176,6 +177,9 @@ func (a *amender) explicit() {
 			}
 			for _, to := range a.order[k] {
 				l := Link{From: a.r.Items[from].ID, To: a.r.Items[to].ID, Source: ListedOrder, Off: a.r.Items[to].Off}
+				if a.listed || a.stated[[2]int{from, to}] {
+					l.Source = Prose
+				}
 				a.r.Links = append(a.r.Links, l)
 			}
 		}

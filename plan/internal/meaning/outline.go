@@ -103,6 +103,7 @@ func (o *outline) series() []series {
 		}
 	}
 	numbers.items = withoutStrays(numbers.items)
+	numbers.items, plain.items = o.mixed(numbers.items, plain.items)
 	for _, s := range [...]*series{&heads, &lines, &numbers} {
 		for _, it := range s.items {
 			s.above += b2i(o.groups[it] || it.Kind == form.Heading && holdsEntries(it))
@@ -579,6 +580,7 @@ func (o *outline) ids(steps []step) {
 	if marks == 0 && len(seen) == 0 && o.byTitle(steps) {
 		return
 	}
+	countBullets(steps, seen)
 	repeated := 0
 	for _, n := range seen {
 		repeated += n - 1
@@ -589,6 +591,22 @@ func (o *outline) ids(steps []step) {
 	for i := range steps {
 		if steps[i].id == "" {
 			steps[i].id = strconv.Itoa(i + 1)
+		}
+	}
+}
+
+// countBullets numbers the bullets of a phase as the numbers of another phase are: from 1.
+func countBullets(steps []step, seen map[string]int) {
+	numbered, count := map[*form.Item]bool{}, map[*form.Item]int{}
+	for i := range steps {
+		numbered[steps[i].group] = numbered[steps[i].group] || steps[i].id != ""
+	}
+	for i := range steps {
+		st := &steps[i]
+		if g := st.group; len(seen) > 0 && g != nil && g.Kind == form.Heading && g.Mark.Style != form.NoMark && !numbered[g] {
+			count[g]++
+			st.id = strconv.Itoa(count[g])
+			seen[st.id]++
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -217,7 +218,7 @@ func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *
 	if err != nil {
 		return nil, nil, err
 	}
-	out.AmendPlan, err = trial.PlanAmend(ctx, p.p)
+	out.AmendPlan, err = trial.PlanAmend(ctx, p.p, time.Now().UTC())
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
