@@ -263,7 +263,7 @@ func (p *xmlParser) close(end int, cut bool) {
 		return
 	}
 	if len(v.Fields)+len(v.Items) > 0 {
-		p.trees = append(p.trees, &Tree{Root: v, AnyKeys: true, Faults: p.faults, CutOff: cut})
+		p.trees = append(p.trees, &Tree{Root: v, AnyKeys: true, Texts: true, Faults: p.faults, CutOff: cut})
 		p.faults = nil
 	}
 }

@@ -210,7 +210,7 @@ func (o *outline) alone(s series) *Reading {
 		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Details: below[i], Parent: st.up, Off: st.it.Off, End: st.it.End}
 		for _, a := range append(st.attrs, remarked(st.texts[0])...) {
 			if role, _ := lexicon.Field(a.Key); role != lexicon.ID && role != lexicon.Requires && role != lexicon.Next {
-				item.Attrs = append(item.Attrs, a)
+				item.Attrs = append(item.Attrs, unpacked(a)...)
 			}
 		}
 		r.Items = append(r.Items, item)
@@ -385,6 +385,23 @@ func field(s string, off int) (a Attr, ok bool) {
 	return a, true
 }
 
+// unpacked returns a field with its role, or the arguments that it holds as an object.
+func unpacked(a Attr) []Attr {
+	a.Role = roleOf(a.Key, a.Value)
+	if a.Role != Args || !strings.HasPrefix(a.Value, "{") {
+		return []Attr{a}
+	}
+	t, end := form.ValueAt(a.Value, 0, maxFields, false)
+	if t == nil || t.Root == nil || t.CutOff || !isMap(t.Root) || len(t.Root.Fields) == 0 || end < len(a.Value) {
+		return []Attr{a}
+	}
+	out := make([]Attr, 0, len(t.Root.Fields))
+	for _, f := range t.Root.Fields[:min(len(t.Root.Fields), maxAttrs)] {
+		out = append(out, Attr{Key: f.Key, Role: Args, Value: form.JSON(f.Val), Off: a.Off + f.Off})
+	}
+	return out
+}
+
 // timeUnits are the units in which a remark says how long a step takes.
 var timeUnits = wordsOf("units of time")
 
@@ -396,14 +413,15 @@ func remarked(t text) (out []Attr) {
 	if from < 0 || n < 0 || n > 4*maxKey {
 		return nil
 	}
-	at := from + 1
+	at, tool := from+1, false
 	for _, part := range strings.FieldsFunc(t.s[at:from+n], func(r rune) bool { return r == ',' || r == ';' || r == '|' }) {
 		off := t.off + at + strings.Index(t.s[at:], part)
 		a, ok := field(part, off)
 		role, _ := lexicon.Field(a.Key)
 		switch words := strings.Fields(part); {
-		case ok && (role == lexicon.Owner || role == lexicon.Duration):
-			a.Role = Role(role)
+		case ok && (role == lexicon.Owner || role == lexicon.Duration || roleOf(a.Key, a.Value) == Tool):
+			out, tool = append(out, a), tool || role == lexicon.Tool
+		case ok && tool && roleOf(a.Key, a.Value) == "" && role == "": // what a tool is given
 			out = append(out, a)
 		case len(words) == 2 && timeUnits[strings.ToLower(words[1])] && strings.Trim(words[0], "0123456789.½") == "":
 			out = append(out, Attr{Key: "duration", Role: Duration, Value: strings.Join(words, " "), Off: off})
