@@ -569,7 +569,7 @@ func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 
 // together reads a sentence that lets steps run beside each other: "2 and 3 can happen in parallel".
 func (a *amender) together(text string, all []mention, s form.Sentence) bool {
-	if len(all) != 1 || len(all[0].ids) < 2 || !a.correcting {
+	if len(all) != 1 || len(all[0].ids) < 2 {
 		return false
 	}
 	items := a.placesOf(all[0].ids)
@@ -580,8 +580,7 @@ func (a *amender) together(text string, all []mention, s form.Sentence) bool {
 	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
 		kinds |= t.Kinds
 	}
-	abreast := kinds&lexicon.KindsOf(lexicon.Meanwhile, lexicon.Beside) != 0
-	if !abreast || kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses, lexicon.Before, lexicon.Apart, lexicon.Not) != 0 {
+	if kinds&(besides|lexicon.KindsOf(lexicon.Beside)) == 0 || kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses, lexicon.Before, lexicon.Apart, lexicon.Not) != 0 {
 		return false
 	}
 	a.apply(Relation{Kind: Beside, Subjects: items[1:], Items: items[:1], Off: s.Off}, false)

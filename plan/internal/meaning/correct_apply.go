@@ -54,7 +54,12 @@ func (a *amender) apply(r Relation, more bool) {
 			if a.correcting {
 				a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
 			}
+		case Closing, Opening:
+			a.end(r.Kind, id, r.Off)
 		case Beside:
+			if !a.correcting && !a.related(append(ids, id)) {
+				continue // as the plan has it
+			}
 			a.doubt("what runs beside other steps may need what they need", append(ids, id), r.Off)
 		}
 	}
@@ -100,6 +105,15 @@ func (a *amender) shift(r Relation) bool {
 		return false
 	}
 	switch r.Kind {
+	case Closing, Opening:
+		a.remove(r.Subjects[0])
+		if r.Kind == Closing {
+			a.order = append(a.order, r.Subjects[:1])
+		} else {
+			a.order = slices.Insert(a.order, 0, r.Subjects[:1])
+		}
+		a.moved = true
+		return true
 	case Beside:
 		if len(r.Items) == 0 {
 			return false
@@ -140,6 +154,29 @@ func (a *amender) shift(r Relation) bool {
 		return true
 	}
 	return false
+}
+
+// end lets a step come after, or before, all others: after those for which nothing else waits, or before those that
+// need nothing.
+func (a *amender) end(kind Kind, id string, off int) {
+	from, to := map[string]bool{}, map[string]bool{}
+	for _, l := range a.r.Links {
+		from[l.From], to[l.To] = true, true
+	}
+	for _, i := range a.steps() {
+		switch other := a.r.Items[i].ID; {
+		case other == id:
+		case kind == Closing && !from[other]:
+			a.link(other, id, off)
+		case kind == Opening && !to[other]:
+			a.link(id, other, off)
+		}
+	}
+}
+
+// related reports whether one of some steps waits for another one of them.
+func (a *amender) related(ids []string) bool {
+	return slices.ContainsFunc(a.r.Links, func(l Link) bool { return slices.Contains(ids, l.From) && slices.Contains(ids, l.To) })
 }
 
 // level returns the place of an item in the listed order, or -1.

@@ -26,6 +26,9 @@ const (
 	None
 	// Ditto: what is said of the items is said of the subjects.
 	Ditto
+	// Closing and Opening: the subject comes after, or before, all others.
+	Closing
+	Opening
 )
 
 // Relation is one thing that a text says about steps. Subjects and Items are places in the list of items;
@@ -141,6 +144,9 @@ func (t *talk) clause(from, to int) {
 	if len(t.rels) == said {
 		t.demands(from, to)
 		t.thereafter(from, to)
+	}
+	if len(t.rels) == said && !none {
+		t.order(from, to)
 	}
 	t.rest(from, to)
 	if none {
@@ -453,6 +459,7 @@ func (t *talk) rest(from, to int) {
 			continue
 		case a.sure:
 		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
+		case t.sums(from, i, to):
 		case t.remarks(from, i, to):
 			t.take(&rel, i, true)
 			t.state(rel, nil)

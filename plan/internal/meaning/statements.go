@@ -44,7 +44,7 @@ func (o *outline) statements() {
 	n.In(lexicon.Lang(language(o.src.Text)))
 	states, fresh := map[*form.Item]int{}, map[*form.Item]bool{} // by what they stand in: how many state something, less those that do not
 	for _, it := range again {
-		if n.states(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
+		if n.states(it.Text) || it.Mark.Weak && n.orders(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
 			states[o.parent[it]]++
 		} else {
 			states[o.parent[it]]--

@@ -266,7 +266,7 @@ func (w *web) spread(names []int) []int {
 func (w *web) link() {
 	r := w.r
 	needs := make([][]int, len(w.steps))
-	var beside []Relation
+	var beside, ends []Relation
 	said := make([]bool, len(w.steps))
 	add := func(a, b, off int) {
 		if len(r.Links) <= w.most {
@@ -287,6 +287,10 @@ func (w *web) link() {
 		if rel.Kind == Beside {
 			rel.Subjects, rel.Items = subjects, items
 			beside = append(beside, rel)
+			continue
+		}
+		if rel.Kind == Closing || rel.Kind == Opening {
+			ends = append(ends, rel)
 			continue
 		}
 		r.Stated = true
@@ -326,10 +330,13 @@ func (w *web) link() {
 		w.chain(said, add)
 	}
 	if !r.Stated && len(r.Links) == 0 {
-		w.stages(append(append(beside, w.lettered()...), w.waves()...))
+		w.stages(append(append(beside, w.lettered()...), w.waves()...), ends)
 	} else {
 		for _, rel := range beside {
 			w.beside(rel, needs, add)
+		}
+		for _, rel := range ends[:min(len(ends), maxEnds)] {
+			w.end(rel, needs, said, add)
 		}
 	}
 	if len(r.Links) > 0 {
@@ -456,9 +463,54 @@ func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
 	}
 }
 
+// maxEnds bounds the sentences that say which step comes first or last.
+const maxEnds = 4
+
+// end lets a step come after, or before, all others where the plan states needs: after those for which nothing else
+// waits, or before those that
+// do not say what they need.
+func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off int)) {
+	waited := make([]bool, len(w.steps))
+	for _, list := range needs {
+		for _, x := range list {
+			waited[x] = true
+		}
+	}
+	s := rel.Subjects[0]
+	for i := range w.steps {
+		switch {
+		case i == s || s >= len(w.steps) || w.steps[i].holds:
+		case rel.Kind == Closing && !waited[i]:
+			add(i, s, rel.Off)
+		case rel.Kind == Opening && !said[i]:
+			add(s, i, rel.Off)
+		}
+	}
+}
+
+// listed returns the steps in listed order, but for those of which the text says that they come first or last.
+func (w *web) listed(ends []Relation) []int {
+	var opening, list, closing []int
+	at := make(map[int]Kind, len(ends))
+	for _, rel := range ends {
+		at[rel.Subjects[0]] = rel.Kind
+	}
+	for i := range w.steps {
+		switch at[i] {
+		case Closing:
+			closing = append(closing, i)
+		case Opening:
+			opening = append(opening, i)
+		default:
+			list = append(list, i)
+		}
+	}
+	return slices.Concat(opening, list, closing)
+}
+
 // stages chains steps in listed order, with those that run beside each other as one stage.
-func (w *web) stages(beside []Relation) {
-	if len(beside) == 0 {
+func (w *web) stages(beside, ends []Relation) {
+	if len(beside)+len(ends) == 0 {
 		return
 	}
 	stage := make([]int, len(w.steps)) // the first step of the stage of each step
@@ -473,7 +525,7 @@ func (w *web) stages(beside []Relation) {
 		}
 	}
 	var before, now []int
-	for i := range w.steps {
+	for _, i := range w.listed(ends) {
 		if w.steps[i].holds {
 			continue
 		}
