@@ -54,10 +54,13 @@ func readGeneral(d *document, o options, dataOnly bool) found {
 // toolName returns the text that the value of an attribute is, or "" when it is none.
 func toolName(value string) string {
 	var name string
-	if json.Unmarshal([]byte(value), &name) != nil {
+	switch err := json.Unmarshal([]byte(value), &name); {
+	case err == nil:
+		value = name
+	case json.Valid([]byte(value)):
 		return ""
 	}
-	return strings.TrimSpace(name)
+	return strings.TrimSpace(value)
 }
 
 // maxAlternative bounds how many differences of another reading are listed.
@@ -104,12 +107,15 @@ func (d *document) reading(m *meaning.Reading) *reading {
 				}
 			}
 			arg := Arg{Name: a.Key, Kind: Literal, Value: a.Value}
+			if a.Refers {
+				arg.Kind = Referring
+			}
 			if !json.Valid([]byte(a.Value)) {
 				quoted, _ := json.Marshal(a.Value) // strings always marshal
 				arg.Value = string(quoted)
 			}
 			for _, f := range it.Refs {
-				if f.Arg == a.Key {
+				if f.Arg == a.Key && a.Key != "" {
 					arg.Kind = Referring
 				}
 			}

@@ -61,6 +61,8 @@ type Tree struct {
 	YAML    bool
 	CutOff  bool // the text ended inside
 	AnyKeys bool
+	// Texts is set where no sign tells texts from numbers: tables, XML, blocks of fields.
+	Texts bool
 	// Headless is set on a table whose first row holds no heads.
 	Headless bool
 	// Sequence is set when the root is a list of values that merely follow each other.

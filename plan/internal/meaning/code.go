@@ -88,6 +88,7 @@ func readProgram(src *form.Source, first, end int) *Reading {
 	}
 	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readTasks, readPipeline, readCalls} {
 		if p := read(all); p != nil && len(p.r.Items) > 0 {
+			p.arguments(src.Text)
 			r := p.reading()
 			if r.Evidence[0] == "calls" && ordinary(src, first, end) {
 				return &Reading{Form: "code", Not: "a program that computes something", Start: r.Start, End: r.End}
@@ -124,6 +125,8 @@ type program struct {
 	depth int
 	late  map[string]int // labels that are set further below
 	bare  map[int]bool
+	// made tells, by the place of an item, what it is made with.
+	made map[int]made
 	// fresh are the items from which the statement that is read has made links.
 	fresh map[int]bool
 	// nested is set when the program is one expression.
@@ -143,7 +146,7 @@ type program struct {
 func newProgram(weight int, why string) *program {
 	return &program{
 		r:   &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
-		env: map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{},
+		env: map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{}, made: map[int]made{},
 		groups: map[string]bool{}, lists: map[string]*form.Expr{}, sorters: map[string]bool{}, runners: map[string]bool{},
 	}
 }

@@ -114,6 +114,7 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 		title = strings.TrimSpace(oneLine(st, e))
 	}
 	k := p.item(id, title, shown, e.Off, e.End)
+	p.made[k] = made{expr: e}
 	it := &p.r.Items[k]
 	if st != nil && !p.nested {
 		it.Off = st.Off

@@ -36,12 +36,15 @@ type Item struct {
 	Off, End int
 }
 
-// Attr is something that the text says of an item and that is no dependency. Value is JSON.
+// Attr is something that the text says of an item and that is no dependency. Value is JSON, or a plain text.
+// Key is empty for positional arguments.
 type Attr struct {
 	Key   string
 	Role  Role
 	Value string
-	Off   int
+	// Refers tells that another item's result is used in it.
+	Refers bool
+	Off    int
 }
 
 // Role says what an attribute is, when that is known.

@@ -316,13 +316,13 @@ func (a *analysis) items() {
 			if role == Args && isMap(x.val) && x.val.Str == "" {
 				for k := range x.val.Fields {
 					if f := &x.val.Fields[k]; len(it.Attrs) < maxAttrs {
-						it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: role, Value: form.JSON(f.Val), Off: f.Off})
+						it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: role, Value: a.s.tree.JSON(f.Val), Off: f.Off})
 					}
 				}
 				continue
 			}
 			if len(it.Attrs) < maxAttrs && !a.arePart(x.val) { // parts are items themselves
-				it.Attrs = append(it.Attrs, Attr{Key: col.name, Role: role, Value: form.JSON(x.val), Off: x.off})
+				it.Attrs = append(it.Attrs, Attr{Key: col.name, Role: role, Value: a.s.tree.JSON(x.val), Off: x.off})
 			}
 		}
 	}

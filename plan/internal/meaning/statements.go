@@ -15,6 +15,7 @@ func (o *outline) statements() {
 	var named []Named
 	var again []*form.Item
 	var head *form.Item
+	counted := map[*form.Item]bool{}     // items below which numbers begin again
 	below := map[*form.Item]*form.Item{} // the line that says that a revised plan follows
 	for _, it := range o.all {
 		if it.Mark.Style == form.NoMark && it.Kind != form.Entry {
@@ -26,8 +27,12 @@ func (o *outline) statements() {
 			continue
 		}
 		key := it.Mark.Noun + " " + it.Mark.Label
-		if p := o.parent[it]; p.Mark.Noun != "" && it.Mark.Style != form.Code {
-			key = p.Mark.Noun + " " + p.Mark.Label + key // numbers begin again below "Phase 2"
+		p := o.parent[it]
+		if _, ok := counted[p]; !ok {
+			counted[p] = p.Kind == form.Entry && p.Mark.Style == form.Number && it.Indent > p.Indent && counts(p.Kids)
+		}
+		if (p.Mark.Noun != "" || counted[p]) && it.Mark.Style != form.Code {
+			key = p.Mark.Noun + " " + p.Mark.Label + key // numbers begin again below "Phase 2", and below "2."
 		}
 		if !seen[key] {
 			seen[key] = true
@@ -54,6 +59,16 @@ func (o *outline) statements() {
 	for _, it := range again {
 		o.said[it] = states[o.parent[it]] >= 0 && (below[it] == nil || !fresh[below[it]])
 	}
+}
+
+// counts reports whether all items have numbers, from 1 on.
+func counts(items []*form.Item) bool {
+	for i, it := range items {
+		if m := it.Mark; m.Style != form.Number || len(m.Path) != 1 || m.Path[0] != i+1 {
+			return false
+		}
+	}
+	return len(items) > 1
 }
 
 // revises reports whether a line announces the steps of a plan that is revised: "Revised plan:".

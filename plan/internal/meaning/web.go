@@ -82,6 +82,9 @@ func (w *web) field(self int, a Attr) {
 	switch {
 	case ok && (role == lexicon.ID || role == lexicon.Owner || role == lexicon.Status):
 		return
+	case a.isData():
+		w.object(self, a)
+		return
 	case lead == "":
 		lead = a.Key + ": "
 	default:
@@ -93,6 +96,33 @@ func (w *web) field(self int, a Attr) {
 	}
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
+}
+
+// isData reports whether a field holds a tool or an object of arguments, which are no words about steps.
+func (a *Attr) isData() bool {
+	role, _ := lexicon.Field(a.Key)
+	return toolNames[strings.ToLower(a.Key)] || role == lexicon.Args && strings.HasPrefix(a.Value, "{")
+}
+
+// object takes what the texts in an object of arguments say. Its keys and numbers say nothing of steps.
+func (w *web) object(self int, a Attr) {
+	t, _ := form.ValueAt(a.Value, 0, maxFields, false)
+	if t == nil || t.Root == nil {
+		return
+	}
+	var visit func(v *form.Value)
+	visit = func(v *form.Value) {
+		if v.Kind == form.KindString {
+			w.say(self, text{v.Str, a.Off + int(v.In)})
+		}
+		for _, x := range v.Items {
+			visit(x)
+		}
+		for _, f := range v.Fields {
+			visit(f.Val)
+		}
+	}
+	visit(t.Root)
 }
 
 // parted puts signs between ids that only spaces part. Places stay what they are.

@@ -1,0 +1,77 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/plan"
+)
+
+// TestShapes reads lists, drawings, code and data whose shape is odd. Codes are those of the warnings and errors.
+func TestShapes(t *testing.T) {
+	for name, c := range map[string]struct{ text, ids, edges, codes string }{
+		"Phases/BulletsThenNumbers": {
+			"## Phase 1: Prepare\n- Collect the data\n- Clean it\n\n## Phase 2: Analyze\n1. Compute the averages\n2. Draw the charts\n",
+			"1.1 1.2 2.1 2.2", "1.1>1.2 1.2>2.1 2.1>2.2", "ASSUMED_ORDER",
+		},
+		"Phases/NumbersThenBullets": {
+			"Phase A\n1) Buy wood\n2) Cut wood\n\nPhase B\n* Build the frame\n* Paint it\n",
+			"1.1 1.2 2.1 2.2", "1.1>1.2 1.2>2.1 2.1>2.2", "ASSUMED_ORDER",
+		},
+		"Nested/NumbersBeginAgainWithNeeds": {
+			"1. Prepare\n   1. Survey the site\n   2. Design the garden\n2. Build\n   1. Order plants\n   2. Plant (needs 1.2)\n",
+			"1 1.1 1.2 2 2.1 2.2", "1.2>2.2", "",
+		},
+		"HTML/IDs": {
+			"<ol>\n<li id=\"survey\">Survey the site</li>\n<li id=\"design\">Design the garden (needs survey)</li>\n<li id=\"plant\">Plant (needs design)</li>\n</ol>\n",
+			"survey design plant", "survey>design design>plant", "",
+		},
+		"HTML/Numbers": {
+			"<ol><li>Survey</li><li><b>Design</b> (after step 1)</li><li>Order plants (after step 1)</li><li>Plant &amp; water (after 2 and 3)</li></ol>",
+			"1 2 3 4", "1>2 1>3 2>4 3>4", "",
+		},
+		"HTML/Nested": {
+			"<ol>\n<li>Prepare\n <ol><li>Survey</li><li>Design</li></ol></li>\n<li>Build\n <ol><li>Order plants</li><li>Plant (needs 1.2)</li></ol></li>\n</ol>\n",
+			"1 1.1 1.2 2 2.1 2.2", "1.2>2.2", "",
+		},
+		"XML/GroupsOfTexts": {
+			"<sequence><step>Survey</step><parallel><step>Order plants</step><step>Order soil</step></parallel><step>Plant</step></sequence>",
+			"1 2 3 4", "1>2 1>3 2>4 3>4", "",
+		},
+		"XML/GroupsBelowATitle": {
+			"<plan><title>Garden</title><step>Survey</step><parallel><step>Order plants</step><step>Order soil</step></parallel><step>Plant</step></plan>",
+			"1 2 3 4", "1>2 1>3 2>4 3>4", "",
+		},
+		"XML/NestedGroups": {
+			"<sequence><step>Survey</step><parallel><step id=\"p\">Order plants</step><sequence><step>Order soil</step><step>Move soil</step></sequence></parallel><step>Plant</step></sequence>",
+			"1 2 3 4 5", "1>2 1>3 3>4 2>5 4>5", "",
+		},
+		"XML/OneGroup": {
+			"<plan><parallel><step>Order plants</step><step>Order soil</step></parallel></plan>",
+			"1 2", "", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := plan.Parse(c.text)
+			var ids, edges, codes []string
+			for _, p := range r.Graph.Problems {
+				ids = append(ids, p.ID)
+			}
+			for _, e := range r.Graph.Edges {
+				edges = append(edges, e.From+">"+e.To)
+			}
+			for _, d := range r.Diagnostics {
+				if d.Severity != plan.Info {
+					codes = append(codes, string(d.Code))
+				}
+			}
+			slices.Sort(codes)
+			require.Equal(t, c.ids, strings.Join(ids, " "))
+			require.ElementsMatch(t, strings.Fields(c.edges), edges)
+			require.Equal(t, c.codes, strings.Join(slices.Compact(codes), " "), "%v", r.Diagnostics)
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/plan"
+)
+
+// What the text gives a problem besides its request and its order becomes its tool and its arguments, each
+// with its type. A positional argument has no name; "R" marks those that use another problem's result.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, text, id, tool string
+		args                 []string
+	}{
+		{"code/literals", "a = load('x.csv', retries=3)\nb = drop(a, mode=\"hard\", n=-2.5, cols=[\"u\", 1], dry=True)\nplot(b, kind=\"bar\")", "b", "drop", []string{`R"a"`, `mode="hard"`, `n=-2.5`, `cols=["u",1]`, `dry=true`}},
+		{"code/expression", "a = load('x.csv')\nb = drop(data=a, n=len(a) + 1)\nplot(b)", "b", "drop", []string{`Rdata="a"`, `Rn="len(a) + 1"`}},
+		{"code/lost-quote", "a = load('x.csv')\nb = drop(a, mode=\"fast)\nplot(b, kind=\"bar\")", "b", "drop", []string{`R"a"`, `mode="fast"`}},
+		{"code/scheduler", "fetch = PythonOperator(task_id=\"fetch\", python_callable=get, retries=3)\nload = BashOperator(task_id=\"load\", bash_command=\"load.sh\")\nfetch >> load", "fetch", "PythonOperator", []string{`retries=3`}},
+		{"code/described", "step(\"a\", tool=\"search\", n=4)\nstep(\"b\", after=[\"a\"], owner=\"Ann\")", "a", "search", []string{`n=4`}},
+		{"code/chain", "load(\"x\", n=1).clean(min=2).embed(dim=3).cluster(k=4)", "cluster", "", []string{`k=4`}},
+		{"outline/below", "1. Find papers\n   tool: search\n   args: {\"n\": 3, \"deep\": true}\n   owner: Ann\n2. Sum them up (needs 1)\n   tool: llm", "1", "search", []string{`n=3`, `deep=true`, `owner="Ann"`}},
+		{"outline/brackets", "1. Find papers (tool: web search, owner: Ann, duration: 3d, n: 3)\n2. Sum them up (needs 1)", "1", "web search", []string{`owner="Ann"`, `duration="3d"`, `n=3`}},
+		{"outline/no-tool", "1. Find papers\n   action: buy some milk\n2. Sum them up (needs 1)", "1", "", []string{`action="buy some milk"`}},
+		{"table/types", "| ID | Task | Depends on | Hours | Urgent | Zip |\n|---|---|---|---|---|---|\n| 1 | dig | - | 4.5 | TRUE | 007 |\n| 2 | plant | 1 | 3 | no | 12 |", "1", "", []string{`Hours=4.5`, `Urgent=true`, `Zip="007"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := plan.Parse(c.text)
+			for _, p := range r.Graph.Problems {
+				if p.ID != c.id {
+					continue
+				}
+				require.Equal(t, c.tool, p.Tool)
+				require.Equal(t, c.args, argsOf(p))
+				return
+			}
+			require.Fail(t, "no problem "+c.id, "%v", r)
+		})
+	}
+}
+
+// argsOf returns arguments as name=value, with an R before those that refer.
+func argsOf(p plan.Problem) []string {
+	var out []string
+	for _, a := range p.Args {
+		s := strings.TrimPrefix(a.Name+"="+a.Value, "=")
+		if a.Kind == plan.Referring {
+			s = "R" + s
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// Numbers among arguments are no references, and a text that is not closed is told.
+func TestValuesFaults(t *testing.T) {
+	t.Parallel()
+	r := plan.Parse("1. Find papers\n   args: {\"n\": 3}\n2. Sum them up (needs 1)\n   tool: llm")
+	require.Len(t, r.Graph.Edges, 1)
+	require.Equal(t, []plan.Code{plan.OpenEnd}, codes(r.Diagnostics))
+	r = plan.Parse("a = load('x.csv')\nb = drop(a, mode=\"fast)\nplot(b, kind=\"bar\")")
+	require.Len(t, r.Graph.Edges, 2)
+	require.Contains(t, codes(r.Diagnostics), plan.Unclosed)
+}
