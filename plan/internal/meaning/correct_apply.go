@@ -135,7 +135,6 @@ func (a *amender) shift(r Relation) bool {
 			from, to = to, from
 		}
 		f, t := a.level(from), a.level(to)
-		a.stated[[2]int{from, to}] = true
 		switch {
 		case f < 0 || t < 0 || from == to:
 			return false
@@ -144,9 +143,11 @@ func (a *amender) shift(r Relation) bool {
 		case f < t && !a.ordered && !a.moving:
 			return false
 		case r.Kind == Before:
+			a.stated[[2]int{from, to}] = true
 			a.remove(from)
 			a.order = slices.Insert(a.order, a.level(to), []int{from})
 		default:
+			a.stated[[2]int{from, to}] = true
 			a.remove(to)
 			a.order = slices.Insert(a.order, a.level(from)+1, []int{to})
 		}
@@ -168,7 +169,7 @@ func (a *amender) end(kind Kind, id string, off int) {
 		case other == id:
 		case kind == Closing && !from[other]:
 			a.link(other, id, off)
-		case kind == Opening && !to[other]:
+		case kind == Opening && !to[other] && !from[id]: // what it comes before is not said yet
 			a.link(id, other, off)
 		}
 	}
@@ -195,6 +196,9 @@ func (a *amender) remove(item int) {
 // leaveOrder ends the listed order because a relation states needs. In a correction, and where the text says
 // that the rest is in order, the other steps keep following one another; else they need nothing.
 func (a *amender) leaveOrder(r Relation) {
+	for pair := range a.stated {
+		a.link(a.r.Items[pair[0]].ID, a.r.Items[pair[1]].ID, r.Off)
+	}
 	if a.correcting || a.ordered {
 		a.explicit()
 		if r.Kind != None {

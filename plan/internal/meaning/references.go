@@ -71,8 +71,8 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
 			break
 		}
-		if c := g.at(after); c.class == phrase && c.is(lexicon.Apart) && c.tok.Side == lexicon.Behind && g.at(next).class == comma {
-			break // "after 1, 2 does not matter"
+		if g.at(next).class == comma && g.begins(after) {
+			break
 		}
 		if !joined {
 			a.items, a.unknown, joined = slices.Clone(a.items), slices.Clone(a.unknown), true
@@ -82,6 +82,16 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	}
 	a.class = group
 	return a, next, true
+}
+
+// begins reports whether what stands behind a reference is said of it alone, and not of those ahead of the comma: "after
+// 1, 2 does not matter", "1, 2, and 3 at the end".
+func (g *grouper) begins(i int) bool {
+	c := g.at(i)
+	if c.class != phrase {
+		return false
+	}
+	return c.is(lexicon.Apart) && c.tok.Side == lexicon.Behind || g.self < 0 && c.kinds&lexicon.KindsOf(lexicon.None, lexicon.Last) != 0
 }
 
 // join puts two references together; the lists of the first one grow.

@@ -133,24 +133,28 @@ func (t *talk) parts(i int) bool {
 // clause reads a part of a sentence without brackets.
 func (t *talk) clause(from, to int) {
 	none, said := false, len(t.rels)
+	var free []int // what a sentence says to need nothing
+	if t.order(from, to) {
+		return
+	}
 	t.ditto(from, to)
 	for i := from; i < to; i++ {
 		if a := &t.atoms[i]; t.relates(from, i) {
 			t.relation(from, i, to)
 		} else if a.class == phrase && a.is(lexicon.None) && t.says(from, i, to) {
 			none = true
+			if t.self < 0 {
+				free = t.freed(from, i)
+			}
 		}
 	}
 	if len(t.rels) == said {
 		t.demands(from, to)
 		t.thereafter(from, to)
 	}
-	if len(t.rels) == said && !none {
-		t.order(from, to)
-	}
 	t.rest(from, to)
 	if none {
-		t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: t.atoms[from].off, End: t.atoms[to-1].end})
+		t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(free), Off: t.atoms[from].off, End: t.atoms[to-1].end})
 	}
 }
 
@@ -216,7 +220,7 @@ func (t *talk) says(from, at, to int) bool {
 		return true
 	}
 	for i := from; i < to; i++ {
-		if a := &t.atoms[i]; a.class == group || a.class == word && !a.common {
+		if a := &t.atoms[i]; a.class == group && t.self >= 0 || a.class == word && !a.common {
 			return false
 		}
 	}

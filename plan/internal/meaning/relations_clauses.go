@@ -208,6 +208,24 @@ func (t *talk) subjectOf(from, at int) []int {
 	return a.items
 }
 
+// freed returns the steps of which a phrase says that they need nothing: they begin the part of the clause.
+func (t *talk) freed(from, at int) []int {
+	i := at - 1
+	for i >= from && t.light(i) {
+		i--
+	}
+	if i < from || t.atoms[i].class != group || t.atoms[i].used || t.atoms[i].spelled && !t.atoms[i].sure {
+		return nil
+	}
+	for j := i - 1; j >= from && t.atoms[j].class != comma; j-- {
+		if !t.light(j) {
+			return nil
+		}
+	}
+	t.atoms[i].used = true
+	return t.atoms[i].items
+}
+
 // maxVerbs bounds the words between a subject and what is said of it in a sentence that is about several
 // steps.
 const maxVerbs = 6

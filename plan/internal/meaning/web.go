@@ -26,6 +26,10 @@ type web struct {
 	roles map[string]lexicon.Role
 	// abreast are the groups whose steps run side by side.
 	abreast []int
+	// own is the number of relations that steps state, left tells that the lines below them are read later: they change
+	// the listed order.
+	own  int
+	left bool
 }
 
 // say takes what a text of a step says.
@@ -49,6 +53,7 @@ func (w *web) hear(o *outline, in map[*form.Item]bool) {
 			w.field(i, a)
 		}
 	}
+	w.own = len(w.rels)
 	o.around(w, in)
 }
 
@@ -247,12 +252,29 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 		} else if w.names.sideBySide(it.Mark.Noun, it.Text) {
 			w.abreast = append(w.abreast, self)
 		}
+		said := len(w.rels)
 		understood := w.aside(self, t) && o.said[it]
+		if w.changes(it, said) && !o.said[it] || w.left {
+			w.rels, w.left, understood = w.rels[:said], true, false
+		}
 		gap = gap || it.Off >= w.r.End && !understood && !strings.HasSuffix(it.Text, ":") && it.Kind != form.Heading
 		if understood && !gap && it.Off >= w.r.End {
 			w.r.End = end
 		}
 	}
+}
+
+// changes reports whether a line below steps that state nothing only says that one of them comes before another one that
+// is listed earlier: "step 3 comes before step 2". The others follow one another still.
+func (w *web) changes(it *form.Item, said int) bool {
+	if said > 0 || len(w.rels) != 1 || w.rule != NoRule || it.Off < w.steps[len(w.steps)-1].it.Off {
+		return false
+	}
+	r := w.rels[0]
+	if len(r.Subjects) != 1 || len(r.Items) != 1 || len(r.Unknown) > 0 {
+		return false
+	}
+	return r.Kind == Before && r.Subjects[0] > r.Items[0] || r.Kind <= Uses && r.Subjects[0] < r.Items[0]
 }
 
 // sideBySide reports whether the steps of a group run side by side: its name says so, or its noun, such as
