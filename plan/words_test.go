@@ -47,7 +47,7 @@ func TestOrderInWords(t *testing.T) {
 		"Loose/SomeSteps":        {four + "\n2 and 3 don't depend on each other.", "1~2 1~3 2~4 3~4", false},
 		"Loose/NoneOfTheSteps":   {three + "\nNone of the steps depends on another.", "", false},
 		"Against/ListedOrder":    {four + "\nStep 3 comes before step 2.", "1~3 3>2 2~4", false},
-		"Against/WholeOrder":     {"1. Dig\n2. Sow (after 1)\n3. Buy seeds (after 2)\n\nOops, please read it as 1, then 3, then 2.", "1>3 3>2", false},
+		"Against/WholeOrder":     {"1. Dig\n2. Sow (after 1)\n3. Buy seeds (after 2)\n\nOops, please read it as 1, then 3, then 2.", "1>3 3>2", true},
 		"Doubt/Amount":           {four + "\nIn step 2, compare 3 shops first.", "1~2 2~3 3~4", true},
 		"Doubt/NotInParallel":    {four + "\n2 and 3 can't run in parallel.", "1~2 2~3 3~4", true},
 		"Corrected/German":       {"1. Beet umgraben\n2. Samen kaufen\n3. Säen\n\nNein, doch andersherum: Schritt 3 kommt vor Schritt 2.", "1~3 3>2", false},
