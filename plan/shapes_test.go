@@ -53,6 +53,34 @@ func TestShapes(t *testing.T) {
 			"<plan><parallel><step>Order plants</step><step>Order soil</step></parallel></plan>",
 			"1 2", "", "",
 		},
+		"Code/LastCallOfAMethod": {
+			"a = load(\"x\")\nb = clean(a)\nj = report(b)\nj.save(\"out\")\n",
+			"a b j save", "a>b b>j j>save", "",
+		},
+		"Code/LastCallNamedJoin": {
+			"a = fetch(\"x\")\nb = fetch(\"y\")\njoin(a, b)\n",
+			"a b join", "a>join b>join", "",
+		},
+		"Code/LastCallUsesNothing": {
+			"a = load(\"x\")\nb = clean(a)\nc = sum_up(b)\nnotify(\"team\")\n",
+			"a b c notify", "a>b b>c c>notify", "AMBIGUOUS ASSUMED_ORDER",
+		},
+		"Code/FirstCallUsesNothing": {
+			"login(\"me\")\na = load(\"x\")\nb = clean(a)\n",
+			"login a b", "login>a a>b", "AMBIGUOUS ASSUMED_ORDER",
+		},
+		"Code/AwaitedOpen": {
+			"const page = await open(\"https://x.org\");\nawait page.click(\"#go\");\nconst rows = await page.extract(\"table\");\nsave(rows);\n",
+			"page click rows save", "page>click click>rows rows>save", "",
+		},
+		"Code/ChainOfMethods": {
+			"raw = load(\"x\")\nres = raw.dropna().groupby(\"x\").sum()\npublish(res)\n",
+			"raw res publish", "raw>res res>publish", "",
+		},
+		"Code/FilterIsAStep": {
+			"raw = load(\"x\")\ngood = filter(raw)\ntext = format(good)\nsave(text)\n",
+			"raw good text save", "raw>good good>text text>save", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := plan.Parse(c.text)

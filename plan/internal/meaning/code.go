@@ -14,7 +14,7 @@ import (
 func readCode(src *form.Source) []*Reading {
 	var best []*Reading
 	add := func(r *Reading) {
-		if r != nil && r.Weight >= 30 {
+		if r != nil && (r.Weight >= 30 || r.Not != "") {
 			best = append(best, r)
 		}
 	}
@@ -62,7 +62,7 @@ func codeLang(lang string) bool {
 }
 
 // trivial are functions that compute something from their arguments and do no step of a plan.
-var trivial = setOf("int str float bool len list dict set tuple sorted range print println min max sum abs round format type isinstance enumerate zip map filter datetime timedelta date time now Path open input repr any all next iter super vars getattr setattr hasattr Symbol String Number Boolean Array Object JSON.parse JSON.stringify json.dumps json.loads os.path.join os.getenv os.environ.get console.log console.error logging.info logger.info fmt.Println fmt.Printf log.Println datetime.now echo printf Date Math.max Math.min time.time uuid4 timedelta dict.get sizeof append extend push Ok Some Err None Result Promise useState")
+var trivial = setOf("int str float bool len list dict set tuple sorted range print println min max sum abs round type isinstance enumerate zip map datetime timedelta date time now Path input repr any all next iter super vars getattr setattr hasattr Symbol String Number Boolean Array Object JSON.parse JSON.stringify json.dumps json.loads os.path.join os.getenv os.environ.get console.log console.error logging.info logger.info fmt.Println fmt.Printf log.Println datetime.now echo printf Date Math.max Math.min time.time uuid4 timedelta dict.get sizeof append extend push Ok Some Err None Result Promise useState")
 
 // wrappers pass on what their first argument says; suffixes are methods that say only how a call is run.
 var (
