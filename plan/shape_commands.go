@@ -25,6 +25,7 @@ func commandTasks(d *document, v *form.Value) *reading {
 		switch {
 		case adds && args != nil && args.Kind == form.KindObject:
 			tasks = append(tasks, args)
+			r.told = append(r.told, name.Off)
 		case strings.HasPrefix(lower, "plan."):
 			r.diag(d, Warning, SkippedText, it.Off, name.Text(), "a command that adds no task was passed over", "")
 		}
@@ -50,11 +51,12 @@ func singleAction(d *document, v *form.Value) *reading {
 	if f == nil || !f.IsScalar() || p.Get("rationale") == nil && p.Get("parameters") == nil {
 		return nil
 	}
-	r := &reading{edgesStated: true}
+	r := &reading{edgesStated: true, told: []int{p.Off}}
 	if name := strings.TrimSpace(f.Text()); name != "" {
 		x := d.problem(name, p.Get("rationale").Text(), f.Off)
 		x.Tool = name
 		x.Refs = x.addArgs(d, p.Get("parameters"))
+		x.keep(p, p.Get("parameters"))
 		r.graph.Problems = append(r.graph.Problems, x)
 	}
 	return r

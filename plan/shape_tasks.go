@@ -145,12 +145,16 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 				}
 			}
 			p.Tool = itemTool(it)
-			p.Refs = p.addArgs(d, it.Get(argKeys...))
-			p.said(it)
+			args, sub := it.Get(argKeys...), it.Get(subKeys...)
+			p.Refs = p.addArgs(d, args)
+			if sub != nil && !(sub.Kind == form.KindList && allObjects(sub) && depth < 50) {
+				sub = nil
+			}
+			p.keep(it, args, sub, it.Get(depKeys...), it.Get(nextKeys...))
 			r.graph.Problems = append(r.graph.Problems, p)
 			names.add(id, text)
 			all = append(all, task{it, id, stated})
-			if sub := it.Get(subKeys...); sub != nil && sub.Kind == form.KindList && allObjects(sub) && depth < 50 {
+			if sub != nil {
 				walk(sub.Items, id, depth+1)
 			}
 		}
@@ -165,7 +169,9 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 		next := t.v.Get(nextKeys...)
 		for _, x := range depValues(next) {
 			if name := endText(x); !isNoDependency(name) {
-				r.edge(d, t.id, names.resolve(d, r, name, x.Off), Stated, x.Off)
+				to := names.resolve(d, r, name, x.Off)
+				r.edge(d, t.id, to, Stated, x.Off)
+				r.say(x, t.id, to)
 			}
 		}
 		if f == nil {
@@ -196,7 +202,9 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 				}
 				continue
 			}
-			r.edge(d, names.resolve(d, r, name, x.Off), t.id, Stated, x.Off)
+			from := names.resolve(d, r, name, x.Off)
+			r.edge(d, from, t.id, Stated, x.Off)
+			r.say(x, from, t.id)
 		}
 	}
 	r.contradictions()

@@ -67,3 +67,40 @@ func TestValuesFaults(t *testing.T) {
 	require.Len(t, r.Graph.Edges, 2)
 	require.Contains(t, codes(r.Diagnostics), plan.Unclosed)
 }
+
+// What strict notations do not ask for is kept by one rule: fields of problems are arguments, those of links are
+// arguments of the later problem under the name of the edge, and what is said of the plan counts to its
+// surroundings.
+func TestFieldsOfNotations(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		dialect, text, id string
+		args              []string
+		around            []plan.LineRange
+	}{
+		{"task_list", "{\"goal\": \"win\",\n\"tasks\": [{\"task_id\": \"1\", \"instruction\": \"dig\", \"dependent_task_ids\": []},\n{\"task_id\": \"2\", \"instruction\": \"plant\", \"dependent_task_ids\": [{\"id\": \"1\", \"lag\": \"+2d\"}], \"urgent\": true, \"risk\": {\"level\": 3}}]}", "2", []string{`urgent=true`, `risk={"level":3}`, `1 -> 2={"lag":"+2d"}`}, []plan.LineRange{{First: 1, Last: 1}}},
+		{"tool_graph", "{\"task_nodes\": [{\"task\": \"crop\"}, {\"task\": \"send\", \"arguments\": [\"x\"], \"risk\": 3}],\n\"task_links\": [{\"source\": \"crop\", \"target\": \"send\", \"reason\": \"the file\"}]}", "send", []string{`"x"`, `risk=3`, `crop -> send={"reason":"the file"}`}, nil},
+		{"step_relations", "{\"substeps\": [{\"stepId\": 1, \"step\": \"dig\"}, {\"stepId\": 2, \"step\": \"plant\", \"urgent\": true}], \"dependencies\": [{\"subtask1\": \"dig\", \"relation\": \"before\", \"subtask2\": \"plant\", \"why\": \"holes\"}]}", "2", []string{`urgent=true`, `1 -> 2={"why":"holes"}`}, nil},
+		{"command_tasks", "[{\"command_name\": \"Plan.append_task\", \"args\": {\"task_id\": \"1\", \"instruction\": \"dig\", \"dependent_task_ids\": [], \"assignee\": \"Kim\"}}]", "1", []string{`assignee="Kim"`}, nil},
+		{"nested_calls", "[{\"name\": \"rate\", \"arguments\": {}, \"label\": \"var1\"}, {\"name\": \"pay\", \"arguments\": {\"sum\": \"$var1.value$\"}, \"label\": \"var2\", \"why\": \"debt\"}]", "var2", []string{`Rsum="$var1.value$"`, `why="debt"`}, nil},
+		{"step_tools", "[{\"step\": \"1.1 look\", \"tool\": \"search\", \"param\": {\"n\": 2}, \"urgent\": true}, {\"step\": \"1.2 book\", \"tool\": \"book\", \"param\": {}}]", "1.1", []string{`n=2`, `urgent=true`}, nil},
+		{"task_names", "{\"goal\": \"ship\", \"Task list\": [\"lib.py\", \"main.py\"]}", "lib.py", nil, []plan.LineRange{{First: 1, Last: 1}}},
+		{"single_action", "{\"plan\": {\"rationale\": \"to tell\", \"function\": \"Mail.Send\", \"parameters\": {}, \"risk\": \"low\"}}", "Mail.Send", []string{`risk="low"`}, nil},
+		{"call_log", "idx: 1\ntool: search\nargs: {\"q\": \"x\"}\nurgent: true\ndependencies: []\n---\nidx: 2\ntool: sum\nargs: {}\ndependencies: [1]", "1", []string{`q="x"`, `urgent=true`}, nil},
+		{"xml_problems", "<StructuredResponse>\n<Goal>tea</Goal>\n<Problems><Problem urgent=\"yes\"><Request>Boil</Request><Owner>Kim</Owner><ProblemID>A</ProblemID></Problem>\n<Problem><Request>Brew</Request><ProblemID>B</ProblemID></Problem></Problems><ProblemGraph>A -> B</ProblemGraph></StructuredResponse>", "A", []string{`urgent="yes"`, `Owner="Kim"`}, []plan.LineRange{{First: 2, Last: 2}}},
+	} {
+		t.Run(c.dialect, func(t *testing.T) {
+			t.Parallel()
+			r := plan.Parse(c.text)
+			require.Equal(t, c.dialect, r.Dialect)
+			require.Equal(t, c.around, r.Surroundings)
+			for _, p := range r.Graph.Problems {
+				if p.ID == c.id {
+					require.Equal(t, c.args, argsOf(p))
+					return
+				}
+			}
+			require.Fail(t, "no problem "+c.id)
+		})
+	}
+}
