@@ -70,6 +70,10 @@ const (
 	Others
 	Recent
 	Leading
+	// Every and Definite go with a number in words, too: "all three", "les trois". Every is said of all steps
+	// besides: "all steps are independent".
+	Every
+	Definite
 	// Until turns into a need behind a negation: "can't start until 3".
 	Until
 	// Sources are prepositions that make a use of a reference, not of a word: "the kit from 21".
@@ -97,7 +101,7 @@ const (
 
 var kindNames = [kinds]string{
 	"steps", "parts", "groups", "waves", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
-	"then", "first", "last", "meanwhile", "abreast", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
+	"then", "first", "last", "meanwhile", "abreast", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading", "every", "definite",
 	"until", "sources", "must", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
 }
 

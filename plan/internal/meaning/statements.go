@@ -34,7 +34,7 @@ func (o *outline) statements() {
 		if (p.Mark.Noun != "" || counted[p]) && it.Mark.Style != form.Code {
 			key = p.Mark.Noun + " " + p.Mark.Label + key // numbers begin again below "Phase 2", and below "2."
 		}
-		if !seen[key] {
+		if !seen[key] && !(it.Mark.Weak && ranges(it.Mark.Label, seen)) {
 			seen[key] = true
 			named = append(named, Named{ID: it.Mark.Label, Noun: it.Mark.Noun, Titles: []string{squeeze(it.Text)}, Parent: -1})
 		} else {
@@ -49,7 +49,7 @@ func (o *outline) statements() {
 	n.In(lexicon.Lang(language(o.src.Text)))
 	states, fresh := map[*form.Item]int{}, map[*form.Item]bool{} // by what they stand in: how many state something, less those that do not
 	for _, it := range again {
-		if n.states(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
+		if n.states(it.Text) || it.Mark.Weak && n.orders(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
 			states[o.parent[it]]++
 		} else {
 			states[o.parent[it]]--
@@ -69,6 +69,12 @@ func counts(items []*form.Item) bool {
 		}
 	}
 	return len(items) > 1
+}
+
+// ranges reports whether a label is that of several items: "1-3 can run in parallel".
+func ranges(label string, seen map[string]bool) bool {
+	from, to, ok := strings.Cut(label, "-")
+	return ok && seen[" "+from] && seen[" "+to]
 }
 
 // revises reports whether a line announces the steps of a plan that is revised: "Revised plan:".
