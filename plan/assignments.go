@@ -71,7 +71,7 @@ func assignmentLines(d *document) (prog, strange []programLine, unread []line, o
 	}
 	if numbered == 0 {
 		// A call that gives its result to nothing is a step, too.
-		return prog, nil, nil, plain >= 2 && plain > other*2 && !looksLikeCode(d) && !usedBelow(d, prog)
+		return prog, nil, nil, plain >= 2 && plain > other*2 && !looksLikeCode(d) && !callsMore(d, holders)
 	}
 	prog = slices.DeleteFunc(prog, func(p programLine) bool { return p.id == "" })
 	return prog, strange, unread, len(strange) < numbered && good > 0
@@ -139,27 +139,23 @@ func (r *reading) linkAssignments(d *document, prog []programLine) {
 	}
 }
 
-// usedBelow reports whether a line below the assignments is a call, of nothing but itself, that uses one of
-// their variables.
-func usedBelow(d *document, prog []programLine) bool {
-	set := map[string]bool{}
-	for _, p := range prog {
-		set[p.variable] = true
-	}
+// callsMore reports whether a line is a call that gives its result to nothing, or sets two variables: what the other
+// lines say is not all of the program.
+func callsMore(d *document, holders []string) bool {
 	for _, l := range d.lines {
 		i := strings.IndexByte(l.text, '(')
-		if names, _, ok := strings.Cut(l.text, " = "); ok && i > len(names) && l.off > prog[0].off {
+		if names, _, ok := strings.Cut(l.text, " = "); ok && i > len(names) {
 			if a, b, two := strings.Cut(names, ", "); two && form.IsName(a) && form.IsName(b) {
 				return true // a, b = f(x), g(x)
 			}
 		}
-		if l.off < prog[0].off || i <= 0 || !form.IsName(l.text[:i]) || stepHolders[l.text[:i]] || !strings.HasSuffix(strings.TrimRight(l.text, "; "), ")") {
+		if i <= 0 || !strings.HasSuffix(strings.TrimRight(l.text, "; "), ")") {
 			continue
 		}
-		for _, x := range identifiers(l.text[i:]) {
-			if set[x.name] && l.text[:i] != "print" {
-				return true
-			}
+		callee := strings.TrimPrefix(l.text[:i], "await ")
+		silent := callee == "print" || stepHolders[callee] || slices.ContainsFunc(holders, func(h string) bool { return strings.HasPrefix(callee, h) })
+		if !silent && form.IsName(strings.ReplaceAll(callee, ".", "_")) {
+			return true
 		}
 	}
 	return false

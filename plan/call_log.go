@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
 // readCallLog reads what LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …",
@@ -22,6 +23,9 @@ func readCallLog(d *document) *reading {
 			r.end = l.off + len(l.text)
 		}
 		if !ok {
+			if l.text != "" && l.text != "---" {
+				r.mark(d, []meaning.Span{{Off: l.off, End: l.off + 1}})
+			}
 			continue
 		}
 		val = strings.TrimSpace(val)
@@ -70,6 +74,12 @@ func readCallLog(d *document) *reading {
 				r.edge(d, x, to, Stated, off)
 			}
 			r.end = l.off + len(l.text)
+		default:
+			if cur >= 0 && form.IsName(key) && val != "" && len(r.graph.Problems[cur].Args) < maxArgs {
+				r.graph.Problems[cur].Args = append(r.graph.Problems[cur].Args, Arg{Name: key, Kind: Literal, Value: form.Typed(val)})
+			} else {
+				r.mark(d, []meaning.Span{{Off: l.off, End: l.off + 1}})
+			}
 		}
 	}
 	if len(r.graph.Problems) == 0 {

@@ -197,6 +197,10 @@ type reading struct {
 	edgesStated bool
 	// strict is set when keys that no other way of writing has tell the dialect.
 	strict bool
+	// says is what the text says of edges besides their ends; told are the places of values that are part of
+	// problems and stand elsewhere.
+	says []edgeText
+	told []int
 	// limited is set when it was said that a line stands for too many edges.
 	limited bool
 	// noPlan is set when the text is of this dialect and says that there is no plan.

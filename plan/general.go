@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
@@ -54,10 +55,13 @@ func readGeneral(d *document, o options, dataOnly bool) found {
 // toolName returns the text that the value of an attribute is, or "" when it is none.
 func toolName(value string) string {
 	var name string
-	if json.Unmarshal([]byte(value), &name) != nil {
+	switch err := json.Unmarshal([]byte(value), &name); {
+	case err == nil:
+		value = name
+	case json.Valid([]byte(value)):
 		return ""
 	}
-	return strings.TrimSpace(name)
+	return strings.TrimSpace(value)
 }
 
 // maxAlternative bounds how many differences of another reading are listed.
@@ -104,12 +108,15 @@ func (d *document) reading(m *meaning.Reading) *reading {
 				}
 			}
 			arg := Arg{Name: a.Key, Kind: Literal, Value: a.Value}
+			if a.Refers {
+				arg.Kind = Referring
+			}
 			if !json.Valid([]byte(a.Value)) {
 				quoted, _ := json.Marshal(a.Value) // strings always marshal
 				arg.Value = string(quoted)
 			}
 			for _, f := range it.Refs {
-				if f.Arg == a.Key {
+				if f.Arg == a.Key && a.Key != "" {
 					arg.Kind = Referring
 				}
 			}
@@ -123,6 +130,12 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 	r.around = d.around(m)
+	r.mark(d, m.Outside())
+	if m.Apart {
+		for i := range m.Items {
+			r.markBefore(d, m.Items[i].Off)
+		}
+	}
 	if m.Form == "outline" {
 		r.graph.nameParents()
 	}
@@ -133,6 +146,9 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		if k := (pairKey{l.From, l.To}); !words || !seen[k] {
 			seen[k] = true
 			r.edge(d, l.From, l.To, EdgeSource(l.Source), l.Off)
+			if l.Says != "" {
+				r.says = append(r.says, edgeText{l.From, l.To, l.Says})
+			}
 		}
 	}
 	if len(m.Links) > d.limits.MaxEdges && !r.full(d) {
@@ -156,6 +172,9 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 			out[i] = true
 		}
 	}
+	if m.Form == "code" || m.Form == "diagram" || m.Apart {
+		d.aroundLines(m, out)
+	}
 	if m.Form == "table" { // rows that only head others, lines between two tables
 		for i := d.lineAt(m.Start) + 1; i <= d.lineAt(m.End); i++ {
 			switch text := d.lines[i].text; {
@@ -176,6 +195,27 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 		delete(out, d.lineAt(m.Items[i].Off))
 	}
 	return out
+}
+
+// aroundLines adds the lines of code and of drawings that neither an item, nor a link, nor a note stands on.
+func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
+	told := map[int]bool{}
+	for i := range m.Items {
+		for k := d.lineAt(m.Items[i].Off); k < len(d.starts) && d.starts[k] < max(m.Items[i].End, m.Items[i].Off+1); k++ {
+			told[k] = true
+		}
+	}
+	for _, l := range m.Links {
+		told[d.lineAt(l.Off)] = true
+	}
+	for _, n := range m.Notes {
+		told[d.lineAt(n.Off)] = true
+	}
+	for i := d.lineAt(m.Start); i <= d.lineAt(m.End); i++ {
+		if mark := m.Form == "code" && strings.HasPrefix(d.lines[i].text, "@"); !told[i] && !mark && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
+			out[i] = true
+		}
+	}
 }
 
 // isRule reports whether a line is a rule of a table, or one between two paragraphs.

@@ -93,8 +93,9 @@ func finish(d *document, name string, r *reading, o options) Result {
 		r.graph = res.Graph
 		r.chain(d, source)
 		res.Graph = r.graph
-		res.Diagnostics = append(res.Diagnostics, assumed(res.Graph.Edges, source)...)
 	}
+	res.Diagnostics = append(res.Diagnostics, assumed(res.Graph.Edges)...)
+	r.sayEdges(&res.Graph)
 	before := len(r.diags)
 	d.uncovered(name, r, res.Graph, o)
 	res.Diagnostics = append(res.Diagnostics, r.diags[before:]...)
@@ -141,21 +142,27 @@ func finish(d *document, name string, r *reading, o options) Result {
 // maxAssumed bounds how many assumed edges are named one by one.
 const maxAssumed = 200
 
-// assumed says of each edge that the text does not state it.
-func assumed(edges []Edge, source EdgeSource) []Diagnostic {
-	why := "the plan states no dependencies: its problems were chained in listed order"
-	if source == Numbering {
-		why = "the plan states no dependencies: its numbers were taken as the order"
-	}
+// assumed says of each edge that is taken from the order of the text that the text does not state it.
+func assumed(edges []Edge) []Diagnostic {
 	var out []Diagnostic
-	for i, e := range edges {
-		x := Diagnostic{Code: AssumedOrder, Severity: Warning, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To, Message: why, Hint: "state what depends on what"}
-		if i == maxAssumed {
-			x.Message = strconv.Itoa(len(edges)-i) + " more edges were assumed; " + why
+	count := 0
+	for _, e := range edges {
+		if e.Source != ListedOrder && e.Source != Numbering {
+			continue
 		}
-		if out = append(out, x); i == maxAssumed {
-			break
+		if count++; count > maxAssumed {
+			continue
 		}
+		x := Diagnostic{Code: AssumedOrder, Severity: Warning, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To, Hint: "state what depends on what"}
+		if x.Message = "the text does not state that " + e.From + " comes before " + e.To; e.Source == Numbering {
+			x.Message += ": its numbers were taken as the order"
+		} else {
+			x.Message += ": the listed order was taken"
+		}
+		out = append(out, x)
+	}
+	if count > maxAssumed {
+		out[maxAssumed-1].Message = strconv.Itoa(count-maxAssumed+1) + " more edges, from this one on, are not stated: the order of the text was taken"
 	}
 	return out
 }
@@ -213,6 +220,9 @@ func (d *document) surroundings(r *reading, res *Result) {
 		res.Repairs = append(res.Repairs, Repair{Code: FenceRemoved, Message: "left out the code fence", Line: line, Column: col, Applied: true})
 	}
 	from, to := d.lineAt(r.start), d.lineAt(r.end)
+	if isData(res.Dialect) {
+		r.markBefore(d, r.start)
+	}
 	whole := d
 	for whole.outer != nil {
 		whole = whole.outer
@@ -234,6 +244,9 @@ func (d *document) surroundings(r *reading, res *Result) {
 	if prose >= 0 {
 		line, col := d.place(d.lines[prose].off)
 		res.Repairs = append(res.Repairs, Repair{Code: ProseRemoved, Message: "left out the text around the plan", Line: line, Column: col, Applied: true})
+	}
+	if isData(res.Dialect) || res.Dialect == "diagram" {
+		whole.comments(part)
 	}
 	open := false
 	for i, l := range whole.lines {

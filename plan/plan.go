@@ -52,7 +52,7 @@ type Problem struct {
 	Request  string
 	ParentID string
 	// Details is what the text says of the problem below its request, as it is written: lines joined by "\n",
-	// without the indentation that they share. Only outlines fill it. It counts in Hash, and package compile puts
+	// without the indentation that they share; of code, its body. Only outlines and code fill it. It counts in Hash, and package compile puts
 	// it behind the request.
 	Details string
 	// Tool names the tool or function that the text gives this problem, or is empty.
@@ -76,7 +76,8 @@ const (
 	Referring ArgKind = "REFERRING"
 )
 
-// Arg is one argument of a problem. Name is empty for positional ones.
+// Arg is one argument of a problem. Name is empty for positional ones. What the text says of an edge, such as
+// the label of an arrow or the reason of a link, is an argument of the later problem, named "a -> b".
 type Arg struct {
 	Name  string
 	Kind  ArgKind
@@ -169,7 +170,8 @@ type Result struct {
 	Diagnostics []Diagnostic
 	Repairs     []Repair
 	// Surroundings are the lines of the caller's text that are part of no problem, in order: prose, legends,
-	// notes before, between and behind the problems. They count only for what they say of the order. Blank lines,
+	// notes before, between and behind the problems; of a value also a line that holds both, as
+	// {"goal": "tea", "tasks": […]} does. They count only for what they say of the order. Blank lines,
 	// code fences and thoughts are not named. Nil when NoPlan is set.
 	Surroundings []LineRange
 }

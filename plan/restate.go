@@ -161,10 +161,7 @@ func (r *Result) chain() {
 	for i := 1; i < len(ps); i++ {
 		r.Graph.Edges = append(r.Graph.Edges, Edge{From: ps[i-1].ID, To: ps[i].ID, Source: ListedOrder, Line: ps[i].Line, Column: ps[i].Column})
 	}
-	r.Diagnostics = append(r.Diagnostics, Diagnostic{
-		Code: AssumedOrder, Severity: Warning, Line: ps[0].Line, Column: ps[0].Column, Element: ps[0].ID,
-		Message: "the plan states no dependencies: its problems were chained in listed order", Hint: "state what depends on what",
-	})
+	r.Diagnostics = append(r.Diagnostics, assumed(r.Graph.Edges)...)
 }
 
 // lostEdges warns of dependencies that the reader found between problems of the same ids and the restatement does not have.

@@ -2,11 +2,9 @@ package plan
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // shapeReader reads a plan from one value. It returns nil when the value is not of its shape.
@@ -108,6 +106,7 @@ func matchTree(d *document, t *form.Tree, shape shapeReader) *reading {
 					r.end = len(d.text)
 				}
 				r.adopt(d, t, v)
+				r.beside(d, t.Root)
 				return r
 			}
 			for i := range v.Fields {
@@ -286,7 +285,7 @@ func (p *Problem) addArgs(d *document, v *form.Value) []Reference {
 	}
 	var refs []Reference
 	add := func(name string, x *form.Value) {
-		if len(p.Args) >= 1000 {
+		if len(p.Args) >= maxArgs {
 			return
 		}
 		found := findRefs(d, x, name)
@@ -350,15 +349,4 @@ func unpacked(d *document, v *form.Value) *form.Value {
 	}
 	move(t.Root)
 	return t.Root
-}
-
-// said adds who does a task, and how long it takes, to its arguments, where they do not have that.
-func (p *Problem) said(v *form.Value) {
-	for _, f := range v.Fields {
-		role, ok := lexicon.Field(f.Key)
-		if !ok || role != lexicon.Owner && role != lexicon.Duration || f.Val.Kind == form.KindNull || slices.ContainsFunc(p.Args, func(a Arg) bool { return a.Name == f.Key }) {
-			continue
-		}
-		p.Args = append(p.Args, Arg{Name: f.Key, Kind: Literal, Value: form.JSON(f.Val)})
-	}
 }

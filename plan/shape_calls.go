@@ -72,6 +72,12 @@ func nestedCalls(d *document, v *form.Value) *reading {
 		p := d.problem(id, name, it.Off)
 		p.Tool = name
 		p.Refs = p.addArgs(d, args)
+		if body == it {
+			p.keep(it, args)
+		} else { // {"type": "function", "function": {…}}
+			p.keep(it, body, it.Get("type"))
+			p.keep(body, args)
+		}
 		r.graph.Problems = append(r.graph.Problems, p)
 		known[id]++
 		calls = append(calls, call{p.Refs, it.Off})

@@ -45,7 +45,10 @@ func stepRelations(d *document, v *form.Value) *reading {
 		}
 		p := d.problem(id, text, s.Off)
 		if s.Kind == form.KindObject {
-			p.Refs = p.addArgs(d, s.Get(argKeys...))
+			args := s.Get(argKeys...)
+			p.Refs = p.addArgs(d, args)
+			p.Tool = itemTool(s)
+			p.keep(s, args)
 		}
 		r.graph.Problems = append(r.graph.Problems, p)
 		names.add(id, text)
@@ -56,13 +59,28 @@ func stepRelations(d *document, v *form.Value) *reading {
 			r.diag(d, Error, Malformed, l.Off, "dependency "+strconv.Itoa(i+1), "the dependency does not name two steps: "+form.Clip(form.JSON(l)), "name both steps")
 			continue
 		}
-		switch direction(l) {
+		ends := [2]string{from, to}
+		relation := l.Get("relation", "type", "kind")
+		sense := direction(l)
+		if a, b := linkEnds(l); sense == 0 && a != "" && b != "" {
+			sense, relation = 1, nil // the names of the ends tell
+		}
+		switch sense {
 		case -1:
 			from, to = to, from
 		case 0:
+			relation = nil
 			r.diag(d, Warning, Ambiguous, l.Off, form.Clip(from+" -> "+to), "the relation does not say which step comes first; the first one named was taken", `write "must be done before"`)
 		}
-		r.edge(d, names.resolve(d, r, from, l.Off), names.resolve(d, r, to, l.Off), Stated, l.Off)
+		told := []*form.Value{relation}
+		for _, f := range l.Fields {
+			if x := endText(f.Val); x == ends[0] || x == ends[1] {
+				told = append(told, f.Val)
+			}
+		}
+		from, to = names.resolve(d, r, from, l.Off), names.resolve(d, r, to, l.Off)
+		r.edge(d, from, to, Stated, l.Off)
+		r.say(l, from, to, told...)
 	}
 	return r
 }

@@ -59,7 +59,9 @@ func stepTools(d *document, v *form.Value) *reading {
 		}
 		p := d.problem(id, text, it.Off)
 		p.Tool = itemTool(it)
-		p.Refs = p.addArgs(d, it.Get(argKeys...))
+		args := it.Get(argKeys...)
+		p.Refs = p.addArgs(d, args)
+		p.keep(it, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 	return r

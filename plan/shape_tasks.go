@@ -3,6 +3,7 @@ package plan
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -145,12 +146,16 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 				}
 			}
 			p.Tool = itemTool(it)
-			p.Refs = p.addArgs(d, it.Get(argKeys...))
-			p.said(it)
+			args, sub := it.Get(argKeys...), it.Get(subKeys...)
+			p.Refs = p.addArgs(d, args)
+			if sub != nil && !(sub.Kind == form.KindList && allObjects(sub) && depth < 50) {
+				sub = nil
+			}
+			p.keep(it, args, sub, it.Get(depKeys...), it.Get(nextKeys...))
 			r.graph.Problems = append(r.graph.Problems, p)
 			names.add(id, text)
 			all = append(all, task{it, id, stated})
-			if sub := it.Get(subKeys...); sub != nil && sub.Kind == form.KindList && allObjects(sub) && depth < 50 {
+			if sub != nil {
 				walk(sub.Items, id, depth+1)
 			}
 		}
@@ -165,7 +170,9 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 		next := t.v.Get(nextKeys...)
 		for _, x := range depValues(next) {
 			if name := endText(x); !isNoDependency(name) {
-				r.edge(d, t.id, names.resolve(d, r, name, x.Off), Stated, x.Off)
+				to := names.resolve(d, r, name, x.Off)
+				r.edge(d, t.id, to, Stated, x.Off)
+				r.say(x, t.id, to)
 			}
 		}
 		if f == nil {
@@ -196,10 +203,29 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 				}
 				continue
 			}
-			r.edge(d, names.resolve(d, r, name, x.Off), t.id, Stated, x.Off)
+			name, lag := names.cutLag(name)
+			from := names.resolve(d, r, name, x.Off)
+			r.edge(d, from, t.id, Stated, x.Off)
+			if r.say(x, from, t.id); lag != "" {
+				r.says = append(r.says, edgeText{from, t.id, form.Quote(lag)})
+			}
 		}
 	}
 	r.contradictions()
+}
+
+// lag matches the kind of a link and its lag behind an id, as schedules write them: "a FS+2d", "1SS".
+var lag = regexp.MustCompile(`^(.{1,200}?) ?((?:FS|SS|FF|SF)(?: ?[+-] ?\d+ ?\pL*)?|[+-] ?\d+ ?\pL+)$`)
+
+// cutLag splits a lag from the id of a known task.
+func (n *nameIndex) cutLag(name string) (id, rest string) {
+	if n.ids[name] > 0 || n.exact[name] != "" || len(name) > 250 {
+		return name, ""
+	}
+	if m := lag.FindStringSubmatch(name); m != nil && n.ids[m[1]] > 0 {
+		return m[1], m[2]
+	}
+	return name, ""
 }
 
 // maxAncestors bounds how far back a used result is looked for.

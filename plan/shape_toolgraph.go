@@ -66,12 +66,16 @@ func toolGraph(d *document, v *form.Value) *reading {
 			p.Request = steps.Items[i].Text()
 			if steps.Items[i].Kind == form.KindObject {
 				p.Request = itemText(steps.Items[i])
+				p.keep(steps.Items[i])
 			}
+			r.told = append(r.told, steps.Items[i].Off)
 		}
 		if p.Request == "" && n.Kind == form.KindObject {
 			p.Request = itemText(n)
 		}
 		p.Refs = p.addArgs(d, args)
+		p.Tool = itemTool(n)
+		p.keep(n, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 	if links == nil {
@@ -91,6 +95,7 @@ func toolGraph(d *document, v *form.Value) *reading {
 			continue
 		}
 		r.edge(d, from, to, Stated, l.Off)
+		r.say(l, from, to)
 	}
 	return r
 }

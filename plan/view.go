@@ -47,7 +47,10 @@ func find(d *document, o options, depth int) found {
 			return g
 		}
 	}
-	if v := d.lineEscapesView(); v != nil {
+	for _, v := range [...]*document{d.lineEscapesView(), d.htmlView()} {
+		if v == nil {
+			continue
+		}
 		if g := find(v, o, depth+1); g.r != nil {
 			return g
 		}

@@ -181,13 +181,14 @@ func readXMLProblems(d *document) *reading {
 		}
 		if t.closing {
 			x.close(t)
+			x.more(t.end, end)
 			continue
 		}
 		if len(x.stack) >= d.limits.MaxDepth {
 			x.diag(d, Error, LimitReached, t.off, x.near(""), "elements are nested too deeply", "")
 			break
 		}
-		x.element(t, html.UnescapeString(stripCDATA(dropComments(d.text[t.end:end]))))
+		x.element(t, end, html.UnescapeString(stripCDATA(dropComments(d.text[t.end:end]))))
 	}
 	for _, t := range x.stack {
 		el := x.near(t.name)
@@ -260,7 +261,7 @@ func (x *xmlProblems) close(t xmlTag) {
 }
 
 // element reads the begin of an element and the text behind it.
-func (x *xmlProblems) element(t xmlTag, content string) {
+func (x *xmlProblems) element(t xmlTag, end int, content string) {
 	d, problems := x.d, len(x.reading.graph.Problems)
 	if x.again == 0 && problems > 0 && (t.name == "problems" && x.lists > 0 || t.name == "structuredresponse") {
 		x.again = t.off
@@ -268,11 +269,17 @@ func (x *xmlProblems) element(t xmlTag, content string) {
 	x.stack = append(x.stack, t)
 	text := strings.TrimSpace(content)
 	switch t.name {
+	case "structuredresponse":
+		x.more(t.end, end)
 	case "problems":
 		x.lists++
+		x.more(t.end, end)
 	case "problem":
 		x.begin(t.off)
 		x.current().ID = idAttribute(d.text[t.off:t.end])
+		_, attrs, _ := form.Tag(d.text, t.off)
+		x.current().attributes("", attrs)
+		x.more(t.end, end)
 	case "problemid":
 		if len(x.open) == 0 {
 			x.begin(t.off)
@@ -347,7 +354,6 @@ func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
 	if !has {
 		if len(r.graph.Problems) > 1 {
 			r.chain(d, ListedOrder)
-			r.diag(d, Warning, AssumedOrder, r.end, r.graph.Problems[0].ID, "there is no graph text: the problems were chained in listed order", "write a <ProblemGraph>")
 		}
 		r.edgesStated = false
 		return

@@ -72,7 +72,7 @@ func blocks(run []labeled) *Tree {
 	if !related || len(count) < 2 || len(root.Items) < 2 {
 		return nil
 	}
-	return &Tree{Root: root, YAML: true, AnyKeys: true}
+	return &Tree{Root: root, YAML: true, AnyKeys: true, Texts: true}
 }
 
 // fieldLine reads a line as a field.

@@ -297,6 +297,9 @@ func (p *codeParser) text(prefix int) *Expr {
 			p.i += j + 1
 			return &Expr{Kind: Text, Text: rest[1:j], Off: off, End: p.i}
 		case c == '\n' && q != '`' || j > 4000:
+			if p.depth > 0 && c == '\n' { // what closes the brackets around it is no part of it
+				j = len(strings.TrimRight(rest[:j], " \t\r)]},;"))
+			}
 			p.i += j
 			return &Expr{Kind: Text, Text: rest[1:j], Off: off, End: p.i, Open: true}
 		}

@@ -8,8 +8,27 @@ import (
 // JSON returns v as JSON. Numbers keep the digits they were written with.
 func JSON(v *Value) string {
 	var b strings.Builder
-	writeJSON(&b, v, 0)
+	writeJSON(&b, v, 0, false)
 	return b.String()
+}
+
+// JSON returns a value of the tree as JSON. Where no sign tells texts from numbers, what looks like a number
+// or a truth value is one.
+func (t *Tree) JSON(v *Value) string {
+	var b strings.Builder
+	writeJSON(&b, v, 0, t.Texts)
+	return b.String()
+}
+
+// Typed returns a plain text as JSON: a number or a truth value where it looks like one, else a string.
+func Typed(s string) string {
+	switch low := strings.ToLower(s); {
+	case low == "true", low == "false":
+		return low
+	case isNumber(s) && json.Valid([]byte(s)):
+		return s
+	}
+	return Quote(s)
 }
 
 // Quote writes a text as a string of JSON.
@@ -19,7 +38,7 @@ func Quote(s string) string {
 	return b.String()
 }
 
-func writeJSON(b *strings.Builder, v *Value, depth int) {
+func writeJSON(b *strings.Builder, v *Value, depth int, texts bool) {
 	if v == nil || depth > 250 {
 		b.WriteString("null")
 		return
@@ -36,14 +55,18 @@ func writeJSON(b *strings.Builder, v *Value, depth int) {
 			writeString(b, v.Str)
 		}
 	case KindString, KindBare:
-		writeString(b, v.Str)
+		if texts {
+			b.WriteString(Typed(v.Str))
+		} else {
+			writeString(b, v.Str)
+		}
 	case KindList:
 		b.WriteByte('[')
 		for i, x := range v.Items {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			writeJSON(b, x, depth+1)
+			writeJSON(b, x, depth+1, texts)
 		}
 		b.WriteByte(']')
 	default:
@@ -55,7 +78,7 @@ func writeJSON(b *strings.Builder, v *Value, depth int) {
 			n++
 			if len(v.Items) > 0 {
 				b.WriteString(`,"args":`)
-				writeJSON(b, &Value{Kind: KindList, Items: v.Items}, depth+1)
+				writeJSON(b, &Value{Kind: KindList, Items: v.Items}, depth+1, texts)
 			}
 		}
 		for _, f := range v.Fields {
@@ -65,7 +88,7 @@ func writeJSON(b *strings.Builder, v *Value, depth int) {
 			n++
 			writeString(b, f.Key)
 			b.WriteByte(':')
-			writeJSON(b, f.Val, depth+1)
+			writeJSON(b, f.Val, depth+1, texts)
 		}
 		b.WriteByte('}')
 	}

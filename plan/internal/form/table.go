@@ -89,7 +89,7 @@ func marks(n int) string {
 
 // tree returns the table as a tree.
 func (t *table) tree(cut bool) *Tree {
-	return &Tree{Root: t.list, AnyKeys: true, CutOff: cut, Headless: t.headless}
+	return &Tree{Root: t.list, AnyKeys: true, Texts: true, CutOff: cut, Headless: t.headless}
 }
 
 // sameLabel reports whether two cells are different labels of one kind: T1 and T2, A and B.

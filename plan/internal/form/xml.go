@@ -204,6 +204,22 @@ func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) 
 	return i, false, false
 }
 
+// Tag reads the tag at s[i:]: its name, with a / before it in an end tag, its attributes, and its length, which is
+// 0 where no tag stands.
+func Tag(s string, i int) (name string, attrs []Field, n int) {
+	at := i + 1
+	if strings.HasPrefix(s[i:], "</") {
+		name, at = "/", i+2
+	}
+	word := xmlName(s[at:])
+	v := &Value{}
+	end, _, ok := (&xmlParser{s: s}).attributes(v, at+len(word))
+	if word == "" || !ok {
+		return "", nil, 0
+	}
+	return strings.ToLower(name + word), v.Fields, end - i
+}
+
 // end closes the innermost open element of the name, and with it those inside that were not closed.
 func (p *xmlParser) end(name string, from, to int) {
 	at := len(p.open) - 1
@@ -247,7 +263,7 @@ func (p *xmlParser) close(end int, cut bool) {
 		return
 	}
 	if len(v.Fields)+len(v.Items) > 0 {
-		p.trees = append(p.trees, &Tree{Root: v, AnyKeys: true, Faults: p.faults, CutOff: cut})
+		p.trees = append(p.trees, &Tree{Root: v, AnyKeys: true, Texts: true, Faults: p.faults, CutOff: cut})
 		p.faults = nil
 	}
 }

@@ -70,6 +70,10 @@ const (
 	Others
 	Recent
 	Leading
+	// Every and Definite go with a number in words, too: "all three", "les trois". Every is said of all steps
+	// besides: "all steps are independent".
+	Every
+	Definite
 	// Until turns into a need behind a negation: "can't start until 3".
 	Until
 	// Sources are prepositions that make a use of a reference, not of a word: "the kit from 21".
@@ -97,7 +101,7 @@ const (
 
 var kindNames = [kinds]string{
 	"steps", "parts", "groups", "waves", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
-	"then", "first", "last", "meanwhile", "abreast", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading",
+	"then", "first", "last", "meanwhile", "abreast", "loose", "chained", "sequence", "plan", "path", "list", "choice", "correct", "refuse", "earlier", "others", "recent", "leading", "every", "definite",
 	"until", "sources", "must", "not", "except", "same", "ditto", "done", "units", "common", "numeral",
 }
 
@@ -202,6 +206,7 @@ type lexicon struct {
 	inflections map[Lang]map[string][]string
 	// writing are facts of a language: unspaced, verb last.
 	writing map[Lang]map[string]bool
+	months  map[string]int
 	blocks  map[string]Block
 	stems   map[Block][]string
 }
@@ -209,7 +214,7 @@ type lexicon struct {
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, writing: map[Lang]map[string]bool{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, writing: map[Lang]map[string]bool{}, months: map[string]int{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -288,6 +293,10 @@ func (b *builder) line(lang Lang, key, list string) {
 				continue
 			}
 			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
+		case key == "months":
+			for name := range strings.SplitSeq(s, "/") {
+				b.months[name] = i + 1
+			}
 		case key == "adverbs":
 			b.adverbs = append(b.adverbs, s)
 		case key == "endings":

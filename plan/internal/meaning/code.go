@@ -14,7 +14,7 @@ import (
 func readCode(src *form.Source) []*Reading {
 	var best []*Reading
 	add := func(r *Reading) {
-		if r != nil && r.Weight >= 30 {
+		if r != nil && (r.Weight >= 30 || r.Not != "") {
 			best = append(best, r)
 		}
 	}
@@ -62,7 +62,7 @@ func codeLang(lang string) bool {
 }
 
 // trivial are functions that compute something from their arguments and do no step of a plan.
-var trivial = setOf("int str float bool len list dict set tuple sorted range print println min max sum abs round format type isinstance enumerate zip map filter datetime timedelta date time now Path open input repr any all next iter super vars getattr setattr hasattr Symbol String Number Boolean Array Object JSON.parse JSON.stringify json.dumps json.loads os.path.join os.getenv os.environ.get console.log console.error logging.info logger.info fmt.Println fmt.Printf log.Println datetime.now echo printf Date Math.max Math.min time.time uuid4 timedelta dict.get sizeof append extend push Ok Some Err None Result Promise useState")
+var trivial = setOf("int str float bool len list dict set tuple sorted range print println min max sum abs round type isinstance enumerate zip map datetime timedelta date time now Path input repr any all next iter super vars getattr setattr hasattr Symbol String Number Boolean Array Object JSON.parse JSON.stringify json.dumps json.loads os.path.join os.getenv os.environ.get console.log console.error logging.info logger.info fmt.Println fmt.Printf log.Println datetime.now echo printf Date Math.max Math.min time.time uuid4 timedelta dict.get sizeof append extend push Ok Some Err None Result Promise useState")
 
 // wrappers pass on what their first argument says; suffixes are methods that say only how a call is run.
 var (
@@ -88,6 +88,7 @@ func readProgram(src *form.Source, first, end int) *Reading {
 	}
 	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readTasks, readPipeline, readCalls} {
 		if p := read(all); p != nil && len(p.r.Items) > 0 {
+			p.arguments(src.Text)
 			r := p.reading()
 			if r.Evidence[0] == "calls" && ordinary(src, first, end) {
 				return &Reading{Form: "code", Not: "a program that computes something", Start: r.Start, End: r.End}
@@ -124,6 +125,8 @@ type program struct {
 	depth int
 	late  map[string]int // labels that are set further below
 	bare  map[int]bool
+	// made tells, by the place of an item, what it is made with.
+	made map[int]made
 	// fresh are the items from which the statement that is read has made links.
 	fresh map[int]bool
 	// nested is set when the program is one expression.
@@ -143,7 +146,7 @@ type program struct {
 func newProgram(weight int, why string) *program {
 	return &program{
 		r:   &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
-		env: map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{},
+		env: map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{}, made: map[int]made{},
 		groups: map[string]bool{}, lists: map[string]*form.Expr{}, sorters: map[string]bool{}, runners: map[string]bool{},
 	}
 }

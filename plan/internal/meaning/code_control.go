@@ -130,8 +130,8 @@ func (p *program) barrier(e *form.Expr) bool {
 		return false
 	}
 	name := e.Base.Text
-	if !barriers[name] && !gathers[e.Base.Path()] {
-		return false
+	if !barriers[name] && !gathers[e.Base.Path()] || name == "join" && e.Base.Kind == form.Ident && len(e.Args) > 0 {
+		return false // join(a, b) joins what they hold
 	}
 	var held []int
 	for _, x := range p.gathered(&form.Expr{Kind: form.Call, Base: &form.Expr{Kind: form.Ident, Text: "gather"}, Args: e.Args}) {

@@ -16,6 +16,7 @@ type declared struct {
 	off, end, indent int
 	rest             []form.Piece
 	made             bool // a word for tasks stands before its name
+	call             bool // the line is nothing but a call
 }
 
 // makers are the last parts of the calls with which build files declare tasks.
@@ -60,9 +61,10 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 		return nil
 	}
 	p := linkDeclared(all, bodies > 0)
-	if p == nil {
-		return nil
+	if p == nil || !slices.ContainsFunc(all, func(d *declared) bool { return !d.call }) && readTasks(form.Statements(src, first, end)) != nil {
+		return nil // calls with arguments, which readProgram reads
 	}
+	p.arguments(src.Text)
 	r := p.reading()
 	r.Start, r.End, r.Open = all[0].off, max(r.End, all[len(all)-1].end), !(end < len(src.Lines) && src.Lines[end].Fence)
 	return r
@@ -109,7 +111,7 @@ func linkDeclared(all []*declared, bodies bool) *program {
 	}
 	for k, d := range all {
 		if index[d.id] == k {
-			p.item(d.id, d.title, true, d.off, d.end)
+			p.made[p.item(d.id, d.title, true, d.off, d.end)] = made{body: true}
 		}
 	}
 	return p
@@ -156,6 +158,7 @@ func declaration(l *form.Line) (d *declared, body bool) {
 	}
 	body = made && (strings.HasSuffix(s, "{") || strings.HasSuffix(s, " do") || strings.HasSuffix(s, "}") || paren && strings.HasSuffix(s, ")"))
 	t = strings.TrimSpace(t)
+	d.call = paren && strings.HasSuffix(s, ")")
 	d.title = d.id
 	if !body && t != "" && !strings.HasPrefix(t, "=>") && !strings.HasPrefix(t, "(") {
 		rest := strings.TrimLeft(t, ":=←")
@@ -212,8 +215,9 @@ func needLists(s string) (out []needList) {
 	if i := strings.Index(s, " #"); i >= 0 {
 		s = s[:i]
 	}
+	open := false
 	add := func(id string, quoted bool) {
-		if id = strings.Trim(id, ":-."); len(out) > 0 && id != "" && id != "do" && (quoted || !lexicon.Is(lexicon.And, id)) {
+		if id = strings.Trim(id, ":-."); open && id != "" && id != "do" && (quoted || !lexicon.Is(lexicon.And, id)) {
 			out[len(out)-1].names = append(out[len(out)-1].names, needName{id, quoted})
 		}
 	}
@@ -233,9 +237,12 @@ func needLists(s string) (out []needList) {
 		}
 		switch m := nameLength(s[i:], "_-."); {
 		case n > 0:
-			out = append(out, needList{at: i, next: next})
+			out, open = append(out, needList{at: i, next: next}), true
 			i += n
 		case m > 0:
+			if t := strings.TrimLeft(s[i+m:], " "); len(t) > 1 && t[0] == '=' && t[1] != '>' && t[1] != '=' {
+				open = false // the name of another argument
+			}
 			add(s[i:i+m], false)
 			i += m
 		case s[i] == '{' && len(out) > 0 && len(out[len(out)-1].names) > 0:

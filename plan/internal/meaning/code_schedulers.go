@@ -205,7 +205,10 @@ func (p *program) stateLinks(e *form.Expr) {
 				} else if len(args) > 1 && isText(args[1]) {
 					title = args[1].Text
 				}
-				p.end(args[0], title)
+				before := len(p.r.Items)
+				if p.end(args[0], title); len(p.r.Items) > before {
+					p.made[before] = made{expr: e}
+				}
 			}
 		}
 		return
@@ -430,7 +433,9 @@ func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 			id = callName(e)
 		}
 		if title != "" {
-			return p.item(id, title, variable != "", e.Off, e.End)
+			k := p.item(id, title, variable != "", e.Off, e.End)
+			p.made[k] = made{expr: e}
+			return k
 		}
 	}
 	title := callName(e)
@@ -450,8 +455,10 @@ func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 		p.inner2(a.Val, &uses)
 	}
 	k := p.item(id, title, true, e.Off, e.End)
+	p.made[k] = made{expr: e}
 	p.r.Items[k].Attrs = append(p.r.Items[k].Attrs, Attr{Key: "tool", Role: Tool, Value: form.Quote(callName(e)), Off: e.Off})
 	for _, u := range uses {
+		p.r.Items[k].Refs = append(p.r.Items[k].Refs, Ref{Text: u.text, To: u.to, Off: u.off})
 		for _, x := range u.items {
 			p.link(x, k, Variable, u.off)
 		}

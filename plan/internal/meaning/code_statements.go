@@ -215,7 +215,19 @@ func (p *program) finish(labeled bool) {
 	if !p.uses {
 		return
 	}
+	linked := make(map[int]bool, len(p.seen))
+	for e := range p.seen {
+		linked[e[0]], linked[e[1]] = true, true
+	}
+	lead := 0 // the calls that begin the program and give their results to nothing
+	for p.bare[lead] && !linked[lead] {
+		lead++
+	}
 	for _, e := range p.order {
+		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; e[0] < lead && e[1] >= lead {
+			p.link(e[0], e[1], ListedOrder, b.Off)
+			p.note(false, "AMBIGUOUS", a.ID, b.ID+" uses nothing of "+a.ID+"; it was taken to follow it, as it stands in the program", "say what waits for it", a.Off)
+		}
 		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; p.bare[e[1]] {
 			p.link(e[0], e[1], ListedOrder, b.Off)
 			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", which stands before it", "say what it waits for", b.Off)

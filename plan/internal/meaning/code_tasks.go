@@ -14,7 +14,9 @@ type described struct {
 	id       string
 	off, end int
 	open     bool
-	named    bool // a key of an argument says what its id is
+	named    bool       // a key of an argument says what its id is
+	expr     *form.Expr // the call or object, or the marks of a definition
+	def      bool
 	refs     []taskRef
 }
 
@@ -77,7 +79,7 @@ func readTasks(all []*form.Stmt) *program {
 func (b *describer) definitions(all []*form.Stmt, class string) {
 	for _, st := range all {
 		name := st.Name.Text
-		d := described{id: name, off: st.Off, end: st.End}
+		d := described{id: name, off: st.Off, end: st.End, def: true}
 		mention := func(key string) func(e *form.Expr) bool {
 			return func(e *form.Expr) bool {
 				id := e.Path()
@@ -108,9 +110,12 @@ func (b *describer) definitions(all []*form.Stmt, class string) {
 			for _, param := range st.Params {
 				d.refs = append(d.refs, taskRef{param, "parameter", st.Name.Off, true})
 			}
+			marks := &form.Expr{Kind: form.Call, Base: &form.Expr{}}
 			for _, m := range st.Marks {
 				walk(m, 0, mention("mark"))
+				marks.Args = append(marks.Args, m.Args...)
 			}
+			d.expr = marks
 			each(st.Body, func(x *form.Stmt) {
 				if e := x.Expr; class != "" && e != nil && e.Kind == form.Call && e.Base.Path() == "self.next" {
 					for _, a := range e.Args {
@@ -199,7 +204,7 @@ func (b *describer) describe(name, id string, st *form.Stmt, e *form.Expr) {
 	if len(st.Targets) == 1 && st.Expr == e {
 		b.vars[st.Targets[0].Text] = id
 	}
-	d := described{id: id, off: e.Off, end: e.End, open: e.Open, named: len(e.Args) > 1 && taskID(e) == id}
+	d := described{id: id, off: e.Off, end: e.End, open: e.Open, expr: e, named: len(e.Args) > 1 && taskID(e) == id}
 	for n, a := range e.Args {
 		if n == 0 && a.Key == "" || a.Val.Text == id && a.Val.Kind != form.List {
 			continue
@@ -259,12 +264,12 @@ func linkTasks(group []described) *program {
 	for _, d := range group {
 		title := d.id
 		for _, r := range d.refs {
-			if !keys[r.key] && !r.loose {
+			if !keys[r.key] && !r.loose && !digits(r.id) && roleOf(r.key, r.id) == "" {
 				title = r.id
 				break
 			}
 		}
-		p.item(d.id, title, true, d.off, d.end)
+		p.made[p.item(d.id, title, true, d.off, d.end)] = made{d.expr, keys, d.def}
 		if d.open {
 			p.note(true, "UNCLOSED", d.id, "the call that describes "+d.id+" is not closed", "write the closing )", d.off)
 		}
@@ -335,7 +340,9 @@ func (p *program) fluent(e *form.Expr, f *form.Flow) bool {
 	}
 	for _, c := range slices.Backward(calls) {
 		name := c.Base.Text
-		f.Add("step", p.item(name, name, true, c.End-1, c.End))
+		k := p.item(name, name, true, c.End-1, c.End)
+		p.made[k] = made{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: c.Args}}
+		f.Add("step", k)
 	}
 	return true
 }
@@ -488,5 +495,9 @@ func (p *program) leaf(e *form.Expr, f *form.Flow) {
 	if name == "" {
 		return
 	}
-	f.Add("step", p.item(name, name, true, e.Off, e.End))
+	k := p.item(name, name, true, e.Off, e.End)
+	if e.Kind == form.Call {
+		p.made[k] = made{expr: e}
+	}
+	f.Add("step", k)
 }

@@ -51,7 +51,11 @@ func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int 
 	if e.Kind == form.Call && !shown && p.passes(e) || e.Kind != form.Call || st.Label.Text == "" && p.passes(e) {
 		return p.eval(e)
 	}
-	return []int{p.call(e, id, st, shown)}
+	k := p.call(e, id, st, shown)
+	if b := e.Base; b.Kind == form.Attr && b.Base.Kind == form.Ident && len(st.Targets) == 0 && p.env[b.Base.Text] != nil {
+		p.env[b.Base.Text] = []int{k} // page.goto(url) changes the page
+	}
+	return []int{k}
 }
 
 // repeated returns the call of [f(x) for x in y], or nil.
@@ -70,7 +74,10 @@ func repeated(e *form.Expr) *form.Expr {
 // passes reports whether a call is no step of its own: it computes, starts or waits for something.
 func (p *program) passes(e *form.Expr) bool {
 	name := callName(e)
-	if isTrivial(name) || wrappers[name] || gathers[name] || name == "" {
+	if inner := innerCall(e); inner != nil && trivial[e.Base.Text] {
+		return p.passes(inner)
+	}
+	if isTrivial(name) && !(e.Await && e.Base.Kind == form.Ident) || wrappers[name] || gathers[name] || name == "" {
 		return true
 	}
 	if e.Base.Kind == form.Attr {
@@ -96,6 +103,26 @@ func (p *program) passes(e *form.Expr) bool {
 	return works > 1 && (name == "main" || len(d.Params) == 0)
 }
 
+// innerCall returns the call of whose result another call is a method: f(x) of f(x).g(y). It is nil where there is
+// none.
+func innerCall(e *form.Expr) *form.Expr {
+	if e.Kind == form.Call && e.Base.Kind == form.Attr && e.Base.Base.Kind == form.Call {
+		return e.Base.Base
+	}
+	return nil
+}
+
+// chainName is the name of a chain of calls: df.dropna.groupby.sum.
+func chainName(e *form.Expr) string {
+	var names []string
+	for in := innerCall(e); in != nil; e, in = in, innerCall(in) {
+		names = append(names, e.Base.Text)
+	}
+	names = append(names, e.Base.Path())
+	slices.Reverse(names)
+	return strings.Join(names, ".")
+}
+
 // call adds the problem of a call with what its arguments use.
 func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 	name := callName(e)
@@ -106,14 +133,18 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 	} else {
 		p.args(e, &uses)
 	}
+	if innerCall(e) != nil && trivial[e.Base.Text] {
+		name = chainName(e)
+	}
 	if id == "" {
 		id = name[strings.LastIndexByte(strings.TrimRight(name, "."), '.')+1:]
 	}
 	title := name
 	if st != nil && shown {
-		title = strings.TrimSpace(oneLine(st, e))
+		title = strings.TrimSpace(oneLine(st, e, name))
 	}
 	k := p.item(id, title, shown, e.Off, e.End)
+	p.made[k] = made{expr: e}
 	it := &p.r.Items[k]
 	if st != nil && !p.nested {
 		it.Off = st.Off
@@ -144,8 +175,7 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 }
 
 // oneLine is the title of a call: its comment, or what it is called with.
-func oneLine(st *form.Stmt, e *form.Expr) string {
-	name := callName(e)
+func oneLine(st *form.Stmt, e *form.Expr, name string) string {
 	if st.Note != "" {
 		return st.Note
 	}

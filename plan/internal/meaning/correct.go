@@ -101,6 +101,10 @@ type amender struct {
 	order      [][]int
 	correcting bool
 	moved      bool
+	// listed tells that the text states all of the order, stated which steps of it follow one another as a
+	// sentence says.
+	listed bool
+	stated map[[2]int]bool
 	// moving tells that the sentence says where a step is to stand.
 	moving   bool
 	replaced map[int]bool
@@ -117,7 +121,7 @@ type amender struct {
 // amend changes a reading by what a text around its list says. Correcting is set when the text takes back
 // what was said before: then a need that is stated replaces the ones before.
 func amend(r *Reading, text string, off int, correcting bool) {
-	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}, old: len(r.Items)}
+	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
 	a.index()
 	if len(r.Links) == 0 && !r.Stated {
 		for _, i := range a.steps() {
@@ -199,15 +203,17 @@ type mention struct {
 	ids      []string
 	off, end int
 	explicit bool
+	amount   bool
 }
 
 // mentions returns the references of a text, with the places that they have in it.
 func (a *amender) mentions(text string) (out []mention) {
-	for _, g := range a.names.groups(-1, text, a.names.atoms(text)) {
+	atoms := a.names.groups(-1, text, a.names.atoms(text))
+	for k, g := range atoms {
 		if g.class != group || len(g.items)+len(g.unknown) == 0 {
 			continue
 		}
-		m := mention{off: g.off, end: g.end, explicit: len(g.unknown) > 0}
+		m := mention{off: g.off, end: g.end, explicit: len(g.unknown) > 0, amount: !g.sure && k+1 < len(atoms) && atoms[k+1].isAmount(text)}
 		for _, i := range g.items {
 			id := a.r.Items[i].ID
 			m.ids = append(m.ids, id)
@@ -229,6 +235,9 @@ type event struct {
 	// guess is set on mentions by title, and unless on relations that are a need when they are denied: "not
 	// until 3".
 	guess, unless bool
+	// amount is set on numbers that count what follows, uses on relations that such a number is no part of: "compare 3
+	// shops".
+	amount, uses bool
 }
 
 // events returns what matters in a folded sentence, in order.
@@ -237,7 +246,7 @@ func (a *amender) events(text string, all []mention) (out []event) {
 		return slices.ContainsFunc(all, func(m mention) bool { return m.off < end && off < m.end })
 	}
 	for _, m := range all {
-		out = append(out, event{what: 'm', off: m.off, end: m.end, ids: m.ids, guess: !m.explicit})
+		out = append(out, event{what: 'm', off: m.off, end: m.end, ids: m.ids, guess: !m.explicit, amount: m.amount})
 	}
 	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
 		e := event{off: t.Off, end: t.End, behind: t.Side == lexicon.Behind}
@@ -249,7 +258,7 @@ func (a *amender) events(text string, all []mention) (out []event) {
 		case t.Is(lexicon.None) && len(t.Phrase) > 3:
 			e.what, e.kind = 'r', None
 		case t.Is(lexicon.Needs) || t.Is(lexicon.Uses):
-			e.what, e.kind = 'r', Needs
+			e.what, e.kind, e.uses = 'r', Needs, !t.Is(lexicon.Needs)
 		case t.Is(lexicon.Before):
 			e.what, e.kind, e.unless = 'r', Before, t.Is(lexicon.Until)
 		case t.Is(lexicon.Until):
@@ -319,7 +328,7 @@ func (a *amender) sentence(s form.Sentence) {
 		defer func() { a.correcting = false }()
 	}
 	a.moving = a.correcting && hasTone(a.lang, text, toneMove)
-	if a.together(text, all, s) {
+	if len(all) > 0 && a.orders(all, s) {
 		a.applied++
 		return
 	}
@@ -344,16 +353,8 @@ func (a *amender) relations(s form.Sentence, all []mention) bool {
 	if len(rels) == 0 || len(doubts) > 0 || slices.ContainsFunc(rels, func(r Relation) bool { return len(r.Subjects) == 0 || r.Kind == Beside }) {
 		return false
 	}
-	read := map[string]bool{}
-	for _, r := range rels {
-		for _, id := range slices.Concat(r.Unknown, a.idsOf(r.Items), a.idsOf(r.Subjects)) {
-			read[id] = true
-		}
-	}
-	for _, m := range all {
-		if slices.ContainsFunc(m.ids, func(id string) bool { return !read[id] }) {
-			return false
-		}
+	if !a.covers(rels, all) {
+		return false
 	}
 	for _, r := range rels {
 		a.apply(r, true)
@@ -445,7 +446,7 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 			}
 		case 'm':
 			switch {
-			case e.guess && (open == nil || broke):
+			case e.guess && (open == nil || broke), e.amount && open != nil && open.uses:
 			case open != nil && (!broke || !a.relationFollows(all[k+1:])):
 				emit(open.kind, e.off, e.ids, negated)
 				last, open, negated = open, nil, false
@@ -531,8 +532,7 @@ func (a *amender) placesOf(ids []string) (items []int) {
 	return items
 }
 
-// inOrder reads a sentence that lists all steps in their order, or two behind a word of order: "first 2, then
-// 1".
+// inOrder reads a sentence that lists all steps in their order, or two behind a word of order: "2 first and 1 after it".
 func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 	var kinds lexicon.Kinds
 	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
@@ -549,38 +549,61 @@ func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 		}
 		items = append(items, places...)
 	}
-	switch {
-	case a.order != nil && len(items) > 2 && len(items) == len(slices.Concat(a.order...)):
-		a.order, a.moved = nil, true
-		for _, i := range items {
-			a.order = append(a.order, []int{i})
-		}
-		return true
-	case len(items) == 2 && kinds&lexicon.KindsOf(lexicon.First, lexicon.Then) != 0:
+	amounts := slices.ContainsFunc(all, func(m mention) bool { return m.amount })
+	if len(items) == 2 && !amounts && kinds&lexicon.KindsOf(lexicon.First, lexicon.Then) != 0 {
 		a.apply(Relation{Kind: Before, Subjects: items[:1], Items: items[1:], Off: s.Off}, false)
 		return true
 	}
-	return false
+	if a.order == nil || len(items) < 3 || len(items) != len(slices.Concat(a.order...)) {
+		return false
+	}
+	a.order, a.moved, a.listed = nil, true, true
+	for _, i := range items {
+		a.order = append(a.order, []int{i})
+	}
+	return true
 }
 
-// together reads a sentence that lets steps run beside each other: "2 and 3 can happen in parallel".
-func (a *amender) together(text string, all []mention, s form.Sentence) bool {
-	if len(all) != 1 || len(all[0].ids) < 2 || !a.correcting {
+// orders reads a sentence that says nothing but the order of steps: "2 and 3 can happen in parallel", "first 2, then 1".
+func (a *amender) orders(all []mention, s form.Sentence) bool {
+	rels := a.names.orderOf(s.Text, s.Off)
+	if len(rels) == 0 || !a.covers(rels, all) {
 		return false
 	}
-	items := a.placesOf(all[0].ids)
-	if len(items) != len(all[0].ids) {
-		return false
+	if a.correcting && len(rels) > 1 && a.whole(rels) {
+		a.r.Links, a.order = nil, nil
 	}
-	var kinds lexicon.Kinds
-	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
-		kinds |= t.Kinds
+	for _, r := range rels {
+		a.apply(r, true)
+		a.subject = r.Subjects
 	}
-	abreast := kinds&lexicon.KindsOf(lexicon.Meanwhile, lexicon.Beside) != 0
-	if !abreast || kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses, lexicon.Before, lexicon.Apart, lexicon.Not) != 0 {
-		return false
+	return true
+}
+
+// whole reports whether relations are about all steps.
+func (a *amender) whole(rels []Relation) bool {
+	named := map[int]bool{}
+	for _, r := range rels {
+		for _, i := range slices.Concat(r.Subjects, r.Items) {
+			named[i] = true
+		}
 	}
-	a.apply(Relation{Kind: Beside, Subjects: items[1:], Items: items[:1], Off: s.Off}, false)
+	return len(named) == len(a.steps())
+}
+
+// covers reports whether relations are about all steps that a sentence names.
+func (a *amender) covers(rels []Relation, all []mention) bool {
+	read := map[string]bool{}
+	for _, r := range rels {
+		for _, id := range slices.Concat(r.Unknown, a.idsOf(r.Items), a.idsOf(r.Subjects)) {
+			read[id] = true
+		}
+	}
+	for _, m := range all {
+		if slices.ContainsFunc(m.ids, func(id string) bool { return !read[id] }) {
+			return false
+		}
+	}
 	return true
 }
 

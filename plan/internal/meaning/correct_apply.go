@@ -54,7 +54,12 @@ func (a *amender) apply(r Relation, more bool) {
 			if a.correcting {
 				a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
 			}
+		case Closing, Opening:
+			a.end(r.Kind, id, r.Off)
 		case Beside:
+			if !a.correcting && !a.related(append(ids, id)) {
+				continue // as the plan has it
+			}
 			a.doubt("what runs beside other steps may need what they need", append(ids, id), r.Off)
 		}
 	}
@@ -100,6 +105,15 @@ func (a *amender) shift(r Relation) bool {
 		return false
 	}
 	switch r.Kind {
+	case Closing, Opening:
+		a.remove(r.Subjects[0])
+		if r.Kind == Closing {
+			a.order = append(a.order, r.Subjects[:1])
+		} else {
+			a.order = slices.Insert(a.order, 0, r.Subjects[:1])
+		}
+		a.moved = true
+		return true
 	case Beside:
 		if len(r.Items) == 0 {
 			return false
@@ -129,9 +143,11 @@ func (a *amender) shift(r Relation) bool {
 		case f < t && !a.ordered && !a.moving:
 			return false
 		case r.Kind == Before:
+			a.stated[[2]int{from, to}] = true
 			a.remove(from)
 			a.order = slices.Insert(a.order, a.level(to), []int{from})
 		default:
+			a.stated[[2]int{from, to}] = true
 			a.remove(to)
 			a.order = slices.Insert(a.order, a.level(from)+1, []int{to})
 		}
@@ -139,6 +155,29 @@ func (a *amender) shift(r Relation) bool {
 		return true
 	}
 	return false
+}
+
+// end lets a step come after, or before, all others: after those for which nothing else waits, or before those that
+// need nothing.
+func (a *amender) end(kind Kind, id string, off int) {
+	from, to := map[string]bool{}, map[string]bool{}
+	for _, l := range a.r.Links {
+		from[l.From], to[l.To] = true, true
+	}
+	for _, i := range a.steps() {
+		switch other := a.r.Items[i].ID; {
+		case other == id:
+		case kind == Closing && !from[other]:
+			a.link(other, id, off)
+		case kind == Opening && !to[other] && !from[id]: // what it comes before is not said yet
+			a.link(id, other, off)
+		}
+	}
+}
+
+// related reports whether one of some steps waits for another one of them.
+func (a *amender) related(ids []string) bool {
+	return slices.ContainsFunc(a.r.Links, func(l Link) bool { return slices.Contains(ids, l.From) && slices.Contains(ids, l.To) })
 }
 
 // level returns the place of an item in the listed order, or -1.
@@ -157,6 +196,9 @@ func (a *amender) remove(item int) {
 // leaveOrder ends the listed order because a relation states needs. In a correction, and where the text says
 // that the rest is in order, the other steps keep following one another; else they need nothing.
 func (a *amender) leaveOrder(r Relation) {
+	for pair := range a.stated {
+		a.link(a.r.Items[pair[0]].ID, a.r.Items[pair[1]].ID, r.Off)
+	}
 	if a.correcting || a.ordered {
 		a.explicit()
 		if r.Kind != None {
@@ -176,6 +218,9 @@ func (a *amender) explicit() {
 			}
 			for _, to := range a.order[k] {
 				l := Link{From: a.r.Items[from].ID, To: a.r.Items[to].ID, Source: ListedOrder, Off: a.r.Items[to].Off}
+				if a.listed || a.stated[[2]int{from, to}] {
+					l.Source = Prose
+				}
 				a.r.Links = append(a.r.Links, l)
 			}
 		}

@@ -29,8 +29,8 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 		text = strings.ReplaceAll(text, ">", string(form.BareArrow)) // "1 > 2": all ids have to be known
 	}
 	p := arrowPrefix(form.Piece{Text: text, Off: off})
-	if !form.ContainsArrow(p.Text) {
-		return nil, false
+	if !form.ContainsArrow(p.Text) || lexicon.Has(lexicon.None, p.Text) {
+		return nil, false // "1 → 2 → 4, 3 any time"
 	}
 	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true}
 	s.line(s.ands(p))

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -104,6 +105,46 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 	}
 	score = b2i(titled*2 > n)*(2+b2i(f.parents[0].Kind == form.Heading)) + 2*b2i(doing*2 > m) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
 	return score + b2i(m >= 2*n) - b2i(2*m < 3*n)
+}
+
+// phase is what the headings of phases have in common: "Phase 1" and "Phase 2" of one document.
+type phase struct {
+	parent *form.Item
+	level  int
+	noun   string
+}
+
+// phaseOf returns the kind of the phase that an item stands directly below; ok is false where there is none.
+func (o *outline) phaseOf(it *form.Item) (p phase, ok bool) {
+	h := o.parent[it]
+	if h == nil || h.Kind != form.Heading || h.Mark.Style == form.NoMark {
+		return p, false
+	}
+	return phase{o.parent[h], h.Level, h.Mark.Noun}, true
+}
+
+// mixed puts the bullets of some phases to the numbers of others: steps are numbered in one phase and have bullets
+// in the next. It returns the items with numbers, in the order of the text, and the bullets of other places.
+func (o *outline) mixed(numbers, bullets []*form.Item) (steps, rest []*form.Item) {
+	phases := map[phase]bool{}
+	numbered := map[*form.Item]bool{} // the headings with numbers below them, where bullets are no steps
+	for _, it := range numbers {
+		if p, ok := o.phaseOf(it); ok {
+			phases[p], numbered[o.parent[it]] = true, true
+		}
+	}
+	steps = numbers
+	for _, it := range bullets {
+		if p, ok := o.phaseOf(it); ok && phases[p] && !numbered[o.parent[it]] {
+			steps = append(steps, it)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	if len(rest) < len(bullets) {
+		slices.SortStableFunc(steps, func(a, b *form.Item) int { return a.Off - b.Off })
+	}
+	return steps, rest
 }
 
 // isRoman reports whether a mark is a Roman number, as those of chapters are.

@@ -51,6 +51,8 @@ type atom struct {
 	count  int
 	common bool
 	used   bool
+	// vague tells of "all three" where more than three steps come before.
+	vague bool
 }
 
 func (a *atom) is(k lexicon.Kind) bool { return a.kinds.Has(k) }
@@ -206,9 +208,12 @@ func (x *lexer) begins(at int) bool {
 
 func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 
+// totals are the kinds of words that go with the number of all steps: "all three".
+const totals lexicon.Kinds = 1<<lexicon.Every | 1<<lexicon.Definite
+
 // weighty are the kinds of words that are names as well as any other word.
 const weighty lexicon.Kinds = 1<<lexicon.Units | 1<<lexicon.Correct | 1<<lexicon.Choice | 1<<lexicon.Plan | 1<<lexicon.List |
-	1<<lexicon.Done | 1<<lexicon.Refuse | 1<<lexicon.Groups | 1<<lexicon.Waves | 1<<lexicon.Abreast
+	1<<lexicon.Done | 1<<lexicon.Refuse | 1<<lexicon.Groups | 1<<lexicon.Waves | 1<<lexicon.Abreast | totals
 
 // shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets
 // make it an id.
@@ -333,6 +338,8 @@ func (x *lexer) phrase(t lexicon.Token) int {
 	case t.Kinds.Has(lexicon.Numeral) && t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.First)) == 0:
 		a.class, a.value, a.ordinal, a.spelled = number, t.Value, t.Ordinal, true
 		a.items = x.n.byValue[t.Value]
+	case t.Kinds&^totals == 0:
+		a.class, a.common = word, true // "all" and "the", but for what they count
 	case t.Phrase == "-" || t.Phrase == "–" || t.Phrase == "—":
 		a.class = dash
 	case t.Phrase == "、" || t.Phrase == ",":

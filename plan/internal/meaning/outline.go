@@ -103,6 +103,7 @@ func (o *outline) series() []series {
 		}
 	}
 	numbers.items = withoutStrays(numbers.items)
+	numbers.items, plain.items = o.mixed(numbers.items, plain.items)
 	for _, s := range [...]*series{&heads, &lines, &numbers} {
 		for _, it := range s.items {
 			s.above += b2i(o.groups[it] || it.Kind == form.Heading && holdsEntries(it))
@@ -209,7 +210,7 @@ func (o *outline) alone(s series) *Reading {
 		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Details: below[i], Parent: st.up, Off: st.it.Off, End: st.it.End}
 		for _, a := range append(st.attrs, remarked(st.texts[0])...) {
 			if role, _ := lexicon.Field(a.Key); role != lexicon.ID && role != lexicon.Requires && role != lexicon.Next {
-				item.Attrs = append(item.Attrs, a)
+				item.Attrs = append(item.Attrs, unpacked(a)...)
 			}
 		}
 		r.Items = append(r.Items, item)
@@ -384,6 +385,23 @@ func field(s string, off int) (a Attr, ok bool) {
 	return a, true
 }
 
+// unpacked returns a field with its role, or the arguments that it holds as an object.
+func unpacked(a Attr) []Attr {
+	a.Role = roleOf(a.Key, a.Value)
+	if a.Role != Args || !strings.HasPrefix(a.Value, "{") {
+		return []Attr{a}
+	}
+	t, end := form.ValueAt(a.Value, 0, maxFields, false)
+	if t == nil || t.Root == nil || t.CutOff || !isMap(t.Root) || len(t.Root.Fields) == 0 || end < len(a.Value) {
+		return []Attr{a}
+	}
+	out := make([]Attr, 0, len(t.Root.Fields))
+	for _, f := range t.Root.Fields[:min(len(t.Root.Fields), maxAttrs)] {
+		out = append(out, Attr{Key: f.Key, Role: Args, Value: form.JSON(f.Val), Off: a.Off + f.Off})
+	}
+	return out
+}
+
 // timeUnits are the units in which a remark says how long a step takes.
 var timeUnits = wordsOf("units of time")
 
@@ -395,14 +413,15 @@ func remarked(t text) (out []Attr) {
 	if from < 0 || n < 0 || n > 4*maxKey {
 		return nil
 	}
-	at := from + 1
+	at, tool := from+1, false
 	for _, part := range strings.FieldsFunc(t.s[at:from+n], func(r rune) bool { return r == ',' || r == ';' || r == '|' }) {
 		off := t.off + at + strings.Index(t.s[at:], part)
 		a, ok := field(part, off)
 		role, _ := lexicon.Field(a.Key)
 		switch words := strings.Fields(part); {
-		case ok && (role == lexicon.Owner || role == lexicon.Duration):
-			a.Role = Role(role)
+		case ok && (role == lexicon.Owner || role == lexicon.Duration || roleOf(a.Key, a.Value) == Tool):
+			out, tool = append(out, a), tool || role == lexicon.Tool
+		case ok && tool && roleOf(a.Key, a.Value) == "" && role == "": // what a tool is given
 			out = append(out, a)
 		case len(words) == 2 && timeUnits[strings.ToLower(words[1])] && strings.Trim(words[0], "0123456789.½") == "":
 			out = append(out, Attr{Key: "duration", Role: Duration, Value: strings.Join(words, " "), Off: off})
@@ -561,6 +580,7 @@ func (o *outline) ids(steps []step) {
 	if marks == 0 && len(seen) == 0 && o.byTitle(steps) {
 		return
 	}
+	countBullets(steps, seen)
 	repeated := 0
 	for _, n := range seen {
 		repeated += n - 1
@@ -571,6 +591,22 @@ func (o *outline) ids(steps []step) {
 	for i := range steps {
 		if steps[i].id == "" {
 			steps[i].id = strconv.Itoa(i + 1)
+		}
+	}
+}
+
+// countBullets numbers the bullets of a phase as the numbers of another phase are: from 1.
+func countBullets(steps []step, seen map[string]int) {
+	numbered, count := map[*form.Item]bool{}, map[*form.Item]int{}
+	for i := range steps {
+		numbered[steps[i].group] = numbered[steps[i].group] || steps[i].id != ""
+	}
+	for i := range steps {
+		st := &steps[i]
+		if g := st.group; len(seen) > 0 && g != nil && g.Kind == form.Heading && g.Mark.Style != form.NoMark && !numbered[g] {
+			count[g]++
+			st.id = strconv.Itoa(count[g])
+			seen[st.id]++
 		}
 	}
 }

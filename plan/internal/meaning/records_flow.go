@@ -11,6 +11,7 @@ import (
 // flow is a tree of steps in groups that run one after the other or side by side.
 type flow struct {
 	tree   *form.Tree
+	src    *form.Source
 	val    *form.Value
 	form   string
 	labels []string
@@ -46,8 +47,9 @@ type groupParts struct {
 // list are groups (and sequences again inside them), and so is what stands under a name that says so, or
 // beside a field that does.
 func (c *collector) readFlow(v *form.Value) *flow {
-	f := &flow{val: v, xml: isElement(v), most: c.src.MaxLinks}
+	f := &flow{src: c.src, val: v, xml: isElement(v), most: c.src.MaxLinks}
 	g, ok := f.group(v, unordered)
+	f.named = ok && f.xml
 	if !ok && f.xml {
 		g, ok = f.around(v)
 	}
@@ -146,7 +148,7 @@ func (f *flow) element(x *form.Value) (g groupParts, ok bool) {
 		case isElement(y.Val):
 			g.parts = append(g.parts, y.Val)
 		case y.Val.Kind != form.KindString || y.Key == form.TextKey:
-		case y.Val.In == 0 && y.Val.Off > y.Off+len(y.Key)+1 && y.Val.Off != y.Off+len(y.Key)+2:
+		case f.tagged(y):
 			g.parts = append(g.parts, y.Val)
 		case g.order == unordered:
 			g.order = modeOf(y.Key, y.Val)
@@ -155,17 +157,41 @@ func (f *flow) element(x *form.Value) (g groupParts, ok bool) {
 	return g, g.order != unordered && len(g.parts) > 0
 }
 
+// tagged reports whether a text is that of an element rather than of an attribute.
+func (f *flow) tagged(y *form.Field) bool {
+	return y.Val.Kind == form.KindString && y.Key != form.TextKey && y.Off < len(f.src.Text) && f.src.Text[y.Off] == '<'
+}
+
 // around takes an element for a sequence when elements in it say how their parts run.
 func (f *flow) around(x *form.Value) (g groupParts, ok bool) {
 	g.order = serial
+	tags := map[string]bool{} // of the texts that are steps
 	for i := range x.Fields {
 		if y := x.Fields[i].Val; isElement(y) {
 			in, group := f.element(y)
 			ok = ok || group && (in.order == abreast || len(in.parts) > 1)
-			g.parts = append(g.parts, y)
+			if group {
+				f.tags(y, tags, 0)
+			}
+		}
+	}
+	for i := range x.Fields {
+		if y := &x.Fields[i]; isElement(y.Val) || f.tagged(y) && tags[y.Key] {
+			g.parts = append(g.parts, y.Val)
 		}
 	}
 	return g, ok && len(g.parts) > 1
+}
+
+// tags collects the names of the elements in a group that hold nothing but a text.
+func (f *flow) tags(x *form.Value, out map[string]bool, depth int) {
+	for i := range x.Fields {
+		if y := &x.Fields[i]; f.tagged(y) {
+			out[y.Key] = true
+		} else if isElement(y.Val) && depth < 3 {
+			f.tags(y.Val, out, depth+1)
+		}
+	}
 }
 
 // modeOf returns the order that a field speaks for: "mode": "parallel", "parallel": true.
@@ -414,10 +440,10 @@ func (c *collector) flowReading(f *flow) *Reading {
 		shown = shown && isID(title[i])
 		maps += b2i(isMap(x))
 	}
-	r := &Reading{Form: f.form, Stated: true, Start: f.tree.Root.Off, End: f.tree.Root.End, Open: f.tree.YAML, Weight: 70, Evidence: []string{"steps and groups side by side in a list"}}
+	r := &Reading{Form: f.form, root: f.tree.Root, Stated: true, Start: f.tree.Root.Off, End: f.tree.Root.End, Open: f.tree.YAML, Weight: 70, Evidence: []string{"steps and groups side by side in a list"}}
 	copy(ids, title)
 	switch {
-	case maps*2 > len(f.leaves):
+	case maps*2 > len(f.leaves) || maps > 0 && f.xml:
 		a := &analysis{c: c, s: s, g: newGrid(s, f.records()), r: r}
 		s.recs = a.g.recs
 		a.name()
@@ -475,6 +501,9 @@ func (c *collector) flowReading(f *flow) *Reading {
 // records makes records of the steps. A step that is only a text has the first field of the others.
 func (f *flow) records() []record {
 	key := ""
+	if f.xml {
+		key = form.TextKey
+	}
 	for _, x := range f.leaves {
 		if isMap(x) && len(x.Fields) > 0 && key == "" {
 			key = x.Fields[0].Key

@@ -71,6 +71,9 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
 			break
 		}
+		if g.at(next).class == comma && g.begins(after) {
+			break
+		}
 		if !joined {
 			a.items, a.unknown, joined = slices.Clone(a.items), slices.Clone(a.unknown), true
 		}
@@ -79,6 +82,16 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	}
 	a.class = group
 	return a, next, true
+}
+
+// begins reports whether what stands behind a reference is said of it alone, and not of those ahead of the comma: "after
+// 1, 2 does not matter", "1, 2, and 3 at the end".
+func (g *grouper) begins(i int) bool {
+	c := g.at(i)
+	if c.class != phrase {
+		return false
+	}
+	return c.is(lexicon.Apart) && c.tok.Side == lexicon.Behind || g.self < 0 && c.kinds&lexicon.KindsOf(lexicon.None, lexicon.Last) != 0
 }
 
 // join puts two references together; the lists of the first one grow.
@@ -133,6 +146,8 @@ func (g *grouper) separator(i int) (ok bool, next int, isRange bool) {
 				return false, i, false
 			}
 			isRange = true
+		case a.class == phrase && g.self < 0 && a.is(lexicon.Then):
+			return false, i, false // "1, then 3"
 		case a.class == comma, a.class == slash, a.class == phrase && (a.is(lexicon.And) || a.is(lexicon.Or)):
 		default:
 			if seps == 0 {
@@ -193,13 +208,13 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		return b, next + 1 + b2i(g.at(i+2).is(lexicon.Steps)), ok
 	case a.class == number || a.class == label:
 		return g.numbered(i)
-	case a.class != phrase:
+	case a.class != phrase && a.kinds&totals == 0:
 		return a, i, false
 	case a.is(lexicon.First) && a.is(lexicon.Numeral) && g.ordinal(i):
 		g.in[i].class, g.in[i].value, g.in[i].ordinal = number, a.tok.Value, true
 		g.in[i].items = g.n.byValue[a.tok.Value]
 		return g.numbered(i)
-	case a.is(lexicon.Recent) || a.is(lexicon.Leading) || a.is(lexicon.All):
+	case a.kinds&(totals|lexicon.KindsOf(lexicon.Recent, lexicon.Leading, lexicon.All)) != 0:
 		if b, next, ok := g.counted(i); ok {
 			return b, next, true
 		}
@@ -386,7 +401,7 @@ func (g *grouper) isPart(a *atom) bool {
 // spelled returns an id that no item has as the text writes it.
 func (g *grouper) spelled(a atom) string { return strings.Trim(g.text[a.off:a.end], " #.") }
 
-// counted takes "the last two", "the first three steps", "previous 2 steps", "all three steps before".
+// counted takes "the last two", "the first three steps", "previous 2 steps", "all three", "les trois".
 func (g *grouper) counted(i int) (atom, int, bool) {
 	a := *g.at(i)
 	j := i + 1
@@ -404,13 +419,23 @@ func (g *grouper) counted(i int) (atom, int, bool) {
 	for g.at(next).class == phrase && (g.at(next).is(lexicon.Steps) || g.at(next).is(lexicon.Earlier)) {
 		next++
 	}
-	if next == j+1 && (a.is(lexicon.Leading) && !b.spelled || g.isAmount(next)) {
+	exact := a.kinds&lexicon.KindsOf(lexicon.Recent, lexicon.Leading, lexicon.All) == 0 // of "all three" there have to be three
+	if next == j+1 && (a.is(lexicon.Leading) && !b.spelled || g.isAmount(next)) || exact && !b.spelled && (a.is(lexicon.Definite) || next == j+1 && len(g.recent(b.value+1)) != b.value) {
 		return a, i, false
 	}
 	a.class, a.place, a.count, a.end = group, true, 1, g.at(next-1).end
-	a.items = g.recent(b.value)
-	if a.is(lexicon.Leading) {
+	switch {
+	case a.is(lexicon.Leading):
 		a.items = without(g.n.steps[:b.value], []int{g.self})
+	case exact && len(g.before) == b.value:
+		a.items = g.before
+	default:
+		a.items = g.recent(b.value)
+		a.vague = exact && next == j+1 && len(g.recent(b.value+1)) > b.value
+	}
+	if exact && len(a.items) != b.value {
+		g.in[j].class = quantity // it counts something else, and is no number of a step
+		return *g.at(i), i, false
 	}
 	return a, next, len(a.items) > 0
 }

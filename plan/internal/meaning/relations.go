@@ -26,6 +26,9 @@ const (
 	None
 	// Ditto: what is said of the items is said of the subjects.
 	Ditto
+	// Closing and Opening: the subject comes after, or before, all others.
+	Closing
+	Opening
 )
 
 // Relation is one thing that a text says about steps. Subjects and Items are places in the list of items;
@@ -130,12 +133,19 @@ func (t *talk) parts(i int) bool {
 // clause reads a part of a sentence without brackets.
 func (t *talk) clause(from, to int) {
 	none, said := false, len(t.rels)
+	var free []int // what a sentence says to need nothing
+	if t.order(from, to) {
+		return
+	}
 	t.ditto(from, to)
 	for i := from; i < to; i++ {
 		if a := &t.atoms[i]; t.relates(from, i) {
 			t.relation(from, i, to)
 		} else if a.class == phrase && a.is(lexicon.None) && t.says(from, i, to) {
 			none = true
+			if t.self < 0 {
+				free = t.freed(from, i)
+			}
 		}
 	}
 	if len(t.rels) == said {
@@ -144,7 +154,7 @@ func (t *talk) clause(from, to int) {
 	}
 	t.rest(from, to)
 	if none {
-		t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(nil), Off: t.atoms[from].off, End: t.atoms[to-1].end})
+		t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(free), Off: t.atoms[from].off, End: t.atoms[to-1].end})
 	}
 }
 
@@ -210,7 +220,7 @@ func (t *talk) says(from, at, to int) bool {
 		return true
 	}
 	for i := from; i < to; i++ {
-		if a := &t.atoms[i]; a.class == group || a.class == word && !a.common {
+		if a := &t.atoms[i]; a.class == group && t.self >= 0 || a.class == word && !a.common {
 			return false
 		}
 	}
@@ -453,6 +463,7 @@ func (t *talk) rest(from, to int) {
 			continue
 		case a.sure:
 		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
+		case t.sums(from, i, to):
 		case t.remarks(from, i, to):
 			t.take(&rel, i, true)
 			t.state(rel, nil)

@@ -1,6 +1,9 @@
 package meaning
 
 import (
+	"strings"
+	"unicode/utf8"
+
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
@@ -68,6 +71,9 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 		return
 	}
 	a.used = true
+	if a.vague {
+		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for the steps right before", Off: a.off})
+	}
 	rel.place = rel.place || a.place
 	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
 	rel.Items = append(rel.Items, a.items...)
@@ -141,6 +147,15 @@ func (t *talk) sourced(i int) bool {
 	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
 }
 
+// sums reports whether the group at a place is all that stands above, of which a step makes something: "a summary of all
+// of the above".
+func (t *talk) sums(from, i, to int) bool {
+	a := &t.atoms[i]
+	phrase := t.text[a.off:a.end]
+	several := strings.Contains(phrase, " ") || phrase[0] >= utf8.RuneSelf
+	return a.place && several && a.kinds&lexicon.KindsOf(lexicon.All, lexicon.Every) != 0 && t.sourced(i) && !t.isAmount(i+1) && !t.denies(from, i, to)
+}
+
 // isSubject reports whether the group at a place is what the next phrase is said of: "…, both need 1".
 func (t *talk) isSubject(i, to int) bool {
 	k := i - 1
@@ -171,6 +186,9 @@ func (t *talk) subjectOf(from, at int) []int {
 	for i > from && t.self < 0 && (t.light(i) || t.atoms[i].class == word) && at-i < maxVerbs {
 		i-- // "3 can only begin once 2 is done"
 	}
+	if chained := &t.atoms[max(0, at-1)]; t.self < 0 && at > from && chained.class == group && chained.used && t.atoms[at].is(lexicon.Before) {
+		return chained.items // "1 before 3 before 2"
+	}
 	if i < from || t.atoms[i].class != group || t.atoms[i].used {
 		return nil
 	}
@@ -188,6 +206,24 @@ func (t *talk) subjectOf(from, at int) []int {
 		return []int{t.self}
 	}
 	return a.items
+}
+
+// freed returns the steps of which a phrase says that they need nothing: they begin the part of the clause.
+func (t *talk) freed(from, at int) []int {
+	i := at - 1
+	for i >= from && t.light(i) {
+		i--
+	}
+	if i < from || t.atoms[i].class != group || t.atoms[i].used || t.atoms[i].spelled && !t.atoms[i].sure {
+		return nil
+	}
+	for j := i - 1; j >= from && t.atoms[j].class != comma; j-- {
+		if !t.light(j) {
+			return nil
+		}
+	}
+	t.atoms[i].used = true
+	return t.atoms[i].items
 }
 
 // maxVerbs bounds the words between a subject and what is said of it in a sentence that is about several

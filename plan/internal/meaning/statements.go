@@ -15,6 +15,7 @@ func (o *outline) statements() {
 	var named []Named
 	var again []*form.Item
 	var head *form.Item
+	counted := map[*form.Item]bool{}     // items below which numbers begin again
 	below := map[*form.Item]*form.Item{} // the line that says that a revised plan follows
 	for _, it := range o.all {
 		if it.Mark.Style == form.NoMark && it.Kind != form.Entry {
@@ -26,10 +27,14 @@ func (o *outline) statements() {
 			continue
 		}
 		key := it.Mark.Noun + " " + it.Mark.Label
-		if p := o.parent[it]; p.Mark.Noun != "" && it.Mark.Style != form.Code {
-			key = p.Mark.Noun + " " + p.Mark.Label + key // numbers begin again below "Phase 2"
+		p := o.parent[it]
+		if _, ok := counted[p]; !ok {
+			counted[p] = p.Kind == form.Entry && p.Mark.Style == form.Number && it.Indent > p.Indent && counts(p.Kids)
 		}
-		if !seen[key] {
+		if (p.Mark.Noun != "" || counted[p]) && it.Mark.Style != form.Code {
+			key = p.Mark.Noun + " " + p.Mark.Label + key // numbers begin again below "Phase 2", and below "2."
+		}
+		if !seen[key] && !(it.Mark.Weak && ranges(it.Mark.Label, seen)) {
 			seen[key] = true
 			named = append(named, Named{ID: it.Mark.Label, Noun: it.Mark.Noun, Titles: []string{squeeze(it.Text)}, Parent: -1})
 		} else {
@@ -44,7 +49,7 @@ func (o *outline) statements() {
 	n.In(lexicon.Lang(language(o.src.Text)))
 	states, fresh := map[*form.Item]int{}, map[*form.Item]bool{} // by what they stand in: how many state something, less those that do not
 	for _, it := range again {
-		if n.states(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
+		if n.states(it.Text) || it.Mark.Weak && n.orders(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
 			states[o.parent[it]]++
 		} else {
 			states[o.parent[it]]--
@@ -54,6 +59,22 @@ func (o *outline) statements() {
 	for _, it := range again {
 		o.said[it] = states[o.parent[it]] >= 0 && (below[it] == nil || !fresh[below[it]])
 	}
+}
+
+// counts reports whether all items have numbers or letters, from the first one on.
+func counts(items []*form.Item) bool {
+	for i, it := range items {
+		if m := it.Mark; m.Style != form.Number && m.Style != form.Letter || len(m.Path) != 1 || m.Path[0] != i+1 {
+			return false
+		}
+	}
+	return len(items) > 1
+}
+
+// ranges reports whether a label is that of several items: "1-3 can run in parallel".
+func ranges(label string, seen map[string]bool) bool {
+	from, to, ok := strings.Cut(label, "-")
+	return ok && seen[" "+from] && seen[" "+to]
 }
 
 // revises reports whether a line announces the steps of a plan that is revised: "Revised plan:".

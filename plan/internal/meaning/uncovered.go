@@ -78,6 +78,9 @@ func (c *cover) line(self int, begins bool, l *form.Line) {
 			text = text[at+len(c.items[self].ID):]
 		}
 	}
+	if a, ok := field(text, off); ok && a.isData() {
+		return
+	}
 	rels, doubts := c.names.Relations(self, text, off)
 	for _, r := range rels {
 		if r.Guessed || r.Kind == None || r.Kind == Ditto {

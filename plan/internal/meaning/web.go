@@ -26,6 +26,10 @@ type web struct {
 	roles map[string]lexicon.Role
 	// abreast are the groups whose steps run side by side.
 	abreast []int
+	// own is the number of relations that steps state, left tells that the lines below them are read later: they change
+	// the listed order.
+	own  int
+	left bool
 }
 
 // say takes what a text of a step says.
@@ -49,6 +53,7 @@ func (w *web) hear(o *outline, in map[*form.Item]bool) {
 			w.field(i, a)
 		}
 	}
+	w.own = len(w.rels)
 	o.around(w, in)
 }
 
@@ -82,6 +87,9 @@ func (w *web) field(self int, a Attr) {
 	switch {
 	case ok && (role == lexicon.ID || role == lexicon.Owner || role == lexicon.Status):
 		return
+	case a.isData():
+		w.object(self, a)
+		return
 	case lead == "":
 		lead = a.Key + ": "
 	default:
@@ -93,6 +101,33 @@ func (w *web) field(self int, a Attr) {
 	}
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
+}
+
+// isData reports whether a field holds a tool or an object of arguments, which are no words about steps.
+func (a *Attr) isData() bool {
+	role, _ := lexicon.Field(a.Key)
+	return toolNames[strings.ToLower(a.Key)] || role == lexicon.Args && strings.HasPrefix(a.Value, "{")
+}
+
+// object takes what the texts in an object of arguments say. Its keys and numbers say nothing of steps.
+func (w *web) object(self int, a Attr) {
+	t, _ := form.ValueAt(a.Value, 0, maxFields, false)
+	if t == nil || t.Root == nil {
+		return
+	}
+	var visit func(v *form.Value)
+	visit = func(v *form.Value) {
+		if v.Kind == form.KindString {
+			w.say(self, text{v.Str, a.Off + int(v.In)})
+		}
+		for _, x := range v.Items {
+			visit(x)
+		}
+		for _, f := range v.Fields {
+			visit(f.Val)
+		}
+	}
+	visit(t.Root)
 }
 
 // parted puts signs between ids that only spaces part. Places stay what they are.
@@ -217,12 +252,29 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 		} else if w.names.sideBySide(it.Mark.Noun, it.Text) {
 			w.abreast = append(w.abreast, self)
 		}
+		said := len(w.rels)
 		understood := w.aside(self, t) && o.said[it]
+		if w.changes(it, said) && !o.said[it] || w.left {
+			w.rels, w.left, understood = w.rels[:said], true, false
+		}
 		gap = gap || it.Off >= w.r.End && !understood && !strings.HasSuffix(it.Text, ":") && it.Kind != form.Heading
 		if understood && !gap && it.Off >= w.r.End {
 			w.r.End = end
 		}
 	}
+}
+
+// changes reports whether a line below steps that state nothing only says that one of them comes before another one that
+// is listed earlier: "step 3 comes before step 2". The others follow one another still.
+func (w *web) changes(it *form.Item, said int) bool {
+	if said > 0 || len(w.rels) != 1 || w.rule != NoRule || it.Off < w.steps[len(w.steps)-1].it.Off {
+		return false
+	}
+	r := w.rels[0]
+	if len(r.Subjects) != 1 || len(r.Items) != 1 || len(r.Unknown) > 0 {
+		return false
+	}
+	return r.Kind == Before && r.Subjects[0] > r.Items[0] || r.Kind <= Uses && r.Subjects[0] < r.Items[0]
 }
 
 // sideBySide reports whether the steps of a group run side by side: its name says so, or its noun, such as
@@ -266,7 +318,7 @@ func (w *web) spread(names []int) []int {
 func (w *web) link() {
 	r := w.r
 	needs := make([][]int, len(w.steps))
-	var beside []Relation
+	var beside, ends []Relation
 	said := make([]bool, len(w.steps))
 	add := func(a, b, off int) {
 		if len(r.Links) <= w.most {
@@ -287,6 +339,10 @@ func (w *web) link() {
 		if rel.Kind == Beside {
 			rel.Subjects, rel.Items = subjects, items
 			beside = append(beside, rel)
+			continue
+		}
+		if rel.Kind == Closing || rel.Kind == Opening {
+			ends = append(ends, rel)
 			continue
 		}
 		r.Stated = true
@@ -326,10 +382,13 @@ func (w *web) link() {
 		w.chain(said, add)
 	}
 	if !r.Stated && len(r.Links) == 0 {
-		w.stages(append(append(beside, w.lettered()...), w.waves()...))
+		w.stages(append(append(beside, w.lettered()...), w.waves()...), ends)
 	} else {
 		for _, rel := range beside {
 			w.beside(rel, needs, add)
+		}
+		for _, rel := range ends[:min(len(ends), maxEnds)] {
+			w.end(rel, needs, said, add)
 		}
 	}
 	if len(r.Links) > 0 {
@@ -456,9 +515,54 @@ func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
 	}
 }
 
+// maxEnds bounds the sentences that say which step comes first or last.
+const maxEnds = 4
+
+// end lets a step come after, or before, all others where the plan states needs: after those for which nothing else
+// waits, or before those that
+// do not say what they need.
+func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off int)) {
+	waited := make([]bool, len(w.steps))
+	for _, list := range needs {
+		for _, x := range list {
+			waited[x] = true
+		}
+	}
+	s := rel.Subjects[0]
+	for i := range w.steps {
+		switch {
+		case i == s || s >= len(w.steps) || w.steps[i].holds:
+		case rel.Kind == Closing && !waited[i]:
+			add(i, s, rel.Off)
+		case rel.Kind == Opening && !said[i]:
+			add(s, i, rel.Off)
+		}
+	}
+}
+
+// listed returns the steps in listed order, but for those of which the text says that they come first or last.
+func (w *web) listed(ends []Relation) []int {
+	var opening, list, closing []int
+	at := make(map[int]Kind, len(ends))
+	for _, rel := range ends {
+		at[rel.Subjects[0]] = rel.Kind
+	}
+	for i := range w.steps {
+		switch at[i] {
+		case Closing:
+			closing = append(closing, i)
+		case Opening:
+			opening = append(opening, i)
+		default:
+			list = append(list, i)
+		}
+	}
+	return slices.Concat(opening, list, closing)
+}
+
 // stages chains steps in listed order, with those that run beside each other as one stage.
-func (w *web) stages(beside []Relation) {
-	if len(beside) == 0 {
+func (w *web) stages(beside, ends []Relation) {
+	if len(beside)+len(ends) == 0 {
 		return
 	}
 	stage := make([]int, len(w.steps)) // the first step of the stage of each step
@@ -473,7 +577,7 @@ func (w *web) stages(beside []Relation) {
 		}
 	}
 	var before, now []int
-	for i := range w.steps {
+	for _, i := range w.listed(ends) {
 		if w.steps[i].holds {
 			continue
 		}

@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"html"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
+)
+
+// keep adds what a value says of a problem, and no reader of a notation asks for, to its arguments: all
+// fields but those in told, and but texts that the problem shows.
+func (p *Problem) keep(v *form.Value, told ...*form.Value) {
+	for _, f := range p.untold(v, told) {
+		if len(p.Args) >= maxArgs {
+			return
+		}
+		p.Args = append(p.Args, Arg{Name: f.Key, Kind: Literal, Value: form.JSON(f.Val)})
+	}
+}
+
+// untold returns the fields of a value that are not in told, that the problem does not show, and that say
+// anything.
+func (p *Problem) untold(v *form.Value, told []*form.Value) (out []form.Field) {
+	for _, f := range v.Fields {
+		shown := f.Val.IsScalar() && p.shows(f.Val.Text())
+		if !shown && !slices.Contains(told, f.Val) && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// maxArgs bounds the arguments of one problem.
+const maxArgs = 1000
+
+// shows reports whether a text is a part of the problem itself.
+func (p *Problem) shows(s string) bool {
+	s = strings.Trim(strings.TrimSpace(s), "$")
+	return s == p.ID || s == p.Request || s == p.Tool || s == p.ParentID || s == strings.TrimSpace(p.Request)
+}
+
+// attributes adds the attributes of a tag to the arguments; those of an element within a problem are named
+// after it: "risk.level".
+func (p *Problem) attributes(element string, attrs []form.Field) {
+	for _, f := range attrs {
+		if s := f.Val.Text(); s != "" && s != p.ID && len(p.Args) < maxArgs {
+			p.Args = append(p.Args, Arg{Name: element + f.Key, Kind: Literal, Value: form.Typed(s)})
+		}
+	}
+}
+
+// more keeps what stands between two tags that the notation knows: elements of a problem are its arguments,
+// and all else is part of none.
+func (x *xmlProblems) more(from, to int) {
+	p, element := x.current(), ""
+	for i := from; i < to; {
+		next := i + strings.IndexByte(x.d.text[i:to], '<')
+		if next < i {
+			next = to
+		}
+		text := strings.TrimSpace(html.UnescapeString(x.d.text[i:next]))
+		switch {
+		case text == "":
+		case p != nil && element != "" && len(p.Args) < maxArgs:
+			p.Args = append(p.Args, Arg{Name: element, Kind: Literal, Value: form.Typed(text)})
+		default:
+			x.mark(x.d, []meaning.Span{{Off: i, End: next}})
+		}
+		if i = next; i == to {
+			return
+		}
+		name, attrs, n := form.Tag(x.d.text, i)
+		switch {
+		case n == 0:
+			n = 1
+		case name[0] == '/':
+			element = ""
+		case p != nil:
+			element = x.d.text[i+1 : i+1+len(name)]
+			p.attributes(element+".", attrs)
+		default:
+			x.mark(x.d, []meaning.Span{{Off: i, End: i + n}})
+		}
+		i += n
+	}
+}
+
+// edgeText is what the text says of an edge besides its ends, as JSON.
+type edgeText struct{ from, to, value string }
+
+// say keeps what the fields of a link say besides its ends.
+func (r *reading) say(l *form.Value, from, to string, told ...*form.Value) {
+	ends := Problem{ID: from, Request: to}
+	if rest := ends.untold(l, told); len(rest) > 0 {
+		r.says = append(r.says, edgeText{from, to, form.JSON(&form.Value{Kind: form.KindObject, Fields: rest})})
+	}
+}
+
+// sayEdges makes what is said of edges arguments of the later problem, under the name of the edge: "a -> b".
+func (r *reading) sayEdges(g *Graph) {
+	if len(r.says) == 0 {
+		return
+	}
+	at := make(map[string]int, len(g.Problems))
+	for i := len(g.Problems) - 1; i >= 0; i-- {
+		at[g.Problems[i].ID] = i
+	}
+	for _, s := range r.says {
+		i, ok := at[s.to]
+		if !ok {
+			i, ok = at[s.from]
+		}
+		if ok && len(g.Problems[i].Args) < maxArgs {
+			g.Problems[i].Args = append(g.Problems[i].Args, Arg{Name: s.from + " -> " + s.to, Kind: Literal, Value: s.value})
+		}
+	}
+}
+
+// beside marks the lines of a value that hold anything that is part of no problem and no edge.
+func (r *reading) beside(d *document, v *form.Value) {
+	var items, links []int
+	texts := map[string]bool{}
+	for _, p := range r.graph.Problems {
+		items = append(items, d.offset(p.Line, p.Column))
+		texts[p.ID], texts[p.Request] = true, true
+	}
+	for _, e := range r.graph.Edges {
+		links = append(links, d.offset(e.Line, e.Column))
+	}
+	r.mark(d, meaning.Outside(v, append(items, r.told...), links, func(s string) bool { return texts[s] }))
+}
+
+// comments takes lines that hold a comment out of those that are part of problems alone.
+func (d *document) comments(part []bool) {
+	for i, l := range d.lines {
+		quotes := 0
+		for k := 0; part[i] && k < len(l.text); k++ {
+			switch c := l.text[k]; {
+			case c == '"':
+				quotes++
+			case quotes%2 == 1 || k > 0 && l.text[k-1] != ' ':
+			case strings.HasPrefix(l.text[k:], "//"), strings.HasPrefix(l.text[k:], "# "), strings.HasPrefix(l.text[k:], "<!--"), strings.HasPrefix(l.text[k:], "/*"):
+				part[i] = false
+			}
+		}
+	}
+}
+
+// markBefore counts the line of a place to the surroundings of the plan, if words stand before the place.
+func (r *reading) markBefore(d *document, off int) {
+	i := d.lineAt(off)
+	if off > d.starts[i] && strings.ContainsFunc(d.text[d.starts[i]:min(off, len(d.text))], unicode.IsLetter) {
+		r.mark(d, []meaning.Span{{Off: d.starts[i], End: d.starts[i] + 1}})
+	}
+}
+
+// mark counts lines to the surroundings of the plan.
+func (r *reading) mark(d *document, spans []meaning.Span) {
+	if r.around == nil {
+		r.around = map[int]bool{}
+	}
+	for _, s := range spans {
+		for i := d.lineAt(s.Off); i < len(d.starts) && d.starts[i] < s.End; i++ {
+			r.around[i] = true
+		}
+	}
+}

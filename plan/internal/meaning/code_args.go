@@ -1,0 +1,177 @@
+package meaning
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// made is what a program makes an item with: a call or an object, and the arguments of it that are told
+// otherwise.
+type made struct {
+	expr *form.Expr
+	told map[string]bool // keys, and places of arguments without one
+	body bool            // the lines below the first one are its body
+}
+
+// maxSource bounds the text of an argument that is kept as it is written, because it is no plain value.
+const maxSource = 1000
+
+// arguments gives the items the arguments of the calls that make them, each with its type. One without a key
+// is positional. What an item is called by is none.
+func (p *program) arguments(text string) {
+	for k := range p.r.Items {
+		it := &p.r.Items[k]
+		m := p.made[k]
+		if m.body {
+			it.Details = body(text, it)
+		}
+		for e := m.expr; e != nil && (e.Kind == form.Call || e.Kind == form.List); e = e.Base {
+			for n, a := range e.Args {
+				if len(it.Attrs) == maxAttrs || a.Val.End == a.Val.Off {
+					break
+				}
+				role, _ := lexicon.Field(a.Key)
+				if m.body && (role == lexicon.Requires || role == lexicon.Next) {
+					continue
+				}
+				p.argument(it, a, text)
+				if name := a.Val.Path(); m.told[argKey(n, a)] || isName(a, it) || name != "" && (name == callName(e) || name == "self" || name == "this") {
+					it.Attrs = it.Attrs[:len(it.Attrs)-1]
+				}
+			}
+			if e.Base != nil && e.Base.Kind == form.Attr { // f(x).options(n=3), f(x)(y)
+				e = e.Base
+			}
+			if e.Base == nil || e.Base.Kind != form.Call {
+				break
+			}
+		}
+	}
+}
+
+// body returns the lines of an item below the first one.
+func body(text string, it *Item) string {
+	end := min(it.End, len(text))
+	n := strings.IndexByte(text[it.Off:max(end, it.Off)], '\n')
+	if n < 0 {
+		_, rest, _ := strings.Cut(text[it.Off:max(end, it.Off)], "{")
+		return strings.TrimSpace(rest)
+	}
+	return dedent(strings.Split(strings.TrimRight(text[it.Off+n+1:end], " \t\r\n}"), "\n"))
+}
+
+// argKey is the key of an argument, or its place.
+func argKey(n int, a form.ArgExpr) string {
+	if a.Key == "" {
+		return itoa(n)
+	}
+	return a.Key
+}
+
+// isName reports whether an argument holds nothing but the id or the title of an item.
+func isName(a form.ArgExpr, it *Item) bool {
+	x := a.Val.Path()
+	if isText(a.Val) {
+		x = a.Val.Text
+	}
+	return x != "" && (x == it.ID || x == it.Title)
+}
+
+// argument adds one argument to an item, and tells the references in it that they stand there.
+func (p *program) argument(it *Item, a form.ArgExpr, text string) {
+	attr := Attr{Key: a.Key, Role: roleOf(a.Key, a.Val.Text), Off: a.Val.Off}
+	for i := range it.Refs {
+		if r := &it.Refs[i]; a.Val.Off <= r.Off && r.Off < a.Val.End {
+			r.Arg, attr.Refers = a.Key, true
+		}
+	}
+	var b strings.Builder
+	if literal(a.Val, text, &b, 0) {
+		attr.Value = b.String()
+	} else {
+		attr.Value = form.Quote(strings.TrimSpace(text[a.Val.Off:min(a.Val.End, a.Val.Off+maxSource)]))
+	}
+	it.Attrs = append(it.Attrs, attr)
+	if isText(a.Val) && a.Val.Open {
+		p.note(true, "UNCLOSED", it.ID, "a text among the arguments of "+it.ID+" is not closed", "write the closing quotation mark", a.Val.Off)
+	}
+}
+
+// toolNames are names of fields that name a tool and nothing else.
+var toolNames = wordsOf("names of tools")
+
+// roleOf returns the role of a field of one item. What a field such as "action" or "run" holds is a tool when
+// it is one word.
+func roleOf(key, value string) Role {
+	role, _ := lexicon.Field(key)
+	if role == lexicon.Tool && !toolNames[strings.ToLower(key)] && (strings.Contains(value, " ") || digits(value)) {
+		return ""
+	}
+	return roleOfAttr[role]
+}
+
+// literal writes an expression as JSON, if it is a plain value.
+func literal(e *form.Expr, text string, b *strings.Builder, depth int) bool {
+	if e == nil || depth > 100 {
+		return false
+	}
+	switch e.Kind {
+	case form.Text:
+		s := e.Text
+		if c := text[e.Off] | 0x20; c != 'r' { // r"\d" means what it shows
+			s = form.Unescape(s, true)
+		}
+		b.WriteString(form.Quote(s))
+	case form.Digits:
+		s := strings.ReplaceAll(e.Text, "_", "")
+		if e.Off > 0 && text[e.Off-1] == '-' {
+			s = "-" + s
+		}
+		if !json.Valid([]byte(s)) {
+			return false
+		}
+		b.WriteString(s)
+	case form.Ident:
+		switch e.Text {
+		case "true", "True":
+			b.WriteString("true")
+		case "false", "False":
+			b.WriteString("false")
+		case "null", "None", "nil", "undefined":
+			b.WriteString("null")
+		default:
+			return false
+		}
+	case form.List:
+		return literalList(e, text, b, depth)
+	default:
+		return false
+	}
+	return true
+}
+
+// literalList writes a list, or an object whose values all have keys, of plain values.
+func literalList(e *form.Expr, text string, b *strings.Builder, depth int) bool {
+	keyed := len(e.Args) > 0 && e.Args[0].Key != ""
+	open, closing := "[", "]"
+	if keyed || text[e.Off] == '{' && len(e.Args) == 0 {
+		open, closing = "{", "}"
+	}
+	b.WriteString(open)
+	for i, a := range e.Args {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if keyed {
+			b.WriteString(form.Quote(a.Key) + ":")
+		}
+		if (a.Key != "") != keyed || !literal(a.Val, text, b, depth+1) {
+			return false
+		}
+	}
+	b.WriteString(closing)
+	return true
+}
