@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// This file lets a visit insert a sub-graph after its node. Outside of loops the grown graph is what somebody
-// could have written by hand: the node leads to the sub-graph's start nodes, and its sinks lead where the
-// node's DATA edges led. In a loop the node keeps its edges for its other visits.
+// This file lets a visit insert a sub-graph after its node. Outside of loops the expanded graph could have
+// been written by hand: the node leads to the sub-graph's start nodes, and its sinks lead where the node's
+// DATA edges led. In a loop the node keeps its edges for its other visits.
 
-// growTask is a visit that waits for its expansion, which happens between the edges that are being followed.
+// growTask is a visit that waits for its expansion. Expansions happen between the edges that are followed.
 type growTask struct {
 	ns     *nodeState
 	o      *Outcome
 	values []json.RawMessage
 	sub    *Graph
 	now    time.Time
-	// grown is the program that from grows into, unless another expansion comes first.
+	// expanded is the program that from becomes by the expansion, unless another expansion comes first.
 	from, expanded *Program
 }
 
-// maxFaultsTold bounds the text of a refused expansion.
+// maxFaultsTold bounds how many faults the error of a refused expansion lists.
 const maxFaultsTold = 20
 
-// RefusedExpansion is the error of a visit whose sub-graph has these faults; only the first are told. What
-// asks for an expansion finds the codes of the faults in its message.
+// RefusedExpansion is the error of a visit whose sub-graph has these faults. Its message lists the first of
+// them with their codes.
 func RefusedExpansion(faults []Fault) *Error {
 	more := ""
 	if n := len(faults) - maxFaultsTold; n > 0 {
@@ -39,7 +39,7 @@ func RefusedExpansion(faults []Fault) *Error {
 	return Errorf(Permanent, ReasonExpandRefused, "%s%s", Faults(faults).Error(), more)
 }
 
-// expandFault says why an outcome cannot expand whatever its graph, or nothing.
+// expandFault says why an outcome cannot expand to any graph. It is empty if nothing prevents it.
 func expandFault(o *Outcome) string {
 	switch sel := o.Select; {
 	case o.Expand == nil:
@@ -65,8 +65,8 @@ func (s *State) planExpansion(ns *nodeState, sub *Graph) (growTask, []Fault) {
 	return growTask{ns: ns, sub: filled, from: s.p, expanded: q}, faults
 }
 
-// grow is the program of the run's graph with sub in it, within the limits. A replay does not ask for the
-// limits: what was decided once stays.
+// grow is the program of the run's graph with sub inserted, within the limits. A replay does not check the
+// limits, because an earlier decision stays.
 func (s *State) grow(ns *nodeState, visit int, sub *Graph) (*Program, []Fault) {
 	q, faults, err := s.p.grow(s.evaluation(), ns.n, visit, sub)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *State) grow(ns *nodeState, visit int, sub *Graph) (*Program, []Fault) {
 		Message: fmt.Sprintf("the run would have %d edges, the limit is %d", len(q.g.Edges), limit)}}
 }
 
-// growsTooLong is the fault of a sub-graph that the context of the command leaves no time for.
+// growsTooLong is the fault of a sub-graph that could not be checked before the command's context ended.
 func (s *State) growsTooLong(ns *nodeState, err error) Fault {
 	return Fault{Code: CodeTooLarge, Node: s.node(ns).ID, Field: "expand", Message: "the sub-graph cannot be checked in time: " + err.Error(),
 		Hint: "expand to less at once"}
@@ -161,7 +161,7 @@ func (p *Program) grow(ctx context.Context, n int32, visit int, sub *Graph) (*Pr
 	return q, nil, nil
 }
 
-// inherit takes over what a program is given besides its graph.
+// inherit takes over the settings of a program that are not part of its graph.
 func (p *Program) inherit(from *Program) {
 	p.actors, p.limits, p.evaluated = from.actors, from.limits, from.evaluated
 	if from.outcomes != nil {
@@ -170,7 +170,7 @@ func (p *Program) inherit(from *Program) {
 	p.fineCancel = p.fineCancel || from.fineCancel
 }
 
-// inserted is g with sub after the node. keeps tells that the node's DATA edges stay, for its other visits.
+// inserted is g with sub after the node. keeps says that the node's DATA edges stay for its other visits.
 func inserted(g *Graph, node *Node, visit int, keeps bool, sub *Graph) *Graph {
 	prefix := expansionPrefix(node.ID, visit)
 	out := &Graph{Name: g.Name, State: g.State, Nodes: make([]Node, 0, len(g.Nodes)+len(sub.Nodes)),
@@ -246,8 +246,8 @@ func inserted(g *Graph, node *Node, visit int, keeps bool, sub *Graph) *Graph {
 	return out
 }
 
-// resolve finds the node that an expression at the named one calls id: one of the same sub-graph, or of a
-// graph around it.
+// resolve finds the node that id means in an expression at the node named at: one of the same sub-graph, or
+// else of the enclosing graphs.
 func (p *Program) resolve(at, id string) (int32, bool) {
 	for p.origins != nil {
 		from, _, given, ok := expansionID(at)
@@ -263,7 +263,7 @@ func (p *Program) resolve(at, id string) (int32, bool) {
 	return n, ok
 }
 
-// growNext inserts the sub-graph of the visit that has waited longest and completes the visit.
+// growNext inserts the sub-graph of the visit that has waited longest, and completes the visit.
 func (s *State) growNext() {
 	t := s.growQ[0]
 	s.growQ = s.growQ[1:]
@@ -286,7 +286,7 @@ func (s *State) growNext() {
 	s.succeed(ns, t.values, t.o, nil)
 }
 
-// growNothing completes visits whose sub-graphs come too late.
+// growNothing completes visits whose expansion comes too late because the run is ending.
 func (s *State) growNothing() {
 	for len(s.growQ) > 0 {
 		t := s.growQ[0]
@@ -296,7 +296,7 @@ func (s *State) growNothing() {
 	s.growQ = nil
 }
 
-// applyGraph goes over to another graph.
+// applyGraph replaces the run's graph.
 func (s *State) applyGraph(q *Program) {
 	s.remap(q)
 	s.revision++
@@ -320,20 +320,20 @@ func (s *State) replayExpand(ctx context.Context, st *Step, d *Detail) error {
 	return nil
 }
 
-// MayGrow reports whether a wait of the run ends in an expansion.
+// MayGrow reports whether some open wait of the run ends in an expansion.
 func (s *State) MayGrow() bool {
 	return slices.ContainsFunc(s.waits, func(u unit) bool { return u.try().wait.out.Expand != nil })
 }
 
-// Graph is a copy of the run's graph as it is now, with everything that expansions and amendments made of it.
+// Graph is a copy of the run's current graph, including expansions and amendments.
 func (s *State) Graph() *Graph { return s.p.Graph() }
 
-// Program is that of the graph as it is now.
+// Program is the program of the run's current graph.
 func (s *State) Program() *Program { return s.p }
 
-// GraphRevision counts how often the run's graph has become another one.
+// GraphRevision counts the changes of the run's graph.
 func (s *State) GraphRevision() int64 { return s.revision }
 
-// UseActors sets the actors that expansions may call from now on. Restored and replayed states need it when
-// their program was compiled without actors, or when what actors there are has changed.
+// UseActors sets the actors that expansions may call from now on. Restored and replayed states need it if
+// their program was compiled without actors, or if the set of actors has changed.
 func (s *State) UseActors(actors ActorSet) { s.p = s.p.WithActors(actors) }
