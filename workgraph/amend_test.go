@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patched is the run's graph with a patch, compiled.
+// patched is the program of the run's graph with a patch.
 func (m *machine) patched(p Patch) *Program {
 	m.t.Helper()
 	for i := range p.PutNodes {

@@ -98,7 +98,7 @@ const (
 	ProblemKind    Kind = "PROBLEM"
 )
 
-// EdgeKind tells DATA, ERROR and BACK edges apart. The empty kind is Data.
+// EdgeKind tells DATA, ERROR and BACK edges apart. The empty kind is DataEdge.
 type EdgeKind string
 
 // ErrorEdge is live only when From failed under the Route policy; BackEdge closes a declared loop.

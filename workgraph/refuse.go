@@ -16,7 +16,7 @@ const (
 	CodeUnsafeInFlight  = "UNSAFE_IN_FLIGHT"
 	CodeReconcileFirst  = "NEEDS_RECONCILIATION"
 	CodeUnknownEdge     = "UNKNOWN_EDGE"
-	CodeCannotExpand    = "CANNOT_EXPAND" // not a refusal: the code of an expansion that its place forbids
+	CodeCannotExpand    = "CANNOT_EXPAND" // of an expansion: its content or its place is not allowed
 )
 
 // amendment is an examined change from one program to another.

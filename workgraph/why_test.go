@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// whys are the reasons in short.
+// whys are the reasons in short form.
 func whys(s *State) []string {
 	var out []string
 	for _, r := range s.Why(0) {
