@@ -184,7 +184,7 @@ func (s *State) begin(c Begin) error {
 			break
 		}
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -262,7 +262,7 @@ func (s *State) ended(c *Ended) error {
 	} else {
 		s.endAttempt(AttemptEnded, u, c.Attempt, out, ferr, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -314,7 +314,7 @@ func (s *State) timerDue(c TimerDue) error {
 		ev := s.openEvent(TimerFired, now)
 		ev.Ref, ev.Attempt = s.ref(u.ns, u.item), int(u.try().no)
 		if u.try().status == VisitBackoff {
-			s.unpark(u)
+			s.endSuspension(u)
 			s.restart(u)
 		} else {
 			ev.Closed, ev.Reason = s.expired(u), expiryReason(u.try().wait.kind)
@@ -322,7 +322,7 @@ func (s *State) timerDue(c TimerDue) error {
 		}
 		s.runQueues()
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -373,7 +373,7 @@ func (s *State) reconcile(c Reconcile) error {
 		s.openEvent(Reconciled, now).By = c.By
 		s.endOpened(u, int(t.no), c.Outcome, c.Err, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -395,7 +395,7 @@ func (s *State) recover(c Recover) error {
 		s.endAttempt(AttemptEnded, u, int(t.no), nil, err, now) // another flight takes its place at i
 		s.runQueues()
 	}
-	s.settle(now)
+	s.conclude(now)
 	for _, u := range s.openWaits() {
 		switch t := u.try(); t.wait.kind {
 		case WaitChildren:
@@ -416,7 +416,7 @@ func (s *State) deadlinePassed(c DeadlinePassed) error {
 	now := instant(c.Now)
 	s.openEvent(DeadlineReached, now)
 	s.drainNow(drainDeadline)
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -428,7 +428,7 @@ func (s *State) cancel(c Cancel) error {
 	s.openEvent(CancelRequested, now).Reason = c.Reason
 	s.reason = c.Reason
 	s.drainNow(drainCancel)
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -444,8 +444,9 @@ func (s *State) pause(c Pause) error {
 	return nil
 }
 
-// settle follows everything that the command set in motion, and then decides whether the run pauses or ends.
-func (s *State) settle(now time.Time) {
+// conclude follows everything that the command set in motion, and then decides whether the run pauses or
+// ends.
+func (s *State) conclude(now time.Time) {
 	s.runQueues()
 	for s.quiesce() {
 		s.runQueues()
@@ -483,8 +484,8 @@ func (s *State) runQueues() {
 			s.edgeQ = s.edgeQ[:0]
 			continue
 		}
-		if len(s.growQ) > 0 {
-			s.growNext()
+		if len(s.expandQ) > 0 {
+			s.expandNext()
 			continue
 		}
 		if len(s.doubts) > 0 {
@@ -498,6 +499,6 @@ func (s *State) runQueues() {
 		s.instQ = s.instQ[1:]
 		s.checkLoop(t)
 	}
-	s.growNothing()
+	s.completeUnexpanded()
 	s.edgeQ, s.instQ, s.doubts = s.edgeQ[:0], nil, nil
 }

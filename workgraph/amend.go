@@ -145,7 +145,7 @@ func (s *State) amend(c Amended) error {
 	s.decideNew(a)
 	s.runQueues()
 	s.wake()
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -260,7 +260,7 @@ func (s *State) replayGraph(ctx context.Context, ev *Event) error {
 func (s *State) decideNew(a *amendment) {
 	for e := range s.p.edges {
 		pe := &s.p.edges[e]
-		if a.known[e] {
+		if a.hadEdge[e] {
 			continue
 		}
 		visits := s.visitsOf(pe.from)
@@ -280,7 +280,7 @@ func (s *State) decideNew(a *amendment) {
 			switch {
 			case pe.kind != DataEdge:
 				t.note = "NO_ERROR"
-			case src.given() == Rejected && !s.p.onResult(pe):
+			case src.decision() == Rejected && !s.p.onResult(pe):
 				t.note = Rejected
 			default:
 				t.live = true
@@ -300,7 +300,7 @@ func (s *State) decideNew(a *amendment) {
 		}
 		if err := s.evalEdge(&t, &sc, values); err != nil {
 			// The visit has ended and cannot fail any more.
-			t.live, t.travel, t.note = false, nil, err.Reason
+			t.live, t.propagated, t.note = false, nil, err.Reason
 		}
 		s.edgeQ = append(s.edgeQ, t)
 	}

@@ -36,8 +36,8 @@ func ApproveHash(approve json.RawMessage, binds string) string {
 // approves reports whether the wait is for an approval.
 func (w *Wait) approves() bool { return w.Interrupt != nil && len(w.Interrupt.Approve) > 0 }
 
-// given is the decision on the visit's question of approval, or empty.
-func (ns *nodeState) given() string {
+// decision is the one on the visit's question of approval, or empty.
+func (ns *nodeState) decision() string {
 	if ns.kept == nil {
 		return ""
 	}
@@ -70,7 +70,7 @@ func (ns *nodeState) workflows() map[string]string {
 
 // recordDecision saves a decision on the visit. Among the decisions on items of a map a rejection wins.
 func (ns *nodeState) recordDecision(decision string) {
-	if decision != "" && ns.given() != Rejected {
+	if decision != "" && ns.decision() != Rejected {
 		ns.saveOutcome().Decision = decision
 	}
 }
@@ -78,7 +78,7 @@ func (ns *nodeState) recordDecision(decision string) {
 // decided fails a unit if its answer is a rejection that the graph does not handle, and reports whether it
 // did.
 func (s *State) decided(u unit, o *Outcome, value json.RawMessage, decision, by string) bool {
-	if decision != Rejected || s.heedsAnswer(u.ns) {
+	if decision != Rejected || s.usesAnswer(u.ns) {
 		return false
 	}
 	s.failWait(u, Errorf(Permanent, ReasonRejected, "%s", rejection(by, value)))
@@ -110,8 +110,8 @@ func rejection(by string, value json.RawMessage) string {
 	return text
 }
 
-// heedsAnswer reports whether an edge out of the visit has a condition on the visit's result.
-func (s *State) heedsAnswer(ns *nodeState) bool {
+// usesAnswer reports whether an edge out of the visit has a condition on the visit's result.
+func (s *State) usesAnswer(ns *nodeState) bool {
 	return slices.ContainsFunc(s.out(ns), func(e int32) bool { return s.p.onResult(&s.p.edges[e]) })
 }
 
@@ -156,7 +156,7 @@ func (a *amendment) approvals(ctx context.Context) error {
 	var asked []*nodeState
 	for i := range a.s.p.nodes {
 		for _, ns := range a.s.visitsOf(int32(i)) {
-			if ns.asksApproval() || ns.given() == Approved {
+			if ns.asksApproval() || ns.decision() == Approved {
 				asked = append(asked, ns)
 			}
 		}
@@ -241,7 +241,7 @@ func (s *State) revoked(ctx context.Context, c *cover, given []*nodeState, may f
 		}
 		switch ns := &s.root.nodes[s.p.localNode[n]]; {
 		case ns.status == VisitPending, asked[ns]:
-		case ns.status == VisitSkipped, ns.resolved() && ns.given() != "": // a decision can be made again
+		case ns.status == VisitSkipped, ns.resolved() && ns.decision() != "": // a decision can be made again
 			again = append(again, ns)
 		case !ns.resolved() && may(ns):
 			again = append(again, ns)
@@ -295,12 +295,12 @@ func (s *State) replayReopen(st *Step) error {
 // voids finds the approvals of an earlier run that do not hold for a new run with the graph after. An
 // approval is void if something that follows from it would run a second time, differs from what was approved,
 // or takes in something that is made anew.
-func (a *adopter) voids(ctx context.Context, after *Graph) (more bool, err error) {
+func (a *reuseFinder) voids(ctx context.Context, after *Graph) (more bool, err error) {
 	s := a.s
 	var given []*nodeState
 	for i := range s.p.nodes {
 		for _, ns := range s.visitsOf(int32(i)) {
-			if ns.given() == Approved && !a.void[ns] && a.stable(ns) {
+			if ns.decision() == Approved && !a.void[ns] && a.stable(ns) {
 				given = append(given, ns)
 			}
 		}
@@ -343,7 +343,7 @@ func (a *adopter) voids(ctx context.Context, after *Graph) (more bool, err error
 
 // changes are the nodes of the old graph that the new one changes, lacks, or gives other incoming edges. It
 // also sets leadsOn to the nodes that lead to a new node.
-func (a *adopter) changes(ctx context.Context, after *Graph) (map[string]bool, error) {
+func (a *reuseFinder) changes(ctx context.Context, after *Graph) (map[string]bool, error) {
 	touched := map[string]bool{}
 	if after == nil {
 		return touched, nil

@@ -155,7 +155,7 @@ func TestApprovalBinds(t *testing.T) {
 		m := newMachine(t, compile(t, pays(nil)))
 		m.begin("5")
 		m.end("ask", ask("q1", payment))
-		require.NotEqual(t, hash, shown(m), "what travels to it")
+		require.NotEqual(t, hash, shown(m), "its arguments")
 	})
 	t.Run("Amend/BeforeTheAnswerAsksAnew", func(t *testing.T) {
 		m, hash := asked(t, pays(nil))

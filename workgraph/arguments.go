@@ -197,7 +197,7 @@ func (p *Program) Missing(ctx context.Context, in *Input) ([]Fault, error) {
 	return l.all(), nil
 }
 
-// maxNameWords bounds the memory of travelingNames, in words of 64 names of one node. Further names are left
+// maxNameWords bounds the memory of propagatedNames, in words of 64 names of one node. Further names are left
 // to the actors.
 const maxNameWords = 2 << 20
 
@@ -226,7 +226,7 @@ func (p *Program) missing(ctx context.Context, in *Input, unsure map[int32]bool,
 			needs = append(needs, &p.needs[i])
 		}
 	}
-	may := p.travelingNames(ctx, in, unsure, names)
+	may := p.propagatedNames(ctx, in, unsure, names)
 	for _, d := range needs {
 		if ctx.Err() != nil {
 			return
@@ -335,8 +335,8 @@ func (e *pedge) carriesAnything() bool {
 	return true
 }
 
-// travelingNames says for every node which of the named arguments may be propagated to it.
-func (p *Program) travelingNames(ctx context.Context, in *Input, unsure map[int32]bool, names map[string]int) []bitset {
+// propagatedNames says for every node which of the named arguments may be propagated to it.
+func (p *Program) propagatedNames(ctx context.Context, in *Input, unsure map[int32]bool, names map[string]int) []bitset {
 	all := newBitset(len(names))
 	words := len(all)
 	for i := range all {

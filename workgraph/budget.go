@@ -325,11 +325,11 @@ func (s *State) settled(c Settled) error {
 			s.applyResume()
 		}
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-// checkBudget stops new starts if the budget is used up or if that is not known. settle then records the
+// checkBudget stops new starts if the budget is used up or if that is not known. conclude then records the
 // pause, unless the run ends. An event must be open.
 func (s *State) checkBudget() {
 	if s.drain != "" || s.paused {
@@ -411,7 +411,7 @@ func (s *State) resume(c Resume) error {
 	}
 	if !ends {
 		s.checkBudget()
-		s.settle(now)
+		s.conclude(now)
 		return nil
 	}
 	s.applyResume()
@@ -424,6 +424,6 @@ func (s *State) resume(c Resume) error {
 		s.runQueues()
 	}
 	s.halted = s.paused
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }

@@ -49,7 +49,7 @@ type edgeKey struct {
 type pnode struct {
 	*Node
 	inbox  *Inbox
-	mailed bool // an edge leads into the inbox
+	edgeIn bool // an edge leads into the inbox
 	// mayExpand says that an expansion may take the place of the node's outgoing edges.
 	mayExpand bool
 	// approves says that the node asks for an approval.
@@ -280,7 +280,7 @@ func (c *checker) expr(use exprUse, src string) *Expr {
 		c.exprs[src] = e
 		c.patternSteps += e.steps
 	}
-	if len(e.nodeRefs) > 0 || len(e.strangeInput) > 0 {
+	if len(e.nodeRefs) > 0 || len(e.unknownInput) > 0 {
 		use.expr = e
 		c.uses = append(c.uses, use)
 	}
@@ -414,7 +414,7 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		}
 		if in := p.nodes[to].inbox; in != nil {
 			pe.message = true
-			p.nodes[to].mailed = true
+			p.nodes[to].edgeIn = true
 			c.inboxEdge(e, to, in)
 		}
 		arcs[i] = arc{from: from, to: to, back: e.Kind == BackEdge, message: pe.message}

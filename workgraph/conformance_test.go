@@ -303,7 +303,7 @@ func TestA2PassDownModes(t *testing.T) {
 			require.JSONEq(t, c.named, string(js(named)))
 		})
 	}
-	t.Run("RemainingArguments/TravelThroughEveryHop", func(t *testing.T) {
+	t.Run("RemainingArguments/ArePropagatedThroughEveryHop", func(t *testing.T) {
 		tr := newTrace(t).on("A", text("a")).on("B", text("b")).on("C", args)
 		result(t, []any{"b", 2}, tr.run(nodes(FirstArg(), "A", "B", "C").Chain("A", "B", "C").Graph(), 1, 2))
 		tr = newTrace(t).on("A", text("a")).on("B", text("b")).on("C", args)
@@ -315,9 +315,9 @@ func TestA2PassDownModes(t *testing.T) {
 		g.Nodes[1].Named = map[string]json.RawMessage{"own": js(1), "x": js("mine")}
 		g.Edges[0].PassDown = Key("x")
 		var named map[string]any
-		tr := newTrace(t).on("A", text("travels")).on("B", func(a []any, k map[string]any) any { named = k; return a })
+		tr := newTrace(t).on("A", text("passed on")).on("B", func(a []any, k map[string]any) any { named = k; return a })
 		result(t, []any{7, 5}, tr.run(g, 5))
-		require.Equal(t, map[string]any{"own": 1, "x": "travels"}, named, "traveling arguments overlay a node's own")
+		require.Equal(t, map[string]any{"own": 1, "x": "passed on"}, named, "propagated arguments overlay a node's own")
 	})
 	t.Run("UnknownMode/IsAFault", func(t *testing.T) {
 		g := nodesOf("x", nodes(PassDown{Mode: "SIDEWAYS"}, "A").Graph())

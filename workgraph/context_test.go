@@ -50,7 +50,7 @@ func TestEndsWithItsContext(t *testing.T) {
 		_, _, err := m.s.Advance(Ended{Ref: Ref{Node: "n0", Visit: 1}, Attempt: 1, Outcome: &Outcome{Expand: chain(1)}, Now: m.now})
 		require.ErrorIs(t, err, ErrAborted)
 	})
-	t.Run("PlanAmend/OfAGrownRun", func(t *testing.T) {
+	t.Run("PlanAmend/OfAnExpandedRun", func(t *testing.T) {
 		m := newMachine(t, compile(t, chain(2_000)))
 		m.begin()
 		m.end("n0", Outcome{Expand: chain(1)})
@@ -65,7 +65,7 @@ func TestEndsWithItsContext(t *testing.T) {
 		require.NotErrorIs(t, err, ErrCorrupt)
 		require.Less(t, ctx.late.Load(), int64(100))
 	})
-	t.Run("Replay/OfAGrownRun", func(t *testing.T) {
+	t.Run("Replay/OfAnExpandedRun", func(t *testing.T) {
 		m := newMachine(t, compile(t, chain(2_000)))
 		m.begin()
 		m.end("n0", Outcome{Expand: chain(1)})

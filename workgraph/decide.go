@@ -56,7 +56,7 @@ func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 		return
 	}
 	if o.Wait != nil && o.Wait.Children != nil {
-		if given, why := s.strange(u.ns, o.Wait.Children.Runs); s.doubted(doubt{u: u, given: given, why: why}) {
+		if given, why := s.otherGraphs(u.ns, o.Wait.Children.Runs); s.doubted(doubt{u: u, given: given, why: why}) {
 			return
 		}
 	}
@@ -168,7 +168,7 @@ func (s *State) checkSelect(u unit, sel *Select) *Error {
 // performed completes a unit whose outcome stands. A unit that was asked to stop while the run goes on
 // neither ends the run nor changes its state, because it is a matter of chance whether it still answers.
 func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
-	var task growTask
+	var task expansionTask
 	stopped := canceling && s.drain == ""
 	if o.Expand != nil && s.drain == "" && !s.lost(u, canceling) {
 		var faults []Fault
@@ -196,7 +196,7 @@ func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 	}
 	if task.ns != nil {
 		task.o, task.values, task.now = o, values, now
-		s.growQ = append(s.growQ, task)
+		s.expandQ = append(s.expandQ, task)
 		return
 	}
 	if stopped && o.Stop == Terminate {
@@ -279,7 +279,7 @@ func (s *State) decideEdges(ns *nodeState, values []json.RawMessage, stop Stop, 
 			t.note = "NO_ERROR"
 		case !selected(sel, pe, s.p.nodes[pe.to].ID):
 			t.note = "NOT_SELECTED"
-		case ns.given() == Rejected && !s.p.onResult(pe):
+		case ns.decision() == Rejected && !s.p.onResult(pe):
 			t.note = Rejected
 		default:
 			t.live = true
@@ -312,7 +312,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 	}
 	if t.live && pe.merge != nil {
 		var err error
-		if t.travel, err = s.mergePropagated(pe.merge, *sc); err != nil {
+		if t.propagated, err = s.mergePropagated(pe.merge, *sc); err != nil {
 			return Errorf(Permanent, ReasonPassDownFailed, "passing down to %s: %v", s.p.nodes[pe.to].ID, err)
 		}
 	}

@@ -153,7 +153,7 @@ func TestExpand(t *testing.T) {
 		require.Equal(t, []string{"A#1/x", "A#1/y"}, m.openRefs())
 		m.replayed(p)
 	})
-	t.Run("Effects/TellTheWholeGraph", func(t *testing.T) {
+	t.Run("Effects/HaveTheWholeGraph", func(t *testing.T) {
 		p := compile(t, nodes(PassDown{}, "A", "B", "C").Chain("A", "B", "C").Graph())
 		s := New(p, "run")
 		_, _, err := s.Advance(Begin{})

@@ -367,7 +367,7 @@ func (s *State) newest(tasks []edgeTask) {
 	}
 	for i := range tasks {
 		if e, v := round(&tasks[i]); tasks[i].live && v < last[e] {
-			tasks[i].live, tasks[i].travel = false, nil
+			tasks[i].live, tasks[i].propagated = false, nil
 		}
 	}
 }

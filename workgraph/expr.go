@@ -27,10 +27,10 @@ type Expr struct {
 	steps int
 	// nodeRefs are the ids in nodes.ID and nodes["ID"]. Validation reads them.
 	nodeRefs []string
-	// strange are uses of nodes.ID.FIELD with a field that no node has.
-	strange []nodeField
-	// strangeInput are the keys in input.KEY that no input has.
-	strangeInput []string
+	// unknownFields are uses of nodes.ID.FIELD with a field that no node has.
+	unknownFields []nodeField
+	// unknownInput are the keys in input.KEY that no input has.
+	unknownInput []string
 	// stateKeys are the keys in state.KEY and state["KEY"]. wholeState says that the state is also used in
 	// another way.
 	stateKeys  []string
@@ -83,11 +83,11 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		if id, ok := nodeRef(x); ok && !slices.Contains(e.nodeRefs, id) {
 			e.nodeRefs = append(e.nodeRefs, id)
 		}
-		if f, ok := fieldOfNode(x); ok && !slices.Contains(nodeFields, f.field) && !slices.Contains(e.strange, f) {
-			e.strange = append(e.strange, f)
+		if f, ok := fieldOfNode(x); ok && !slices.Contains(nodeFields, f.field) && !slices.Contains(e.unknownFields, f) {
+			e.unknownFields = append(e.unknownFields, f)
 		}
-		if key, ok := partOf("input", x); ok && !slices.Contains(inputFields, key) && !slices.Contains(e.strangeInput, key) {
-			e.strangeInput = append(e.strangeInput, key)
+		if key, ok := partOf("input", x); ok && !slices.Contains(inputFields, key) && !slices.Contains(e.unknownInput, key) {
+			e.unknownInput = append(e.unknownInput, key)
 		}
 		if x.Kind() == ast.ComprehensionKind && slices.Contains([]string{x.AsComprehension().IterVar(), x.AsComprehension().IterVar2()}, "input") {
 			itemInput = true
@@ -102,7 +102,7 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	}))
 	e.wholeState = whole > parts
 	if itemInput { // the variable of a macro is called input
-		e.strangeInput = nil
+		e.unknownInput = nil
 	}
 	root := checked.NativeRep().Expr()
 	_, e.wholeNode = nodeRef(root)
@@ -230,7 +230,7 @@ func (e *Expr) eval(m *meter, vars variables) (ref.Val, error) {
 	}
 	if err == nil {
 		// A large value, or one that is put together only now, is charged within protect.
-		return v, m.protect(func() { v = m.settle(v) })
+		return v, m.protect(func() { v = m.complete(v) })
 	}
 	msg := err.Error()
 	missing := false

@@ -295,8 +295,8 @@ func jsonParts(raw json.RawMessage) uint64 {
 	return uint64(n)
 }
 
-// settle puts together a result that the library leaves to its reader.
-func (m *meter) settle(v ref.Val) ref.Val {
+// complete puts together a result that the library leaves to its reader.
+func (m *meter) complete(v ref.Val) ref.Val {
 	if n, ok := v.(*nodesVal); ok {
 		return n.asMap()
 	}

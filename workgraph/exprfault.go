@@ -44,8 +44,8 @@ func pointAt(src string, line, column int, message string) string {
 	return fmt.Sprintf("%s: %s\n%s%s%s\n%s^", at, message, lead, string(text[from:to]), tail, strings.Repeat(" ", len([]rune(lead))+column-from))
 }
 
-// exprSaid rewords messages of CEL's parser and checker. The first form that matches is used.
-var exprSaid = []struct {
+// exprWordings rewords messages of CEL's parser and checker. The first form that matches is used.
+var exprWordings = []struct {
 	form *regexp.Regexp
 	say  func(m []string) string
 }{
@@ -147,7 +147,7 @@ func exprWords(said string) string {
 	if len(said) > maxIssue {
 		said = strings.ToValidUTF8(said[:maxIssue], "") + "…"
 	}
-	for _, s := range exprSaid {
+	for _, s := range exprWordings {
 		if m := s.form.FindStringSubmatch(said); m != nil {
 			return s.say(m)
 		}

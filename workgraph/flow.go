@@ -44,8 +44,8 @@ func (s *State) follow(t *edgeTask) {
 	if pe.kind != DataEdge {
 		st.Kind = pe.kind
 	}
-	if t.travel != nil {
-		st.Detail = &Detail{Propagated: t.travel}
+	if t.propagated != nil {
+		st.Detail = &Detail{Propagated: t.propagated}
 	}
 	s.record(st)
 	task := *t // the queue may move while this edge is followed
@@ -63,7 +63,7 @@ func (s *State) arrived(f *frame, t *edgeTask) {
 	switch {
 	case s.p.regions[r].token:
 		if t.live {
-			s.tokenVisit(r, pe.to, t.e, t.src, t.travel)
+			s.tokenVisit(r, pe.to, t.e, t.src, t.propagated)
 		}
 		s.instQ = append(s.instQ, instTask{r, s.root})
 	case pe.kind == BackEdge:
@@ -306,7 +306,7 @@ func (s *State) atLimit(n int32, visit int) bool {
 }
 
 func (s *State) recordLimit(op Op, l limitedVisit, visit int) {
-	d := &Detail{Propagated: l.travel}
+	d := &Detail{Propagated: l.propagated}
 	if l.parent != nil {
 		d.Within = int(l.parent.serial)
 	}
@@ -336,25 +336,25 @@ func (s *State) unlimit(l limitedVisit) {
 		s.checkInbox(l.node)
 		return
 	}
-	s.tokenVisit(l.region, l.node, l.edge, l.src, l.travel)
+	s.tokenVisit(l.region, l.node, l.edge, l.src, l.propagated)
 }
 
 // tokenVisit makes one visit in an irreducible loop.
-func (s *State) tokenVisit(region, n, e int32, src *nodeState, travel *Input) {
+func (s *State) tokenVisit(region, n, e int32, src *nodeState, propagated *Input) {
 	visit := len(s.tokens[n]) + 1
 	if s.atLimit(n, visit) {
-		l := limitedVisit{region: region, parent: s.root, edge: e, src: src, node: n, travel: travel}
+		l := limitedVisit{region: region, parent: s.root, edge: e, src: src, node: n, propagated: propagated}
 		s.recordLimit(OpLimit, l, visit)
 		s.applyLimit(l)
 		s.wantPause = ReasonMaxVisits
 		return
 	}
-	d := &Detail{Within: 1, Propagated: travel}
+	d := &Detail{Within: 1, Propagated: propagated}
 	if src != nil {
 		d.Inputs = []InputRef{{Node: s.node(src).ID, Visit: int(src.f.serial), Kind: s.p.edges[e].kind}}
 	}
 	s.record(Step{Op: OpLoop, Node: s.p.nodes[n].ID, Visit: visit, Detail: d})
-	s.enter(s.applyToken(region, n, e, src, travel))
+	s.enter(s.applyToken(region, n, e, src, propagated))
 }
 
 // checkLoop ends a loop in which nothing is open.

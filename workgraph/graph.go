@@ -229,8 +229,8 @@ const (
 	QuorumItems   ItemErrors = "QUORUM"
 )
 
-// Map calls the node's actor once for each item of a list. The visit's value is a list of objects in item order:
-// {"ok": value}, {"error": {...}} or {"abstained": true}.
+// Map calls the node's actor once for each item of a list. The visit's value is a list of objects in item
+// order: {"ok": value}, {"error": {...}} or {"abstained": true}.
 type Map struct {
 	// Over is the CEL expression of the list.
 	Over string `json:"over"`

@@ -76,7 +76,7 @@ func (g *guards) start(all reachSet) {
 		n, pn := int32(i), &g.p.nodes[i]
 		switch {
 		case pn.inbox == nil:
-			if len(pn.in) == 0 && !pn.mailed {
+			if len(pn.in) == 0 && !pn.edgeIn {
 				g.begin(n, all)
 			}
 		case len(pn.inbox.From) == 0:

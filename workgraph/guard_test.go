@@ -77,7 +77,7 @@ func guardedByOne(p *Program, asks int32) []bool {
 		n, pn := int32(i), &p.nodes[i]
 		switch {
 		case pn.inbox == nil:
-			if len(pn.in) == 0 && !pn.mailed {
+			if len(pn.in) == 0 && !pn.edgeIn {
 				begin(n)
 			}
 		case len(pn.inbox.From) == 0:
@@ -146,7 +146,7 @@ func TestGuardedByAgreesWithOneByOne(t *testing.T) {
 	})
 	t.Run("InboxesAndQuorums", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
-			p, err := Compile(t.Context(), mailGraph(&gen{t: t}), nil)
+			p, err := Compile(t.Context(), messageGraph(&gen{t: t}), nil)
 			if err != nil {
 				t.Skip(err)
 			}
@@ -155,8 +155,8 @@ func TestGuardedByAgreesWithOneByOne(t *testing.T) {
 	})
 }
 
-// mailGraph makes up to eighty nodes with random forward edges, joins and inboxes.
-func mailGraph(g *gen) *Graph {
+// messageGraph makes up to eighty nodes with random forward edges, joins and inboxes.
+func messageGraph(g *gen) *Graph {
 	out := &Graph{}
 	size := g.num(2, g.num(2, 80, "most"), "size")
 	for i := range size {

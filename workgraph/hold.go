@@ -58,7 +58,7 @@ func (s *State) approvals() []*nodeState {
 		s.approved = []*nodeState{}
 		for i := range s.p.nodes {
 			for _, ns := range s.visitsOf(int32(i)) {
-				if ns.given() == Approved && (len(ns.kept.Seen) > 0 || len(ns.kept.Workflows) > 0) {
+				if ns.decision() == Approved && (len(ns.kept.Seen) > 0 || len(ns.kept.Workflows) > 0) {
 					s.approved = append(s.approved, ns)
 				}
 			}
@@ -133,7 +133,7 @@ func (s *State) ApprovedAt(ref Ref) (at Ref, workflows map[string]string, ok boo
 	}
 	for i := range s.p.nodes {
 		for _, ns := range s.visitsOf(int32(i)) {
-			if ns.given() != Approved || !s.p.leadsTo(ns.n, n) {
+			if ns.decision() != Approved || !s.p.leadsTo(ns.n, n) {
 				continue
 			}
 			at, ok = s.ref(ns, 0), true
@@ -208,9 +208,9 @@ func (s *State) superseding(u unit, decision string) bool {
 	return decision == Approved && !s.holds(u.ns) && s.doubted(doubt{u: u, given: []*nodeState{u.ns}, why: "what was asked has changed"})
 }
 
-// strange are the approvals that cover the visit and were given for other graphs of the workflows that it is
-// to run.
-func (s *State) strange(ns *nodeState, runs []Child) (given []*nodeState, why string) {
+// otherGraphs are the approvals that cover the visit and were given for other graphs of the workflows that it
+// is to run.
+func (s *State) otherGraphs(ns *nodeState, runs []Child) (given []*nodeState, why string) {
 	for _, a := range s.approvals() {
 		for i := range runs {
 			c := &runs[i]

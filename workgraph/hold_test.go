@@ -202,7 +202,7 @@ func TestApprovalOfState(t *testing.T) {
 		m.end("pay", Outcome{})
 		m.finish()
 	})
-	t.Run("Call/WithAnExpressionThatTravels", func(t *testing.T) {
+	t.Run("Call/WithAPropagatedExpression", func(t *testing.T) {
 		m := asking(t, purse(func(g *Graph) {
 			cel("state.x")(g)
 			g.Nodes[1].PassDown = Key("expr")

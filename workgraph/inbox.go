@@ -60,7 +60,7 @@ func (n *pnode) accepts(from string) bool {
 	case len(in.From) > 0:
 		return slices.Contains(in.From, from)
 	case from == InputSender:
-		return !n.mailed
+		return !n.edgeIn
 	}
 	return true
 }
@@ -103,7 +103,7 @@ func (s *State) delivered(c Delivered) error {
 	case !validJSON(c.Message):
 		return fmt.Errorf("%w: the message is not JSON", ErrState)
 	}
-	if err := s.mayBear(&c); err != nil {
+	if err := s.checkSender(&c); err != nil {
 		return err
 	}
 	var to []int32
@@ -129,7 +129,7 @@ func (s *State) delivered(c Delivered) error {
 	for _, n := range to {
 		s.deliverTo(n, m)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 

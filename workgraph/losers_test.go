@@ -135,7 +135,7 @@ func TestUnsafeLosers(t *testing.T) {
 		require.Equal(t, VisitCanceled, m.status("A"))
 		completes(m)
 	})
-	t.Run("Graph/DoesNotGrow", func(t *testing.T) {
+	t.Run("Graph/IsNotExpanded", func(t *testing.T) {
 		m := race(t)
 		m.end("A", Outcome{Values: one("1"), Expand: nodes(FirstArg(), "x").Graph()})
 		require.Equal(t, VisitCompleted, m.status("A"))

@@ -73,7 +73,7 @@ func (s *State) applyLoop(region int32, parent, prev *frame) *frame {
 }
 
 // applyToken makes a visit in an irreducible loop from one live delivery. e is -1 for a start node.
-func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *nodeState {
+func (s *State) applyToken(region, n, e int32, src *nodeState, propagated *Input) *nodeState {
 	inst := &s.root.insts[s.p.regions[region].slot]
 	if s.tokens == nil {
 		s.tokens = map[int32][]*nodeState{}
@@ -81,7 +81,7 @@ func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *n
 	serial := int32(len(s.tokens[n]) + 1)
 	f := &frame{region: region, serial: serial, parent: s.root, inst: inst, open: 1, tokenEdge: e, tokenSrc: src}
 	f.nodes = []nodeState{{f: f, n: n, try: try{status: VisitPending, pos: -1}}}
-	f.edges = []edgeState{{src: src, propagated: travel}}
+	f.edges = []edgeState{{src: src, propagated: propagated}}
 	ns := &f.nodes[0]
 	s.tokens[n] = append(s.tokens[n], ns)
 	inst.opened = true
@@ -128,14 +128,14 @@ func (s *State) leave(f *frame, t *edgeTask) {
 		return
 	}
 	if x.src == nil || t.live && (!x.live || t.src.f.serial >= x.src.f.serial) {
-		*x = exitState{src: t.src, live: t.live, travel: t.travel}
+		*x = exitState{src: t.src, live: t.live, propagated: t.propagated}
 	}
 }
 
 func (s *State) setEdge(f *frame, t *edgeTask) {
 	pe := &s.p.edges[t.e]
 	es := &f.edges[s.p.localEdge[t.e]]
-	es.src, es.propagated, es.state = t.src, t.travel, edgeDead
+	es.src, es.propagated, es.state = t.src, t.propagated, edgeDead
 	if t.live {
 		es.state = edgeLive
 	}
@@ -174,7 +174,7 @@ func (s *State) applyLoopEnd(region int32, inst *instance, parent *frame) []edge
 	tasks := make([]edgeTask, len(exits))
 	for i, e := range exits {
 		x := &inst.exits[i] // its src is nil if no visit ever reached it
-		tasks[i] = edgeTask{e: e, src: x.src, live: x.live, travel: x.travel}
+		tasks[i] = edgeTask{e: e, src: x.src, live: x.live, propagated: x.propagated}
 	}
 	s.newest(tasks)
 	var out []edgeTask
@@ -327,8 +327,8 @@ func (s *State) suspend(u unit, status VisitStatus, due time.Time) {
 	}
 }
 
-// unpark ends a back-off or a wait.
-func (s *State) unpark(u unit) {
+// endSuspension ends a back-off or a wait.
+func (s *State) endSuspension(u unit) {
 	s.suspended--
 	u.try().due = time.Time{}
 }
@@ -432,7 +432,7 @@ func (s *State) letGo(u unit) {
 	t := u.try()
 	switch t.status {
 	case VisitBackoff:
-		s.unpark(u)
+		s.endSuspension(u)
 	case VisitWaiting:
 		s.applyWake(u, nil)
 	case VisitRunning, VisitCanceling:

@@ -88,8 +88,8 @@ func nameWaits(c *Call, w *Wait) *Wait {
 	return &named
 }
 
-// reachOut acts on the effects that concern things outside of the run. The lock is held.
-func (r *runner) reachOut(ctx context.Context, fx *Effects) {
+// actOutside acts on the effects that concern things outside of the run. The lock is held.
+func (r *runner) actOutside(ctx context.Context, fx *Effects) {
 	for _, id := range fx.CancelChildren {
 		r.out.stop(id)
 	}

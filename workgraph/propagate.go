@@ -86,7 +86,7 @@ func (s *State) tooMuch(edges []int32, f *frame) *Error {
 	switch {
 	case count > maxPropagatedArgs && count > len(edges):
 		return Errorf(Permanent, ReasonTooManyArguments, "%d positional arguments come together here, the limit is %d: every join of branches adds up what "+
-			"travels down each of them; pass results down by KEY, or choose with MERGE what goes on", count, maxPropagatedArgs)
+			"is passed on along each of them; pass results down by KEY, or choose with MERGE what goes on", count, maxPropagatedArgs)
 	case size > maxPropagatedBytes:
 		return Errorf(Permanent, ReasonArgumentsTooLarge, "%d bytes of results come together here, the limit is %d: keep large results outside and pass "+
 			"references", size, maxPropagatedBytes)

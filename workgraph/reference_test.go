@@ -78,7 +78,7 @@ func (v *refVisit) over() bool {
 func newRefRun(g *Graph, loopOf, up map[string]string, in Input) *refRun {
 	r := &refRun{g: g, loopOf: loopOf, up: up, input: in, frames: map[string][]*refFrame{}, started: map[string]*refVisit{}, status: StatusRunning}
 	r.newFrame("", nil, nil)
-	r.settle()
+	r.runToRest()
 	return r
 }
 
@@ -151,9 +151,9 @@ func (r *refRun) inputs(v *refVisit) (idx []int, f *refFrame) {
 	return idx, f
 }
 
-// settle delivers edges in the order in which they were fired and checks the target of each. Then it checks
-// everything until nothing changes any more.
-func (r *refRun) settle() {
+// runToRest delivers edges in the order in which they were fired and checks the target of each. Then it
+// checks everything until nothing changes any more.
+func (r *refRun) runToRest() {
 	for changed := true; changed && r.stopped == ""; {
 		for len(r.queue) > 0 && r.stopped == "" {
 			d := r.queue[0]
@@ -355,7 +355,7 @@ func (r *refRun) decide(v *refVisit) bool {
 		idx, _ := r.inputs(v)
 		r.policy(v, Errorf(Permanent, ReasonQuorumUnreachable, "a quorum of %d out of %d inputs can no longer be met", v.node.Join.N, len(idx)))
 	case verdictRun:
-		r.travel(v)
+		r.propagate(v)
 		if w := v.node.When; w != "" && !refCond(w, v) {
 			r.skip(v)
 			return true
@@ -393,8 +393,8 @@ func refCond(when string, v *refVisit) bool {
 	}
 }
 
-// travel follows section 4.3 of the design literally.
-func (r *refRun) travel(v *refVisit) {
+// propagate follows section 4.3 of the design literally.
+func (r *refRun) propagate(v *refVisit) {
 	idx, f := r.inputs(v)
 	v.named = map[string]string{}
 	if len(idx) == 0 {
@@ -485,7 +485,7 @@ func (r *refRun) end(ref Ref, out *Outcome, err *Error) (again bool) {
 			return true
 		}
 		r.policy(v, err)
-		r.settle()
+		r.runToRest()
 		return false
 	}
 	for _, x := range out.Values {
@@ -508,7 +508,7 @@ func (r *refRun) end(ref Ref, out *Outcome, err *Error) (again bool) {
 			return e.Kind != ErrorEdge && r.chosen(e, out.Select) && (e.When == "" || refCond(e.When, v))
 		})
 	}
-	r.settle()
+	r.runToRest()
 	return false
 }
 

@@ -56,10 +56,10 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 	for i := range c.uses {
 		u := &c.uses[i]
 		// At run time it would be a missing key, which makes a condition false without an error.
-		for _, f := range u.expr.strange {
+		for _, f := range u.expr.unknownFields {
 			c.refFault(u, CodeBadExpression, "a node has "+strings.Join(nodeFields, ", "), "%q asks for %q of nodes.%s, which no node has", u.expr.src, f.field, f.id)
 		}
-		for _, key := range u.expr.strangeInput {
+		for _, key := range u.expr.unknownInput {
 			c.refFault(u, CodeBadExpression, "write input.named."+key, "%q asks for %q of input, which has args and named", u.expr.src, key)
 		}
 		for _, id := range u.expr.nodeRefs {
@@ -80,7 +80,7 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 			case !declared:
 				c.refFault(u, CodeUnknownNodeRef, c.nearest(id), "%q refers to nodes.%s, which is not declared", u.expr.src, id)
 			case !before:
-				c.refFault(u, CodeNotBefore, "let the result travel to the node, or draw an edge", "%q refers to nodes.%s, which does not lead here", u.expr.src, id)
+				c.refFault(u, CodeNotBefore, "pass the result on to the node, or draw an edge", "%q refers to nodes.%s, which does not lead here", u.expr.src, id)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 			continue
 		}
 		q, x, v := asked[k], pairs[k][0], pairs[k][1]
-		hint := fmt.Sprintf("draw an edge from %q, or let its result travel", p.nodes[x].ID)
+		hint := fmt.Sprintf("draw an edge from %q, or pass its result on", p.nodes[x].ID)
 		switch {
 		case x == v && q.use.place.Node == "":
 			hint = "on an ERROR edge result is the error of the source"

@@ -34,8 +34,8 @@ type amendment struct {
 	// reopens are visits that begin again because an approval is void: visits that have ended, and those that
 	// wait for them.
 	reopens []*nodeState
-	// known says which edges of the new program the old one had.
-	known []bool
+	// hadEdge says which edges of the new program the old one had.
+	hadEdge []bool
 }
 
 // refuse records a refusal, up to MaxFaults of them.
@@ -55,11 +55,11 @@ func (s *State) examineAmend(ctx context.Context, q *Program) (*amendment, error
 	if err != nil {
 		return nil, err
 	}
-	a := &amendment{s: s, q: q, diff: diff, changedNode: map[int32][]string{}, changedEdge: map[int32][]string{}, known: make([]bool, len(q.edges))}
+	a := &amendment{s: s, q: q, diff: diff, changedNode: map[int32][]string{}, changedEdge: map[int32][]string{}, hadEdge: make([]bool, len(q.edges))}
 	a.nodes, a.edges, a.regions = q.match(s.p)
 	for _, e := range a.edges {
 		if e >= 0 {
-			a.known[e] = true
+			a.hadEdge[e] = true
 		}
 	}
 	for _, c := range a.diff.ChangedNodes {
@@ -306,7 +306,7 @@ func (a *amendment) newEdges(frozen []bool) {
 	}
 	for e := range a.q.edges {
 		pe := &a.q.edges[e]
-		if a.known[e] || back[pe.from] < 0 {
+		if a.hadEdge[e] || back[pe.from] < 0 {
 			continue
 		}
 		old := back[pe.from]

@@ -179,7 +179,7 @@ func (m *move) instance(to, from *instance, old, now int32) {
 		}
 		if k, ok := slices.BinarySearch(m.q.regions[now].exits, m.edges[e]); ok {
 			x := from.exits[i]
-			exits[k] = exitState{src: m.visit(x.src), travel: x.travel, live: x.live}
+			exits[k] = exitState{src: m.visit(x.src), propagated: x.propagated, live: x.live}
 		}
 	}
 }
@@ -249,8 +249,8 @@ func (m *move) rest() {
 	for i := range s.instQ {
 		s.instQ[i].region = m.regions[s.instQ[i].region]
 	}
-	for i := range s.growQ {
-		s.growQ[i].ns = m.visit(s.growQ[i].ns)
+	for i := range s.expandQ {
+		s.expandQ[i].ns = m.visit(s.expandQ[i].ns)
 	}
 	timers := s.timers[:0]
 	for _, t := range s.timers {

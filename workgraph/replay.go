@@ -120,7 +120,7 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 			return misfit
 		}
 		if t.status == VisitBackoff {
-			s.unpark(u)
+			s.endSuspension(u)
 			t.status = VisitRunning
 			return nil
 		}
@@ -345,7 +345,7 @@ func (s *State) replayEdge(st *Step, d *Detail) error {
 	if src == nil || !src.resolved() {
 		return fmt.Errorf("%w: edge of %s@%d, which is not over", ErrCorrupt, st.Node, st.Visit)
 	}
-	s.applyEdge(&edgeTask{e: e, src: src, live: st.Live, travel: d.Propagated})
+	s.applyEdge(&edgeTask{e: e, src: src, live: st.Live, propagated: d.Propagated})
 	return nil
 }
 
@@ -370,7 +370,7 @@ func (s *State) replayLoop(st *Step, d *Detail) error {
 		return fmt.Errorf("%w: node %s is in no loop", ErrCorrupt, st.Node)
 	}
 	r := &s.p.regions[region]
-	l := limitedVisit{region: region, parent: s.frameAt(r.parent, d.Within), node: n, travel: d.Propagated}
+	l := limitedVisit{region: region, parent: s.frameAt(r.parent, d.Within), node: n, propagated: d.Propagated}
 	if d.From > 0 {
 		l.prev = s.frameAt(region, d.From)
 	}
@@ -391,7 +391,7 @@ func (s *State) replayLoop(st *Step, d *Detail) error {
 	switch st.Op {
 	case OpLoop:
 		if r.token {
-			s.applyToken(region, n, l.edge, l.src, l.travel)
+			s.applyToken(region, n, l.edge, l.src, l.propagated)
 			return nil
 		}
 		s.applyLoop(region, l.parent, l.prev)

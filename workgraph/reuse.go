@@ -76,13 +76,13 @@ func checkReused(list []ReusedVisit) error {
 	for i := range list {
 		a := &list[i]
 		if a.Ref.Item != 0 || a.Ref.Visit < 1 {
-			return fmt.Errorf("%w: adopted visit %s: a whole visit must be named, counted from 1", ErrState, a.Ref)
+			return fmt.Errorf("%w: reused visit %s: a whole visit must be named, counted from 1", ErrState, a.Ref)
 		}
 		if a.Outcome.Wait != nil {
-			return fmt.Errorf("%w: adopted visit %s still waits", ErrState, a.Ref)
+			return fmt.Errorf("%w: reused visit %s still waits", ErrState, a.Ref)
 		}
 		if err := checkOutcome(&a.Outcome); err != nil {
-			return fmt.Errorf("%w: adopted visit %s: %w", ErrState, a.Ref, err)
+			return fmt.Errorf("%w: reused visit %s: %w", ErrState, a.Ref, err)
 		}
 	}
 	return nil
@@ -115,7 +115,7 @@ func (s *State) reuseVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 		return
 	}
 	task.o, task.values, task.now = &c, o.Values, s.at
-	s.growQ = append(s.growQ, task)
+	s.expandQ = append(s.expandQ, task)
 }
 
 // splitReuse begins a new event when the current one has become large.
@@ -149,7 +149,7 @@ func ReuseFrom(ctx context.Context, old *State, from *Ref, before, after *Graph)
 	if old.root == nil {
 		return nil, nil, nil
 	}
-	a := &adopter{s: old, from: from, visits: map[*nodeState]bool{}, loops: map[loopKey]bool{}, ended: map[*nodeState]bool{}, before: before, void: map[*nodeState]bool{}}
+	a := &reuseFinder{s: old, from: from, visits: map[*nodeState]bool{}, loops: map[loopKey]bool{}, ended: map[*nodeState]bool{}, before: before, void: map[*nodeState]bool{}}
 	for _, ns := range old.terminated {
 		a.ended[ns] = true
 	}
@@ -164,7 +164,7 @@ func ReuseFrom(ctx context.Context, old *State, from *Ref, before, after *Graph)
 		for _, ns := range old.visitsOf(int32(i)) {
 			switch {
 			case ns.status != VisitPending && ns.status != VisitSkipped && a.stable(ns):
-				reused = append(reused, ReusedVisit{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.given(), Seen: maps.Clone(ns.seen()), Workflows: ns.workflows()})
+				reused = append(reused, ReusedVisit{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.decision(), Seen: maps.Clone(ns.seen()), Workflows: ns.workflows()})
 			case old.p.nodes[i].Effect == Unsafe && ns.performed():
 				unsafeAgain = append(unsafeAgain, old.ref(ns, 0))
 			}
@@ -235,8 +235,8 @@ type loopKey struct {
 	within *frame
 }
 
-// adopter finds the visits whose outcome a new run may reuse.
-type adopter struct {
+// reuseFinder finds the visits whose outcome a new run may reuse.
+type reuseFinder struct {
 	s      *State
 	from   *Ref
 	visits map[*nodeState]bool
@@ -251,7 +251,7 @@ type adopter struct {
 }
 
 // stable reports whether the visit has ended and everything that led to it is stable.
-func (a *adopter) stable(ns *nodeState) bool {
+func (a *reuseFinder) stable(ns *nodeState) bool {
 	if known, ok := a.visits[ns]; ok {
 		return known
 	}
@@ -267,7 +267,7 @@ func (a *adopter) stable(ns *nodeState) bool {
 	return ok
 }
 
-func (a *adopter) sources(ns *nodeState) bool {
+func (a *reuseFinder) sources(ns *nodeState) bool {
 	s := a.s
 	edges, f := s.sources(ns)
 	some := s.node(ns).quorum > 0 && ns.status != VisitSkipped
@@ -294,7 +294,7 @@ func (a *adopter) sources(ns *nodeState) bool {
 }
 
 // loop reports whether a whole loop within a frame has ended and is stable.
-func (a *adopter) loop(region int32, within *frame) bool {
+func (a *reuseFinder) loop(region int32, within *frame) bool {
 	key := loopKey{region, within}
 	if known, ok := a.loops[key]; ok {
 		return known

@@ -229,7 +229,7 @@ func (r *runner) effects(ctx context.Context, evs []Event, fx *Effects) {
 		go r.work(ctx)
 	}
 	if len(fx.Spawns)+len(fx.CancelChildren)+len(fx.Opened)+len(fx.Closed) > 0 {
-		r.reachOut(ctx, fx)
+		r.actOutside(ctx, fx)
 	}
 	r.arm(ctx)
 	r.checkOver()
@@ -269,8 +269,8 @@ func (r *runner) enqueue(st *Start) {
 	r.queue = append(r.queue, *st)
 }
 
-// release gives the concurrency key of an attempt that is over to the next start that waits for it.
-func (r *runner) release(k string) {
+// releaseKey gives the concurrency key of an attempt that is over to the next start that waits for it.
+func (r *runner) releaseKey(k string) {
 	if k == "" {
 		return
 	}
@@ -328,7 +328,7 @@ func (r *runner) work(ctx context.Context) {
 			end.Now = time.Now()
 		}
 		r.idle++
-		r.release(call.ConcurrencyKey)
+		r.releaseKey(call.ConcurrencyKey)
 		if end.Outcome != nil || end.Err != nil {
 			// Only a dropped attempt is refused, and nothing waits for its end.
 			if evs, fx, err := r.s.advanceEnded(&end); err == nil {

@@ -126,7 +126,7 @@ type schemaSurvey struct {
 	subschemas       int
 	names, ids, refs int
 	old              bool
-	told             map[string]bool
+	seenRefs         map[string]bool
 }
 
 // surveySchema refuses a schema that would take the compiler long. It returns how many objects, arrays and
@@ -135,7 +135,7 @@ func surveySchema(doc any) (int, error) {
 	if n := wildNumber(doc); n != "" {
 		return 0, fmt.Errorf("the number %.40s in the schema is out of range", n)
 	}
-	w := &schemaSurvey{doc: doc, told: map[string]bool{}}
+	w := &schemaSurvey{doc: doc, seenRefs: map[string]bool{}}
 	w.drafts(doc)
 	w.walk(doc, 0)
 	switch {
@@ -207,16 +207,16 @@ func (w *schemaSurvey) keyword(k, text string) {
 			w.ids++
 		}
 	case "$ref":
-		if !w.told[text] && !w.known(text) {
+		if !w.seenRefs[text] && !w.compilerFinds(text) {
 			w.refs++
 		}
-		w.told[text] = true
+		w.seenRefs[text] = true
 	}
 }
 
-// known reports whether the compiler finds the schema that a reference points to during its own walk over the
-// document.
-func (w *schemaSurvey) known(ref string) bool {
+// compilerFinds reports whether the compiler finds the schema that a reference points to during its own walk
+// over the document.
+func (w *schemaSurvey) compilerFinds(ref string) bool {
 	if ref == "#" || strings.HasPrefix(ref, "#") && !strings.HasPrefix(ref, "#/") {
 		return true
 	}

@@ -92,7 +92,7 @@ func TestJoins(t *testing.T) {
 		require.Equal(t, StatusCompleted, m.s.End().Status)
 		require.Equal(t, VisitSkipped, m.status("J"))
 	})
-	t.Run("Skipped/TravelsOn", func(t *testing.T) {
+	t.Run("Skipped/GoesOn", func(t *testing.T) {
 		g := nodes(PassDown{}, "A", "B", "C", "D").Chain("A", "B", "C", "D").Graph()
 		g.Nodes[1].When = "false"
 		m := newMachine(t, compile(t, g))
@@ -320,7 +320,7 @@ func TestUnsafe(t *testing.T) {
 		m.do(Resume{Now: m.now})
 		require.Equal(t, []string{`"it happened"`}, m.args("next"))
 	})
-	t.Run("Unknown/IsToldByTheEndOfARunThatEndsFirst", func(t *testing.T) {
+	t.Run("Unknown/IsInTheEndOfARunThatEndsFirst", func(t *testing.T) {
 		told := []Ref{{Node: "U", Visit: 1}}
 		ended := func(t *testing.T, m *machine, st Status) {
 			t.Helper()
@@ -551,7 +551,7 @@ func TestState(t *testing.T) {
 	require.Equal(t, ReasonStateRefused, m.s.End().Error.Reason)
 }
 
-func TestTravelLimits(t *testing.T) {
+func TestPropagationLimits(t *testing.T) {
 	t.Parallel()
 	echo := Actors{"x": ActorFunc(func(_ context.Context, c *Call) (Outcome, error) { return Outcome{Values: one("1")}, nil })}
 	// lattice is n diamonds in a row.
@@ -579,7 +579,7 @@ func TestTravelLimits(t *testing.T) {
 		g := star(maxPropagatedArgs+1, Join{})
 		res, err := Run(t.Context(), g, echo, Input{Args: one("1")})
 		require.NoError(t, err)
-		require.Equal(t, StatusCompleted, res.Status, "one for each edge is no growth")
+		require.Equal(t, StatusCompleted, res.Status, "one for each edge is allowed")
 	})
 	t.Run("Key/WhatComesTogetherIsBounded", func(t *testing.T) {
 		large, err := json.Marshal(strings.Repeat("y", maxPropagatedBytes/8))

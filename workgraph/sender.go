@@ -57,9 +57,9 @@ func (s *State) Speaks(ref Ref, attempt int) bool {
 	return false
 }
 
-// mayBear checks the sender's name of a message. The message is applied some time after it was accepted, so
-// its call may be over by now. A call that was taken back has sent nothing.
-func (s *State) mayBear(c *Delivered) error {
+// checkSender checks the sender's name of a message. The message is applied some time after it was accepted,
+// so its call may be over by now. A call that was taken back has sent nothing.
+func (s *State) checkSender(c *Delivered) error {
 	if c.Call == (Ref{}) {
 		if s.p.reserves(c.From) {
 			return fmt.Errorf("%w: nobody sends as %q from outside", ErrSender, c.From)

@@ -96,7 +96,7 @@ func TestSender(t *testing.T) {
 		require.NoError(t, m.as(m.ref("A#1/x"), 1, "I", "2"))
 		m.replays()
 	})
-	t.Run("Amended/MailInANameThatANodeTakesIsRefused", func(t *testing.T) {
+	t.Run("Amended/MessagesInANameThatANodeTakesAreRefused", func(t *testing.T) {
 		m := newMachine(t, compile(t, inbox(nodes(FirstArg(), "work", "pay").Graph(), Inbox{From: []string{"ask"}}, "pay")))
 		m.begin()
 		m.do(Amended{Program: compile(t, inbox(nodes(FirstArg(), "work", "pay", "ask").Edge("ask", "pay").Graph(), Inbox{From: []string{"ask"}}, "pay")), Revision: m.s.revision, Now: m.now})

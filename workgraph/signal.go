@@ -66,7 +66,7 @@ func (s *State) signaled(c Signaled) error {
 		o := u.try().wait.out
 		s.waited(u, o, []json.RawMessage{s.takeSignal(u)}, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 

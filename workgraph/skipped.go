@@ -16,8 +16,8 @@ const (
 	ReasonNoLiveInput = "NO_LIVE_INPUT"
 )
 
-// maxToldEdges bounds how many edges the message of a skipped visit names.
-const maxToldEdges = 4
+// maxNamedEdges bounds how many edges the message of a skipped visit names.
+const maxNamedEdges = 4
 
 // Skips finds the reasons of skipped visits in one event. The zero value is ready for the event's steps.
 type Skips struct {
@@ -26,8 +26,8 @@ type Skips struct {
 }
 
 type deadEdges struct {
-	told []string
-	more int
+	named []string
+	more  int
 }
 
 // Step takes the next step of the event. For an OpSkip it returns one of the reasons above and, for people, a
@@ -41,8 +41,8 @@ func (k *Skips) Step(st *Step) (reason, message string) {
 			k.edges = map[string]deadEdges{}
 		}
 		e := k.edges[st.To]
-		if len(e.told) < maxToldEdges {
-			e.told = append(e.told, "the edge from "+st.Node+": "+missing)
+		if len(e.named) < maxNamedEdges {
+			e.named = append(e.named, "the edge from "+st.Node+": "+missing)
 		} else {
 			e.more++
 		}
@@ -59,7 +59,7 @@ func (k *Skips) Step(st *Step) (reason, message string) {
 }
 
 func (e deadEdges) String() string {
-	s := strings.Join(e.told, "; ")
+	s := strings.Join(e.named, "; ")
 	if e.more > 0 {
 		s += fmt.Sprintf("; and %d more", e.more)
 	}

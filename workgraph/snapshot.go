@@ -211,7 +211,7 @@ func (s *State) Snapshot() ([]byte, error) {
 		}
 	}
 	for _, l := range s.limited {
-		sl := savedLimit{Region: l.region, Parent: l.parent.serial, Node: l.node, Edge: l.edge, Src: saveRef(l.src), Propagated: l.travel}
+		sl := savedLimit{Region: l.region, Parent: l.parent.serial, Node: l.node, Edge: l.edge, Src: saveRef(l.src), Propagated: l.propagated}
 		if l.prev != nil {
 			sl.Prev = l.prev.serial
 		}
@@ -270,7 +270,7 @@ func saveFrame(f *frame) savedFrame {
 		si := savedInstance{Join: savedJoin{in.join.seen, in.join.live, in.join.ran}, Opened: in.opened, Closed: in.closed,
 			Active: in.active, Limited: in.limited, Entries: in.entries, Last: in.last}
 		for _, x := range in.exits {
-			si.Exits = append(si.Exits, savedExit{Src: saveRef(x.src), Live: x.live, Propagated: x.travel})
+			si.Exits = append(si.Exits, savedExit{Src: saveRef(x.src), Live: x.live, Propagated: x.propagated})
 		}
 		c.Insts = append(c.Insts, si)
 	}
@@ -398,7 +398,7 @@ func (r *restorer) frames(c *savedState) {
 	}
 	for _, f := range made {
 		for i := range f.nodes {
-			s.retravel(&f.nodes[i])
+			s.propagateAgain(&f.nodes[i])
 		}
 	}
 }
@@ -472,7 +472,7 @@ func (r *restorer) fillFrame(f *frame, sf *savedFrame) {
 			return
 		}
 		for k, x := range si.Exits {
-			in.exits[k] = exitState{src: r.visit(x.Src), live: x.Live, travel: x.Propagated}
+			in.exits[k] = exitState{src: r.visit(x.Src), live: x.Live, propagated: x.Propagated}
 		}
 	}
 }
@@ -581,7 +581,7 @@ func (r *restorer) rest(c *savedState) {
 			r.fail("region of a limit")
 			return
 		}
-		o := limitedVisit{region: l.Region, node: l.Node, edge: l.Edge, src: r.visit(l.Src), travel: l.Propagated}
+		o := limitedVisit{region: l.Region, node: l.Node, edge: l.Edge, src: r.visit(l.Src), propagated: l.Propagated}
 		if o.parent = s.frameAt(s.p.regions[l.Region].parent, int(l.Parent)); o.parent == nil {
 			r.fail("parent of a limit")
 			return
@@ -622,18 +622,18 @@ func (ns *nodeState) entered() bool {
 	return (ns.no > ns.before || ns.m != nil || ns.reused) && ns.status != VisitPending
 }
 
-// retravel computes a visit's arguments again from its inputs, after those of the inputs.
-func (s *State) retravel(ns *nodeState) {
+// propagateAgain computes a visit's arguments again from its inputs, after those of the inputs.
+func (s *State) propagateAgain(ns *nodeState) {
 	todo := []*nodeState{ns}
 	for len(todo) > 0 {
 		v := todo[len(todo)-1]
-		if !v.entered() || v.traveled {
+		if !v.entered() || v.propagated {
 			todo = todo[:len(todo)-1]
 			continue
 		}
 		n := len(todo)
 		for _, src := range s.inputsOf(v) {
-			if !src.traveled && src.entered() {
+			if !src.propagated && src.entered() {
 				todo = append(todo, src)
 			}
 		}
@@ -641,7 +641,7 @@ func (s *State) retravel(ns *nodeState) {
 			continue
 		}
 		v.args, v.named = s.propagate(v)
-		v.traveled = true
+		v.propagated = true
 		todo = todo[:n-1]
 	}
 }

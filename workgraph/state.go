@@ -92,7 +92,7 @@ type State struct {
 	fx          *Effects
 	edgeQ       []edgeTask
 	instQ       []instTask
-	growQ       []growTask
+	expandQ     []expansionTask
 	doubts      []doubt
 	// woken is the visit or item whose wait ended last, and woke its outcome.
 	woken Ref
@@ -149,9 +149,9 @@ type instance struct {
 }
 
 type exitState struct {
-	src    *nodeState
-	travel *Input
-	live   bool
+	src        *nodeState
+	propagated *Input
+	live       bool
 }
 
 type joinCount struct {
@@ -215,10 +215,10 @@ type nodeState struct {
 	// enteredAt and endedAt are positions in State.order at which the visit began to run and completed.
 	enteredAt, endedAt int64
 	// before counts the attempts that amendments have canceled.
-	before   int32
-	traveled bool // scratch of Restore
-	reused   bool // its outcome is that of another run
-	kept     *savedOutcome
+	before     int32
+	propagated bool // scratch of Restore
+	reused     bool // its outcome is that of another run
+	kept       *savedOutcome
 }
 
 type mapState struct {
@@ -250,18 +250,18 @@ type limitedVisit struct {
 	parent *frame
 	prev   *frame
 	node   int32
-	// edge, src and travel are the edge, its source and its input that arrived in an irreducible loop.
-	edge   int32
-	src    *nodeState
-	travel *Input
+	// edge, src and propagated are the edge, its source and its input that arrived in an irreducible loop.
+	edge       int32
+	src        *nodeState
+	propagated *Input
 }
 
 type edgeTask struct {
-	e      int32
-	src    *nodeState
-	live   bool
-	note   string
-	travel *Input
+	e          int32
+	src        *nodeState
+	live       bool
+	note       string
+	propagated *Input
 }
 
 // instTask checks whether a loop has ended.

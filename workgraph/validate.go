@@ -376,7 +376,7 @@ func notNegative[T int | time.Duration](c *checker, id, field string, v T) {
 
 func (c *checker) checkPolicies(n *Node) {
 	if n.Thread != "" {
-		c.node(CodeUnused, n.ID, "thread", "drop it: what an agent is to know of earlier work travels to it in its arguments", "no actor works on a thread, so that it would do nothing")
+		c.node(CodeUnused, n.ID, "thread", "drop it: an agent learns of earlier work from its arguments", "no actor works on a thread, so that it would do nothing")
 	}
 	oneOf(c, n.ID, "effect", n.Effect, Pure, Idempotent, Unsafe)
 	oneOf(c, n.ID, "join.mode", n.Join.Mode, All, Any, Quorum)

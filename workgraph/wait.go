@@ -293,7 +293,7 @@ func (s *State) childEnded(c ChildEnded) error {
 		s.endWait(u)
 		s.waited(u, o, w.values(), now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -337,7 +337,7 @@ func (s *State) answered(c Answered) error {
 	if !s.superseding(u, c.Decision) && !s.decided(u, o, value, c.Decision, c.By) {
 		s.waited(u, o, []json.RawMessage{value}, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -373,7 +373,7 @@ func (s *State) taskEnded(c TaskEnded) error {
 	} else {
 		s.waited(u, w.out, values, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -434,7 +434,7 @@ func (s *State) spawns(list []Spawn, u unit) []Spawn {
 func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 	t := u.try()
 	w := t.wait
-	s.unpark(u)
+	s.endSuspension(u)
 	t.status, t.wait = VisitRunning, nil
 	s.woken, s.woke = s.ref(u.ns, u.item), w.out
 	last := len(s.waits) - 1
