@@ -155,21 +155,6 @@ func (e *Engine) amendedBy(ctx context.Context, row journal.Run, revision int64,
 	})
 }
 
-// GraphHash is the content hash of the graph that the event brings; empty if it brings none.
-func (d *Durable) GraphHash() string {
-	if d.GraphChange != nil && d.GraphChange.Hash != "" {
-		return d.GraphChange.Hash
-	}
-	if d.Graph == nil {
-		return ""
-	}
-	body, err := d.Graph.Canonical()
-	if err != nil {
-		return ""
-	}
-	return sum(body)
-}
-
 // planAmend works out what a change would do to the run as it stands, and changes nothing.
 func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program, error) {
 	look, row, err := e.standing(ctx, req.Namespace, req.RunID)

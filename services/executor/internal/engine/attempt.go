@@ -445,17 +445,6 @@ func notPerformed(cause error) *workgraph.Error {
 	return workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "%v", cause)
 }
 
-func outcomeSize(o workgraph.Outcome) int {
-	n := 0
-	for _, v := range o.Values {
-		n += len(v)
-	}
-	for k, v := range o.State {
-		n += len(k) + len(v)
-	}
-	return n
-}
-
 // finish reports the end of an attempt to the machine, once. Whoever calls it lets the writer lead soon after. An attempt that was only interrupted by the end of this owner is
 // not reported: the next owner sees it as it is in the journal.
 func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace) {

@@ -32,13 +32,6 @@ func (c callScope) Ancestors() []string {
 	return c.r.state.ScopeOf(c.ref).Ancestors()
 }
 
-// detail is what the last heartbeat of a call said; the next attempt of its visit or item begins with it.
-type detail struct {
-	Ref     workgraph.Ref   `json:"ref"`
-	Attempt int             `json:"attempt"`
-	Said    json.RawMessage `json:"said"`
-}
-
 const (
 	// maxDetails bounds what one heartbeat says.
 	maxDetails = 64 << 10

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -327,19 +326,4 @@ type holdings struct {
 type holding struct {
 	namespace string
 	runs      int
-}
-
-// inputSize is what a run is given at its start.
-func inputSize(in workgraph.Input, more ...json.RawMessage) int64 {
-	n := 0
-	for _, v := range in.Args {
-		n += len(v)
-	}
-	for k, v := range in.Named {
-		n += len(k) + len(v)
-	}
-	for _, v := range more {
-		n += len(v)
-	}
-	return int64(n)
 }

@@ -10,15 +10,6 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// refusal is an amendment that was recorded and then refused, since the run had moved on. It stands in the
-// run's position until the next amendment, for those who did not wait for the answer.
-type refusal struct {
-	Time      time.Time `json:"time"`
-	By        string    `json:"by,omitempty"`
-	RequestID string    `json:"request_id,omitempty"`
-	Message   string    `json:"message"`
-}
-
 // maxRefusal bounds what is told of a refusal.
 const maxRefusal = 1000
 
