@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -89,7 +90,7 @@ func (e *Engine) awaitAccounting(ctx context.Context, namespace, runID string, m
 }
 
 // uses reports whether an event tells of calls that are booked.
-func uses(d *Durable) bool {
+func uses(d *record.Durable) bool {
 	return d.Usage != nil || d.Outcome != nil && len(d.Outcome.Usage) > 0 || d.Error != nil && len(d.Error.Usage) > 0 || d.Child != nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -63,7 +64,7 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 	key := once(req.Request)
 	_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: started(),
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandAmend, Key: key}},
-		&Payload{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
+		&record.Payload{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
 	if err != nil {
 		return nil, refusedCommand(err)
 	}
@@ -111,8 +112,8 @@ func (e *Engine) amended(ctx context.Context, req AmendRequest) (*Amendment, err
 	if err != nil {
 		return nil, err
 	}
-	var made *Durable
-	if _, err := e.happened(ctx, row, func(d *Durable) bool {
+	var made *record.Durable
+	if _, err := e.happened(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.GraphAmended && d.RequestID == req.Request.ID && d.Revision == req.Revision {
 			made = d
 		}
@@ -150,7 +151,7 @@ func (e *Engine) graphNamed(ctx context.Context, namespace, hash string) (*workg
 
 // amendedBy reports whether the graph was changed to this one, whatever came after.
 func (e *Engine) amendedBy(ctx context.Context, row journal.Run, revision int64, hash string) (bool, error) {
-	return e.happened(ctx, row, func(d *Durable) bool {
+	return e.happened(ctx, row, func(d *record.Durable) bool {
 		return d.Kind == workgraph.GraphAmended && d.Revision == revision && d.GraphHash() == hash
 	})
 }
@@ -272,7 +273,7 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 	if err := e.graphFits(body); err != nil {
 		return nil, err
 	}
-	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil).WithEvaluated(e.programs.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
+	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil).WithEvaluated(e.programs.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: record.GraphHash(body), body: body}
 	e.programs.cache("pinned/"+p.hash, p)
 	return p, nil
 }

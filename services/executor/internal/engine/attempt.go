@@ -21,6 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -165,7 +166,7 @@ func (t *session) perform(a *attempt) {
 	holds := t.e.calling.Share(a.run.namespace)
 	defer holds.Free()
 	// A call that is made here has its arguments in a form of their own; what a remote worker gets is made when it is sent.
-	if n := 2 * inputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.remote {
+	if n := 2 * record.InputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.remote {
 		if err := holds.Wait(ctx, min(n, t.e.calling.Most())); err != nil {
 			t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
 			return
@@ -256,7 +257,7 @@ func (t *session) perform(a *attempt) {
 		end(nil, refused)
 		return
 	}
-	if n := outcomeSize(out); n > t.e.cfg.MaxPayload {
+	if n := record.OutcomeSize(out); n > t.e.cfg.MaxPayload {
 		tooLarge := workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 		tooLarge.Usage = out.Usage
 		end(nil, tooLarge)
@@ -486,7 +487,7 @@ func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	}
 	held := int64(0) // of a result that waits for a turn
 	if out != nil {
-		held = int64(outcomeSize(*out) + waitSize(out))
+		held = int64(record.OutcomeSize(*out) + record.WaitSize(out))
 	}
 	t.memory.Add(r.namespace, held)
 	leave, err := r.step(t.calls)
@@ -562,7 +563,7 @@ func (r *run) holdOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workg
 	if out == nil {
 		return out, fail
 	}
-	n, limit := int64(outcomeSize(*out)+waitSize(out)), r.t.e.cfg.MaxRunBytes
+	n, limit := int64(record.OutcomeSize(*out)+record.WaitSize(out)), r.t.e.cfg.MaxRunBytes
 	if r.kept+n > limit {
 		full := workgraph.Errorf(workgraph.Permanent, ReasonRunTooLarge,
 			"the results of this run hold %d bytes, with this one they would exceed %d: keep large results outside and pass references", r.kept, limit)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -91,7 +92,7 @@ func firstGraph(ctx context.Context, j journal.Reader, row journal.Run) (string,
 		if err != nil {
 			return "", err
 		}
-		switch hash, err := graphBefore(events); {
+		switch hash, err := record.GraphBefore(events); {
 		case err != nil:
 			return "", fmt.Errorf("%w: %w", workgraph.ErrCorrupt, err)
 		case hash != "":
@@ -123,7 +124,7 @@ func (a *auditor) fault(format string, args ...any) {
 
 // take replays one event. It reports false when nothing can be said of what follows.
 func (a *auditor) take(ctx context.Context, row journal.Event) bool {
-	d, err := decodeEvent(row)
+	d, err := record.DecodeEvent(row)
 	if err != nil {
 		a.fault("event %d cannot be read: %v", row.Seq, err)
 		return false

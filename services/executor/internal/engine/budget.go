@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/money"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -101,7 +102,7 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 	}
 	r.state.Allowances(func(child string, b *workgraph.Budget) bool {
 		var body []byte
-		if body, err = (&Payload{Reason: reasonParentBudget, Budget: b, Raise: true}).Encode(); err != nil {
+		if body, err = (&record.Payload{Reason: reasonParentBudget, Budget: b, Raise: true}).Encode(); err != nil {
 			return false
 		}
 		w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: child, Kind: journal.CommandResume,

@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -438,8 +439,8 @@ func quoted(n int) json.RawMessage {
 	return json.RawMessage(`"` + strings.Repeat("x", n) + `"`)
 }
 
-func attemptsOf(evs []engine.Event) []*engine.Durable {
-	var out []*engine.Durable
+func attemptsOf(evs []engine.Event) []*record.Durable {
+	var out []*record.Durable
 	for _, ev := range evs {
 		if ev.Durable.Kind == workgraph.AttemptEnded {
 			out = append(out, ev.Durable)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -13,7 +14,7 @@ type Event struct {
 	// GraphHash may be set with the event that begins a run; else the run's row tells it.
 	GraphHash string
 	// Durable is an entry of the journal.
-	Durable *Durable
+	Durable *record.Durable
 	// Ephemeral tells of an attempt under way; it is not kept.
 	Ephemeral *Ephemeral
 	// Unbooked counts, with the end of a watched run, the attempts whose usage was not booked in time.
@@ -25,10 +26,10 @@ func (e *Event) size() int {
 	n := 1 << 10
 	if d := e.Durable; d != nil {
 		if d.Input != nil {
-			n += int(inputSize(*d.Input, d.Context))
+			n += int(record.InputSize(*d.Input, d.Context))
 		}
 		if d.Outcome != nil {
-			n += outcomeSize(*d.Outcome) + waitSize(d.Outcome)
+			n += record.OutcomeSize(*d.Outcome) + record.WaitSize(d.Outcome)
 		}
 	} else if p := e.Ephemeral; p != nil {
 		n += len(p.Text) + len(p.Progress)

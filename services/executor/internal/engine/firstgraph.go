@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -14,7 +15,7 @@ func (e *Engine) FirstGraph(ctx context.Context, row journal.Run) (string, error
 		return row.GraphHash, nil
 	}
 	hash := ""
-	_, err := e.happened(ctx, row, func(d *Durable) bool {
+	_, err := e.happened(ctx, row, func(d *record.Durable) bool {
 		if d.GraphChange == nil {
 			return false
 		}
@@ -30,7 +31,7 @@ func (r *run) fromFirst(ctx context.Context, row journal.Run, events []journal.E
 	if row.GraphRevision == 0 {
 		return nil
 	}
-	hash, err := graphBefore(events)
+	hash, err := record.GraphBefore(events)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -147,7 +148,7 @@ func TestMemory(t *testing.T) {
 	t.Run("Watch/ASlowWatcherHoldsNoMoreThanABound", func(t *testing.T) {
 		t.Parallel()
 		s := &subscription{wake: make(chan struct{}, 1)}
-		big := Event{Durable: &Durable{Event: workgraph.Event{Seq: 1, Outcome: &workgraph.Outcome{Values: []json.RawMessage{make([]byte, mib)}}}}}
+		big := Event{Durable: &record.Durable{Event: workgraph.Event{Seq: 1, Outcome: &workgraph.Outcome{Values: []json.RawMessage{make([]byte, mib)}}}}}
 		for range 100 {
 			s.put(big)
 		}

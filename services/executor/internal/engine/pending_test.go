@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -39,7 +40,7 @@ func TestCancelBehindMuchMail(t *testing.T) {
 	called := &recorder{}
 	l := run(t, sqliteStore(t), actors{"ok": called})
 	id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
-	letter := engine.Payload{Name: "go"}
+	letter := record.Payload{Name: "go"}
 	body, err := letter.Encode()
 	require.NoError(t, err)
 	for range journal.MaxLoadedCommandBytes + 1 {

@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // maxRefusal bounds what is told of a refusal.
 const maxRefusal = 1000
 
-func refusalOf(l *Payload, err error, now time.Time) *refusal {
-	out := &refusal{Time: now, By: l.By, RequestID: l.RequestID, Message: err.Error()}
+func refusalOf(l *record.Payload, err error, now time.Time) *record.AmendRefused {
+	out := &record.AmendRefused{Time: now, By: l.By, RequestID: l.RequestID, Message: err.Error()}
 	if refused, ok := errors.AsType[*workgraph.AmendRefused](err); ok {
 		var places []string
 		for _, f := range refused.Refusals {
@@ -45,7 +46,7 @@ func (e *Engine) refusedAmendment(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-func (e *Engine) lastRefusal(ctx context.Context, namespace, runID string) (*refusal, error) {
+func (e *Engine) lastRefusal(ctx context.Context, namespace, runID string) (*record.AmendRefused, error) {
 	if t := e.current(); t != nil {
 		if r := t.get(runID); r != nil && r.namespace == namespace && !r.gone.Load() {
 			r.lock()
@@ -57,7 +58,7 @@ func (e *Engine) lastRefusal(ctx context.Context, namespace, runID string) (*ref
 	if err != nil || len(loaded.Snapshot) == 0 {
 		return nil, err
 	}
-	_, head, _, err := decodeSnapshot(loaded.Snapshot, 0)
+	_, head, _, err := record.DecodePosition(loaded.Snapshot, 0)
 	if err != nil {
 		return nil, nil // a position of no use tells nothing
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -56,8 +57,8 @@ func loop(rounds, limit string) *workgraph.Graph {
 		{From: "a", To: "a", Kind: workgraph.BackEdge, When: "visit < " + rounds}, {From: "a", To: "b", When: "visit >= " + rounds}}}
 }
 
-func kinds(evs []engine.Event, k workgraph.EventKind) []*engine.Durable {
-	var out []*engine.Durable
+func kinds(evs []engine.Event, k workgraph.EventKind) []*record.Durable {
+	var out []*record.Durable
 	for _, ev := range evs {
 		if ev.Durable.Kind == k {
 			out = append(out, ev.Durable)

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -106,7 +107,7 @@ func TestSnapshotsOfIdleRuns(t *testing.T) {
 			id := first.start(t, chain(1, "signal"))
 			before := first.parked(t, id, journal.StateWaiting).LastSeq
 			first.stop()
-			body, err := (&engine.Payload{Name: "other", Payload: []byte(`"x"`)}).Encode()
+			body, err := (&record.Payload{Name: "other", Payload: []byte(`"x"`)}).Encode()
 			require.NoError(t, err)
 			for i := range many {
 				_, err := first.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: fmt.Sprint(i), Body: body, Time: dbkit.Now()}})

@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -391,7 +392,7 @@ func (t *session) awaitRecord(ctx context.Context, id string) bool {
 
 // newRun is a run that knows nothing yet but its program.
 func (t *session) newRun(id string, p *program) *run {
-	r := &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
+	r := &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: record.NewNodeTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
 		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
 	r.state.OnEvaluation(r.evaluation)
 	r.size.Store(uncounted)
@@ -408,7 +409,7 @@ type recorded struct {
 func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
 	if req.Conflict == journal.ConflictCancelExisting {
-		l := Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: carryContext(r.trace)}
+		l := record.Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: carryContext(r.trace)}
 		if s.Cancel, err = l.Encode(); err != nil {
 			return fmt.Errorf("encode cancel: %w", err)
 		}
@@ -423,7 +424,7 @@ func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Resu
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
-	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.counts}
+	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.Counts}
 	if req.full {
 		s.Run.Reason = waitsForRoom
 	}
@@ -490,7 +491,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, r.t.e.notReady()
 	}
 	r.begins()
-	r.given += inputSize(req.propagates(), req.Context)
+	r.given += record.InputSize(req.propagates(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer's is not to be changed any more

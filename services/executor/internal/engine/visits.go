@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -39,7 +40,7 @@ type Visit struct {
 	Duration time.Duration
 
 	// Wait is what it waits for, or waited for last; nil for a mapped visit, whose items have waits of their own.
-	Wait *VisitWait
+	Wait *record.VisitWait
 	// Cached says that its values were taken from the node cache, Adopted that they are those of the run of which this one is a fork.
 	Cached, Reused bool
 	// Progress is where its call reported to be last.
@@ -58,50 +59,6 @@ type Visit struct {
 	standing map[workgraph.VisitStatus]int
 	// base is where a page that follows this visit has to be read from.
 	base int64
-}
-
-// VisitWait is what a visit waits for.
-type VisitWait struct {
-	workgraph.Ref
-	Kind workgraph.WaitKind
-	// Attempt is the one whose outcome began the wait.
-	Attempt int
-	// Due is when it ends by itself; zero when it does not.
-	Due time.Time
-	// Children are the runs spawned, in the order asked.
-	Children []string
-	// Interrupt is the question's id.
-	Interrupt string
-	Signal    string
-}
-
-// WaitOf is the wait that the end of an attempt began; nil if it began none.
-func (d *Durable) WaitOf() *VisitWait {
-	if d.Kind != workgraph.AttemptEnded || d.Outcome == nil || d.Outcome.Wait == nil {
-		return nil
-	}
-	w := &VisitWait{Ref: d.Ref, Attempt: d.Attempt}
-	for i := range d.Steps {
-		if s := &d.Steps[i]; s.Op == workgraph.OpWait && s.Node == d.Node && s.Visit == d.Visit && s.Item == d.Item && s.Detail != nil {
-			w.Due = s.Due
-		}
-	}
-	switch o := d.Outcome.Wait; {
-	case o.Timer != nil:
-		w.Kind = workgraph.WaitTimer
-	case o.Children != nil:
-		w.Kind = workgraph.WaitChildren
-		for i := range o.Children.Runs {
-			w.Children = append(w.Children, o.Children.Runs[i].ID)
-		}
-	case o.Interrupt != nil:
-		w.Kind, w.Interrupt = workgraph.WaitInterrupt, o.Interrupt.ID
-	case o.Task != nil:
-		w.Kind = workgraph.WaitTask
-	case o.Signal != nil:
-		w.Kind, w.Signal = workgraph.WaitSignal, o.Signal.Name
-	}
-	return w
 }
 
 // Size implements page.Row.
@@ -337,7 +294,7 @@ func (f *folder) oldest(v *Visit) int64 {
 }
 
 // apply takes one event and returns the visits that it ended, in order. The result is valid until the next call.
-func (f *folder) apply(d *Durable) []*Visit {
+func (f *folder) apply(d *record.Durable) []*Visit {
 	f.done = f.done[:0]
 	if d.PutBack() { // as if nothing had happened
 		return nil
@@ -367,13 +324,13 @@ func (f *folder) apply(d *Durable) []*Visit {
 	return f.done
 }
 
-func (f *folder) attempt(d *Durable) {
+func (f *folder) attempt(d *record.Durable) {
 	v := f.open[workgraph.Ref{Node: d.Node, Visit: d.Visit}]
 	if v == nil {
 		return
 	}
 	if d.Kind == workgraph.AttemptEnded {
-		if !d.neverBegan() {
+		if !d.NeverBegan() {
 			v.Attempts++
 		}
 	} else if d.Item == 0 {
@@ -398,13 +355,8 @@ func (f *folder) attempt(d *Durable) {
 	}
 }
 
-// neverBegan reports whether the event ends an attempt that was still in line: it was canceled there.
-func (d *Durable) neverBegan() bool {
-	return d.Kind == workgraph.AttemptEnded && d.StartTime.IsZero() && d.Error != nil && d.Error.Type == workgraph.NotPerformed
-}
-
 // step takes the i-th step of an event; skips has been given those before it.
-func (f *folder) step(d *Durable, i int, skips *workgraph.Skips) {
+func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 	s := &d.Steps[i]
 	reason, message := skips.Step(s)
 	if f.only != "" && s.Node != f.only || s.Node == "" {
@@ -520,7 +472,7 @@ func (v *Visit) stands(item int, at workgraph.VisitStatus) {
 	}
 }
 
-func (f *folder) enter(d *Durable, i int, ref workgraph.Ref) *Visit {
+func (f *folder) enter(d *record.Durable, i int, ref workgraph.Ref) *Visit {
 	v := f.open[ref]
 	if v == nil {
 		n := f.nodes[ref.Node]
@@ -530,7 +482,7 @@ func (f *folder) enter(d *Durable, i int, ref workgraph.Ref) *Visit {
 	return v
 }
 
-func (f *folder) finish(d *Durable, i int, v *Visit, s workgraph.VisitStatus) {
+func (f *folder) finish(d *record.Durable, i int, v *Visit, s workgraph.VisitStatus) {
 	v.Status, v.End, v.EndSeq, v.end = s, d.At, d.Seq, visitOrder{d.Seq, i}
 	delete(f.open, workgraph.Ref{Node: v.Node, Visit: v.Visit})
 	f.done = append(f.done, v)

@@ -1,7 +1,12 @@
-package engine
+// Package record holds the stored forms of a run: its events, the position from which a replay goes on, and the
+// payloads of commands. It reads and writes bytes and decides nothing; the journal keeps the bytes, the engine
+// the meaning.
+package record
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -96,7 +101,8 @@ type record struct {
 	GraphChange *GraphChange    `json:"graph_change,omitempty"`
 }
 
-func encodeEvent(d *Durable) (journal.Event, error) {
+// EncodeEvent is the row of an event: in the compact form where that has a place for everything, else in JSON.
+func EncodeEvent(d *Durable) (journal.Event, error) {
 	ev := &d.Event
 	kind := rowKind(ev.Kind)
 	if kind == 0 {
@@ -127,7 +133,8 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 	return row, nil
 }
 
-func decodeEvent(row journal.Event) (*Durable, error) {
+// DecodeEvent reads an event from its row. The error says which run and event it is.
+func DecodeEvent(row journal.Event) (*Durable, error) {
 	if len(row.Data) > 0 && row.Data[0] == compactForm {
 		d, ok := expandEvent(row)
 		if !ok || d.Version > workgraph.MachineVersion {
@@ -161,5 +168,11 @@ func (d *Durable) GraphHash() string {
 	if err != nil {
 		return ""
 	}
-	return sum(body)
+	return GraphHash(body)
+}
+
+// GraphHash is the content hash of a graph in canonical form.
+func GraphHash(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
 }

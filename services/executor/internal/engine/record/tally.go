@@ -1,4 +1,4 @@
-package engine
+package record
 
 import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -15,34 +15,35 @@ const (
 	nodeSkipped
 )
 
-// tally counts how many nodes stand where. It follows the steps of events and nothing else.
-type tally struct {
+// NodeTally counts how many nodes stand where. It follows the steps of events and nothing else.
+type NodeTally struct {
 	Last   map[string]nodeState
-	counts journal.NodeCounts
+	Counts journal.NodeCounts
 }
 
-func newTally(total int) *tally {
-	return &tally{Last: map[string]nodeState{}, counts: journal.NodeCounts{Total: int32(total)}}
+// NewNodeTally returns the tally of a run with this many nodes, none of which has begun.
+func NewNodeTally(total int) *NodeTally {
+	return &NodeTally{Last: map[string]nodeState{}, Counts: journal.NodeCounts{Total: int32(total)}}
 }
 
-// total says how many nodes there are by now.
-func (t *tally) total(n int) { t.counts.Total = int32(n) }
+// Total says how many nodes there are by now.
+func (t *NodeTally) Total(n int) { t.Counts.Total = int32(n) }
 
-func (t *tally) slot(s nodeState) *int32 {
+func (t *NodeTally) slot(s nodeState) *int32 {
 	switch s {
 	case nodeRunning:
-		return &t.counts.Running
+		return &t.Counts.Running
 	case nodeCompleted:
-		return &t.counts.Completed
+		return &t.Counts.Completed
 	case nodeFailed:
-		return &t.counts.Failed
+		return &t.Counts.Failed
 	case nodeSkipped:
-		return &t.counts.Skipped
+		return &t.Counts.Skipped
 	}
 	return nil
 }
 
-func (t *tally) set(node string, s nodeState) {
+func (t *NodeTally) set(node string, s nodeState) {
 	if p := t.slot(t.Last[node]); p != nil {
 		*p--
 	}
@@ -54,7 +55,8 @@ func (t *tally) set(node string, s nodeState) {
 	*t.slot(s)++
 }
 
-func (t *tally) apply(ev *workgraph.Event) {
+// Apply counts what an event changed.
+func (t *NodeTally) Apply(ev *workgraph.Event) {
 	for i := range ev.Steps {
 		s := &ev.Steps[i]
 		switch s.Op {
@@ -81,7 +83,7 @@ func (t *tally) apply(ev *workgraph.Event) {
 	}
 	if ev.Kind == workgraph.RunEnded {
 		// What has not been reached will not run any more.
-		c := &t.counts
+		c := &t.Counts
 		c.Running = 0
 		c.Skipped = c.Total - c.Completed - c.Failed
 	}

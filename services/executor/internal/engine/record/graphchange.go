@@ -1,4 +1,4 @@
-package engine
+package record
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// regraphs tells for each event how it changed the graph: from the one with the hash was, by all of them together, to the one with the hash
+// GraphChanges tells for each event how it changed the graph: from the one with the hash was, by all of them together, to the one with the hash
 // now. The result is read only; it may be nil.
-func regraphs(evs []workgraph.Event, was, now string, amended *GraphChange) map[int]*GraphChange {
+func GraphChanges(evs []workgraph.Event, was, now string, amended *GraphChange) map[int]*GraphChange {
 	if now == "" {
 		return nil
 	}
@@ -46,11 +46,11 @@ func changesGraph(ev *workgraph.Event) bool {
 	return false
 }
 
-// graphBefore is the content hash of the graph before the first of these events that changes it; empty if
+// GraphBefore is the content hash of the graph before the first of these events that changes it; empty if
 // none does.
-func graphBefore(events []journal.Event) (string, error) {
+func GraphBefore(events []journal.Event) (string, error) {
 	for _, ev := range events {
-		d, err := decodeEvent(ev)
+		d, err := DecodeEvent(ev)
 		if err != nil {
 			return "", fmt.Errorf("event %d cannot be read: %w", ev.Seq, err)
 		}

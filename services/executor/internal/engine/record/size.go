@@ -1,4 +1,4 @@
-package engine
+package record
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// outcomeSize is what an outcome holds, in bytes: its values and its updates of state.
-func outcomeSize(o workgraph.Outcome) int {
+// OutcomeSize is what an outcome holds, in bytes: its values and its updates of state.
+func OutcomeSize(o workgraph.Outcome) int {
 	n := 0
 	for _, v := range o.Values {
 		n += len(v)
@@ -18,8 +18,8 @@ func outcomeSize(o workgraph.Outcome) int {
 	return n
 }
 
-// waitSize is what an outcome asks for, in bytes, beside its values.
-func waitSize(o *workgraph.Outcome) int {
+// WaitSize is what an outcome asks for, in bytes, beside its values.
+func WaitSize(o *workgraph.Outcome) int {
 	if o.Wait == nil && o.Expand == nil {
 		return 0
 	}
@@ -33,8 +33,8 @@ func waitSize(o *workgraph.Outcome) int {
 	return len(raw)
 }
 
-// inputSize is what a run is given at its start.
-func inputSize(in workgraph.Input, more ...json.RawMessage) int64 {
+// InputSize is what a run is given at its start.
+func InputSize(in workgraph.Input, more ...json.RawMessage) int64 {
 	n := 0
 	for _, v := range in.Args {
 		n += len(v)
