@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -202,18 +201,4 @@ func summary(result json.RawMessage) string {
 		text = string(result)
 	}
 	return cut(text, summaryLength)
-}
-
-func cut(s string, runes int) string {
-	if utf8.RuneCountInString(s) <= runes {
-		return s
-	}
-	n := 0
-	for i := range s {
-		if n == runes {
-			return s[:i]
-		}
-		n++
-	}
-	return s
 }

@@ -313,9 +313,6 @@ func childFailed(by workgraph.Ref, row journal.Run) Blocker {
 	return h
 }
 
-// command is what can be typed, as hints show it.
-func command(args string) string { return "`epigraph " + args + "`" }
-
 // pending says why a run has not begun.
 func pending(row journal.Run) Blocker {
 	out := Blocker{Kind: BlockerQuota, Name: row.Reason, Since: row.CreateTime, Until: row.WakeTime, Message: "the run waits for its turn"}
@@ -514,14 +511,6 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		h.Kind, h.Nodes, h.Message = BlockerDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
 	}
 	return h
-}
-
-// counted is how many there are of something.
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // children says of child runs that are waited for which ones need help themselves.
