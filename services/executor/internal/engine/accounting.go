@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
@@ -186,7 +187,7 @@ func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
 		if e.Message != "" {
 			s.Error += ": " + e.Message
 		}
-		s.Error = cut(s.Error, 4096)
+		s.Error = phrase.Cut(s.Error, 4096)
 	}
 	return s
 }
@@ -200,5 +201,5 @@ func summary(result json.RawMessage) string {
 	if json.Unmarshal(result, &text) != nil {
 		text = string(result)
 	}
-	return cut(text, summaryLength)
+	return phrase.Cut(text, summaryLength)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -231,7 +232,7 @@ func amendRefusal(runID string, err error) error {
 	if !ok {
 		return errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the graph cannot be changed now: %v", err)
 	}
-	out := errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change would touch what has happened, in %s", counted(len(refused.Refusals), "place"))
+	out := errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change would touch what has happened, in %s", phrase.Counted(len(refused.Refusals), "place"))
 	if len(refused.Refusals) > 0 && refused.Refusals[0].Hint != "" {
 		out = out.Hint(refused.Refusals[0].Hint)
 	}

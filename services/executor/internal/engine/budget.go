@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -130,12 +131,12 @@ func amounts(b *workgraph.Budget) string {
 
 // usedUp refuses to let a run go on whose budget is used up.
 func usedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
-	e := errs.New(errs.FailedPrecondition, ReasonBudget, "the run has used up its budget: %s", spent(b, used))
+	e := errs.New(errs.FailedPrecondition, ReasonBudget, "the run has used up its budget: %s", phrase.Spent(b, used))
 	if b.NanoUSD != nil {
 		e = e.Set("used_nano_usd", strconv.FormatInt(used.NanoUSD, 10)).Set("budget_nano_usd", strconv.FormatInt(*b.NanoUSD, 10))
 	}
 	if b.Tokens != nil {
 		e = e.Set("used_tokens", strconv.FormatInt(used.Tokens, 10)).Set("budget_tokens", strconv.FormatInt(*b.Tokens, 10))
 	}
-	return e.Hint(raiseHint(runID, b, used))
+	return e.Hint(phrase.RaiseHint(runID, b, used))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -79,7 +80,7 @@ func (e *RunError) said() string {
 			break
 		}
 	}
-	if text = cut(text, maxSaidError); text == "" {
+	if text = phrase.Cut(text, maxSaidError); text == "" {
 		return e.Reason
 	}
 	return e.Reason + ": " + text
@@ -150,7 +151,7 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 		look(func(s *workgraph.State) { during = underWay(s.Outstanding()) })
 		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerQuarantined, Since: row.UpdateTime,
 			Message: "the executors that ran it went down each time, so it was set aside" + atDeath(row) + during,
-			Hint:    command("runs resume "+row.ID) + " tries again; " + command("runs cancel "+row.ID) + " ends it"})
+			Hint:    phrase.Command("runs resume "+row.ID) + " tries again; " + phrase.Command("runs cancel "+row.ID) + " ends it"})
 	}
 	if e.takeOverPolicy().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
 		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerSuspect, Message: fmt.Sprintf("executors that ran it went down %d times without progress; what it does is watched, and suspects work "+
@@ -226,17 +227,17 @@ func heldBack(runID string, h Held) Blocker {
 			out.Message += ", which another call of this run holds"
 		case len(b.HolderRunIDs) > 0:
 			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
-			out.Hint = command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
+			out.Hint = phrase.Command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
 		}
 	case GateLimit:
 		out.Kind, out.Message = BlockerConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
-		out.Hint = command("limits list") + " shows the limits"
+		out.Hint = phrase.Command("limits list") + " shows the limits"
 	case GateRate:
 		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
-		out.Hint = command("limits list") + " shows the limits"
+		out.Hint = phrase.Command("limits list") + " shows the limits"
 	case GateWorker:
 		out.Kind, out.Message = BlockerNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
-		out.Hint = command("workers list") + " shows who is connected; start one that serves " + h.Actor
+		out.Hint = phrase.Command("workers list") + " shows who is connected; start one that serves " + h.Actor
 	default:
 		out.Kind, out.Message = BlockerExecutorFull, fmt.Sprintf("%s waits for a free place on the executor", h.Ref)
 		out.Hint = "more executors, or a higher executor.parallel, let more run at once"
@@ -303,7 +304,7 @@ func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
 func childFailed(by workgraph.Ref, row journal.Run) Blocker {
 	end := ended(row)
 	h := Blocker{Kind: BlockerChildFailed, Ref: by, RunIDs: []string{row.ID}, Error: end.Error, Since: end.Since,
-		Message: fmt.Sprintf("child run %s ended %s", row.ID, row.State), Hint: command("runs explain "+row.ID) + " says more"}
+		Message: fmt.Sprintf("child run %s ended %s", row.ID, row.State), Hint: phrase.Command("runs explain "+row.ID) + " says more"}
 	if e := end.Error; e != nil {
 		if e.Node != "" {
 			h.Message += " at " + workgraph.Ref{Node: e.Node, Visit: e.Visit}.String()
@@ -323,7 +324,7 @@ func pending(row journal.Run) Blocker {
 		out.Kind, out.Message = BlockerExecutorFull, "runs that came before, or are more urgent, start first"
 	case row.Reason != "":
 		out.Message = "the namespace has as much open as it may"
-		out.Hint = command("limits list") + " shows the limits"
+		out.Hint = phrase.Command("limits list") + " shows the limits"
 	}
 	return out
 }
@@ -375,7 +376,7 @@ func (e *Engine) unread(ctx context.Context, x *Explanation) error {
 		}
 	}
 	x.Blockers = append(x.Blockers, Blocker{Kind: BlockerUnappliedCommand, Since: commands[0].Time, Name: strings.Join(names, ", "),
-		Message: fmt.Sprintf("%s not taken up yet: %s", counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
+		Message: fmt.Sprintf("%s not taken up yet: %s", phrase.Counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
 		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
 	return nil
 }
@@ -416,15 +417,15 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 }
 
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
-	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: command("runs resume "+row.ID) + " lets it go on"}
+	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: phrase.Command("runs resume "+row.ID) + " lets it go on"}
 	b, used := s.Budget(), s.Spent()
 	if open := s.Unsettled(); len(open) > 0 && reason == ReasonUnsettled {
 		h.Kind, h.Since, h.Until = BlockerBudget, open[0].At, row.WakeTime
 		h.Message = fmt.Sprintf("the run waits to learn what %s cost, since the registry was not there to price them; besides that it used %s",
-			counted(len(open), "call"), spent(b, used))
+			phrase.Counted(len(open), "call"), phrase.Spent(b, used))
 		h.Hint = "see that the registry runs: the run goes on by itself when that answers"
 	} else if b.UsedUp(used) {
-		h.Kind, h.Hint, h.Message = BlockerBudget, raiseHint(row.ID, b, used), "the run has used up its budget: "+spent(b, used)
+		h.Kind, h.Hint, h.Message = BlockerBudget, phrase.RaiseHint(row.ID, b, used), "the run has used up its budget: "+phrase.Spent(b, used)
 		if reason != ReasonBudget && reason != "" {
 			h.Message += "; it was paused before: " + reason
 		}
@@ -432,13 +433,13 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 		h.Message += ": " + reason
 	}
 	if open := s.Unsettled(); len(open) > 0 && reason != ReasonUnsettled {
-		h.Message += "; " + counted(len(open), "call") + " not priced yet"
+		h.Message += "; " + phrase.Counted(len(open), "call") + " not priced yet"
 	}
 	if held > 0 {
-		h.Message += fmt.Sprintf(", and holds %s back", counted(held, "start"))
+		h.Message += fmt.Sprintf(", and holds %s back", phrase.Counted(held, "start"))
 	}
 	if unknown > 0 {
-		h.Hint = "say first what became of the calls in question, then " + command("runs resume "+row.ID)
+		h.Hint = "say first what became of the calls in question, then " + phrase.Command("runs resume "+row.ID)
 	}
 	return h
 }
@@ -471,27 +472,27 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		if r.Item > 0 {
 			which += fmt.Sprintf(" --item %d", r.Item)
 		}
-		h.Hint = command(fmt.Sprintf("runs reconcile %s %s %s --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, which))
+		h.Hint = phrase.Command(fmt.Sprintf("runs reconcile %s %s %s --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, which))
 	case workgraph.CauseLimit:
 		h.Kind, h.Name, h.Message = BlockerPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
-		h.Hint = command("runs resume "+row.ID) + " gives it as many visits again"
+		h.Hint = phrase.Command("runs resume "+row.ID) + " gives it as many visits again"
 	case workgraph.CauseInterrupt:
 		h.Kind, h.Questions, h.Message = BlockerInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
-		h.Hint = command("interrupts answer " + first + " VALUE")
+		h.Hint = phrase.Command("interrupts answer " + first + " VALUE")
 		if what, ok := approvals[first]; ok {
-			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, cut(string(what), maxApproval), first)
-			h.Hint = command("interrupts answer " + first + " yes|no")
+			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, phrase.Cut(string(what), maxApproval), first)
+			h.Hint = phrase.Command("interrupts answer " + first + " yes|no")
 		}
 	case workgraph.CauseTask:
 		token := TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
 		h.Kind, h.Message = BlockerTask, fmt.Sprintf("%s waits for work outside", r.Ref)
-		h.Hint = command("tasks complete " + tokens.Sign(token) + " --value VALUE")
+		h.Hint = phrase.Command("tasks complete " + tokens.Sign(token) + " --value VALUE")
 	case workgraph.CauseSignal:
 		h.Kind, h.Name, h.Message = BlockerSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
-		h.Hint = command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
+		h.Hint = phrase.Command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
 	case workgraph.CauseChildren:
-		h.Kind, h.RunIDs, h.Message = BlockerChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, counted(len(r.On)+r.More, "child run"))
-		h.Hint = command("runs explain "+first) + " says what that one does"
+		h.Kind, h.RunIDs, h.Message = BlockerChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, phrase.Counted(len(r.On)+r.More, "child run"))
+		h.Hint = phrase.Command("runs explain "+first) + " says what that one does"
 	case workgraph.CauseTimer:
 		h.Kind, h.Message = BlockerTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
 	case workgraph.CauseBackoff:
@@ -501,12 +502,12 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	case workgraph.CauseRunning:
 		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.last())
 	case workgraph.CauseInbox:
-		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, counted(r.Have, "message"), r.Need)
+		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, phrase.Counted(r.Have, "message"), r.Need)
 		sender := "NAME"
 		if n != nil && n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
 			sender = n.On.Inbox.From[0]
 		}
-		h.Hint = command(fmt.Sprintf("runs send %s MESSAGE --from %s", row.ID, sender))
+		h.Hint = phrase.Command(fmt.Sprintf("runs send %s MESSAGE --from %s", row.ID, sender))
 	default:
 		h.Kind, h.Nodes, h.Message = BlockerDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
 	}
@@ -539,7 +540,7 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 			if row.State != journal.StateRunning {
 				stuck = append(stuck, id+" is "+row.State.String())
 				if len(stuck) == 1 {
-					h.Hint = command("runs explain "+id) + " says what that one does"
+					h.Hint = phrase.Command("runs explain "+id) + " says what that one does"
 				}
 			}
 		}
@@ -548,12 +549,12 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		}
 		if len(unsettled) > 0 {
 			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: ReasonUnsettled,
-				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
+				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", phrase.Counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
 				Hint:    "see that the registry runs: they go on by themselves when that answers"})
 		}
 		if len(spent) > 0 {
 			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,
-				Message: fmt.Sprintf("%s of %s used up what it may use: %s", counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
+				Message: fmt.Sprintf("%s of %s used up what it may use: %s", phrase.Counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
 				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: `epigraph runs explain %s` tells how much was used",
 					x.Row.ID, spent[0])})
 		}
@@ -617,8 +618,8 @@ func (x *Explanation) Arrange(local []Blocker) {
 		x.Blockers, x.More = all[:maxBlockers], x.More+n
 	}
 	x.Summary = x.summary()
-	if x.Unpriced > 0 && !strings.Contains(x.Summary, withoutPrice) {
-		x.Summary += "; " + noPrice(x.Unpriced)
+	if x.Unpriced > 0 && !strings.Contains(x.Summary, phrase.WithoutPrice) {
+		x.Summary += "; " + phrase.NoPrice(x.Unpriced)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -54,7 +55,7 @@ func ended(row journal.Run) Blocker {
 		}
 	}
 	if row.State == journal.StateFailed {
-		out.Hint = command("runs retry "+row.ID) + " runs again what failed, in a new run"
+		out.Hint = phrase.Command("runs retry "+row.ID) + " runs again what failed, in a new run"
 	}
 	return out
 }
@@ -87,8 +88,8 @@ func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Blocker {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return Blocker{Kind: BlockerReconciliation, Ref: calls[0], EffectKey: key, Since: row.EndTime,
-		Message: "the run ended before anybody knew whether " + counted(len(calls), "UNSAFE call") + " had been performed: " + strings.Join(names, ", "),
-		Hint:    "find out what became of it; " + command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
+		Message: "the run ended before anybody knew whether " + phrase.Counted(len(calls), "UNSAFE call") + " had been performed: " + strings.Join(names, ", "),
+		Hint:    "find out what became of it; " + phrase.Command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
 }
 
 // shownUnknown is how many calls of unknown outcome are named.

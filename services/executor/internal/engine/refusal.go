@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -27,7 +28,7 @@ func refusalOf(l *record.Payload, err error, now time.Time) *record.AmendRefused
 		}
 		out.Message = strings.Join(places, "; ")
 	}
-	out.Message = cut(out.Message, maxRefusal)
+	out.Message = phrase.Cut(out.Message, maxRefusal)
 	return out
 }
 
