@@ -87,7 +87,7 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 		return nil, err
 	}
 	// Nothing is in the way of it, and yet it was refused.
-	if f, err := e.lastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
+	if f, err := e.LastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
 		return nil, errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change was refused: %s", f.Message)
 	}
 	return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the run has moved on while it was to be changed").Hint("look at the difference again and repeat the change")
@@ -159,7 +159,7 @@ func (e *Engine) amendedBy(ctx context.Context, row journal.Run, revision int64,
 
 // planAmend works out what a change would do to the run as it stands, and changes nothing.
 func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program, error) {
-	look, row, err := e.standing(ctx, req.Namespace, req.RunID)
+	look, row, err := e.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, nil, err
 	}

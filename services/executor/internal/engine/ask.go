@@ -165,7 +165,7 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 	if err != nil {
 		return row, err
 	}
-	nodes, err := e.nodesOf(ctx, row)
+	nodes, err := e.Nodes(ctx, row)
 	if err != nil {
 		return row, err
 	}
@@ -385,7 +385,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToke
 		return false, gone.Hint("it was completed otherwise a moment ago")
 	}
 	if !row.State.Ended() {
-		look, _, err := e.standing(ctx, row.Namespace, row.ID)
+		look, _, err := e.Standing(ctx, row.Namespace, row.ID)
 		if err != nil {
 			return false, err
 		}

@@ -72,7 +72,6 @@ type Engine struct {
 	results  *inflight.Budget
 	programs *programs
 	outcomes *workgraph.OutcomeCache
-	resets   *resets
 
 	mu       sync.Mutex
 	session  *session // nil while nothing is owned
@@ -118,7 +117,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
 	e.suspects, e.roomWait = newTurn(suspectTurn), roomWait
 	e.starts, e.counts = turns.New(childStarts), turns.NewResting(1)
-	e.outcomes, e.resets = workgraph.NewOutcomeCache(maxKeptOutcomes), newResets()
+	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {
 		return nil, fmt.Errorf("make metrics: %w", err)
@@ -167,8 +166,8 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
-// takeOverPolicy is how take-overs are counted, by whichever way a run comes here.
-func (e *Engine) takeOverPolicy() journal.TakeOverPolicy {
+// TakeOverPolicy is how take-overs are counted, by whichever way a run comes here.
+func (e *Engine) TakeOverPolicy() journal.TakeOverPolicy {
 	return journal.TakeOverPolicy{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.has}
 }
 

@@ -192,10 +192,10 @@ func Unapplied(unread []journal.CommandKind) []string {
 	return out
 }
 
-// standing is where a run stands, with its row as it was read, without its values: look gives the machine's
+// Standing is where a run stands, with its row as it was read, without its values: look gives the machine's
 // state to f, for reading only and only while f runs. A run that is not in memory here is read from the
 // journal, wherever it is.
-func (e *Engine) standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
+func (e *Engine) Standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
 	row, err = e.journal.Head(ctx, namespace, runID)
 	if err != nil {
 		return nil, row, err

@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -115,19 +116,19 @@ func TestGrown(t *testing.T) {
 			body, err := g.Canonical()
 			require.NoError(t, err)
 			l.commands(t, id, journal.CommandAmend, record.Payload{By: "bob", RequestID: "r7", Graph: body, Revision: 2})
-			var x *engine.Explanation
+			var x *query.Explanation
 			testkit.Eventually(t, func() bool {
 				x, err = l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
-				return len(x.Blockers) > 0 && x.Blockers[len(x.Blockers)-1].Kind == engine.BlockerAmendRefused
+				return len(x.Blockers) > 0 && x.Blockers[len(x.Blockers)-1].Kind == query.BlockerAmendRefused
 			}, 60*time.Second, 5*time.Millisecond)
 			require.Contains(t, x.Blockers[len(x.Blockers)-1].Message, "an amendment by bob was refused: ")
 			require.Equal(t, "r7", x.Blockers[len(x.Blockers)-1].Name)
 			l.parked(t, id, journal.StateWaiting)
 			x, err = l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.BlockerAmendRefused, x.Blockers[len(x.Blockers)-1].Kind, "it outlives the memory")
-			require.Equal(t, engine.BlockerSignal, x.Blockers[0].Kind)
+			require.Equal(t, query.BlockerAmendRefused, x.Blockers[len(x.Blockers)-1].Kind, "it outlives the memory")
+			require.Equal(t, query.BlockerSignal, x.Blockers[0].Kind)
 		})
 		t.Run("Amend/RepeatedRequestHearsTheSame", func(t *testing.T) {
 			require.NoError(t, amend(l, id, 1, "c", "one"))
@@ -137,12 +138,12 @@ func TestGrown(t *testing.T) {
 		l.stop()
 		t.Run("Journal/IsReadFromTheBeginning", func(t *testing.T) {
 			again := run(t, store{s.name, func(t testing.TB) journal.Journal { return forgetful{s.open(t)} }}, a)
-			visits, _, err := again.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			visits, _, err := again.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			require.Len(t, visits, 3)
 			x, err := again.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.BlockerSignal, x.Blockers[0].Kind)
+			require.Equal(t, query.BlockerSignal, x.Blockers[0].Kind)
 			again.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 			row := again.wait(t, id, journal.StateCompleted)
 			require.Equal(t, journal.NodeCounts{Total: 5, Completed: 5}, row.Nodes)

@@ -103,7 +103,7 @@ func (e *Engine) Hasten(ctx context.Context) { e.current().expedite(ctx) }
 
 // StateVisits are the visits of a run as the machine has them, without the items of maps.
 func (e *Engine) StateVisits(ctx context.Context, namespace, runID string) (visits []workgraph.VisitInfo, err error) {
-	look, _, err := e.standing(ctx, namespace, runID)
+	look, _, err := e.Standing(ctx, namespace, runID)
 	if err != nil {
 		return nil, err
 	}

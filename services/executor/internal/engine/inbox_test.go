@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -37,7 +38,7 @@ func TestInbox(t *testing.T) {
 			l.commands(t, id, journal.CommandMessage, record.Payload{From: from, Payload: json.RawMessage(message)})
 		}
 		visits := func(l *live, node string) (values []string) {
-			list, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: node})
+			list, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: node})
 			require.NoError(t, err)
 			for _, v := range list {
 				if v.Status == workgraph.VisitCompleted {
@@ -102,7 +103,7 @@ func TestInbox_Sender(t *testing.T) {
 			n, err := l.j.UnappliedCommands(t.Context(), ns, id, 10)
 			return err == nil && len(n) == 0
 		}, 60*time.Second, time.Millisecond)
-		list, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "pay"})
+		list, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: "pay"})
 		require.NoError(t, err)
 		require.Empty(t, list)
 	})

@@ -288,3 +288,12 @@ func nearest(name string, names []string, steps *int) []string {
 	}
 	return out
 }
+
+// StoredProgram compiles the graph of a run for a replay, in its stored form, whose content hash is known.
+func StoredProgram(ctx context.Context, hash string, body []byte) (*workgraph.Program, error) {
+	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(ctx, hash, body)
+	if err != nil {
+		return nil, err
+	}
+	return p.p, nil
+}

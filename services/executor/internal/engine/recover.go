@@ -89,7 +89,7 @@ func (t *session) crowded() []string {
 func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bool) {
 	leave, free := t.e.suspects.try()
 	defer leave()
-	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.takeOverPolicy(), quarantine, quarantineJobs
+	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.TakeOverPolicy(), quarantine, quarantineJobs
 	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -179,7 +179,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	if row.State.Ended() || row.Owner != t.owner {
 		return nil
 	}
-	suspect := t.e.takeOverPolicy().Suspect(row.Takeovers)
+	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
 	if suspect {
 		if has.suspect == nil {
 			leave, free := t.e.suspects.try()

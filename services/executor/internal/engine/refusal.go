@@ -32,22 +32,8 @@ func refusalOf(l *record.Payload, err error, now time.Time) *record.AmendRefused
 	return out
 }
 
-// refusedAmendment tells of the last amendment, if it was refused after its caller had gone.
-func (e *Engine) refusedAmendment(ctx context.Context, x *Explanation) error {
-	f, err := e.lastRefusal(ctx, x.Row.Namespace, x.Row.ID)
-	if err != nil || f == nil {
-		return err
-	}
-	h := Blocker{Kind: BlockerAmendRefused, Since: f.Time, Name: f.RequestID, Message: "an amendment was refused: " + f.Message,
-		Hint: "epigraph runs graph " + x.Row.ID + " --json shows the graph as it is; change what has not run"}
-	if f.By != "" {
-		h.Message = "an amendment by " + f.By + " was refused: " + f.Message
-	}
-	x.Blockers = append(x.Blockers, h)
-	return nil
-}
-
-func (e *Engine) lastRefusal(ctx context.Context, namespace, runID string) (*record.AmendRefused, error) {
+// LastRefusal is the last amendment of a run if it was refused when its owner applied it, else nil.
+func (e *Engine) LastRefusal(ctx context.Context, namespace, runID string) (*record.AmendRefused, error) {
 	if t := e.current(); t != nil {
 		if r := t.get(runID); r != nil && r.namespace == namespace && !r.gone.Load() {
 			r.lock()

@@ -119,7 +119,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 
 // mayResume says what stands against a run that is paused going on with a budget.
 func (e *Engine) mayResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
-	look, _, err := e.standing(ctx, row.Namespace, row.ID)
+	look, _, err := e.Standing(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	if row.State != journal.StatePaused && row.State != journal.StateQuarantined {
 		return notPaused(row)
 	}
-	look, _, err := e.standing(ctx, req.Namespace, req.RunID)
+	look, _, err := e.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}

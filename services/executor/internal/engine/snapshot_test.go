@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -71,7 +72,7 @@ func TestReplay(t *testing.T) {
 		l.wait(t, id, journal.StateCompleted)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		faults, err := engine.Audit(ctx, endsAfterReading{l.j, cancel}, ns, id)
+		faults, err := query.Audit(ctx, endsAfterReading{l.j, cancel}, ns, id)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Empty(t, faults)
 	})

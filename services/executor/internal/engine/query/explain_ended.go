@@ -1,4 +1,4 @@
-package engine
+package query
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -14,7 +15,7 @@ import (
 // This file explains runs that have ended.
 
 // explainEnded says what the run ended with, and what of it nobody knows.
-func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(func(*workgraph.State))) error {
+func (q *Query) explainEnded(ctx context.Context, x *Explanation, look func(func(*workgraph.State))) error {
 	row := x.Row
 	h := ended(row)
 	var visit workgraph.VisitInfo
@@ -36,7 +37,7 @@ func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(fun
 	if len(unknown) > 0 {
 		x.Blockers = append(x.Blockers, unknownAtEnd(row, unknown, first))
 	}
-	if err := e.failedChildren(ctx, x); err != nil {
+	if err := q.failedChildren(ctx, x); err != nil {
 		return err
 	}
 	x.Arrange(nil)
@@ -49,7 +50,7 @@ func ended(row journal.Run) Blocker {
 		out.Message += ", " + row.Reason
 	}
 	if len(row.Error) > 0 {
-		var e RunError
+		var e engine.RunError
 		if json.Unmarshal(row.Error, &e) == nil { // else the API says so when the run itself is asked for
 			out.Error = &e
 		}
@@ -66,7 +67,7 @@ func (h *Blocker) failed(v workgraph.VisitInfo) {
 		return
 	}
 	if v.Node == "" {
-		h.Message += ": " + h.Error.said()
+		h.Message += ": " + said(h.Error)
 		return
 	}
 	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
@@ -74,7 +75,7 @@ func (h *Blocker) failed(v workgraph.VisitInfo) {
 	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected { // no other attempt follows a rejection, however many there may be
 		at = " at " + h.attempt()
 	}
-	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, h.Error.said())
+	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, said(h.Error))
 }
 
 // unknownAtEnd tells of the UNSAFE calls of a run that ended before anybody said whether they were performed.

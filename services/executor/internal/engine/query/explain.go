@@ -1,4 +1,4 @@
-package engine
+package query
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -62,7 +63,7 @@ type Blocker struct {
 	Actor, Name string
 	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to come, of what failed the last, and Of
 	// the number of the last that may be made; both are 0 where there are no attempts.
-	Error       *RunError
+	Error       *engine.RunError
 	Attempt, Of int
 	// EffectKey is the key that a call carried whose outcome nobody knows.
 	EffectKey string
@@ -72,7 +73,7 @@ type Blocker struct {
 const maxSaidError = 400
 
 // said is an error in a sentence.
-func (e *RunError) said() string {
+func said(e *engine.RunError) string {
 	text := e.Message
 	for i, r := range text {
 		if r == '\n' { // a picture of the place may stand below
@@ -99,7 +100,7 @@ func (h *Blocker) last() string {
 	if h.Error == nil {
 		return ""
 	}
-	return "; the last one ended with " + h.Error.said()
+	return "; the last one ended with " + said(h.Error)
 }
 
 // Explanation says why a run does not move.
@@ -127,19 +128,19 @@ const (
 )
 
 // Explain says from the journal why a run does not move. What only the owner's memory knows is added by Arrange.
-func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
-	look, row, err := e.standing(ctx, namespace, runID)
+func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
+	look, row, err := q.engine.Standing(ctx, namespace, runID)
 	if err != nil {
 		return nil, err
 	}
 	x := &Explanation{Row: row, Unpriced: row.UnpricedCalls}
 	if row.State.Ended() {
-		return x, e.explainEnded(ctx, x, look)
+		return x, q.explainEnded(ctx, x, look)
 	}
-	if err := e.ownership(ctx, x); err != nil {
+	if err := q.ownership(ctx, x); err != nil {
 		return nil, err
 	}
-	if err := e.unread(ctx, x); err != nil {
+	if err := q.unread(ctx, x); err != nil {
 		return nil, err
 	}
 	begun := row.LastSeq > 0
@@ -153,27 +154,27 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 			Message: "the executors that ran it went down each time, so it was set aside" + atDeath(row) + during,
 			Hint:    phrase.Command("runs resume "+row.ID) + " tries again; " + phrase.Command("runs cancel "+row.ID) + " ends it"})
 	}
-	if e.takeOverPolicy().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
+	if q.engine.TakeOverPolicy().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
 		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerSuspect, Message: fmt.Sprintf("executors that ran it went down %d times without progress; what it does is watched, and suspects work "+
 			"one at a time", row.Takeovers) + atDeath(row), Hint: "it is quarantined if another goes down while it is at work, and else goes on"})
 	}
 	if begun {
 		var graph *workgraph.Graph
-		if graph, err = e.graphOf(ctx, row); err != nil {
+		if graph, err = q.graphOf(ctx, row); err != nil {
 			return nil, err
 		}
 		look(func(s *workgraph.State) {
-			x.position(row, s, graph, e.Tokens())
+			x.position(row, s, graph, q.engine.Tokens())
 			x.Unpriced = max(x.Unpriced, s.Spent().Unpriced)
 		})
-		if err := e.children(ctx, x); err != nil {
+		if err := q.children(ctx, x); err != nil {
 			return nil, err
 		}
-		if err := e.refusedAmendment(ctx, x); err != nil {
+		if err := q.refusedAmendment(ctx, x); err != nil {
 			return nil, err
 		}
 	}
-	x.Arrange(e.BlockersHere(namespace, runID))
+	x.Arrange(q.BlockersHere(namespace, runID))
 	return x, nil
 }
 
@@ -185,42 +186,38 @@ func atDeath(row journal.Run) string {
 	return "; the last one while it was at work with: " + row.DiedDoing
 }
 
-// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since when the others go on.
-func (e *Engine) BlockersHere(namespace, runID string) []Blocker {
-	t := e.current()
-	if t == nil {
-		return nil
+// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since when
+// the others have been under way. It is empty if this executor does not own the run.
+func (q *Query) BlockersHere(namespace, runID string) []Blocker {
+	if since, ok := q.engine.WaitsForRoom(namespace, runID); ok {
+		return []Blocker{{Kind: BlockerExecutorFull, Since: since,
+			Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
+			Hint:    "more executors, or a higher executor.max_live, let more runs live at once"}}
 	}
-	t.mu.Lock()
-	r, line := t.runs[runID], t.lines.by[runID]
-	t.mu.Unlock()
-	if r == nil && line != nil && line.lacks.namespace == namespace {
-		return []Blocker{{Kind: BlockerExecutorFull, Since: line.since, Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
-			Hint: "more executors, or a higher executor.max_live, let more runs live at once"}}
-	}
-	if r == nil || r.namespace != namespace {
+	flights := q.engine.InFlight(namespace, runID)
+	if len(flights) == 0 {
 		return nil
 	}
 	held := map[workgraph.Ref]bool{}
 	var out []Blocker
-	for _, h := range e.HeldBack(runID) {
+	for _, h := range q.engine.HeldBack(runID) {
 		held[h.Ref] = true
 		out = append(out, heldBack(runID, h))
 	}
-	for _, a := range r.inFlight() {
-		if at := a.startTime(); !held[a.start.Ref] && !at.IsZero() {
-			out = append(out, Blocker{Kind: BlockerRunning, Ref: a.start.Ref, Actor: a.start.Actor, Since: at, Attempt: a.start.Attempt,
-				Message: fmt.Sprintf("%s calls %s, attempt %d", a.start.Ref, a.start.Actor, a.start.Attempt)})
+	for _, f := range flights {
+		if !held[f.Ref] && !f.Start.IsZero() {
+			out = append(out, Blocker{Kind: BlockerRunning, Ref: f.Ref, Actor: f.Actor, Since: f.Start, Attempt: f.Attempt,
+				Message: fmt.Sprintf("%s calls %s, attempt %d", f.Ref, f.Actor, f.Attempt)})
 		}
 	}
 	return out
 }
 
-func heldBack(runID string, h Held) Blocker {
+func heldBack(runID string, h engine.Held) Blocker {
 	b := h.Wait
 	out := Blocker{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
 	switch b.Kind {
-	case GateKey:
+	case engine.GateKey:
 		out.Kind, out.Message = BlockerConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
 		switch {
 		case slices.Contains(b.HolderRunIDs, runID):
@@ -229,13 +226,13 @@ func heldBack(runID string, h Held) Blocker {
 			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
 			out.Hint = phrase.Command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
 		}
-	case GateLimit:
+	case engine.GateLimit:
 		out.Kind, out.Message = BlockerConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
 		out.Hint = phrase.Command("limits list") + " shows the limits"
-	case GateRate:
+	case engine.GateRate:
 		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
 		out.Hint = phrase.Command("limits list") + " shows the limits"
-	case GateWorker:
+	case engine.GateWorker:
 		out.Kind, out.Message = BlockerNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
 		out.Hint = phrase.Command("workers list") + " shows who is connected; start one that serves " + h.Actor
 	default:
@@ -267,19 +264,19 @@ func underWay(calls []workgraph.Start) string {
 const shownFailures = 5
 
 // failedChildren tells what the children ended with that are named in what the run failed with.
-func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
+func (q *Query) failedChildren(ctx context.Context, x *Explanation) error {
 	h := x.Blockers[0]
 	if h.Error == nil || h.Error.Reason != workgraph.ReasonChildFailed {
 		return nil
 	}
-	rows, err := e.journal.List(ctx, x.Row.Namespace, journal.Filter{ParentID: x.Row.ID, States: []journal.State{journal.StateFailed, journal.StateCanceled}},
+	rows, err := q.journal.List(ctx, x.Row.Namespace, journal.Filter{ParentID: x.Row.ID, States: []journal.State{journal.StateFailed, journal.StateCanceled}},
 		page.Cursor{}, 100)
 	if err != nil {
 		return err
 	}
 	var named, others []Blocker
 	for _, row := range rows {
-		full, err := e.journal.Head(ctx, x.Row.Namespace, row.ID)
+		full, err := q.journal.Head(ctx, x.Row.Namespace, row.ID)
 		if err != nil {
 			continue // it was deleted
 		}
@@ -309,7 +306,7 @@ func childFailed(by workgraph.Ref, row journal.Run) Blocker {
 		if e.Node != "" {
 			h.Message += " at " + workgraph.Ref{Node: e.Node, Visit: e.Visit}.String()
 		}
-		h.Message += ": " + e.said()
+		h.Message += ": " + said(e)
 	}
 	return h
 }
@@ -330,15 +327,15 @@ func pending(row journal.Run) Blocker {
 }
 
 // ownership finds who owns the run, and whether anybody of that name lives.
-func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
+func (q *Query) ownership(ctx context.Context, x *Explanation) error {
 	if x.Row.Owner.IsZero() {
 		return nil
 	}
 	x.Owner = x.Row.Owner.ID
-	if t := e.current(); t != nil && t.owner == x.Row.Owner {
+	if q.engine.Owns(x.Row.Owner) {
 		return nil
 	}
-	all, err := e.journal.Executors(ctx)
+	all, err := q.journal.Executors(ctx)
 	if err != nil {
 		return err
 	}
@@ -347,7 +344,7 @@ func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
 		Hint: "another executor takes it over in a moment; if not, see that one runs"}
 	switch {
 	case at < 0:
-	case all[at].SinceHeartbeat > e.cfg.Lease:
+	case all[at].SinceHeartbeat > q.engine.Lease():
 		lost.Message = fmt.Sprintf("executor %s, which owns the run, was last heard of %s ago", x.Owner, all[at].SinceHeartbeat.Round(time.Second))
 		lost.Since = time.Now().Add(-all[at].SinceHeartbeat)
 	default:
@@ -360,8 +357,8 @@ func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
 
 // unread tells of commands that was not taken up in time. Signals and messages of a run that has not begun are kept
 // for it, and hold nothing up.
-func (e *Engine) unread(ctx context.Context, x *Explanation) error {
-	commands, err := e.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
+func (q *Query) unread(ctx context.Context, x *Explanation) error {
+	commands, err := q.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
 	if x.Row.State == journal.StatePending {
 		commands = slices.DeleteFunc(commands, func(m journal.Command) bool { return journal.Endless(m.Kind) })
 	}
@@ -382,7 +379,7 @@ func (e *Engine) unread(ctx context.Context, x *Explanation) error {
 }
 
 // position tells what the machine knows.
-func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph, tokens Tokens) {
+func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph, tokens engine.Tokens) {
 	nodes := make(map[string]*workgraph.Node, len(g.Nodes))
 	for i := range g.Nodes {
 		nodes[g.Nodes[i].ID] = &g.Nodes[i]
@@ -419,20 +416,20 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
 	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: phrase.Command("runs resume "+row.ID) + " lets it go on"}
 	b, used := s.Budget(), s.Spent()
-	if open := s.Unsettled(); len(open) > 0 && reason == ReasonUnsettled {
+	if open := s.Unsettled(); len(open) > 0 && reason == engine.ReasonUnsettled {
 		h.Kind, h.Since, h.Until = BlockerBudget, open[0].At, row.WakeTime
 		h.Message = fmt.Sprintf("the run waits to learn what %s cost, since the registry was not there to price them; besides that it used %s",
 			phrase.Counted(len(open), "call"), phrase.Spent(b, used))
 		h.Hint = "see that the registry runs: the run goes on by itself when that answers"
 	} else if b.UsedUp(used) {
 		h.Kind, h.Hint, h.Message = BlockerBudget, phrase.RaiseHint(row.ID, b, used), "the run has used up its budget: "+phrase.Spent(b, used)
-		if reason != ReasonBudget && reason != "" {
+		if reason != engine.ReasonBudget && reason != "" {
 			h.Message += "; it was paused before: " + reason
 		}
 	} else if reason != "" {
 		h.Message += ": " + reason
 	}
-	if open := s.Unsettled(); len(open) > 0 && reason != ReasonUnsettled {
+	if open := s.Unsettled(); len(open) > 0 && reason != engine.ReasonUnsettled {
 		h.Message += "; " + phrase.Counted(len(open), "call") + " not priced yet"
 	}
 	if held > 0 {
@@ -445,13 +442,13 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 }
 
 // why puts a fact of the machine into words.
-func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens Tokens) Blocker {
+func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens engine.Tokens) Blocker {
 	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of}
 	if n != nil {
 		h.Actor = n.Actor
 	}
 	if r.Error != nil {
-		h.Error = &RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
+		h.Error = &engine.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
 	}
 	first := ""
 	if len(r.On) > 0 {
@@ -466,7 +463,7 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		h.Kind, h.EffectKey = BlockerReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
 		h.Message = fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
 		if h.Error != nil {
-			h.Message += ", which ended with " + h.Error.said()
+			h.Message += ", which ended with " + said(h.Error)
 		}
 		which := fmt.Sprintf("--visit %d", r.Visit)
 		if r.Item > 0 {
@@ -484,7 +481,7 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 			h.Hint = phrase.Command("interrupts answer " + first + " yes|no")
 		}
 	case workgraph.CauseTask:
-		token := TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
+		token := engine.TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
 		h.Kind, h.Message = BlockerTask, fmt.Sprintf("%s waits for work outside", r.Ref)
 		h.Hint = phrase.Command("tasks complete " + tokens.Sign(token) + " --value VALUE")
 	case workgraph.CauseSignal:
@@ -515,7 +512,7 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 }
 
 // children says of child runs that are waited for which ones need help themselves.
-func (e *Engine) children(ctx context.Context, x *Explanation) error {
+func (q *Query) children(ctx context.Context, x *Explanation) error {
 	var poor, failures []Blocker
 	for i := range x.Blockers {
 		h := &x.Blockers[i]
@@ -524,14 +521,14 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		}
 		var stuck, spent, unsettled []string
 		for _, id := range h.RunIDs[:min(len(h.RunIDs), shownChildren)] {
-			row, err := e.journal.Head(ctx, x.Row.Namespace, id)
+			row, err := q.journal.Head(ctx, x.Row.Namespace, id)
 			if err != nil {
 				continue // it is recorded in a moment, or was deleted
 			}
-			if row.State == journal.StatePaused && row.Reason == ReasonBudget {
+			if row.State == journal.StatePaused && row.Reason == engine.ReasonBudget {
 				spent = append(spent, id)
 			}
-			if row.State == journal.StatePaused && row.Reason == ReasonUnsettled {
+			if row.State == journal.StatePaused && row.Reason == engine.ReasonUnsettled {
 				unsettled = append(unsettled, id)
 			}
 			if row.State == journal.StateFailed && len(failures) < shownFailures {
@@ -548,12 +545,12 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 			h.Message += ": " + strings.Join(stuck[:min(5, len(stuck))], ", ")
 		}
 		if len(unsettled) > 0 {
-			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: ReasonUnsettled,
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: engine.ReasonUnsettled,
 				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", phrase.Counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
 				Hint:    "see that the registry runs: they go on by themselves when that answers"})
 		}
 		if len(spent) > 0 {
-			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: engine.ReasonBudget,
 				Message: fmt.Sprintf("%s of %s used up what it may use: %s", phrase.Counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
 				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: `epigraph runs explain %s` tells how much was used",
 					x.Row.ID, spent[0])})
@@ -564,8 +561,8 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 }
 
 // graphOf is the run's graph as it is now.
-func (e *Engine) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph, error) {
-	_, body, err := e.journal.Graph(ctx, row.Namespace, row.ID)
+func (q *Query) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph, error) {
+	_, body, err := q.journal.Graph(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -642,4 +639,19 @@ func (x *Explanation) summary() string {
 		return all[0].Message + fmt.Sprintf(" (and %d more)", others)
 	}
 	return all[0].Message
+}
+
+// refusedAmendment tells of the last amendment, if it was refused after its caller had gone.
+func (q *Query) refusedAmendment(ctx context.Context, x *Explanation) error {
+	f, err := q.engine.LastRefusal(ctx, x.Row.Namespace, x.Row.ID)
+	if err != nil || f == nil {
+		return err
+	}
+	h := Blocker{Kind: BlockerAmendRefused, Since: f.Time, Name: f.RequestID, Message: "an amendment was refused: " + f.Message,
+		Hint: "epigraph runs graph " + x.Row.ID + " --json shows the graph as it is; change what has not run"}
+	if f.By != "" {
+		h.Message = "an amendment by " + f.By + " was refused: " + f.Message
+	}
+	x.Blockers = append(x.Blockers, h)
+	return nil
 }

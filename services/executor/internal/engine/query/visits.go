@@ -1,4 +1,4 @@
-package engine
+package query
 
 import (
 	"cmp"
@@ -90,7 +90,7 @@ type VisitsRequest struct {
 // Visits lists visits by the event that ended them, those under way last in the order of their beginning. A
 // page is read from where the oldest visit began that was under way at the end of the page before, so that
 // its cost does not grow with the history unless visits may have been taken back after they had ended.
-func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
+func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
 	pg, err := page.Parse(req.Size, req.Token, page.Query{Method: "ListVisits", Parent: req.Namespace + "/" + req.RunID, Filter: req.Node})
 	if err != nil {
 		return nil, "", err
@@ -99,16 +99,16 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	if err != nil {
 		return nil, "", err
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := q.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, "", err
 	}
-	nodes, err := e.nodesOf(ctx, row)
+	nodes, err := q.engine.Nodes(ctx, row)
 	if err != nil {
 		return nil, "", err
 	}
 	f := newFolder(nodes, req.Node)
-	back, err := e.takenBack(ctx, row)
+	back, err := q.takenBack(ctx, row)
 	if err != nil {
 		return nil, "", err
 	}
@@ -122,7 +122,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	}
 	chunk := min(max(2*pg.Limit, 32), 500)
 	for after := max(from.base-1, 0); len(visits) <= pg.Limit; chunk = min(2*chunk, 500) {
-		evs, err := e.Events(ctx, row, after, chunk)
+		evs, err := q.engine.Events(ctx, row, after, chunk)
 		if err != nil {
 			return nil, "", err
 		}
@@ -151,14 +151,14 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 			base = rest[0].begin.seq
 		}
 		if row.State == journal.StatePaused {
-			if err := e.heldVisits(ctx, row, rest); err != nil {
+			if err := q.heldVisits(ctx, row, rest); err != nil {
 				return nil, "", err
 			}
 		}
 		for _, v := range rest {
 			v.base = base
 			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.visitOrder) > 0) {
-				e.overlay(req.RunID, v)
+				q.overlay(req.Namespace, req.RunID, v)
 				add(v)
 			}
 		}
@@ -168,11 +168,11 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 }
 
 // heldVisits marks the visits that wait for the end of a pause: events tell that a visit was entered, and only the machine whether it began.
-func (e *Engine) heldVisits(ctx context.Context, row journal.Run, open []*Visit) error {
+func (q *Query) heldVisits(ctx context.Context, row journal.Run, open []*Visit) error {
 	if !slices.ContainsFunc(open, func(v *Visit) bool { return v.Status == workgraph.VisitRunning }) {
 		return nil
 	}
-	look, _, err := e.standing(ctx, row.Namespace, row.ID)
+	look, _, err := q.engine.Standing(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -228,42 +228,15 @@ func parseCursor(s string) (c visitCursor, err error) {
 	return c, nil
 }
 
-// nodesOf is the run's graph by node id.
-func (e *Engine) nodesOf(ctx context.Context, row journal.Run) (map[string]workgraph.Node, error) {
-	_, body, err := e.journal.Graph(ctx, row.Namespace, row.ID)
-	if err != nil {
-		return nil, err
-	}
-	g, err := workgraph.Decode(body)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]workgraph.Node, len(g.Nodes))
-	for _, n := range g.Nodes {
-		out[n.ID] = n
-	}
-	return out, nil
-}
-
 // overlay adds what only the owner's memory knows of a visit under way.
-func (e *Engine) overlay(runID string, v *Visit) {
-	t := e.current()
-	if t == nil {
-		return
-	}
-	r := t.get(runID)
-	if r == nil {
-		return
-	}
-	for _, a := range r.inFlight() {
-		if a.start.Node != v.Node || a.start.Visit != v.Visit {
+func (q *Query) overlay(namespace, runID string, v *Visit) {
+	for _, f := range q.engine.InFlight(namespace, runID) {
+		if f.Ref.Node != v.Node || f.Ref.Visit != v.Visit || f.Start.IsZero() {
 			continue
 		}
-		if at := a.startTime(); !at.IsZero() {
-			v.Attempts++
-			if v.Start.IsZero() || at.Before(v.Start) {
-				v.Start = at
-			}
+		v.Attempts++
+		if v.Start.IsZero() || f.Start.Before(v.Start) {
+			v.Start = f.Start
 		}
 	}
 }
