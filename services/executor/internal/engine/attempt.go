@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -71,11 +72,9 @@ func EndReason(ctx context.Context) string {
 
 // attempt is one call of an actor, from the decision that it may start to its report.
 type attempt struct {
-	run    *run
-	start  workgraph.Start
-	queued time.Time
-	// remote says that a remote worker makes the call.
-	remote bool
+	run   *run
+	start workgraph.Start
+	task  sched.Task
 	// cached says that the outcome is that of an equal earlier call.
 	cached atomic.Bool
 	// looked is set when the call asked for what is not in its input: the run's own variables, or nodes further up.
@@ -84,12 +83,6 @@ type attempt struct {
 	barred bool
 	// reported is set by whoever reports the end; nobody else may after that.
 	reported atomic.Bool
-
-	// The scheduler's, under its lock.
-	place      *list.Element
-	lane       *list.List
-	dispatched bool
-	way        *passage // nil when no gate concerns it
 
 	mu      sync.Mutex
 	cancel  context.CancelCauseFunc
@@ -131,7 +124,7 @@ func (a *attempt) startTime() time.Time {
 
 // perform makes the call. It runs on a goroutine of the scheduler, which lets the writer lead when this returns.
 func (t *session) perform(a *attempt) {
-	defer t.sched.done(a)
+	defer t.sched.Done(&a.task)
 	t.e.meters.scheduled(a)
 	ctx, cancel := a.begin(trace.ContextWithSpanContext(t.calls, a.run.trace))
 	defer cancel(nil)
@@ -166,7 +159,7 @@ func (t *session) perform(a *attempt) {
 	holds := t.e.calling.Share(a.run.namespace)
 	defer holds.Free()
 	// A call that is made here has its arguments in a form of their own; what a remote worker gets is made when it is sent.
-	if n := 2 * record.InputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.remote {
+	if n := 2 * record.InputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.task.Request.Remote {
 		if err := holds.Wait(ctx, min(n, t.e.calling.Most())); err != nil {
 			t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
 			return
@@ -204,7 +197,7 @@ func (t *session) perform(a *attempt) {
 			t.finish(a, out, err, carried)
 		})
 	}
-	if a.run.suspect.Load() && !a.remote && !info.Elsewhere {
+	if a.run.suspect.Load() && !a.task.Request.Remote && !info.Elsewhere {
 		done, err := t.watched(ctx, a)
 		if err != nil {
 			end(nil, notPerformed(err))
@@ -237,7 +230,7 @@ func (t *session) perform(a *attempt) {
 		time.AfterFunc(t.e.cfg.Grace, func() {
 			leave()
 			end(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace))
-			t.sched.done(a)
+			t.sched.Done(&a.task)
 			t.writer.Lead(nil)
 		})
 	})

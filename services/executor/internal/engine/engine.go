@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -45,7 +47,7 @@ type Engine struct {
 	delivered     func() (next <-chan struct{}, away bool)
 	// workflows is nil when there are none.
 	workflows Workflows
-	gates     []Gate
+	gates     []sched.Gate
 	quotas    Quotas
 	// starts bounds how many children of a namespace are being started at once.
 	starts *turns.Turns
@@ -91,8 +93,8 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if e.quotas = d.Quotas; e.quotas == nil {
 		e.quotas = unbounded{}
 	}
-	if e.gates = d.Gates; !slices.ContainsFunc(e.gates, func(g Gate) bool { return g.Kind() == GateKey }) {
-		e.gates = append([]Gate{NewKeyGate()}, e.gates...)
+	if e.gates = d.Gates; !slices.ContainsFunc(e.gates, func(g sched.Gate) bool { return g.Kind() == sched.GateKey }) {
+		e.gates = append([]sched.Gate{sched.NewKeyGate()}, e.gates...)
 	}
 	if e.wake == nil {
 		e.wake = func() {}

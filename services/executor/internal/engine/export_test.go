@@ -28,7 +28,7 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 	t := e.current()
 	r := t.get(runID)
 	for _, a := range r.inFlight() {
-		if a.start.Node == node && t.sched.remove(a) {
+		if a.start.Node == node && t.sched.Remove(&a.task) {
 			a.barred = true
 			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonBudget, "barred"), carryContext(r.trace))
 			t.writer.Lead(nil)

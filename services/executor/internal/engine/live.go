@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -35,6 +37,41 @@ func (e *Engine) InFlight(namespace, runID string) []Flight {
 		out[i] = Flight{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Start: a.startTime()}
 	}
 	return out
+}
+
+// Held is an attempt that has not begun, and what holds it back.
+type Held struct {
+	Ref     workgraph.Ref
+	Attempt int
+	Actor   string
+	Wait    sched.GateWait
+}
+
+// HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have not begun.
+func (e *Engine) HeldBack(runID string) []Held {
+	t := e.current()
+	if t == nil {
+		return nil
+	}
+	r := t.get(runID)
+	if r == nil {
+		return nil
+	}
+	var out []Held
+	for _, a := range r.inFlight() {
+		if b, ok := t.sched.Holding(&a.task); ok {
+			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Wait: b})
+		}
+	}
+	return out
+}
+
+// Backlog counts attempts that wait here for a place, and not for anything else.
+func (e *Engine) Backlog() int {
+	if t := e.current(); t != nil {
+		return t.sched.Backlog()
+	}
+	return 0
 }
 
 // WaitsForRoom reports whether a run that this executor owns waits for memory, and since when.

@@ -77,7 +77,7 @@ func (t *session) waitsForRoom() bool {
 // crowded are the namespaces for whose runs there is no room here.
 func (t *session) crowded() []string {
 	out := t.memory.Crowded()
-	for _, ns := range t.sched.crowded() {
+	for _, ns := range t.sched.Crowded() {
 		if !slices.Contains(out, ns) {
 			out = append(out, ns)
 		}

@@ -537,7 +537,7 @@ func (r *run) retire(cause error) {
 	for _, a := range attempts {
 		a.reported.Store(true)
 		a.stop(cause)
-		r.t.sched.remove(a)
+		r.t.sched.Remove(&a.task)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -179,7 +181,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 		return Started{}, err
 	}
 	if req.Priority == 0 {
-		req.Priority = DefaultPriority
+		req.Priority = sched.DefaultPriority
 	}
 	if asksAgain && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
 		return full()

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
@@ -217,7 +219,7 @@ func heldBack(runID string, h engine.Held) Blocker {
 	b := h.Wait
 	out := Blocker{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
 	switch b.Kind {
-	case engine.GateKey:
+	case sched.GateKey:
 		out.Kind, out.Message = BlockerConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
 		switch {
 		case slices.Contains(b.HolderRunIDs, runID):
@@ -226,13 +228,13 @@ func heldBack(runID string, h engine.Held) Blocker {
 			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
 			out.Hint = phrase.Command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
 		}
-	case engine.GateLimit:
+	case sched.GateLimit:
 		out.Kind, out.Message = BlockerConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
 		out.Hint = phrase.Command("limits list") + " shows the limits"
-	case engine.GateRate:
+	case sched.GateRate:
 		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
 		out.Hint = phrase.Command("limits list") + " shows the limits"
-	case engine.GateWorker:
+	case sched.GateWorker:
 		out.Kind, out.Message = BlockerNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
 		out.Hint = phrase.Command("workers list") + " shows who is connected; start one that serves " + h.Actor
 	default:
