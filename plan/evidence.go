@@ -2,6 +2,7 @@ package plan
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
@@ -40,6 +41,9 @@ func readEvidence(d *document) *reading {
 			}
 		}
 		at := evidenceDef(text)
+		if at >= 0 && request == "" && i > 0 {
+			request = titleAbove(d.lines[i-1])
+		}
 		if at < 0 {
 			if request != "" && requestOff > 0 && i > 0 && d.lines[i-1].text != "" && !strings.HasPrefix(text, "#") && text != request {
 				request += " " + text
@@ -123,6 +127,18 @@ func readEvidence(d *document) *reading {
 		r.edge(d, u.ref.To, u.to, Variable, u.off)
 	}
 	return r
+}
+
+// titleAbove returns what a line above evidence says that it is for: "Step 2: sum it up", "計画: 足す".
+func titleAbove(l line) string {
+	if l.fence || evidenceDef(l.text) >= 0 {
+		return ""
+	}
+	if i := strings.IndexAny(l.text, ":："); i > 0 && utf8.RuneCountInString(l.text[:i]) <= 20 {
+		_, n := utf8.DecodeRuneInString(l.text[i:])
+		return strings.TrimSpace(l.text[i+n:])
+	}
+	return ""
 }
 
 func planPrefix(s string) (string, bool) {

@@ -4,6 +4,7 @@ import (
 	"html"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
@@ -120,14 +121,40 @@ func (r *reading) sayEdges(g *Graph) {
 
 // beside marks the lines of a value that hold anything that is part of no problem and no edge.
 func (r *reading) beside(d *document, v *form.Value) {
-	var own []int
+	var items, links []int
+	texts := map[string]bool{}
 	for _, p := range r.graph.Problems {
-		own = append(own, d.offset(p.Line, p.Column))
+		items = append(items, d.offset(p.Line, p.Column))
+		texts[p.ID], texts[p.Request] = true, true
 	}
 	for _, e := range r.graph.Edges {
-		own = append(own, d.offset(e.Line, e.Column))
+		links = append(links, d.offset(e.Line, e.Column))
 	}
-	r.mark(d, meaning.Outside(v, append(own, r.told...)))
+	r.mark(d, meaning.Outside(v, append(items, r.told...), links, func(s string) bool { return texts[s] }))
+}
+
+// comments takes lines that hold a comment out of those that are part of problems alone.
+func (d *document) comments(part []bool) {
+	for i, l := range d.lines {
+		quotes := 0
+		for k := 0; part[i] && k < len(l.text); k++ {
+			switch c := l.text[k]; {
+			case c == '"':
+				quotes++
+			case quotes%2 == 1 || k > 0 && l.text[k-1] != ' ':
+			case strings.HasPrefix(l.text[k:], "//"), strings.HasPrefix(l.text[k:], "# "), strings.HasPrefix(l.text[k:], "<!--"), strings.HasPrefix(l.text[k:], "/*"):
+				part[i] = false
+			}
+		}
+	}
+}
+
+// markBefore counts the line of a place to the surroundings of the plan, if words stand before the place.
+func (r *reading) markBefore(d *document, off int) {
+	i := d.lineAt(off)
+	if off > d.starts[i] && strings.ContainsFunc(d.text[d.starts[i]:min(off, len(d.text))], unicode.IsLetter) {
+		r.mark(d, []meaning.Span{{Off: d.starts[i], End: d.starts[i] + 1}})
+	}
 }
 
 // mark counts lines to the surroundings of the plan.

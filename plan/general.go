@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
@@ -129,6 +130,12 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 	r.around = d.around(m)
+	r.mark(d, m.Outside())
+	if m.Apart {
+		for i := range m.Items {
+			r.markBefore(d, m.Items[i].Off)
+		}
+	}
 	if m.Form == "outline" {
 		r.graph.nameParents()
 	}
@@ -139,6 +146,9 @@ func (d *document) reading(m *meaning.Reading) *reading {
 		if k := (pairKey{l.From, l.To}); !words || !seen[k] {
 			seen[k] = true
 			r.edge(d, l.From, l.To, EdgeSource(l.Source), l.Off)
+			if l.Says != "" {
+				r.says = append(r.says, edgeText{l.From, l.To, l.Says})
+			}
 		}
 	}
 	if len(m.Links) > d.limits.MaxEdges && !r.full(d) {
@@ -162,6 +172,9 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 			out[i] = true
 		}
 	}
+	if m.Form == "code" || m.Form == "diagram" || m.Apart {
+		d.aroundLines(m, out)
+	}
 	if m.Form == "table" { // rows that only head others, lines between two tables
 		for i := d.lineAt(m.Start) + 1; i <= d.lineAt(m.End); i++ {
 			switch text := d.lines[i].text; {
@@ -182,6 +195,27 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 		delete(out, d.lineAt(m.Items[i].Off))
 	}
 	return out
+}
+
+// aroundLines adds the lines of code and of drawings that neither an item, nor a link, nor a note stands on.
+func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
+	told := map[int]bool{}
+	for i := range m.Items {
+		for k := d.lineAt(m.Items[i].Off); k < len(d.starts) && d.starts[k] < max(m.Items[i].End, m.Items[i].Off+1); k++ {
+			told[k] = true
+		}
+	}
+	for _, l := range m.Links {
+		told[d.lineAt(l.Off)] = true
+	}
+	for _, n := range m.Notes {
+		told[d.lineAt(n.Off)] = true
+	}
+	for i := d.lineAt(m.Start); i <= d.lineAt(m.End); i++ {
+		if mark := m.Form == "code" && strings.HasPrefix(d.lines[i].text, "@"); !told[i] && !mark && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
+			out[i] = true
+		}
+	}
 }
 
 // isRule reports whether a line is a rule of a table, or one between two paragraphs.

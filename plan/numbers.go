@@ -42,6 +42,9 @@ func (r *reading) checkNumbers(g Graph) {
 		id := p.ID
 		if k := len(id) - 1; k > 0 && id[k] >= 'a' && id[k] <= 'z' {
 			id = id[:k] // 1a and 1b are both 1
+			if p.ParentID == id {
+				continue // a below 1
+			}
 		}
 		n, err := strconv.Atoi(id[strings.LastIndexByte(id, '.')+1:])
 		if err != nil || n < 0 || !isDecimal(id) {

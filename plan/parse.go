@@ -220,6 +220,9 @@ func (d *document) surroundings(r *reading, res *Result) {
 		res.Repairs = append(res.Repairs, Repair{Code: FenceRemoved, Message: "left out the code fence", Line: line, Column: col, Applied: true})
 	}
 	from, to := d.lineAt(r.start), d.lineAt(r.end)
+	if isData(res.Dialect) {
+		r.markBefore(d, r.start)
+	}
 	whole := d
 	for whole.outer != nil {
 		whole = whole.outer
@@ -241,6 +244,9 @@ func (d *document) surroundings(r *reading, res *Result) {
 	if prose >= 0 {
 		line, col := d.place(d.lines[prose].off)
 		res.Repairs = append(res.Repairs, Repair{Code: ProseRemoved, Message: "left out the text around the plan", Line: line, Column: col, Applied: true})
+	}
+	if isData(res.Dialect) || res.Dialect == "diagram" {
+		whole.comments(part)
 	}
 	open := false
 	for i, l := range whole.lines {

@@ -51,7 +51,10 @@ func singleAction(d *document, v *form.Value) *reading {
 	if f == nil || !f.IsScalar() || p.Get("rationale") == nil && p.Get("parameters") == nil {
 		return nil
 	}
-	r := &reading{edgesStated: true, told: []int{p.Off}}
+	r := &reading{edgesStated: true}
+	for _, x := range p.Fields {
+		r.told = append(r.told, x.Val.Off) // all are kept
+	}
 	if name := strings.TrimSpace(f.Text()); name != "" {
 		x := d.problem(name, p.Get("rationale").Text(), f.Off)
 		x.Tool = name

@@ -3,6 +3,7 @@ package plan
 import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -202,12 +203,29 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 				}
 				continue
 			}
+			name, lag := names.cutLag(name)
 			from := names.resolve(d, r, name, x.Off)
 			r.edge(d, from, t.id, Stated, x.Off)
-			r.say(x, from, t.id)
+			if r.say(x, from, t.id); lag != "" {
+				r.says = append(r.says, edgeText{from, t.id, form.Quote(lag)})
+			}
 		}
 	}
 	r.contradictions()
+}
+
+// lag matches the kind of a link and its lag behind an id, as schedules write them: "a FS+2d", "1SS".
+var lag = regexp.MustCompile(`^(.{1,200}?) ?((?:FS|SS|FF|SF)(?: ?[+-] ?\d+ ?\pL*)?|[+-] ?\d+ ?\pL+)$`)
+
+// cutLag splits a lag from the id of a known task.
+func (n *nameIndex) cutLag(name string) (id, rest string) {
+	if n.ids[name] > 0 || n.exact[name] != "" || len(name) > 250 {
+		return name, ""
+	}
+	if m := lag.FindStringSubmatch(name); m != nil && n.ids[m[1]] > 0 {
+		return m[1], m[2]
+	}
+	return name, ""
 }
 
 // maxAncestors bounds how far back a used result is looked for.

@@ -81,6 +81,42 @@ func TestShapes(t *testing.T) {
 			"raw = load(\"x\")\ngood = filter(raw)\ntext = format(good)\nsave(text)\n",
 			"raw good text save", "raw>good good>text text>save", "",
 		},
+		"Lettered/OnTheLineOfANumber": {
+			"1. Survey\n2. a) Order plants b) Order soil\n3. Plant\n",
+			"1 2a 2b 3", "1>2a 1>2b 2a>3 2b>3", "ASSUMED_ORDER",
+		},
+		"Lettered/BelowANumber": {
+			"1. Survey\n2. a) Order plants\n   b) Order soil\n3. Plant (needs 2b)\n",
+			"1 2a 2b 3", "2b>3", "",
+		},
+		"Lettered/CalledByNumberAndLetter": {
+			"1. Survey\n2. Order\n   a) Order plants\n   b) Order soil\n3. Plant (needs 2a and 2b)\n",
+			"1 2 a b 3", "a>3 b>3", "",
+		},
+		"Labels/BehindTitles": {
+			"- Survey (R1)\n- Order plants (R2), needs R1\n- Order soil (R3), needs R1\n- Plant (R4), needs R2 and R3\n",
+			"R1 R2 R3 R4", "R1>R2 R1>R3 R2>R4 R3>R4", "",
+		},
+		"Labels/BehindTitlesWithNumbers": {
+			"1. Survey [R1]\n2. Order plants [R2], needs R1\n3. Plant [R3], needs R2\n",
+			"1 2 3", "1>2 2>3", "",
+		},
+		"Dates/ArrowInBrackets": {
+			"- Survey (2 May → 9 May)\n- Design (9 May → 20 May), after Survey\n- Order (9 → 12 May), after Survey\n- Build (20 May → 30 June), after Design and Order\n",
+			"Survey Design Order Build", "Survey>Design Survey>Order Design>Build Order>Build", "",
+		},
+		"Dates/ArrowInANumberedList": {
+			"1. Survey (2. Mai -> 9. Mai)\n2. Design: 2024-05-09 -> 2024-05-20\n",
+			"1 2", "1>2", "ASSUMED_ORDER",
+		},
+		"Dates/LinesOfAChart": {
+			"Survey: 2 May -> 9 May\nFind a builder: 3 May -> 8 May\nDesign: 9 May -> 20 May\n",
+			"1 2 3", "1>3 2>3", "AMBIGUOUS ASSUMED_ORDER",
+		},
+		"Gantt/BarsBehindWeeks": {
+			"Week 1 ████ Research\nWeek 1 ████ Find a venue\nWeek 2 ████ Draft\nWeek 3-4 ████████ Publish\n",
+			"1 2 3 4", "1>3 2>3 3>4", "AMBIGUOUS ASSUMED_ORDER",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := plan.Parse(c.text)

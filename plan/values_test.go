@@ -87,9 +87,19 @@ func TestFieldsOfNotations(t *testing.T) {
 		{"task_names", "{\"goal\": \"ship\", \"Task list\": [\"lib.py\", \"main.py\"]}", "lib.py", nil, []plan.LineRange{{First: 1, Last: 1}}},
 		{"single_action", "{\"plan\": {\"rationale\": \"to tell\", \"function\": \"Mail.Send\", \"parameters\": {}, \"risk\": \"low\"}}", "Mail.Send", []string{`risk="low"`}, nil},
 		{"call_log", "idx: 1\ntool: search\nargs: {\"q\": \"x\"}\nurgent: true\ndependencies: []\n---\nidx: 2\ntool: sum\nargs: {}\ndependencies: [1]", "1", []string{`q="x"`, `urgent=true`}, nil},
+		{"task_list", "[{\"id\": \"a\", \"title\": \"dig\", \"needs\": []}, {\"id\": \"b\", \"title\": \"plant\", \"needs\": [\"a FS+2d\"]}]", "b", []string{`a -> b="FS+2d"`}, nil},
+		{"evidence", "Step 1: find it\n#E1 = Search[tower]\nStep 2: sum it up\n#E2 = LLM[how old is #E1]", "#E2", []string{`tool="LLM"`, `Rinput="how old is #E1"`}, []plan.LineRange{{First: 1, Last: 1}}},
+		{"records", "{\"goal\": \"win\", \"by\": \"May\",\n\"steps\": [{\"id\": \"a\", \"title\": \"dig\"}, {\"id\": \"b\", \"title\": \"plant\"}, {\"id\": \"c\", \"title\": \"water\"}], // dry\n\"connections\": [{\"from\": \"a\", \"to\": \"b\", \"reason\": \"holes\"},\n{\"from\": \"b\", \"to\": \"c\"}]}", "b", []string{`a -> b={"reason":"holes"}`}, []plan.LineRange{{First: 1, Last: 2}}},
+		{"records", "name: ci\non:\n  push:\n    branches: [release]\njobs:\n  build:\n    steps: [make]\n  test:\n    needs: build\n    timeout-minutes: 30\n", "test", []string{`timeout-minutes=30`}, []plan.LineRange{{First: 1, Last: 4}}},
+		{"records", "services:\n  db:\n    image: postgres\n  web:\n    image: nginx\n    depends_on:\n      db:\n        condition: service_healthy\n", "web", []string{`depends_on={"db":{"condition":"service_healthy"}}`}, nil},
+		{"table", "| ID | Task | Depends on |\n|---|---|---|\n| 1 | dig | - |\n| 2 | plant | 1FS+2d |", "2", []string{`Depends on="1FS+2d"`}, nil},
+		{"diagram", "graph TD\n  A[Dig] -->|holes ready| B[Plant]\n  B -- when dry --> C[Water]", "C", []string{`B -> C="when dry"`}, []plan.LineRange{{First: 1, Last: 1}}},
+		{"diagram", "digraph G { a [label=\"dig it\", owner=\"Ann\"]; a -> b [label=\"holes\", weight=3]; b [label=\"plant\"]; }", "b", []string{`a -> b={"weight":3,"label":"holes"}`}, nil},
+		{"diagram", "gantt\n  title Fair\n  section Ground\n  Dig :a1, 2024-01-01, 30d\n  Plant :crit, a2, after a1, 20d\n", "a2", []string{`section="Ground"`, `status="crit"`, `duration="20d"`}, []plan.LineRange{{First: 1, Last: 3}}},
+		{"code", "# the plan\nx = 3\n@asset\ndef raw():\n    return read('s.csv')\n\n@asset(retries=3)\ndef clean(raw):\n    return raw.dropna()\n", "clean", []string{`retries=3`}, []plan.LineRange{{First: 1, Last: 3}}},
 		{"xml_problems", "<StructuredResponse>\n<Goal>tea</Goal>\n<Problems><Problem urgent=\"yes\"><Request>Boil</Request><Owner>Kim</Owner><ProblemID>A</ProblemID></Problem>\n<Problem><Request>Brew</Request><ProblemID>B</ProblemID></Problem></Problems><ProblemGraph>A -> B</ProblemGraph></StructuredResponse>", "A", []string{`urgent="yes"`, `Owner="Kim"`}, []plan.LineRange{{First: 2, Last: 2}}},
 	} {
-		t.Run(c.dialect, func(t *testing.T) {
+		t.Run(c.dialect+"/"+c.id, func(t *testing.T) {
 			t.Parallel()
 			r := plan.Parse(c.text)
 			require.Equal(t, c.dialect, r.Dialect)

@@ -150,7 +150,7 @@ func (s *State) begin(c Begin) error {
 	if err := checkInput(&c); err != nil {
 		return err
 	}
-	if err := checkAdopted(c.Adopt); err != nil {
+	if err := checkReused(c.Reuse); err != nil {
 		return err
 	}
 	now := instant(c.Now)
@@ -163,20 +163,20 @@ func (s *State) begin(c Begin) error {
 	if !c.Budget.IsZero() {
 		ev.Budget = c.Budget
 		s.applyBudget(c.Budget, nil)
-		s.heed()
+		s.checkBudget()
 	}
 	if c.Held && !s.paused {
 		s.record(Step{Op: OpPause, Note: ReasonCanceled})
 		s.applyPause(ReasonCanceled)
 	}
-	if len(c.Adopt) > 0 {
-		s.adopt = make(map[Ref]*Adopted, len(c.Adopt))
-		for i := range c.Adopt {
-			s.adopt[c.Adopt[i].Ref] = &c.Adopt[i]
+	if len(c.Reuse) > 0 {
+		s.reuse = make(map[Ref]*ReusedVisit, len(c.Reuse))
+		for i := range c.Reuse {
+			s.reuse[c.Reuse[i].Ref] = &c.Reuse[i]
 		}
-		defer func() { s.adopt = nil }()
+		defer func() { s.reuse = nil }()
 	}
-	s.postInput()
+	s.deliverInput()
 	for _, n := range s.p.starts {
 		s.startNode(n)
 		if s.drain != "" {
@@ -288,7 +288,7 @@ func (s *State) endOpened(u unit, attempt int, out *Outcome, err *Error, now tim
 	ev.Ref, ev.Attempt, ev.Outcome, ev.Error = s.ref(u.ns, u.item), attempt, out, err
 	canceling := u.try().status == VisitCanceling
 	s.applyEnded(u, out, err)
-	s.heed()
+	s.checkBudget()
 	if !canceling && s.foundVoid(u) {
 		return
 	}
@@ -475,7 +475,7 @@ func (s *State) runQueues() {
 	for s.drain == "" {
 		if len(s.edgeQ) > 0 {
 			for i := 0; i < len(s.edgeQ) && s.drain == ""; i++ {
-				s.splitAdoption()
+				s.splitReuse()
 				s.follow(&s.edgeQ[i])
 			}
 			s.edgeQ = s.edgeQ[:0]
@@ -486,7 +486,7 @@ func (s *State) runQueues() {
 			continue
 		}
 		if len(s.doubts) > 0 {
-			s.settleDoubts()
+			s.askDoubtsAgain()
 			continue
 		}
 		if len(s.instQ) == 0 {

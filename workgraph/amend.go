@@ -161,10 +161,10 @@ func (p *Program) amended(from *Program) {
 	}
 }
 
-// regrown is the program of a graph that a run of this program has come to. The error is that of ctx, or
+// recompiled is the program of a graph that a run of this program has come to. The error is that of ctx, or
 // ErrCorrupt: the graph was checked when the run came to it.
-func (p *Program) regrown(ctx context.Context, g *Graph) (*Program, error) {
-	q, faults, err := build(&checker{ctx: ctx, grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g)
+func (p *Program) recompiled(ctx context.Context, g *Graph) (*Program, error) {
+	q, faults, err := build(&checker{ctx: ctx, expanded: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ func (s *State) replayGraph(ctx context.Context, ev *Event) error {
 	if ev.Kind != GraphAmended {
 		return fmt.Errorf("%w: a new graph in an event of kind %s", ErrCorrupt, ev.Kind)
 	}
-	q, err := s.p.regrown(ctx, ev.Graph)
+	q, err := s.p.recompiled(ctx, ev.Graph)
 	if err != nil {
 		return err
 	}
@@ -327,13 +327,13 @@ func (s *State) wake() {
 			if len(p.nodes[n].in) == 0 {
 				s.enter(ns)
 			} else {
-				s.decide(ns, p.nodes[n].judge(&ns.join, 1))
+				s.decide(ns, p.nodes[n].joinVerdict(&ns.join, 1))
 			}
 		case p.regions[r].head == n && p.regions[r].parent == 0:
 			if inst := &s.root.insts[p.regions[r].slot]; !inst.opened && inst.limited == 0 {
 				if len(p.nodes[n].in) == 0 {
 					s.openLoop(r, s.root, nil, verdictRun)
-				} else if v := p.nodes[n].judge(&inst.join, 1); v != verdictWait {
+				} else if v := p.nodes[n].joinVerdict(&inst.join, 1); v != verdictWait {
 					s.openLoop(r, s.root, nil, v)
 				}
 			}

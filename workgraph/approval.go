@@ -67,10 +67,10 @@ func (ns *nodeState) workflows() map[string]string {
 	return ns.kept.Workflows
 }
 
-// keepDecision remembers a decision. Of those on the items of a map a rejection counts.
-func (ns *nodeState) keepDecision(decision string) {
+// recordDecision remembers a decision. Of those on the items of a map a rejection counts.
+func (ns *nodeState) recordDecision(decision string) {
 	if decision != "" && ns.given() != Rejected {
-		ns.keep().Decision = decision
+		ns.saveOutcome().Decision = decision
 	}
 }
 
@@ -190,7 +190,7 @@ func (a *amendment) approvals(ctx context.Context) error {
 			a.resets = append(a.resets, ns)
 		}
 	}
-	again, stuck := a.s.takeBack(ctx, before, given, func(ns *nodeState) bool {
+	again, stuck := a.s.revoked(ctx, before, given, func(ns *nodeState) bool {
 		a.mayReset(ns) // what is in its way is told
 		return true
 	})
@@ -214,10 +214,10 @@ func (ns *nodeState) asksApproval() bool {
 	return ns.m != nil && slices.ContainsFunc(ns.m.items, func(it itemState) bool { return open(&it.try) })
 }
 
-// takeBack lists the visits that begin again when these approvals, given at visits that have ended, do not
+// revoked lists the visits that begin again when these approvals, given at visits that have ended, do not
 // hold: they, and what waits for them or was skipped. stuck are those that cannot be asked again, since
 // something that follows from them has run. may says of a visit under way whether it can be taken back.
-func (s *State) takeBack(ctx context.Context, c *cover, given []*nodeState, may func(*nodeState) bool) (again, stuck []*nodeState) {
+func (s *State) revoked(ctx context.Context, c *cover, given []*nodeState, may func(*nodeState) bool) (again, stuck []*nodeState) {
 	if len(given) == 0 {
 		return nil, nil
 	}
@@ -277,7 +277,7 @@ func (s *State) applyReopen(ns *nodeState) {
 	no, gen := ns.no, ns.gen
 	ns.try = try{status: VisitPending, no: no, gen: gen, pos: -1}
 	ns.before, ns.m, ns.args, ns.named, ns.key = no, nil, nil, nil, ""
-	ns.values, ns.err, ns.note, ns.kept, ns.adopted = nil, nil, "", nil, false
+	ns.values, ns.err, ns.note, ns.kept, ns.reused = nil, nil, "", nil, false
 	if s.latest[ns.n] == ns {
 		s.latest[ns.n] = nil
 	}

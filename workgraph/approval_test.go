@@ -327,8 +327,8 @@ func TestApprovalInForks(t *testing.T) {
 		if after == nil {
 			after = before
 		}
-		adopted, _, _ := AdoptFrom(t.Context(), m.s, from, before, after)
-		return refs(adopted)
+		reused, _, _ := ReuseFrom(t.Context(), m.s, from, before, after)
+		return refs(reused)
 	}
 	with := func(m *machine, change func(*Graph)) *Graph {
 		g := m.s.Graph().Clone()
@@ -490,12 +490,12 @@ func TestAttackApprovals(t *testing.T) {
 		m.decide(id, Approved)
 	}
 	ctx := newCountdown(1 << 40)
-	adopted, _, err := AdoptFrom(ctx, m.s, nil, m.s.Graph(), m.s.Graph())
+	reused, _, err := ReuseFrom(ctx, m.s, nil, m.s.Graph(), m.s.Graph())
 	require.NoError(t, err)
-	require.Len(t, adopted, branches+1)
+	require.Len(t, reused, branches+1)
 	require.Less(t, 1<<40-ctx.left.Load(), 50*size, "a fork")
 	ctx = newCountdown(100)
-	_, _, err = AdoptFrom(ctx, m.s, nil, m.s.Graph(), m.s.Graph())
+	_, _, err = ReuseFrom(ctx, m.s, nil, m.s.Graph(), m.s.Graph())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, ctx.late.Load(), int64(100))
 }

@@ -298,7 +298,7 @@ func (s *State) settled(c Settled) error {
 	if err := s.applySettled(c.Costs); err != nil {
 		return err
 	}
-	s.heed()
+	s.checkBudget()
 	if s.drain == "" && s.paused && s.reason == ReasonUnsettled && len(s.unsettled) == 0 {
 		why := ""
 		switch {
@@ -321,8 +321,8 @@ func (s *State) settled(c Settled) error {
 	return nil
 }
 
-// heed stops new starts when the budget is used up or it is not known whether it is; settle tells of it unless the run ends. An event is open.
-func (s *State) heed() {
+// checkBudget stops new starts when the budget is used up or it is not known whether it is; settle tells of it unless the run ends. An event is open.
+func (s *State) checkBudget() {
 	if s.drain != "" || s.paused {
 		return
 	}
@@ -400,7 +400,7 @@ func (s *State) resume(c Resume) error {
 		s.applyBudget(budget, prior)
 	}
 	if !ends {
-		s.heed()
+		s.checkBudget()
 		s.settle(now)
 		return nil
 	}

@@ -246,9 +246,9 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 			_, _, err = b.Advance(end)
 			require.NoError(t, err)
 			if part != nil {
-				grown := out
-				grown.Expand = part
-				end.Outcome = &grown
+				expanded := out
+				expanded.Expand = part
+				end.Outcome = &expanded
 			}
 			evs, _, err := a.Advance(end)
 			require.NoError(t, err)

@@ -17,17 +17,17 @@ type Begin struct {
 	Input   Input
 	Context json.RawMessage // the CEL variable "context"
 	Budget  *Budget         // what the run may use; nil is no limit
-	// Adopt gives the ends of visits of an earlier run: a visit that would start and is listed here completes
+	// Reuse gives the ends of visits of an earlier run: a visit that would start and is listed here completes
 	// with that outcome at once, without an attempt, and counts as adopted. What is listed and never reached
 	// is left out.
-	Adopt []Adopted
+	Reuse []ReusedVisit
 	// Held starts nothing, as in a pause: for a run that is ended right after it was begun.
 	Held bool
 	Now  time.Time
 }
 
-// Adopted is how a visit of another run ended.
-type Adopted struct {
+// ReusedVisit is how a visit of another run ended.
+type ReusedVisit struct {
 	Ref     Ref     `json:"ref"`
 	Outcome Outcome `json:"outcome"`
 	// Decision is that on the visit's question of approval, if it had one.

@@ -100,7 +100,7 @@ func Compile(ctx context.Context, g *Graph, actors ActorSet) (*Program, error) {
 // Recompile is Compile for a graph that a run has grown or that was patched: ids that expansions have made
 // are taken as they are.
 func Recompile(ctx context.Context, g *Graph, actors ActorSet) (*Program, error) {
-	return compiled(build(&checker{ctx: ctx, actors: actors, grown: true}, g))
+	return compiled(build(&checker{ctx: ctx, actors: actors, expanded: true}, g))
 }
 
 func compiled(p *Program, faults []Fault, err error) (*Program, error) {
@@ -198,7 +198,7 @@ func build(c *checker, g *Graph) (*Program, []Fault, error) {
 	if p.topo == nil {
 		p.topo = p.ordered()
 	}
-	if p.origins == nil && (len(c.faults) == 0 || !c.grown) {
+	if p.origins == nil && (len(c.faults) == 0 || !c.expanded) {
 		p.missing(c.ctx, c.input, c.unsure, &c.faultList)
 	}
 	if c.ctx.Err() != nil {
@@ -539,7 +539,7 @@ func (p *Program) number() {
 		for k, e := range r.edges {
 			p.localEdge[e] = int32(k)
 		}
-		for _, g := range r.grown {
+		for _, g := range r.expanded {
 			for k, v := range g.nodes {
 				p.localNode[v] = int32(len(r.nodes) + k)
 			}

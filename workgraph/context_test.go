@@ -92,14 +92,14 @@ func TestEndsWithItsContext(t *testing.T) {
 	})
 	// What an approval covers is found out anew when the graph has grown. If that takes too long, what follows
 	// from the approval does not run: nobody knows whether it is what was approved.
-	grown := func(t *testing.T) *machine {
+	expanded := func(t *testing.T) *machine {
 		m := asking(t, purse(nil))
 		m.decide("q1", Approved)
 		m.end("aside", Outcome{State: updates("x", 8).State, Expand: chain(1)})
 		return m
 	}
 	t.Run("Approval/FailsWhatFollows", func(t *testing.T) {
-		m := grown(t)
+		m := expanded(t)
 		ctx := newCountdown(0)
 		m.within(ctx)
 		m.end("slow", Outcome{Values: one("1")})
@@ -137,7 +137,7 @@ func TestEndsWithItsContext(t *testing.T) {
 		m.replays()
 	})
 	t.Run("Approval/Aborted", func(t *testing.T) {
-		m := grown(t)
+		m := expanded(t)
 		ctx, abort := context.WithCancelCause(t.Context())
 		abort(ErrAborted)
 		m.within(ctx)

@@ -247,7 +247,7 @@ func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, fai
 		d = &Detail{Values: values}
 	}
 	s.record(s.step(OpComplete, ns, d))
-	ns.keepOutcome(o)
+	ns.recordSelection(o)
 	s.applyComplete(ns, values, stop, failure)
 	switch {
 	case s.drain != "":
@@ -311,7 +311,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 	}
 	if t.live && pe.merge != nil {
 		var err error
-		if t.travel, err = s.mergeTravel(pe.merge, *sc); err != nil {
+		if t.travel, err = s.mergePropagated(pe.merge, *sc); err != nil {
 			return Errorf(Permanent, ReasonPassDownFailed, "passing down to %s: %v", s.p.nodes[pe.to].ID, err)
 		}
 	}

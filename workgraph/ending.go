@@ -27,7 +27,7 @@ func (s *State) ending() *RunEnd {
 	case s.unknown > 0:
 		return nil
 	case s.root.open == 0:
-	case s.paused || s.parked > 0 || len(s.limited) > 0:
+	case s.paused || s.suspended > 0 || len(s.limited) > 0:
 		return nil
 	default:
 		end.Status, end.Reason = StatusFailed, ReasonStarved

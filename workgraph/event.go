@@ -33,8 +33,8 @@ const (
 	MessageReceived EventKind = "MESSAGE_DELIVERED"
 	GraphAmended    EventKind = "GRAPH_AMENDED"
 	DeadlineReached EventKind = "DEADLINE_PASSED"
-	// VisitsAdopted goes on with the adoptions of RUN_STARTED.
-	VisitsAdopted EventKind = "VISITS_ADOPTED"
+	// VisitsReused goes on with the adoptions of RUN_STARTED.
+	VisitsReused EventKind = "VISITS_REUSED"
 	// BudgetChanged changes the budget of a run that goes on, or stays paused for another reason.
 	BudgetChanged EventKind = "BUDGET_CHANGED"
 	// UsageSettled prices what could not be priced when it was used.
@@ -121,9 +121,9 @@ const (
 	OpEdge Op = "EDGE"
 	// OpEnter lets a visit run on the sources in Inputs.
 	OpEnter Op = "ENTER"
-	// OpAdopt lets a visit take over what it ended in in another run, with its State updates and Select, on
+	// OpReuse lets a visit take over what it ended in in another run, with its State updates and Select, on
 	// the sources in Inputs. It is complete with the next step about it.
-	OpAdopt Op = "ADOPT"
+	OpReuse Op = "REUSE"
 	// OpSkip resolves a visit without running it; Note tells why.
 	OpSkip Op = "SKIP"
 	// OpComplete ends a visit with Values.
@@ -154,8 +154,8 @@ const (
 	// OpLoopEnd ends the loop of the named head within the enclosing visit Within; Node is any node of an
 	// irreducible one.
 	OpLoopEnd Op = "LOOP_END"
-	// OpPost puts the event's message, or at the start the run's input, into the inbox of Node.
-	OpPost Op = "POST"
+	// OpDeliver puts the event's message, or at the start the run's input, into the inbox of Node.
+	OpDeliver Op = "DELIVER"
 	// OpTake drops the Expired oldest messages of Node's inbox and, if any are Taken then, opens the named
 	// visit for them.
 	OpTake Op = "TAKE"
@@ -206,13 +206,13 @@ type Detail struct {
 	Items  []json.RawMessage `json:"items,omitempty"`
 	// Key is the evaluated concurrency key.
 	Key string `json:"key,omitempty"`
-	// Travel is what a MERGE edge carries.
-	Travel *Input            `json:"travel,omitempty"`
-	Values []json.RawMessage `json:"values,omitempty"`
-	Error  *Error            `json:"failure,omitempty"`
-	Action ErrorAction       `json:"action,omitempty"`
-	Stop   Stop              `json:"stop,omitempty"`
-	Due    time.Time         `json:"due,omitzero"`
+	// Propagated is what a MERGE edge carries.
+	Propagated *Input            `json:"propagated,omitempty"`
+	Values     []json.RawMessage `json:"values,omitempty"`
+	Error      *Error            `json:"failure,omitempty"`
+	Action     ErrorAction       `json:"action,omitempty"`
+	Stop       Stop              `json:"stop,omitempty"`
+	Due        time.Time         `json:"due,omitzero"`
 	// Attempt and Generation number the attempt that follows.
 	Attempt    int `json:"next_attempt,omitempty"`
 	Generation int `json:"generation,omitempty"`

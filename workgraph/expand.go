@@ -23,7 +23,7 @@ type growTask struct {
 	sub    *Graph
 	now    time.Time
 	// grown is the program that from grows into, unless another expansion comes first.
-	from, grown *Program
+	from, expanded *Program
 }
 
 // maxFaultsTold bounds the text of a refused expansion.
@@ -62,7 +62,7 @@ func (s *State) planExpansion(ns *nodeState, sub *Graph) (growTask, []Fault) {
 		return growTask{}, faults
 	}
 	q, faults := s.grow(ns, int(ns.f.serial), filled)
-	return growTask{ns: ns, sub: filled, from: s.p, grown: q}, faults
+	return growTask{ns: ns, sub: filled, from: s.p, expanded: q}, faults
 }
 
 // grow is the program of the run's graph with sub in it, within the limits. A replay does not ask for the
@@ -119,7 +119,7 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 	if len(faults) > 0 {
 		return nil, faults
 	}
-	prefix := len(growthPrefix(node.ID, int(ns.f.serial)))
+	prefix := len(expansionPrefix(node.ID, int(ns.f.serial)))
 	for i := range p.nodes {
 		if id := p.nodes[i].ID; prefix+len(id) > MaxIDLen {
 			faults = append(faults, Fault{Code: CodeBadID, Node: id, Field: "id", Hint: "use shorter ids",
@@ -146,7 +146,7 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 func (p *Program) grow(ctx context.Context, n int32, visit int, sub *Graph) (*Program, []Fault, error) {
 	node := &p.nodes[n]
 	keeps := node.region != 0 && node.round == 0
-	c := &checker{ctx: ctx, grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}
+	c := &checker{ctx: ctx, expanded: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}
 	q, faults, err := build(c, inserted(p.g, node.Node, visit, keeps, sub))
 	if err != nil || len(faults) > 0 {
 		return nil, faults, err
@@ -172,7 +172,7 @@ func (p *Program) inherit(from *Program) {
 
 // inserted is g with sub after the node. keeps tells that the node's DATA edges stay, for its other visits.
 func inserted(g *Graph, node *Node, visit int, keeps bool, sub *Graph) *Graph {
-	prefix := growthPrefix(node.ID, visit)
+	prefix := expansionPrefix(node.ID, visit)
 	out := &Graph{Name: g.Name, State: g.State, Nodes: make([]Node, 0, len(g.Nodes)+len(sub.Nodes)),
 		Edges: make([]Edge, 0, len(g.Edges)+2*len(sub.Nodes)+len(sub.Edges))}
 	leads, entered, takeFrom := map[string]bool{}, map[string]bool{}, map[string]bool{}
@@ -202,7 +202,7 @@ func inserted(g *Graph, node *Node, visit int, keeps bool, sub *Graph) *Graph {
 	}
 	for i := range g.Edges {
 		e := g.Edges[i]
-		from, _, _, made := grownID(e.To)
+		from, _, _, made := expansionID(e.To)
 		if e.From != node.ID || e.Kind != DataEdge || made && from == node.ID {
 			out.Edges = append(out.Edges, e)
 			continue
@@ -250,7 +250,7 @@ func inserted(g *Graph, node *Node, visit int, keeps bool, sub *Graph) *Graph {
 // graph around it.
 func (p *Program) resolve(at, id string) (int32, bool) {
 	for p.origins != nil {
-		from, _, given, ok := grownID(at)
+		from, _, given, ok := expansionID(at)
 		if !ok {
 			break
 		}
@@ -268,7 +268,7 @@ func (s *State) growNext() {
 	t := s.growQ[0]
 	s.growQ = s.growQ[1:]
 	ref := s.ref(t.ns, 0)
-	q := t.grown
+	q := t.expanded
 	if t.from != s.p {
 		var faults []Fault
 		if _, faults = s.fillExpansion(t.ns, t.sub); len(faults) == 0 {
@@ -282,7 +282,7 @@ func (s *State) growNext() {
 	s.record(s.step(OpExpand, t.ns, &Detail{Graph: t.sub}))
 	s.applyGraph(q)
 	ns := s.lookup(ref.Node, ref.Visit)
-	ns.keep().Expand = t.sub
+	ns.saveOutcome().Expand = t.sub
 	s.succeed(ns, t.values, t.o, nil)
 }
 
@@ -298,7 +298,7 @@ func (s *State) growNothing() {
 
 // applyGraph goes over to another graph.
 func (s *State) applyGraph(q *Program) {
-	s.rebase(q)
+	s.remap(q)
 	s.revision++
 	s.fx.Graph = q.g
 }
@@ -316,7 +316,7 @@ func (s *State) replayExpand(ctx context.Context, st *Step, d *Detail) error {
 		return fmt.Errorf("%w: expansion of %s@%d: %w", ErrCorrupt, st.Node, st.Visit, Faults(faults))
 	}
 	s.applyGraph(q)
-	s.lookup(st.Node, st.Visit).keep().Expand = d.Graph
+	s.lookup(st.Node, st.Visit).saveOutcome().Expand = d.Graph
 	return nil
 }
 

@@ -13,8 +13,8 @@ const (
 	verdictFail
 )
 
-// judge says what a join's inputs, which frame serial holds, mean so far.
-func (n *pnode) judge(j *joinCount, serial int32) verdict {
+// joinVerdict says what a join's inputs, which frame serial holds, mean so far.
+func (n *pnode) joinVerdict(j *joinCount, serial int32) verdict {
 	total := int32(len(n.inAt(serial)))
 	switch {
 	case n.quorum == 0:
@@ -45,7 +45,7 @@ func (s *State) follow(t *edgeTask) {
 		st.Kind = pe.kind
 	}
 	if t.travel != nil {
-		st.Detail = &Detail{Travel: t.travel}
+		st.Detail = &Detail{Propagated: t.travel}
 	}
 	s.record(st)
 	task := *t // the queue may move while this edge is followed
@@ -73,11 +73,11 @@ func (s *State) arrived(f *frame, t *edgeTask) {
 	case r == f.region:
 		ns := &f.nodes[s.p.localNode[pe.to]]
 		if ns.status == VisitPending {
-			s.decide(ns, s.p.nodes[pe.to].judge(&ns.join, f.serial))
+			s.decide(ns, s.p.nodes[pe.to].joinVerdict(&ns.join, f.serial))
 		}
 	default:
 		inst := &f.insts[s.p.regions[r].slot]
-		if v := s.p.nodes[pe.to].judge(&inst.join, f.serial); v != verdictWait && !inst.opened && inst.limited == 0 {
+		if v := s.p.nodes[pe.to].joinVerdict(&inst.join, f.serial); v != verdictWait && !inst.opened && inst.limited == 0 {
 			s.openLoop(r, f, nil, v)
 		}
 	}
@@ -123,7 +123,7 @@ func (s *State) enter(ns *nodeState) {
 		s.failVisit(ns, err, false)
 		return
 	}
-	args, named := s.travel(ns)
+	args, named := s.propagate(ns)
 	if s.enteredVoid(ns, named) {
 		s.unmarkInputs(ns)
 		return
@@ -148,9 +148,9 @@ func (s *State) enter(ns *nodeState) {
 			return
 		}
 	}
-	if s.adopt != nil {
-		if o := s.adopt[s.ref(ns, 0)]; o != nil {
-			s.adoptVisit(ns, refs, args, named, o)
+	if s.reuse != nil {
+		if o := s.reuse[s.ref(ns, 0)]; o != nil {
+			s.reuseVisit(ns, refs, args, named, o)
 			return
 		}
 	}
@@ -306,7 +306,7 @@ func (s *State) atLimit(n int32, visit int) bool {
 }
 
 func (s *State) recordLimit(op Op, l limitedVisit, visit int) {
-	d := &Detail{Travel: l.travel}
+	d := &Detail{Propagated: l.travel}
 	if l.parent != nil {
 		d.Within = int(l.parent.serial)
 	}
@@ -349,7 +349,7 @@ func (s *State) tokenVisit(region, n, e int32, src *nodeState, travel *Input) {
 		s.wantPause = ReasonMaxVisits
 		return
 	}
-	d := &Detail{Within: 1, Travel: travel}
+	d := &Detail{Within: 1, Propagated: travel}
 	if src != nil {
 		d.Inputs = []InputRef{{Node: s.node(src).ID, Visit: int(src.f.serial), Kind: s.p.edges[e].kind}}
 	}

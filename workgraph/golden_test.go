@@ -345,10 +345,10 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	p, err = Compile(t.Context(), g, nil)
 	require.NoError(t, err)
 	r = &goldenRun{newMachine(t, p), p}
-	r.do(Begin{Now: r.now, Adopt: []Adopted{{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("1"), State: map[string]json.RawMessage{"log": js("a")},
+	r.do(Begin{Now: r.now, Reuse: []ReusedVisit{{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("1"), State: map[string]json.RawMessage{"log": js("a")},
 		Select: &Select{Others: SelectNames, Names: []string{"B"}}}}, {Ref: Ref{Node: "B", Visit: 1}, Outcome: Outcome{Stop: AbstainResult}}}})
 	require.Equal(t, StatusCompleted, r.s.End().Status)
-	runs["adopted"] = r
+	runs["reused"] = r
 
 	r = start(nodesOf("x", nodes(FirstArg(), "A", "B").Graph()))
 	r.end("A", spawn("c"))

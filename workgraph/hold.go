@@ -42,7 +42,7 @@ func (s *State) questioned(ctx context.Context, ns *nodeState, q *Interrupt) (bi
 		}
 	}
 	sum := jsonDigest(struct {
-		Travel           Input
+		Propagated       Input
 		Graph            []byte
 		State, Workflows map[string]string
 	}{Input{Args: ns.args, Named: ns.named}, c.digests[s.p.reaches().comp[ns.n]][:], seen, q.Workflows})
@@ -71,12 +71,12 @@ func (s *State) approvals() []*nodeState {
 // forgetApprovals has approvals looked for again.
 func (s *State) forgetApprovals() { s.approved, s.outdated = nil, nil }
 
-// keepQuestion remembers what the visit's question of approval covers.
-func (s *State) keepQuestion(ns *nodeState, binds string, seen, workflows map[string]string) {
+// recordQuestion remembers what the visit's question of approval covers.
+func (s *State) recordQuestion(ns *nodeState, binds string, seen, workflows map[string]string) {
 	if binds == "" && len(seen) == 0 && len(workflows) == 0 {
 		return
 	}
-	k := ns.keep()
+	k := ns.saveOutcome()
 	k.Seen = make(map[string]string, len(seen)) // it moves on with what follows from the approval
 	for key, v := range seen {
 		k.Seen[key] = v
@@ -228,7 +228,7 @@ func (s *State) strange(ns *nodeState, runs []Child) (given []*nodeState, why st
 
 // enteredVoid puts a visit aside that would begin with another state than was approved.
 func (s *State) enteredVoid(ns *nodeState, named map[string]json.RawMessage) bool {
-	if !s.watched || s.adopt != nil && s.adopt[s.ref(ns, 0)] != nil {
+	if !s.watched || s.reuse != nil && s.reuse[s.ref(ns, 0)] != nil {
 		return false
 	}
 	given, why, late := s.void(ns.n, named)
@@ -237,7 +237,7 @@ func (s *State) enteredVoid(ns *nodeState, named map[string]json.RawMessage) boo
 
 // loopVoid puts a loop aside that would begin with another state than was approved.
 func (s *State) loopVoid(region int32) bool {
-	if !s.watched || s.adopt != nil {
+	if !s.watched || s.reuse != nil {
 		return false
 	}
 	given, why, late := s.void(s.p.regions[region].head, nil)
@@ -270,7 +270,7 @@ type doubt struct {
 	late error
 }
 
-// doubted puts a visit aside that is not what was approved: see settleDoubts.
+// doubted puts a visit aside that is not what was approved: see askDoubtsAgain.
 func (s *State) doubted(d doubt) bool {
 	if len(d.given) == 0 || s.drain != "" {
 		return false
@@ -281,10 +281,10 @@ func (s *State) doubted(d doubt) bool {
 	return true
 }
 
-// settleDoubts asks again what was approved otherwise than it is now, or fails what would follow from it if
+// askDoubtsAgain asks again what was approved otherwise than it is now, or fails what would follow from it if
 // some of it has run. When the command's context ends first, what would follow fails: it must not run
 // unless it is known to be what was approved.
-func (s *State) settleDoubts() {
+func (s *State) askDoubtsAgain() {
 	d := s.doubts[0]
 	s.doubts = s.doubts[1:]
 	if d.region == 0 && d.u.ns.resolved() {
@@ -311,7 +311,7 @@ func (s *State) settleDoubts() {
 			held = append(held, ns)
 		}
 	}
-	more, stuck := s.takeBack(ctx, c, given, func(ns *nodeState) bool { return s.irrevocable(ns) == nil })
+	more, stuck := s.revoked(ctx, c, given, func(ns *nodeState) bool { return s.irrevocable(ns) == nil })
 	if ctx.Err() != nil {
 		s.refuseDoubted(d, s.unsure(context.Cause(ctx)))
 		return
@@ -324,7 +324,7 @@ func (s *State) settleDoubts() {
 		return
 	}
 	for _, ns := range append(again, more...) {
-		delete(s.adopt, s.ref(ns, 0))
+		delete(s.reuse, s.ref(ns, 0))
 		op := OpReopen
 		if s.p.nodes[ns.n].region != 0 {
 			op = OpReset

@@ -68,11 +68,11 @@ func (s *State) instanceOf(n int32) *instance {
 	return &s.root.insts[s.p.regions[s.p.nodes[n].region].slot]
 }
 
-// postInput delivers the run's input at its start.
-func (s *State) postInput() {
+// deliverInput delivers the run's input at its start.
+func (s *State) deliverInput() {
 	for _, n := range s.p.inboxes {
 		if s.p.nodes[n].accepts(InputSender) {
-			s.postTo(n, s.inputMessage())
+			s.deliverTo(n, s.inputMessage())
 		}
 	}
 }
@@ -85,10 +85,10 @@ func (s *State) inputMessage() Message {
 	return Message{From: InputSender, Body: b, At: s.at}
 }
 
-// postTo records the delivery of the event's message, or of the input, and looks whether it wakes the node.
-func (s *State) postTo(n int32, m Message) {
-	s.record(Step{Op: OpPost, Node: s.p.nodes[n].ID})
-	s.applyPost(n, m)
+// deliverTo records the delivery of the event's message, or of the input, and looks whether it wakes the node.
+func (s *State) deliverTo(n int32, m Message) {
+	s.record(Step{Op: OpDeliver, Node: s.p.nodes[n].ID})
+	s.applyDelivery(n, m)
 	s.instQ = append(s.instQ, instTask{s.p.nodes[n].region, s.root})
 }
 
@@ -125,7 +125,7 @@ func (s *State) delivered(c Delivered) error {
 	ev.Message = &Message{From: c.From, Body: c.Message, At: now}
 	m := *ev.Message
 	for _, n := range to {
-		s.postTo(n, m)
+		s.deliverTo(n, m)
 	}
 	s.settle(now)
 	return nil
@@ -167,7 +167,7 @@ func (s *State) take(n int32, visit, expired, count int) *nodeState {
 // quiesce does what is left to do when nothing else can move: it hands over batches that are not full, and then closes inboxes that
 // nobody can write to any more, those that may write to others first. It reports whether something happened.
 func (s *State) quiesce() bool {
-	if len(s.p.inboxes) == 0 || s.drain != "" || s.paused || s.wantPause != "" || len(s.flights) > 0 || s.parked > 0 || s.unknown > 0 ||
+	if len(s.p.inboxes) == 0 || s.drain != "" || s.paused || s.wantPause != "" || len(s.flights) > 0 || s.suspended > 0 || s.unknown > 0 ||
 		len(s.limited) > 0 {
 		return false
 	}
@@ -216,7 +216,7 @@ func (s *State) closeInbox(n int32) {
 
 // What follows changes the state, in Advance and in Apply alike.
 
-func (s *State) applyPost(n int32, m Message) {
+func (s *State) applyDelivery(n int32, m Message) {
 	b := s.box(n)
 	b.messages = append(b.messages, m)
 	b.bytes += len(m.Body)
@@ -246,11 +246,11 @@ func (s *State) replayInbox(ev *Event, st *Step, d *Detail) error {
 	if !ok || s.p.nodes[n].inbox == nil {
 		return fmt.Errorf("%w: %s has no inbox", ErrCorrupt, st.Node)
 	}
-	if st.Op == OpPost {
+	if st.Op == OpDeliver {
 		if ev.Message != nil {
-			s.applyPost(n, *ev.Message)
+			s.applyDelivery(n, *ev.Message)
 		} else {
-			s.applyPost(n, s.inputMessage())
+			s.applyDelivery(n, s.inputMessage())
 		}
 		return nil
 	}

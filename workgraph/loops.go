@@ -27,9 +27,9 @@ type region struct {
 	edges    []int32 // edges delivered within the region, in declared order
 	backs    []int32 // the BACK edges to head among them
 	exits    []int32 // edges from inside, at any depth, to the outside, in declared order
-	// grown is what single rounds have more.
-	grown map[int32]*growth
-	in    int32 // for a token region: edges from outside plus start nodes inside
+	// expanded is what single rounds have more.
+	expanded map[int32]*expansionPart
+	in       int32 // for a token region: edges from outside plus start nodes inside
 }
 
 // arc is an edge by indexes.
@@ -96,14 +96,14 @@ func findShape(ctx context.Context, n int, arcs []arc, anyJoin []bool, inboxes [
 		regions = append(regions, loopBody{head: -1, edge: -1, nodes: []int32{v}, inbox: true})
 	}
 	regions = dropCovered(regions)
-	adopt(regions, from)
+	widenLoops(regions, from)
 	s.nest(n, regions)
 	for _, r := range s.regions {
 		if r.depth > maxLoopDepth {
 			return nil, []loopFault{{code: CodeTooLarge, edge: s.anyBack(arcs, r.head)}}
 		}
 	}
-	s.place(arcs, forwardIn)
+	s.placeEdges(arcs, forwardIn)
 	return s, nil
 }
 
@@ -398,8 +398,8 @@ func (s *shape) nest(n int, bodies []loopBody) {
 	}
 }
 
-// place finds for every edge the region that delivers it and the loops that it leaves on its way.
-func (s *shape) place(arcs []arc, forwardIn []int32) {
+// placeEdges finds for every edge the region that delivers it and the loops that it leaves on its way.
+func (s *shape) placeEdges(arcs []arc, forwardIn []int32) {
 	for e, a := range arcs {
 		if a.message {
 			continue

@@ -21,7 +21,7 @@ func (s *State) newFrame(region int32, serial int32, parent, prev *frame, inst *
 // layOut gives a frame its places for nodes, edges and loops.
 func (p *Program) layOut(f *frame, r *region) {
 	nodes, edges, children := r.nodes, r.edges, r.children
-	if g := r.grown[f.serial]; g != nil {
+	if g := r.expanded[f.serial]; g != nil {
 		nodes, edges, children = slices.Concat(nodes, g.nodes), slices.Concat(edges, g.edges), slices.Concat(children, g.children)
 	}
 	f.nodes = make([]nodeState, len(nodes))
@@ -81,7 +81,7 @@ func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *n
 	serial := int32(len(s.tokens[n]) + 1)
 	f := &frame{region: region, serial: serial, parent: s.root, inst: inst, open: 1, tokenEdge: e, tokenSrc: src}
 	f.nodes = []nodeState{{f: f, n: n, try: try{status: VisitPending, pos: -1}}}
-	f.edges = []edgeState{{src: src, travel: travel}}
+	f.edges = []edgeState{{src: src, propagated: travel}}
 	ns := &f.nodes[0]
 	s.tokens[n] = append(s.tokens[n], ns)
 	inst.opened = true
@@ -100,7 +100,7 @@ func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *n
 func (s *State) applyEdge(t *edgeTask) *frame {
 	if pe := &s.p.edges[t.e]; pe.message {
 		if t.live {
-			s.applyPost(pe.to, Message{From: s.node(t.src).ID, Body: single(s.passed(pe, t.src)), At: s.at})
+			s.applyDelivery(pe.to, Message{From: s.node(t.src).ID, Body: single(s.passed(pe, t.src)), At: s.at})
 		}
 		return nil
 	}
@@ -134,7 +134,7 @@ func (s *State) leave(f *frame, t *edgeTask) {
 func (s *State) setEdge(f *frame, t *edgeTask) {
 	pe := &s.p.edges[t.e]
 	es := &f.edges[s.p.localEdge[t.e]]
-	es.src, es.travel, es.state = t.src, t.travel, edgeDead
+	es.src, es.propagated, es.state = t.src, t.travel, edgeDead
 	if t.live {
 		es.state = edgeLive
 	}
@@ -308,19 +308,19 @@ func (s *State) land(u unit) {
 // applyRetry puts the next attempt off, after one that ended with err.
 func (s *State) applyRetry(u unit, d *Detail, err *Error) {
 	t := u.try()
-	t.keepError(err)
+	t.recordError(err)
 	t.no, t.gen, t.lost = int32(d.Attempt), int32(d.Generation), int32(d.Lost)
-	s.park(u, VisitBackoff, d.Due)
+	s.suspend(u, VisitBackoff, d.Due)
 }
 
 // applyNotPerformed goes over to the attempt that takes the place of one which was found not to have been
 // performed.
 func (t *try) applyNotPerformed() { t.no, t.lost = t.no+1, t.lost+1 }
 
-func (s *State) park(u unit, status VisitStatus, due time.Time) {
+func (s *State) suspend(u unit, status VisitStatus, due time.Time) {
 	t := u.try()
 	t.status, t.due = status, due
-	s.parked++
+	s.suspended++
 	s.order++
 	if !due.IsZero() {
 		s.timers.push(timer{due: due, unit: u, order: s.order})
@@ -329,13 +329,13 @@ func (s *State) park(u unit, status VisitStatus, due time.Time) {
 
 // unpark ends a back-off or a wait.
 func (s *State) unpark(u unit) {
-	s.parked--
+	s.suspended--
 	u.try().due = time.Time{}
 }
 
 // applyUpdates combines state updates that were checked when they were decided.
 func (s *State) applyUpdates(ns *nodeState, up map[string]json.RawMessage) {
-	s.keepUpdates(ns, up)
+	s.recordUpdates(ns, up)
 	var before map[string]string
 	for _, k := range sortedKeys(up) {
 		if v := s.vars[k]; v != nil {
@@ -402,7 +402,7 @@ func (s *State) applyItem(ns *nodeState, item int32, values []json.RawMessage, s
 
 // applyReconcile marks an attempt whose effect nobody knows.
 func (s *State) applyReconcile(u unit, err *Error) {
-	u.try().keepError(err)
+	u.try().recordError(err)
 	u.try().status = VisitReconciliation
 	s.unknown++
 }

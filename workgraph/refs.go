@@ -29,7 +29,7 @@ func (c *checker) edgeExpr(e *Edge, field, src string) *Expr {
 // giving reports an expression that can never give what is wanted where it stands. Stored graphs are taken as
 // they are.
 func (c *checker) giving(want string, place Fault, e *Expr) *Expr {
-	if e == nil || e.gives == "" || e.gives == want || c.grown && c.actors == nil || c.full() {
+	if e == nil || e.gives == "" || e.gives == want || c.expanded && c.actors == nil || c.full() {
 		return e
 	}
 	place.Code, place.Message = CodeBadExpression, fmt.Sprintf("%q gives %s, not a %s", e.src, e.gives, want)
@@ -43,7 +43,7 @@ func (c *checker) giving(want string, place Fault, e *Expr) *Expr {
 // checkNodeRefs reports nodes.ID where no such node is declared, or where it can never have ended when the
 // expression is evaluated, and what is asked of it that no node has. whole says that every edge is known.
 func (c *checker) checkNodeRefs(p *Program, whole bool) {
-	if c.grown && c.actors == nil {
+	if c.expanded && c.actors == nil {
 		return // they were checked where each part of the graph was given
 	}
 	type question struct {

@@ -287,7 +287,7 @@ func (a *amendment) region(k int32) {
 // all are the members of a region in whatever round.
 func (r *region) all() (nodes, edges []int32) {
 	nodes, edges = r.nodes, r.edges
-	for _, g := range r.grown {
+	for _, g := range r.expanded {
 		nodes, edges = slices.Concat(nodes, g.nodes), slices.Concat(edges, g.edges)
 	}
 	return nodes, edges

@@ -74,7 +74,7 @@ func (s *State) applyEvent(ev *Event) error {
 		return s.replayWait(ev)
 	case SignalReceived:
 		s.applySignal(ev.Signal, ev.Payload)
-	case DeadlineReached, MessageReceived, VisitsAdopted:
+	case DeadlineReached, MessageReceived, VisitsReused:
 	case CancelRequested:
 		s.reason = ev.Reason
 	case GraphAmended:
@@ -187,7 +187,7 @@ func (s *State) applyStep(ctx context.Context, ev *Event, st *Step) error {
 		return s.replayGraph(ctx, ev)
 	case OpEdge, OpMoot:
 		return s.replayEdge(st, d)
-	case OpPost, OpTake:
+	case OpDeliver, OpTake:
 		return s.replayInbox(ev, st, d)
 	case OpLoop, OpLoopEnd, OpLimit, OpUnlimit:
 		return s.replayLoop(st, d)
@@ -221,7 +221,7 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 			return misfit()
 		}
 		s.markInputs(ns, d.Inputs)
-		args, named := s.travel(ns)
+		args, named := s.propagate(ns)
 		s.applyEnter(ns, args, named, d.Mapped, d.Items, d.Key)
 	case OpSkip, OpComplete, OpFail, OpItem:
 		if over || st.Op == OpItem && (u.item == 0 || t.status == "") {
@@ -230,15 +230,15 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 		s.replayEnd(ev, st, d, u)
 	case OpUpdate:
 		s.applyUpdates(ns, d.State)
-	case OpAdopt:
+	case OpReuse:
 		if t.status != VisitPending {
 			return misfit()
 		}
 		s.markInputs(ns, d.Inputs)
-		args, named := s.travel(ns)
-		s.applyAdopt(ns, args, named, d)
+		args, named := s.propagate(ns)
+		s.applyReuse(ns, args, named, d)
 		if d.Select != nil {
-			ns.keep().Select = d.Select
+			ns.saveOutcome().Select = d.Select
 		}
 	case OpRetry, OpWait:
 		if over || t.pos >= 0 {
@@ -291,7 +291,7 @@ func (s *State) replayEnd(ev *Event, st *Step, d *Detail, u unit) {
 			values = s.outcomeOf(ev, u).Values
 		}
 		if d.Error == nil {
-			u.ns.keepOutcome(s.chosen(ev, u.ns))
+			u.ns.recordSelection(s.chosen(ev, u.ns))
 		}
 		s.applyComplete(u.ns, values, d.Stop, d.Error)
 	case OpFail:
@@ -344,7 +344,7 @@ func (s *State) replayEdge(st *Step, d *Detail) error {
 	if src == nil || !src.resolved() {
 		return fmt.Errorf("%w: edge of %s@%d, which is not over", ErrCorrupt, st.Node, st.Visit)
 	}
-	s.applyEdge(&edgeTask{e: e, src: src, live: st.Live, travel: d.Travel})
+	s.applyEdge(&edgeTask{e: e, src: src, live: st.Live, travel: d.Propagated})
 	return nil
 }
 
@@ -369,7 +369,7 @@ func (s *State) replayLoop(st *Step, d *Detail) error {
 		return fmt.Errorf("%w: node %s is in no loop", ErrCorrupt, st.Node)
 	}
 	r := &s.p.regions[region]
-	l := limitedVisit{region: region, parent: s.frameAt(r.parent, d.Within), node: n, travel: d.Travel}
+	l := limitedVisit{region: region, parent: s.frameAt(r.parent, d.Within), node: n, travel: d.Propagated}
 	if d.From > 0 {
 		l.prev = s.frameAt(region, d.From)
 	}

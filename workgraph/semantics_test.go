@@ -575,13 +575,13 @@ func TestTravelLimits(t *testing.T) {
 		require.Equal(t, StatusCompleted, res.Status)
 	})
 	t.Run("Positionals/AWideJoinRuns", func(t *testing.T) {
-		g := star(maxTravelArgs+1, Join{})
+		g := star(maxPropagatedArgs+1, Join{})
 		res, err := Run(t.Context(), g, echo, Input{Args: one("1")})
 		require.NoError(t, err)
 		require.Equal(t, StatusCompleted, res.Status, "one for each edge is no growth")
 	})
 	t.Run("Key/WhatComesTogetherIsBounded", func(t *testing.T) {
-		large, err := json.Marshal(strings.Repeat("y", maxTravelBytes/8))
+		large, err := json.Marshal(strings.Repeat("y", maxPropagatedBytes/8))
 		require.NoError(t, err)
 		big := Actors{"x": ActorFunc(func(context.Context, *Call) (Outcome, error) { return Outcome{Values: []json.RawMessage{large}}, nil })}
 		g := star(9, Join{})

@@ -23,7 +23,7 @@ func ReservedSender(name string, declared func(id string) bool) bool {
 		return true
 	}
 	for !declared(name) {
-		origin, _, _, ok := grownID(name)
+		origin, _, _, ok := expansionID(name)
 		if !ok {
 			return false
 		}

@@ -63,13 +63,13 @@ type savedFlight struct {
 }
 
 type savedLimit struct {
-	Region int32     `json:"r"`
-	Parent int32     `json:"p"`
-	Prev   int32     `json:"prev,omitempty"`
-	Node   int32     `json:"n"`
-	Edge   int32     `json:"e,omitempty"`
-	Src    *savedRef `json:"s,omitempty"`
-	Travel *Input    `json:"t,omitempty"`
+	Region     int32     `json:"r"`
+	Parent     int32     `json:"p"`
+	Prev       int32     `json:"prev,omitempty"`
+	Node       int32     `json:"n"`
+	Edge       int32     `json:"e,omitempty"`
+	Src        *savedRef `json:"s,omitempty"`
+	Propagated *Input    `json:"t,omitempty"`
 }
 
 type savedFrame struct {
@@ -107,16 +107,16 @@ type savedInstance struct {
 }
 
 type savedExit struct {
-	Src    *savedRef `json:"s,omitempty"`
-	Live   bool      `json:"l,omitempty"`
-	Travel *Input    `json:"t,omitempty"`
+	Src        *savedRef `json:"s,omitempty"`
+	Live       bool      `json:"l,omitempty"`
+	Propagated *Input    `json:"t,omitempty"`
 }
 
 type savedEdge struct {
-	State  uint8     `json:"s,omitempty"`
-	Moot   bool      `json:"m,omitempty"`
-	Src    *savedRef `json:"f,omitempty"`
-	Travel *Input    `json:"t,omitempty"`
+	State      uint8     `json:"s,omitempty"`
+	Moot       bool      `json:"m,omitempty"`
+	Src        *savedRef `json:"f,omitempty"`
+	Propagated *Input    `json:"t,omitempty"`
 }
 
 type savedTry struct {
@@ -147,8 +147,8 @@ type savedNode struct {
 	Key        string            `json:"key,omitempty"`
 	Note       string            `json:"note,omitempty"`
 	Superseded bool              `json:"sup,omitempty"`
-	Adopted    bool              `json:"adopted,omitempty"`
-	Kept       *keepsake         `json:"kept,omitempty"`
+	Reused     bool              `json:"reused,omitempty"`
+	Kept       *savedOutcome     `json:"kept,omitempty"`
 	Map        *savedMap         `json:"map,omitempty"`
 	Before     int32             `json:"before,omitempty"`
 	Entered    int64             `json:"ent,omitempty"`
@@ -211,7 +211,7 @@ func (s *State) Snapshot() ([]byte, error) {
 		}
 	}
 	for _, l := range s.limited {
-		sl := savedLimit{Region: l.region, Parent: l.parent.serial, Node: l.node, Edge: l.edge, Src: saveRef(l.src), Travel: l.travel}
+		sl := savedLimit{Region: l.region, Parent: l.parent.serial, Node: l.node, Edge: l.edge, Src: saveRef(l.src), Propagated: l.travel}
 		if l.prev != nil {
 			sl.Prev = l.prev.serial
 		}
@@ -263,14 +263,14 @@ func saveFrame(f *frame) savedFrame {
 	}
 	for i := range f.edges {
 		es := &f.edges[i]
-		c.Edges = append(c.Edges, savedEdge{State: es.state, Moot: es.moot, Src: saveRef(es.src), Travel: es.travel})
+		c.Edges = append(c.Edges, savedEdge{State: es.state, Moot: es.moot, Src: saveRef(es.src), Propagated: es.propagated})
 	}
 	for i := range f.insts {
 		in := &f.insts[i]
 		si := savedInstance{Join: savedJoin{in.join.seen, in.join.live, in.join.ran}, Opened: in.opened, Closed: in.closed,
 			Active: in.active, Limited: in.limited, Entries: in.entries, Last: in.last}
 		for _, x := range in.exits {
-			si.Exits = append(si.Exits, savedExit{Src: saveRef(x.src), Live: x.live, Travel: x.travel})
+			si.Exits = append(si.Exits, savedExit{Src: saveRef(x.src), Live: x.live, Propagated: x.travel})
 		}
 		c.Insts = append(c.Insts, si)
 	}
@@ -279,7 +279,7 @@ func saveFrame(f *frame) savedFrame {
 
 func saveNode(ns *nodeState) savedNode {
 	c := savedNode{savedTry: saveTry(&ns.try), N: ns.n, Moot: ns.moot, Join: savedJoin{ns.join.seen, ns.join.live, ns.join.ran},
-		Values: ns.values, Err: ns.err, Key: ns.key, Note: ns.note, Superseded: ns.superseded, Before: ns.before, Adopted: ns.adopted, Kept: ns.kept,
+		Values: ns.values, Err: ns.err, Key: ns.key, Note: ns.note, Superseded: ns.superseded, Before: ns.before, Reused: ns.reused, Kept: ns.kept,
 		Entered: ns.enteredAt, Ended: ns.endedAt}
 	if c.Status == VisitPending {
 		c.Status = ""
@@ -340,7 +340,7 @@ func Restore(ctx context.Context, p *Program, snapshot []byte) (st *State, err e
 		return nil, fmt.Errorf("%w: snapshot of machine version %d", ErrCorrupt, c.Version)
 	}
 	if c.Graph != nil {
-		if p, err = p.regrown(ctx, c.Graph); err != nil {
+		if p, err = p.recompiled(ctx, c.Graph); err != nil {
 			return nil, fmt.Errorf("snapshot: %w", err)
 		}
 	}
@@ -461,7 +461,7 @@ func (r *restorer) fillFrame(f *frame, sf *savedFrame) {
 	}
 	for i := range sf.Edges {
 		e := &sf.Edges[i]
-		f.edges[i] = edgeState{src: r.visit(e.Src), travel: e.Travel, state: e.State, moot: e.Moot}
+		f.edges[i] = edgeState{src: r.visit(e.Src), propagated: e.Propagated, state: e.State, moot: e.Moot}
 	}
 	for i := range sf.Insts {
 		in, si := &f.insts[i], &sf.Insts[i]
@@ -472,7 +472,7 @@ func (r *restorer) fillFrame(f *frame, sf *savedFrame) {
 			return
 		}
 		for k, x := range si.Exits {
-			in.exits[k] = exitState{src: r.visit(x.Src), live: x.Live, travel: x.Travel}
+			in.exits[k] = exitState{src: r.visit(x.Src), live: x.Live, travel: x.Propagated}
 		}
 	}
 }
@@ -485,7 +485,7 @@ func (r *restorer) fillNode(ns *nodeState, sn *savedNode) {
 	ns.moot, ns.join = sn.Moot, joinCount{sn.Join.Seen, sn.Join.Live, sn.Join.Ran}
 	ns.values, ns.err, ns.key, ns.note, ns.superseded, ns.before = sn.Values, sn.Err, sn.Key, sn.Note, sn.Superseded, sn.Before
 	ns.enteredAt, ns.endedAt = sn.Entered, sn.Ended
-	ns.adopted, ns.kept = sn.Adopted, sn.Kept
+	ns.reused, ns.kept = sn.Reused, sn.Kept
 	r.s.watched = r.s.watched || len(ns.seen()) > 0 || len(ns.workflows()) > 0
 	if sn.Map == nil {
 		return
@@ -511,7 +511,7 @@ func (r *restorer) fillTry(u unit, t *try, st *savedTry) {
 	switch t.status {
 	case VisitBackoff, VisitWaiting:
 		t.due = st.Due
-		r.s.parked++
+		r.s.suspended++
 		if !t.due.IsZero() {
 			r.s.timers.push(timer{due: t.due, unit: u})
 		}
@@ -570,7 +570,7 @@ func (r *restorer) rest(c *savedState) {
 			return
 		}
 		for _, m := range messages {
-			s.applyPost(n, m)
+			s.applyDelivery(n, m)
 		}
 	}
 	for i := range c.Terminated {
@@ -581,7 +581,7 @@ func (r *restorer) rest(c *savedState) {
 			r.fail("region of a limit")
 			return
 		}
-		o := limitedVisit{region: l.Region, node: l.Node, edge: l.Edge, src: r.visit(l.Src), travel: l.Travel}
+		o := limitedVisit{region: l.Region, node: l.Node, edge: l.Edge, src: r.visit(l.Src), travel: l.Propagated}
 		if o.parent = s.frameAt(s.p.regions[l.Region].parent, int(l.Parent)); o.parent == nil {
 			r.fail("parent of a limit")
 			return
@@ -619,7 +619,7 @@ func (r *restorer) unit(f savedFlight) (unit, bool) {
 
 // entered reports whether the visit has arguments.
 func (ns *nodeState) entered() bool {
-	return (ns.no > ns.before || ns.m != nil || ns.adopted) && ns.status != VisitPending
+	return (ns.no > ns.before || ns.m != nil || ns.reused) && ns.status != VisitPending
 }
 
 // retravel computes a visit's arguments again from its inputs, the inputs' arguments first.
@@ -640,7 +640,7 @@ func (s *State) retravel(ns *nodeState) {
 		if len(todo) > n {
 			continue
 		}
-		v.args, v.named = s.travel(v)
+		v.args, v.named = s.propagate(v)
 		v.traveled = true
 		todo = todo[:n-1]
 	}

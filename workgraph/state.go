@@ -50,11 +50,11 @@ type State struct {
 	// terminated are the visits that ended the run with TERMINATE.
 	terminated []*nodeState
 
-	flights []flight
-	order   int64 // counts starts, waits, and visits that begin and complete
-	held    []unit
-	timers  timerHeap
-	parked  int // visits and items in back-off or waiting
+	flights   []flight
+	order     int64 // counts starts, waits, and visits that begin and complete
+	held      []unit
+	timers    timerHeap
+	suspended int // visits and items in back-off or waiting
 	// waits are the open ones, in no order; asks are the questions among them by id, listeners those for
 	// signals by name.
 	waits     []unit
@@ -97,10 +97,10 @@ type State struct {
 	// woken is the visit or item whose wait has ended last, woke its outcome.
 	woken Ref
 	woke  *Outcome
-	// adopt are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over
+	// reuse are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over
 	// into the newest event.
-	adopt   map[Ref]*Adopted
-	adopted int
+	reuse  map[Ref]*ReusedVisit
+	reused int
 	// wantPause is the reason to pause that came up in this command.
 	wantPause string
 	// halted says that this command has stopped new starts by itself.
@@ -160,10 +160,10 @@ type joinCount struct {
 }
 
 type edgeState struct {
-	src    *nodeState
-	travel *Input
-	state  uint8
-	moot   bool // the target no longer needs it
+	src        *nodeState
+	propagated *Input
+	state      uint8
+	moot       bool // the target no longer needs it
 }
 
 const (
@@ -190,8 +190,8 @@ type try struct {
 	failed *Error
 }
 
-// keepError keeps what an attempt ended with, for whoever asks why the visit has not ended.
-func (t *try) keepError(err *Error) {
+// recordError keeps what an attempt ended with, for whoever asks why the visit has not ended.
+func (t *try) recordError(err *Error) {
 	if t.failed = nil; err != nil {
 		t.failed = &Error{Type: err.Type, Reason: err.Reason, Message: err.Message, Lost: err.Lost}
 	}
@@ -217,8 +217,8 @@ type nodeState struct {
 	// before counts the attempts that amendments have canceled.
 	before   int32
 	traveled bool // scratch of Restore
-	adopted  bool // taken over from another run
-	kept     *keepsake
+	reused   bool // taken over from another run
+	kept     *savedOutcome
 }
 
 type mapState struct {
@@ -341,7 +341,7 @@ type VisitInfo struct {
 	Values     []json.RawMessage
 	Error      *Error
 	Note       string // why it was skipped
-	Adopted    bool   // taken over from another run, without an attempt
+	Reused     bool   // taken over from another run, without an attempt
 	// Of is the number of the last attempt that may be made.
 	Of int
 }
@@ -397,7 +397,7 @@ func (s *State) itemInfo(ns *nodeState, k int) VisitInfo {
 
 func (s *State) info(ns *nodeState) VisitInfo {
 	return VisitInfo{Ref: s.ref(ns, 0), Status: ns.status, Attempt: int(ns.no), Generation: int(ns.gen), Due: ns.due,
-		Wait: ns.waitKind(), Values: ns.values, Error: ns.err, Note: ns.note, Adopted: ns.adopted,
+		Wait: ns.waitKind(), Values: ns.values, Error: ns.err, Note: ns.note, Reused: ns.reused,
 		Of: s.lastAttempt(unit{ns: ns})}
 }
 

@@ -154,10 +154,10 @@ type checker struct {
 	uses []exprUse
 	// senders are those that inboxes name, by node.
 	senders map[int32]map[string]bool
-	// grown lets ids that expansions have made pass; outer tells which nodes there are around a graph that is
+	// expanded lets ids that expansions have made pass; outer tells which nodes there are around a graph that is
 	// going to be part of another one, and which of them come before it.
-	grown bool
-	outer func(id string) (declared, before bool)
+	expanded bool
+	outer    func(id string) (declared, before bool)
 	// argSchemas are what actors say of their arguments, needs what nodes do not give themselves. mayExpand
 	// is about the node that was looked at last.
 	argSchemas map[string]*argSchema
@@ -243,11 +243,11 @@ func idFault(id string) (code, msg string) {
 // idFault lets the ids that expansions have made pass where they may be.
 func (c *checker) idFault(id string) (code, msg string) {
 	code, msg = idFault(id)
-	if code != CodeReservedID || !c.grown {
+	if code != CodeReservedID || !c.expanded {
 		return code, msg
 	}
 	for at := id; ; {
-		from, _, given, ok := grownID(at)
+		from, _, given, ok := expansionID(at)
 		if !ok {
 			return idFault(at)
 		}

@@ -280,7 +280,7 @@ func (s *State) childEnded(c ChildEnded) error {
 	ev.Ref, ev.Attempt, ev.Child, ev.Usage, ev.Spent = c.Ref, int(u.try().no), &slot, c.Slot.Usage, c.Slot.Spent
 	ev.Unsettled, slot.Unsettled, slot.Spent = c.Slot.Unsettled, nil, nil
 	s.applyChild(w, i, &slot, ev)
-	s.heed()
+	s.checkBudget()
 	switch o := w.out; {
 	case o.Wait.Children.fails(&slot):
 		s.endWait(u)
@@ -367,7 +367,7 @@ func (s *State) taskEnded(c TaskEnded) error {
 		ev.Outcome = &Outcome{Values: values, Usage: c.Outcome.Usage}
 	}
 	s.applyTask(u, ev)
-	s.heed()
+	s.checkBudget()
 	if c.Err != nil {
 		s.failWait(u, ev.Error)
 	} else {
@@ -383,10 +383,10 @@ func (s *State) taskEnded(c TaskEnded) error {
 func (s *State) applyWait(u unit, o *Outcome, d *Detail) *waitState {
 	due := d.Due
 	if d.Binds != "" {
-		s.keepQuestion(u.ns, d.Binds, d.Seen, o.Wait.Interrupt.Workflows)
+		s.recordQuestion(u.ns, d.Binds, d.Seen, o.Wait.Interrupt.Workflows)
 	}
 	w := newWait(o)
-	s.park(u, VisitWaiting, due)
+	s.suspend(u, VisitWaiting, due)
 	w.order = s.order
 	s.addWait(u, w)
 	switch w.kind {
@@ -456,7 +456,7 @@ func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 		if how == nil {
 			how = &ClosedInterrupt{ID: id, How: InterruptCanceled}
 		}
-		u.ns.keepDecision(how.Decision)
+		u.ns.recordDecision(how.Decision)
 		s.forgetApprovals()
 		s.fx.Closed = append(s.fx.Closed, *how)
 	}

@@ -46,7 +46,7 @@ type Probe struct {
 	Name     string
 	Severity Severity
 	// What says what was found, Remedy what to do about it.
-	What, Remedy string
+	What, RecoveryStep string
 	// Look returns what it found, each in one line that begins with an id; at most limit+1 of them. Nothing means that all is well.
 	Look func(ctx context.Context, limit int) ([]string, error)
 }
@@ -57,10 +57,10 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Count    int      `json:"count"`
 	// More says that there is more than was counted.
-	More     bool     `json:"more,omitempty"`
-	What     string   `json:"what"`
-	Remedy   string   `json:"remedy,omitempty"`
-	Examples []string `json:"examples"`
+	More         bool     `json:"more,omitempty"`
+	What         string   `json:"what"`
+	RecoveryStep string   `json:"recovery_step,omitempty"`
+	Examples     []string `json:"examples"`
 }
 
 // Report is what became of an examination.
@@ -110,12 +110,12 @@ func Examine(ctx context.Context, service, store string, o Options, probes []Pro
 		cancel()
 		if err != nil {
 			r.Findings = append(r.Findings, Finding{Check: p.Name, Severity: Warning, Count: 1, What: "this could not be examined",
-				Remedy: "look at the error; --all gives each question more time", Examples: []string{err.Error()}})
+				RecoveryStep: "look at the error; --all gives each question more time", Examples: []string{err.Error()}})
 		}
 		if len(found) == 0 {
 			continue
 		}
-		f := Finding{Check: p.Name, Severity: p.Severity, What: p.What, Remedy: p.Remedy, Examples: found}
+		f := Finding{Check: p.Name, Severity: p.Severity, What: p.What, RecoveryStep: p.RecoveryStep, Examples: found}
 		if len(found) > limit {
 			f.More, f.Examples = true, found[:limit]
 		}

@@ -21,12 +21,20 @@ func TestNothingVanishes(t *testing.T) {
 	t.Parallel()
 	texts, err := readTexts("texts")
 	require.NoError(t, err)
-	// Not mended: a column of months without a head, and what a cell says besides "nothing".
-	open := []string{"gantt/carnaval", "tables/observatory-move-d2"}
+	// Not mended: a column of months without a head; the name of a lane; shapes of nodes; heads of a table of HTML
+	// that are written as cells; names of states that only hold branches, which open into those.
+	open := []string{
+		"gantt/carnaval", "ascii/swimlane-d3", "diagrams/mermaid-v11-shapes-d5", "tables/html-inline-styles-d6",
+		"stepfunctions/parallel-branches-q", "stepfunctions/parallel-8", "stepfunctions/parallel-blood", "stepfunctions/parallel-branches-m",
+		"stepfunctions/map-v1", "stepfunctions/parallel-states-v2",
+	}
+	// Words of notations: org-edna, tags of CloudFormation, entities, sections of XML, the type of a call, heads of a
+	// list of nodes and edges.
+	marks := []string{"ids", "getatt", "ndash", "nbsp", "cdata", "function", "nodes", "edges"}
 	lost, read := 0, 0
 	for _, x := range texts {
 		res := plan.Parse(x.Body)
-		if res.NoPlan != nil || res.Dialect != "outline" && res.Dialect != "table" && res.Dialect != "prose" {
+		if res.NoPlan != nil {
 			continue
 		}
 		read++
@@ -38,7 +46,8 @@ func TestNothingVanishes(t *testing.T) {
 		if x.Style == "transcript" { // who says it is no part of the plan
 			body = speakers.ReplaceAllString(body, "")
 		}
-		words := slices.DeleteFunc(vanished(body, res), func(w string) bool { return w == "ids" }) // of org-edna
+		body = valuesOf(body, res.Dialect)
+		words := slices.DeleteFunc(vanished(body, res), func(w string) bool { return slices.Contains(marks, w) })
 		if slices.Contains(open, x.ID) {
 			require.NotEmpty(t, words, "%s is mended: take it out of the list", x.ID)
 			continue
@@ -48,8 +57,41 @@ func TestNothingVanishes(t *testing.T) {
 			t.Logf("%s (%s): %q", x.ID, res.Dialect, words)
 		}
 	}
-	require.Greater(t, read, 500)
+	require.Greater(t, read, 2000)
 	require.Zero(t, lost)
+}
+
+// valuesOf blanks the keys, tags and keywords of a text: what is left are its values, and in code its texts.
+func valuesOf(body, dialect string) string {
+	switch dialect {
+	case "outline", "table", "prose":
+		return body
+	case "code", "numbered_calls", "assignments", "xml_functions":
+		body = notQuoted.ReplaceAllStringFunc(body, blank)
+	case "diagram":
+		body = drawn.ReplaceAllStringFunc(body, blank)
+	}
+	return keys.ReplaceAllStringFunc(body, func(s string) string {
+		if strings.Contains(s, "think") {
+			return s
+		}
+		return blank(s)
+	})
+}
+
+var (
+	keys      = regexp.MustCompile(`(?m)[\p{L}\p{M}\w.$/-]+["']? *[:=]|["“][^"“”\n]*["”] *:|^[\p{L} *]{3,24}:|<th[ >].*|</?[\p{L}\p{M}\w:.-]+`)
+	notQuoted = regexp.MustCompile(`(?m)(^|["'])[^"'\n]*(["']|$)`)
+	drawn     = regexp.MustCompile(`\b(label|shape|rectangle|component|lasts)\b`)
+)
+
+func blank(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '"' || r == '\'' {
+			return r
+		}
+		return ' '
+	}, s)
 }
 
 // speakers are names, with or without a time, before what they say in a conversation.

@@ -63,7 +63,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 		// Nothing else can be asked of a schema that is not there.
 		return doctor.Examine(ctx, "executor", cfg.Store, o, []doctor.Probe{schemaProbe(err, doctor.Fault)}), nil
 	}
-	kept, err := openStash(ctx, cfg, j, slog.New(slog.DiscardHandler))
+	kept, err := openOffload(ctx, cfg, j, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return r, err
 	}
@@ -80,7 +80,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 }
 
 func schemaProbe(err error, s doctor.Severity) doctor.Probe {
-	return doctor.Probe{Name: "schema", Severity: s, What: "the schema is not the one that this binary knows", Remedy: "run `epigraph migrate`, or use the binary of the newer release",
+	return doctor.Probe{Name: "schema", Severity: s, What: "the schema is not the one that this binary knows", RecoveryStep: "run `epigraph migrate`, or use the binary of the newer release",
 		Look: func(context.Context, int) ([]string, error) { return []string{errs.From(err).Message}, nil }}
 }
 
@@ -106,7 +106,7 @@ func somewhere(ctx context.Context, j journal.Inspector) string {
 func members(j inspected, cfg Config) []doctor.Probe {
 	return []doctor.Probe{
 		{Name: "clock", Severity: doctor.Warning, What: "the clocks of the database and of this machine differ",
-			Remedy: "keep both by NTP: leases go by the database's clock and bear it, but timers, deadlines and schedules go by the executors'",
+			RecoveryStep: "keep both by NTP: leases go by the database's clock and bear it, but timers, deadlines and schedules go by the executors'",
 			Look: func(ctx context.Context, _ int) ([]string, error) {
 				sent := time.Now()
 				theirs, err := j.Now(ctx)
@@ -115,7 +115,7 @@ func members(j inspected, cfg Config) []doctor.Probe {
 				}
 				return doctor.Skew(sent, theirs, time.Now(), maxSkew), nil
 			}},
-		{Name: "executors-none", Severity: doctor.Fault, What: "no executor is alive though runs wait for one", Remedy: "start an executor on this database",
+		{Name: "executors-none", Severity: doctor.Fault, What: "no executor is alive though runs wait for one", RecoveryStep: "start an executor on this database",
 			Look: func(ctx context.Context, _ int) ([]string, error) {
 				es, err := j.Executors(ctx)
 				if err != nil {
@@ -127,7 +127,7 @@ func members(j inspected, cfg Config) []doctor.Probe {
 					}
 				}
 				var waiting []string
-				for _, s := range []journal.Suspicion{journal.SuspectOwner, journal.SuspectReleased, journal.SuspectOverdue, journal.SuspectMailOld} {
+				for _, s := range []journal.Suspicion{journal.SuspectOwner, journal.SuspectReleased, journal.SuspectOverdue, journal.SuspectCommandOld} {
 					found, err := j.Suspects(ctx, s, journal.Sample{}, 1)
 					if err != nil {
 						return nil, err
@@ -137,7 +137,7 @@ func members(j inspected, cfg Config) []doctor.Probe {
 				return waiting, nil
 			}},
 		{Name: "executor-silent", Severity: doctor.Warning, What: "executors are registered that have not been heard of for longer than a lease",
-			Remedy: "another executor takes over within a lease; if none does, none is alive",
+			RecoveryStep: "another executor takes over within a lease; if none does, none is alive",
 			Look: func(ctx context.Context, _ int) (silent []string, err error) {
 				es, err := j.Executors(ctx)
 				for _, e := range es {
@@ -151,32 +151,32 @@ func members(j inspected, cfg Config) []doctor.Probe {
 }
 
 // suspicions are the probes of the journal.
-func suspicions(j inspected, kept stashing, in journal.Sample) []doctor.Probe {
+func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe {
 	const (
 		report  = "this must never happen: keep the database as it is and report it, with the run's journal"
 		waiting = "an executor sees to it within seconds; if it stays, look at the executors' logs and whether one is alive"
 	)
 	var out []doctor.Probe
 	add := func(s journal.Suspicion, sev doctor.Severity, what, remedy string) {
-		out = append(out, doctor.Probe{Name: string(s), Severity: sev, What: what, Remedy: remedy,
+		out = append(out, doctor.Probe{Name: string(s), Severity: sev, What: what, RecoveryStep: remedy,
 			Look: func(ctx context.Context, limit int) ([]string, error) { return j.Suspects(ctx, s, in, limit+1) }})
 	}
 	add(journal.SuspectGap, doctor.Fault, "journals have gaps, or are shorter than their run says", report)
 	add(journal.SuspectEnd, doctor.Fault, "runs and their journals disagree about their end", report)
-	out = append(out, doctor.Probe{Name: "journal-replay", Severity: doctor.Fault, What: "journals contradict themselves or their run", Remedy: report,
+	out = append(out, doctor.Probe{Name: "journal-replay", Severity: doctor.Fault, What: "journals contradict themselves or their run", RecoveryStep: report,
 		Look: func(ctx context.Context, limit int) ([]string, error) {
 			return replay(ctx, j, kept.Around(j), in, limit)
 		}})
 	add(journal.SuspectGraph, doctor.Fault, "the graphs of runs are missing", "restore table graphs from a backup: such a run cannot go on and cannot be shown")
 	add(journal.SuspectDetails, doctor.Fault, "runs lack their inputs and results", report)
 	out = append(out, doctor.Probe{Name: "blob-missing", Severity: doctor.Fault, What: "values of runs are not in the blob store",
-		Remedy: "is `executor.blobs` the store that they were written to? else restore the objects from a backup: these runs cannot be shown whole, nor go on",
-		Look:   func(ctx context.Context, limit int) ([]string, error) { return missing(ctx, j, kept, in, limit) }})
+		RecoveryStep: "is `executor.blobs` the store that they were written to? else restore the objects from a backup: these runs cannot be shown whole, nor go on",
+		Look:         func(ctx context.Context, limit int) ([]string, error) { return missing(ctx, j, kept, in, limit) }})
 	add(journal.SuspectSnapshot, doctor.Fault, "snapshots are ahead of their journals", "events were lost: see journal-gap; the snapshot can be deleted")
 	add(journal.SuspectKey, doctor.Fault, "runs that have ended hold business keys", report)
 	add(journal.SuspectInterrupt, doctor.Fault, "questions are open that nobody waits for", report)
-	add(journal.SuspectMailLost, doctor.Fault, "there is mail to runs that are over", report)
-	add(journal.SuspectMailOld, doctor.Warning, "mail to runs was not taken up for a minute", waiting)
+	add(journal.SuspectCommandLost, doctor.Fault, "there is commands to runs that are over", report)
+	add(journal.SuspectCommandOld, doctor.Warning, "commands to runs was not taken up for a minute", waiting)
 	add(journal.SuspectOverdue, doctor.Fault, "parked runs are more than a minute overdue", waiting)
 	add(journal.SuspectOwner, doctor.Warning, "runs are owned by executors that are gone", waiting)
 	add(journal.SuspectReleased, doctor.Warning, "running runs were handed back and have no owner", waiting)
@@ -185,7 +185,7 @@ func suspicions(j inspected, kept stashing, in journal.Sample) []doctor.Probe {
 	add(journal.SuspectQuarantined, doctor.Warning, "runs brought several executors down and are quarantined", "look at the executors' logs of that time; then `epigraph runs resume ID`, or cancel")
 	add(journal.SuspectReconcile, doctor.Note, "runs wait for somebody to say what became of a call", "look at the system that was called; then `epigraph runs reconcile`")
 	add(journal.SuspectOutbox, doctor.Warning, "usage and ends of runs could not be told to the registry five times or more", "is the registry up, and does the executor's token fit?")
-	add(journal.SuspectJob, doctor.Warning, "jobs were given up, or have been under way for more than an hour", "look at the error in the jobs page of the executor's admin port; jobs are hints, so parked-overdue and mail-old say whether harm was done")
+	add(journal.SuspectJob, doctor.Warning, "jobs were given up, or have been under way for more than an hour", "look at the error in the jobs page of the executor's admin port; jobs are hints, so evicted-overdue and command-old say whether harm was done")
 	add(journal.SuspectLimit, doctor.Note, "places of limits are booked for executors that are gone", "they count for nothing, and go when a live executor tidies up")
 	add(journal.SuspectRequest, doctor.Warning, "request ids are kept for more than a day beyond their life", "an executor sweeps them every ten minutes; is one alive?")
 	add(journal.SuspectPartition, doctor.Warning, "partitions of the journal are missing", "is an executor alive? it makes them ahead; events without a partition are moved by its maintenance")
@@ -195,7 +195,7 @@ func suspicions(j inspected, kept stashing, in journal.Sample) []doctor.Probe {
 }
 
 // missing looks for the values to which runs of the sample refer.
-func missing(ctx context.Context, j journal.Inspector, kept stashing, in journal.Sample, limit int) (found []string, err error) {
+func missing(ctx context.Context, j journal.Inspector, kept offloading, in journal.Sample, limit int) (found []string, err error) {
 	most := looked
 	if in.Size == 0 {
 		most = math.MaxInt32

@@ -112,11 +112,11 @@ func TestExamine(t *testing.T) {
 		{name: "KeyHeld", only: "postgres", sql: `UPDATE runs SET holds_key = (1 = 1), business_key = 'k' WHERE state = 6`, wants: []string{"key-held"}, severity: doctor.Fault},
 		{name: "KeyHeldSQLite", only: "sqlite", sql: `UPDATE runs SET holds_key = 1, business_key = 'k' WHERE state = 6`, wants: []string{"key-held"}, severity: doctor.Fault},
 		{name: "QuestionOfTheDead", sql: `UPDATE interrupts SET run_id = ` + ended, wants: []string{"interrupt-open"}, severity: doctor.Fault},
-		{name: "MailToTheDead", sql: `INSERT INTO mail (time, run_id, namespace, kind, key) SELECT NOW, run_id, namespace, 'SIGNAL', '1' FROM runs WHERE state = 6`,
-			wants: []string{"mail-lost"}, severity: doctor.Fault},
-		{name: "MailUnread", sql: `INSERT INTO mail (time, run_id, namespace, kind, key) SELECT AGO, run_id, namespace, 'SIGNAL', '1' FROM runs WHERE state = 3`,
-			wants: []string{"executors-none", "mail-old"}, severity: doctor.Fault},
-		{name: "Overdue", sql: `UPDATE runs SET wake_time = AGO WHERE state = 3`, wants: []string{"executors-none", "parked-overdue"}, severity: doctor.Fault},
+		{name: "MailToTheDead", sql: `INSERT INTO commands (time, run_id, namespace, kind, key) SELECT NOW, run_id, namespace, 'SIGNAL', '1' FROM runs WHERE state = 6`,
+			wants: []string{"command-lost"}, severity: doctor.Fault},
+		{name: "MailUnread", sql: `INSERT INTO commands (time, run_id, namespace, kind, key) SELECT AGO, run_id, namespace, 'SIGNAL', '1' FROM runs WHERE state = 3`,
+			wants: []string{"executors-none", "command-old"}, severity: doctor.Fault},
+		{name: "Overdue", sql: `UPDATE runs SET wake_time = AGO WHERE state = 3`, wants: []string{"executors-none", "evicted-overdue"}, severity: doctor.Fault},
 		{name: "OwnerGone", sql: `UPDATE runs SET owner_id = 'gone', owner_incarnation = 7 WHERE state = 3`, wants: []string{"executors-none", "owner-gone"}, severity: doctor.Fault},
 		{name: "OwnerSilent", sql: `INSERT INTO executors (id, incarnation, heartbeat, addr) VALUES ('silent', 1000, AGO, 'x')`, wants: []string{"executor-silent"}, severity: doctor.Warning},
 		{name: "Released", sql: `UPDATE runs SET state = 2 WHERE state = 3`, wants: []string{"executors-none", "run-released"}, severity: doctor.Fault},
@@ -188,7 +188,7 @@ func TestExamine(t *testing.T) {
 					var names []string
 					for _, f := range r.Findings {
 						require.NotEmpty(t, f.Examples)
-						require.NotEmpty(t, f.Remedy)
+						require.NotEmpty(t, f.RecoveryStep)
 						names = append(names, f.Check)
 					}
 					slices.Sort(names)

@@ -82,8 +82,8 @@ type Config struct {
 	MaxTakeovers int `help:"take-overs without progress that quarantine a run"`
 	// KeepAlive is the longest silence on a watch.
 	KeepAlive time.Duration `help:"longest silence on a watch"`
-	// ParkAfter is how long a run must have to wait for a timer before it leaves memory.
-	ParkAfter time.Duration `help:"wait for a timer from which on a run leaves memory"`
+	// EvictAfter is how long a run must have to wait for a timer before it leaves memory.
+	EvictAfter time.Duration `help:"wait for a timer from which on a run leaves memory"`
 	// MaxLive bounds what live runs take in memory together; when they have it, starts are refused, and what was accepted waits as rows. 0 means
 	// an eighth of Go's memory limit.
 	MaxLive conf.Bytes `help:"memory of live runs together; 0 means an eighth of the memory limit, 1GiB without one"`
@@ -91,8 +91,8 @@ type Config struct {
 	MaxDepth int `help:"depth of child runs below their root at most"`
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int `help:"children of one visit at most"`
-	// MaxFamily is how many runs one root and all below it may be.
-	MaxFamily int `help:"runs of one root at most, itself and all below it"`
+	// MaxDescendants is how many runs one root and all below it may be.
+	MaxDescendants int `help:"runs of one root at most, itself and all below it"`
 	// MaxSchedules is how many schedules a namespace may have.
 	MaxSchedules int `help:"schedules of one namespace at most"`
 	// MaxWatches is how many watches of one namespace are served at once.
@@ -140,7 +140,7 @@ func DefaultConfig() Config {
 	return Config{
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
-		ParkAfter: e.ParkAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxFamily: e.MaxFamily, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
+		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
 		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
@@ -177,7 +177,7 @@ func (c Config) Validate() error {
 	if err := c.Workers.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("workers: %w", err))
 	}
-	faults = append(faults, c.validateGrowth()...)
+	faults = append(faults, c.validateRetention()...)
 	return errors.Join(append(faults, e.Validate())...)
 }
 
@@ -204,7 +204,7 @@ func (c Config) engine() engine.Config {
 	if c.Store == "sqlite" {
 		e.IDWait = min(e.Lease, journal.DefaultLease) // the lease is long there
 	}
-	e.ParkAfter, e.MaxDepth, e.MaxFanOut, e.MaxFamily, e.MaxWatches = c.ParkAfter, c.MaxDepth, c.MaxFanOut, c.MaxFamily, c.MaxWatches
+	e.EvictAfter, e.MaxDepth, e.MaxFanOut, e.MaxDescendants, e.MaxWatches = c.EvictAfter, c.MaxDepth, c.MaxFanOut, c.MaxDescendants, c.MaxWatches
 	if c.MaxLive != 0 {
 		e.MaxLiveBytes = int64(c.MaxLive)
 	}
@@ -239,8 +239,8 @@ type Deps struct {
 type Service struct {
 	engine      *engine.Engine
 	journal     journal.Journal
-	stash       stashing
-	upkeep      *upkeep
+	offload     offloading
+	maintenance *maintenance
 	grace       time.Duration
 	outbox      *outbox.Deliverer // nil without a registry
 	limits      *limit.Limiter
@@ -252,7 +252,7 @@ type Service struct {
 	// jobWorker is under which name this process works jobs.
 	jobWorker string
 	pages     *dispatch.UI // nil unless asked for
-	schedules *schedule.Keeper
+	schedules *schedule.Controller
 	webhooks  *webhook.Deliverer
 
 	scheduleServer *rpc.ScheduleServer
@@ -296,24 +296,24 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(err, limits.Close(), j.Close(), set.Close())
 	}
-	stash, err := openStash(ctx, cfg, j, d.Telemetry.Logger)
+	offload, err := openOffload(ctx, cfg, j, d.Telemetry.Logger)
 	if err != nil {
 		return nil, errors.Join(err, schedules.Close(), limits.Close(), j.Close(), set.Close())
 	}
 	// No namespace asks by all connections, and what is read is plain, whatever form it is kept in.
 	shared := journal.Fair(j, turns)
-	plain := stash.Around(shared)
-	upkeep, err := openUpkeep(ctx, cfg, j, plain, d.Telemetry)
+	plain := offload.Around(shared)
+	maintenance, err := openMaintenance(ctx, cfg, j, plain, d.Telemetry)
 	if err != nil {
-		return nil, errors.Join(err, stash.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
+		return nil, errors.Join(err, offload.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
 	}
 	flows, err := openWorkflows(cfg.Workflows, d.Workflows)
 	if err != nil {
-		return nil, errors.Join(err, upkeep.Close(), stash.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
+		return nil, errors.Join(err, maintenance.Close(), offload.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
 	}
-	s := &Service{upkeep: upkeep, journal: j, stash: stash, grace: cfg.BlobGrace, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
+	s := &Service{maintenance: maintenance, journal: j, offload: offload, grace: cfg.BlobGrace, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
 		close: sync.OnceValue(func() error {
-			return errors.Join(flows.Close(), schedules.Close(), limits.Close(), j.Close(), upkeep.Close(), stash.Close(), set.Close())
+			return errors.Join(flows.Close(), schedules.Close(), limits.Close(), j.Close(), maintenance.Close(), offload.Close(), set.Close())
 		})}
 	defer func() {
 		if err != nil {
@@ -321,7 +321,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		}
 	}()
 	actors := catalog{builtin: set.Registry, more: d.Actors}
-	upkeep.limits = s.limits
+	maintenance.limits = s.limits
 	s.quotas = s.limits.Quotas()
 	if err := s.limits.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)
@@ -334,7 +334,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: plain, Packer: offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry, databaseName(kept))
 		if s.outbox, err = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
@@ -475,7 +475,7 @@ func (s *Service) sweep(ctx context.Context) error {
 		if _, err := s.journal.SweepRequestIDs(ctx, dbkit.Now().Add(-journal.RequestIDLife)); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "request ids not swept", "err", err)
 		}
-		if _, err := s.stash.Collect(ctx, s.grace); err != nil && ctx.Err() == nil {
+		if _, err := s.offload.Collect(ctx, s.grace); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "large values that nothing refers to not removed", "err", err)
 		}
 		if _, err := s.journal.SweepOutcomes(ctx, dbkit.Now(), journal.MaxOutcomes); err != nil && ctx.Err() == nil {

@@ -30,8 +30,8 @@ func (s *Service) work(ctx context.Context, j dispatch.Job) error {
 	return err
 }
 
-// tell delivers to a webhook.
-func (s *Service) tell(ctx context.Context, j dispatch.Job) error {
+// deliverWebhook delivers to a webhook.
+func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 	leave, pause := s.webhooks.Enter(ctx, j.Namespace)
 	if leave == nil {
 		return dispatch.Later(pause)
@@ -61,9 +61,9 @@ func (s *Service) tell(ctx context.Context, j dispatch.Job) error {
 func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.Dispatcher, error) {
 	o := dispatch.Options{ID: s.jobWorker, Webhooks: webhook.Places, Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
 		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work},
-			{Name: journal.JobUpkeep, Handle: s.upkeep.work, Every: upkeepEvery},
+			{Name: journal.JobMaintenance, Handle: s.maintenance.work, Every: maintenanceEvery},
 			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout},
-			{Name: journal.JobWebhook, Handle: s.tell}}}
+			{Name: journal.JobWebhook, Handle: s.deliverWebhook}}}
 	switch j := j.(type) {
 	case *pg.Store:
 		o.Schema = pg.Schema

@@ -383,7 +383,7 @@ func TestSteer(t *testing.T) {
 			require.Equal(t, ids[0], ids[1])
 			f.wait(t, ids[0], completed)
 			require.Equal(t, 1, c.of("r1"), "what completed was taken over")
-			require.True(t, visit(t, ids[0], "r1", executorv1.VisitState_VISIT_STATE_COMPLETED).GetAdopted())
+			require.True(t, visit(t, ids[0], "r1", executorv1.VisitState_VISIT_STATE_COMPLETED).GetReused())
 			require.Equal(t, 1, c.of("r3"))
 			_, err = f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: ids[0]})
 			require.Equal(t, "NOTHING_TO_RETRY", errs.ReasonOf(err))
@@ -446,7 +446,7 @@ func TestSteer(t *testing.T) {
 			require.Equal(t, 1, c.of("f2"))
 			changed.Nodes[0].Named = map[string]*graphv1.Payload{"text": value(`"x"`)}
 			_, err = f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "f3"}, Graph: changed})
-			require.Equal(t, "FORK_CHANGES_ADOPTED", errs.ReasonOf(err))
+			require.Equal(t, "FORK_CHANGES_REUSED", errs.ReasonOf(err))
 			require.Equal(t, "graph.nodes[f1]", errs.From(err).Violations[0].Field)
 		})
 		t.Run("AmendRun/ChangesWhatHasNotRun", func(t *testing.T) {

@@ -320,7 +320,7 @@ func loadPostgres(t *testing.T, url, dump string) {
 
 func releaseConfig(store string) executor.Config {
 	cfg := executor.DefaultConfig()
-	cfg.Store, cfg.ScanInterval, cfg.ParkAfter = store, 50*time.Millisecond, time.Second
+	cfg.Store, cfg.ScanInterval, cfg.EvictAfter = store, 50*time.Millisecond, time.Second
 	cfg.Actors.HTTP.AllowPrivate = []string{"127.0.0.0/8"}
 	return cfg
 }

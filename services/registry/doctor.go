@@ -40,7 +40,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 			return r, err
 		}
 		return doctor.Examine(ctx, "registry", cfg.Store, o, []doctor.Probe{{Name: "schema", Severity: doctor.Fault, What: "the schema is not the one that this binary knows",
-			Remedy: "run `epigraph migrate`", Look: func(context.Context, int) ([]string, error) { return []string{errs.From(err).Message}, nil }}}), nil
+			RecoveryStep: "run `epigraph migrate`", Look: func(context.Context, int) ([]string, error) { return []string{errs.From(err).Message}, nil }}}), nil
 	}
 	sample := examined
 	if o.All {
@@ -53,7 +53,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 
 func probes(in store.Inspector, sample int) []doctor.Probe {
 	const report = "this must never happen: report it; the entries are the truth, the sums can be made from them"
-	out := []doctor.Probe{{Name: "clock", Severity: doctor.Warning, What: "the clocks of the database and of this machine differ", Remedy: "keep both by NTP",
+	out := []doctor.Probe{{Name: "clock", Severity: doctor.Warning, What: "the clocks of the database and of this machine differ", RecoveryStep: "keep both by NTP",
 		Look: func(ctx context.Context, _ int) ([]string, error) {
 			sent := time.Now()
 			theirs, err := in.Now(ctx)
@@ -63,7 +63,7 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 			return doctor.Skew(sent, theirs, time.Now(), time.Second), nil
 		}}}
 	add := func(s store.Suspicion, sev doctor.Severity, what, remedy string) {
-		out = append(out, doctor.Probe{Name: string(s), Severity: sev, What: what, Remedy: remedy,
+		out = append(out, doctor.Probe{Name: string(s), Severity: sev, What: what, RecoveryStep: remedy,
 			Look: func(ctx context.Context, limit int) ([]string, error) { return in.Suspects(ctx, s, sample, limit+1) }})
 	}
 	add(store.SuspectTaskTotals, doctor.Fault, "what is booked on tasks is not the sum of their entries", report)

@@ -40,7 +40,7 @@ func (c *cluster) stories(ctx context.Context, o *outside, lines ...string) stri
 	return b.String()
 }
 
-// story tells of one run: why it is told of, its row, its journal, its mail and jobs, its children, what came
+// story tells of one run: why it is told of, its row, its journal, its commands and jobs, its children, what came
 // in outside, and what executors and workers said of it.
 func (c *cluster) story(ctx context.Context, o *outside, id string, why []string, b *strings.Builder) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // time may be what ran out
@@ -63,7 +63,7 @@ func (c *cluster) story(ctx context.Context, o *outside, id string, why []string
 	ask("row", `SELECT 'state ' || `+stateName+` || ' ' || state_reason || ', last_seq ' || last_seq || ', owner ' || coalesce(owner_id, '') || ', takeovers ' || takeovers FROM runs WHERE run_id = '%s'`)
 	lines, err := c.journalOf(ctx, id)
 	part("journal", lines, err)
-	ask("mail", `SELECT id || ' kind ' || kind FROM mail WHERE run_id = '%s'`)
+	ask("commands", `SELECT id || ' kind ' || kind FROM commands WHERE run_id = '%s'`)
 	ask("jobs", `SELECT kind || ' ' || state || ', attempt ' || attempt || ', errors ' || coalesce(CAST(errors AS text), '') FROM river_job WHERE CAST(args AS text) LIKE '%%%s%%'`)
 	ask("children", `SELECT run_id || ' state ' || `+stateName+` || ' ' || state_reason FROM runs WHERE parent_run_id = '%s'`)
 	part("calls that came in outside, by key", o.of(id), nil)

@@ -55,7 +55,7 @@ admin: {addr: ""}
 auth: {service_token: shared-by-the-services}
 grpc: {executor_addr: "127.0.0.1:0", grace: 300ms}
 upstream: {registry: ""}
-executor: {store: %s, postgres_url: %s, sqlite_path: %q, blobs: %q, id: one, park_after: 1s}
+executor: {store: %s, postgres_url: %s, sqlite_path: %q, blobs: %q, id: one, evict_after: 1s}
 `, store, quoted, filepath.Join(data, "executor.db"), blobs), 0o600))
 				s.serve(t, "executor", "")
 				conn := s.dial(t, "executor")
@@ -115,7 +115,7 @@ func TestBackupOfDev(t *testing.T) {
 	dir := t.TempDir()
 	data, backup := filepath.Join(dir, "data"), filepath.Join(dir, "backup")
 	begin := func() (*suite, *process) {
-		cmd := exec.Command(bin, "dev", "--data="+data, "--set=gateway.addr=127.0.0.1:0", "--set=executor.park_after=1s", "--grpc=127.0.0.1:0")
+		cmd := exec.Command(bin, "dev", "--data="+data, "--set=gateway.addr=127.0.0.1:0", "--set=executor.evict_after=1s", "--grpc=127.0.0.1:0")
 		cmd.Env = []string{"HOME=" + dir, "EPIGRAPH_EXECUTOR_DRAIN=1s"}
 		p := launch(t, cmd)
 		t.Cleanup(p.kill)

@@ -36,7 +36,11 @@ type Node struct {
 	Hidden    bool
 	Pseudo    bool
 	Off, End  int
+	Fields    []TextField
 }
+
+// TextField is what a drawing says of a node or a link besides its label: an attribute, a length, a state.
+type TextField struct{ Key, Text string }
 
 // Arc is one link. Assumed says why it is only likely, or is empty; Label is what stands at it.
 type Arc struct {
@@ -44,7 +48,11 @@ type Arc struct {
 	Off      int
 	Assumed  string
 	Label    string
+	Fields   []TextField
 }
+
+// maxTextFields bounds the fields of one node or link.
+const maxTextFields = 50
 
 // maxProduct bounds the links that one line of groups may stand for.
 const maxProduct = 100_000
@@ -83,6 +91,13 @@ func (g *Diagram) node(id, label string, off int) {
 	}
 	if n := &g.Nodes[k]; label != "" && n.Label == "" {
 		n.Label = label
+	}
+}
+
+// say adds what the drawing says of a node.
+func (g *Diagram) say(id, key, text string) {
+	if k, ok := g.index[id]; ok && text != "" && len(g.Nodes[k].Fields) < maxTextFields {
+		g.Nodes[k].Fields = append(g.Nodes[k].Fields, TextField{key, text})
 	}
 }
 
@@ -131,7 +146,7 @@ func (g *Diagram) settle() {
 			if n.Pseudo {
 				continue
 			}
-			g.pass(n.ID, n.ID, out, pseudo, map[string]bool{})
+			g.pass(n.ID, n.ID, "", out, pseudo, map[string]bool{})
 		}
 	}
 	nodes := g.Nodes[:0]
@@ -143,16 +158,19 @@ func (g *Diagram) settle() {
 	g.Nodes = nodes
 }
 
-// pass adds links from a node to all that it reaches through pseudo nodes alone.
-func (g *Diagram) pass(from, at string, out map[string][]Arc, pseudo, seen map[string]bool) {
+// pass adds links from a node to all that it reaches through pseudo nodes alone, with the labels on the way.
+func (g *Diagram) pass(from, at, label string, out map[string][]Arc, pseudo, seen map[string]bool) {
 	for _, l := range out[at] {
+		if label != "" && len(label) < 400 {
+			l.Label = strings.TrimSuffix(label+", "+l.Label, ", ")
+		}
 		if !pseudo[l.To] {
 			if len(g.Links) < maxProduct {
-				g.Links = append(g.Links, Arc{From: from, To: l.To, Off: l.Off})
+				g.Links = append(g.Links, Arc{From: from, To: l.To, Off: l.Off, Label: l.Label, Fields: l.Fields})
 			}
 		} else if !seen[l.To] && len(seen) < 200 {
 			seen[l.To] = true
-			g.pass(from, l.To, out, pseudo, seen)
+			g.pass(from, l.To, l.Label, out, pseudo, seen)
 		}
 	}
 }
@@ -195,7 +213,9 @@ func (g *Diagram) openGroups() {
 	for _, l := range links {
 		n := len(g.Links)
 		g.link(open(l.From, last), open(l.To, first), l.Off, l.Assumed)
-		g.labelFrom(n, l.Label)
+		for g.labelFrom(n, l.Label); n < len(g.Links); n++ {
+			g.Links[n].Fields = l.Fields
+		}
 	}
 	nodes := g.Nodes[:0]
 	for _, n := range g.Nodes {

@@ -192,8 +192,13 @@ func (d *d2) define(in []string, key Piece, value string, open bool, depth int) 
 	switch {
 	case attr != "":
 		d.marks += b2i(attr == "shape" || attr == "style" || attr == "direction")
-		if id != "" && attr == "label" {
+		switch {
+		case id != "" && attr == "label":
 			d.enter(in, id, value, key.Off)
+		case id != "":
+			d.say(id, attr, value)
+		case len(in) > 0:
+			d.say(in[len(in)-1], attr, value)
 		}
 		if open {
 			d.block(in, depth+1, true)

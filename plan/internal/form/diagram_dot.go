@@ -261,6 +261,12 @@ func (d *dot) attributes(now []string, links int, edge bool) {
 			d.labelFrom(links, value)
 		case !edge && key == "label" && len(now) > 0:
 			d.labels[now[len(now)-1]] = value
+		case edge && value != "":
+			for k := links; k < len(d.Links) && len(d.Links[k].Fields) < maxTextFields; k++ {
+				d.Links[k].Fields = append(d.Links[k].Fields, TextField{key, value})
+			}
+		case len(now) > 0:
+			d.say(now[len(now)-1], key, value)
 		}
 	}
 }

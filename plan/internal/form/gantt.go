@@ -29,6 +29,9 @@ func ganttAt(src *Source, i int) *Diagram {
 			if text != "" {
 				g.Last, g.End = k, src.Lines[k].End
 			}
+			if name, ok := cutWord(text, "section"); ok {
+				c.section = name
+			}
 			continue
 		}
 		title, data, ok := cutColon(text)
@@ -76,8 +79,10 @@ func cutColon(s string) (title, data string, ok bool) {
 type ganttChart struct {
 	*Diagram
 	tasks []ganttTask
-	after []Arc // To is a title or an id as it is written, until resolve
-	said  bool
+	// section is the part of the chart that the tasks are in.
+	section string
+	after   []Arc // To is a title or an id as it is written, until resolve
+	said    bool
 }
 
 var ganttTags = map[string]bool{"done": true, "active": true, "crit": true, "milestone": true, "vert": true}
@@ -90,8 +95,9 @@ func (c *ganttChart) task(title, data string, off int) {
 	for k := range fields {
 		fields[k] = strings.TrimSpace(fields[k])
 	}
+	says := []TextField{{"section", c.section}}
 	for len(fields) > 0 && ganttTags[fields[0]] {
-		fields = fields[1:]
+		says, fields = append(says, TextField{"status", fields[0]}), fields[1:]
 	}
 	for k, f := range fields {
 		day, isDate := ganttDate(f)
@@ -101,10 +107,13 @@ func (c *ganttChart) task(title, data string, off int) {
 			need = strings.Fields(rest)
 		case isDate && !t.fixed && t.from == 0:
 			t.from, t.to, t.fixed = day, day, true
+			says = append(says, TextField{"start", f})
 		case isDate:
 			t.to = day
+			says = append(says, TextField{"end", f})
 		case isSpan:
 			t.to = t.from + days
+			says = append(says, TextField{"duration", f})
 		default:
 			if rest, ok := cutWord(f, "until"); ok {
 				until = strings.Fields(rest)
@@ -125,6 +134,9 @@ func (c *ganttChart) task(title, data string, off int) {
 	} else {
 		c.node(t.id, label(title), off)
 		c.Nodes[c.index[t.id]].Hidden = hidden
+	}
+	for _, x := range says {
+		c.say(t.id, x.Key, x.Text)
 	}
 	for _, x := range need {
 		c.said = true

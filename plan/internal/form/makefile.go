@@ -64,6 +64,8 @@ func makeAt(src *Source, i int, tries *makeTries) *Diagram {
 			for _, n := range r.needs {
 				if _, ok := g.index[n.Text]; ok || !makeFile(n.Text) {
 					g.link([]string{n.Text}, []string{t.Text}, n.Off, "")
+				} else {
+					g.say(t.Text, "prerequisite", n.Text)
 				}
 			}
 		}

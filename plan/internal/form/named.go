@@ -89,6 +89,59 @@ func nameEntries(items []*Item) {
 	}
 }
 
+// LabelBehind returns the label in brackets behind the first words of a text, and its place: "Survey (R1), in May".
+func LabelBehind(s string) (label string, at int) {
+	for at := 1; at < len(s); at++ {
+		if strings.IndexByte("([", s[at]) >= 0 {
+			if m := bracketMark(s, at); m.Style == Code && m.Noun == "" && 'A' <= m.Label[0] && m.Label[0] <= 'Z' {
+				return m.Label, at + 1
+			}
+		}
+	}
+	return "", 0
+}
+
+// labelsBehind takes labels in brackets behind the texts of entries for their labels when the text names some of them
+// elsewhere: "- Survey (R1)" and "- Plant (R2), needs R1".
+func labelsBehind(items []*Item) {
+	classes, count := map[nameClass][]*name{}, map[nameClass]int{}
+	classOf := func(it *Item) nameClass { return nameClass{it.Kind, it.Bullet != 0, it.Box != 0, it.Indent, it.Level} }
+	labels := map[string]*name{}
+	for _, it := range items {
+		if it.Kind != Entry || it.Mark.Style != NoMark {
+			continue
+		}
+		c := classOf(it)
+		count[c]++
+		if label, at := LabelBehind(it.Text); at > 0 && labels[label] == nil {
+			labels[label] = &name{it: it, label: label, end: at}
+			classes[c] = append(classes[c], labels[label])
+		}
+	}
+	if len(labels) < 2 {
+		return
+	}
+	referred := map[nameClass]bool{}
+	for _, it := range items {
+		for at := 0; at < len(it.Text); {
+			end := wordEnd(it.Text, at)
+			if n := labels[it.Text[at:end]]; n != nil && (n.it != it || n.end != at) {
+				referred[classOf(n.it)] = true
+			}
+			_, size := utf8.DecodeRuneInString(it.Text[end:])
+			at = end + size
+		}
+	}
+	for c, names := range classes {
+		if !referred[c] || len(names) < 2 || len(names)*3 < count[c]*2 {
+			continue
+		}
+		for _, n := range names {
+			n.it.Mark = Mark{Style: Code, Label: n.label, Off: n.it.TextOff, End: n.it.TextOff}
+		}
+	}
+}
+
 // maxShapes bounds the shapes of entries, and the names that begin with one word.
 const maxShapes = 40
 

@@ -36,11 +36,12 @@ func Outline(src *Source) *Item {
 	}
 	ledMarks(items)
 	signedLines(items)
-	items = o.splitGroups(o.splitInline(items))
+	items = o.splitGroups(o.splitLetters(o.splitInline(items)))
 	romans(items)
 	dropAmounts(items)
 	dropWeakMarks(items)
 	promoteGroups(items)
+	labelsBehind(items)
 	nameEntries(items)
 	for i, it := range items {
 		it.opens = it.Kind == Plain && i+1 < len(items) && items[i+1].Mark.Style != NoMark && strings.HasSuffix(strings.TrimRight(it.Text, " "), ":")

@@ -153,6 +153,64 @@ func saidWord(s string, at int, sep byte) Mark {
 	return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+b2i(comma))}
 }
 
+// splitLetters makes entries 2a and 2b of what stands behind one number: "2. a) pack b) load", on one line or on
+// several.
+func (o *outliner) splitLetters(items []*Item) []*Item {
+	out := make([]*Item, 0, len(items))
+	for i := 0; i < len(items); i++ {
+		it := items[i]
+		out = append(out, it)
+		if it.Mark.Style != Number || len(it.Mark.Path) != 1 || it.Kind == Heading {
+			continue
+		}
+		cuts := inlineLetters(it.Text)
+		next := i + 1 // behind the lines with the letters that follow
+		for n := len(cuts) + 1; n > 1 && next < len(items) && items[next].Indent > it.Indent && items[next].Mark.Style == Letter && items[next].Mark.Path[0] == n; n++ {
+			next++
+		}
+		if len(cuts) == 0 || len(cuts)+next-i-1 < 2 {
+			continue
+		}
+		number := it.Mark
+		from := len(out) - 1
+		text, off := it.Text[cuts[0].End:], it.TextOff+cuts[0].End
+		for k := range cuts[1:] {
+			cuts[k+1].Off, cuts[k+1].End = cuts[k+1].Off-cuts[0].End, cuts[k+1].End-cuts[0].End
+		}
+		it.Text, it.TextOff, it.Strong = text, off, 0
+		label := cuts[0].Label
+		out = o.cut(out, it, cuts[1:])
+		it.Mark.Label = label
+		for _, x := range items[i+1 : next] {
+			x.Indent = it.Indent
+			out = append(out, x)
+		}
+		for _, x := range out[from:] {
+			x.Mark.Style, x.Mark.Label, x.Mark.Noun, x.Mark.Path = Lettered, number.Label+x.Mark.Label, number.Noun, number.Path
+		}
+		i = next - 1
+	}
+	return out
+}
+
+// inlineLetters finds the letters from a on that a text begins with and that follow on its line, each with the sign of
+// the first one behind it and a space on both sides.
+func inlineLetters(s string) (out []Mark) {
+	if len(s) < 3 || s[0]|0x20 != 'a' || strings.IndexByte(".)", s[1]) < 0 || s[2] != ' ' {
+		return nil
+	}
+	for at := 0; at >= 0 && len(out) < 26; {
+		letter, end := s[0]+byte(len(out)), skipSpace(s, at+2)
+		out = append(out, Mark{Style: Letter, Label: string(letter), Path: []int{len(out) + 1}, Off: at, End: end})
+		k := strings.Index(s[end:], " "+string(letter+1)+s[1:2]+" ")
+		if k < 0 {
+			break
+		}
+		at = end + k + 1
+	}
+	return out
+}
+
 // cut splits the last item of out at the marks in its text.
 func (o *outliner) cut(out []*Item, it *Item, cuts []Mark) []*Item {
 	text, off := it.Text, it.TextOff

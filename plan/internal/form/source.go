@@ -51,6 +51,7 @@ const space = " \t\r\u3000\u00a0\ufeff\u200b"
 
 // NewSource splits text into lines.
 func NewSource(text string) *Source {
+	text = withoutSpanArrows(text)
 	s := &Source{Text: text, MaxDepth: 200, MaxItems: 10_000, MaxLinks: 100_000, Ended: func() bool { return false }}
 	s.Lines = make([]Line, 0, strings.Count(text, "\n")+1)
 	inCode, lang := false, ""

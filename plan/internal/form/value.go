@@ -63,6 +63,10 @@ type Tree struct {
 	AnyKeys bool
 	// Texts is set where no sign tells texts from numbers: tables, XML, blocks of fields.
 	Texts bool
+	// Outer is the value around the text that this value was read out of, or nil.
+	Outer *Value
+	// Apart is set on a list of values that stand one by one in the text.
+	Apart bool
 	// Headless is set on a table whose first row holds no heads.
 	Headless bool
 	// Sequence is set when the root is a list of values that merely follow each other.

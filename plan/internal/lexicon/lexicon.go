@@ -206,6 +206,7 @@ type lexicon struct {
 	inflections map[Lang]map[string][]string
 	// writing are facts of a language: unspaced, verb last.
 	writing map[Lang]map[string]bool
+	months  map[string]int
 	blocks  map[string]Block
 	stems   map[Block][]string
 }
@@ -213,7 +214,7 @@ type lexicon struct {
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, writing: map[Lang]map[string]bool{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, writing: map[Lang]map[string]bool{}, months: map[string]int{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -292,6 +293,10 @@ func (b *builder) line(lang Lang, key, list string) {
 				continue
 			}
 			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
+		case key == "months":
+			for name := range strings.SplitSeq(s, "/") {
+				b.months[name] = i + 1
+			}
 		case key == "adverbs":
 			b.adverbs = append(b.adverbs, s)
 		case key == "endings":

@@ -25,6 +25,9 @@ func Counts(word string) (adverb, ok bool) {
 	return adverb, adverb || data().ordinals[w]
 }
 
+// Month returns the number of a month from 1 on that a word names in some language, or 0.
+func Month(word string) int { return data().months[Fold(word)] }
+
 // maxNumber bounds numbers; what is longer is no number of a step.
 const maxNumber = 1_000_000
 

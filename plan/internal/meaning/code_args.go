@@ -13,6 +13,7 @@ import (
 type made struct {
 	expr *form.Expr
 	told map[string]bool // keys, and places of arguments without one
+	body bool            // the lines below the first one are its body
 }
 
 // maxSource bounds the text of an argument that is kept as it is written, because it is no plain value.
@@ -24,10 +25,17 @@ func (p *program) arguments(text string) {
 	for k := range p.r.Items {
 		it := &p.r.Items[k]
 		m := p.made[k]
+		if m.body {
+			it.Details = body(text, it)
+		}
 		for e := m.expr; e != nil && (e.Kind == form.Call || e.Kind == form.List); e = e.Base {
 			for n, a := range e.Args {
 				if len(it.Attrs) == maxAttrs || a.Val.End == a.Val.Off {
 					break
+				}
+				role, _ := lexicon.Field(a.Key)
+				if m.body && (role == lexicon.Requires || role == lexicon.Next) {
+					continue
 				}
 				p.argument(it, a, text)
 				if name := a.Val.Path(); m.told[argKey(n, a)] || isName(a, it) || name != "" && (name == callName(e) || name == "self" || name == "this") {
@@ -42,6 +50,17 @@ func (p *program) arguments(text string) {
 			}
 		}
 	}
+}
+
+// body returns the lines of an item below the first one.
+func body(text string, it *Item) string {
+	end := min(it.End, len(text))
+	n := strings.IndexByte(text[it.Off:max(end, it.Off)], '\n')
+	if n < 0 {
+		_, rest, _ := strings.Cut(text[it.Off:max(end, it.Off)], "{")
+		return strings.TrimSpace(rest)
+	}
+	return dedent(strings.Split(strings.TrimRight(text[it.Off+n+1:end], " \t\r\n}"), "\n"))
 }
 
 // argKey is the key of an argument, or its place.

@@ -64,6 +64,7 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 	if p == nil || !slices.ContainsFunc(all, func(d *declared) bool { return !d.call }) && readTasks(form.Statements(src, first, end)) != nil {
 		return nil // calls with arguments, which readProgram reads
 	}
+	p.arguments(src.Text)
 	r := p.reading()
 	r.Start, r.End, r.Open = all[0].off, max(r.End, all[len(all)-1].end), !(end < len(src.Lines) && src.Lines[end].Fence)
 	return r
@@ -110,7 +111,7 @@ func linkDeclared(all []*declared, bodies bool) *program {
 	}
 	for k, d := range all {
 		if index[d.id] == k {
-			p.item(d.id, d.title, true, d.off, d.end)
+			p.made[p.item(d.id, d.title, true, d.off, d.end)] = made{body: true}
 		}
 	}
 	return p

@@ -14,8 +14,9 @@ type described struct {
 	id       string
 	off, end int
 	open     bool
-	named    bool // a key of an argument says what its id is
-	expr     *form.Expr
+	named    bool       // a key of an argument says what its id is
+	expr     *form.Expr // the call or object, or the marks of a definition
+	def      bool
 	refs     []taskRef
 }
 
@@ -78,7 +79,7 @@ func readTasks(all []*form.Stmt) *program {
 func (b *describer) definitions(all []*form.Stmt, class string) {
 	for _, st := range all {
 		name := st.Name.Text
-		d := described{id: name, off: st.Off, end: st.End}
+		d := described{id: name, off: st.Off, end: st.End, def: true}
 		mention := func(key string) func(e *form.Expr) bool {
 			return func(e *form.Expr) bool {
 				id := e.Path()
@@ -109,9 +110,12 @@ func (b *describer) definitions(all []*form.Stmt, class string) {
 			for _, param := range st.Params {
 				d.refs = append(d.refs, taskRef{param, "parameter", st.Name.Off, true})
 			}
+			marks := &form.Expr{Kind: form.Call, Base: &form.Expr{}}
 			for _, m := range st.Marks {
 				walk(m, 0, mention("mark"))
+				marks.Args = append(marks.Args, m.Args...)
 			}
+			d.expr = marks
 			each(st.Body, func(x *form.Stmt) {
 				if e := x.Expr; class != "" && e != nil && e.Kind == form.Call && e.Base.Path() == "self.next" {
 					for _, a := range e.Args {
@@ -265,7 +269,7 @@ func linkTasks(group []described) *program {
 				break
 			}
 		}
-		p.made[p.item(d.id, title, true, d.off, d.end)] = made{d.expr, keys}
+		p.made[p.item(d.id, title, true, d.off, d.end)] = made{d.expr, keys, d.def}
 		if d.open {
 			p.note(true, "UNCLOSED", d.id, "the call that describes "+d.id+" is not closed", "write the closing )", d.off)
 		}

@@ -83,7 +83,11 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		if title == "" {
 			title = n.ID
 		}
-		r.Items = append(r.Items, Item{ID: n.ID, Shown: !n.Hidden, Title: title, Parent: -1, Off: n.Off, End: n.End})
+		it := Item{ID: n.ID, Shown: !n.Hidden, Title: title, Parent: -1, Off: n.Off, End: n.End}
+		for _, f := range n.Fields {
+			it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: roleOf(f.Key, f.Text), Value: form.Typed(f.Text), Off: n.Off})
+		}
+		r.Items = append(r.Items, it)
 	}
 	turned, assumed := false, 0
 	for _, l := range g.Links {
@@ -98,7 +102,7 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.To, Off: l.Off, Message: l.From + " was taken to come before " + l.To + ": " + l.Assumed, Hint: "state what " + l.To + " waits for"})
 			}
 		}
-		r.Links = append(r.Links, Link{From: l.From, To: l.To, Source: source, Off: l.Off})
+		r.Links = append(r.Links, Link{From: l.From, To: l.To, Source: source, Off: l.Off, Says: arcSays(&l)})
 	}
 	r.moreUnsure(assumed)
 	for _, f := range g.Faults {
@@ -117,6 +121,23 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		r.Weight, r.Not = 20, "a graph whose edges have no direction"
 	}
 	return r
+}
+
+// arcSays returns what a drawing says of a link, as JSON: its label, and with fields an object of all.
+func arcSays(l *form.Arc) string {
+	if len(l.Fields) == 0 {
+		if l.Label == "" {
+			return ""
+		}
+		return form.Quote(l.Label)
+	}
+	v := &form.Value{Kind: form.KindObject}
+	for _, f := range append(l.Fields[:len(l.Fields):len(l.Fields)], form.TextField{Key: "label", Text: l.Label}) {
+		if f.Text != "" {
+			v.Fields = append(v.Fields, form.Field{Key: f.Key, Val: &form.Value{Kind: form.KindString, Str: f.Text}})
+		}
+	}
+	return (&form.Tree{Texts: true}).JSON(v)
 }
 
 // flowOrder sorts the items as they follow one another, those that are not ordered by their places.

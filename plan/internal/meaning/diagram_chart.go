@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // chartRow is one line of a chart: its columns, and the id that one of them begins with.
@@ -18,6 +20,44 @@ type chartRow struct {
 	title  form.Piece
 	from   int // the bar's first column, and the one behind its last; -1 when there is none
 	to     int
+	// begins and ends are the time that the row states in words: "Week 2", "2 May – 9 May". Timed is set where it does.
+	begins, ends int
+	timed        bool
+	when         form.Piece
+}
+
+// time reads the time that the first field of a row states, or the end of its only field, which it cuts off.
+func (row *chartRow) time() {
+	if len(row.fields) == 0 {
+		return
+	}
+	f := row.fields[0]
+	if word, rest, ok := strings.Cut(f.Text, " "); ok && len(row.fields) > 1 && lexicon.Is(lexicon.Units, word) {
+		first, last, through := strings.Cut(strings.NewReplacer("–", "-", "—", "-").Replace(rest), "-")
+		from, ok := lexicon.Digits(strings.TrimSpace(first))
+		to, ok2 := lexicon.Digits(strings.TrimSpace(last))
+		if ok && (!through || ok2) {
+			row.begins, row.ends, row.timed, row.when = from, max(from, to)+1, true, f
+		}
+		return
+	}
+	if len(row.fields) > 1 || strings.ContainsAny(f.Text[:1], "-*+#>0123456789") {
+		return
+	}
+	for at := strings.IndexAny(f.Text, " :"); at > 0; {
+		if from, to, ok := form.PlannedDays(strings.TrimLeft(f.Text[at:], " :")); ok {
+			when := strings.TrimLeft(f.Text[at:], " :")
+			row.begins, row.ends, row.timed = from, to, true
+			row.fields = []form.Piece{{Text: strings.TrimRight(f.Text[:at], " :,"), Off: f.Off}}
+			row.when = form.Piece{Text: strings.Trim(when, "()[]"), Off: f.Off + len(f.Text) - len(when)}
+			return
+		}
+		k := strings.IndexAny(f.Text[at+1:], " :")
+		if k < 0 {
+			return
+		}
+		at += 1 + k
+	}
 }
 
 // barSigns draw bars.
@@ -56,15 +96,15 @@ func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
 		if l.Text == "" || l.Fence || len(l.Text) > maxChartRow || l.InCode && !codeLang(l.Lang) {
 			return rows, i + 1
 		}
-		fields := chartFields(l)
-		if len(fields) < 2 {
+		row := chartRow{line: i, fields: chartFields(l), from: -1, to: -1}
+		row.time()
+		if len(row.fields) < 2 && !row.timed {
 			if len(rows) > 0 {
 				return rows, i
 			}
 			continue
 		}
-		row := chartRow{line: i, fields: fields, from: -1, to: -1}
-		for _, f := range fields {
+		for _, f := range row.fields {
 			if isBar(f.Text) {
 				from, to := barSpan(f.Text)
 				at := form.Columns(src.Text[l.Start:f.Off])
@@ -99,6 +139,12 @@ func chartFields(l *form.Line) (out []form.Piece) {
 				continue
 			}
 		}
+		if n := drawnLength(s[i:]); n > 0 && (i == 0 || s[i-1] == ' ') { // a bar between single spaces
+			cut(i, i)
+			cut(i+n, i+n)
+			i += n - 1
+			continue
+		}
 		if s[i] == '\t' || s[i] == '|' || strings.HasPrefix(s[i:], "  ") || strings.HasPrefix(s[i:], ".....") {
 			j := i + 1
 			for j < len(s) && (s[j] == ' ' || s[j] == '\t' || s[j] == '.' && s[i] != '|') {
@@ -110,6 +156,15 @@ func chartFields(l *form.Line) (out []form.Piece) {
 	}
 	cut(len(s), len(s))
 	return out
+}
+
+// drawnLength returns the length of the two or more blocks that a text begins with, with a space behind them, or 0.
+func drawnLength(s string) int {
+	rest := strings.TrimLeft(s, "█▓▒░▉■▬▰▱□")
+	if n := len(s) - len(rest); n > len("█") && strings.HasPrefix(rest, " ") && strings.ContainsAny(s[:n], "█▓▉■▬▰") {
+		return n
+	}
+	return 0
 }
 
 // isBar reports whether a text is drawn rather than written: two or more signs of bars and nothing else.
@@ -185,6 +240,7 @@ func isCode(s string) bool {
 
 // chartReading reads the rows of a chart whose rows have an id each, all in one column, or a bar each.
 func chartReading(src *form.Source, rows []chartRow) *Reading {
+	withTimes(rows)
 	column, drawn := chartColumn(rows), 0
 	for _, row := range rows {
 		drawn += b2i(row.from >= 0)
@@ -192,7 +248,7 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	if drawn > 1 && drawn == len(rows)-1 && rows[0].from < 0 {
 		rows = rows[1:] // without the head of the columns
 	}
-	if column < 0 && (drawn < len(rows) || isBar(rows[0].fields[0].Text)) {
+	if column < 0 && drawn < len(rows) {
 		return nil
 	}
 	kept := rows[:0]
@@ -201,8 +257,12 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	var tails [][]form.Piece
 	for _, row := range rows {
 		if column < 0 {
-			row.id, row.title = form.Piece{Text: strconv.Itoa(len(kept) + 1), Off: row.fields[0].Off}, row.fields[0]
-			tails = append(tails, row.fields[1:])
+			title := slices.IndexFunc(row.fields, func(f form.Piece) bool { return !isBar(f.Text) })
+			if title < 0 {
+				return nil
+			}
+			row.id, row.title = form.Piece{Text: strconv.Itoa(len(kept) + 1), Off: row.fields[0].Off}, row.fields[title]
+			tails = append(tails, row.fields[title+1:])
 		} else {
 			marks := chartMarks(&row)
 			if column >= len(marks) || marks[column].Text == "" {
@@ -220,7 +280,11 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 		if title == "" {
 			title = row.id.Text
 		}
-		r.Items = append(r.Items, Item{ID: row.id.Text, Shown: column >= 0, Title: title, Parent: -1, Off: row.id.Off, End: src.Lines[row.line].End})
+		item := Item{ID: row.id.Text, Shown: column >= 0, Title: title, Parent: -1, Off: row.id.Off, End: src.Lines[row.line].End}
+		if row.timed && row.from == row.begins {
+			item.Attrs = []Attr{{Key: "time", Role: Duration, Value: row.when.Text, Off: row.when.Off}}
+		}
+		r.Items = append(r.Items, item)
 		named = append(named, Named{ID: row.id.Text, Titles: []string{title}, Parent: -1})
 	}
 	if len(kept) < 3 {
@@ -241,6 +305,22 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 		return nil
 	}
 	return r
+}
+
+// withTimes lets bars be where the times are that all rows state, "Week 2 ████ Draft", rather than where they are drawn.
+func withTimes(rows []chartRow) {
+	for _, row := range rows {
+		if !row.timed || len(row.fields) > 1 && row.from < 0 {
+			return
+		}
+	}
+	for i := range rows {
+		row := &rows[i]
+		row.from, row.to = row.begins, row.ends
+		if len(row.fields) > 1 {
+			row.fields = row.fields[1:]
+		}
+	}
 }
 
 // chartColumn returns the column that holds another id in each row, the one that other rows refer to most.
@@ -274,6 +354,9 @@ func chartColumn(rows []chartRow) int {
 					}
 				}
 			}
+		}
+		if score == 1 && len(ids) < len(rows) {
+			continue // a title of one word here, of more there
 		}
 		if score > bestScore {
 			best, bestScore = c, score

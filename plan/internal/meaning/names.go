@@ -5,6 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
@@ -118,6 +119,7 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 			n.title(i, it.ID)
 		}
 	}
+	n.also()
 	n.numbers = len(n.byValue)*2 > len(items)
 	seen := map[string]int{}
 	for i := range items {
@@ -126,6 +128,31 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 		n.looks[look] = n.looks[look] || seen[look] > 1
 	}
 	return n
+}
+
+// also notes labels beside the ids: R1 of "1. Survey (R1)", 2a of a below 2. Those of several items are none.
+func (n *Names) also() {
+	labels := map[string]int{}
+	note := func(label string, i int) {
+		if other, ok := labels[label]; ok && other != i {
+			i = -1
+		}
+		labels[label] = i
+	}
+	for i, it := range n.items {
+		if len(it.Titles) > 0 && strings.ContainsAny(it.Titles[len(it.Titles)-1], "([") {
+			label, _ := form.LabelBehind(it.Titles[len(it.Titles)-1])
+			note(lexicon.Fold(label), i)
+		}
+		if it.Parent >= 0 && len(it.ID) == 1 && isLetter(it.ID) && digits(n.items[it.Parent].ID) {
+			note(n.items[it.Parent].ID+it.ID, i)
+		}
+	}
+	for label, i := range labels {
+		if i >= 0 {
+			n.key(label, i)
+		}
+	}
 }
 
 // In sets the language of the text, when the caller knows it from more than the items.

@@ -2,42 +2,71 @@ package meaning
 
 import (
 	"sort"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// Outside returns the parts of a value that hold nothing of what begins at the places in own, which are those
-// of items and links: what a value says of a plan as a whole.
-func Outside(v *form.Value, own []int) (out []Span) {
-	sort.Ints(own)
-	within := func(from, to int) bool {
+// Outside returns the parts of a value that are part of no item and no link, which begin at the places items
+// and links: what a value says of a plan as a whole. Shown reports whether an item shows a text.
+func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []Span) {
+	sort.Ints(items)
+	sort.Ints(links)
+	within := func(own []int, from, to int) bool {
 		i := sort.SearchInts(own, from)
-		return i < len(own) && own[i] < max(to, from+1)
+		return i < len(own) && own[i] < to
 	}
-	at := func(off int) bool { return within(off, off+1) }
+	at := func(own []int, off int) bool { return within(own, off, off+1) }
 	var visit func(v *form.Value, depth int)
 	part := func(off int, v *form.Value, depth int) {
-		switch end := max(v.End, lastEnd(v)); {
-		case at(off) || at(v.Off):
-		case within(off, end):
+		end := max(lastEnd(v), off+1)
+		switch begins := at(items, off) || at(items, v.Off); {
+		case begins && !within(items, max(off, v.Off)+1, end), at(links, off) && v.IsScalar(), at(links, v.Off) && v.IsScalar():
+		case begins || within(items, off, end) || within(links, off, end):
 			visit(v, depth+1)
-		case says(v):
-			out = append(out, Span{off, max(end, off+1)})
+		case says(v) && !shown(v.Text()):
+			out = append(out, Span{off, end})
 		}
 	}
 	visit = func(v *form.Value, depth int) {
-		if depth > 200 || v.IsScalar() || linkLike(v) {
+		if depth > 200 || v.IsScalar() || linkLike(v) && !within(items, v.Off+1, lastEnd(v)) {
 			return
 		}
 		for _, x := range v.Items {
 			part(x.Off, x, depth)
 		}
 		for i := range v.Fields {
-			part(v.Fields[i].Off, v.Fields[i].Val, depth)
+			f := &v.Fields[i]
+			if part(f.Off, f.Val, depth); !says(f.Val) && strings.Contains(f.Key, " ") {
+				out = append(out, Span{f.Off, f.Off + 1}) // a sentence with a colon
+			}
 		}
 	}
-	if !at(v.Off) {
+	if !at(items, v.Off) || within(items, v.Off+1, lastEnd(v)) {
 		visit(v, 0)
+	}
+	return out
+}
+
+// Outside returns the parts of the value that a reading is of which are part of none of its items and links.
+func (r *Reading) Outside() []Span {
+	if r.root == nil || r.Form != "records" {
+		return r.beside
+	}
+	var items, links []int
+	texts := map[string]bool{}
+	for i := range r.Items {
+		it := &r.Items[i]
+		items = append(items, it.Off)
+		texts[it.ID], texts[it.Title] = true, true
+	}
+	for _, l := range r.Links {
+		links = append(links, l.Off)
+	}
+	shown := func(s string) bool { return texts[s] }
+	out := append(Outside(r.root, items, links, shown), r.beside...)
+	if r.outer != nil {
+		out = append(out, Outside(r.outer, items, links, shown)...)
 	}
 	return out
 }

@@ -396,7 +396,7 @@ func (r *Reading) inOrder() {
 
 // together makes one reading of parts in the order of the text.
 func together(parts []*Reading, best *Reading) *Reading {
-	sum := &Reading{Form: best.Form, Stated: true, Start: parts[0].Start, Weight: best.Weight + 1, Evidence: []string{"parts that name each other's steps"}}
+	sum := &Reading{Form: best.Form, Apart: best.Form == "records", Stated: true, Start: parts[0].Start, Weight: best.Weight + 1, Evidence: []string{"parts that name each other's steps"}}
 	for _, p := range parts {
 		base := len(sum.Items)
 		for _, it := range p.Items {
@@ -413,6 +413,7 @@ func together(parts []*Reading, best *Reading) *Reading {
 		sum.Links = append(sum.Links, p.Links...)
 		sum.Notes = append(sum.Notes, p.Notes...)
 		sum.Around = append(sum.Around, p.Around...)
+		sum.beside = append(sum.beside, p.Outside()...)
 		sum.End = max(sum.End, p.End)
 	}
 	sum.inOrder()

@@ -4,6 +4,8 @@
 // is a reference). It reads the trees that package form makes of a text.
 package meaning
 
+import "github.com/epigraph-run/epigraph/plan/internal/form"
+
 // Source says what in the text a link was read from. The values are those of plan.EdgeSource.
 type Source string
 
@@ -72,6 +74,8 @@ type Link struct {
 	From, To string
 	Source   Source
 	Off      int
+	// Says is what the text says of the link besides, as JSON: the label of an arrow, the reason of a link.
+	Says string
 }
 
 // Note is a fault or a doubt. Code is one of package plan's, Fault makes it an ERROR; else it is a WARNING.
@@ -101,6 +105,12 @@ type Reading struct {
 	// Around are lines that are part of no item, wherever they stand; what they say of the order counts. They
 	// become plan.Result.Surroundings.
 	Around []Span
+	// root is the value that the records stand in, outer the one with the text that root was read out of.
+	root, outer *form.Value
+	// beside are the places of items that stand in something else, which is part of none.
+	beside []Span
+	// Apart tells that the records stand one by one in the text.
+	Apart bool
 	// demands tells that most of the items say what to do.
 	demands bool
 	// remarked tells that most arrows of a drawing stand before words that relate a step.

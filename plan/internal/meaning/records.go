@@ -99,7 +99,7 @@ func scattered(src *form.Source, trees []*form.Tree) []*form.Tree {
 		}
 		l := at[key]
 		if l == nil {
-			l = &form.Tree{Root: &form.Value{Kind: form.KindList, Off: t.Root.Off}, AnyKeys: true}
+			l = &form.Tree{Root: &form.Value{Kind: form.KindList, Off: t.Root.Off}, AnyKeys: true, Apart: true}
 			at[key] = l
 			out = append(out, l)
 		}
@@ -126,6 +126,8 @@ type record struct {
 	off, end int
 	val      *form.Value
 	fields   []form.Field
+	// wrapped tells that what holds it says more, which is no part of it.
+	wrapped bool
 	// group is what stands around it, of another set, or nil.
 	group *around
 }

@@ -51,12 +51,19 @@ func nestedCalls(src *form.Source) *Reading {
 		}
 		at := len(r.Items)
 		r.Items = append(r.Items, Item{ID: id, Shown: true, Title: form.Clip(src.Text[c.Off:c.End]), Parent: -1, Off: c.Off, End: c.End})
+		var text strings.Builder // the call with the ids of those in it
+		from := c.Off
 		for _, k := range c.Kids {
 			if len(r.Items) > src.MaxItems {
 				break
 			}
 			kid := add(k)
 			r.Links = append(r.Links, Link{From: kid, To: r.Items[at].ID, Source: Stated, Off: k.Off})
+			text.WriteString(src.Text[from:k.Off] + kid)
+			from = k.End
+		}
+		if text.WriteString(src.Text[from:max(from, c.End)]); strings.ContainsAny(text.String(), "\"'0123456789=:") {
+			r.Items[at].Attrs = []Attr{{Role: Args, Value: form.Quote(text.String()), Off: c.Off, Refers: len(c.Kids) > 0}}
 		}
 		return id
 	}

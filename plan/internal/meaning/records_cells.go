@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
@@ -107,6 +108,38 @@ func withoutLags(s string) string {
 		}
 	}
 	return string(b)
+}
+
+// saysMore reports whether a cell of references says more of them than what they are called: a lag, a
+// condition, a remark. Ends are the names of the links' ends.
+func (a *analysis) saysMore(v *form.Value, ends map[string]bool, depth int) bool {
+	if v == nil || depth > 20 {
+		return false
+	}
+	for _, x := range v.Items {
+		if a.saysMore(x, ends, depth+1) {
+			return true
+		}
+	}
+	for i := range v.Fields {
+		if a.saysMore(v.Fields[i].Val, ends, depth+1) {
+			return true
+		}
+	}
+	s := v.Text()
+	if !v.IsScalar() || a.n.isName(s) || isNone(s) {
+		return false
+	}
+	if len(s) > maxSentence {
+		return true
+	}
+	for _, p := range splitCell(s, listSigns+" ()[]/+") {
+		word := strings.Trim(p.text, ".:")
+		if _, ok := a.n.find(p.text); !ok && !ends[p.text] && !isNone(p.text) && !lexicon.Is(lexicon.Steps, word) && !lexicon.Is(lexicon.And, word) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *cellReader) add(at int, p cellPart) {

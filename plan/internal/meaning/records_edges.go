@@ -11,6 +11,7 @@ import (
 type pair struct {
 	from, to []string
 	off      int
+	says     string // its other fields, as JSON
 }
 
 // pairs is a list of links. Where the names of the ends do not say which one is the first, the links are read
@@ -113,7 +114,7 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 			}
 		}
 	}
-	r := &Reading{Form: p.form, Stated: true, Open: true, Start: p.tree.Root.Off, End: p.tree.Root.End, Weight: 86, Evidence: []string{"a list of links"}}
+	r := &Reading{Form: p.form, root: p.tree.Root, Stated: true, Open: true, Start: p.tree.Root.Off, End: p.tree.Root.End, Weight: 86, Evidence: []string{"a list of links"}}
 	from, to := map[string]bool{}, map[string]bool{}
 	meets := 0
 	note := func(ids []string, off int) {
@@ -135,7 +136,7 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 				break
 			}
 			for _, x := range e.from {
-				r.Links = append(r.Links, Link{From: x, To: id, Source: Stated, Off: e.off})
+				r.Links = append(r.Links, Link{From: x, To: id, Source: Stated, Off: e.off, Says: e.says})
 			}
 		}
 	}
@@ -217,7 +218,7 @@ func pairOf(x *form.Value) ([]pair, bool) {
 	switch {
 	case x.Kind == form.KindList && len(x.Items) == 2:
 		from, to := textsOf(x.Items[0]), textsOf(x.Items[1])
-		return []pair{{from, to, x.Off}}, len(from) > 0 && len(to) > 0
+		return []pair{{from: from, to: to, off: x.Off}}, len(from) > 0 && len(to) > 0
 	case x.Kind == form.KindString || x.Kind == form.KindBare:
 		return arrowChain(x.Str, x.Off)
 	case isMap(x):
@@ -242,7 +243,7 @@ func arrowChain(s string, off int) (list []pair, ok bool) {
 				return nil, false
 			}
 			if i > 0 {
-				list = append(list, pair{parts[i-1 : i], parts[i : i+1], off})
+				list = append(list, pair{from: parts[i-1 : i], to: parts[i : i+1], off: off})
 			}
 		}
 		return list, true
@@ -271,7 +272,21 @@ func elementPair(x *form.Value) (pair, bool) {
 	case -1:
 		from, to = to, from
 	}
-	return pair{textsOf(from.Val), textsOf(to.Val), x.Off}, true
+	return pair{textsOf(from.Val), textsOf(to.Val), x.Off, otherFields(x, from.Key, to.Key)}, true
+}
+
+// otherFields returns the fields of a link that are not its ends, as JSON, or "".
+func otherFields(x *form.Value, from, to string) string {
+	rest := &form.Value{Kind: form.KindObject}
+	for _, f := range x.Fields {
+		if f.Key != from && f.Key != to && says(f.Val) {
+			rest.Fields = append(rest.Fields, f)
+		}
+	}
+	if len(rest.Fields) == 0 {
+		return ""
+	}
+	return form.JSON(rest)
 }
 
 // maxOuter bounds the ends of links that are tried for one set of records.

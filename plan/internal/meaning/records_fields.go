@@ -433,18 +433,19 @@ func (g *grid) titleOf(id *column, deps map[*column]bool) *column {
 			continue
 		}
 		length, words := 0, 0
-		ok := true
+		ok, figures := true, true
 		for _, x := range col.cells {
 			if !x.val.IsScalar() {
 				ok = false
 				break
 			}
+			figures = figures && digits(x.val.Text())
 			length += min(len(x.val.Text()), 120)
 			if strings.ContainsAny(x.val.Text(), " \u3000") || !isASCII(x.val.Text()) {
 				words++
 			}
 		}
-		if !ok || length == 0 {
+		if !ok || length == 0 || figures && !title {
 			continue
 		}
 		score := float64(length) / float64(len(col.cells))

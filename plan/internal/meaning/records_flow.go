@@ -440,7 +440,7 @@ func (c *collector) flowReading(f *flow) *Reading {
 		shown = shown && isID(title[i])
 		maps += b2i(isMap(x))
 	}
-	r := &Reading{Form: f.form, Stated: true, Start: f.tree.Root.Off, End: f.tree.Root.End, Open: f.tree.YAML, Weight: 70, Evidence: []string{"steps and groups side by side in a list"}}
+	r := &Reading{Form: f.form, root: f.tree.Root, Stated: true, Start: f.tree.Root.Off, End: f.tree.Root.End, Open: f.tree.YAML, Weight: 70, Evidence: []string{"steps and groups side by side in a list"}}
 	copy(ids, title)
 	switch {
 	case maps*2 > len(f.leaves) || maps > 0 && f.xml:

@@ -129,7 +129,7 @@ func (a *analysis) linkMaps() {
 				}
 				if v.IsScalar() && v.Kind != form.KindNumber {
 					if at, ok := a.n.find(v.Text()); ok && v.Text() != "" && at != key {
-						links = append(links, drawnLink{key, at, v.Off})
+						links = append(links, drawnLink{from: key, to: at, off: v.Off})
 					}
 				}
 				for _, y := range v.Items {
@@ -213,7 +213,10 @@ func (a *analysis) sentences() {
 
 // drawnLink is a link between the records at two places, as it is written: the first one may be the earlier
 // one or not.
-type drawnLink struct{ from, to, off int }
+type drawnLink struct {
+	from, to, off int
+	says          string
+}
 
 // draw makes links. Way says whether they run as they are written (1), back (-1), or whether no name says it
 // (0): then they run with the list of the records, and where that does not decide, it is said.
@@ -245,6 +248,14 @@ func (a *analysis) draw(links []drawnLink, way int, name string) {
 		}
 		a.hits++
 		a.link(from, to, Stated, l.off)
+		a.say(l.says)
+	}
+}
+
+// say keeps what the text says of the link that was added last.
+func (a *analysis) say(says string) {
+	if n := len(a.r.Links); n > 0 && says != "" {
+		a.r.Links[n-1].Says = says
 	}
 }
 
@@ -284,7 +295,7 @@ func (a *analysis) takeTable(p *pairs) {
 					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
 					continue
 				}
-				links = append(links, drawnLink{from, to, cols[0].offs[i]})
+				links = append(links, drawnLink{from, to, cols[0].offs[i], otherFields(p.val.Items[i], cols[0].key, cols[1].key)})
 			}
 		}
 	}
@@ -327,6 +338,7 @@ func (a *analysis) takePairs(p *pairs) {
 				}
 				a.hits++
 				a.link(a.end(x), a.end(y), Stated, e.off)
+				a.say(e.says)
 			}
 		}
 	}

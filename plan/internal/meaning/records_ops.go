@@ -21,7 +21,7 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 	if key == "" || root.Kind != form.KindObject {
 		return nil
 	}
-	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{"objects inside of objects that use them"}}
+	r := &Reading{Form: "records", root: root, Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{"objects inside of objects that use them"}}
 	count := map[string]int{}
 	groups := false
 	var inside func(v *form.Value, owner string, depth int)
@@ -41,7 +41,13 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 				id += "#" + strconv.Itoa(count[id])
 				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: v.Off, Message: name + " stands in the text more than once; this one is named " + id})
 			}
-			r.Items = append(r.Items, Item{ID: id, Shown: true, Title: name, Parent: -1, Off: v.Off, End: v.End})
+			it := Item{ID: id, Shown: true, Title: name, Parent: -1, Off: v.Off, End: v.End}
+			for _, f := range v.Fields[:min(len(v.Fields), maxAttrs)] {
+				if s := f.Val.Text(); says(f.Val) && (f.Val.IsScalar() || linkLike(f.Val)) && s != id && s != name {
+					it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: Args, Value: form.JSON(f.Val), Off: f.Off})
+				}
+			}
+			r.Items = append(r.Items, it)
 			if owner != "" {
 				r.Links = append(r.Links, Link{From: id, To: owner, Source: Stated, Off: v.Off})
 			}

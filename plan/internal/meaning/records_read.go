@@ -54,7 +54,7 @@ func (c *collector) analyze(s *set) *Reading {
 		return nil
 	}
 	a := &analysis{c: c, s: s, g: newGrid(s, recs), deps: map[*column]bool{}, seen: map[[2]string]bool{}, has: make([]bool, len(recs))}
-	a.r = &Reading{Form: s.form, Start: s.tree.Root.Off, End: s.tree.Root.End, Open: s.tree.YAML || s.form == "table"}
+	a.r = &Reading{Form: s.form, root: s.tree.Root, outer: s.tree.Outer, Apart: s.tree.Apart, Start: s.tree.Root.Off, End: s.tree.Root.End, Open: s.tree.YAML || s.form == "table"}
 	if a.isChat() {
 		return nil
 	}
@@ -295,10 +295,17 @@ func (a *analysis) items() {
 	shown := a.id != nil
 	for i := range r.Items {
 		it, rec := &r.Items[i], &a.g.recs[i]
+		if rec.wrapped {
+			r.beside = append(r.beside, Span{rec.off, rec.off + 1})
+		}
 		it.ID, it.Shown, it.Parent, it.Off, it.End = a.n.ids[i], shown && a.id.ids[i] != "", -1, rec.off, rec.end
 	}
+	ends := make(map[string]bool, len(r.Links))
+	for _, l := range r.Links {
+		ends[l.From], ends[l.To] = true, true
+	}
 	for _, col := range a.g.cols {
-		if a.id != nil && col == a.id.col || a.deps[col] || col.name == "" {
+		if a.id != nil && col == a.id.col || col.name == "" {
 			continue
 		}
 		role := Role("")
@@ -309,6 +316,9 @@ func (a *analysis) items() {
 		}
 		for _, x := range col.cells {
 			it := &r.Items[x.rec]
+			if a.deps[col] && !a.saysMore(x.val, ends, 0) {
+				continue
+			}
 			if col == a.title && x.val.IsScalar() {
 				it.Title = x.val.Text()
 				continue

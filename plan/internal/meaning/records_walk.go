@@ -53,6 +53,9 @@ func (c *collector) inString(v *form.Value, w way) {
 		t.Faults[i].Off = v.Off
 	}
 	t.CutOff = t.CutOff || v.Open
+	if t.Outer = c.cur.Outer; t.Outer == nil {
+		t.Outer = c.cur.Root
+	}
 	cur, shapes, nested := c.cur, c.shapes, c.nested
 	t.Root.End = max(t.Root.End, cur.Root.End) // what follows the plan stands below the value that holds the string
 	c.cur, c.shapes, c.nested = t, map[string]*set{}, true
@@ -184,7 +187,7 @@ func (c *collector) wrapped(v *form.Value, w way) {
 				s.wrapped = true
 				sets[f.Key] = s
 			}
-			s.recs = append(s.recs, record{off: x.Off, end: x.Off + min(x.End-x.Off, max(0, f.Val.End-f.Val.Off)), val: in, fields: unwrapped(in)})
+			s.recs = append(s.recs, record{off: x.Off, end: x.Off + min(x.End-x.Off, max(0, f.Val.End-f.Val.Off)), val: in, fields: unwrapped(in), wrapped: len(x.Fields) > 1})
 		}
 	}
 }

@@ -61,10 +61,10 @@ func (o *outline) statements() {
 	}
 }
 
-// counts reports whether all items have numbers, from 1 on.
+// counts reports whether all items have numbers or letters, from the first one on.
 func counts(items []*form.Item) bool {
 	for i, it := range items {
-		if m := it.Mark; m.Style != form.Number || len(m.Path) != 1 || m.Path[0] != i+1 {
+		if m := it.Mark; m.Style != form.Number && m.Style != form.Letter || len(m.Path) != 1 || m.Path[0] != i+1 {
 			return false
 		}
 	}

@@ -25,7 +25,7 @@ type doctorCmd struct {
 
 // Help tells what it does and how it ends.
 func (doctorCmd) Help() string {
-	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, mail to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder, in which nothing needs to be at work. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
+	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, commands to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder, in which nothing needs to be at work. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
 }
 
 // Run examines.
@@ -58,7 +58,7 @@ func (c *doctorCmd) Run(e *env) error {
 	for _, r := range reports {
 		worst = max(worst, r.Worst())
 		for i := range r.Findings {
-			r.Findings[i].Remedy = c.remedy(r.Findings[i].Remedy)
+			r.Findings[i].RecoveryStep = c.recoveryStep(r.Findings[i].RecoveryStep)
 		}
 	}
 	if e.json {
@@ -80,7 +80,7 @@ func (c *doctorCmd) Run(e *env) error {
 }
 
 // followsRest are the findings that a folder has when nothing works in it and it holds runs that are to go on.
-var followsRest = []string{"executor-silent", "mail-old", "owner-gone", "parked-overdue", "run-released", "schedule-overdue"}
+var followsRest = []string{"executor-silent", "command-old", "owner-gone", "evicted-overdue", "run-released", "schedule-overdue"}
 
 // atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this
 // is a backup. One process serves such a folder, so nobody else should have taken its runs over.
@@ -90,12 +90,12 @@ func (c *doctorCmd) atRest(found []doctor.Finding) []doctor.Finding {
 		return found
 	}
 	found[none].Severity, found[none].What = doctor.Note, "nothing works in this folder, and runs wait for it"
-	found[none].Remedy = "`epigraph dev --data " + shellQuoted(c.Data) + "` lets them go on"
+	found[none].RecoveryStep = "`epigraph dev --data " + shellQuoted(c.Data) + "` lets them go on"
 	return slices.DeleteFunc(found, func(f doctor.Finding) bool { return slices.Contains(followsRest, f.Check) })
 }
 
-// remedy is what to do, in commands for the databases that were examined.
-func (c *doctorCmd) remedy(text string) string {
+// recoveryStep is what to do, in commands for the databases that were examined.
+func (c *doctorCmd) recoveryStep(text string) string {
 	const migrate = "`epigraph migrate`"
 	if c.Data == "" {
 		return text
@@ -138,8 +138,8 @@ func examined(b *strings.Builder, style view.Style, r doctor.Report) {
 			}
 			fmt.Fprintf(b, "      %s\n", view.OneLine(x, 0))
 		}
-		if f.Remedy != "" {
-			fmt.Fprintf(b, "    %s %s\n", style.Dim("what to do:"), f.Remedy)
+		if f.RecoveryStep != "" {
+			fmt.Fprintf(b, "    %s %s\n", style.Dim("what to do:"), f.RecoveryStep)
 		}
 	}
 }

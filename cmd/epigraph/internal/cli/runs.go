@@ -275,7 +275,7 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		}
 		state := strings.ReplaceAll(view.Word(x.GetState().String(), "VISIT_STATE_"), "_", " ")
 		switch {
-		case x.GetAdopted():
+		case x.GetReused():
 			state += " (adopted)"
 		case x.GetCached():
 			state += " (cached)"

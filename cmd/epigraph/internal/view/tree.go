@@ -222,12 +222,12 @@ func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 		}
 		return t.attemptEnded(s, n, at, e.AttemptEnded), n
 	case *executorv1.RunEvent_RunStarted:
-		for _, v := range e.RunStarted.GetAdopted() {
+		for _, v := range e.RunStarted.GetReused() {
 			n := t.node(v)
 			n.state, n.mark, n.visits = executorv1.VisitState_VISIT_STATE_COMPLETED, "adopted", max(n.visits, v.GetVisit())
 			t.changed = slices.DeleteFunc(t.changed, func(c *treeNode) bool { return c == n })
 		}
-		if k := len(e.RunStarted.GetAdopted()); k > 0 {
+		if k := len(e.RunStarted.GetReused()); k > 0 {
 			return s.dim(Plural(k, "visit") + " taken over"), nil
 		}
 	case *executorv1.RunEvent_ChildEnded:

@@ -280,7 +280,7 @@ func TestDispatch(t *testing.T) {
 		testkit.Eventually(t, func() bool { return len(b.runs()) >= 10 }, patience, time.Millisecond)
 		require.ElementsMatch(t, want, b.runs())
 	})
-	onBoth(t, "Mail/WakesAParkedRun", func(t *testing.T, s *store) {
+	onBoth(t, "Commands/WakesAParkedRun", func(t *testing.T, s *store) {
 		me, err := s.Register(t.Context(), "a", "")
 		require.NoError(t, err)
 		id := started(t, s, me)
@@ -288,14 +288,14 @@ func TestDispatch(t *testing.T) {
 		require.NoError(t, err)
 		claimed := make(chan journal.Owner, 1)
 		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
-			o, err := s.ClaimRun(ctx, me, j.Namespace, j.RunID, journal.Patience{})
+			o, err := s.ClaimRun(ctx, me, j.Namespace, j.RunID, journal.TakeOverPolicy{})
 			claimed <- o
 			return err
 		}))
-		_, err = s.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: "k", Time: dbkit.Now()}})
+		_, err = s.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: "k", Time: dbkit.Now()}})
 		require.NoError(t, err)
 		require.Equal(t, me, <-claimed)
-		ms, err := s.PendingMail(t.Context(), me, journal.MailLook{Limit: 10})
+		ms, err := s.PendingCommands(t.Context(), me, journal.CommandQuery{Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, ms, 1)
 	})

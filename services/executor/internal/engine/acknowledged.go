@@ -14,11 +14,11 @@ type consequence struct {
 	timer   time.Time
 	ended   bool
 	idle    bool
-	// linger is how long it stays in memory all the same.
-	linger  time.Duration
-	outbox  bool
-	mailed  []journal.Mail
-	takenUp []int64
+	// idleTimer is how long it stays in memory all the same.
+	idleTimer   time.Duration
+	outbox      bool
+	hasCommands []journal.Command
+	applied     []int64
 	// recovered says that it follows from reading the run, so that what it asks for may have been done
 	// before.
 	recovered bool
@@ -32,7 +32,7 @@ func (r *run) consequence(events []Event, eff workgraph.Effects) consequence {
 	c := consequence{events: events, effects: eff, ended: eff.Ended != nil}
 	if !c.ended {
 		c.timer, _ = r.next()
-		c.idle, c.linger = r.idle(), r.lingers()
+		c.idle, c.idleTimer = r.idle(), r.idleTTL()
 	}
 	return c
 }
@@ -91,10 +91,10 @@ func (r *run) hear(a ack) {
 		r.quiet = nil
 	}
 	if a.res.Err == nil {
-		r.t.settled.add(a.c.takenUp) // before it is forgotten here
+		r.t.applied.add(a.c.applied) // before it is forgotten here
 		r.durable, r.over = max(r.durable, a.res.LastSeq), r.over || a.c.ended
 	}
-	for _, id := range a.c.takenUp {
+	for _, id := range a.c.applied {
 		delete(r.taken, id)
 		if r.heard != nil && a.res.Err == nil {
 			r.heard[id] = true
@@ -124,5 +124,5 @@ func (r *run) follow(res journal.Result, c consequence, released chan struct{}) 
 		r.t.lose(r, res.Err)
 		return
 	}
-	r.t.release(r, res, c)
+	r.t.actOn(r, res, c)
 }

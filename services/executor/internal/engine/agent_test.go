@@ -160,7 +160,7 @@ func TestAgent(t *testing.T) {
 			"deeper": spawns(workgraph.Child{Graph: chain(1, "ok")}),
 			"below":  spawns(workgraph.Child{Graph: chain(1, "lower")}),
 			"lower": spawns(workgraph.Child{Graph: agentOf(t, `{"goal": "x", "reasoner": "reasoner", "max_rounds": 100, "allow_graph": true,
-				"max_history_bytes": 1000000, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = 10 * time.Millisecond })
+				"max_history_bytes": 1000000, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
 		l.jobs(t)
 		t.Run("Refused/IsToldAndNotDone", func(t *testing.T) {
 			r.script = []string{`["work", "forbidden"]`, `{"graph": {"nodes": [{"id": "x", "actor": "forbidden"}]}}`, `{"result": "well"}`}
@@ -189,7 +189,7 @@ func TestAgent(t *testing.T) {
 					question = o.Wait.Interrupt.ID
 				}
 			}
-			l.mail(t, child.ID, journal.MailAnswer, engine.Letter{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
+			l.commands(t, child.ID, journal.CommandAnswer, engine.Payload{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
 			l.wait(t, id, journal.StateCompleted)
 			require.Contains(t, r.told[2], `"results":[{"action":"ask","ok":"you may"}]`)
 		})

@@ -61,11 +61,11 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 		return out, err
 	}
 	key := once(req.Request)
-	_, err = e.post(ctx, journal.Post{Request: req.Request, Open: started(),
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailAmend, Key: key}},
-		&Letter{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
+	_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: started(),
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandAmend, Key: key}},
+		&Payload{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
 	if err != nil {
-		return nil, refusedMail(err)
+		return nil, refusedCommand(err)
 	}
 	if err := e.amendTaken(ctx, req, key); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 
 // amendTaken waits until the owner has looked at a change.
 func (e *Engine) amendTaken(ctx context.Context, req AmendRequest, key string) error {
-	taken, err := e.takenUp(ctx, req.Namespace, req.RunID, journal.MailAmend, key)
+	taken, err := e.applied(ctx, req.Namespace, req.RunID, journal.CommandAmend, key)
 	if err == nil && !taken {
 		return errs.New(errs.Unavailable, ReasonAmendUnsettled, "the change of run %q is recorded and was not taken up yet", req.RunID).
 			Hint("send it again with the same request_id to hear what became of it; explain tells it too")
@@ -125,14 +125,14 @@ func (e *Engine) amended(ctx context.Context, req AmendRequest) (*Amendment, err
 			Hint("look at the difference again and repeat the change with a new request_id")
 	}
 	out := &Amendment{AmendPlan: workgraph.AmendPlan{Revision: req.Revision, Cancels: made.Resets()}, GraphHash: made.GraphHash(), GraphRevision: req.Revision + 1}
-	if made.Regraph == nil || made.Regraph.Was == "" || made.Regraph.Hash == "" {
+	if made.GraphChange == nil || made.GraphChange.Was == "" || made.GraphChange.Hash == "" {
 		return out, nil // it is one of several changes at once, and the graph in between was not kept
 	}
-	before, err := e.graphNamed(ctx, req.Namespace, made.Regraph.Was)
+	before, err := e.graphNamed(ctx, req.Namespace, made.GraphChange.Was)
 	if err != nil {
 		return nil, err
 	}
-	after, err := e.graphNamed(ctx, req.Namespace, made.Regraph.Hash)
+	after, err := e.graphNamed(ctx, req.Namespace, made.GraphChange.Hash)
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +157,8 @@ func (e *Engine) amendedBy(ctx context.Context, row journal.Run, revision int64,
 
 // GraphHash is the content hash of the graph that the event brings; empty if it brings none.
 func (d *Durable) GraphHash() string {
-	if d.Regraph != nil && d.Regraph.Hash != "" {
-		return d.Regraph.Hash
+	if d.GraphChange != nil && d.GraphChange.Hash != "" {
+		return d.GraphChange.Hash
 	}
 	if d.Graph == nil {
 		return ""
@@ -268,7 +268,7 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 	if err := e.withinLimits(g); err != nil {
 		return nil, err
 	}
-	known, err := e.programs.known(ctx, namespace, actorsOf(g))
+	known, err := e.programs.knownActors(ctx, namespace, actorsOf(g))
 	if err != nil {
 		return nil, err
 	}
@@ -288,6 +288,6 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 		return nil, err
 	}
 	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil).WithEvaluated(e.programs.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
-	e.programs.keep("pinned/"+p.hash, p)
+	e.programs.cache("pinned/"+p.hash, p)
 	return p, nil
 }

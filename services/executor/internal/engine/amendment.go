@@ -8,7 +8,7 @@ import (
 
 // amendment is the command of a letter that goes over to another graph, in its stored form, with what it changes. It takes as long as expressions may, and
 // is interrupted like these. The caller holds r.mu.
-func (r *run) amendment(l *Letter, now time.Time) (workgraph.Command, *Regraph, error) {
+func (r *run) amendment(l *Payload, now time.Time) (workgraph.Command, *GraphChange, error) {
 	ctx, end := r.evaluation()
 	defer end()
 	p, err := r.t.e.programs.stored(ctx, sum(l.Graph), l.Graph)
@@ -19,7 +19,7 @@ func (r *run) amendment(l *Letter, now time.Time) (workgraph.Command, *Regraph, 
 	if err != nil {
 		return nil, nil, err
 	}
-	change := &Regraph{Added: d.AddedNodes, Removed: d.RemovedNodes}
+	change := &GraphChange{Added: d.AddedNodes, Removed: d.RemovedNodes}
 	for i := range d.ChangedNodes {
 		change.Changed = append(change.Changed, d.ChangedNodes[i].ID)
 	}

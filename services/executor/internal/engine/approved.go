@@ -27,7 +27,7 @@ type approved struct {
 // covered finds the graphs of the workflows that a question of approval covers: those that the arguments of
 // what follows from the visit name, or what travels to it, and those that these name in turn. One that there
 // is not has no hash.
-func (t *term) covered(ctx context.Context, a *attempt) (map[string]string, *workgraph.Error) {
+func (t *session) covered(ctx context.Context, a *attempt) (map[string]string, *workgraph.Error) {
 	r := a.run
 	r.lock()
 	p := r.state.Program()
@@ -87,7 +87,7 @@ func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgrap
 		return workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%s: %v", ref, err)
 	}
 	c.Workflow, c.WorkflowHash = ref, hash
-	by := r.family.approved
+	by := r.lineage.approved
 	if by == nil || ref == refSelf { // what a run below calls itself was not asked about
 		return nil
 	}
@@ -102,7 +102,7 @@ func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgrap
 // in the run. The caller holds r.mu.
 func (r *run) follows(ref workgraph.Ref) *approved {
 	at, workflows, ok := r.state.ApprovedAt(ref)
-	by := r.family.approved
+	by := r.lineage.approved
 	if !ok {
 		return by
 	}
@@ -123,7 +123,7 @@ func (r *run) follows(ref workgraph.Ref) *approved {
 // approvedElsewhere refuses, with a reason, a change of a run that is part of what was approved in a run
 // above it, or above that of which it is a fork.
 func approvedElsewhere(row journal.Run, reason string) error {
-	f, err := familyOf(row)
+	f, err := lineageOf(row)
 	if err != nil || f.approved == nil {
 		return err
 	}

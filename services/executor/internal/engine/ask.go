@@ -16,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Reasons of refused mail.
+// Reasons of refused commands.
 const (
 	// ReasonNotStarted is the reason when a run waits for its start still.
 	ReasonNotStarted = "RUN_NOT_STARTED"
@@ -30,24 +30,24 @@ const (
 	ReasonTaskNotWaiting = "TASK_NOT_WAITING"
 )
 
-// refusedMail says what to do about a run that takes no mail.
-func refusedMail(err error) error {
+// refusedCommand says what to do about a run that takes no commands.
+func refusedCommand(err error) error {
 	if errs.ReasonOf(err) == journal.ReasonStateRefuses && errs.From(err).Meta["state"] == journal.StatePending.String() {
 		return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("it can be cancelled; anything else once it has started").With(err)
 	}
 	return err
 }
 
-// settleTime bounds how long a call waits to see what its mail brings about. The mail is durable by then, so
+// effectWait bounds how long a call waits to see what its commands bring about. The commands are durable by then, so
 // whatever it brings about comes in any case.
-const settleTime = 5 * time.Second
+const effectWait = 5 * time.Second
 
-// takenUp waits a moment until a piece of mail was taken up. It is durable, so that nothing is lost when that
+// applied waits a moment until a command was taken up. It is durable, so that nothing is lost when that
 // takes longer.
-func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind journal.MailKind, key string) (bool, error) {
-	until := time.Now().Add(settleTime)
+func (e *Engine) applied(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string) (bool, error) {
+	until := time.Now().Add(effectWait)
 	for pause := time.Millisecond; time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
-		if _, unread, err := e.journal.FindMail(ctx, namespace, runID, kind, key, false); err != nil || !unread {
+		if _, unread, err := e.journal.FindCommand(ctx, namespace, runID, kind, key, false); err != nil || !unread {
 			return err == nil, err
 		}
 		timer := time.NewTimer(pause)
@@ -61,7 +61,7 @@ func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind jour
 	return false, nil
 }
 
-// once is the key of mail of which there may be any number: that of its request, else a new one.
+// once is the key of commands of which there may be any number: that of its request, else a new one.
 func once(r journal.Request) string {
 	if r.ID != "" {
 		return r.ID
@@ -84,7 +84,7 @@ func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 	req.Request.Method = MethodPause
 	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailPause, "pause")
+			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 		}
 		return err
 	}
@@ -96,18 +96,18 @@ func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 		if req.Revision != 0 && req.Revision != row.Revision {
 			return journal.EtagMismatch(row.ID)
 		}
-		return e.remember(ctx, req.Namespace, req.RunID, journal.MailPause, req.Request)
+		return e.remember(ctx, req.Namespace, req.RunID, journal.CommandPause, req.Request)
 	}
 	reason := req.Reason
 	if reason == "" {
 		reason = "REQUESTED"
 	}
-	_, err = e.post(ctx, journal.Post{Revision: req.Revision, Request: req.Request, Open: started(),
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailPause, Key: "pause"}}, &Letter{Reason: reason, RequestID: req.Request.ID})
+	_, err = e.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: started(),
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandPause, Key: "pause"}}, &Payload{Reason: reason, RequestID: req.Request.ID})
 	if err != nil {
-		return refusedMail(err)
+		return refusedCommand(err)
 	}
-	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailPause, "pause")
+	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 	return err
 }
 
@@ -132,13 +132,13 @@ func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, er
 	if err := e.signalFits(&req.Signal); err != nil {
 		return journal.Run{}, err
 	}
-	if err := e.keeps(req.Namespace, req.RunID, &req.Signal); err != nil {
+	if err := e.acceptsSignal(req.Namespace, req.RunID, &req.Signal); err != nil {
 		return journal.Run{}, err
 	}
-	p, err := e.post(ctx, journal.Post{Request: req.Request,
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailSignal, Key: once(req.Request)}},
-		&Letter{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
-	return p.Run, refusedMail(err)
+	p, err := e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandSignal, Key: once(req.Request)}},
+		&Payload{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
+	return p.Run, refusedCommand(err)
 }
 
 // MessageRequest puts a message into inboxes of a run.
@@ -196,14 +196,14 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 		return row, err.Hint(strings.Join(boxes[:min(len(boxes), 20)], "; "))
 	}
 	key := once(req.Request)
-	p, err := e.post(ctx, journal.Post{Request: req.Request,
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailMessage, Key: key}},
-		&Letter{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
+	p, err := e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandMessage, Key: key}},
+		&Payload{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
 	if err == nil && req.Token != "" {
 		// The end of the call must not overtake what it sent: the run may be over by it.
-		_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailMessage, key)
+		_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandMessage, key)
 	}
-	return p.Run, refusedMail(err)
+	return p.Run, refusedCommand(err)
 }
 
 func orAnybody(senders []string) string {
@@ -241,15 +241,15 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 	if len(a.Answer) > 0 {
 		a.Answer = compact(a.Answer)
 	}
-	posted, err := e.post(ctx, journal.Post{
-		Mail:   journal.Mail{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.MailAnswer, Key: q.ID},
-		Answer: &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By, Principal: access.Of(ctx).String()}},
-		&Letter{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
+	posted, err := e.enqueue(ctx, journal.EnqueueRequest{
+		Command: journal.Command{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.CommandAnswer, Key: q.ID},
+		Answer:  &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By, Principal: access.Of(ctx).String()}},
+		&Payload{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
 	if err != nil {
 		return q, err
 	}
 	if posted.New {
-		if _, err := e.takenUp(ctx, a.Namespace, q.RunID, journal.MailAnswer, q.ID); err != nil {
+		if _, err := e.applied(ctx, a.Namespace, q.RunID, journal.CommandAnswer, q.ID); err != nil {
 			return q, err
 		}
 	}
@@ -349,11 +349,11 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 	if same, err := e.saidOfTask(ctx, row, token, req); err != nil || same {
 		return row.ID, err
 	}
-	posted, err := e.post(ctx, journal.Post{Open: started(),
-		Mail: journal.Mail{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.MailTaskEnded, Key: token.name()}},
-		&Letter{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
+	posted, err := e.enqueue(ctx, journal.EnqueueRequest{Open: started(),
+		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandTaskEnded, Key: token.name()}},
+		&Payload{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {
-		return "", refusedMail(err)
+		return "", refusedCommand(err)
 	}
 	if !posted.New { // somebody else was faster
 		if _, err := e.saidOfTask(ctx, posted.Run, token, req); err != nil {
@@ -361,7 +361,7 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 		}
 		return row.ID, nil
 	}
-	_, err = e.takenUp(ctx, token.Namespace, token.RunID, journal.MailTaskEnded, token.name())
+	_, err = e.applied(ctx, token.Namespace, token.RunID, journal.CommandTaskEnded, token.name())
 	return row.ID, err
 }
 
@@ -369,12 +369,12 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 // any more.
 func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToken, end CompleteRequest) (bool, error) {
 	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
-	m, unread, err := e.journal.FindMail(ctx, row.Namespace, row.ID, journal.MailTaskEnded, token.name(), true)
+	m, unread, err := e.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandTaskEnded, token.name(), true)
 	if err != nil {
 		return false, err
 	}
 	if unread {
-		l, err := DecodeLetter(m.Body)
+		l, err := DecodePayload(m.Body)
 		if err != nil {
 			return false, err
 		}

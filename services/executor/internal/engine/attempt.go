@@ -129,7 +129,7 @@ func (a *attempt) startTime() time.Time {
 }
 
 // perform makes the call. It runs on a goroutine of the scheduler, which lets the writer lead when this returns.
-func (t *term) perform(a *attempt) {
+func (t *session) perform(a *attempt) {
 	defer t.sched.done(a)
 	t.e.meters.scheduled(a)
 	ctx, cancel := a.begin(trace.ContextWithSpanContext(t.calls, a.run.trace))
@@ -266,7 +266,7 @@ func (t *term) perform(a *attempt) {
 }
 
 // actor is who makes the call. While the journal, which knows the remote ones, cannot be asked, the attempt waits: that uses up none of its tries.
-func (t *term) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, info ActorInfo, ok bool, err error) {
+func (t *session) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, info ActorInfo, ok bool, err error) {
 	err = t.steadily(ctx, func() (err error) {
 		doer, info, ok, err = t.e.actors.Actor(ctx, a.run.namespace, a.start.Actor)
 		return err
@@ -278,7 +278,7 @@ func (t *term) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, inf
 const maxFaulty = time.Minute
 
 // steadily repeats what asks a database until it answers, or ctx ends.
-func (t *term) steadily(ctx context.Context, ask func() error) error {
+func (t *session) steadily(ctx context.Context, ask func() error) error {
 	began := time.Now()
 	for wait := soonestTry; ; wait = min(2*wait, time.Second) {
 		err := ask()
@@ -301,7 +301,7 @@ func (t *term) steadily(ctx context.Context, ask func() error) error {
 }
 
 // intend makes the intent of an UNSAFE call durable. It reports whether the call may be made.
-func (t *term) intend(ctx context.Context, a *attempt) bool {
+func (t *session) intend(ctx context.Context, a *attempt) bool {
 	durable := make(chan error, 1)
 	r := a.run
 	r.lock()
@@ -325,7 +325,7 @@ func (t *term) intend(ctx context.Context, a *attempt) bool {
 }
 
 // bound puts the node's timeouts on the context of a call.
-func (t *term) bound(ctx context.Context, a *attempt) (context.Context, func()) {
+func (t *session) bound(ctx context.Context, a *attempt) (context.Context, func()) {
 	if a.start.Timeout <= 0 && a.start.IdleTimeout <= 0 {
 		return ctx, func() {}
 	}
@@ -390,7 +390,7 @@ func ReportedBy(ctx context.Context, principal string) {
 	a.reporter = principal
 }
 
-func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (out workgraph.Outcome, err error) {
+func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (out workgraph.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.e.log.ErrorContext(ctx, "actor panicked", "actor", a.start.Actor, "panic", fmt.Sprint(p), "run_id", a.run.id,
@@ -411,7 +411,7 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 			if c != nil && c.idle != nil {
 				c.idle.timer.Reset(c.idle.d)
 			}
-			t.keepDetails(a, details)
+			t.recordDetails(a, details)
 		},
 		Scope: callScope{a.run, a.start.Ref},
 	})
@@ -458,7 +458,7 @@ func outcomeSize(o workgraph.Outcome) int {
 
 // finish reports the end of an attempt to the machine, once. Whoever calls it lets the writer lead soon after. An attempt that was only interrupted by the end of this owner is
 // not reported: the next owner sees it as it is in the journal.
-func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace) {
+func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace) {
 	if !a.reported.CompareAndSwap(false, true) {
 		return
 	}
@@ -514,7 +514,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 		r.concluded(a)
 		return
 	}
-	if bar := r.bar(); a.barred && bar != nil {
+	if bar := r.blocker(); a.barred && bar != nil {
 		fail = bar
 	}
 	if slices.ContainsFunc(usage, func(u workgraph.Usage) bool { return u.Unsettled }) {
@@ -530,10 +530,10 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 // caller holds r.mu.
 func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing) {
 	t, cmd := r.t, end
-	cmd.Outcome, cmd.Err = r.keep(end.Outcome, end.Err)
+	cmd.Outcome, cmd.Err = r.holdOutcome(end.Outcome, end.Err)
 	if r.early {
 		r.early, x.more = false, true
-		defer t.pokeMail()
+		defer t.pollCommandsSoon()
 	}
 	x.again = func(first *closing) {
 		x.leads = false
@@ -567,9 +567,9 @@ func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing)
 // unsafe reports whether nobody may make the call again whose outcome is not durable.
 func (a *attempt) unsafe() bool { return a.start.Effect == workgraph.Unsafe }
 
-// keep counts what the run is to hold. A result for which there is no room left is refused, but not what it cost. The caller
+// holdOutcome counts what the run is to hold. A result for which there is no room left is refused, but not what it cost. The caller
 // holds r.mu.
-func (r *run) keep(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Outcome, *workgraph.Error) {
+func (r *run) holdOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Outcome, *workgraph.Error) {
 	if out == nil {
 		return out, fail
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// goingAway is a journal that goes away with the commit that takes mail up.
+// goingAway is a journal that goes away with the commit that takes commands up.
 type goingAway struct {
 	journal.Journal
 	away  atomic.Bool
@@ -30,7 +30,7 @@ func (j *goingAway) Commit(ctx context.Context, o journal.Owner, ws []journal.Wr
 		return nil, errs.New(errs.Unavailable, "DOWN", "down")
 	}
 	for _, w := range ws {
-		if w.Append != nil && len(w.Append.TakenUp) > 0 {
+		if w.Append != nil && len(w.Append.Applied) > 0 {
 			j.away.Store(true)
 		}
 	}
@@ -49,7 +49,7 @@ func TestLeavesWhileJournalIsAway(t *testing.T) {
 		})
 		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "gate"}, {ID: "b", Actor: "gate"}}})
 		g.next(t)
-		_, err := l.j.Post(t.Context(), journal.Post{Reason: "enough", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"enough"}`), Time: time.Now()}})
+		_, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "enough", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"enough"}`), Time: time.Now()}})
 		require.NoError(t, err)
 		<-j.tried // the end of the attempt that had not begun
 		stopped := make(chan struct{})

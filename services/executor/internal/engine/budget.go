@@ -37,11 +37,11 @@ func budgetFits(b *workgraph.Budget) error {
 func (r *run) barred() *workgraph.Error {
 	r.lock()
 	defer r.mu.Unlock()
-	return r.bar()
+	return r.blocker()
 }
 
-// bar is barred for a caller that holds r.mu.
-func (r *run) bar() *workgraph.Error {
+// blocker is barred for a caller that holds r.mu.
+func (r *run) blocker() *workgraph.Error {
 	if r.state.Draining() {
 		return notPerformed(errDraining)
 	}
@@ -57,7 +57,7 @@ func (r *run) bar() *workgraph.Error {
 // letBegin gives an attempt out once more that was barred, if nothing stands against it any more. The caller
 // holds r.mu.
 func (r *run) letBegin(a *attempt) bool {
-	if r.gone.Load() || r.bar() != nil {
+	if r.gone.Load() || r.blocker() != nil {
 		return false
 	}
 	for _, s := range r.state.Outstanding() {
@@ -101,10 +101,10 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 	}
 	r.state.Allowances(func(child string, b *workgraph.Budget) bool {
 		var body []byte
-		if body, err = (&Letter{Reason: reasonParentBudget, Budget: b, Raise: true}).Encode(); err != nil {
+		if body, err = (&Payload{Reason: reasonParentBudget, Budget: b, Raise: true}).Encode(); err != nil {
 			return false
 		}
-		w.Mail = append(w.Mail, journal.Mail{Namespace: r.namespace, RunID: child, Kind: journal.MailResume,
+		w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: child, Kind: journal.CommandResume,
 			Key: "budget/" + strconv.FormatInt(evs[at].Seq, 10), Body: body, Time: now})
 		return true
 	})

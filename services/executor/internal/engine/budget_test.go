@@ -103,13 +103,13 @@ func TestRunBudget(t *testing.T) {
 			require.Equal(t, engine.ReasonBudget, row.Reason)
 			return row
 		}
-		blockers := func(t *testing.T, id string) []engine.Holdup {
+		blockers := func(t *testing.T, id string) []engine.Blocker {
 			t.Helper()
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.NotEmpty(t, x.Holdups)
-			require.Equal(t, engine.HoldupBudget, x.Holdups[0].Kind, x.Summary)
-			return x.Holdups
+			require.NotEmpty(t, x.Blockers)
+			require.Equal(t, engine.BlockerBudget, x.Blockers[0].Kind, x.Summary)
+			return x.Blockers
 		}
 
 		t.Run("Cap/PausesAndGoesOnWithMore", func(t *testing.T) {
@@ -225,11 +225,11 @@ func TestRunBudget(t *testing.T) {
 			testkit.Eventually(t, func() bool {
 				x, err := l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
-				if len(x.Holdups) == 0 || x.Holdups[0].Kind != engine.HoldupBudget {
+				if len(x.Blockers) == 0 || x.Blockers[0].Kind != engine.BlockerBudget {
 					return false
 				}
-				child = x.Holdups[0].RunIDs[0]
-				require.Contains(t, x.Holdups[0].Hint, "epigraph runs resume "+id)
+				child = x.Blockers[0].RunIDs[0]
+				require.Contains(t, x.Blockers[0].Hint, "epigraph runs resume "+id)
 				return true
 			}, time.Minute, 5*time.Millisecond)
 			require.Equal(t, int64(30), *budgetOf(t, spent(t, child)).Tokens)
@@ -248,8 +248,8 @@ func TestRunBudget(t *testing.T) {
 			id := l.start(t, parent)
 			var child string
 			testkit.Eventually(t, func() bool {
-				for _, h := range func() []engine.Holdup { x, _ := l.Explain(t.Context(), ns, id); return x.Holdups }() {
-					if h.Kind == engine.HoldupBudget {
+				for _, h := range func() []engine.Blocker { x, _ := l.Explain(t.Context(), ns, id); return x.Blockers }() {
+					if h.Kind == engine.BlockerBudget {
 						child = h.RunIDs[0]
 					}
 				}

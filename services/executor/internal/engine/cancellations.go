@@ -37,7 +37,7 @@ const (
 )
 
 // watchCancellations cancels the runs of this database that the registry wants canceled, whoever owns them.
-func (t *term) watchCancellations(ctx context.Context) {
+func (t *session) watchCancellations(ctx context.Context) {
 	if t.e.cancellations == nil {
 		return
 	}

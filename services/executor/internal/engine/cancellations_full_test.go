@@ -50,7 +50,7 @@ func (l *live) refuses(t *testing.T, namespace string) {
 // namespaces hold all that there is, and no job is worked.
 func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 	t.Parallel()
-	t.Run("ParkedRunsEnd", func(t *testing.T) {
+	t.Run("EvictedRunsEnd", func(t *testing.T) {
 		t.Parallel()
 		eachStore(t, func(t *testing.T, s store) {
 			u, g := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate()

@@ -46,19 +46,19 @@ func (u *unwanted) acknowledges(t *testing.T, id string) {
 	}
 }
 
-// stuckPost is a journal that takes mail for one run, and for all of one namespace, until the caller gives
+// stuckQueue is a journal that takes commands for one run, and for all of one namespace, until the caller gives
 // up.
-type stuckPost struct {
+type stuckQueue struct {
 	journal.Journal
 	run, namespace string
 }
 
-func (j stuckPost) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
-	if p.Mail.RunID == j.run || p.Mail.Namespace == j.namespace {
+func (j stuckQueue) Enqueue(ctx context.Context, p journal.EnqueueRequest) (journal.Enqueued, error) {
+	if p.Command.RunID == j.run || p.Command.Namespace == j.namespace {
 		<-ctx.Done()
-		return journal.Posted{}, ctx.Err()
+		return journal.Enqueued{}, ctx.Err()
 	}
-	return j.Journal.Post(ctx, p)
+	return j.Journal.Enqueue(ctx, p)
 }
 
 // TestCancellations has one of two runs that are to be canceled take all the time there is, and holds that
@@ -67,7 +67,7 @@ func TestCancellations(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()
 	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
-		d.Cancellations, d.Journal = u, stuckPost{Journal: d.Journal, run: "run_stuck"}
+		d.Cancellations, d.Journal = u, stuckQueue{Journal: d.Journal, run: "run_stuck"}
 	})
 	id := l.start(t, chain(1, "gate"))
 	g.next(t)
@@ -76,19 +76,19 @@ func TestCancellations(t *testing.T) {
 	u.acknowledges(t, id)
 }
 
-// heldPost is a journal that takes the mail of one run only once it is let go.
-type heldPost struct {
+// heldQueue is a journal that takes the commands of one run only once it is let go.
+type heldQueue struct {
 	journal.Journal
 	run        string
 	came, goOn chan struct{}
 }
 
-func (j heldPost) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
-	if p.Mail.RunID == j.run {
+func (j heldQueue) Enqueue(ctx context.Context, p journal.EnqueueRequest) (journal.Enqueued, error) {
+	if p.Command.RunID == j.run {
 		close(j.came)
 		<-j.goOn
 	}
-	return j.Journal.Post(ctx, p)
+	return j.Journal.Enqueue(ctx, p)
 }
 
 // TestCancellationsBesideASlowOne has the cancel of one run take as long as the test does, and holds that
@@ -96,7 +96,7 @@ func (j heldPost) Post(ctx context.Context, p journal.Post) (journal.Posted, err
 func TestCancellationsBesideASlowOne(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Cancellation, 2)}, newGate()
-	slow := heldPost{run: "run_slow", came: make(chan struct{}), goOn: make(chan struct{})}
+	slow := heldQueue{run: "run_slow", came: make(chan struct{}), goOn: make(chan struct{})}
 	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
 		slow.Journal = d.Journal
 		d.Cancellations, d.Journal = u, slow
@@ -124,7 +124,7 @@ func TestCancellationsOfANamespaceHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()
 	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
-		d.Cancellations, d.Journal = u, stuckPost{Journal: d.Journal, namespace: "slow"}
+		d.Cancellations, d.Journal = u, stuckQueue{Journal: d.Journal, namespace: "slow"}
 	})
 	id := l.start(t, chain(1, "gate"))
 	g.next(t)

@@ -120,8 +120,8 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 				holder := l.start(t, grows)
 				g.next(t)
 				inLine := func(id string) bool {
-					x := l.HoldupsHere(ns, id)
-					return len(x) == 1 && x[0].Kind == engine.HoldupExecutorFull
+					x := l.BlockersHere(ns, id)
+					return len(x) == 1 && x[0].Kind == engine.BlockerExecutorFull
 				}
 				// What they are told is nothing that they wait for.
 				for _, id := range parked[:3] {

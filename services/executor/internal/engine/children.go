@@ -55,7 +55,7 @@ const refSelf = "self"
 
 // prepare makes an outcome that asks for more than its values ready for the machine: ids are given, since
 // they must be in the journal, references become graphs, and what cannot be had is refused. It changes out.
-func (t *term) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
+func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	if out.Expand != nil {
 		if err := t.prepareExpansion(ctx, a, out); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (t *term) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) 
 	return nil
 }
 
-func (t *term) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
+func (t *session) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
 	q.ID, q.Workflows = ids.New(InterruptPrefix), nil
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
 		return workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the question has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
@@ -104,14 +104,14 @@ func (t *term) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.Int
 	return err
 }
 
-func (t *term) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Children) *workgraph.Error {
+func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Children) *workgraph.Error {
 	cfg, r := &t.e.cfg, a.run
 	r.lock()
 	_, _, covers := r.state.ApprovedAt(a.start.Ref)
 	r.mu.Unlock()
-	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.family.below(&run) > cfg.MaxDepth }) {
+	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.lineage.below(&run) > cfg.MaxDepth }) {
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
-			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.family.Depth, cfg.MaxDepth)
+			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.lineage.Depth, cfg.MaxDepth)
 	}
 	most := cfg.MaxFanOut
 	if n := t.e.quotas.FanOut(r.namespace); n > 0 {
@@ -175,7 +175,7 @@ func (t *term) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Chi
 	var runs int
 	var ok bool
 	err := t.steadily(ctx, func() (err error) {
-		runs, ok, err = t.e.kin.admit(ctx, r.root, c.Runs, cfg.MaxFamily, func(most int) (int, error) {
+		runs, ok, err = t.e.quota.admit(ctx, r.root, c.Runs, cfg.MaxDescendants, func(most int) (int, error) {
 			leave, err := t.e.counts.Enter(ctx, r.namespace)
 			if err != nil {
 				return 0, err
@@ -189,9 +189,9 @@ func (t *term) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Chi
 	case err != nil:
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the runs of the family cannot be counted just now: %v", errs.From(err).Message)
 	case !ok:
-		return workgraph.Errorf(workgraph.Permanent, ReasonFamilyExceeded,
-			"%d more children, and run %s has a family of %d runs already, itself included; the limit is %d: do the work in fewer runs, start another root, or raise max_family",
-			len(c.Runs), r.root, min(runs, cfg.MaxFamily), cfg.MaxFamily)
+		return workgraph.Errorf(workgraph.Permanent, ReasonDescendantQuota,
+			"%d more children, and run %s has a family of %d runs already, itself included; the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
+			len(c.Runs), r.root, min(runs, cfg.MaxDescendants), cfg.MaxDescendants)
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgrap
 }
 
 // spawnChildren starts what a durable decision asked for, one after the other.
-func (t *term) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
+func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 	by := map[workgraph.Ref]*approved{}
 	for i := range spawns {
 		ref := spawns[i].Ref
@@ -235,17 +235,17 @@ func (t *term) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 		t.spawnChild(r, &spawns[i], by[ref], again)
 	}
 	r.lock()
-	idle, linger := !r.gone.Load() && r.pending == 0 && r.idle(), r.lingers()
+	idle, idleTimer := !r.gone.Load() && r.pending == 0 && r.idle(), r.idleTTL()
 	r.mu.Unlock()
 	if idle {
-		t.parkSoon(r, linger)
+		t.evictIdleSoon(r, idleTimer)
 	}
 }
 
 // spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned
 // out to be impossible, or is not wanted any more.
-func (t *term) spawnChild(r *run, s *workgraph.Spawn, by *approved, again bool) {
-	defer t.e.kin.recorded(r.root, s.Child.ID)
+func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *approved, again bool) {
+	defer t.e.quota.recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
 	for r.wants(s.Child.ID) {
 		leave, err := t.e.starts.Enter(t.background, r.namespace)
@@ -299,7 +299,7 @@ func (r *run) wants(child string) bool {
 }
 
 // startChild records the run of a spawn.
-func (t *term) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) error {
+func (t *session) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) error {
 	c := &s.Child
 	if again {
 		// It is asked for once more after a take-over: mostly it is there.
@@ -315,10 +315,10 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) 
 	budget, allowed := r.allowance(c.Budget)
 	r.mu.Unlock()
 	req := StartRequest{
-		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.family.user, ChatID: r.family.chat,
-		ThreadID: r.family.thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
-		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.below(c), approved: by, asks: r.family.asks, user: r.family.user, chat: r.family.chat,
-			thread: r.family.thread},
+		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.lineage.user, ChatID: r.lineage.chat,
+		ThreadID: r.lineage.thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
+		lineage: lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.below(c), approved: by, asks: r.lineage.asks, user: r.lineage.user, chat: r.lineage.chat,
+			thread: r.lineage.thread},
 		before: func() error {
 			// Under the parent's lock nothing can come between the look and the start's place in the line of
 			// writes: a cancel that is decided later is written later, and finds the child.
@@ -340,7 +340,7 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) 
 		}
 	}
 	if req.TaskID == "" && r.task != "" {
-		req.TaskID, req.family.Borrowed = r.task, true
+		req.TaskID, req.lineage.Borrowed = r.task, true
 	}
 	// Below the call that asked for it, whichever executor made that call and whenever.
 	caller := carried(outbox.Trace{Parent: c.TraceParent, State: c.TraceState})
@@ -355,7 +355,7 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) 
 }
 
 // stillborn tells the run that a child cannot be started.
-func (t *term) stillborn(r *run, s *workgraph.Spawn, cause error) {
+func (t *session) stillborn(r *run, s *workgraph.Spawn, cause error) {
 	e := errs.From(cause)
 	slot := workgraph.ChildSlot{RunID: s.Child.ID, Status: workgraph.StatusFailed, Reason: e.Reason,
 		Error: workgraph.Errorf(workgraph.Permanent, e.Reason, "the child was not started: %s", e.Message)}
@@ -385,7 +385,7 @@ func (r *run) ownGraph() *workgraph.Graph {
 
 // prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to
 // them. What it says of the nodes around it is checked where it is inserted.
-func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
+func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	g := out.Expand.Clone()
 	most := t.e.cfg.MaxNodes
 	if n := t.e.quotas.FanOut(a.run.namespace); n > 0 {
@@ -396,7 +396,7 @@ func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.
 	}
 	var known actorSet
 	err := t.steadily(ctx, func() (err error) {
-		known, err = t.e.programs.known(ctx, a.run.namespace, actorsOf(g))
+		known, err = t.e.programs.knownActors(ctx, a.run.namespace, actorsOf(g))
 		return err
 	})
 	if err != nil {

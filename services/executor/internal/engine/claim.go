@@ -10,8 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// adoptAfter is how old a claim must be whose run was never recorded before another start may use it up.
-const adoptAfter = 2 * time.Second
+// claimAfter is how old a claim must be whose run was never recorded before another start may use it up.
+const claimAfter = 2 * time.Second
 
 // claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that
 // it started. Else own is the id under which the task is claimed: id, or that of a start which was cut off
@@ -57,7 +57,7 @@ func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) st
 	m := errs.From(refusal).Meta
 	holder := m["run_id"]
 	made, ok := ids.Time(IDPrefix, holder)
-	if !ok || m["lease_expire_time"] == "" || time.Since(made) < adoptAfter {
+	if !ok || m["lease_expire_time"] == "" || time.Since(made) < claimAfter {
 		return ""
 	}
 	if _, err := e.journal.Head(ctx, req.Namespace, holder); errs.ReasonOf(err) != journal.ReasonRunNotFound {

@@ -122,7 +122,7 @@ func compactEvent(d *Durable, row journal.Event) ([]byte, bool) {
 	ev := &d.Event
 	if slices.Index(compactKinds[:], ev.Kind) < 0 || int(row.Visit) != ev.Visit || ev.Version <= 0 || ev.At.Location() != time.UTC ||
 		len(ev.Context) > 0 || ev.Error != nil || ev.By != "" || d.Principal != "" || ev.Child != nil || ev.Usage != nil || ev.Closed != nil || ev.Signal != "" ||
-		ev.Payload != nil || ev.Message != nil || ev.Graph != nil || ev.Revision != 0 || ev.Budget != nil || ev.Spent != nil || ev.Unsettled != nil || ev.Costs != nil || d.Regraph != nil {
+		ev.Payload != nil || ev.Message != nil || ev.Graph != nil || ev.Revision != 0 || ev.Budget != nil || ev.Spent != nil || ev.Unsettled != nil || ev.Costs != nil || d.GraphChange != nil {
 		return nil, false
 	}
 	w := compactWriter{b: make([]byte, 0, 256), names: make([]string, 0, 8), fits: true}
@@ -258,7 +258,7 @@ func (w *compactWriter) step(s *workgraph.Step) {
 		head |= stepNote
 	}
 	if d := s.Detail; d != nil {
-		if d.Items != nil || d.Key != "" || d.Travel != nil || d.Values != nil || d.Error != nil || d.Action != "" || d.Stop != "" || !d.Due.IsZero() ||
+		if d.Items != nil || d.Key != "" || d.Propagated != nil || d.Values != nil || d.Error != nil || d.Action != "" || d.Stop != "" || !d.Due.IsZero() ||
 			d.Attempt != 0 || d.Generation != 0 || d.Lost != 0 || d.From != 0 || d.Within != 0 || d.Select != nil || d.Expired != 0 || d.Taken != 0 || d.State != nil || d.Graph != nil || d.Decision != "" || d.Binds != "" || len(d.Seen) > 0 || len(d.Workflows) > 0 {
 			w.fits = false
 			return

@@ -33,7 +33,7 @@ func plainly(t *testing.T, d *Durable) *Durable {
 	require.NoError(t, err)
 	ev, err := workgraph.DecodeEvent(raw)
 	require.NoError(t, err)
-	return &Durable{Event: ev, StartTime: d.StartTime, Actor: d.Actor, RequestID: d.RequestID, Cached: d.Cached, Regraph: d.Regraph}
+	return &Durable{Event: ev, StartTime: d.StartTime, Actor: d.Actor, RequestID: d.RequestID, Cached: d.Cached, GraphChange: d.GraphChange}
 }
 
 func TestCompactEvents(t *testing.T) {
@@ -74,7 +74,7 @@ func TestCompactEvents(t *testing.T) {
 		{name: "Usage", inJSON: true, d: ended(func(d *Durable) { d.Outcome.Usage = []workgraph.Usage{{Model: "m", InputTokens: 3}} })},
 		{name: "State", inJSON: true, d: ended(func(d *Durable) { d.Outcome.State = map[string]json.RawMessage{"k": value} })},
 		{name: "Values", inJSON: true, d: ended(func(d *Durable) { d.Steps[0].Detail = &workgraph.Detail{Values: []json.RawMessage{value}} })},
-		{name: "Regraph", inJSON: true, d: ended(func(d *Durable) { d.Regraph = &Regraph{Was: "a", Hash: "b"} })},
+		{name: "Regraph", inJSON: true, d: ended(func(d *Durable) { d.GraphChange = &GraphChange{Was: "a", Hash: "b"} })},
 		{name: "ClockWentBack", inJSON: true, d: ended(func(d *Durable) { d.StartTime = micros.Add(time.Second) })},
 		{name: "Start", d: &Durable{RequestID: "req-1", Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 1, Kind: workgraph.RunStarted, At: at, Input: &workgraph.Input{},
 			Steps: []workgraph.Step{{Op: workgraph.OpEnter, Node: "n1", Visit: 1}}}}},

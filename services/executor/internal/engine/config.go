@@ -43,22 +43,22 @@ type Config struct {
 	Drain time.Duration
 	// Grace is how long an actor may take to return once its context has ended; then it is given up.
 	Grace time.Duration
-	// ParkAfter is how long a run must have to wait for a timer before it leaves memory; one that waits for
+	// EvictAfter is how long a run must have to wait for a timer before it leaves memory; one that waits for
 	// anything else leaves at once.
-	ParkAfter time.Duration
-	// Linger is how long a run that waits for children stays in memory all the same, since they are mostly
+	EvictAfter time.Duration
+	// IdleTTL is how long a run that waits for children stays in memory all the same, since they are mostly
 	// quick; 0 is not at all.
-	Linger time.Duration
+	IdleTTL time.Duration
 	// MaxLiveBytes is about how much memory live runs may take together. What is beyond waits as rows.
 	MaxLiveBytes int64
-	// MailPoll is how often the owner looks for mail of which it was not told.
-	MailPoll time.Duration
+	// CommandPoll is how often the owner looks for commands of which it was not told.
+	CommandPoll time.Duration
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int
-	// MaxFamily is how many runs one root and all below it may be.
-	MaxFamily int
+	// MaxDescendants is how many runs one root and all below it may be.
+	MaxDescendants int
 	// DetailsEvery is how often at most the details of one run's heartbeats are written down.
 	DetailsEvery time.Duration
 	// MaxWatches is how many watches of one namespace this executor serves at once.
@@ -89,10 +89,10 @@ func DefaultConfig() Config {
 	return Config{
 		Lease: journal.DefaultLease, Parallel: 256, ParallelRemote: 10_000, MaxPayload: 4 << 20, MaxRunBytes: 128 << 20,
 		MaxNodes: 100_000, MaxEdges: 500_000, MaxGraphBytes: 48 << 20,
-		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: 5 * time.Second, SnapshotEvery: 1024,
+		Drain: 20 * time.Second, Grace: 10 * time.Second, EvictAfter: 5 * time.Second, SnapshotEvery: 1024,
 		ScanInterval: 500 * time.Millisecond, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
-		Linger: 200 * time.Millisecond, MaxLiveBytes: DefaultLive(), MailPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxFamily: 10_000, DetailsEvery: time.Second,
+		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: DefaultLive(), CommandPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxDescendants: 10_000, DetailsEvery: time.Second,
 		MaxWatches: 64,
 	}
 }
@@ -118,16 +118,16 @@ func (c Config) Validate() error {
 	positive("max_graph_bytes", int64(c.MaxGraphBytes))
 	positive("drain", int64(c.Drain))
 	positive("grace", int64(c.Grace))
-	positive("park_after", int64(c.ParkAfter))
+	positive("evict_after", int64(c.EvictAfter))
 	positive("max_live_bytes", c.MaxLiveBytes)
-	positive("mail_poll", int64(c.MailPoll))
+	positive("command_poll", int64(c.CommandPoll))
 	positive("max_depth", int64(c.MaxDepth))
 	positive("max_fan_out", int64(c.MaxFanOut))
-	positive("max_family", int64(c.MaxFamily))
+	positive("max_descendants", int64(c.MaxDescendants))
 	positive("details_every", int64(c.DetailsEvery))
 	positive("max_watches", int64(c.MaxWatches))
-	if c.Linger < 0 {
-		faults = append(faults, errors.New("linger must not be negative"))
+	if c.IdleTTL < 0 {
+		faults = append(faults, errors.New("idle_ttl must not be negative"))
 	}
 	positive("snapshot_every", int64(c.SnapshotEvery))
 	positive("scan_interval", int64(c.ScanInterval))

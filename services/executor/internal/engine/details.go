@@ -50,10 +50,10 @@ const (
 	detailsStep        = 64 << 10
 )
 
-// keepDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in the journal from time to time,
+// recordDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in the journal from time to time,
 // together with the run's position. Where the run has no room for it, the next attempt begins with what was
 // said before.
-func (t *term) keepDetails(a *attempt, details json.RawMessage) {
+func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 	if len(details) == 0 || len(details) > maxDetails || workgraph.ValueFault(details) != "" {
 		return
 	}
@@ -75,7 +75,7 @@ func (t *term) keepDetails(a *attempt, details json.RawMessage) {
 	if time.Since(r.detailsWritten) < t.e.cfg.DetailsEvery*time.Duration(1+position/detailsStep) || position > maxDetailsPosition {
 		return
 	}
-	t.keepSaid(r)
+	t.writeDetails(r)
 }
 
 // detailWeight is about what a detail takes besides what it says.
@@ -104,8 +104,8 @@ func (r *run) dropDetails(ref workgraph.Ref) {
 	delete(r.details, ref)
 }
 
-// keepSaid writes what heartbeats said last, with the run's position. The caller holds r.mu.
-func (t *term) keepSaid(r *run) {
+// writeDetails writes what heartbeats said last, with the run's position. The caller holds r.mu.
+func (t *session) writeDetails(r *run) {
 	r.detailsWritten = time.Now()
 	position, err := r.snapshot()
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *term) keepSaid(r *run) {
 }
 
 // detailsOf is what an attempt begins with.
-func (t *term) detailsOf(a *attempt) json.RawMessage {
+func (t *session) detailsOf(a *attempt) json.RawMessage {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()
 	if d := a.run.details[a.start.Ref]; d != nil {

@@ -40,7 +40,7 @@ type Engine struct {
 	explained     explained
 	prices        Prices
 	fuses         fuses // of prices
-	kin           kin
+	quota         descendantQuota
 	wake          func()
 	delivered     func() (next <-chan struct{}, away bool)
 	// workflows is nil when there are none.
@@ -64,8 +64,8 @@ type Engine struct {
 	// asks for, another finds a processor.
 	computing *turns.Turns
 	// lateTurns counts evaluations for which nobody had waited before the run was locked.
-	lateTurns    atomic.Int64
-	roomPatience time.Duration
+	lateTurns atomic.Int64
+	roomWait  time.Duration
 	// calling is what calls under way may hold of their arguments.
 	calling *inflight.Budget
 	// results is what calls that are made here may hold of what is to become their results.
@@ -74,11 +74,11 @@ type Engine struct {
 	outcomes *workgraph.OutcomeCache
 	resets   *resets
 
-	mu    sync.Mutex
-	term  *term // nil while nothing is owned
-	away  bool  // nothing is owned since the database does not answer
-	lives []journal.Owner
-	ready chan struct{}
+	mu       sync.Mutex
+	session  *session // nil while nothing is owned
+	away     bool     // nothing is owned since the database does not answer
+	sessions []journal.Owner
+	ready    chan struct{}
 }
 
 // New returns an engine that owns nothing until Run runs.
@@ -116,7 +116,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
-	e.suspects, e.roomPatience = newTurn(suspectTurn), roomPatience
+	e.suspects, e.roomWait = newTurn(suspectTurn), roomWait
 	e.starts, e.counts = turns.New(childStarts), turns.NewResting(1)
 	e.outcomes, e.resets = workgraph.NewOutcomeCache(maxKeptOutcomes), newResets()
 	var err error
@@ -167,31 +167,31 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
-// patience is how take-overs are counted, by whichever way a run comes here.
-func (e *Engine) patience() journal.Patience {
-	return journal.Patience{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.has}
+// takeOverPolicy is how take-overs are counted, by whichever way a run comes here.
+func (e *Engine) takeOverPolicy() journal.TakeOverPolicy {
+	return journal.TakeOverPolicy{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.has}
 }
 
 // outlived reports whether this process was that owner.
 func (e *Engine) outlived(o journal.Owner) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Contains(e.lives, o)
+	return slices.Contains(e.sessions, o)
 }
 
-func (e *Engine) current() *term {
+func (e *Engine) current() *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.term
+	return e.session
 }
 
-func (e *Engine) set(t *term) {
+func (e *Engine) set(t *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.term = t
+	e.session = t
 	if t != nil {
 		e.away = false
-		e.lives = append(e.lives, t.owner)
+		e.sessions = append(e.sessions, t.owner)
 		select {
 		case <-e.ready:
 		default:

@@ -270,7 +270,7 @@ func (l *live) describe(t testing.TB) {
 			t.Logf("%s is %s and cannot be explained: %v", row.ID, row.State, err)
 			continue
 		}
-		t.Logf("%s of %q is %s %s since %s, held up by %+v", row.ID, row.ParentID, row.State, row.Reason, row.UpdateTime, x.Holdups)
+		t.Logf("%s of %q is %s %s since %s, held up by %+v", row.ID, row.ParentID, row.State, row.Reason, row.UpdateTime, x.Blockers)
 	}
 }
 

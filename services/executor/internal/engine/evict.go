@@ -22,7 +22,7 @@ const (
 )
 
 // watchMemory evicts runs while live ones hold more than they may.
-func (t *term) watchMemory() {
+func (t *session) watchMemory() {
 	var again <-chan time.Time
 	var next time.Time
 	for {
@@ -48,7 +48,7 @@ func (t *term) watchMemory() {
 }
 
 // tooMuch are the namespaces that hold so much more than they may that they are to make one call at a time.
-func (t *term) tooMuch(over map[string]int64) (names map[string]bool) {
+func (t *session) tooMuch(over map[string]int64) (names map[string]bool) {
 	for ns, n := range over {
 		if n > t.memory.Half()/holdBeyond {
 			if names == nil {
@@ -63,7 +63,7 @@ func (t *term) tooMuch(over map[string]int64) (names map[string]bool) {
 // relieve evicts runs of namespaces that hold more than they may by as much as over says: the youngest first,
 // so that the others come to their end, and small ones only where that is not enough. The oldest of a
 // namespace stays. It reports whether it has evicted any.
-func (t *term) relieve(over map[string]int64) (some bool) {
+func (t *session) relieve(over map[string]int64) (some bool) {
 	runs := map[string][]*run{}
 	for _, r := range t.all() {
 		if over[r.namespace] > 0 {
@@ -96,7 +96,7 @@ func (t *term) relieve(over map[string]int64) (some bool) {
 
 // evict takes a run out of memory of which everything is durable and nothing is under way, and has it stand
 // in line for room. It returns how many bytes that gives back, 0 if the run stays.
-func (t *term) evict(r *run) (freed int64) {
+func (t *session) evict(r *run) (freed int64) {
 	if !r.mu.TryLock() {
 		return 0
 	}
@@ -105,7 +105,7 @@ func (t *term) evict(r *run) (freed int64) {
 		return 0
 	}
 	if r.said {
-		t.keepSaid(r)
+		t.writeDetails(r)
 		return 0
 	}
 	list := r.inFlight()
@@ -118,7 +118,7 @@ func (t *term) evict(r *run) (freed int64) {
 	t.remove(r)
 	t.e.meters.run("EVICTED")
 	t.mu.Lock()
-	mine := t.brings(r.id)
+	mine := t.loads(r.id)
 	t.mu.Unlock()
 	if mine {
 		t.standInLine(r.id, &noRoomError{namespace: r.namespace, size: freed})

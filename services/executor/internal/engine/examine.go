@@ -48,7 +48,7 @@ func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Gra
 // CheckStart returns what Start would say about what is asked for, without regard to what stands against it
 // at the moment.
 func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
-	in := req.travels()
+	in := req.propagates()
 	if _, err := e.program(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Gra
 	list, faulty := errors.AsType[workgraph.Faults](err)
 	switch {
 	case faulty && in != nil: // all faults at once, those that only this input has among them
-		known, err := e.programs.known(ctx, namespace, actorsOf(g))
+		known, err := e.programs.knownActors(ctx, namespace, actorsOf(g))
 		if err != nil {
 			return nil, err
 		}

@@ -14,43 +14,43 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// HoldupKind says what holds a run up. The numbers are those of the API.
-type HoldupKind int32
+// BlockerKind says what holds a run up. The numbers are those of the API.
+type BlockerKind int32
 
 // The kinds.
 const (
-	HoldupRunning          HoldupKind = 1
-	HoldupDependency       HoldupKind = 2
-	HoldupInterrupt        HoldupKind = 3
-	HoldupBackoff          HoldupKind = 4
-	HoldupTimer            HoldupKind = 5
-	HoldupChildren         HoldupKind = 6
-	HoldupTask             HoldupKind = 7
-	HoldupSignal           HoldupKind = 8
-	HoldupInbox            HoldupKind = 9
-	HoldupNoWorker         HoldupKind = 10
-	HoldupBudget           HoldupKind = 11
-	HoldupPaused           HoldupKind = 12
-	HoldupLostOwner        HoldupKind = 13
-	HoldupConcurrencyKey   HoldupKind = 14
-	HoldupConcurrencyLimit HoldupKind = 15
-	HoldupRateLimit        HoldupKind = 16
-	HoldupQuota            HoldupKind = 17
-	HoldupExecutorFull     HoldupKind = 18
-	HoldupReconciliation   HoldupKind = 19
-	HoldupQuarantined      HoldupKind = 20
-	HoldupStartTime        HoldupKind = 21
-	HoldupDraining         HoldupKind = 22
-	HoldupUnreadMail       HoldupKind = 23
-	HoldupEnded            HoldupKind = 24
-	HoldupAmendRefused     HoldupKind = 25
-	HoldupChildFailed      HoldupKind = 26
-	HoldupSuspect          HoldupKind = 27
+	BlockerRunning          BlockerKind = 1
+	BlockerDependency       BlockerKind = 2
+	BlockerInterrupt        BlockerKind = 3
+	BlockerBackoff          BlockerKind = 4
+	BlockerTimer            BlockerKind = 5
+	BlockerChildren         BlockerKind = 6
+	BlockerTask             BlockerKind = 7
+	BlockerSignal           BlockerKind = 8
+	BlockerInbox            BlockerKind = 9
+	BlockerNoWorker         BlockerKind = 10
+	BlockerBudget           BlockerKind = 11
+	BlockerPaused           BlockerKind = 12
+	BlockerLostOwner        BlockerKind = 13
+	BlockerConcurrencyKey   BlockerKind = 14
+	BlockerConcurrencyLimit BlockerKind = 15
+	BlockerRateLimit        BlockerKind = 16
+	BlockerQuota            BlockerKind = 17
+	BlockerExecutorFull     BlockerKind = 18
+	BlockerReconciliation   BlockerKind = 19
+	BlockerQuarantined      BlockerKind = 20
+	BlockerStartTime        BlockerKind = 21
+	BlockerDraining         BlockerKind = 22
+	BlockerUnappliedCommand BlockerKind = 23
+	BlockerEnded            BlockerKind = 24
+	BlockerAmendRefused     BlockerKind = 25
+	BlockerChildFailed      BlockerKind = 26
+	BlockerSuspect          BlockerKind = 27
 )
 
-// Holdup is one thing that holds a run up.
-type Holdup struct {
-	Kind HoldupKind
+// Blocker is one thing that holds a run up.
+type Blocker struct {
+	Kind BlockerKind
 	// Ref is the visit concerned; the zero value is the whole run.
 	Ref           workgraph.Ref
 	Message, Hint string
@@ -86,7 +86,7 @@ func (e *RunError) said() string {
 }
 
 // attempt is "attempt 2 of 3".
-func (h *Holdup) attempt() string {
+func (h *Blocker) attempt() string {
 	if h.Of > 0 {
 		return fmt.Sprintf("attempt %d of %d", h.Attempt, h.Of)
 	}
@@ -94,7 +94,7 @@ func (h *Holdup) attempt() string {
 }
 
 // last is what the last attempt ended with, to be added to a sentence; empty if there was none.
-func (h *Holdup) last() string {
+func (h *Blocker) last() string {
 	if h.Error == nil {
 		return ""
 	}
@@ -105,9 +105,9 @@ func (h *Holdup) last() string {
 type Explanation struct {
 	Row     journal.Run
 	Summary string
-	// Holdups has the most useful first; More is how many were left out.
-	Holdups []Holdup
-	More    int
+	// Blockers has the most useful first; More is how many were left out.
+	Blockers []Blocker
+	More     int
 	// Unpriced is how many calls nobody knows the price of, so that their money counts nowhere.
 	Unpriced int64
 	// Owner is who owns the run; Addr is where another executor that owns it is asked for what it alone knows.
@@ -115,12 +115,12 @@ type Explanation struct {
 }
 
 const (
-	// maxHoldups bounds an explanation.
-	maxHoldups = 1000
+	// maxBlockers bounds an explanation.
+	maxBlockers = 1000
 	// maxApproval is how many characters of what is to be approved a message shows.
 	maxApproval = 200
-	// mailPatience is how old mail may get before it is worth a word of its own.
-	mailPatience = 2 * time.Second
+	// commandAgeLimit is how old commands may get before it is worth a word of its own.
+	commandAgeLimit = 2 * time.Second
 	// shownChildren is how many children are looked at.
 	shownChildren = 20
 )
@@ -144,16 +144,16 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 	begun := row.LastSeq > 0
 	switch {
 	case !begun:
-		x.Holdups = append(x.Holdups, pending(row))
+		x.Blockers = append(x.Blockers, pending(row))
 	case row.State == journal.StateQuarantined:
 		during := ""
 		look(func(s *workgraph.State) { during = underWay(s.Outstanding()) })
-		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupQuarantined, Since: row.UpdateTime,
+		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerQuarantined, Since: row.UpdateTime,
 			Message: "the executors that ran it went down each time, so it was set aside" + atDeath(row) + during,
 			Hint:    command("runs resume "+row.ID) + " tries again; " + command("runs cancel "+row.ID) + " ends it"})
 	}
-	if e.patience().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
-		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupSuspect, Message: fmt.Sprintf("executors that ran it went down %d times without progress; what it does is watched, and suspects work "+
+	if e.takeOverPolicy().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
+		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerSuspect, Message: fmt.Sprintf("executors that ran it went down %d times without progress; what it does is watched, and suspects work "+
 			"one at a time", row.Takeovers) + atDeath(row), Hint: "it is quarantined if another goes down while it is at work, and else goes on"})
 	}
 	if begun {
@@ -172,7 +172,7 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 			return nil, err
 		}
 	}
-	x.Arrange(e.HoldupsHere(namespace, runID))
+	x.Arrange(e.BlockersHere(namespace, runID))
 	return x, nil
 }
 
@@ -184,8 +184,8 @@ func atDeath(row journal.Run) string {
 	return "; the last one while it was at work with: " + row.DiedDoing
 }
 
-// HoldupsHere tells what only the owner's memory knows: which attempts have not begun and why, and since when the others go on.
-func (e *Engine) HoldupsHere(namespace, runID string) []Holdup {
+// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since when the others go on.
+func (e *Engine) BlockersHere(namespace, runID string) []Blocker {
 	t := e.current()
 	if t == nil {
 		return nil
@@ -194,33 +194,33 @@ func (e *Engine) HoldupsHere(namespace, runID string) []Holdup {
 	r, line := t.runs[runID], t.lines.by[runID]
 	t.mu.Unlock()
 	if r == nil && line != nil && line.lacks.namespace == namespace {
-		return []Holdup{{Kind: HoldupExecutorFull, Since: line.since, Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
+		return []Blocker{{Kind: BlockerExecutorFull, Since: line.since, Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
 			Hint: "more executors, or a higher executor.max_live, let more runs live at once"}}
 	}
 	if r == nil || r.namespace != namespace {
 		return nil
 	}
 	held := map[workgraph.Ref]bool{}
-	var out []Holdup
+	var out []Blocker
 	for _, h := range e.HeldBack(runID) {
 		held[h.Ref] = true
 		out = append(out, heldBack(runID, h))
 	}
 	for _, a := range r.inFlight() {
 		if at := a.startTime(); !held[a.start.Ref] && !at.IsZero() {
-			out = append(out, Holdup{Kind: HoldupRunning, Ref: a.start.Ref, Actor: a.start.Actor, Since: at, Attempt: a.start.Attempt,
+			out = append(out, Blocker{Kind: BlockerRunning, Ref: a.start.Ref, Actor: a.start.Actor, Since: at, Attempt: a.start.Attempt,
 				Message: fmt.Sprintf("%s calls %s, attempt %d", a.start.Ref, a.start.Actor, a.start.Attempt)})
 		}
 	}
 	return out
 }
 
-func heldBack(runID string, h Held) Holdup {
-	b := h.Blocker
-	out := Holdup{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
+func heldBack(runID string, h Held) Blocker {
+	b := h.Wait
+	out := Blocker{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
 	switch b.Kind {
 	case GateKey:
-		out.Kind, out.Message = HoldupConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
+		out.Kind, out.Message = BlockerConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
 		switch {
 		case slices.Contains(b.HolderRunIDs, runID):
 			out.Message += ", which another call of this run holds"
@@ -229,16 +229,16 @@ func heldBack(runID string, h Held) Holdup {
 			out.Hint = command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
 		}
 	case GateLimit:
-		out.Kind, out.Message = HoldupConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
+		out.Kind, out.Message = BlockerConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
 		out.Hint = command("limits list") + " shows the limits"
 	case GateRate:
-		out.Kind, out.Message = HoldupRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
+		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
 		out.Hint = command("limits list") + " shows the limits"
 	case GateWorker:
-		out.Kind, out.Message = HoldupNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
+		out.Kind, out.Message = BlockerNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
 		out.Hint = command("workers list") + " shows who is connected; start one that serves " + h.Actor
 	default:
-		out.Kind, out.Message = HoldupExecutorFull, fmt.Sprintf("%s waits for a free place on the executor", h.Ref)
+		out.Kind, out.Message = BlockerExecutorFull, fmt.Sprintf("%s waits for a free place on the executor", h.Ref)
 		out.Hint = "more executors, or a higher executor.parallel, let more run at once"
 	}
 	if b.Message != "" {
@@ -267,7 +267,7 @@ const shownFailures = 5
 
 // failedChildren tells what the children ended with that are named in what the run failed with.
 func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
-	h := x.Holdups[0]
+	h := x.Blockers[0]
 	if h.Error == nil || h.Error.Reason != workgraph.ReasonChildFailed {
 		return nil
 	}
@@ -276,7 +276,7 @@ func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
 	if err != nil {
 		return err
 	}
-	var named, others []Holdup
+	var named, others []Blocker
 	for _, row := range rows {
 		full, err := e.journal.Head(ctx, x.Row.Namespace, row.ID)
 		if err != nil {
@@ -295,14 +295,14 @@ func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
 	if len(named) == 0 {
 		named = others
 	}
-	x.Holdups = append(x.Holdups, named...)
+	x.Blockers = append(x.Blockers, named...)
 	return nil
 }
 
 // childFailed tells what a child ended with. by is the visit that waits, or waited, for it.
-func childFailed(by workgraph.Ref, row journal.Run) Holdup {
+func childFailed(by workgraph.Ref, row journal.Run) Blocker {
 	end := ended(row)
-	h := Holdup{Kind: HoldupChildFailed, Ref: by, RunIDs: []string{row.ID}, Error: end.Error, Since: end.Since,
+	h := Blocker{Kind: BlockerChildFailed, Ref: by, RunIDs: []string{row.ID}, Error: end.Error, Since: end.Since,
 		Message: fmt.Sprintf("child run %s ended %s", row.ID, row.State), Hint: command("runs explain "+row.ID) + " says more"}
 	if e := end.Error; e != nil {
 		if e.Node != "" {
@@ -317,13 +317,13 @@ func childFailed(by workgraph.Ref, row journal.Run) Holdup {
 func command(args string) string { return "`epigraph " + args + "`" }
 
 // pending says why a run has not begun.
-func pending(row journal.Run) Holdup {
-	out := Holdup{Kind: HoldupQuota, Name: row.Reason, Since: row.CreateTime, Until: row.WakeTime, Message: "the run waits for its turn"}
+func pending(row journal.Run) Blocker {
+	out := Blocker{Kind: BlockerQuota, Name: row.Reason, Since: row.CreateTime, Until: row.WakeTime, Message: "the run waits for its turn"}
 	switch {
 	case row.Reason == "START_TIME" || row.WakeTime.After(time.Now()):
-		out.Kind, out.Message = HoldupStartTime, "the run is to start at "+row.WakeTime.Format(time.RFC3339)
+		out.Kind, out.Message = BlockerStartTime, "the run is to start at "+row.WakeTime.Format(time.RFC3339)
 	case row.Reason == "BACKLOG":
-		out.Kind, out.Message = HoldupExecutorFull, "runs that came before, or are more urgent, start first"
+		out.Kind, out.Message = BlockerExecutorFull, "runs that came before, or are more urgent, start first"
 	case row.Reason != "":
 		out.Message = "the namespace has as much open as it may"
 		out.Hint = command("limits list") + " shows the limits"
@@ -345,7 +345,7 @@ func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
 		return err
 	}
 	at := slices.IndexFunc(all, func(o journal.Executor) bool { return o.Owner == x.Row.Owner })
-	lost := Holdup{Kind: HoldupLostOwner, Name: x.Owner, Message: fmt.Sprintf("executor %s, which owned the run, is gone", x.Owner),
+	lost := Blocker{Kind: BlockerLostOwner, Name: x.Owner, Message: fmt.Sprintf("executor %s, which owned the run, is gone", x.Owner),
 		Hint: "another executor takes it over in a moment; if not, see that one runs"}
 	switch {
 	case at < 0:
@@ -356,29 +356,29 @@ func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
 		x.Addr = all[at].Addr
 		return nil
 	}
-	x.Holdups = append(x.Holdups, lost)
+	x.Blockers = append(x.Blockers, lost)
 	return nil
 }
 
-// unread tells of mail that was not taken up in time. Signals and messages of a run that has not begun are kept
+// unread tells of commands that was not taken up in time. Signals and messages of a run that has not begun are kept
 // for it, and hold nothing up.
 func (e *Engine) unread(ctx context.Context, x *Explanation) error {
-	mail, err := e.journal.UnreadMail(ctx, x.Row.Namespace, x.Row.ID, 100)
+	commands, err := e.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
 	if x.Row.State == journal.StatePending {
-		mail = slices.DeleteFunc(mail, func(m journal.Mail) bool { return journal.Endless(m.Kind) })
+		commands = slices.DeleteFunc(commands, func(m journal.Command) bool { return journal.Endless(m.Kind) })
 	}
-	if err != nil || len(mail) == 0 || time.Since(mail[0].Time) < mailPatience {
+	if err != nil || len(commands) == 0 || time.Since(commands[0].Time) < commandAgeLimit {
 		return err
 	}
-	kinds := map[journal.MailKind]int{}
+	kinds := map[journal.CommandKind]int{}
 	var names []string
-	for _, m := range mail {
+	for _, m := range commands {
 		if kinds[m.Kind]++; kinds[m.Kind] == 1 {
 			names = append(names, string(m.Kind))
 		}
 	}
-	x.Holdups = append(x.Holdups, Holdup{Kind: HoldupUnreadMail, Since: mail[0].Time, Name: strings.Join(names, ", "),
-		Message: fmt.Sprintf("%s not taken up yet: %s", counted(len(mail), "piece")+" of mail", strings.Join(names, ", ")),
+	x.Blockers = append(x.Blockers, Blocker{Kind: BlockerUnappliedCommand, Since: commands[0].Time, Name: strings.Join(names, ", "),
+		Message: fmt.Sprintf("%s not taken up yet: %s", counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
 		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
 	return nil
 }
@@ -397,7 +397,7 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 		}
 		return true
 	})
-	for _, r := range s.Why(maxHoldups + 1) {
+	for _, r := range s.Why(maxBlockers + 1) {
 		switch r.Cause {
 		case workgraph.CauseReconciliation:
 			unknown++
@@ -405,29 +405,29 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 			held++
 			continue // the pause is told once
 		}
-		x.Holdups = append(x.Holdups, why(row, r, nodes[r.Node], approvals, tokens))
+		x.Blockers = append(x.Blockers, why(row, r, nodes[r.Node], approvals, tokens))
 	}
 	switch st, reason := s.Status(); st {
 	case workgraph.StatusPaused:
 		if row.State != journal.StateQuarantined {
-			x.Holdups = append(x.Holdups, paused(row, reason, s, unknown, held))
+			x.Blockers = append(x.Blockers, paused(row, reason, s, unknown, held))
 		}
 	case workgraph.StatusDraining:
-		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupDraining, Name: reason,
+		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerDraining, Name: reason,
 			Message: fmt.Sprintf("the run is ending (%s) and waits for calls in flight", reason)})
 	}
 }
 
-func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Holdup {
-	h := Holdup{Kind: HoldupPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: command("runs resume "+row.ID) + " lets it go on"}
+func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
+	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: command("runs resume "+row.ID) + " lets it go on"}
 	b, used := s.Budget(), s.Spent()
 	if open := s.Unsettled(); len(open) > 0 && reason == ReasonUnsettled {
-		h.Kind, h.Since, h.Until = HoldupBudget, open[0].At, row.WakeTime
+		h.Kind, h.Since, h.Until = BlockerBudget, open[0].At, row.WakeTime
 		h.Message = fmt.Sprintf("the run waits to learn what %s cost, since the registry was not there to price them; besides that it used %s",
 			counted(len(open), "call"), spent(b, used))
 		h.Hint = "see that the registry runs: the run goes on by itself when that answers"
 	} else if b.UsedUp(used) {
-		h.Kind, h.Hint, h.Message = HoldupBudget, raiseHint(row.ID, b, used), "the run has used up its budget: "+spent(b, used)
+		h.Kind, h.Hint, h.Message = BlockerBudget, raiseHint(row.ID, b, used), "the run has used up its budget: "+spent(b, used)
 		if reason != ReasonBudget && reason != "" {
 			h.Message += "; it was paused before: " + reason
 		}
@@ -447,8 +447,8 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 }
 
 // why puts a fact of the machine into words.
-func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens Tokens) Holdup {
-	h := Holdup{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of}
+func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens Tokens) Blocker {
+	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of}
 	if n != nil {
 		h.Actor = n.Actor
 	}
@@ -465,7 +465,7 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	}
 	switch r.Cause {
 	case workgraph.CauseReconciliation:
-		h.Kind, h.EffectKey = HoldupReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
+		h.Kind, h.EffectKey = BlockerReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
 		h.Message = fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
 		if h.Error != nil {
 			h.Message += ", which ended with " + h.Error.said()
@@ -476,10 +476,10 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		}
 		h.Hint = command(fmt.Sprintf("runs reconcile %s %s %s --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, which))
 	case workgraph.CauseLimit:
-		h.Kind, h.Name, h.Message = HoldupPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
+		h.Kind, h.Name, h.Message = BlockerPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
 		h.Hint = command("runs resume "+row.ID) + " gives it as many visits again"
 	case workgraph.CauseInterrupt:
-		h.Kind, h.Questions, h.Message = HoldupInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
+		h.Kind, h.Questions, h.Message = BlockerInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
 		h.Hint = command("interrupts answer " + first + " VALUE")
 		if what, ok := approvals[first]; ok {
 			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, cut(string(what), maxApproval), first)
@@ -487,31 +487,31 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		}
 	case workgraph.CauseTask:
 		token := TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
-		h.Kind, h.Message = HoldupTask, fmt.Sprintf("%s waits for work outside", r.Ref)
+		h.Kind, h.Message = BlockerTask, fmt.Sprintf("%s waits for work outside", r.Ref)
 		h.Hint = command("tasks complete " + tokens.Sign(token) + " --value VALUE")
 	case workgraph.CauseSignal:
-		h.Kind, h.Name, h.Message = HoldupSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
+		h.Kind, h.Name, h.Message = BlockerSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
 		h.Hint = command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
 	case workgraph.CauseChildren:
-		h.Kind, h.RunIDs, h.Message = HoldupChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, counted(len(r.On)+r.More, "child run"))
+		h.Kind, h.RunIDs, h.Message = BlockerChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, counted(len(r.On)+r.More, "child run"))
 		h.Hint = command("runs explain "+first) + " says what that one does"
 	case workgraph.CauseTimer:
-		h.Kind, h.Message = HoldupTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
+		h.Kind, h.Message = BlockerTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
 	case workgraph.CauseBackoff:
-		h.Kind, h.Message = HoldupBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.last())
+		h.Kind, h.Message = BlockerBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.last())
 	case workgraph.CauseCanceling:
-		h.Kind, h.Message = HoldupRunning, fmt.Sprintf("%s was asked to stop and has not yet", r.Ref)
+		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s was asked to stop and has not yet", r.Ref)
 	case workgraph.CauseRunning:
-		h.Kind, h.Message = HoldupRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.last())
+		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.last())
 	case workgraph.CauseInbox:
-		h.Kind, h.Message = HoldupInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, counted(r.Have, "message"), r.Need)
+		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, counted(r.Have, "message"), r.Need)
 		sender := "NAME"
 		if n != nil && n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
 			sender = n.On.Inbox.From[0]
 		}
 		h.Hint = command(fmt.Sprintf("runs send %s MESSAGE --from %s", row.ID, sender))
 	default:
-		h.Kind, h.Nodes, h.Message = HoldupDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
+		h.Kind, h.Nodes, h.Message = BlockerDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
 	}
 	return h
 }
@@ -526,10 +526,10 @@ func counted(n int, what string) string {
 
 // children says of child runs that are waited for which ones need help themselves.
 func (e *Engine) children(ctx context.Context, x *Explanation) error {
-	var poor, failures []Holdup
-	for i := range x.Holdups {
-		h := &x.Holdups[i]
-		if h.Kind != HoldupChildren {
+	var poor, failures []Blocker
+	for i := range x.Blockers {
+		h := &x.Blockers[i]
+		if h.Kind != BlockerChildren {
 			continue
 		}
 		var stuck, spent, unsettled []string
@@ -558,18 +558,18 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 			h.Message += ": " + strings.Join(stuck[:min(5, len(stuck))], ", ")
 		}
 		if len(unsettled) > 0 {
-			poor = append(poor, Holdup{Kind: HoldupBudget, Ref: h.Ref, RunIDs: unsettled, Name: ReasonUnsettled,
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: ReasonUnsettled,
 				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
 				Hint:    "see that the registry runs: they go on by themselves when that answers"})
 		}
 		if len(spent) > 0 {
-			poor = append(poor, Holdup{Kind: HoldupBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,
 				Message: fmt.Sprintf("%s of %s used up what it may use: %s", counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
 				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: `epigraph runs explain %s` tells how much was used",
 					x.Row.ID, spent[0])})
 		}
 	}
-	x.Holdups = append(append(x.Holdups, poor...), failures...)
+	x.Blockers = append(append(x.Blockers, poor...), failures...)
 	return nil
 }
 
@@ -583,29 +583,29 @@ func (e *Engine) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph
 }
 
 // usefulness orders kinds: what somebody can do something about first.
-func (k HoldupKind) usefulness() int {
-	order := []HoldupKind{
-		HoldupEnded, HoldupChildFailed, HoldupLostOwner, HoldupQuarantined, HoldupReconciliation, HoldupBudget, HoldupPaused, HoldupStartTime, HoldupQuota, HoldupInterrupt,
-		HoldupTask, HoldupNoWorker, HoldupSignal, HoldupConcurrencyKey, HoldupConcurrencyLimit, HoldupRateLimit, HoldupExecutorFull, HoldupChildren,
-		HoldupUnreadMail, HoldupBackoff, HoldupTimer, HoldupRunning, HoldupSuspect, HoldupDraining, HoldupInbox, HoldupDependency, HoldupAmendRefused,
+func (k BlockerKind) usefulness() int {
+	order := []BlockerKind{
+		BlockerEnded, BlockerChildFailed, BlockerLostOwner, BlockerQuarantined, BlockerReconciliation, BlockerBudget, BlockerPaused, BlockerStartTime, BlockerQuota, BlockerInterrupt,
+		BlockerTask, BlockerNoWorker, BlockerSignal, BlockerConcurrencyKey, BlockerConcurrencyLimit, BlockerRateLimit, BlockerExecutorFull, BlockerChildren,
+		BlockerUnappliedCommand, BlockerBackoff, BlockerTimer, BlockerRunning, BlockerSuspect, BlockerDraining, BlockerInbox, BlockerDependency, BlockerAmendRefused,
 	}
 	return slices.Index(order, k)
 }
 
 // Arrange adds what the owner's memory knows, puts the most useful first and says it in one sentence. It may be called again.
-func (x *Explanation) Arrange(local []Holdup) {
+func (x *Explanation) Arrange(local []Blocker) {
 	known := map[workgraph.Ref]int{}
 	for i, h := range local {
 		known[h.Ref] = i
 	}
 	full, waits := known[workgraph.Ref{}]
-	waits = waits && local[full].Kind == HoldupExecutorFull
-	all := slices.DeleteFunc(x.Holdups, func(h Holdup) bool {
-		if waits && h.Kind == HoldupRunning {
+	waits = waits && local[full].Kind == BlockerExecutorFull
+	all := slices.DeleteFunc(x.Blockers, func(h Blocker) bool {
+		if waits && h.Kind == BlockerRunning {
 			return true // nothing of it runs before it is in memory
 		}
 		i, ok := known[h.Ref]
-		if !ok || h.Kind != HoldupRunning {
+		if !ok || h.Kind != BlockerRunning {
 			return false
 		}
 		// What the journal tells of its attempts is not in the owner's memory.
@@ -617,15 +617,15 @@ func (x *Explanation) Arrange(local []Holdup) {
 		return true
 	})
 	all = append(all, local...)
-	slices.SortStableFunc(all, func(a, b Holdup) int {
+	slices.SortStableFunc(all, func(a, b Blocker) int {
 		if c := cmp.Compare(a.Kind.usefulness(), b.Kind.usefulness()); c != 0 {
 			return c
 		}
 		return a.Until.Compare(b.Until)
 	})
-	x.Holdups = all
-	if n := len(all) - maxHoldups; n > 0 {
-		x.Holdups, x.More = all[:maxHoldups], x.More+n
+	x.Blockers = all
+	if n := len(all) - maxBlockers; n > 0 {
+		x.Blockers, x.More = all[:maxBlockers], x.More+n
 	}
 	x.Summary = x.summary()
 	if x.Unpriced > 0 && !strings.Contains(x.Summary, withoutPrice) {
@@ -635,16 +635,16 @@ func (x *Explanation) Arrange(local []Holdup) {
 
 // summary says the most useful in one sentence.
 func (x *Explanation) summary() string {
-	all := x.Holdups
+	all := x.Blockers
 	if len(all) == 0 {
 		return "nothing holds it up: it moves, or has just stopped to"
 	}
-	if all[0].Kind == HoldupAmendRefused {
+	if all[0].Kind == BlockerAmendRefused {
 		return "nothing holds it up: it moves, or has just stopped to; " + all[0].Message
 	}
 	others := 0
 	for _, h := range all[1:] {
-		if h.Kind != HoldupDependency && h.Kind != HoldupInbox && h.Kind != HoldupAmendRefused {
+		if h.Kind != BlockerDependency && h.Kind != BlockerInbox && h.Kind != BlockerAmendRefused {
 			others++
 		}
 	}

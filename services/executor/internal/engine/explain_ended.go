@@ -31,9 +31,9 @@ func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(fun
 		})
 	}
 	h.failed(visit)
-	x.Holdups = []Holdup{h}
+	x.Blockers = []Blocker{h}
 	if len(unknown) > 0 {
-		x.Holdups = append(x.Holdups, unknownAtEnd(row, unknown, first))
+		x.Blockers = append(x.Blockers, unknownAtEnd(row, unknown, first))
 	}
 	if err := e.failedChildren(ctx, x); err != nil {
 		return err
@@ -42,8 +42,8 @@ func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(fun
 	return nil
 }
 
-func ended(row journal.Run) Holdup {
-	out := Holdup{Kind: HoldupEnded, Since: row.EndTime, Message: "the run has ended: " + row.State.String()}
+func ended(row journal.Run) Blocker {
+	out := Blocker{Kind: BlockerEnded, Since: row.EndTime, Message: "the run has ended: " + row.State.String()}
 	if row.Reason != "" {
 		out.Message += ", " + row.Reason
 	}
@@ -60,7 +60,7 @@ func ended(row journal.Run) Holdup {
 }
 
 // failed says what the run ended with, and at which attempt of which visit.
-func (h *Holdup) failed(v workgraph.VisitInfo) {
+func (h *Blocker) failed(v workgraph.VisitInfo) {
 	if h.Error == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (h *Holdup) failed(v workgraph.VisitInfo) {
 
 // unknownAtEnd tells of the UNSAFE calls of a run that ended before anybody said whether they were performed.
 // The key is that of the first one.
-func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Holdup {
+func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Blocker {
 	names := make([]string, 0, shownUnknown+1)
 	for _, c := range calls[:min(len(calls), shownUnknown)] {
 		names = append(names, c.String())
@@ -86,7 +86,7 @@ func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Holdup {
 	if more := len(calls) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return Holdup{Kind: HoldupReconciliation, Ref: calls[0], EffectKey: key, Since: row.EndTime,
+	return Blocker{Kind: BlockerReconciliation, Ref: calls[0], EffectKey: key, Since: row.EndTime,
 		Message: "the run ended before anybody knew whether " + counted(len(calls), "UNSAFE call") + " had been performed: " + strings.Join(names, ", "),
 		Hint:    "find out what became of it; " + command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
 }

@@ -52,14 +52,14 @@ func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 	t := e.current()
 	l := &loading{done: make(chan struct{}), err: &noTurnError{namespace}}
 	close(l.done)
-	b := &bringing{namespace: namespace, id: runID, wait: soonestTry}
+	b := &pendingLoad{namespace: namespace, id: runID, wait: soonestTry}
 	t.mu.Lock()
 	t.loading[runID] = l
 	t.mu.Unlock()
-	t.bring(b, false)
+	t.queueLoad(b, false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for !t.bringing[runID] {
+	for !t.pendingLoads[runID] {
 		t.mu.Unlock()
 		runtime.Gosched()
 		t.mu.Lock()
@@ -72,7 +72,7 @@ func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 }
 
 // Bring makes a run live that may be this executor's.
-func (e *Engine) Bring(namespace, runID string) { e.current().bringSoon(namespace, runID) }
+func (e *Engine) Bring(namespace, runID string) { e.current().loadSoon(namespace, runID) }
 
 // Turns are those of this executor.
 func (e *Engine) Turns() *turns.Turns { return e.computing }
@@ -93,13 +93,13 @@ func (e *Engine) Evaluating(runID string) bool {
 }
 
 // GiveBackAfter is how long a run waits for room here before another executor may have it.
-func (e *Engine) GiveBackAfter(d time.Duration) { e.roomPatience = d }
+func (e *Engine) GiveBackAfter(d time.Duration) { e.roomWait = d }
 
 // KeepTurnsOfSuspects sets for how long a suspect keeps others from their turn.
 func (e *Engine) KeepTurnsOfSuspects(d time.Duration) { e.suspects.most.Store(int64(d)) }
 
 // Hasten lets runs ask for prices, as when the price book answers again.
-func (e *Engine) Hasten(ctx context.Context) { e.current().hasten(ctx) }
+func (e *Engine) Hasten(ctx context.Context) { e.current().expedite(ctx) }
 
 // StateVisits are the visits of a run as the machine has them, without the items of maps.
 func (e *Engine) StateVisits(ctx context.Context, namespace, runID string) (visits []workgraph.VisitInfo, err error) {

@@ -18,8 +18,8 @@ const (
 	// ReasonForkRepeatsUnsafe is the reason when UNSAFE visits that were performed would run again; Meta
 	// "visits" names them.
 	ReasonForkRepeatsUnsafe = "FORK_REPEATS_UNSAFE"
-	// ReasonForkChangesAdopted is the reason when nodes whose visits are taken over are other than they were.
-	ReasonForkChangesAdopted = "FORK_CHANGES_ADOPTED"
+	// ReasonForkChangesReused is the reason when nodes whose visits are taken over are other than they were.
+	ReasonForkChangesReused = "FORK_CHANGES_REUSED"
 	// ReasonForkChangesApproved is the reason when the graph would be other than was approved in a run above.
 	ReasonForkChangesApproved = "FORK_CHANGES_APPROVED"
 	// ReasonVisitNotFound is the reason when a run has not reached a visit.
@@ -120,7 +120,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	adopt, again, err := workgraph.AdoptFrom(ctx, old, req.From, before, p.p.Graph())
+	adopt, again, err := workgraph.ReuseFrom(ctx, old, req.From, before, p.p.Graph())
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +140,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start.Graph, start.Adopt, start.ForkedFrom, start.BusinessKey, start.Request = g, adopt, row.ID, req.BusinessKey, req.Request
+	start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = g, adopt, row.ID, req.BusinessKey, req.Request
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
 		start.Labels = maps.Clone(start.Labels)
@@ -192,7 +192,7 @@ func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal
 	if err != nil {
 		return row, nil, err
 	}
-	r := (&term{e: e}).newRun(runID, p)
+	r := (&session{e: e}).newRun(runID, p)
 	r.namespace = namespace
 	if err := r.rebuild(ctx, loaded); err != nil {
 		return row, nil, err
@@ -269,7 +269,7 @@ func rewritten(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
 
 // asTheyWere refuses a graph in which nodes whose visits are taken over, or what leads to them, are other
 // than before.
-func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []workgraph.Adopted, from *workgraph.Ref) error {
+func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []workgraph.ReusedVisit, from *workgraph.Ref) error {
 	taken := make(map[string]bool, len(adopt))
 	for i := range adopt {
 		if id := adopt[i].Ref.Node; from == nil || id != from.Node {
@@ -280,12 +280,12 @@ func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []wor
 	if err != nil {
 		return err
 	}
-	out := errs.New(errs.InvalidArgument, ReasonForkChangesAdopted, "nodes whose visits are taken over must be as they were").
+	out := errs.New(errs.InvalidArgument, ReasonForkChangesReused, "nodes whose visits are taken over must be as they were").
 		Hint("fork from an earlier visit, or leave these nodes as they are")
 	n := 0
 	bad := func(place, what string) {
 		if n++; n <= workgraph.MaxFaults {
-			out = out.Violate(place, ReasonForkChangesAdopted, what)
+			out = out.Violate(place, ReasonForkChangesReused, what)
 		}
 	}
 	for _, c := range d.ChangedNodes {
@@ -320,7 +320,7 @@ func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []wor
 
 // performedBelow names the UNSAFE calls that were performed in runs below this one whose visit is not taken
 // over: it would start them anew.
-func (e *Engine) performedBelow(ctx context.Context, row journal.Run, adopt []workgraph.Adopted) ([]string, error) {
+func (e *Engine) performedBelow(ctx context.Context, row journal.Run, adopt []workgraph.ReusedVisit) ([]string, error) {
 	below, err := e.journal.Descendants(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return nil, err
@@ -344,7 +344,7 @@ func (e *Engine) performedBelow(ctx context.Context, row journal.Run, adopt []wo
 			return nil, err
 		}
 		if d.ParentRunID == row.ID {
-			f, err := familyOf(child)
+			f, err := lineageOf(child)
 			if err != nil {
 				return nil, err
 			}
@@ -396,7 +396,7 @@ func startOf(row journal.Run) (StartRequest, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Metadata, out.Budget, out.Webhooks, out.family.approved = m.User, m.Budget, m.Webhooks, m.Approved
+	out.Metadata, out.Budget, out.Webhooks, out.lineage.approved = m.User, m.Budget, m.Webhooks, m.Approved
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)

@@ -32,7 +32,7 @@ func TestForkOfALiveRun(t *testing.T) {
 			require.NoError(t, err)
 			adopted := map[string]bool{}
 			for _, v := range visits {
-				adopted[v.Node] = v.Adopted
+				adopted[v.Node] = v.Reused
 			}
 			require.Equal(t, map[string]bool{"first": true, "ask": false}, adopted)
 			for _, id := range []string{old, id} { // both go on, each by its own answer

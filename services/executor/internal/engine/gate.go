@@ -22,11 +22,11 @@ type Gate interface {
 	// pass is released at once then.
 	Enter(req GateRequest, ready func(Pass)) (cancel func())
 	// Holding tells what keeps a request waiting that entered and was not let through yet. The second result is false when that is not known.
-	Holding(req GateRequest) (Blocker, bool)
+	Holding(req GateRequest) (GateWait, bool)
 }
 
-// TermGate is a Gate that must know on whose behalf it lets attempts through.
-type TermGate interface {
+// SessionGate is a Gate that must know on whose behalf it lets attempts through.
+type SessionGate interface {
 	Gate
 	// Begin says that the attempts from now on are those of owner. All passes of the owner before are void; what it still
 	// releases means nothing any more. The engine calls it before the first attempt of owner enters.
@@ -72,8 +72,8 @@ const (
 	GateQuota  GateKind = "quota" // the namespace has as much open as it may
 )
 
-// Blocker is what holds an attempt back.
-type Blocker struct {
+// GateWait is what holds an attempt back.
+type GateWait struct {
 	Kind GateKind
 	// Name is the key, actor, limit or place that it waits for.
 	Name  string
@@ -91,7 +91,7 @@ type Held struct {
 	Ref     workgraph.Ref
 	Attempt int
 	Actor   string
-	Blocker Blocker
+	Wait    GateWait
 }
 
 // HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have not begun.
@@ -107,7 +107,7 @@ func (e *Engine) HeldBack(runID string) []Held {
 	var out []Held
 	for _, a := range r.inFlight() {
 		if b, ok := t.sched.holding(a); ok {
-			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Blocker: b})
+			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Wait: b})
 		}
 	}
 	return out
@@ -207,7 +207,7 @@ func (g *KeyGate) Enter(req GateRequest, ready func(Pass)) func() {
 	if k == nil {
 		g.keys[key] = &keyLock{holder: req.RunID, since: time.Now()}
 		g.mu.Unlock()
-		ready(Pass{Release: g.releaser(key)})
+		ready(Pass{Release: g.passOn(key)})
 		return func() {}
 	}
 	w := &keyWaiter{run: req.RunID, ready: ready}
@@ -223,8 +223,8 @@ func (g *KeyGate) Enter(req GateRequest, ready func(Pass)) func() {
 	}
 }
 
-// releaser gives the key to who has waited longest.
-func (g *KeyGate) releaser(key string) func() {
+// passOn gives the key to who has waited longest.
+func (g *KeyGate) passOn(key string) func() {
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
 		k := g.keys[key]
@@ -238,17 +238,17 @@ func (g *KeyGate) releaser(key string) func() {
 		heir.place = nil
 		k.holder, k.since = heir.run, time.Now()
 		g.mu.Unlock()
-		heir.ready(Pass{Release: g.releaser(key)})
+		heir.ready(Pass{Release: g.passOn(key)})
 	})
 }
 
 // Holding implements Gate.
-func (g *KeyGate) Holding(req GateRequest) (Blocker, bool) {
+func (g *KeyGate) Holding(req GateRequest) (GateWait, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.keys[req.Namespace+"\x00"+req.Key]
 	if k == nil {
-		return Blocker{}, false
+		return GateWait{}, false
 	}
-	return Blocker{Kind: GateKey, Name: req.Key, Since: k.since, HolderRunIDs: []string{k.holder}}, true
+	return GateWait{Kind: GateKey, Name: req.Key, Since: k.since, HolderRunIDs: []string{k.holder}}, true
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSteersReadNoValues is about requests that a run's values are nothing to: they may be large, and so are
-// not read. What a request answers with is read once, with its mail.
+// not read. What a request answers with is read once, with its commands.
 func TestSteersReadNoValues(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

@@ -25,7 +25,7 @@ func TestInbox(t *testing.T) {
 		box := func(id, actor string, in workgraph.Inbox) workgraph.Node {
 			return workgraph.Node{ID: id, Actor: actor, Effect: workgraph.Pure, On: &workgraph.Trigger{Inbox: &in}}
 		}
-		short := func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = 10 * time.Millisecond }
+		short := func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond }
 		l := run(t, s, a, short)
 		l.jobs(t)
 		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "w", Actor: "signal"},
@@ -33,7 +33,7 @@ func TestInbox(t *testing.T) {
 			box("c", "gate", workgraph.Inbox{From: []string{"boss"}}),
 			box("old", "reads", workgraph.Inbox{From: []string{"late"}, BatchSize: 9, TTL: workgraph.Duration(time.Millisecond)})}})
 		say := func(l *live, from, message string) {
-			l.mail(t, id, journal.MailMessage, engine.Letter{From: from, Payload: json.RawMessage(message)})
+			l.commands(t, id, journal.CommandMessage, engine.Payload{From: from, Payload: json.RawMessage(message)})
 		}
 		visits := func(l *live, node string) (values []string) {
 			list, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: node})
@@ -49,7 +49,10 @@ func TestInbox(t *testing.T) {
 		l.parked(t, id, journal.StateWaiting)
 		say(l, "user", `"one"`)
 		say(l, "late", `"expires"`)
-		testkit.Eventually(t, func() bool { n, err := l.j.UnreadMail(t.Context(), ns, id, 10); return err == nil && len(n) == 0 }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool {
+			n, err := l.j.UnappliedCommands(t.Context(), ns, id, 10)
+			return err == nil && len(n) == 0
+		}, 60*time.Second, time.Millisecond)
 		l.parked(t, id, journal.StateWaiting)
 		require.Empty(t, visits(l, "b"), "a batch is not full")
 		l.stop()
@@ -74,14 +77,14 @@ func TestInbox(t *testing.T) {
 		require.Len(t, visits(last, "b"), 1)
 
 		// When nothing else can move, fewer than a batch wake the node, and then the run is over.
-		last.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"})
+		last.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
 		last.wait(t, id, journal.StateCompleted)
 		require.JSONEq(t, `[{"from":"user","body":"three"}]`, visits(last, "b")[1])
 		require.Empty(t, visits(last, "old"), "what has expired wakes nobody")
 	})
 }
 
-// TestInbox_Sender is about mail that was taken while its sender's name was free, and is read when it is a
+// TestInbox_Sender is about commands that was taken while its sender's name was free, and is read when it is a
 // node's.
 func TestInbox_Sender(t *testing.T) {
 	t.Parallel()
@@ -93,8 +96,11 @@ func TestInbox_Sender(t *testing.T) {
 			{ID: "pay", Actor: "pays", Effect: workgraph.Pure, On: &workgraph.Trigger{Inbox: &workgraph.Inbox{From: []string{"ask"}}}}},
 			Edges: []workgraph.Edge{{From: "ask", To: "pay"}}})
 		l.wait(t, id, journal.StateWaiting)
-		l.mail(t, id, journal.MailMessage, engine.Letter{From: "ask", Payload: json.RawMessage("7000")})
-		testkit.Eventually(t, func() bool { n, err := l.j.UnreadMail(t.Context(), ns, id, 10); return err == nil && len(n) == 0 }, 60*time.Second, time.Millisecond)
+		l.commands(t, id, journal.CommandMessage, engine.Payload{From: "ask", Payload: json.RawMessage("7000")})
+		testkit.Eventually(t, func() bool {
+			n, err := l.j.UnappliedCommands(t.Context(), ns, id, 10)
+			return err == nil && len(n) == 0
+		}, 60*time.Second, time.Millisecond)
 		list, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "pay"})
 		require.NoError(t, err)
 		require.Empty(t, list)

@@ -56,7 +56,7 @@ func (w *inner) look(ctx context.Context, g *workgraph.Graph) error {
 			names = append(names, level[i].Node.Actor)
 		}
 		slices.Sort(names)
-		known, err := w.e.programs.known(ctx, w.namespace, slices.Compact(names))
+		known, err := w.e.programs.knownActors(ctx, w.namespace, slices.Compact(names))
 		if err != nil {
 			return err
 		}

@@ -210,7 +210,7 @@ func TestAmendmentThatCannotBeWritten(t *testing.T) {
 	require.Contains(t, errs.From(err).Message, "too large")
 	x, err := l.Explain(t.Context(), ns, id)
 	require.NoError(t, err)
-	require.Contains(t, holdupKinds(x), engine.HoldupAmendRefused)
+	require.Contains(t, holdupKinds(x), engine.BlockerAmendRefused)
 	close(g.open)
 	testkit.Eventually(t, func() bool { return g.ended.Load() == 1 }, time.Minute, time.Millisecond)
 	require.Empty(t, g.called, "the call under way was kept")

@@ -29,8 +29,8 @@ func TestCancel(t *testing.T) {
 		g := newGate()
 		l := run(t, s, actors{"gate": g, "unsafe": unsafeActor{g}})
 		cancel := func(t *testing.T, id string) {
-			posted, err := l.j.Post(t.Context(), journal.Post{Reason: "enough", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"enough"}`), Time: dbkit.Now()}})
-			l.TakeUp(posted)
+			posted, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "enough", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"enough"}`), Time: dbkit.Now()}})
+			l.ApplySoon(posted)
 			require.NoError(t, err)
 		}
 		t.Run("Cancel/ReachesTheCall", func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestCancel(t *testing.T) {
 			id := l.start(t, chain(1, "gate"))
 			g.next(t)
 			other := s.open(t)
-			_, err := other.Post(t.Context(), journal.Post{Reason: "now", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
+			_, err := other.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "now", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 		})
@@ -169,12 +169,12 @@ func TestQuarantine(t *testing.T) {
 		t.Run("Explain/SaysWhatWasUnderWay", func(t *testing.T) {
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.HoldupQuarantined, x.Holdups[0].Kind)
-			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Holdups[0].Message)
+			require.Equal(t, engine.BlockerQuarantined, x.Blockers[0].Kind)
+			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Blockers[0].Message)
 		})
 		t.Run("Cancel/StillWorks", func(t *testing.T) {
-			posted, err := l.j.Post(t.Context(), journal.Post{Reason: "now", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
-			l.TakeUp(posted)
+			posted, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "now", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
+			l.ApplySoon(posted)
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 			l.events(t, id)
@@ -303,7 +303,7 @@ func TestTime(t *testing.T) {
 					return workgraph.Outcome{}, workgraph.Errorf(workgraph.Retryable, "BUSY", "later")
 				}
 				return text("at last"), nil
-			})}, func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = time.Hour })
+			})}, func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = time.Hour })
 			g := chain(1, "flaky")
 			g.Nodes[0].Retry = workgraph.Retry{MaxAttempts: 5, InitialBackoff: workgraph.Duration(10 * time.Second), Jitter: -1}
 			begin := time.Now()
@@ -533,8 +533,8 @@ func TestVisits(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			return l.row(t, id).Nodes == journal.NodeCounts{Total: 9, Completed: 3, Failed: 1, Skipped: 2, Running: 3}
 		}, 60*time.Second, 2*time.Millisecond)
-		posted, err := l.j.Post(t.Context(), journal.Post{Reason: "now", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
-		l.TakeUp(posted)
+		posted, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "now", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
+		l.ApplySoon(posted)
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
 		for _, n := range []string{"backoff", "running", "waiting"} {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestLocked holds the lock of one run, as an evaluation of its expressions does, while a write of its is
-// answered and mail comes for it.
+// answered and commands come for it.
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
@@ -29,7 +29,7 @@ func TestLocked(t *testing.T) {
 			l.wait(t, l.start(t, chain(3, "echo")), journal.StateCompleted) // by the writer that answered the locked run
 		}
 		for _, id := range []string{locked, canceled} { // as another executor posts
-			_, err := l.j.Post(t.Context(), journal.Post{Reason: "enough", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"enough"}`), Time: time.Now()}})
+			_, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "enough", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"enough"}`), Time: time.Now()}})
 			require.NoError(t, err)
 		}
 		l.wait(t, canceled, journal.StateCanceled)

@@ -164,7 +164,7 @@ const maxBacklog = 64 << 20
 const retryWhenFull = 2 * time.Second
 
 // errFull is the refusal of a run for which there is no room in memory.
-func (t *term) errFull(kind errs.Kind) *errs.Error {
+func (t *session) errFull(kind errs.Kind) *errs.Error {
 	return errs.New(kind, ReasonMemoryFull, "the live runs of this executor, or those of this namespace, hold the memory that they may (%d MiB, half of it for a namespace)", t.memory.total>>20).
 		Hint("try again in a moment: there is room when others have ended or wait").RetryAfter(retryWhenFull)
 }
@@ -199,7 +199,7 @@ type peers struct {
 
 // hasPeers reports whether another executor lives, as was found out within the last second. If the journal
 // cannot tell, none does.
-func (t *term) hasPeers() bool {
+func (t *session) hasPeers() bool {
 	p := &t.peers
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,7 +218,7 @@ const readPause = 5 * time.Millisecond
 
 // readTurn waits for a place to read a run. It reports whether there is one; then done, which may be called
 // more than once, gives it back.
-func (t *term) readTurn() (done func(), ok bool) {
+func (t *session) readTurn() (done func(), ok bool) {
 	for !t.memory.read(min(t.e.cfg.MaxRunBytes, t.memory.total/4)) {
 		if !t.rest(readPause) {
 			return nil, false
@@ -229,8 +229,8 @@ func (t *term) readTurn() (done func(), ok bool) {
 
 // needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its
 // row and in its first event.
-func (t *term) needs(p *program, req *StartRequest) int64 {
-	n := weight(p.nodes) + 3*inputSize(req.travels(), req.Context)
+func (t *session) needs(p *program, req *StartRequest) int64 {
+	n := weight(p.nodes) + 3*inputSize(req.propagates(), req.Context)
 	if !t.holds(p) {
 		n += p.bytes() + int64(len(p.body))
 	}
@@ -240,7 +240,7 @@ func (t *term) needs(p *program, req *StartRequest) int64 {
 // weight is about what the run takes, without the graph that it began with. The caller holds r.mu, or is the
 // only one who knows r.
 func (r *run) weight() int64 {
-	return weight(max(r.program.nodes, int(r.tally.counts.Total))) + r.kept + r.given + r.grown + r.detailBytes
+	return weight(max(r.program.nodes, int(r.tally.counts.Total))) + r.kept + r.given + r.expanded + r.detailBytes
 }
 
 // uncounted is the size of a run that is not among the live ones, yet or any more.
@@ -285,7 +285,7 @@ func brought(d *Durable) int64 {
 func weight(nodes int) int64 { return 8<<10 + 512*int64(nodes) }
 
 // hold counts the run's graph, once for all live runs of this executor that share it.
-func (t *term) hold(r *run) {
+func (t *session) hold(r *run) {
 	t.held.mu.Lock()
 	defer t.held.mu.Unlock()
 	h := t.held.by[r.program]
@@ -298,7 +298,7 @@ func (t *term) hold(r *run) {
 }
 
 // letGo is the end of hold.
-func (t *term) letGo(r *run) {
+func (t *session) letGo(r *run) {
 	t.held.mu.Lock()
 	defer t.held.mu.Unlock()
 	h := t.held.by[r.program]
@@ -312,7 +312,7 @@ func (t *term) letGo(r *run) {
 }
 
 // holds reports whether the graph is counted already.
-func (t *term) holds(p *program) bool {
+func (t *session) holds(p *program) bool {
 	t.held.mu.Lock()
 	defer t.held.mu.Unlock()
 	return t.held.by[p] != nil

@@ -187,7 +187,7 @@ func TestHasPeers(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			j := &registered{}
-			tm := &term{e: &Engine{journal: j, cfg: Config{Lease: time.Minute}}, owner: journal.Owner{ID: "me"}, background: t.Context()}
+			tm := &session{e: &Engine{journal: j, cfg: Config{Lease: time.Minute}}, owner: journal.Owner{ID: "me"}, background: t.Context()}
 			all := func(want bool) {
 				var wg sync.WaitGroup
 				for range 100 {
@@ -211,15 +211,15 @@ func TestHasPeers(t *testing.T) {
 func TestExplainLine(t *testing.T) {
 	t.Parallel()
 	e := &Engine{ready: make(chan struct{})}
-	e.set(&term{runs: map[string]*run{}, lines: roomLines{by: map[string]*inLine{"run_1": {lacks: &noRoomError{namespace: "acme"}, since: time.Now()}}}})
-	require.Empty(t, e.HoldupsHere("other", "run_1"))
-	require.Empty(t, e.HoldupsHere("acme", "run_2"))
-	here := e.HoldupsHere("acme", "run_1")
+	e.set(&session{runs: map[string]*run{}, lines: roomLines{by: map[string]*inLine{"run_1": {lacks: &noRoomError{namespace: "acme"}, since: time.Now()}}}})
+	require.Empty(t, e.BlockersHere("other", "run_1"))
+	require.Empty(t, e.BlockersHere("acme", "run_2"))
+	here := e.BlockersHere("acme", "run_1")
 	require.Len(t, here, 1)
-	require.Equal(t, HoldupExecutorFull, here[0].Kind)
-	x := Explanation{Holdups: []Holdup{{Kind: HoldupRunning, Ref: workgraph.Ref{Node: "a", Visit: 1}}}}
+	require.Equal(t, BlockerExecutorFull, here[0].Kind)
+	x := Explanation{Blockers: []Blocker{{Kind: BlockerRunning, Ref: workgraph.Ref{Node: "a", Visit: 1}}}}
 	x.Arrange(here)
-	require.Equal(t, here, x.Holdups, "nothing of it runs meanwhile")
+	require.Equal(t, here, x.Blockers, "nothing of it runs meanwhile")
 	require.Contains(t, x.Summary, "waits for memory")
 }
 

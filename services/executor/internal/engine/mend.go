@@ -71,7 +71,7 @@ func (r *run) mend(redo func(end *closing)) {
 	}
 }
 
-func (t *term) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
+func (t *session) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
 	// What a call has brought is not lost because the executor stops.
 	ctx, cancel := t.graced()
 	defer cancel()
@@ -103,7 +103,7 @@ func (t *term) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
 }
 
 // graced is a context for what the term's end must not cut off at once.
-func (t *term) graced() (context.Context, context.CancelFunc) {
+func (t *session) graced() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.background))
 	stop := context.AfterFunc(t.background, func() { time.AfterFunc(t.e.cfg.Grace, cancel) })
 	return ctx, func() {
@@ -113,7 +113,7 @@ func (t *term) graced() (context.Context, context.CancelFunc) {
 }
 
 // again reads the run from the journal, beside the one that is live.
-func (t *term) again(ctx context.Context, r *run) (*run, journal.Loaded, error) {
+func (t *session) again(ctx context.Context, r *run) (*run, journal.Loaded, error) {
 	if done, ok := t.readTurn(); ok {
 		defer done()
 	}
@@ -134,7 +134,7 @@ func (t *term) again(ctx context.Context, r *run) (*run, journal.Loaded, error) 
 }
 
 // mended gives the run the machine that was read again, and goes on.
-func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closing)) {
+func (t *session) mended(r, again *run, loaded journal.Loaded, redo func(end *closing)) {
 	// Calls of the run that have the turns may wait for its lock: what is decided here takes one if it is
 	// free, as everything does that has the lock.
 	r.mu.Lock()
@@ -145,9 +145,9 @@ func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closi
 	}
 	r.state, r.tally, r.seq, r.snapSeq = again.state, again.tally, again.seq, again.snapSeq
 	r.state.OnEvaluation(r.evaluation)
-	r.kept, r.given, r.grown, r.graph = again.kept, again.given, again.grown, again.graph
+	r.kept, r.given, r.expanded, r.graph = again.kept, again.given, again.expanded, again.graph
 	if again.program != r.program {
-		r.grown = programBytes(again.program.p, len(loaded.Graph))
+		r.expanded = programBytes(again.program.p, len(loaded.Graph))
 	}
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata
 	r.weigh()
@@ -158,7 +158,7 @@ func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closi
 	if at, ok := r.next(); ok {
 		r.arm(at)
 	}
-	end := r.closing(loaded.Mail, time.Now().UTC())
+	end := r.closing(loaded.Command, time.Now().UTC())
 	if redo != nil {
 		redo(end)
 	} else {
@@ -167,9 +167,9 @@ func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closi
 	if len(missing) > 0 {
 		t.spawn(func() { t.spawnChildren(r, missing, true) })
 	} else if r.mending == nil && !r.gone.Load() && r.pending == 0 && r.idle() {
-		t.parkSoon(r, r.lingers())
+		t.evictIdleSoon(r, r.idleTTL())
 	}
-	t.pokeMail()
+	t.pollCommandsSoon()
 }
 
 // recount goes by the machine for the children that the run waits for. It returns those of which it is not
@@ -187,20 +187,20 @@ func (r *run) recount() (missing []workgraph.Spawn) {
 	return missing
 }
 
-// closing is what ends the run now: a cancel among its mail, or its deadline. The caller holds r.mu.
-func (r *run) closing(mail []journal.Mail, now time.Time) *closing {
-	for i := range mail {
-		m := &mail[i]
-		if !isCancel(*m) || r.taken[m.ID] || r.t.settled.has(m.ID) {
+// closing is what ends the run now: a cancel among its commands, or its deadline. The caller holds r.mu.
+func (r *run) closing(commands []journal.Command, now time.Time) *closing {
+	for i := range commands {
+		m := &commands[i]
+		if !isCancel(*m) || r.taken[m.ID] || r.t.applied.has(m.ID) {
 			continue
 		}
-		l, err := DecodeLetter(m.Body)
+		l, err := DecodePayload(m.Body)
 		if err != nil {
-			continue // it is dropped with the other mail
+			continue // it is dropped with the other commands
 		}
 		r.taken[m.ID] = true
-		r.linkMail(m.Kind, l.Trace)
-		return &closing{l.Command(m.Kind, now), extra{takenUp: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}
+		r.linkCommand(m.Kind, l.Trace)
+		return &closing{l.Command(m.Kind, now), extra{applied: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}
 	}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
 		return &closing{cmd: workgraph.DeadlinePassed{Now: now}}
@@ -214,7 +214,7 @@ func (r *run) endFirst(end *closing) {
 		return
 	}
 	if err := r.advance(end.cmd, end.x); err != nil && !errors.Is(err, errDropped) {
-		delete(r.taken, end.x.takenUp)
+		delete(r.taken, end.x.applied)
 		r.t.e.log.WarnContext(r.t.background, "end of the run refused", "err", err, "run_id", r.id)
 	}
 }
@@ -224,24 +224,24 @@ func (r *run) endFirst(end *closing) {
 func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
 	evs, eff, err := r.state.Advance(end.cmd)
 	if err != nil {
-		delete(r.taken, end.x.takenUp)
+		delete(r.taken, end.x.applied)
 		return r.advance(cmd, x)
 	}
 	more, fx, err := r.state.Advance(cmd)
 	switch {
 	case errors.Is(err, workgraph.ErrAborted):
-		delete(r.taken, end.x.takenUp)
+		delete(r.taken, end.x.applied)
 		r.mend(x.again)
 		return errDropped
 	case err != nil:
 		end.x.leads = x.leads
 		return errors.Join(r.commit(evs, eff, end.x), err)
 	}
-	x.takenUp, x.more, x.requestID, x.principal = end.x.takenUp, end.x.more, end.x.requestID, end.x.principal
+	x.applied, x.more, x.requestID, x.principal = end.x.applied, end.x.more, end.x.requestID, end.x.principal
 	eff = eff.And(fx)
 	r.slim(eff.Ended)
 	if err = r.commit(append(evs, more...), eff, x); err != nil {
-		delete(r.taken, end.x.takenUp)
+		delete(r.taken, end.x.applied)
 	}
 	return err
 }

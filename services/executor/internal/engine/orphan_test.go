@@ -47,6 +47,6 @@ func TestChildOutlivedByItsStart(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			row, err := l.j.Get(t.Context(), ns, child)
 			return err == nil && row.State == journal.StateCanceled
-		}, time.Minute, 5*time.Millisecond, "mail waits for the start of the run that it is for")
+		}, time.Minute, 5*time.Millisecond, "commands wait for the start of the run that it is for")
 	})
 }

@@ -21,29 +21,29 @@ func TestExplainSignalsBeforeTheStart(t *testing.T) {
 	id := l.start(t, flow(does("hear", "hears"), does("end", "does")), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
 	require.Equal(t, journal.StatePending, l.row(t, id).State)
 	l.signal(t, id)
-	testkit.Eventually(t, func() bool { // mail of this age is told of
-		mail, err := l.j.UnreadMail(t.Context(), ns, id, 1)
+	testkit.Eventually(t, func() bool { // commands of this age is told of
+		commands, err := l.j.UnappliedCommands(t.Context(), ns, id, 1)
 		require.NoError(t, err)
-		return len(mail) == 1 && time.Since(mail[0].Time) > 2*time.Second
+		return len(commands) == 1 && time.Since(commands[0].Time) > 2*time.Second
 	}, time.Minute, 50*time.Millisecond)
 	x, err := l.Explain(t.Context(), ns, id)
 	require.NoError(t, err)
-	require.Len(t, x.Holdups, 1)
-	require.Equal(t, engine.HoldupStartTime, x.Holdups[0].Kind)
+	require.Len(t, x.Blockers, 1)
+	require.Equal(t, engine.BlockerStartTime, x.Blockers[0].Kind)
 }
 
-// TestCancelBehindMuchMail cancels a run before it begins that has more mail than comes along when it is
+// TestCancelBehindMuchMail cancels a run before it begins that has more commands than comes along when it is
 // read.
 func TestCancelBehindMuchMail(t *testing.T) {
 	t.Parallel()
 	called := &recorder{}
 	l := run(t, sqliteStore(t), actors{"ok": called})
 	id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
-	letter := engine.Letter{Name: "go"}
+	letter := engine.Payload{Name: "go"}
 	body, err := letter.Encode()
 	require.NoError(t, err)
-	for range journal.MaxLoadedMail + 1 {
-		_, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
+	for range journal.MaxLoadedCommandBytes + 1 {
+		_, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 		require.NoError(t, err)
 	}
 	_, err = l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})

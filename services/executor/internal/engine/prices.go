@@ -125,7 +125,7 @@ func (f *fuse) cameBack() bool {
 
 // watchPrices asks for prices while there is no answer, and lets the runs that wait for them know when there
 // is one.
-func (t *term) watchPrices(ctx context.Context) {
+func (t *session) watchPrices(ctx context.Context) {
 	if t.e.prices == nil {
 		return
 	}
@@ -150,13 +150,13 @@ func (t *term) watchPrices(ctx context.Context) {
 			back = f.cameBack() || back
 		}
 		if back {
-			t.hasten(ctx)
+			t.expedite(ctx)
 		}
 	}
 }
 
-// hasten lets runs ask that wait for prices: those in memory here, and those that are nobody's.
-func (t *term) hasten(ctx context.Context) {
+// expedite lets runs ask that wait for prices: those in memory here, and those that are nobody's.
+func (t *session) expedite(ctx context.Context) {
 	for _, r := range t.all() {
 		if r.tryLock() {
 			r.askSoon()
@@ -173,10 +173,10 @@ func (t *term) hasten(ctx context.Context) {
 	const most = 10_000
 	n, err := most, error(nil)
 	for n == most && err == nil {
-		n, err = t.e.journal.HastenPaused(ctx, ReasonUnsettled, most)
+		n, err = t.e.journal.ExpediteUnpriced(ctx, ReasonUnsettled, most)
 	}
 	if err == nil {
-		_, err = t.e.journal.SweepParked(ctx, lateWake, sweepBatch)
+		_, err = t.e.journal.SweepOwnerless(ctx, lateWake, sweepBatch)
 	}
 	if err != nil && ctx.Err() == nil {
 		t.e.log.WarnContext(ctx, "runs that wait for prices are not woken, so they ask later by themselves", "err", err)
@@ -223,7 +223,7 @@ func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Ent
 // price finds out what calls cost that count against a budget in money; usage is changed. The price book goes
 // first; where it knows no price, what the call says itself stays. What cannot be asked for is left
 // unsettled: the run stands still until it is.
-func (t *term) price(a *attempt, usage []workgraph.Usage, at time.Time) {
+func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	if t.e.prices == nil || len(usage) == 0 {
 		return
 	}
@@ -305,9 +305,9 @@ func (r *run) asksNow() bool {
 	return true
 }
 
-// settleUsage asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a
+// awaitPrices asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a
 // while, then in its row.
-func (t *term) settleUsage(r *run) {
+func (t *session) awaitPrices(r *run) {
 	r.lock()
 	all := r.state.Unsettled()
 	waits := slices.Clone(all[:min(len(all), maxAsked)])
@@ -346,7 +346,7 @@ func (t *term) settleUsage(r *run) {
 		r.arm(at)
 	}
 	if r.idle() {
-		t.parkSoon(r, 0)
+		t.evictIdleSoon(r, 0)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestPricesAway(t *testing.T) {
 		a := actors{"spend": sp, "gate": g, "spawngate": spawns(workgraph.Child{Graph: chain(1, "gate")}), "spawn": spawns(workgraph.Child{Graph: inner}, workgraph.Child{Graph: inner})}
 		prices := &awayList{}
 		opt := func(c *engine.Config, d *engine.Deps) {
-			c.ParkAfter = 50 * time.Millisecond
+			c.EvictAfter = 50 * time.Millisecond
 			d.Prices, d.Claims = prices, books{}
 		}
 		l := run(t, s, a, opt)
@@ -72,9 +72,9 @@ func TestPricesAway(t *testing.T) {
 			require.Len(t, attemptsOf(l.events(t, id)), 1)
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.HoldupBudget, x.Holdups[0].Kind)
-			require.Equal(t, engine.ReasonUnsettled, x.Holdups[0].Name)
-			require.Contains(t, x.Holdups[0].Message, "what 1 call cost")
+			require.Equal(t, engine.BlockerBudget, x.Blockers[0].Kind)
+			require.Equal(t, engine.ReasonUnsettled, x.Blockers[0].Name)
+			require.Contains(t, x.Blockers[0].Message, "what 1 call cost")
 			err = l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id})
 			require.Equal(t, engine.ReasonUnsettled, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.Unavailable))
@@ -126,7 +126,7 @@ func TestPricesAway(t *testing.T) {
 			testkit.Eventually(t, func() bool {
 				x, err := l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
-				return len(x.Holdups) > 0 && x.Holdups[0].Kind == engine.HoldupBudget && len(x.Holdups[0].RunIDs) == 2
+				return len(x.Blockers) > 0 && x.Blockers[0].Kind == engine.BlockerBudget && len(x.Blockers[0].RunIDs) == 2
 			}, time.Minute, 5*time.Millisecond)
 			prices.away.Store(false)
 			row := l.wait(t, id, journal.StateCompleted)

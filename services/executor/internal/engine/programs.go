@@ -61,7 +61,7 @@ func newPrograms(actors Actors, limits workgraph.Limits, most int64) *programs {
 // that is light.
 func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, turn func() error) (*program, error) {
 	l, unsaid := k.look(g)
-	known, err := s.known(ctx, namespace, l.actors)
+	known, err := s.knownActors(ctx, namespace, l.actors)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	}
 	// Which actors an expansion may call is asked when it comes, since known holds only those of this graph.
 	p := &program{p: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
-	s.keep(key, p)
-	s.keep("pinned/"+p.hash, p)
+	s.cache(key, p)
+	s.cache("pinned/"+p.hash, p)
 	return p, nil
 }
 
@@ -170,8 +170,8 @@ func actorsOf(g *workgraph.Graph) []string {
 	return names
 }
 
-// known is what a namespace knows of actors.
-func (s *programs) known(ctx context.Context, namespace string, names []string) (actorSet, error) {
+// knownActors is what a namespace knows of actors.
+func (s *programs) knownActors(ctx context.Context, namespace string, names []string) (actorSet, error) {
 	return s.actors.Find(ctx, namespace, names)
 }
 
@@ -231,7 +231,7 @@ func (s *programs) stored(ctx context.Context, hash string, body []byte) (*progr
 		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
 	}
 	p := &program{p: compiled.WithLimits(s.limits).WithEvaluated(s.evaluated), name: g.Name, nodes: len(g.Nodes), hash: hash, body: body}
-	s.keep(key, p)
+	s.cache(key, p)
 	return p, nil
 }
 
@@ -242,7 +242,7 @@ func (s *programs) find(key string) *program {
 	return p
 }
 
-func (s *programs) keep(key string, p *program) {
+func (s *programs) cache(key string, p *program) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.byKey.Get(key); known {

@@ -43,14 +43,14 @@ const (
 	noRoomPause = 2 * time.Second
 )
 
-// noRoom gives a pending run back for which its namespace has no room: Quotas has it begun when there is some. Mail that waits for it
+// noRoom gives a pending run back for which its namespace has no room: Quotas has it begun when there is some. Commands that waits for it
 // would bring it here again at once, so then it is kept, and looked at again later.
-func (t *term) noRoom(ctx context.Context, row journal.Run) error {
-	mail, err := t.e.journal.UnreadMail(ctx, row.Namespace, row.ID, 1)
+func (t *session) noRoom(ctx context.Context, row journal.Run) error {
+	commands, err := t.e.journal.UnappliedCommands(ctx, row.Namespace, row.ID, 1)
 	if err != nil {
 		return err
 	}
-	if len(mail) > 0 {
+	if len(commands) > 0 {
 		t.alarms.set(row.Namespace, row.ID, time.Now().Add(noRoomPause))
 		return nil
 	}

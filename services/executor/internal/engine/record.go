@@ -55,12 +55,12 @@ type Durable struct {
 	Principal string
 	// Cached says that the outcome of the attempt is that of an equal earlier call.
 	Cached bool
-	// Regraph tells how the graph changed; nil when it did not.
-	Regraph *Regraph
+	// GraphChange tells how the graph changed; nil when it did not.
+	GraphChange *GraphChange
 }
 
-// Regraph is a change of a run's graph.
-type Regraph struct {
+// GraphChange is a change of a run's graph.
+type GraphChange struct {
 	// Was and Hash are the content hashes of the graph before and after; either is empty in the middle of several changes at once.
 	Was  string `json:"was,omitempty"`
 	Hash string `json:"hash,omitempty"`
@@ -118,7 +118,7 @@ func rowKind(k workgraph.EventKind) int32 {
 		return 29
 	case workgraph.DeadlineReached:
 		return 31
-	case workgraph.VisitsAdopted:
+	case workgraph.VisitsReused:
 		return 32
 	case workgraph.BudgetChanged:
 		return 33
@@ -130,13 +130,13 @@ func rowKind(k workgraph.EventKind) int32 {
 
 // record is the stored form of an event.
 type record struct {
-	Event     json.RawMessage `json:"event"`
-	StartTime time.Time       `json:"start_time,omitzero"`
-	Actor     string          `json:"actor,omitempty"`
-	RequestID string          `json:"request_id,omitempty"`
-	Principal string          `json:"principal,omitempty"`
-	Cached    bool            `json:"cached,omitempty"`
-	Regraph   *Regraph        `json:"regraph,omitempty"`
+	Event       json.RawMessage `json:"event"`
+	StartTime   time.Time       `json:"start_time,omitzero"`
+	Actor       string          `json:"actor,omitempty"`
+	RequestID   string          `json:"request_id,omitempty"`
+	Principal   string          `json:"principal,omitempty"`
+	Cached      bool            `json:"cached,omitempty"`
+	GraphChange *GraphChange    `json:"graph_change,omitempty"`
 }
 
 func encodeEvent(d *Durable) (journal.Event, error) {
@@ -155,14 +155,14 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(struct {
-		Event     *workgraph.Event `json:"event"`
-		StartTime time.Time        `json:"start_time,omitzero"`
-		Actor     string           `json:"actor,omitempty"`
-		RequestID string           `json:"request_id,omitempty"`
-		Principal string           `json:"principal,omitempty"`
-		Cached    bool             `json:"cached,omitempty"`
-		Regraph   *Regraph         `json:"regraph,omitempty"`
-	}{ev, d.StartTime, d.Actor, d.RequestID, d.Principal, d.Cached, d.Regraph})
+		Event       *workgraph.Event `json:"event"`
+		StartTime   time.Time        `json:"start_time,omitzero"`
+		Actor       string           `json:"actor,omitempty"`
+		RequestID   string           `json:"request_id,omitempty"`
+		Principal   string           `json:"principal,omitempty"`
+		Cached      bool             `json:"cached,omitempty"`
+		GraphChange *GraphChange     `json:"graph_change,omitempty"`
+	}{ev, d.StartTime, d.Actor, d.RequestID, d.Principal, d.Cached, d.GraphChange})
 	if err != nil {
 		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)
 	}
@@ -189,7 +189,7 @@ func decodeEvent(row journal.Event) (*Durable, error) {
 	if ev.Seq != row.Seq {
 		return nil, fmt.Errorf("run %s: event %d stands at %d", row.RunID, ev.Seq, row.Seq)
 	}
-	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Principal: rec.Principal, Cached: rec.Cached, Regraph: rec.Regraph}, nil
+	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Principal: rec.Principal, Cached: rec.Cached, GraphChange: rec.GraphChange}, nil
 }
 
 // nodeState is where the last visit of a node stands.
@@ -245,7 +245,7 @@ func (t *tally) apply(ev *workgraph.Event) {
 	for i := range ev.Steps {
 		s := &ev.Steps[i]
 		switch s.Op {
-		case workgraph.OpEnter, workgraph.OpAdopt:
+		case workgraph.OpEnter, workgraph.OpReuse:
 			t.set(s.Node, nodeRunning)
 		case workgraph.OpReset, workgraph.OpReopen:
 			// A later visit of a loop, which has visits before it, begins again in the same event.

@@ -18,7 +18,7 @@ import (
 )
 
 // scan takes over runs that no live executor owns, for as long as the term lasts.
-func (t *term) scan(ctx context.Context) {
+func (t *session) scan(ctx context.Context) {
 	for {
 		wait := t.e.cfg.ScanInterval
 		// A run that only stands in line here would count one more take-over if this executor went down, and could as well be
@@ -58,7 +58,7 @@ const (
 
 // scanCanceled takes over canceled runs that no live executor owns while this one has no room for what others
 // do: such a run is to end, however full memory is, and scan and jobs leave it to others.
-func (t *term) scanCanceled(ctx context.Context) {
+func (t *session) scanCanceled(ctx context.Context) {
 	for t.rest(canceledPause) {
 		for t.waitsForRoom() && t.takeOver(ctx, journal.TakeOverOptions{Limit: canceledBatch, Except: t.manyCanceled(), Canceled: true}) {
 		}
@@ -66,7 +66,7 @@ func (t *term) scanCanceled(ctx context.Context) {
 }
 
 // waitsForRoom reports whether there are runs for which this executor has no room.
-func (t *term) waitsForRoom() bool {
+func (t *session) waitsForRoom() bool {
 	t.mu.Lock()
 	waiting := len(t.lines.by) > 0
 	t.mu.Unlock()
@@ -74,7 +74,7 @@ func (t *term) waitsForRoom() bool {
 }
 
 // crowded are the namespaces for whose runs there is no room here.
-func (t *term) crowded() []string {
+func (t *session) crowded() []string {
 	out := t.memory.Crowded()
 	for _, ns := range t.sched.crowded() {
 		if !slices.Contains(out, ns) {
@@ -85,10 +85,10 @@ func (t *term) crowded() []string {
 }
 
 // takeOver claims what Limit, Except and Canceled of o say, reads it, and reports whether there is more.
-func (t *term) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bool) {
+func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bool) {
 	leave, free := t.e.suspects.try()
 	defer leave()
-	o.Lease, o.NoSuspects, o.Patience, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.patience(), quarantine, tellOfQuarantine
+	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.takeOverPolicy(), quarantine, quarantineJobs
 	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -121,13 +121,13 @@ func (t *term) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bo
 				t.handBack(ctx, ref.RunID)
 				return nil
 			}
-			var has places
+			var has turnsHeld
 			if ref.Doing != "" {
 				has.suspect = leave
 			}
-			defer has.giveBack()
-			if err := t.tryBring(ref.Namespace, ref.RunID, &has); err != nil {
-				t.bringSoon(ref.Namespace, ref.RunID) // others do not wait for one that cannot be read
+			defer has.release()
+			if err := t.tryLoad(ref.Namespace, ref.RunID, &has); err != nil {
+				t.loadSoon(ref.Namespace, ref.RunID) // others do not wait for one that cannot be read
 			}
 			return nil
 		})
@@ -150,7 +150,7 @@ func quarantine(ref journal.RunRef) journal.Event {
 }
 
 // rest waits, and reports whether the term goes on.
-func (t *term) rest(d time.Duration) bool {
+func (t *session) rest(d time.Duration) bool {
 	pause := time.NewTimer(d)
 	defer pause.Stop()
 	select {
@@ -161,7 +161,7 @@ func (t *term) rest(d time.Duration) bool {
 	}
 }
 
-func (t *term) read(ctx context.Context, id string, has *places) error {
+func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	done, ok := t.readTurn()
 	if !ok {
 		return nil
@@ -178,7 +178,7 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 	if row.State.Ended() || row.Owner != t.owner {
 		return nil
 	}
-	suspect := t.e.patience().Suspect(row.Takeovers)
+	suspect := t.e.takeOverPolicy().Suspect(row.Takeovers)
 	if suspect {
 		if has.suspect == nil {
 			leave, free := t.e.suspects.try()
@@ -203,7 +203,7 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 	}
 	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
 	r.priority, r.deadline, r.schedule, r.metadata = int(row.Priority), row.Deadline, row.ScheduleID, row.Metadata
-	if r.family, err = familyOf(row); err != nil {
+	if r.lineage, err = lineageOf(row); err != nil {
 		return err
 	}
 	if row.LastSeq == 0 {
@@ -216,7 +216,7 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 	} else if err := r.rebuild(ctx, loaded); err != nil {
 		return err
 	}
-	mail, err := t.withCancel(ctx, row, loaded.Mail)
+	commands, err := t.withCancel(ctx, row, loaded.Command)
 	if err != nil {
 		r.takeRoom()()
 		return err
@@ -225,7 +225,7 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 	r.suspect.Store(suspect)
 	r.regraphed.Store(r.state.MayGrow())
 	done() // what it takes is known
-	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(mail, computes)) {
+	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
 		give, ok := t.e.computing.Try(r.namespace)
 		if !ok {
 			r.takeRoom()()
@@ -254,7 +254,7 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 	t.memory.Add(r.namespace, -size)
 	now := time.Now().UTC()
 	if r.pendingStart != nil {
-		if err := r.beginNow(now, mail); err != nil {
+		if err := r.beginNow(now, commands); err != nil {
 			t.remove(r)
 			return fmt.Errorf("begin run %s: %w", id, err)
 		}
@@ -279,24 +279,24 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 		// Its time has come, or passed while nobody held it.
 		r.arm(at)
 	}
-	r.takeUpLocked(mail)
+	r.applyLocked(commands)
 	if row.Takeovers > 0 {
 		t.vouch(r)
 	}
 	return nil
 }
 
-// withCancel is the mail of a run together with its cancel, which may be behind more mail than comes along
+// withCancel is the commands of a run together with its cancel, which may be behind more commands than comes along
 // with the run.
-func (t *term) withCancel(ctx context.Context, row journal.Run, mail []journal.Mail) ([]journal.Mail, error) {
-	if row.CancelTime.IsZero() || len(mail) < journal.MaxLoadedMail || slices.ContainsFunc(mail, isCancel) {
-		return mail, nil
+func (t *session) withCancel(ctx context.Context, row journal.Run, commands []journal.Command) ([]journal.Command, error) {
+	if row.CancelTime.IsZero() || len(commands) < journal.MaxLoadedCommandBytes || slices.ContainsFunc(commands, isCancel) {
+		return commands, nil
 	}
-	m, found, err := t.e.journal.FindMail(ctx, row.Namespace, row.ID, journal.MailCancel, "", true)
+	m, found, err := t.e.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCancel, "", true)
 	if err != nil || !found {
-		return mail, err
+		return commands, err
 	}
-	return append(mail, m), nil
+	return append(commands, m), nil
 }
 
 // rebuild brings the machine to where the journal ends, from the snapshot or, if that is of no use, from the beginning.
@@ -334,7 +334,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 		// The tally counts the nodes of the graph as it is by now.
 		g := r.state.Graph()
 		r.tally.total(len(g.Nodes))
-		r.grown = programBytes(r.state.Program(), len(l.Graph))
+		r.expanded = programBytes(r.state.Program(), len(l.Graph))
 	}
 	r.graph = l.Run.GraphHash
 	if r.seq != l.Run.LastSeq {
@@ -345,7 +345,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 
 func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Event) error {
 	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0, 0
-	r.grown = 0
+	r.expanded = 0
 	defer func() { r.state.OnEvaluation(r.evaluation) }()
 	r.sure, r.unsure = false, map[string]bool{}
 	if snapshot != nil {
@@ -390,7 +390,7 @@ func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Even
 }
 
 // vouch tells the journal, after a while, that a run which was taken over does no harm.
-func (t *term) vouch(r *run) {
+func (t *session) vouch(r *run) {
 	time.AfterFunc(t.e.cfg.ProgressAfter, func() {
 		r.lock()
 		defer r.mu.Unlock()
@@ -426,7 +426,7 @@ func (r *run) leaving(ctx context.Context) bool {
 }
 
 // handBack lets others have a run for which there is no room here.
-func (t *term) handBack(ctx context.Context, ids ...string) {
+func (t *session) handBack(ctx context.Context, ids ...string) {
 	if err := t.e.journal.Release(ctx, t.owner, ids); err != nil && ctx.Err() == nil && !journal.IsFenced(err) {
 		t.e.log.WarnContext(ctx, "runs not handed back", "err", err, "count", len(ids), "first", ids[0])
 	}
@@ -434,7 +434,7 @@ func (t *term) handBack(ctx context.Context, ids ...string) {
 
 // readPending reads what a run begins with that was recorded and never begun. It is not ready before its time, unless it is to end; then an
 // alarm is set.
-func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []byte) (ready bool, err error) {
+func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept []byte) (ready bool, err error) {
 	if row.WakeTime.After(time.Now()) && row.CancelTime.IsZero() {
 		t.alarms.set(row.Namespace, r.id, row.WakeTime)
 		return false, nil
@@ -451,7 +451,7 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 		}
 	}
 	req := StartRequest{Input: b.Input, Attachments: row.Attachments}
-	b.Input = req.travels()
+	b.Input = req.propagates()
 	var rec recorded
 	if len(kept) > 0 {
 		if err := json.Unmarshal(kept, &rec); err != nil {
@@ -463,10 +463,10 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 		return false, err
 	}
 	b.Budget = given.Budget
-	b.Adopt = rec.Adopt
+	b.Reuse = rec.Reuse
 	r.pendingStart, r.pendingSignal = b, rec.Signal
 	r.given = inputSize(b.Input, b.Context)
-	if r.task != "" && !r.family.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
+	if r.task != "" && !r.lineage.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
 		// Its claim may have run out while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
 		case err == nil:
@@ -476,7 +476,7 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 			r.refused = errs.ReasonOf(err)
 		}
 	}
-	if row.CancelTime.IsZero() && r.family.Parent == "" && r.refused == "" {
+	if row.CancelTime.IsZero() && r.lineage.Parent == "" && r.refused == "" {
 		release, ok, err := t.e.quotas.Admit(ctx, r.namespace)
 		if err != nil {
 			return false, err
@@ -490,7 +490,7 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 }
 
 // beginNow begins a run that was recorded earlier. The caller holds r.mu.
-func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
+func (r *run) beginNow(now time.Time, commands []journal.Command) error {
 	room := r.takeRoom()
 	kept := false
 	defer func() {
@@ -498,8 +498,8 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 			room()
 		}
 	}()
-	if i := slices.IndexFunc(mail, func(m journal.Mail) bool { return m.Kind == journal.MailCancel }); i >= 0 {
-		r.takeUpLocked(mail[i : i+1])
+	if i := slices.IndexFunc(commands, func(m journal.Command) bool { return m.Kind == journal.CommandCancel }); i >= 0 {
+		r.applyLocked(commands[i : i+1])
 		return nil
 	}
 	if r.refused != "" {
@@ -530,7 +530,7 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 		return err
 	}
 	kept = true
-	r.takeUpLocked(mail)
+	r.applyLocked(commands)
 	return nil
 }
 
@@ -539,7 +539,7 @@ const rescueEvery = time.Second
 
 // rescueJobs lets jobs come again with which an executor died: once it is not heard of any more, and not only when they have taken longer than they
 // may. Nor do they wait for a long lease: a job that comes twice does no harm, as a run that two work on would.
-func (t *term) rescueJobs(ctx context.Context) {
+func (t *session) rescueJobs(ctx context.Context) {
 	tick := time.NewTicker(rescueEvery)
 	defer tick.Stop()
 	for {
@@ -567,7 +567,7 @@ const (
 // sweep sees to it that wake-ups come in time, whoever leads the queue: it is always ahead of the leader, whose statement for many jobs at once may
 // take as long as they are many when the table's statistics are old. And it gives parked and pending runs whose wake-up was lost another one,
 // for as long as the term lasts.
-func (t *term) sweep(ctx context.Context) {
+func (t *session) sweep(ctx context.Context) {
 	const ahead = 12 * time.Second
 	tick := time.NewTicker(lateWake)
 	defer tick.Stop()
@@ -583,7 +583,7 @@ func (t *term) sweep(ctx context.Context) {
 				t.e.log.WarnContext(ctx, "jobs that are due before long not made ready", "err", err)
 			}
 		}
-		n, err := t.e.journal.SweepParked(ctx, lateWake, sweepBatch)
+		n, err := t.e.journal.SweepOwnerless(ctx, lateWake, sweepBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			t.e.log.WarnContext(ctx, "parked runs not swept", "err", err)

@@ -22,7 +22,7 @@ type refusal struct {
 // maxRefusal bounds what is told of a refusal.
 const maxRefusal = 1000
 
-func refusalOf(l *Letter, err error, now time.Time) *refusal {
+func refusalOf(l *Payload, err error, now time.Time) *refusal {
 	out := &refusal{Time: now, By: l.By, RequestID: l.RequestID, Message: err.Error()}
 	if refused, ok := errors.AsType[*workgraph.AmendRefused](err); ok {
 		var places []string
@@ -45,12 +45,12 @@ func (e *Engine) refusedAmendment(ctx context.Context, x *Explanation) error {
 	if err != nil || f == nil {
 		return err
 	}
-	h := Holdup{Kind: HoldupAmendRefused, Since: f.Time, Name: f.RequestID, Message: "an amendment was refused: " + f.Message,
+	h := Blocker{Kind: BlockerAmendRefused, Since: f.Time, Name: f.RequestID, Message: "an amendment was refused: " + f.Message,
 		Hint: "epigraph runs graph " + x.Row.ID + " --json shows the graph as it is; change what has not run"}
 	if f.By != "" {
 		h.Message = "an amendment by " + f.By + " was refused: " + f.Message
 	}
-	x.Holdups = append(x.Holdups, h)
+	x.Blockers = append(x.Blockers, h)
 	return nil
 }
 

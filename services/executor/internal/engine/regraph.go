@@ -10,17 +10,17 @@ import (
 
 // regraphs tells for each event how it changed the graph: from the one with the hash was, by all of them together, to the one with the hash
 // now. The result is read only; it may be nil.
-func regraphs(evs []workgraph.Event, was, now string, amended *Regraph) map[int]*Regraph {
+func regraphs(evs []workgraph.Event, was, now string, amended *GraphChange) map[int]*GraphChange {
 	if now == "" {
 		return nil
 	}
-	out := map[int]*Regraph{}
+	out := map[int]*GraphChange{}
 	last := -1
 	for i := range evs {
 		if !changesGraph(&evs[i]) {
 			continue
 		}
-		g := &Regraph{}
+		g := &GraphChange{}
 		if evs[i].Kind == workgraph.GraphAmended && amended != nil {
 			*g = *amended
 		}
@@ -54,10 +54,10 @@ func (e *Engine) FirstGraph(ctx context.Context, row journal.Run) (string, error
 	}
 	hash := ""
 	_, err := e.happened(ctx, row, func(d *Durable) bool {
-		if d.Regraph == nil {
+		if d.GraphChange == nil {
 			return false
 		}
-		hash = d.Regraph.Was
+		hash = d.GraphChange.Was
 		return true
 	})
 	return hash, err
@@ -92,8 +92,8 @@ func graphBefore(events []journal.Event) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("event %d cannot be read: %w", ev.Seq, err)
 		}
-		if d.Regraph != nil {
-			return d.Regraph.Was, nil
+		if d.GraphChange != nil {
+			return d.GraphChange.Was, nil
 		}
 	}
 	return "", nil

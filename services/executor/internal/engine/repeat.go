@@ -92,11 +92,11 @@ func (e *Engine) repeated(ctx context.Context, namespace, runID string, req jour
 
 // remember keeps the id of a request that asked for nothing, so that its repeat is answered in the same way,
 // whatever its run has come to.
-func (e *Engine) remember(ctx context.Context, namespace, runID string, kind journal.MailKind, req journal.Request) error {
+func (e *Engine) remember(ctx context.Context, namespace, runID string, kind journal.CommandKind, req journal.Request) error {
 	if req.ID == "" {
 		return nil
 	}
-	_, err := e.journal.Post(ctx, journal.Post{Idle: true, Request: req,
-		Mail: journal.Mail{Namespace: namespace, RunID: runID, Kind: kind, Time: dbkit.Now()}})
+	_, err := e.journal.Enqueue(ctx, journal.EnqueueRequest{Idle: true, Request: req,
+		Command: journal.Command{Namespace: namespace, RunID: runID, Kind: kind, Time: dbkit.Now()}})
 	return err
 }

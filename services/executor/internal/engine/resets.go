@@ -27,7 +27,7 @@ type resetsOf struct {
 	run string
 	seq int64
 	// last is where each visit was taken back for the last time.
-	last map[workgraph.Ref]place
+	last map[workgraph.Ref]visitOrder
 }
 
 func newResets() *resets { return &resets{byRun: lru.New[string, *resetsOf](maxKeptResets)} }
@@ -54,7 +54,7 @@ func (r *resets) put(of *resetsOf) {
 // has it now, so that what had ended before that is not shown. Only what follows from an approval is taken
 // back after its end, so that nothing is read for a run that has asked nothing and adopted nothing; of others
 // the history is read once here, and after that what has come since.
-func (e *Engine) takenBack(ctx context.Context, row journal.Run) (map[workgraph.Ref]place, error) {
+func (e *Engine) takenBack(ctx context.Context, row journal.Run) (map[workgraph.Ref]visitOrder, error) {
 	if row.ForkedFrom == "" {
 		asked, err := e.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)
 		if err != nil || len(asked) == 0 {
@@ -82,9 +82,9 @@ func (e *Engine) takenBack(ctx context.Context, row journal.Run) (map[workgraph.
 					found.last, own = maps.Clone(found.last), true
 				}
 				if found.last == nil {
-					found.last = map[workgraph.Ref]place{}
+					found.last = map[workgraph.Ref]visitOrder{}
 				}
-				found.last[workgraph.Ref{Node: s.Node, Visit: s.Visit}] = place{d.Seq, i}
+				found.last[workgraph.Ref{Node: s.Node, Visit: s.Visit}] = visitOrder{d.Seq, i}
 			}
 		}
 		if len(evs) < chunk {

@@ -52,7 +52,7 @@ type ReconcileRequest struct {
 	Request journal.Request
 }
 
-// Resume lets a paused or quarantined run go on. It returns once the owner has done so, or after settleTime:
+// Resume lets a paused or quarantined run go on. It returns once the owner has done so, or after effectWait:
 // Unapplied tells which. A run that goes on already is left alone, but for its budget if the request has one.
 func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	req.Request.Method = MethodResume
@@ -63,7 +63,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	}
 	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailResume, key)
+			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 		}
 		return err
 	}
@@ -75,7 +75,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 		return err
 	}
 	if goesOn(row.State) && !given {
-		return e.remember(ctx, req.Namespace, req.RunID, journal.MailResume, req.Request)
+		return e.remember(ctx, req.Namespace, req.RunID, journal.CommandResume, req.Request)
 	}
 	if req.Revision != 0 && req.Revision != row.Revision {
 		return journal.EtagMismatch(row.ID)
@@ -88,13 +88,13 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 			return err
 		}
 	}
-	p := journal.Post{Revision: req.Revision, Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailResume, Key: key}}
+	p := journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandResume, Key: key}}
 	if given {
 		p.Open = started()
 	}
-	// Revision rises by every piece of mail: with it, nothing may have come in between.
-	_, err = e.post(ctx, p, &Letter{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
+	// Revision rises by every command: with it, nothing may have come in between.
+	_, err = e.enqueue(ctx, p, &Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
@@ -103,7 +103,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 			return err
 		}
 		if goesOn(row.State) && !given {
-			return e.remember(ctx, req.Namespace, req.RunID, journal.MailResume, req.Request)
+			return e.remember(ctx, req.Namespace, req.RunID, journal.CommandResume, req.Request)
 		}
 		if row.State == journal.StatePending {
 			return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("its budget can be changed once it has started")
@@ -112,7 +112,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	default:
 		return err
 	}
-	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailResume, key)
+	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 	return err
 }
 
@@ -158,13 +158,13 @@ func goesOn(s journal.State) bool {
 }
 
 // Reconcile records what became of the call of a visit. It returns once the owner has taken it into account,
-// or after settleTime: Unapplied tells which. The run stays paused unless it ends by it. Saying again what
+// or after effectWait: Unapplied tells which. The run stays paused unless it ends by it. Saying again what
 // was said last of a visit does nothing.
 func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
 	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailReconcile, once(req.Request))
+			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, once(req.Request))
 		}
 		return err
 	}
@@ -184,7 +184,7 @@ func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 			return rerr
 		}
 		if said {
-			return e.remember(ctx, req.Namespace, req.RunID, journal.MailReconcile, req.Request)
+			return e.remember(ctx, req.Namespace, req.RunID, journal.CommandReconcile, req.Request)
 		}
 	}
 	return err
@@ -219,9 +219,9 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 		}
 	}
 	key := once(req.Request)
-	_, err = e.post(ctx, journal.Post{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailReconcile, Key: key}},
-		&Letter{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
+	_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandReconcile, Key: key}},
+		&Payload{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
@@ -232,7 +232,7 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	default:
 		return err
 	}
-	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailReconcile, key)
+	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, key)
 	return err
 }
 

@@ -156,7 +156,7 @@ func TestResume(t *testing.T) {
 		})
 		t.Run("OwnerIsSlow/ResumeIsToldAsUnapplied", func(t *testing.T) {
 			t.Parallel()
-			slow := &heldMail{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
+			slow := &heldCommands{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
 			close(slow.goOn)
 			l := run(t, s, a, func(c *engine.Config, d *engine.Deps) { c.ID, slow.Journal, d.Journal = "slow", d.Journal, slow })
 			goOn := sync.OnceFunc(func() { close(slow.held) })

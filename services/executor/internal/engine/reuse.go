@@ -22,7 +22,7 @@ const (
 )
 
 // reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it otherwise.
-func (t *term) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
+func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
 	scope := []string{a.run.namespace, info.Version}
 	if info.SeesPlace {
 		scope = append(scope, a.start.Ref.String())
@@ -39,7 +39,7 @@ func (t *term) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, 
 	}
 	out, err := t.invoke(ctx, doer, a)
 	if err == nil && out.Wait == nil && !a.looked.Load() && outcomeSize(out) <= t.e.cfg.MaxPayload {
-		t.e.keep(ctx, a.run.namespace, key, out, time.Now().Add(a.start.CacheTTL))
+		t.e.cacheOutcome(ctx, a.run.namespace, key, out, time.Now().Add(a.start.CacheTTL))
 	}
 	return out, err
 }
@@ -72,8 +72,8 @@ func (e *Engine) kept(ctx context.Context, namespace, key string) (workgraph.Out
 	return out, true
 }
 
-// keep keeps an outcome for equal calls: small ones for all executors, larger ones here.
-func (e *Engine) keep(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
+// cacheOutcome keeps an outcome for equal calls: small ones for all executors, larger ones here.
+func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
 	e.outcomes.Put(key, out, until)
 	if out.Expand != nil || outcomeSize(out) > journal.MaxOutcomeBytes {
 		return

@@ -14,7 +14,7 @@ import (
 //
 //	standInLine -> [ queue of the namespace ] -> roomWaiters with the budget -> bring
 //	                        |                            |
-//	                        +--- giveBackOld, if another executor lives
+//	                        +--- releaseWaiting, if another executor lives
 //
 // A run that was canceled is read only to end it, so it does not wait for others to end. Canceled runs of a
 // namespace have a line of their own, which waits with a small budget that is kept for canceled runs.
@@ -24,9 +24,9 @@ const (
 	// roomWaiters is how many runs of a line wait with the budget at once: more than one, so that small runs
 	// get in while a large one waits.
 	roomWaiters = 16
-	// roomPatience is for how long a run stands in line before it is given back, if there is another executor
+	// roomWait is for how long a run stands in line before it is given back, if there is another executor
 	// that may have room: long enough for its turn to have come.
-	roomPatience = 20 * time.Second
+	roomWait = 20 * time.Second
 	// handedBack is how many runs are given back at once.
 	handedBack = 500
 )
@@ -43,7 +43,7 @@ var (
 type roomLines struct {
 	by     map[string]*inLine // by the run's id
 	spaces map[lineKey]*spaceLine
-	// watched says that giveBackOld is at work.
+	// watched says that releaseWaiting is at work.
 	watched bool
 }
 
@@ -62,9 +62,9 @@ type inLine struct {
 	stop context.CancelCauseFunc
 	// left says that the entry is void: the queue may still have it.
 	left bool
-	// mailed says that there is mail for the run: looks for mail leave it out, since the run takes its mail
+	// hasCommands says that there is commands for the run: looks for commands leave it out, since the run takes its commands
 	// up when it is read.
-	mailed bool
+	hasCommands bool
 	// canceled says that the run stands in the line of canceled runs, or is on the way there.
 	canceled bool
 }
@@ -76,16 +76,16 @@ type spaceLine struct {
 }
 
 // standInLine puts a run in line for the room that it lacks. When there is room, it is kept for the run and
-// the run is brought. One that waits for longer than roomPatience is given back if other executors live. The
+// the run is brought. One that waits for longer than roomWait is given back if other executors live. The
 // caller has marked the run by brings.
-func (t *term) standInLine(id string, lacks *noRoomError) {
+func (t *session) standInLine(id string, lacks *noRoomError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.enterLine(id, lacks, time.Now())
 }
 
 // enterLine is standInLine for a run that has waited since a time. The caller holds t.mu.
-func (t *term) enterLine(id string, lacks *noRoomError, since time.Time) {
+func (t *session) enterLine(id string, lacks *noRoomError, since time.Time) {
 	if t.closed {
 		return
 	}
@@ -107,19 +107,19 @@ func (t *term) enterLine(id string, lacks *noRoomError, since time.Time) {
 	}
 	if !t.lines.watched {
 		t.lines.watched = true
-		t.work.Go(t.giveBackOld)
+		t.work.Go(t.releaseWaiting)
 	}
 }
 
 // waitInTurn waits for room for x, and then for the runs in the queue until there are none.
-func (t *term) waitInTurn(x *inLine, line *spaceLine) {
+func (t *session) waitInTurn(x *inLine, line *spaceLine) {
 	for ; x != nil; x = t.nextInLine(x.lacks.line(), line) {
 		t.waitForRoom(x)
 	}
 }
 
 // nextInLine returns the next run of the queue. Without one it returns nil, and counts the caller out.
-func (t *term) nextInLine(key lineKey, line *spaceLine) *inLine {
+func (t *session) nextInLine(key lineKey, line *spaceLine) *inLine {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(line.queue) > 0 && t.background.Err() == nil {
@@ -138,7 +138,7 @@ func (t *term) nextInLine(key lineKey, line *spaceLine) *inLine {
 
 // waitForRoom waits for room for a run and has it brought. If stop ends the wait, its cause says what is to
 // be done instead: the run is given back, or goes on to the line of canceled runs.
-func (t *term) waitForRoom(x *inLine) {
+func (t *session) waitForRoom(x *inLine) {
 	ctx, cancel := context.WithCancelCause(t.background)
 	defer cancel(nil)
 	t.mu.Lock()
@@ -157,7 +157,7 @@ func (t *term) waitForRoom(x *inLine) {
 	t.mu.Unlock()
 	switch {
 	case err == nil:
-		b := &bringing{namespace: x.lacks.namespace, id: x.id, wait: soonestTry}
+		b := &pendingLoad{namespace: x.lacks.namespace, id: x.id, wait: soonestTry}
 		if x.lacks.size > inflight.Small {
 			// Reading a large run takes the processor for long, so it needs a turn to compute of its
 			// namespace.
@@ -165,7 +165,7 @@ func (t *term) waitForRoom(x *inLine) {
 				b.has.compute = nil
 			}
 		}
-		t.bring(b, true)
+		t.queueLoad(b, true)
 	case errors.Is(context.Cause(ctx), errGivenBack):
 		t.brought(x.id)
 		t.handBack(t.background, x.id)
@@ -173,7 +173,7 @@ func (t *term) waitForRoom(x *inLine) {
 }
 
 // leaveLine takes a run out of its line. The caller holds t.mu.
-func (t *term) leaveLine(x *inLine) {
+func (t *session) leaveLine(x *inLine) {
 	x.left = true
 	if t.lines.by[x.id] == x {
 		delete(t.lines.by, x.id)
@@ -181,7 +181,7 @@ func (t *term) leaveLine(x *inLine) {
 }
 
 // cancelInLine moves a run that was canceled to the line of canceled runs. The caller holds t.mu.
-func (t *term) cancelInLine(x *inLine) {
+func (t *session) cancelInLine(x *inLine) {
 	if x.canceled {
 		return
 	}
@@ -195,7 +195,7 @@ func (t *term) cancelInLine(x *inLine) {
 }
 
 // manyCanceled are the namespaces of which more canceled runs stand in line here than wait with the budget.
-func (t *term) manyCanceled() (names []string) {
+func (t *session) manyCanceled() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, line := range t.lines.spaces {
@@ -206,10 +206,10 @@ func (t *term) manyCanceled() (names []string) {
 	return names
 }
 
-// giveBackOld gives runs back that have stood in line for long while other executors live, until no run
+// releaseWaiting gives runs back that have stood in line for long while other executors live, until no run
 // stands in line.
-func (t *term) giveBackOld() {
-	for t.rest(t.e.roomPatience / 4) {
+func (t *session) releaseWaiting() {
+	for t.rest(t.e.roomWait / 4) {
 		peers := t.hasPeers()
 		var old []string
 		t.mu.Lock()
@@ -220,12 +220,12 @@ func (t *term) giveBackOld() {
 		}
 		for id, x := range t.lines.by {
 			switch {
-			case !peers || time.Since(x.since) < t.e.roomPatience:
+			case !peers || time.Since(x.since) < t.e.roomWait:
 			case x.stop != nil:
 				x.stop(errGivenBack)
 			default:
 				t.leaveLine(x)
-				delete(t.bringing, id)
+				delete(t.pendingLoads, id)
 				old = append(old, id)
 			}
 		}

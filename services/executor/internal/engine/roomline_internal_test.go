@@ -31,17 +31,17 @@ func (k keeper) Release(_ context.Context, _ journal.Owner, ids []string) error 
 func TestRoomLine(t *testing.T) {
 	t.Parallel()
 	const runs = 1000
-	line := func(t *testing.T, patience time.Duration) (*term, keeper, context.CancelFunc) {
+	line := func(t *testing.T, patience time.Duration) (*session, keeper, context.CancelFunc) {
 		ctx, end := context.WithCancel(t.Context())
 		j := keeper{released: make(chan []string, runs)}
-		e := &Engine{log: slog.New(slog.DiscardHandler), journal: j, roomPatience: patience}
+		e := &Engine{log: slog.New(slog.DiscardHandler), journal: j, roomWait: patience}
 		e.cfg.Lease = time.Minute
-		x := &term{e: e, background: ctx, memory: newMemory(1 << 20), runs: map[string]*run{}, bringing: map[string]bool{}}
+		x := &session{e: e, background: ctx, memory: newMemory(1 << 20), runs: map[string]*run{}, pendingLoads: map[string]bool{}}
 		x.memory.Add("acme", 1<<20)
 		for i := range runs {
 			id := fmt.Sprint("run_", i)
 			x.mu.Lock()
-			require.True(t, x.brings(id))
+			require.True(t, x.loads(id))
 			x.mu.Unlock()
 			x.standInLine(id, &noRoomError{namespace: "acme", size: 10 << 10})
 		}
@@ -59,14 +59,14 @@ func TestRoomLine(t *testing.T) {
 		end()
 		x.work.Wait()
 	})
-	t.Run("MailIsAskedForOncePerRun", func(t *testing.T) {
+	t.Run("CommandsAreAskedForOncePerRun", func(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
 		busy, ending := x.inHand()
-		require.Empty(t, busy, "of most of them there is no mail")
+		require.Empty(t, busy, "of most of them there is no commands")
 		require.Empty(t, ending)
-		require.True(t, x.mailed("run_7", false))
-		require.False(t, x.mailed("elsewhere", true))
+		require.True(t, x.hasCommands("run_7", false))
+		require.False(t, x.hasCommands("elsewhere", true))
 		busy, ending = x.inHand()
 		require.Equal(t, []string{"run_7"}, busy, "a cancel is looked for all the same")
 		require.Empty(t, ending)
@@ -82,8 +82,8 @@ func TestRoomLine(t *testing.T) {
 		var want []string
 		for i := range runs {
 			id := fmt.Sprint("run_", i)
-			require.True(t, x.mailed(id, canceled(i)))
-			require.True(t, x.mailed(id, canceled(i)), "it may be told twice")
+			require.True(t, x.hasCommands(id, canceled(i)))
+			require.True(t, x.hasCommands(id, canceled(i)), "it may be told twice")
 			if canceled(i) {
 				want = append(want, id)
 			}
@@ -117,18 +117,18 @@ func TestRoomLine(t *testing.T) {
 		x.work.Wait()
 		require.Empty(t, x.lines.by)
 		require.Empty(t, x.lines.spaces)
-		require.Empty(t, x.bringing)
+		require.Empty(t, x.pendingLoads)
 	})
 }
 
 func TestBringLine(t *testing.T) {
 	t.Parallel()
-	var l bringLine
+	var l loadLine
 	for i := range 3 {
-		l.push(&bringing{namespace: "a", id: fmt.Sprint("a", i)}, false)
+		l.push(&pendingLoad{namespace: "a", id: fmt.Sprint("a", i)}, false)
 	}
-	l.push(&bringing{namespace: "b", id: "b0"}, false)
-	l.push(&bringing{namespace: "c", id: "granted"}, true)
+	l.push(&pendingLoad{namespace: "b", id: "b0"}, false)
+	l.push(&pendingLoad{namespace: "c", id: "granted"}, true)
 	order := func() (ids []string) {
 		for b := l.pop(); b != nil; b = l.pop() {
 			ids = append(ids, b.id)
@@ -136,7 +136,7 @@ func TestBringLine(t *testing.T) {
 		return ids
 	}
 	require.Equal(t, []string{"granted", "a0", "b0", "a1", "a2"}, order(), "what holds something first, then namespaces in turn")
-	l.push(&bringing{namespace: "a", id: "a3"}, false)
+	l.push(&pendingLoad{namespace: "a", id: "a3"}, false)
 	require.Equal(t, []string{"a3"}, order(), "it may fill again")
 	require.Empty(t, l.spaces)
 	require.Empty(t, l.order)

@@ -23,7 +23,7 @@ import (
 // run is one run in the memory of its owner. The machine advances ahead of the database: every decision is queued with the
 // writer at once, in order, and acted on when the writer says that it is durable.
 type run struct {
-	t         *term
+	t         *session
 	id        string
 	namespace string
 	root      string
@@ -40,16 +40,16 @@ type run struct {
 	regraphed atomic.Bool
 
 	// mu guards the machine and everything that follows it.
-	mu      sync.Mutex
-	state   *workgraph.State
-	tally   *tally
-	usage   journal.Usage
-	started time.Time
-	kept    int64 // bytes of results that the machine holds
-	given   int64 // bytes of what the run was given: its input, and what came for it since its position was last written
-	grown   int64 // what a graph takes that is not its program's, since the run has grown or was amended
-	seq     int64 // of the last event given to the writer
-	snapSeq int64
+	mu       sync.Mutex
+	state    *workgraph.State
+	tally    *tally
+	usage    journal.Usage
+	started  time.Time
+	kept     int64 // bytes of results that the machine holds
+	given    int64 // bytes of what the run was given: its input, and what came for it since its position was last written
+	expanded int64 // what a graph takes that is not its program's, since the run has grown or was amended
+	seq      int64 // of the last event given to the writer
+	snapSeq  int64
 	// durable is how far the writer is known to have come; over says that it wrote the end.
 	durable int64
 	over    bool
@@ -64,8 +64,8 @@ type run struct {
 	// is to blame.
 	suspect atomic.Bool
 	marks   marks
-	// family is where the run stands among others.
-	family family
+	// lineage is where the run stands among others.
+	lineage lineage
 	// metadata is that of its row.
 	metadata []byte
 	// deadline is when it is ended whatever it does; zero means never.
@@ -75,9 +75,9 @@ type run struct {
 	// sure says that when the run was read every child had been recorded but those in unsure.
 	sure   bool
 	unsure map[string]bool
-	// taken are the pieces of mail that were taken up by writes which are not answered yet.
+	// taken are the commands that were taken up by writes which are not answered yet.
 	taken map[int64]bool
-	// heard are those of which such an answer has come while mail of the run is read, as what is read may name
+	// heard are those of which such an answer has come while commands of the run is read, as what is read may name
 	// them still; nil at other times.
 	heard map[int64]bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
@@ -92,7 +92,7 @@ type run struct {
 	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody does.
 	askAt  time.Time
 	asking bool
-	// early is set while mail waits for the end of a call under way.
+	// early is set while commands wait for the end of a call under way.
 	early bool
 	// released is closed when the write that gives the run away was answered; nil before that write.
 	released chan struct{}
@@ -119,16 +119,16 @@ type run struct {
 	turn bool
 	ends chan struct{}
 
-	// opening and canceling are set while mail is taken up beside, missed when more came meanwhile.
+	// opening and canceling are set while commands are taken up beside, missed when more came meanwhile.
 	opening, canceling, missed atomic.Bool
 
 	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the other way round.
-	amu      sync.Mutex
-	attempts map[workgraph.Ref]*attempt
-	timer    *time.Timer
-	timerAt  time.Time
-	linger   *time.Timer
-	stopped  bool
+	amu       sync.Mutex
+	attempts  map[workgraph.Ref]*attempt
+	timer     *time.Timer
+	timerAt   time.Time
+	idleTimer *time.Timer
+	stopped   bool
 	// evaluating aborts the evaluation under way, if there is one; aborted lets none go on.
 	evaluating context.CancelCauseFunc
 	aborted    bool
@@ -149,15 +149,15 @@ type extra struct {
 	entries  []outbox.Entry
 	trace    outbox.Trace
 	progress bool
-	// takenUp is the piece of mail that the command came by, or 0; more says that another waits already.
-	takenUp int64
+	// applied is the command that the command came by, or 0; more says that another waits already.
+	applied int64
 	more    bool
 	// rollup is what a child used.
 	rollup journal.Usage
 	// keep has the position written, though nothing happened.
 	keep bool
 	// regraph are the nodes that an amendment changes.
-	regraph *Regraph
+	regraph *GraphChange
 	// requestID goes into the event of the request.
 	requestID string
 	// principal goes into it, too.
@@ -172,7 +172,7 @@ type extra struct {
 	// returns an error.
 	after func(error)
 	// again is called with r.mu held when the evaluation of the command was aborted and the machine is whole
-	// again: see mend. Nil is for what comes again by itself, as mail and timers do.
+	// again: see mend. Nil is for what comes again by itself, as commands and timers do.
 	again func(*closing)
 }
 
@@ -204,11 +204,11 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		}
 	}
 	r.slim(eff.Ended)
-	if len(evs) == 0 && x.takenUp == 0 {
+	if len(evs) == 0 && x.applied == 0 {
 		if x.recover {
 			c := r.consequence(nil, eff)
 			c.recovered = true
-			r.t.release(r, journal.Result{}, c)
+			r.t.actOn(r, journal.Result{}, c)
 		}
 		if x.after != nil {
 			x.after(nil)
@@ -298,7 +298,7 @@ func (e *tooLargeError) Unwrap() error { return e.err }
 func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects, x extra) (consequence, error) {
 	out := make([]Event, 0, len(evs))
 	was := r.graph
-	if err := r.regraph(w, eff); err != nil {
+	if err := r.changeGraph(w, eff); err != nil {
 		return consequence{}, err
 	}
 	if w.GraphHash != "" {
@@ -306,7 +306,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	changes := regraphs(evs, was, w.GraphHash, x.regraph)
 	for i := range evs {
-		d := &Durable{Event: evs[i], Regraph: changes[i]}
+		d := &Durable{Event: evs[i], GraphChange: changes[i]}
 		if d.Kind == workgraph.AttemptEnded {
 			d.StartTime, d.Actor, d.Cached, d.Principal = x.startTime, x.actor, x.cached, x.reporter
 		}
@@ -330,8 +330,8 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	r.count(x.usage)
 	r.roll(x.rollup)
 	r.seq += int64(len(evs))
-	if x.takenUp != 0 {
-		w.TakenUp = []int64{x.takenUp}
+	if x.applied != 0 {
+		w.Applied = []int64{x.applied}
 	}
 	now := dbkit.Now()
 	var err error
@@ -339,7 +339,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		return consequence{}, err
 	}
 	if len(evs) > 0 {
-		if w.Outbox, err = r.books(x, eff.Ended, now); err != nil {
+		if w.Outbox, err = r.accounting(x, eff.Ended, now); err != nil {
 			return consequence{}, err
 		}
 	}
@@ -348,7 +348,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 			return consequence{}, err
 		}
 	}
-	if err := r.family.letters(r, w, eff, now); err != nil {
+	if err := r.lineage.commands(r, w, eff, now); err != nil {
 		return consequence{}, err
 	}
 	if err := r.rebudget(w, evs, now); err != nil {
@@ -359,10 +359,10 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
 	}
 	r.questions(w, eff, now)
-	r.tell(w, evs, eff)
+	r.webhookJobs(w, evs, eff)
 	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes longer.
 	c := r.consequence(out, eff)
-	leaves := c.idle && c.linger == 0 && !x.more && !x.recover
+	leaves := c.idle && c.idleTimer == 0 && !x.more && !x.recover
 	if r.wantsSnapshot(eff.Ended != nil, leaves) || w.GraphHash != "" {
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return consequence{}, err
@@ -371,9 +371,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	r.weigh()
 	c.recovered = x.recover
-	c.outbox, c.mailed, c.takenUp = len(w.Outbox) > 0, w.Mail, w.TakenUp
+	c.outbox, c.hasCommands, c.applied = len(w.Outbox) > 0, w.Command, w.Applied
 	if leaves {
-		r.giveAway(w)
+		r.releaseOwnership(w)
 		c.released = true
 	}
 	return c, nil
@@ -381,7 +381,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 
 // wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the journal.
 // A run that leaves memory is read back from its last one. One that is idle and stays takes none: with
-// thousands of children, or pieces of mail, it is idle after each.
+// thousands of children, or commands, it is idle after each.
 func (r *run) wantsSnapshot(ended, leaves bool) bool {
 	since := r.seq - r.snapSeq
 	if ended || since == 0 {
@@ -403,7 +403,7 @@ func (r *run) idle() bool {
 	switch st, _ := r.state.Status(); st {
 	case workgraph.StatusPaused, workgraph.StatusRunning:
 		at, ok := r.next()
-		return !ok || time.Until(at) > r.t.e.cfg.ParkAfter
+		return !ok || time.Until(at) > r.t.e.cfg.EvictAfter
 	}
 	return false
 }
@@ -526,8 +526,8 @@ func (r *run) retire(cause error) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	if r.linger != nil {
-		r.linger.Stop()
+	if r.idleTimer != nil {
+		r.idleTimer.Stop()
 	}
 	attempts := r.attempts
 	r.t.memory.Add(r.namespace, -attemptWeight*int64(len(r.attempts)))
@@ -575,7 +575,7 @@ func (r *run) due(at time.Time) {
 	}
 	defer leave()
 	if r.asksNow() {
-		r.t.spawn(func() { r.t.settleUsage(r) })
+		r.t.spawn(func() { r.t.awaitPrices(r) })
 	}
 	before, now := r.seq, time.Now().UTC()
 	var cmd workgraph.Command = workgraph.TimerDue{Now: now}

@@ -558,7 +558,7 @@ func (s *scheduler) done(a *attempt) {
 		s.quit(a.way)
 	}
 	s.dispatch()
-	s.settle()
+	s.signalIdle()
 	s.unlock()
 }
 
@@ -576,13 +576,13 @@ func (s *scheduler) stop() <-chan struct{} {
 			s.leave(a)
 			s.quit(a.way)
 		}
-		s.settle()
+		s.signalIdle()
 	}
 	s.unlock()
 	return s.idle
 }
 
-func (s *scheduler) settle() {
+func (s *scheduler) signalIdle() {
 	if s.stopped && s.local.running == 0 && s.remote.running == 0 {
 		select {
 		case <-s.idle:
@@ -625,22 +625,22 @@ func (s *scheduler) atGates(f func(GateKind, int)) {
 }
 
 // holding tells what keeps a from running; false when it runs.
-func (s *scheduler) holding(a *attempt) (Blocker, bool) {
+func (s *scheduler) holding(a *attempt) (GateWait, bool) {
 	s.mu.Lock()
 	if a.place != nil {
 		s.mu.Unlock()
-		return Blocker{Kind: GatePlace, Since: a.queued}, true
+		return GateWait{Kind: GatePlace, Since: a.queued}, true
 	}
 	w := a.way
 	if w == nil || w.place == nil {
 		s.mu.Unlock()
-		return Blocker{}, false
+		return GateWait{}, false
 	}
 	g, since := s.gates[w.gates[w.at]], w.since
 	s.mu.Unlock()
 	b, ok := g.Holding(a.request())
 	if !ok {
-		b = Blocker{Kind: g.Kind(), Name: a.start.Actor}
+		b = GateWait{Kind: g.Kind(), Name: a.start.Actor}
 	}
 	if b.Since.IsZero() {
 		b.Since = since

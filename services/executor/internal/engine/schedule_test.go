@@ -21,10 +21,10 @@ type door struct {
 	open    bool
 }
 
-func (d *door) Kind() GateKind                      { return d.kind }
-func (d *door) Concerns(r GateRequest) bool         { return r.Actor == "gated" }
-func (d *door) Holding(GateRequest) (Blocker, bool) { return Blocker{Kind: d.kind, Name: "x"}, true }
-func (d *door) pass(until time.Time) Pass           { return Pass{Release: func() { d.freed++ }, Until: until} }
+func (d *door) Kind() GateKind                       { return d.kind }
+func (d *door) Concerns(r GateRequest) bool          { return r.Actor == "gated" }
+func (d *door) Holding(GateRequest) (GateWait, bool) { return GateWait{Kind: d.kind, Name: "x"}, true }
+func (d *door) pass(until time.Time) Pass            { return Pass{Release: func() { d.freed++ }, Until: until} }
 func (d *door) Enter(r GateRequest, f func(Pass)) func() {
 	d.entered, d.ready = append(d.entered, r), append(d.ready, f)
 	if d.open {
@@ -189,7 +189,7 @@ func TestScheduler(t *testing.T) {
 		st.runs(t, as[0])
 		b, ok := st.holding(as[2])
 		require.True(t, ok)
-		require.Equal(t, Blocker{Kind: GateKey, Name: "k", Since: b.Since, HolderRunIDs: []string{"r"}}, b)
+		require.Equal(t, GateWait{Kind: GateKey, Name: "k", Since: b.Since, HolderRunIDs: []string{"r"}}, b)
 		require.True(t, st.remove(as[1]))
 		st.done(as[0])
 		st.runs(t, as[2])

@@ -91,7 +91,7 @@ func (c *countedSnapshots) Commit(ctx context.Context, o journal.Owner, ws []jou
 	return c.Journal.Commit(ctx, o, ws)
 }
 
-// A snapshot holds all that a run has. One at each piece of mail would cost the square of their number.
+// A snapshot holds all that a run has. One at each command would cost the square of their number.
 func TestSnapshotsOfIdleRuns(t *testing.T) {
 	t.Parallel()
 	const many, few = 60, 4
@@ -106,17 +106,17 @@ func TestSnapshotsOfIdleRuns(t *testing.T) {
 			id := first.start(t, chain(1, "signal"))
 			before := first.parked(t, id, journal.StateWaiting).LastSeq
 			first.stop()
-			body, err := (&engine.Letter{Name: "other", Payload: []byte(`"x"`)}).Encode()
+			body, err := (&engine.Payload{Name: "other", Payload: []byte(`"x"`)}).Encode()
 			require.NoError(t, err)
 			for i := range many {
-				_, err := first.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: fmt.Sprint(i), Body: body, Time: dbkit.Now()}})
+				_, err := first.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: fmt.Sprint(i), Body: body, Time: dbkit.Now()}})
 				require.NoError(t, err)
 			}
 			var c countedSnapshots
 			l := run(t, s, a, named("second"), counted(&c))
 			l.jobs(t)
 			testkit.Eventually(t, func() bool {
-				left, err := l.j.UnreadMail(t.Context(), ns, id, 1)
+				left, err := l.j.UnappliedCommands(t.Context(), ns, id, 1)
 				return err == nil && len(left) == 0 && l.row(t, id).Owner.IsZero()
 			}, 60*time.Second, time.Millisecond)
 			l.stop()

@@ -70,8 +70,8 @@ type StartRequest struct {
 	Pending bool
 	// ForkedFrom is the run of which this is a fork, ScheduleID the schedule that starts it.
 	ForkedFrom, ScheduleID string
-	// Adopt are the visits that are taken over from another run.
-	Adopt []workgraph.Adopted
+	// Reuse are the visits that are taken over from another run.
+	Reuse []workgraph.ReusedVisit
 	// Signal is given to the run in the transaction that records it; nil gives none.
 	Signal *Signal
 	// Webhooks are told what becomes of it.
@@ -80,8 +80,8 @@ type StartRequest struct {
 	Principal string
 
 	// RootID is the top of the run's family, if it has a parent.
-	RootID string
-	family family
+	RootID  string
+	lineage lineage
 	// lock, if not nil, is held while before, and if that finds nothing against it the start, are carried
 	// out.
 	lock   sync.Locker
@@ -116,9 +116,9 @@ func (req *StartRequest) deadline(now time.Time) time.Time {
 // argAttachments is the named argument under which the run's documents travel to its nodes.
 const argAttachments = "attachments"
 
-// travels is the input that start nodes receive: the caller's, and the documents unless the caller gave that
+// propagates is the input that start nodes receive: the caller's, and the documents unless the caller gave that
 // name a meaning.
-func (req *StartRequest) travels() workgraph.Input {
+func (req *StartRequest) propagates() workgraph.Input {
 	if len(req.Attachments) == 0 || req.Input.Named[argAttachments] != nil {
 		return req.Input
 	}
@@ -158,14 +158,14 @@ func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error
 	return e.begin(ctx, t, req)
 }
 
-func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Started, err error) {
+func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Started, err error) {
 	if req.Request.ID != "" && req.Request.Method == "" {
 		req.Request.Method = MethodStart
 	}
-	in := req.travels()
+	in := req.propagates()
 	// What nobody can ask for again waits as a row for room. To compile a graph for which there is none is in
 	// vain, and takes more than the answer.
-	asksAgain := req.family.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
+	asksAgain := req.lineage.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
 	full := func() (Started, error) { return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted)) }
 	if asksAgain && !t.memory.Room(req.Namespace, weight(len(req.Graph.Nodes))) {
 		return full()
@@ -183,7 +183,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	if asksAgain && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
 		return full()
 	}
-	if req.family.Parent == "" {
+	if req.lineage.Parent == "" {
 		if err := e.quotas.Accept(ctx, req.Namespace, p.nodes); err != nil {
 			return e.earlier(ctx, req, err)
 		}
@@ -203,7 +203,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		}
 		span.End()
 	}()
-	adopted, claims := false, req.TaskID != "" && !req.family.Borrowed
+	adopted, claims := false, req.TaskID != "" && !req.lineage.Borrowed
 	if claims {
 		earlier, own, err := e.claim(ctx, req, id)
 		if err != nil || earlier != "" {
@@ -231,7 +231,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		return e.earlier(ctx, req, err)
 	}
 	if res.CancelRequestedOf != "" {
-		t.pokeMail()
+		t.pollCommandsSoon()
 	}
 	out := Started{ID: res.RunID, Created: res.Created}
 	if res.Created {
@@ -271,15 +271,15 @@ type Examination struct {
 
 // start records the run and waits until that is durable. What may begin now begins in memory in the same
 // commit; what may not is left to whoever takes its job.
-func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, *journal.Start, error) {
+func (t *session) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, *journal.Start, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
 	r := t.newRun(id, p)
-	r.namespace, r.task, r.priority, r.family, r.deadline = req.Namespace, req.TaskID, req.Priority, req.family, req.deadline(now)
+	r.namespace, r.task, r.priority, r.lineage, r.deadline = req.Namespace, req.TaskID, req.Priority, req.lineage, req.deadline(now)
 	r.schedule = req.ScheduleID
 	r.created, r.trace = now, sc
-	if r.family.Parent == "" {
-		r.family = family{approved: req.family.approved, user: req.UserID, chat: req.ChatID, thread: req.ThreadID, hooks: req.Webhooks,
+	if r.lineage.Parent == "" {
+		r.lineage = lineage{approved: req.lineage.approved, user: req.UserID, chat: req.ChatID, thread: req.ThreadID, hooks: req.Webhooks,
 			asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
 	} else {
 		r.root = req.RootID
@@ -296,7 +296,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	}
 	defer reserved()
 	// Children are never held up: their parents are open, and wait for them.
-	bounded := r.family.Parent == ""
+	bounded := r.lineage.Parent == ""
 	room := func() {}
 	if bounded && !wait {
 		release, ok, err := t.e.quotas.Admit(ctx, req.Namespace)
@@ -369,7 +369,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 
 // awaitRecord waits until the start of a run that lives here was written or came to nothing. It reports
 // whether that was before ctx ended.
-func (t *term) awaitRecord(ctx context.Context, id string) bool {
+func (t *session) awaitRecord(ctx context.Context, id string) bool {
 	r := t.get(id)
 	if r == nil {
 		return true
@@ -390,7 +390,7 @@ func (t *term) awaitRecord(ctx context.Context, id string) bool {
 }
 
 // newRun is a run that knows nothing yet but its program.
-func (t *term) newRun(id string, p *program) *run {
+func (t *session) newRun(id string, p *program) *run {
 	r := &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
 		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
 	r.state.OnEvaluation(r.evaluation)
@@ -400,15 +400,15 @@ func (t *term) newRun(id string, p *program) *run {
 
 // recorded is what a pending run's row keeps in the place of a snapshot.
 type recorded struct {
-	Adopt  []workgraph.Adopted `json:"adopt,omitempty"`
-	Signal *Signal             `json:"signal,omitempty"`
+	Reuse  []workgraph.ReusedVisit `json:"reuse,omitempty"`
+	Signal *Signal                 `json:"signal,omitempty"`
 }
 
 // head puts the row of a new run into s, and what the request says of it.
 func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
 	if req.Conflict == journal.ConflictCancelExisting {
-		l := Letter{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: carryContext(r.trace)}
+		l := Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: carryContext(r.trace)}
 		if s.Cancel, err = l.Encode(); err != nil {
 			return fmt.Errorf("encode cancel: %w", err)
 		}
@@ -435,8 +435,8 @@ func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Resu
 		return nil, err
 	}
 	s.Jobs = []journal.Job{job}
-	if len(req.Adopt) > 0 || req.Signal != nil {
-		if s.Snapshot, err = json.Marshal(recorded{req.Adopt, req.Signal}); err != nil {
+	if len(req.Reuse) > 0 || req.Signal != nil {
+		if s.Snapshot, err = json.Marshal(recorded{req.Reuse, req.Signal}); err != nil {
 			return nil, fmt.Errorf("encode pending run: %w", err)
 		}
 	}
@@ -450,7 +450,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	defer r.mu.Unlock()
 	r.started, r.turn = now, true
 	defer func() { r.turn = false }()
-	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.travels(), Context: req.Context, Budget: req.Budget, Adopt: req.Adopt, Now: now})
+	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.propagates(), Context: req.Context, Budget: req.Budget, Reuse: req.Reuse, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("begin run: %w", err)
 	}
@@ -475,7 +475,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, err
 	}
 	c.outbox = len(w.Outbox) > 0
-	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Mail: w.Mail, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}
+	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
@@ -490,7 +490,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, r.t.e.notReady()
 	}
 	r.begins()
-	r.given += inputSize(req.travels(), req.Context)
+	r.given += inputSize(req.propagates(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer's is not to be changed any more
@@ -517,7 +517,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 // confirm lets the registry know, with the write that begins the run, that the run works on its task from now
 // on.
 func (r *run) confirm(w *journal.Append, now time.Time) error {
-	if r.task == "" || r.family.Borrowed {
+	if r.task == "" || r.lineage.Borrowed {
 		return nil
 	}
 	o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Start: now, Trace: carryContext(r.trace)}.Out()
@@ -534,7 +534,7 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.program.name, GraphHash: r.program.hash, MachineVersion: workgraph.MachineVersion,
 		TaskID: req.TaskID, UserID: req.UserID, ChatID: req.ChatID, ThreadID: req.ThreadID, BusinessKey: req.BusinessKey,
 		TraceParent: sc.Parent, TraceState: sc.State, Sampled: r.trace.IsSampled(), CreateTime: now, Labels: req.Labels,
-		Context: req.Context, Attachments: req.Attachments, ParentID: r.family.Parent, Priority: int32(req.Priority), Deadline: r.deadline,
+		Context: req.Context, Attachments: req.Attachments, ParentID: r.lineage.Parent, Priority: int32(req.Priority), Deadline: r.deadline,
 		ForkedFrom: req.ForkedFrom, ScheduleID: req.ScheduleID,
 	}
 	var err error
@@ -552,12 +552,12 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	m := meta{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed, Webhooks: r.family.hooks, Approved: r.family.approved}
+	m := meta{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.hooks, Approved: r.lineage.approved}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}
-	if r.family.Parent != "" {
-		m.Ref, m.Asks = &r.family.Ref, r.family.asks
+	if r.lineage.Parent != "" {
+		m.Ref, m.Asks = &r.lineage.Ref, r.lineage.asks
 	}
 	if !m.empty() {
 		row.Metadata = encode(m)

@@ -93,7 +93,7 @@ func (m *marks) any() bool {
 
 // mark records that r, which is a suspect, begins to do something. The returned function, which must be
 // called once, records that it has done it.
-func (t *term) mark(r *run, doing string) (done func()) {
+func (t *session) mark(r *run, doing string) (done func()) {
 	doing = clean(doing, maxDoing)
 	r.marks.mu.Lock()
 	r.marks.now = append(r.marks.now, doing)
@@ -102,7 +102,7 @@ func (t *term) mark(r *run, doing string) (done func()) {
 	return func() { t.unmark(r, doing) }
 }
 
-func (t *term) unmark(r *run, doing string) {
+func (t *session) unmark(r *run, doing string) {
 	r.marks.mu.Lock()
 	defer r.marks.mu.Unlock()
 	if i := slices.Index(r.marks.now, doing); i >= 0 {
@@ -112,12 +112,12 @@ func (t *term) unmark(r *run, doing string) {
 }
 
 // record writes down what the run does now. The caller holds r.marks.mu, so that the last word stays.
-func (t *term) record(r *run, harmless string) {
+func (t *session) record(r *run, harmless string) {
 	t.says(r.id, clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
 }
 
 // says is record for a run that is not in memory yet.
-func (t *term) says(id, doing, harmless string) {
+func (t *session) says(id, doing, harmless string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.background), markTime)
 	defer cancel()
 	err := t.e.journal.Mark(ctx, t.owner, id, doing, harmless)
@@ -127,7 +127,7 @@ func (t *term) says(id, doing, harmless string) {
 }
 
 // watched waits for the turn of a suspect that is about to call an actor here, and records that.
-func (t *term) watched(ctx context.Context, a *attempt) (done func(), err error) {
+func (t *session) watched(ctx context.Context, a *attempt) (done func(), err error) {
 	leave, err := t.e.suspects.take(ctx)
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func TestSuspects(t *testing.T) {
 			require.Equal(t, "here at n0", l.row(t, guilty).Doing)
 			x, err := l.Explain(t.Context(), ns, guilty)
 			require.NoError(t, err)
-			require.Contains(t, holdupKinds(x), engine.HoldupSuspect)
+			require.Contains(t, holdupKinds(x), engine.BlockerSuspect)
 			for _, id := range []string{"d", "e", "f"} {
 				l = next(id)
 				for range others {
@@ -144,8 +144,8 @@ func TestSuspects(t *testing.T) {
 	})
 }
 
-func holdupKinds(x *engine.Explanation) (out []engine.HoldupKind) {
-	for _, h := range x.Holdups {
+func holdupKinds(x *engine.Explanation) (out []engine.BlockerKind) {
+	for _, h := range x.Blockers {
 		out = append(out, h.Kind)
 	}
 	return out
@@ -186,7 +186,7 @@ func TestSuspectsWokenByMail(t *testing.T) {
 	l := run(t, s, actors{"ok": &recorder{}, "signal": outcome(func(*workgraph.Call) workgraph.Outcome {
 		return workgraph.Outcome{Wait: &workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}}
 	})}, func(c *engine.Config, d *engine.Deps) {
-		c.MaxTakeovers, c.ParkAfter = 3, time.Millisecond
+		c.MaxTakeovers, c.EvictAfter = 3, time.Millisecond
 		m.Journal, d.Journal = d.Journal, m
 	})
 	l.KeepTurnsOfSuspects(time.Hour) // however slow the machine is

@@ -27,42 +27,42 @@ func TestTraceOfCommands(t *testing.T) {
 	inbox.Nodes = append(inbox.Nodes, workgraph.Node{ID: "box", Actor: "ok", On: &workgraph.Trigger{Inbox: &workgraph.Inbox{From: []string{"user"}}}})
 	goesOn := chain(2, "ok")
 	goesOn.Nodes[0].Actor = "unsafe"
-	for kind, c := range map[journal.MailKind]struct {
+	for kind, c := range map[journal.CommandKind]struct {
 		graph *workgraph.Graph
 		in    journal.State // in which the run is told
 		do    func(ctx context.Context, l *live, id string) error
 	}{
-		journal.MailSignal: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+		journal.CommandSignal: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
 			_, err := l.Signal(ctx, engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
 			return err
 		}},
-		journal.MailMessage: {inbox, journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+		journal.CommandMessage: {inbox, journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
 			_, err := l.Send(ctx, engine.MessageRequest{Namespace: ns, RunID: id, From: "user", Message: json.RawMessage(`"hey"`)})
 			return err
 		}},
-		journal.MailTaskEnded: {node("task"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+		journal.CommandTaskEnded: {node("task"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
 			token := l.Tokens().Sign(engine.TaskToken{Namespace: ns, RunID: id, Node: "n0", Visit: 1, Attempt: 1})
 			_, err := l.CompleteTask(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{}})
 			return err
 		}},
-		journal.MailPause: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+		journal.CommandPause: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
 			return l.Pause(ctx, engine.PauseRequest{Namespace: ns, RunID: id})
 		}},
-		journal.MailResume: {goesOn, journal.StatePaused, func(ctx context.Context, l *live, id string) error {
+		journal.CommandResume: {goesOn, journal.StatePaused, func(ctx context.Context, l *live, id string) error {
 			ref := workgraph.Ref{Node: "n0", Visit: 1}
 			if err := l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: &workgraph.Outcome{}}); err != nil {
 				return err
 			}
 			return l.Resume(ctx, engine.ResumeRequest{Namespace: ns, RunID: id})
 		}},
-		journal.MailReconcile: {node("unsafe"), journal.StatePaused, func(ctx context.Context, l *live, id string) error {
+		journal.CommandReconcile: {node("unsafe"), journal.StatePaused, func(ctx context.Context, l *live, id string) error {
 			return l.Reconcile(ctx, engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1}, Outcome: &workgraph.Outcome{}})
 		}},
-		journal.MailAmend: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+		journal.CommandAmend: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
 			_, err := l.Amend(ctx, engine.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{{ID: "n1", Actor: "ok"}}}})
 			return err
 		}},
-		journal.MailCancel: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+		journal.CommandCancel: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
 			_, err := l.Cancel(ctx, engine.CancelRequest{Namespace: ns, RunID: id})
 			return err
 		}},
@@ -73,7 +73,7 @@ func TestTraceOfCommands(t *testing.T) {
 				tr := newTracer()
 				l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "unsafe": &unclear{}, "task": waits(workgraph.Wait{Task: &workgraph.TaskWait{}}),
 					"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, tr.option,
-					func(cfg *engine.Config, _ *engine.Deps) { cfg.ParkAfter = parkAfter })
+					func(cfg *engine.Config, _ *engine.Deps) { cfg.EvictAfter = parkAfter })
 				l.jobs(t)
 				id := l.start(t, c.graph)
 				if where == "" {

@@ -44,7 +44,7 @@ func stored(run journal.Run) trace.SpanContext {
 // continued is what the spans of a run hang below that goes on here. A run that only now begins does so in the trace in which it was
 // recorded. One that was parked, or whose owner is gone, gets a new trace, since the first one may be days old. Each of the two
 // links to the other, so that the first trace leads to all later ones. A caller who wanted no trace gets none.
-func (t *term) continued(row journal.Run) trace.SpanContext {
+func (t *session) continued(row journal.Run) trace.SpanContext {
 	origin, ctx := stored(row), context.Background()
 	if origin.IsValid() && !origin.IsSampled() {
 		return origin
@@ -91,8 +91,8 @@ func linkRequest(ctx context.Context, row journal.Run) {
 	}
 }
 
-// linkMail notes in the run's trace which request, or which other run, mail comes from. That of its own trace is no news.
-func (r *run) linkMail(kind journal.MailKind, from outbox.Trace) {
+// linkCommand notes in the run's trace which request, or which other run, commands come from. That of its own trace is no news.
+func (r *run) linkCommand(kind journal.CommandKind, from outbox.Trace) {
 	sc := carried(from)
 	if !r.trace.IsSampled() || !sc.IsSampled() || sc.TraceID() == r.trace.TraceID() {
 		return

@@ -96,7 +96,7 @@ func TestTurns(t *testing.T) {
 			open, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: ids["ask"][i]}, page.Cursor{}, 1)
 			require.NoError(t, err)
 			require.Len(t, open, 1)
-			l.mail(t, ids["ask"][i], journal.MailAnswer, engine.Letter{InterruptID: open[0].ID, Payload: json.RawMessage(`"yes"`)})
+			l.commands(t, ids["ask"][i], journal.CommandAnswer, engine.Payload{InterruptID: open[0].ID, Payload: json.RawMessage(`"yes"`)})
 		}
 		testkit.Eventually(t, func() bool { return gated.ended.Load() == each }, 60*time.Second, time.Millisecond)
 		// Another namespace has all of it done meanwhile.

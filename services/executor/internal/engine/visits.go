@@ -41,7 +41,7 @@ type Visit struct {
 	// Wait is what it waits for, or waited for last; nil for a mapped visit, whose items have waits of their own.
 	Wait *VisitWait
 	// Cached says that its values were taken from the node cache, Adopted that they are those of the run of which this one is a fork.
-	Cached, Adopted bool
+	Cached, Reused bool
 	// Progress is where its call reported to be last.
 	Progress json.RawMessage
 	// SkipReason and SkipMessage say why it was skipped, as workgraph.Skips does.
@@ -50,8 +50,8 @@ type Visit struct {
 	// visit, whose items have their own.
 	Generation int
 
-	begin place
-	end   place
+	begin visitOrder
+	end   visitOrder
 	// items is where the items stand, of a mapped visit, that have begun and not ended.
 	items map[int]workgraph.VisitStatus
 	// standing counts them by where they stand.
@@ -113,13 +113,13 @@ func (v Visit) Size() int {
 	return n
 }
 
-// place orders visits: by the event, then by the step in it.
-type place struct {
+// visitOrder orders visits: by the event, then by the step in it.
+type visitOrder struct {
 	seq  int64
 	step int
 }
 
-func (p place) compare(q place) int {
+func (p visitOrder) compare(q visitOrder) int {
 	return cmp.Or(cmp.Compare(p.seq, q.seq), cmp.Compare(p.step, q.step))
 }
 
@@ -172,7 +172,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		for _, ev := range evs {
 			for _, v := range f.apply(ev.Durable) {
 				void := v.end.compare(back[workgraph.Ref{Node: v.Node, Visit: v.Visit}]) < 0
-				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.place) > 0 && !void {
+				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.visitOrder) > 0 && !void {
 					v.base = f.oldest(v)
 					add(v)
 				}
@@ -200,7 +200,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		}
 		for _, v := range rest {
 			v.base = base
-			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.place) > 0) {
+			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.visitOrder) > 0) {
 				e.overlay(req.RunID, v)
 				add(v)
 			}
@@ -238,7 +238,7 @@ func (e *Engine) heldVisits(ctx context.Context, row journal.Run, open []*Visit)
 
 type visitCursor struct {
 	open bool
-	place
+	visitOrder
 	base int64
 }
 
@@ -251,7 +251,7 @@ func formatCursor(v Visit) string {
 
 func parseCursor(s string) (c visitCursor, err error) {
 	if s == "" {
-		return visitCursor{place: place{seq: -1}}, nil
+		return visitCursor{visitOrder: visitOrder{seq: -1}}, nil
 	}
 	part := strings.Split(s, ".")
 	bad := errs.New(errs.InvalidArgument, page.ReasonInvalid, "page_token is not valid")
@@ -424,9 +424,9 @@ func (f *folder) step(d *Durable, i int, skips *workgraph.Skips) {
 			v.ItemsTotal = len(det.Items)
 		}
 		return
-	case workgraph.OpAdopt:
+	case workgraph.OpReuse:
 		v = f.enter(d, i, ref)
-		v.Status, v.Adopted = workgraph.VisitRunning, true
+		v.Status, v.Reused = workgraph.VisitRunning, true
 		return
 	case workgraph.OpSkip:
 		v = f.enter(d, i, ref)
@@ -524,14 +524,14 @@ func (f *folder) enter(d *Durable, i int, ref workgraph.Ref) *Visit {
 	v := f.open[ref]
 	if v == nil {
 		n := f.nodes[ref.Node]
-		v = &Visit{Node: ref.Node, Visit: ref.Visit, Actor: n.Actor, Effect: n.Effect, begin: place{d.Seq, i}}
+		v = &Visit{Node: ref.Node, Visit: ref.Visit, Actor: n.Actor, Effect: n.Effect, begin: visitOrder{d.Seq, i}}
 		f.open[ref] = v
 	}
 	return v
 }
 
 func (f *folder) finish(d *Durable, i int, v *Visit, s workgraph.VisitStatus) {
-	v.Status, v.End, v.EndSeq, v.end = s, d.At, d.Seq, place{d.Seq, i}
+	v.Status, v.End, v.EndSeq, v.end = s, d.At, d.Seq, visitOrder{d.Seq, i}
 	delete(f.open, workgraph.Ref{Node: v.Node, Visit: v.Visit})
 	f.done = append(f.done, v)
 }

@@ -86,16 +86,16 @@ func (l *live) parked(t testing.TB, id string, want journal.State) journal.Run {
 	return row
 }
 
-func (l *live) mail(t testing.TB, id string, kind journal.MailKind, letter engine.Letter) {
+func (l *live) commands(t testing.TB, id string, kind journal.CommandKind, letter engine.Payload) {
 	t.Helper()
 	body, err := letter.Encode()
 	require.NoError(t, err)
-	p, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: kind, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
+	p, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: kind, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 	if errs.ReasonOf(err) == journal.ReasonRunEnded {
 		return // what came before was quicker
 	}
 	require.NoError(t, err)
-	l.TakeUp(p)
+	l.ApplySoon(p)
 }
 
 func named(id string) option {
@@ -114,7 +114,7 @@ func TestWaits(t *testing.T) {
 			"expire": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"x"`), Timeout: workgraph.Duration(200 * time.Millisecond), Default: json.RawMessage(`"late"`)}}),
 			"sleep":  waits(workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(400 * time.Millisecond)}}),
 		}
-		short := func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = 50 * time.Millisecond }
+		short := func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 50 * time.Millisecond }
 		l := run(t, s, a, short)
 		l.jobs(t)
 		other := run(t, s, a, short, named("other"))
@@ -128,12 +128,12 @@ func TestWaits(t *testing.T) {
 			for _, from := range []*live{l, other} {
 				id := l.start(t, then("signal"))
 				l.parked(t, id, journal.StateWaiting)
-				from.mail(t, id, journal.MailSignal, engine.Letter{Name: "go", Payload: json.RawMessage(`7`)})
+				from.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go", Payload: json.RawMessage(`7`)})
 				row := l.wait(t, id, journal.StateCompleted)
 				evs := l.events(t, id)
 				require.Len(t, kinds(evs, workgraph.SignalReceived), 1, "%s", story(evs))
 				require.Equal(t, int64(len(evs)), row.LastSeq)
-				unread, err := l.j.UnreadMail(t.Context(), ns, id, 10)
+				unread, err := l.j.UnappliedCommands(t.Context(), ns, id, 10)
 				require.NoError(t, err)
 				require.Empty(t, unread)
 			}
@@ -148,7 +148,7 @@ func TestWaits(t *testing.T) {
 			_, ok := ids.Time(engine.InterruptPrefix, q.ID)
 			require.True(t, ok, q.ID)
 			for range 2 {
-				l.mail(t, id, journal.MailAnswer, engine.Letter{InterruptID: q.ID, Payload: json.RawMessage(`"yes"`), By: "ada"})
+				l.commands(t, id, journal.CommandAnswer, engine.Payload{InterruptID: q.ID, Payload: json.RawMessage(`"yes"`), By: "ada"})
 			}
 			l.wait(t, id, journal.StateCompleted)
 			closed := kinds(l.events(t, id), workgraph.InterruptClosed)
@@ -169,10 +169,10 @@ func TestWaits(t *testing.T) {
 		t.Run("Task/IsCompletedByItsAttempt", func(t *testing.T) {
 			id := l.start(t, then("task"))
 			l.parked(t, id, journal.StateWaiting)
-			end := engine.Letter{Ref: workgraph.Ref{Node: "n0", Visit: 1}, Attempt: 2, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}}}
-			other.mail(t, id, journal.MailTaskEnded, end) // of an attempt that never was
+			end := engine.Payload{Ref: workgraph.Ref{Node: "n0", Visit: 1}, Attempt: 2, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}}}
+			other.commands(t, id, journal.CommandTaskEnded, end) // of an attempt that never was
 			end.Attempt = 1
-			other.mail(t, id, journal.MailTaskEnded, end)
+			other.commands(t, id, journal.CommandTaskEnded, end)
 			l.wait(t, id, journal.StateCompleted)
 			require.Len(t, kinds(l.events(t, id), workgraph.TaskClosed), 1)
 		})
@@ -186,9 +186,9 @@ func TestWaits(t *testing.T) {
 		t.Run("Pause/AndResumeByMail", func(t *testing.T) {
 			id := l.start(t, then("signal"))
 			l.parked(t, id, journal.StateWaiting)
-			other.mail(t, id, journal.MailPause, engine.Letter{Reason: "lunch"})
+			other.commands(t, id, journal.CommandPause, engine.Payload{Reason: "lunch"})
 			require.Equal(t, "lunch", l.parked(t, id, journal.StatePaused).Reason)
-			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"})
+			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
 			require.NoError(t, other.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
 			l.wait(t, id, journal.StateCompleted)
 		})
@@ -470,7 +470,7 @@ func TestTimersOutliveLeases(t *testing.T) {
 						panic(err)
 					}
 					return workgraph.Outcome{Wait: &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(time.Duration(ms) * time.Millisecond)}}}
-				}), "ok": &recorder{}}, named(name), func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = parkAfter })
+				}), "ok": &recorder{}}, named(name), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = parkAfter })
 				l.jobs(t)
 				var ids []string
 				for ms := range 20 {
@@ -500,7 +500,7 @@ func TestMemoryWake(t *testing.T) {
 	t.Parallel()
 	const n = 12
 	g := newGate()
-	l := run(t, sqliteStore(t), actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes, c.ParkAfter = 512<<10, 10*time.Millisecond })
+	l := run(t, sqliteStore(t), actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes, c.EvictAfter = 512<<10, 10*time.Millisecond })
 	l.jobs(t)
 	var ids []string
 	for range n {

@@ -29,14 +29,14 @@ func BenchmarkWakeUp(b *testing.B) {
 			l.jobs(b)
 			g := chain(2, "ok")
 			g.Nodes[0].Actor = "signal"
-			letter := engine.Letter{Name: "go"}
+			letter := engine.Payload{Name: "go"}
 			body, err := letter.Encode()
 			require.NoError(b, err)
 			var took []time.Duration
 			for b.Loop() {
 				id := l.start(b, g)
 				l.parked(b, id, journal.StateWaiting)
-				_, err := l.j.Post(b.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
+				_, err := l.j.Enqueue(b.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 				require.NoError(b, err)
 				committed := time.Now()
 				took = append(took, (<-began).Sub(committed))

@@ -436,7 +436,7 @@ func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 		w.used = w.used || uses(d)
 		// A reader that hears of the end finds the costs complete, in the run as in the books of its task and epic.
 		if d.Kind == workgraph.RunEnded && s == w.sources[0] && w.used {
-			b, err := w.e.awaitBooks(ctx, w.req.Namespace, s.runID, bookTime)
+			b, err := w.e.awaitAccounting(ctx, w.req.Namespace, s.runID, bookTime)
 			if err != nil {
 				return err
 			}

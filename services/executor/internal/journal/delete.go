@@ -30,5 +30,5 @@ func RunNotEnded(id string, s State) error {
 
 // PurgeTables are the tables of a run's rows by run_id, largest first, but for that of the run itself. Drivers only.
 func PurgeTables() []string {
-	return []string{"events", "snapshots", "blob_refs", "interrupts", "mail", "run_labels", "run_costs", "run_details"}
+	return []string{"events", "snapshots", "blob_refs", "interrupts", "commands", "run_labels", "run_costs", "run_details"}
 }

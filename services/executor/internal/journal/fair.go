@@ -51,7 +51,7 @@ func (f fair) TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (Take
 	return f.j.TakeOver(ctx, self, o)
 }
 
-func (f fair) ClaimRun(ctx context.Context, self Owner, namespace, runID string, p Patience) (Owner, error) {
+func (f fair) ClaimRun(ctx context.Context, self Owner, namespace, runID string, p TakeOverPolicy) (Owner, error) {
 	return f.j.ClaimRun(ctx, self, namespace, runID, p)
 }
 
@@ -59,8 +59,8 @@ func (f fair) Mark(ctx context.Context, owner Owner, runID, doing, harmless stri
 	return f.j.Mark(ctx, owner, runID, doing, harmless)
 }
 
-func (f fair) SweepParked(ctx context.Context, late time.Duration, limit int) (int, error) {
-	return f.j.SweepParked(ctx, late, limit)
+func (f fair) SweepOwnerless(ctx context.Context, late time.Duration, limit int) (int, error) {
+	return f.j.SweepOwnerless(ctx, late, limit)
 }
 
 func (f fair) ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (int, error) {
@@ -75,8 +75,8 @@ func (f fair) RescueJobs(ctx context.Context, worker string, after time.Duration
 	return f.j.RescueJobs(ctx, worker, after, limit)
 }
 
-func (f fair) HastenPaused(ctx context.Context, reason string, limit int) (int, error) {
-	return f.j.HastenPaused(ctx, reason, limit)
+func (f fair) ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error) {
+	return f.j.ExpediteUnpriced(ctx, reason, limit)
 }
 
 func (f fair) Release(ctx context.Context, owner Owner, runIDs []string) error {
@@ -169,42 +169,44 @@ func (f fair) RetryOutbox(ctx context.Context, retries []OutboxRetry) error {
 	return f.j.RetryOutbox(ctx, retries)
 }
 
-func (f fair) Books(ctx context.Context, namespace, runID, kind string) (Books, error) {
-	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Books, error) { return f.j.Books(ctx, namespace, runID, kind) })
+func (f fair) Accounting(ctx context.Context, namespace, runID, kind string) (Accounting, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Accounting, error) { return f.j.Accounting(ctx, namespace, runID, kind) })
 }
 
 func (f fair) OutboxBacklog(ctx context.Context) (int64, error) {
 	return f.j.OutboxBacklog(ctx)
 }
 
-// What Mailbox says.
+// What Commands says.
 
-func (f fair) Post(ctx context.Context, p Post) (Posted, error) {
-	return dbkit.Write(ctx, f.turns, p.Mail.Namespace, func(ctx context.Context) (Posted, error) { return f.j.Post(ctx, p) })
+func (f fair) Enqueue(ctx context.Context, p EnqueueRequest) (Enqueued, error) {
+	return dbkit.Write(ctx, f.turns, p.Command.Namespace, func(ctx context.Context) (Enqueued, error) { return f.j.Enqueue(ctx, p) })
 }
 
-func (f fair) PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error) {
-	return f.j.PendingMail(ctx, owner, look)
+func (f fair) PendingCommands(ctx context.Context, owner Owner, look CommandQuery) ([]Command, error) {
+	return f.j.PendingCommands(ctx, owner, look)
 }
 
 func (f fair) Outstanding(ctx context.Context, namespace, runID string) (Outstanding, error) {
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Outstanding, error) { return f.j.Outstanding(ctx, namespace, runID) })
 }
 
-func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error) {
-	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Mail, error) { return f.j.UnreadMail(ctx, namespace, runID, limit) })
+func (f fair) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]Command, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Command, error) {
+		return f.j.UnappliedCommands(ctx, namespace, runID, limit)
+	})
 }
 
-func (f fair) FindMail(ctx context.Context, namespace, runID string, kind MailKind, key string, whole bool) (m Mail, found bool, err error) {
+func (f fair) FindCommand(ctx context.Context, namespace, runID string, kind CommandKind, key string, whole bool) (m Command, found bool, err error) {
 	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
-		m, found, err = f.j.FindMail(ctx, namespace, runID, kind, key, whole)
+		m, found, err = f.j.FindCommand(ctx, namespace, runID, kind, key, whole)
 		return err
 	})
 	return m, found, err
 }
 
-func (f fair) MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, error) {
-	return f.j.MailWakes(ctx, owner)
+func (f fair) CommandWakes(ctx context.Context, owner Owner) (<-chan struct{}, error) {
+	return f.j.CommandWakes(ctx, owner)
 }
 
 // What Interrupts says.
@@ -284,7 +286,7 @@ func (f fair) ForgetBlobs(ctx context.Context, names []BlobName) error {
 	return f.j.ForgetBlobs(ctx, names)
 }
 
-// What Growth says.
+// What Retention says.
 
 func (f fair) Expired(ctx context.Context, before func(namespace string) time.Time, after Ended, limit int) ([]Ended, error) {
 	return f.j.Expired(ctx, before, after, limit)

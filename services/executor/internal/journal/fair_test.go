@@ -126,8 +126,8 @@ func testFairReads(t *testing.T) {
 // turnless are the methods that wait for no turn: the engine asks them for all namespaces, or to write down
 // what has happened already.
 var turnless = []string{
-	"Close", "Register", "TokenKey", "Heartbeat", "Executors", "TakeOver", "ClaimRun", "Mark", "SweepParked", "ReadyJobs", "WorkJobsAs", "RescueJobs", "HastenPaused", "Release", "Deregister",
-	"Commit", "Load", "SweepRequestIDs", "Readers", "ClaimOutbox", "AckOutbox", "RetryOutbox", "OutboxBacklog", "PendingMail", "MailWakes", "SyncWorkers", "WorkerWakes", "PurgeRuns",
+	"Close", "Register", "TokenKey", "Heartbeat", "Executors", "TakeOver", "ClaimRun", "Mark", "SweepOwnerless", "ReadyJobs", "WorkJobsAs", "RescueJobs", "ExpediteUnpriced", "Release", "Deregister",
+	"Commit", "Load", "SweepRequestIDs", "Readers", "ClaimOutbox", "AckOutbox", "RetryOutbox", "OutboxBacklog", "PendingCommands", "CommandWakes", "SyncWorkers", "WorkerWakes", "PurgeRuns",
 	"NoteBlobs", "OrphanBlobs", "ForgetBlobs", "Expired", "NoteArchive", "Extend", "Shrink", "SweepGraphs", "SweepOutcomes",
 }
 

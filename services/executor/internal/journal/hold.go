@@ -9,12 +9,12 @@ import (
 const maxStoring = 8
 
 // held is a write that waits until its large values are stored, or stands behind one of its run that does, or
-// has mail for a run whose start does.
+// has commands for a run whose start does.
 type held struct {
 	item
 	store func(context.Context) Write
 	ready bool
-	// awaits counts the starts that it has mail for, behind are the writes that have mail for this one.
+	// awaits counts the starts that it has commands for, behind are the writes that have commands for this one.
 	awaits int
 	behind []*held
 }
@@ -36,19 +36,19 @@ func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 	w.waits(it.write.Namespace(), it.size)
 	w.count++
 	if store != nil && w.hard != nil {
-		w.storing.Go(func() { w.keep(w.hard, id, h) })
+		w.storing.Go(func() { w.storeHeld(w.hard, id, h) })
 	}
 	return true
 }
 
-// addressed are the starts among what is held that a write has mail for: mail that came first would find no
+// addressed are the starts among what is held that a write has commands for: commands that came first would find no
 // run, and be dropped.
 func (w *Writer) addressed(wr Write) (starts []*held) {
 	if wr.Append == nil {
 		return nil
 	}
-	for i := range wr.Append.Mail {
-		if hs := w.held[wr.Append.Mail[i].RunID]; len(hs) > 0 && hs[0].write.Start != nil {
+	for i := range wr.Append.Command {
+		if hs := w.held[wr.Append.Command[i].RunID]; len(hs) > 0 && hs[0].write.Start != nil {
 			starts = append(starts, hs[0])
 		}
 	}
@@ -63,14 +63,14 @@ func (w *Writer) beginStoring(ctx context.Context) {
 	for id, hs := range w.held {
 		for _, h := range hs {
 			if h.store != nil {
-				w.storing.Go(func() { w.keep(ctx, id, h) })
+				w.storing.Go(func() { w.storeHeld(ctx, id, h) })
 			}
 		}
 	}
 }
 
-// keep stores what h has to store and lets go of all of its run that is ready then.
-func (w *Writer) keep(ctx context.Context, id string, h *held) {
+// storeHeld stores what h has to store and lets go of all of its run that is ready then.
+func (w *Writer) storeHeld(ctx context.Context, id string, h *held) {
 	leave, _ := w.lanes.Enter(context.WithoutCancel(ctx), h.write.Namespace()) // that context does not end
 	w.slots <- struct{}{}
 	write := h.store(ctx)
@@ -84,10 +84,10 @@ func (w *Writer) keep(ctx context.Context, id string, h *held) {
 	}
 	h.item.write = write
 	w.letGo(id)
-	w.poke()
+	w.notify()
 }
 
-// letGo gives what is ready of a run to the next batch, and then what had mail for it.
+// letGo gives what is ready of a run to the next batch, and then what had commands for it.
 func (w *Writer) letGo(id string) {
 	hs := w.held[id]
 	var behind []*held

@@ -26,12 +26,12 @@ const (
 	SuspectKey Suspicion = "key-held"
 	// SuspectInterrupt: a question is open though its run has ended or is gone.
 	SuspectInterrupt Suspicion = "interrupt-open"
-	// SuspectMailLost: there is mail to a run that has ended or is gone.
-	SuspectMailLost Suspicion = "mail-lost"
-	// SuspectMailOld: mail to an open run was not taken up for a while.
-	SuspectMailOld Suspicion = "mail-old"
+	// SuspectCommandLost: there is commands to a run that has ended or is gone.
+	SuspectCommandLost Suspicion = "command-lost"
+	// SuspectCommandOld: commands to an open run was not taken up for a while.
+	SuspectCommandOld Suspicion = "command-old"
 	// SuspectOverdue: the time of a parked run has passed and nobody has woken it.
-	SuspectOverdue Suspicion = "parked-overdue"
+	SuspectOverdue Suspicion = "evicted-overdue"
 	// SuspectOwner: the owner of an open run is not registered.
 	SuspectOwner Suspicion = "owner-gone"
 	// SuspectReleased: a running run was given back and nobody has taken it.

@@ -51,7 +51,7 @@ type InterruptFilter struct {
 	States []InterruptState
 }
 
-// Interrupts reads questions. They are opened and closed by the commits of their runs' events, and answered by Mailbox.Post. The open ones of a
+// Interrupts reads questions. They are opened and closed by the commits of their runs' events, and answered by Commands.Post. The open ones of a
 // run that ends become InterruptCanceled.
 type Interrupts interface {
 	// GetInterrupt returns one question. ReasonInterruptNotFound.

@@ -34,8 +34,8 @@ const (
 	JobWake JobKind = "wake"
 	// JobStart asks for a pending run to be claimed and begun.
 	JobStart JobKind = "start"
-	// JobUpkeep keeps the journal from growing without bound.
-	JobUpkeep JobKind = "upkeep"
+	// JobMaintenance keeps the journal from growing without bound.
+	JobMaintenance JobKind = "maintenance"
 	// JobSchedule asks for somebody to look after a schedule: its time has come, or a run of it has ended.
 	JobSchedule JobKind = "schedule"
 	// JobWebhook asks for what happened in a run to be told to an address outside.

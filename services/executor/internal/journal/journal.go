@@ -17,7 +17,7 @@ import (
 // other error is an *errs.Error with one of this package's reasons.
 type Journal interface {
 	Members
-	Mailbox
+	Commands
 	Interrupts
 	Jobs
 	Log
@@ -25,7 +25,7 @@ type Journal interface {
 	Outbox
 	Deletion
 	Blobs
-	Growth
+	Retention
 	Workers
 	OutcomeCache
 	// Close ends every connection. It may be called more than once.
@@ -48,22 +48,22 @@ type Members interface {
 	// and running ones that were released, oldest first, and returns them. A released run counts no take-over. A
 	// run that would be taken over for the o.MaxTakeovers-th time since it last made progress, and by what was
 	// recorded with Mark was at work when its owner went down, is set StateQuarantined instead and returned in
-	// Quarantined; it stays without an owner. See Patience. Of runs that are suspects it claims one at most,
+	// Quarantined; it stays without an owner. See TakeOverPolicy. Of runs that are suspects it claims one at most,
 	// which comes first; it counts as reading from then on. Paused runs of executors that are gone are not
-	// claimed: they become parked, with a wake-up job if mail waits for them. Runs that are parked already are
+	// claimed: they become parked, with a wake-up job if commands wait for them. Runs that are parked already are
 	// not looked at, however many there are. It returns ReasonFenced if self was itself taken over.
 	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
 	// ClaimRun makes self the owner of an open run that no registered executor owns, and returns who owns the run now: self, another
-	// executor, or nobody, when the run has ended or may not be claimed. A quarantined run may be claimed only while mail of kind RESUME or
+	// executor, or nobody, when the run has ended or may not be claimed. A quarantined run may be claimed only while commands of kind RESUME or
 	// CANCEL waits for it. A run whose owner is gone counts a take-over by the rule of TakeOver; one that would be quarantined is left to it.
 	// ReasonRunNotFound, ReasonFenced.
-	ClaimRun(ctx context.Context, self Owner, namespace, runID string, p Patience) (Owner, error)
+	ClaimRun(ctx context.Context, self Owner, namespace, runID string, p TakeOverPolicy) (Owner, error)
 	// Mark records what a run of owner keeps a processor of its busy with; empty says that it does nothing there. harmless is what has just
 	// gone well: if it was held against the run, it is no longer. ReasonNotOwner.
 	Mark(ctx context.Context, owner Owner, runID, doing, harmless string) error
-	// SweepParked inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which mail has waited that long:
+	// SweepOwnerless inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which commands have waited that long:
 	// their hint was lost. It looks at up to limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
-	SweepParked(ctx context.Context, late time.Duration, limit int) (int, error)
+	SweepOwnerless(ctx context.Context, late time.Duration, limit int) (int, error)
 	// ReadyJobs makes jobs that are due within ahead, up to limit of each queue and priority, available to workers, who leave them alone until
 	// their time, and returns how many they were. River's leader does the same, but looks less far ahead, and for a while after a leader died
 	// there is none.
@@ -73,11 +73,11 @@ type Members interface {
 	// RescueJobs makes up to limit jobs available again that began longer ago than after and are with a process which works jobs of ours, but neither as
 	// worker, who asks, nor for an executor that has been heard of since, and returns how many they were. The try that was cut off is not counted.
 	RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (int, error)
-	// HastenPaused makes up to limit parked runs overdue for SweepParked that are paused for the reason and would go on by themselves later. It returns how
+	// ExpediteUnpriced makes up to limit parked runs overdue for SweepOwnerless that are paused for the reason and would go on by themselves later. It returns how
 	// many there were.
-	HastenPaused(ctx context.Context, reason string, limit int) (int, error)
+	ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error)
 	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
-	// all of them. Running ones are for TakeOver; those that wait, or have mail, get a wake-up job. Runs that are not owner's are left alone.
+	// all of them. Running ones are for TakeOver; those that wait, or have commands, get a wake-up job. Runs that are not owner's are left alone.
 	Release(ctx context.Context, owner Owner, runIDs []string) error
 	// Deregister releases all runs and removes the executor. A fenced owner is not an error.
 	Deregister(ctx context.Context, owner Owner) error
@@ -143,9 +143,9 @@ type Outbox interface {
 	AckOutbox(ctx context.Context, acks []OutboxAck) error
 	// RetryOutbox lets failed items be claimed again after a pause.
 	RetryOutbox(ctx context.Context, retries []OutboxRetry) error
-	// Books are those of a run: its costs, and how many items of this kind of it, and of all below it, are not acknowledged yet; both
+	// Accounting are those of a run: its costs, and how many items of this kind of it, and of all below it, are not acknowledged yet; both
 	// as they were at one instant.
-	Books(ctx context.Context, namespace, runID, kind string) (Books, error)
+	Accounting(ctx context.Context, namespace, runID, kind string) (Accounting, error)
 	// OutboxBacklog counts the items that are not acknowledged yet.
 	OutboxBacklog(ctx context.Context) (int64, error)
 }
@@ -181,12 +181,12 @@ type TakeOverOptions struct {
 	// for more of theirs.
 	Except []string
 	// Canceled claims other runs: open ones that were canceled, in whatever state, that no live executor owns
-	// and that have something to go on with, a running one itself and any other its mail. They come from each
+	// and that have something to go on with, a running one itself and any other its commands. They come from each
 	// namespace in turn. Limit, NoSuspects and Except hold as for others. Paused ones of executors that are
 	// gone become parked first, and are claimed by the next take-over. What it costs is bounded by the open
 	// runs that were canceled.
 	Canceled bool
-	Patience
+	TakeOverPolicy
 	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
 	// It may be called more than once for a run and must have no effect.
 	QuarantineEvent func(RunRef) Event
@@ -195,10 +195,10 @@ type TakeOverOptions struct {
 	QuarantineJobs func(RunRef) []Job
 }
 
-// Patience is the one rule by which take-overs are counted, whoever claims a run. Every death of its owner counts for a run that has made no
+// TakeOverPolicy is the one rule by which take-overs are counted, whoever claims a run. Every death of its owner counts for a run that has made no
 // progress since, until one more would quarantine it. Then the run is a suspect: what it does is recorded before it is done, and it is
 // quarantined only if its owner went down while it did something. So a run whose calls are all made elsewhere is never quarantined.
-type Patience struct {
+type TakeOverPolicy struct {
 	// MaxTakeovers defaults to DefaultMaxTakeovers; 1 is as 2, since nothing is recorded before the first death.
 	MaxTakeovers int
 	// Outlived says that the caller's own process was this owner and only lost its lease: its runs did not bring it down, so
@@ -260,12 +260,12 @@ type Loaded struct {
 	SnapshotSeq int64
 	// Events are those after the snapshot, in order, without gaps.
 	Events []Event
-	// Mail is what is unread for the run, the first MaxLoadedMail pieces, oldest first.
-	Mail []Mail
+	// Command is what is unread for the run, the first MaxLoadedCommandBytes pieces, oldest first.
+	Command []Command
 }
 
-// MaxLoadedMail is how much mail comes along with a run.
-const MaxLoadedMail = 500
+// MaxLoadedCommandBytes is how many commands comes along with a run.
+const MaxLoadedCommandBytes = 500
 
 // Filter narrows a list; all set fields must hold.
 type Filter struct {
@@ -302,8 +302,8 @@ type OutboxAck struct {
 	UnpricedCalls int64
 }
 
-// Books are what the acknowledged items of a run, and of all below it, added up to, and how many are still to come.
-type Books struct {
+// Accounting are what the acknowledged items of a run, and of all below it, added up to, and how many are still to come.
+type Accounting struct {
 	CostNanoUSD, UnpricedCalls int64
 	Waiting                    int64
 }
@@ -315,8 +315,8 @@ type OutboxRetry struct {
 	Err   string
 }
 
-// StandingOf reads a run for Reader.Standing as Log.Load does.
-func StandingOf(ctx context.Context, log Log, namespace, runID string) (Loaded, error) {
+// FoundRowOf reads a run for Reader.Standing as Log.Load does.
+func FoundRowOf(ctx context.Context, log Log, namespace, runID string) (Loaded, error) {
 	l, err := log.Load(ctx, runID)
 	if err == nil && l.Run.Namespace != namespace {
 		return Loaded{}, RunNotFound(runID)

@@ -27,9 +27,9 @@ const (
 	ReasonBusinessKeyTaken = "BUSINESS_KEY_TAKEN"
 	// ReasonBusinessKeyInUse is the reason when an open run holds the business key; Meta "run_id" names it.
 	ReasonBusinessKeyInUse = "BUSINESS_KEY_IN_USE"
-	// ReasonRunEnded is the reason when a run is over and takes no more mail.
+	// ReasonRunEnded is the reason when a run is over and takes no more commands.
 	ReasonRunEnded = "RUN_ENDED"
-	// ReasonStateRefuses is the reason when a run is in no state for this mail; Meta "state" tells in which.
+	// ReasonStateRefuses is the reason when a run is in no state for this commands; Meta "state" tells in which.
 	ReasonStateRefuses = "RUN_STATE_REFUSES"
 	// ReasonInterruptNotFound is the reason when there is no such question in the namespace.
 	ReasonInterruptNotFound = "INTERRUPT_NOT_FOUND"
@@ -87,7 +87,7 @@ func EtagMismatch(id string) error {
 	return errs.New(errs.Conflict, ReasonEtagMismatch, "run %q has changed", id).Hint("read it again and retry with its new etag")
 }
 
-// RunEnded returns the error of a run that takes no more mail.
+// RunEnded returns the error of a run that takes no more commands.
 func RunEnded(id string) error {
 	return errs.New(errs.FailedPrecondition, ReasonRunEnded, "run %q has ended", id)
 }
@@ -98,8 +98,8 @@ func InboxFull(id string, n, size int64) error {
 		Hint("send again when the run has taken some up; send references in place of large payloads")
 }
 
-// StateRefuses returns the error of a run that takes no such mail in its state.
-func StateRefuses(id string, kind MailKind, s State) error {
+// StateRefuses returns the error of a run that takes no such commands in its state.
+func StateRefuses(id string, kind CommandKind, s State) error {
 	return errs.New(errs.FailedPrecondition, ReasonStateRefuses, "run %q takes no %s in its state", id, kind).Set("state", s.String())
 }
 

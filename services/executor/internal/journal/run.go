@@ -79,7 +79,7 @@ type Run struct {
 	// Takeovers counts them since the run last made progress.
 	Takeovers int
 	// Doing is what the run, which must be a suspect, keeps a processor of its owner busy with; DiedDoing is what it did when an owner went
-	// down while it did something. See Patience.
+	// down while it did something. See TakeOverPolicy.
 	Doing, DiedDoing string
 	// LastSeq is the sequence of the last event, 0 before the first.
 	LastSeq int64
@@ -89,7 +89,7 @@ type Run struct {
 	GraphRevision int64
 	// CostNanoUSD and UnpricedCalls are what acknowledged outbox items added.
 	CostNanoUSD, UnpricedCalls int64
-	// CancelTime is zero unless somebody asked for the end, by mail or by taking the business key.
+	// CancelTime is zero unless somebody asked for the end, by commands or by taking the business key.
 	CancelTime   time.Time
 	CancelReason string
 }

@@ -10,7 +10,7 @@ import (
 const DoingReading = "reading the run"
 
 // most is how many deaths quarantine a run.
-func (p Patience) most() int {
+func (p TakeOverPolicy) most() int {
 	if p.MaxTakeovers <= 0 {
 		return DefaultMaxTakeovers
 	}
@@ -18,10 +18,10 @@ func (p Patience) most() int {
 }
 
 // Suspect reports whether a run with so many take-overs is one death short of its quarantine.
-func (p Patience) Suspect(takeovers int) bool { return takeovers >= p.most()-1 }
+func (p TakeOverPolicy) Suspect(takeovers int) bool { return takeovers >= p.most()-1 }
 
 // MaySuspect is how many take-overs a run has at least that is a suspect once it is claimed. Drivers only.
-func (p Patience) MaySuspect() int { return p.most() - 2 }
+func (p TakeOverPolicy) MaySuspect() int { return p.most() - 2 }
 
 // SuspectsFound is how many suspects a driver finds for each owner, those that were at work first: one to claim, and another to know that
 // there are more. Drivers only.
@@ -85,12 +85,12 @@ func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []Ru
 }
 
 // died reports whether from is an owner that went down: not one that gave the run back, nor one that only lost its lease.
-func (p Patience) died(from Owner) bool {
+func (p TakeOverPolicy) died(from Owner) bool {
 	return !from.IsZero() && (p.Outlived == nil || !p.Outlived(from))
 }
 
 // count is how many take-overs a run has seen when somebody goes on with it after from, which is gone, and whether that is one too many.
-func (p Patience) count(from Owner, before int, doing, died string) (now int, over bool) {
+func (p TakeOverPolicy) count(from Owner, before int, doing, died string) (now int, over bool) {
 	if !p.died(from) || doing == "" && p.Explained != nil && p.Explained(from) {
 		return before, false
 	}
@@ -115,12 +115,12 @@ type Claimable struct {
 	Takeovers int
 	// Doing and DiedDoing are those of its row.
 	Doing, DiedDoing string
-	// Summoned says that mail of kind RESUME or CANCEL waits.
+	// Summoned says that commands of kind RESUME or CANCEL waits.
 	Summoned bool
 }
 
 // Claim decides whether self may become the owner, and how the run then stands; else the present owner stays.
-func (c Claimable) Claim(self Owner, p Patience) (now Claimable, claimed bool) {
+func (c Claimable) Claim(self Owner, p TakeOverPolicy) (now Claimable, claimed bool) {
 	switch {
 	case c.State.Ended():
 		return Claimable{}, false
@@ -150,7 +150,7 @@ type Freed struct {
 	WakeTime         time.Time
 }
 
-// JobsOfFreed returns the jobs that let freed runs go on, and those to be inserted if mail waits. Running ones are for TakeOver. Drivers only.
+// JobsOfFreed returns the jobs that let freed runs go on, and those to be inserted if commands wait. Running ones are for TakeOver. Drivers only.
 func JobsOfFreed(free []Freed) (jobs, wakes []JobRow) {
 	for _, f := range free {
 		switch f.State {
@@ -191,7 +191,7 @@ type Found struct {
 	CancelAsked bool
 	Owner       Owner
 	OwnerLive   bool
-	// Waiting and WaitingBytes are what waits for the run of what may be sent without end; counted only for such mail.
+	// Waiting and WaitingBytes are what waits for the run of what may be sent without end; counted only for such commands.
 	Waiting, WaitingBytes int64
 }
 
@@ -203,27 +203,27 @@ const (
 	MaxWaitingBytes = 8 << 20
 )
 
-// Endless are the kinds of mail that may be sent without end.
-func Endless(k MailKind) bool { return k == MailSignal || k == MailMessage }
+// Endless are the kinds of commands that may be sent without end.
+func Endless(k CommandKind) bool { return k == CommandSignal || k == CommandMessage }
 
 // Claims reports whether the claimant of p becomes the owner, as far as the run's row decides.
-func (f Found) Claims(p Post) bool {
+func (f Found) Claims(p EnqueueRequest) bool {
 	return !p.Claimant.IsZero() && f.Owner.IsZero() && (f.State == StateWaiting || f.State == StatePaused)
 }
 
-// Takes reports whether the mail of p is to be written, as far as the run's row decides.
-func (f Found) Takes(p Post) (bool, error) {
+// Takes reports whether the commands of p is to be written, as far as the run's row decides.
+func (f Found) Takes(p EnqueueRequest) (bool, error) {
 	switch {
 	case p.Revision != 0 && p.Revision != f.Revision:
-		return false, EtagMismatch(p.Mail.RunID)
-	case p.Mail.Kind == MailCancel && (f.State.Ended() || f.CancelAsked):
+		return false, EtagMismatch(p.Command.RunID)
+	case p.Command.Kind == CommandCancel && (f.State.Ended() || f.CancelAsked):
 		return false, nil
 	case f.State.Ended() && p.Answer == nil:
-		return false, RunEnded(p.Mail.RunID)
+		return false, RunEnded(p.Command.RunID)
 	case !f.State.Ended() && len(p.Open) > 0 && !slices.Contains(p.Open, f.State):
-		return false, StateRefuses(p.Mail.RunID, p.Mail.Kind, f.State)
-	case f.Waiting >= MaxWaiting || f.Waiting > 0 && f.WaitingBytes+int64(len(p.Mail.Body)) > MaxWaitingBytes:
-		return false, InboxFull(p.Mail.RunID, f.Waiting, f.WaitingBytes)
+		return false, StateRefuses(p.Command.RunID, p.Command.Kind, f.State)
+	case f.Waiting >= MaxWaiting || f.Waiting > 0 && f.WaitingBytes+int64(len(p.Command.Body)) > MaxWaitingBytes:
+		return false, InboxFull(p.Command.RunID, f.Waiting, f.WaitingBytes)
 	}
 	return true, nil
 }

@@ -20,7 +20,7 @@ func TestSortOut(t *testing.T) {
 		}
 		return out
 	}
-	opts := journal.TakeOverOptions{Limit: 10, Patience: journal.Patience{Outlived: outlived}}
+	opts := journal.TakeOverOptions{Limit: 10, TakeOverPolicy: journal.TakeOverPolicy{Outlived: outlived}}
 	t.Run("RunsOfTheDead/CountUntilTheyAreSuspects", func(t *testing.T) {
 		res, _ := journal.SortOut([]journal.RunRef{run("run_1", 0, ""), run("run_2", 1, "")}, opts)
 		require.Equal(t, []string{"run_1", "run_2"}, ids(res.Claimed))
@@ -81,7 +81,7 @@ func TestSortOut(t *testing.T) {
 func TestClaim(t *testing.T) {
 	dead, self := journal.Owner{ID: "a", Incarnation: 1}, journal.Owner{ID: "b", Incarnation: 3}
 	former := journal.Owner{ID: "b", Incarnation: 2}
-	p := journal.Patience{MaxTakeovers: 5, Outlived: func(o journal.Owner) bool { return o == former }}
+	p := journal.TakeOverPolicy{MaxTakeovers: 5, Outlived: func(o journal.Owner) bool { return o == former }}
 	const waiting, quarantined, reading = journal.StateWaiting, journal.StateQuarantined, journal.DoingReading
 	for name, c := range map[string]struct {
 		run, now journal.Claimable
@@ -111,7 +111,7 @@ func TestClaim(t *testing.T) {
 
 func TestFound(t *testing.T) {
 	t.Parallel()
-	signal := journal.Post{Mail: journal.Mail{RunID: "run_1", Kind: journal.MailSignal, Body: make([]byte, 100)}}
+	signal := journal.EnqueueRequest{Command: journal.Command{RunID: "run_1", Kind: journal.CommandSignal, Body: make([]byte, 100)}}
 	for name, c := range map[string]struct {
 		f      journal.Found
 		refuse bool

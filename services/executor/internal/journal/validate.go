@@ -87,7 +87,7 @@ func (c *check) start(s *Start) {
 	c.events(s.Events)
 	c.outbox(s.Outbox)
 	c.snapshot(s.Snapshot)
-	c.mail(r.ID, s.Mail)
+	c.commands(r.ID, s.Command)
 	c.jobs(s.Jobs)
 	c.opened(s.Opened)
 }
@@ -111,7 +111,7 @@ func (c *check) append(a *Append) {
 	c.events(a.Events)
 	c.outbox(a.Outbox)
 	c.snapshot(a.Snapshot)
-	c.mail(a.RunID, a.Mail)
+	c.commands(a.RunID, a.Command)
 	c.jobs(a.Jobs)
 	c.opened(a.Opened)
 	c.texts("the graph hash", a.GraphHash)
@@ -135,17 +135,17 @@ func (c *check) append(a *Append) {
 	}
 }
 
-// ValidatePost checks what a Post carries, as Validate does for writes.
-func ValidatePost(p Post, l Limits) error {
+// ValidateEnqueue checks what a Post carries, as Validate does for writes.
+func ValidateEnqueue(p EnqueueRequest, l Limits) error {
 	c := check{limits: l}
-	c.need("run id", p.Mail.RunID)
-	c.need("namespace", p.Mail.Namespace)
+	c.need("run id", p.Command.RunID)
+	c.need("namespace", p.Command.Namespace)
 	c.texts("the request id", p.Request.ID)
-	c.texts("the request", p.Mail.Namespace, p.Mail.RunID, p.Request.BodyHash, p.Request.Method)
+	c.texts("the request", p.Command.Namespace, p.Command.RunID, p.Request.BodyHash, p.Request.Method)
 	if p.Request.ID != "" {
 		c.need("method", p.Request.Method)
 	}
-	c.mail("", []Mail{p.Mail})
+	c.commands("", []Command{p.Command})
 	c.text("the reason", p.Reason, maxReason)
 	if a := p.Answer; a != nil {
 		c.need("interrupt id", a.InterruptID)
@@ -156,16 +156,16 @@ func ValidatePost(p Post, l Limits) error {
 	return c.err
 }
 
-func (c *check) mail(from string, ms []Mail) {
+func (c *check) commands(from string, ms []Command) {
 	for i := range ms {
 		m := &ms[i]
-		c.need("target of mail", m.RunID)
-		c.need("kind of mail", string(m.Kind))
-		c.texts("the mail", m.RunID, string(m.Kind), m.Key)
-		c.bytes("mail", m.Body)
+		c.need("target of commands", m.RunID)
+		c.need("kind of commands", string(m.Kind))
+		c.texts("the commands", m.RunID, string(m.Kind), m.Key)
+		c.bytes("commands", m.Body)
 		c.time(m.Time)
 		if m.RunID == from {
-			c.fail("a run cannot write mail to itself")
+			c.fail("a run cannot write commands to itself")
 		}
 		c.size += eventOverhead
 	}
@@ -308,10 +308,10 @@ const (
 // Rows returns about how many rows w writes; it is at least 1.
 func (w Write) Rows() int {
 	if s := w.Start; s != nil {
-		return 2 + len(s.Run.Labels) + len(s.Events) + len(s.Outbox) + len(s.Mail) + len(s.Jobs)
+		return 2 + len(s.Run.Labels) + len(s.Events) + len(s.Outbox) + len(s.Command) + len(s.Jobs)
 	}
 	if a := w.Append; a != nil {
-		return max(1, len(a.Events)+len(a.Outbox)+len(a.Mail)+len(a.Jobs))
+		return max(1, len(a.Events)+len(a.Outbox)+len(a.Command)+len(a.Jobs))
 	}
 	return 1
 }

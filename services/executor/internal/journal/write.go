@@ -32,17 +32,17 @@ type Start struct {
 	Events []Event
 	// Outbox items need an event.
 	Outbox []Out
-	// Mail is for other runs, Jobs are about this run unless they name another: both are written in the same
+	// Command is for other runs, Jobs are about this run unless they name another: both are written in the same
 	// transaction.
-	Mail []Mail
-	Jobs []Job
+	Command []Command
+	Jobs    []Job
 	// Opened are questions that the run asks at once.
 	Opened []Interrupt
 	// Snapshot is the position after the last of Events, or nil.
 	Snapshot []byte
 	Request  Request
 	Conflict ConflictPolicy
-	// Cancel is the body of the mail by which ConflictCancelExisting asks for the end of the run that has the
+	// Cancel is the body of the commands by which ConflictCancelExisting asks for the end of the run that has the
 	// key.
 	Cancel []byte
 	// Blobs are what its values refer to; a Packer sets them.
@@ -68,19 +68,19 @@ type Append struct {
 	// Leave it false for what recovery itself writes. A run whose calls are long may also be given
 	// progress by an Append without events, after it has run for a while and done no harm.
 	Progress bool
-	// Mail is for other runs of the same namespace. A piece for a run that has ended, or is not there, or
-	// that has unread mail with the same kind and key, is dropped. An owner is woken; a run without one gets
+	// Command is for other runs of the same namespace. A piece for a run that has ended, or is not there, or
+	// that has unapplied commands with the same kind and key, is dropped. An owner is woken; a run without one gets
 	// a wake-up job in the same transaction.
-	Mail []Mail
-	// Claims lets the committing executor own the runs that Mail goes to and that are parked without an
+	Command []Command
+	// Claims lets the committing executor own the runs that Commands goes to and that are parked without an
 	// owner, WAITING or PAUSED, from the same transaction on, instead of a wake-up job for whoever comes.
-	// With Release it is also the run itself, if it is parked and mail came for it that was not taken up.
+	// With Release it is also the run itself, if it is parked and commands came for it that was not taken up.
 	// Result.Claimed names them.
 	Claims bool
-	// TakenUp are the pieces of this run's mail that this write takes into account: they are gone with it.
-	TakenUp []int64
+	// Applied are the pieces of this run's commands that this write takes into account: they are gone with it.
+	Applied []int64
 	// Release makes this the owner's last write: with it the run has no owner, or is claimed anew: see
-	// Claims. If mail waits for a run without an owner, or comes later, a wake-up job is inserted in the
+	// Claims. If commands wait for a run without an owner, or comes later, a wake-up job is inserted in the
 	// transaction that sees both, so that none is lost.
 	Release bool
 	// Jobs are inserted in the same transaction.
@@ -121,6 +121,6 @@ type Result struct {
 	// else 0. For a Start with Created false both are 0.
 	LastSeq, Revision int64
 	// Claimed are the runs that the executor owns because of Append.Claims and is to go on with. It is a
-	// hint: one that became durable in an earlier try is not named, but its mail is among PendingMail.
+	// hint: one that became durable in an earlier try is not named, but its commands are among PendingCommands.
 	Claimed []string
 }

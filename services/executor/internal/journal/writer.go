@@ -72,7 +72,7 @@ type Writer struct {
 	// beside wakes who commits a second batch.
 	beside chan struct{}
 	done   chan struct{}
-	rows   *rowKeeper
+	rows   *statusCoalescer
 	// observing lets Observe be called once at a time.
 	observing sync.Mutex
 	// slots are for the writes that store large values, and lanes for those of one namespace. storing is
@@ -144,7 +144,7 @@ func NewWriter(c Committer, owner Owner, o WriterOptions) *Writer {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Writer{
-		c: c, owner: owner, o: o, most: o.MaxRows, rows: newRowKeeper(o.RowEvery),
+		c: c, owner: owner, o: o, most: o.MaxRows, rows: newStatusCoalescer(o.RowEvery),
 		wake: make(chan struct{}, 1), beside: make(chan struct{}, 1), done: make(chan struct{}),
 		slots: make(chan struct{}, maxStoring), lanes: turns.New(maxStoring / 2),
 		held: map[string][]*held{}, queues: map[string]*queue{}, bytes: map[string]int{}, flying: map[string]struct{}{},
@@ -193,7 +193,7 @@ func (w *Writer) submit(wr Write, done func(Result), call bool) error {
 	}
 	w.push(it)
 	if call {
-		w.poke()
+		w.notify()
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (w *Writer) lead(answered func(results int)) bool {
 	batch, _ := w.take()
 	w.carry(batch, answered)
 	if w.broken != nil || w.closed != nil || len(w.turn) > 0 || !w.timed && w.rows.behind() {
-		w.poke()
+		w.notify()
 	}
 	w.mu.Unlock()
 	return true
@@ -559,7 +559,7 @@ func (w *Writer) refuse(err error) {
 	defer w.mu.Unlock()
 	if w.closed == nil {
 		w.closed = err
-		w.poke()
+		w.notify()
 	}
 }
 
@@ -607,9 +607,9 @@ func (w *Writer) rest(wait time.Duration) {
 	}
 }
 
-// poke wakes who takes the next batch. While one batch is being committed, either Run's goroutine or the one
+// notify wakes who takes the next batch. While one batch is being committed, either Run's goroutine or the one
 // for a second batch may be idle, so both are woken. It is called with w.mu held.
-func (w *Writer) poke() {
+func (w *Writer) notify() {
 	if w.flights > 0 && w.broken == nil && w.closed == nil {
 		if !w.mayFly() {
 			return // who leads sees what waits when its batch has landed

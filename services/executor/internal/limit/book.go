@@ -91,7 +91,7 @@ func (b *book) at(l *Limiter, due time.Time) {
 	b.due = due
 	if l.soonest.IsZero() || due.Before(l.soonest) {
 		l.soonest = due
-		l.poke()
+		l.notify()
 	}
 }
 

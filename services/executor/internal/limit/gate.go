@@ -79,8 +79,8 @@ func (l *Limiter) entered(b *book, w *waiter, out []func()) func() {
 }
 
 // holding tells what keeps those waiting that wait for k.
-func (l *Limiter) holding(k Key, kind engine.GateKind) (engine.Blocker, bool) {
-	out := engine.Blocker{Kind: kind, Name: k.Name}
+func (l *Limiter) holding(k Key, kind engine.GateKind) (engine.GateWait, bool) {
+	out := engine.GateWait{Kind: kind, Name: k.Name}
 	if kind == engine.GateKey { // no limit is meant, but the key itself
 		_, out.Name, _ = strings.Cut(k.Name, "/")
 	}
@@ -119,14 +119,14 @@ func (g *keyGate) Enter(req engine.GateRequest, ready func(engine.Pass)) func() 
 	return g.enter(ConcurrencyKey(req.Namespace, safe(req.Key)), engine.GateKey, req, ready)
 }
 
-func (g *keyGate) Holding(req engine.GateRequest) (engine.Blocker, bool) {
+func (g *keyGate) Holding(req engine.GateRequest) (engine.GateWait, bool) {
 	return g.holding(ConcurrencyKey(req.Namespace, safe(req.Key)), engine.GateKey)
 }
 
-// Begin implements engine.TermGate, for the other gates too.
+// Begin implements engine.SessionGate, for the other gates too.
 func (g *keyGate) Begin(owner journal.Owner) { g.begin(owner) }
 
-// End implements engine.TermGate, for the other gates too.
+// End implements engine.SessionGate, for the other gates too.
 func (g *keyGate) End(owner journal.Owner) { g.end(owner) }
 
 // actorGate bounds calls of an actor.
@@ -143,7 +143,7 @@ func (g *actorGate) Enter(req engine.GateRequest, ready func(engine.Pass)) func(
 	return g.enter(ActorKey(req.Namespace, req.Actor), engine.GateLimit, req, ready)
 }
 
-func (g *actorGate) Holding(req engine.GateRequest) (engine.Blocker, bool) {
+func (g *actorGate) Holding(req engine.GateRequest) (engine.GateWait, bool) {
 	return g.holding(ActorKey(req.Namespace, req.Actor), engine.GateLimit)
 }
 
@@ -176,9 +176,9 @@ func (g *rateGate) Enter(req engine.GateRequest, ready func(engine.Pass)) func()
 	return g.enterRate(k, req, ready)
 }
 
-func (g *rateGate) Holding(req engine.GateRequest) (engine.Blocker, bool) {
+func (g *rateGate) Holding(req engine.GateRequest) (engine.GateWait, bool) {
 	k := g.of(req)
-	out := engine.Blocker{Kind: engine.GateRate, Name: k.Name}
+	out := engine.GateWait{Kind: engine.GateRate, Name: k.Name}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b := g.rates[k]

@@ -243,10 +243,10 @@ func (l *Limiter) mark(b *book) {
 		b.dirty = true
 		l.dirty = append(l.dirty, b)
 	}
-	l.poke()
+	l.notify()
 }
 
-func (l *Limiter) poke() {
+func (l *Limiter) notify() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -282,7 +282,7 @@ func (l *Limiter) overdue(now time.Time) time.Duration {
 	return min(renew, l.soonest.Sub(now))
 }
 
-// begin implements engine.TermGate for all gates: what was held on behalf of an owner before is void.
+// begin implements engine.SessionGate for all gates: what was held on behalf of an owner before is void.
 func (l *Limiter) begin(owner journal.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

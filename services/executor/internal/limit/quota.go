@@ -36,8 +36,8 @@ var _ engine.Quotas = (*Quotas)(nil)
 
 // Quotas holds starts to what namespaces may have open. It is an engine.Quotas.
 type Quotas struct {
-	l    *Limiter
-	poke chan struct{}
+	l      *Limiter
+	notify chan struct{}
 
 	mu      sync.Mutex
 	counted map[string]*counted
@@ -45,7 +45,7 @@ type Quotas struct {
 
 // Quotas are those that l knows.
 func (l *Limiter) Quotas() *Quotas {
-	return &Quotas{l: l, poke: make(chan struct{}, 1), counted: map[string]*counted{}}
+	return &Quotas{l: l, notify: make(chan struct{}, 1), counted: map[string]*counted{}}
 }
 
 func exceeded(format string, args ...any) *errs.Error {
@@ -197,7 +197,7 @@ func (q *Quotas) count(ctx context.Context, namespace string, bytes bool) (count
 func (q *Quotas) Ended(namespace string) {
 	if x, has := q.l.Quota(namespace); has && x.MaxOpenRuns > 0 {
 		select {
-		case q.poke <- struct{}{}:
+		case q.notify <- struct{}{}:
 		default:
 		}
 	}
@@ -214,7 +214,7 @@ func (q *Quotas) Run(ctx context.Context, start func(ctx context.Context, args [
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-q.poke:
+		case <-q.notify:
 		case <-tick.C:
 		case <-slow.C:
 			bounded = false

@@ -163,16 +163,16 @@ func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.To
 	switch d.Kind {
 	case workgraph.RunStarted:
 		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{
-			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready(d), Adopted: adopted(d), Budget: callpb.Budget(d.Budget)}}
-	case workgraph.VisitsAdopted:
+			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready(d), Reused: reused(d), Budget: callpb.Budget(d.Budget)}}
+	case workgraph.VisitsReused:
 		// The history begins with more than one entry when much is taken over.
-		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), Adopted: adopted(d)}}
+		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), Reused: reused(d)}}
 	case workgraph.MessageReceived:
 		m.Event = &executorv1.RunEvent_MessageDelivered{MessageDelivered: &executorv1.MessageDelivered{
 			NodeId: d.Node, From: d.Message.From, Message: graphpb.Payload(d.Message.Body)}}
 	case workgraph.GraphAmended:
 		x := &executorv1.GraphAmended{Revision: d.Revision, By: d.By, GraphHash: d.GraphHash()}
-		if c := d.Regraph; c != nil {
+		if c := d.GraphChange; c != nil {
 			x.AddedNodes, x.RemovedNodes, x.ChangedNodes = c.Added, c.Removed, c.Changed
 		}
 		m.Event = &executorv1.RunEvent_GraphAmended{GraphAmended: x}
@@ -305,11 +305,11 @@ func refMessages(refs []workgraph.Ref) []*executorv1.VisitRef {
 	return out
 }
 
-// adopted are the visits that an event takes over.
-func adopted(d *engine.Durable) []*executorv1.VisitRef {
+// reused are the visits that an event takes over.
+func reused(d *engine.Durable) []*executorv1.VisitRef {
 	var out []*executorv1.VisitRef
 	for i := range d.Steps {
-		if s := &d.Steps[i]; s.Op == workgraph.OpAdopt {
+		if s := &d.Steps[i]; s.Op == workgraph.OpReuse {
 			out = append(out, &executorv1.VisitRef{NodeId: s.Node, Visit: callpb.Count(s.Visit)})
 		}
 	}

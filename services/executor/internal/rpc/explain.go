@@ -30,14 +30,14 @@ func (s *Server) ExplainRun(ctx context.Context, req *executorv1.ExplainRunReque
 	out := &executorv1.ExplainRunResponse{
 		RunId: x.Row.ID, State: executorv1.RunState(x.Row.State), Summary: x.Summary, Owner: x.Owner, More: callpb.Count(x.More),
 	}
-	for i := range x.Holdups {
-		out.Blockers = append(out.Blockers, blockerMessage(&x.Holdups[i]))
+	for i := range x.Blockers {
+		out.Blockers = append(out.Blockers, blockerMessage(&x.Blockers[i]))
 	}
 	return out, nil
 }
 
 // askOwner has the executor that owns a run tell what only it knows; nothing if it does not answer in time.
-func (s *Server) askOwner(ctx context.Context, addr, runID string) []engine.Holdup {
+func (s *Server) askOwner(ctx context.Context, addr, runID string) []engine.Blocker {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
 	conn, err := s.dial(addr)
@@ -49,9 +49,9 @@ func (s *Server) askOwner(ctx context.Context, addr, runID string) []engine.Hold
 	if err != nil {
 		return nil
 	}
-	out := make([]engine.Holdup, 0, len(r.GetBlockers()))
+	out := make([]engine.Blocker, 0, len(r.GetBlockers()))
 	for _, b := range r.GetBlockers() {
-		out = append(out, holdup(b))
+		out = append(out, blocker(b))
 	}
 	return out
 }
@@ -62,7 +62,7 @@ type Explainer struct{ Engine *engine.Engine }
 // ExplainLocal implements the service.
 func (x Explainer) ExplainLocal(_ context.Context, req *executorv1.ExplainLocalRequest) (*executorv1.ExplainLocalResponse, error) {
 	out := &executorv1.ExplainLocalResponse{}
-	for _, h := range x.Engine.HoldupsHere(req.GetNamespace(), req.GetRunId()) {
+	for _, h := range x.Engine.BlockersHere(req.GetNamespace(), req.GetRunId()) {
 		out.Blockers = append(out.Blockers, blockerMessage(&h))
 	}
 	return out, nil
@@ -71,7 +71,7 @@ func (x Explainer) ExplainLocal(_ context.Context, req *executorv1.ExplainLocalR
 // DialPeers lets explanations ask the executors that own runs.
 func (s *Server) DialPeers(dial func(addr string) (*grpc.ClientConn, error)) { s.dial = dial }
 
-func blockerMessage(h *engine.Holdup) *executorv1.Blocker {
+func blockerMessage(h *engine.Blocker) *executorv1.Blocker {
 	m := &executorv1.Blocker{
 		Kind: executorv1.BlockerKind(h.Kind), Message: h.Message, Hint: h.Hint, Until: stamp(h.Until), Since: stamp(h.Since),
 		RunIds: h.RunIDs, NodeIds: h.Nodes, InterruptIds: h.Questions, Actor: h.Actor, Name: h.Name,
@@ -86,9 +86,9 @@ func blockerMessage(h *engine.Holdup) *executorv1.Blocker {
 	return m
 }
 
-func holdup(b *executorv1.Blocker) engine.Holdup {
-	return engine.Holdup{
-		Kind: engine.HoldupKind(b.GetKind()), Message: b.GetMessage(), Hint: b.GetHint(), Until: instant(b.GetUntil()), Since: instant(b.GetSince()),
+func blocker(b *executorv1.Blocker) engine.Blocker {
+	return engine.Blocker{
+		Kind: engine.BlockerKind(b.GetKind()), Message: b.GetMessage(), Hint: b.GetHint(), Until: instant(b.GetUntil()), Since: instant(b.GetSince()),
 		RunIDs: b.GetRunIds(), Nodes: b.GetNodeIds(), Questions: b.GetInterruptIds(), Actor: b.GetActor(), Name: b.GetName(),
 		Attempt: int(b.GetAttempt()), EffectKey: b.GetEffectKey(),
 		Ref: workgraph.Ref{Node: b.GetVisit().GetNodeId(), Visit: int(b.GetVisit().GetVisit()), Item: int(b.GetVisit().GetItem())},

@@ -76,7 +76,7 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 		return m, err
 	}
 	// The row is older: what was booked since would be missing, and nothing said to be.
-	b, err := s.engine.Books(ctx, r)
+	b, err := s.engine.Accounting(ctx, r)
 	m.Usage.CostNanoUsd, m.Usage.UnpricedCalls, m.Usage.UnbookedAttempts = b.CostNanoUSD, b.UnpricedCalls, b.Waiting
 	return m, err
 }
@@ -214,7 +214,7 @@ func visitMessage(namespace, runID string, v *engine.Visit, tokens engine.Tokens
 		RunId: runID, NodeId: v.Node, Visit: callpb.Count(v.Visit), State: visitState(v.Status), Actor: v.Actor, Attempts: callpb.Count(v.Attempts),
 		Values: graphpb.Payloads(v.Values), Error: errorMessage(v.Error, workgraph.Ref{Node: v.Node, Visit: v.Visit}), Usage: usageMessage(v.Usage),
 		StartTime: stamp(v.Start), EndTime: stamp(v.End), EndSeq: v.EndSeq, ItemsTotal: callpb.Count(v.ItemsTotal), ItemsDone: callpb.Count(v.ItemsDone), ItemsWaiting: callpb.Count(v.ItemsWaiting),
-		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Adopted: v.Adopted, Progress: graphpb.Payload(v.Progress),
+		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Reused: v.Reused, Progress: graphpb.Payload(v.Progress),
 		SkipReason: v.SkipReason, SkipMessage: v.SkipMessage,
 		EffectKey: workgraph.EffectKey(runID, workgraph.Ref{Node: v.Node, Visit: v.Visit}, v.Generation),
 	}

@@ -94,13 +94,13 @@ func (s Scheduled) check(ctx context.Context, req *executorv1.StartRunRequest) e
 // ScheduleServer answers epigraph.executor.v1.ScheduleService.
 type ScheduleServer struct {
 	executorv1.UnimplementedScheduleServiceServer
-	keeper *schedule.Keeper
-	runs   Scheduled
+	controller *schedule.Controller
+	runs       Scheduled
 }
 
 // NewScheduleServer returns a server of the schedules that keeper carries out.
-func NewScheduleServer(keeper *schedule.Keeper, runs Scheduled) *ScheduleServer {
-	return &ScheduleServer{keeper: keeper, runs: runs}
+func NewScheduleServer(controller *schedule.Controller, runs Scheduled) *ScheduleServer {
+	return &ScheduleServer{controller: controller, runs: runs}
 }
 
 func scheduleKey(ctx context.Context, id string) schedule.Key {
@@ -168,12 +168,12 @@ func (s *ScheduleServer) CreateSchedule(ctx context.Context, req *executorv1.Cre
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.keeper.Create(ctx, schedule.Schedule{Key: scheduleKey(ctx, m.GetId()), Spec: spec, Start: body}))
+	return s.answer(s.controller.Create(ctx, schedule.Schedule{Key: scheduleKey(ctx, m.GetId()), Spec: spec, Start: body}))
 }
 
 // GetSchedule implements the service.
 func (s *ScheduleServer) GetSchedule(ctx context.Context, req *executorv1.GetScheduleRequest) (*executorv1.Schedule, error) {
-	return s.answer(s.keeper.Get(ctx, scheduleKey(ctx, req.GetScheduleId())))
+	return s.answer(s.controller.Get(ctx, scheduleKey(ctx, req.GetScheduleId())))
 }
 
 // ListSchedules implements the service.
@@ -183,7 +183,7 @@ func (s *ScheduleServer) ListSchedules(ctx context.Context, req *executorv1.List
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.keeper.List(ctx, ns, pg.After.ID, pg.Limit+1)
+	rows, err := s.controller.List(ctx, ns, pg.After.ID, pg.Limit+1)
 	if err != nil {
 		return nil, away(err)
 	}
@@ -212,7 +212,7 @@ func (s *ScheduleServer) UpdateSchedule(ctx context.Context, req *executorv1.Upd
 	}
 	if bare(m.GetStart()) {
 		// A schedule that was read comes back without what is secret: that stays as it is.
-		old, err := s.keeper.Get(ctx, scheduleKey(ctx, req.GetScheduleId()))
+		old, err := s.controller.Get(ctx, scheduleKey(ctx, req.GetScheduleId()))
 		if err != nil {
 			return nil, away(err)
 		}
@@ -228,7 +228,7 @@ func (s *ScheduleServer) UpdateSchedule(ctx context.Context, req *executorv1.Upd
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.keeper.Update(ctx, scheduleKey(ctx, req.GetScheduleId()), revision, spec, body))
+	return s.answer(s.controller.Update(ctx, scheduleKey(ctx, req.GetScheduleId()), revision, spec, body))
 }
 
 // DeleteSchedule implements the service.
@@ -237,7 +237,7 @@ func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.Del
 	if err != nil {
 		return nil, err
 	}
-	if err := s.keeper.Delete(ctx, scheduleKey(ctx, req.GetScheduleId()), revision); err != nil {
+	if err := s.controller.Delete(ctx, scheduleKey(ctx, req.GetScheduleId()), revision); err != nil {
 		return nil, away(err)
 	}
 	return &executorv1.DeleteScheduleResponse{}, nil
@@ -245,17 +245,17 @@ func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.Del
 
 // PauseSchedule implements the service.
 func (s *ScheduleServer) PauseSchedule(ctx context.Context, req *executorv1.PauseScheduleRequest) (*executorv1.Schedule, error) {
-	return s.answer(s.keeper.Pause(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetNote()))
+	return s.answer(s.controller.Pause(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetNote()))
 }
 
 // ResumeSchedule implements the service.
 func (s *ScheduleServer) ResumeSchedule(ctx context.Context, req *executorv1.ResumeScheduleRequest) (*executorv1.Schedule, error) {
-	return s.answer(s.keeper.Resume(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetNote()))
+	return s.answer(s.controller.Resume(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetNote()))
 }
 
 // TriggerSchedule implements the service.
 func (s *ScheduleServer) TriggerSchedule(ctx context.Context, req *executorv1.TriggerScheduleRequest) (*executorv1.TriggerScheduleResponse, error) {
-	st, err := s.keeper.Trigger(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetRequestId())
+	st, err := s.controller.Trigger(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetRequestId())
 	if err != nil {
 		return nil, away(err)
 	}
@@ -271,7 +271,7 @@ func (s *ScheduleServer) BackfillSchedule(ctx context.Context, req *executorv1.B
 	if overlap < schedule.Skip || overlap > schedule.Allow {
 		return nil, errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "overlap %d is no policy", overlap).Violate("overlap", schedule.ReasonInvalid, "not a policy")
 	}
-	list, err := s.keeper.Backfill(ctx, scheduleKey(ctx, req.GetScheduleId()), dbkit.Micros(instant(req.GetBeginTime())), dbkit.Micros(instant(req.GetEndTime())), overlap)
+	list, err := s.controller.Backfill(ctx, scheduleKey(ctx, req.GetScheduleId()), dbkit.Micros(instant(req.GetBeginTime())), dbkit.Micros(instant(req.GetEndTime())), overlap)
 	if err != nil {
 		return nil, away(err)
 	}

@@ -63,7 +63,7 @@ func (w *world) Request(context.Context, string) (string, Start, bool, error) {
 	return "", Start{}, false, nil
 }
 
-// fire does what Keeper.Fire does, and forgets now and then what it has just done, as one who dies does. Nobody dies every time.
+// fire does what Controller.Fire does, and forgets now and then what it has just done, as one who dies does. Nobody dies every time.
 func (w *world) fire(t require.TestingT, dies func() bool) {
 	var done []outcome
 	deaths := 0

@@ -35,8 +35,8 @@ func (s *Server) Enter(req engine.GateRequest, ready func(engine.Pass)) func() {
 }
 
 // Holding implements engine.Gate.
-func (s *Server) Holding(req engine.GateRequest) (engine.Blocker, bool) {
-	b := engine.Blocker{Kind: engine.GateWorker, Name: req.Actor, Since: req.Queued}
+func (s *Server) Holding(req engine.GateRequest) (engine.GateWait, bool) {
+	b := engine.GateWait{Kind: engine.GateWorker, Name: req.Actor, Since: req.Queued}
 	if n := s.pool.holding(name{req.Namespace, req.Actor}); n == 0 {
 		b.Message = fmt.Sprintf("no worker that serves actor %q is connected", req.Actor)
 	} else {

@@ -16,7 +16,7 @@ func canceledCases(t *testing.T, d Driver) {
 		return o
 	}
 	cancel := func(w *world, namespace, id string) {
-		_, err := w.j.Post(w.t.Context(), post(id, journal.MailCancel, "", func(p *journal.Post) { p.Mail.Namespace = namespace }))
+		_, err := w.j.Enqueue(w.t.Context(), enqueue(id, journal.CommandCancel, "", func(p *journal.EnqueueRequest) { p.Command.Namespace = namespace }))
 		require.NoError(w.t, err)
 	}
 	ids := func(refs []journal.RunRef) (out []string) {
@@ -43,7 +43,7 @@ func canceledCases(t *testing.T, d Driver) {
 			cancel(w, ns, id)
 		}
 		require.Empty(t, w.takeOver(other, canceled(journal.TakeOverOptions{Except: []string{ns}})).Claimed)
-		res := w.takeOver(other, canceled(journal.TakeOverOptions{Patience: journal.Patience{MaxTakeovers: 5}}))
+		res := w.takeOver(other, canceled(journal.TakeOverOptions{TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 5}}))
 		require.Equal(t, want, ids(res.Claimed))
 		for _, f := range res.Claimed {
 			require.Zero(t, f.Takeovers, "it was given back")
@@ -59,12 +59,12 @@ func canceledCases(t *testing.T, d Driver) {
 		id, quarantined := w.started(1, in(journal.StateWaiting)), w.started(1, in(journal.StateQuarantined))
 		for _, id := range []string{id, quarantined} {
 			cancel(w, ns, id)
-			require.NoError(t, w.commit(appendTo(id, 1, 0, func(a *journal.Append) { a.TakenUp = []int64{w.unread(id)[0].ID} }))[0].Err)
+			require.NoError(t, w.commit(appendTo(id, 1, 0, func(a *journal.Append) { a.Applied = []int64{w.unread(id)[0].ID} }))[0].Err)
 		}
 		require.NoError(t, w.j.Release(t.Context(), w.me, []string{id, quarantined}))
 		require.Empty(t, w.takeOver(other, canceled(journal.TakeOverOptions{})).Claimed)
 		for _, id := range []string{id, quarantined} {
-			_, err := w.j.Post(t.Context(), post(id, journal.MailChildEnded, "c"))
+			_, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandChildEnded, "c"))
 			require.NoError(t, err)
 		}
 		require.Equal(t, []string{id}, ids(w.takeOver(other, canceled(journal.TakeOverOptions{})).Claimed), "a quarantined one is called by a RESUME or CANCEL alone")
@@ -114,7 +114,7 @@ func canceledCases(t *testing.T, d Driver) {
 			cancel(w, ns, id)
 		}
 		w.me = w.register(w.me.ID)
-		few := journal.TakeOverOptions{Patience: journal.Patience{MaxTakeovers: 2}, NoSuspects: true}
+		few := journal.TakeOverOptions{TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 2}, NoSuspects: true}
 		require.Empty(t, w.takeOver(w.me, canceled(few)).Claimed)
 		few.NoSuspects = false
 		for range runs {

@@ -124,7 +124,7 @@ func startCases(t *testing.T, d Driver) {
 		ms := w.pending(w.me)
 		require.Len(t, ms, 1)
 		require.Equal(t, a, ms[0].RunID)
-		require.Equal(t, journal.MailCancel, ms[0].Kind)
+		require.Equal(t, journal.CommandCancel, ms[0].Kind)
 		require.JSONEq(t, `{"reason":"taken"}`, string(ms[0].Body))
 		require.Equal(t, journal.ReasonBusinessKeyTaken, w.get(a).CancelReason)
 		// The key is free when its holder ends.

@@ -37,7 +37,7 @@ func Child(d Driver) {
 	os.Exit(0)
 }
 
-// child starts runs, appends to them, mails with each append, and parks them in the end, for as long as it lives, and prints each write
+// child starts runs, appends to them, commands with each append, and parks them in the end, for as long as it lives, and prints each write
 // after it was told that it is durable.
 func child(ctx context.Context, d Driver, place string) error {
 	j, err := d.Open(ctx, place)
@@ -73,7 +73,7 @@ func child(ctx context.Context, d Driver, place string) error {
 					r, err := wr.Do(ctx, appendTo(s.Run.ID, last, 2, func(a *journal.Append) {
 						a.Outbox, a.Progress = []journal.Out{{Kind: "k"}}, true
 						a.Status = &journal.Status{State: journal.StateRunning, Usage: journal.Usage{Calls: int64(last + 2)}}
-						a.Mail = []journal.Mail{{RunID: inbox.Run.ID, Kind: journal.MailMessage, Key: fmt.Sprintf("%s/%d", a.RunID, last), Time: base}}
+						a.Command = []journal.Command{{RunID: inbox.Run.ID, Kind: journal.CommandMessage, Key: fmt.Sprintf("%s/%d", a.RunID, last), Time: base}}
 						if last == 38 {
 							a.Status.State, a.Release = journal.StateWaiting, true
 							a.Jobs = []journal.Job{{Kind: journal.JobWake}}
@@ -180,9 +180,9 @@ func check(t *testing.T, w *world, acked map[string]int64) {
 	rows, err := w.j.List(t.Context(), ns, journal.Filter{}, page.Cursor{}, 100_000)
 	require.NoError(t, err)
 	have := map[string]journal.Run{}
-	mails, jobs := map[string]int64{}, map[string]bool{}
-	for _, key := range w.d.Query(t, w.place, `SELECT key FROM mail WHERE kind = 'MESSAGE'`) {
-		mails[strings.Split(key, "/")[0]]++
+	commands, jobs := map[string]int64{}, map[string]bool{}
+	for _, key := range w.d.Query(t, w.place, `SELECT key FROM commands WHERE kind = 'MESSAGE'`) {
+		commands[strings.Split(key, "/")[0]]++
 	}
 	for _, j := range w.jobs() {
 		jobs[strings.Fields(j)[2]] = true
@@ -196,8 +196,8 @@ func check(t *testing.T, w *world, acked map[string]int64) {
 		items += r.LastSeq / 2
 		switch r.State {
 		case journal.StateRunning:
-			// All but its start wrote a piece of mail.
-			require.Equal(t, (r.LastSeq-2)/2, mails[r.ID], "mail and its event")
+			// All but its start wrote a command.
+			require.Equal(t, (r.LastSeq-2)/2, commands[r.ID], "commands and its event")
 		case journal.StateWaiting:
 			require.True(t, r.Owner.IsZero())
 			require.True(t, jobs[r.ID], "parked without a job")

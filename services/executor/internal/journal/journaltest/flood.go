@@ -11,9 +11,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// BenchMail measures a look for mail by an owner of 200 runs, each with a letter, beside 100,000 unread
+// BenchCommands measures a look for commands by an owner of 200 runs, each with a letter, beside 100,000 unread
 // letters to runs of another. exec runs SQL that writes.
-func BenchMail(b *testing.B, d Driver, exec func(b *testing.B, place, sql string)) {
+func BenchCommands(b *testing.B, d Driver, exec func(b *testing.B, place, sql string)) {
 	const own, foreign, each = 200, 1000, 100
 	ctx := b.Context()
 	place := d.Fresh(b)
@@ -30,27 +30,27 @@ func BenchMail(b *testing.B, d Driver, exec func(b *testing.B, place, sql string
 		_, err = j.Commit(ctx, o, writes)
 		require.NoError(b, err)
 		for _, w := range writes {
-			_, err := j.Post(ctx, journal.Post{Mail: journal.Mail{Namespace: ns, RunID: w.Start.Run.ID, Kind: journal.MailSignal, Key: key, Body: []byte(`{"name":"x"}`), Time: dbkit.Now()}})
+			_, err := j.Enqueue(ctx, journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: w.Start.Run.ID, Kind: journal.CommandSignal, Key: key, Body: []byte(`{"name":"x"}`), Time: dbkit.Now()}})
 			require.NoError(b, err)
 		}
 		return o
 	}
 	fill("other", foreign, "seed")
 	exec(b, place, fmt.Sprintf(`WITH RECURSIVE g (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < %d)
-		INSERT INTO mail (run_id, namespace, kind, key, body, time) SELECT m.run_id, m.namespace, m.kind, 'k' || g.n, m.body, m.time FROM mail m CROSS JOIN g WHERE m.key = 'seed'`, each-1))
+		INSERT INTO commands (run_id, namespace, kind, key, body, time) SELECT m.run_id, m.namespace, m.kind, 'k' || g.n, m.body, m.time FROM commands m CROSS JOIN g WHERE m.key = 'seed'`, each-1))
 	me := fill("me", own, "mine")
 	exec(b, place, `ANALYZE`)
 	b.Run("Flooded", func(b *testing.B) {
 		for b.Loop() {
-			ms, err := j.PendingMail(ctx, me, journal.MailLook{Limit: 1000})
+			ms, err := j.PendingCommands(ctx, me, journal.CommandQuery{Limit: 1000})
 			require.NoError(b, err)
 			require.Len(b, ms, own)
 		}
 	})
-	exec(b, place, `DELETE FROM mail WHERE key <> 'mine'`)
+	exec(b, place, `DELETE FROM commands WHERE key <> 'mine'`)
 	b.Run("Alone", func(b *testing.B) {
 		for b.Loop() {
-			ms, err := j.PendingMail(ctx, me, journal.MailLook{Limit: 1000})
+			ms, err := j.PendingCommands(ctx, me, journal.CommandQuery{Limit: 1000})
 			require.NoError(b, err)
 			require.Len(b, ms, own)
 		}

@@ -101,12 +101,12 @@ func interruptCases(t *testing.T, d Driver) {
 		w := open(t, d)
 		q := question(1)
 		id := w.started(1, func(s *journal.Start) { s.Opened = []journal.Interrupt{q} })
-		answer := func(text string, change ...func(*journal.Post)) (journal.Posted, error) {
-			p := post(id, journal.MailAnswer, q.ID, change...)
+		answer := func(text string, change ...func(*journal.EnqueueRequest)) (journal.Enqueued, error) {
+			p := enqueue(id, journal.CommandAnswer, q.ID, change...)
 			p.Answer = &journal.Answer{InterruptID: q.ID, Answer: []byte(text), Decision: "APPROVE", By: "ann"}
-			return w.j.Post(t.Context(), p)
+			return w.j.Enqueue(t.Context(), p)
 		}
-		_, err := answer("x", func(p *journal.Post) { p.Mail.RunID = w.started(1) })
+		_, err := answer("x", func(p *journal.EnqueueRequest) { p.Command.RunID = w.started(1) })
 		reason(t, err, journal.ReasonInterruptNotFound)
 		var mu sync.Mutex
 		var wg sync.WaitGroup
@@ -132,7 +132,7 @@ func interruptCases(t *testing.T, d Driver) {
 		got := get(w, q.ID)
 		require.Equal(t, journal.InterruptAnswered, got.State)
 		require.Equal(t, "ann", got.By)
-		w.commit(appendTo(id, 1, 1, inState(journal.StateCompleted), func(a *journal.Append) { a.TakenUp = []int64{w.unread(id)[0].ID} }))
+		w.commit(appendTo(id, 1, 1, inState(journal.StateCompleted), func(a *journal.Append) { a.Applied = []int64{w.unread(id)[0].ID} }))
 		res, err := answer(string(got.Answer))
 		require.NoError(t, err, "the same answer again, even after the end")
 		require.False(t, res.New)
@@ -147,9 +147,9 @@ func interruptCases(t *testing.T, d Driver) {
 		w.commit(appendTo(id, 1, 1, func(a *journal.Append) {
 			a.Closed = []journal.Closing{{ID: q.ID, State: journal.InterruptExpired, Time: base}}
 		}))
-		p := post(id, journal.MailAnswer, q.ID)
+		p := enqueue(id, journal.CommandAnswer, q.ID)
 		p.Answer = &journal.Answer{InterruptID: q.ID, Answer: []byte(`1`)}
-		_, err := w.j.Post(t.Context(), p)
+		_, err := w.j.Enqueue(t.Context(), p)
 		reason(t, err, journal.ReasonInterruptClosed)
 		require.Empty(t, w.unread(id))
 	})

@@ -39,8 +39,8 @@ type Driver struct {
 func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
 		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases, "TakeOverCanceled": canceledCases,
-		"Read": readCases, "Mail": mailCases, "Park": parkCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
-		"Workers": workerCases, "Delete": deleteCases, "Growth": growthCases, "Outcomes": outcomeCases,
+		"Read": readCases, "Commands": commandCases, "Park": ownerlessCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
+		"Workers": workerCases, "Delete": deleteCases, "Growth": retentionCases, "Outcomes": outcomeCases,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,23 +113,23 @@ func (w *world) jobs() []string {
 	return w.d.Query(w.t, w.place, w.d.JobQuery)
 }
 
-func (w *world) pending(o journal.Owner) []journal.Mail {
+func (w *world) pending(o journal.Owner) []journal.Command {
 	w.t.Helper()
-	ms, err := w.j.PendingMail(w.t.Context(), o, journal.MailLook{Limit: 1000})
+	ms, err := w.j.PendingCommands(w.t.Context(), o, journal.CommandQuery{Limit: 1000})
 	require.NoError(w.t, err)
 	return ms
 }
 
-func (w *world) unread(id string) []journal.Mail {
+func (w *world) unread(id string) []journal.Command {
 	w.t.Helper()
-	ms, err := w.j.UnreadMail(w.t.Context(), ns, id, 1000)
+	ms, err := w.j.UnappliedCommands(w.t.Context(), ns, id, 1000)
 	require.NoError(w.t, err)
 	return ms
 }
 
 func (w *world) claim(self journal.Owner, id string) journal.Owner {
 	w.t.Helper()
-	o, err := w.j.ClaimRun(w.t.Context(), self, ns, id, journal.Patience{})
+	o, err := w.j.ClaimRun(w.t.Context(), self, ns, id, journal.TakeOverPolicy{})
 	require.NoError(w.t, err)
 	return o
 }

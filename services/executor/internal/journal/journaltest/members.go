@@ -190,7 +190,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		require.False(t, res.More)
 		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Claimed, 3)
 		w.me = w.register(w.me.ID)
-		require.Empty(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Except: []string{"full", "other"}, Patience: journal.Patience{MaxTakeovers: 2}}).Claimed, "suspects neither")
+		require.Empty(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Except: []string{"full", "other"}, TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 2}}).Claimed, "suspects neither")
 	})
 	t.Run("OnlyWhatCanGoOn", func(t *testing.T) {
 		w := open(t, d)
@@ -365,7 +365,7 @@ func takeOverCases(t *testing.T, d Driver) {
 	t.Run("Quarantine/ReadingCountsWhenItHappensTwice", func(t *testing.T) {
 		w := open(t, d)
 		id, other := w.started(1), w.started(1)
-		opts := journal.TakeOverOptions{Lease: time.Hour, Patience: journal.Patience{MaxTakeovers: 2}}
+		opts := journal.TakeOverOptions{Lease: time.Hour, TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 2}}
 		next := func() journal.TakeOverResult {
 			w.me = w.register(w.me.ID)
 			return w.takeOver(w.me, opts)

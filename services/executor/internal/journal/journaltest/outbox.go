@@ -135,7 +135,7 @@ func outboxCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Len(t, items, 3)
 		waits := func(runID, kind string) int64 {
-			b, err := w.j.Books(t.Context(), ns, runID, kind)
+			b, err := w.j.Accounting(t.Context(), ns, runID, kind)
 			require.NoError(t, err)
 			r := w.get(runID)
 			require.Equal(t, [2]int64{r.CostNanoUSD, r.UnpricedCalls}, [2]int64{b.CostNanoUSD, b.UnpricedCalls})
@@ -177,7 +177,7 @@ func outboxCases(t *testing.T, d Driver) {
 			done <- nil
 		}()
 		for left := int64(each); left > 0; {
-			b, err := w.j.Books(t.Context(), ns, id, "a")
+			b, err := w.j.Accounting(t.Context(), ns, id, "a")
 			require.NoError(t, err)
 			require.EqualValues(t, each, b.CostNanoUSD+b.Waiting)
 			left = b.Waiting

@@ -10,7 +10,7 @@ import (
 )
 
 type blobRow struct {
-	u *journal.Unit
+	u *journal.RunBatch
 	*journal.BlobRef
 }
 
@@ -24,7 +24,7 @@ func blobTable() table[blobRow] {
 }
 
 // blobRefs adds what the values of runs that done wrote refer to.
-func (s *statements) blobRefs(b *builder, units []unit, done string) {
+func (s *statements) blobRefs(b *builder, units []runBatch, done string) {
 	var rows []blobRow
 	for _, u := range units {
 		for i := range u.Blobs {

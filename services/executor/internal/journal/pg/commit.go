@@ -19,14 +19,14 @@ import (
 // Commit implements journal.Log. Without request ids and business keys everything goes out in one
 // message, which PostgreSQL runs as one transaction; with them one more message looks them up first.
 func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journal.Write) ([]journal.Result, error) {
-	return journal.CommitUnits(ctx, writes, inRow, func(ctx context.Context, units []*journal.Unit, done *journal.Outcomes) error {
+	return journal.CommitBatches(ctx, writes, inRow, func(ctx context.Context, units []*journal.RunBatch, done *journal.Outcomes) error {
 		return s.attempt(ctx, owner, units, done)
 	})
 }
 
 // attempt writes the direct way what can go it, and if that turns out to be wrong everything with a look at
 // each run.
-func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journal.Unit, done *journal.Outcomes) error {
+func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journal.RunBatch, done *journal.Outcomes) error {
 	err := s.try(ctx, owner, units, done, true)
 	if c := code(err); c == fenceFailed || c == uniqueViolation {
 		err = s.try(ctx, owner, units, done, false)
@@ -40,7 +40,7 @@ func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journ
 
 const uniqueViolation = "23505"
 
-func (s *Store) try(ctx context.Context, owner journal.Owner, units []*journal.Unit, done *journal.Outcomes, direct bool) error {
+func (s *Store) try(ctx context.Context, owner journal.Owner, units []*journal.RunBatch, done *journal.Outcomes, direct bool) error {
 	conn, err := s.commit.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire connection: %w", err)
@@ -49,7 +49,7 @@ func (s *Store) try(ctx context.Context, owner journal.Owner, units []*journal.U
 	defer conn.Release()
 	w := writing{owner: owner, conn: conn, number: s.known.connection(conn.Conn()), direct: direct}
 	w.known = s.known.take(w.number, owner, units)
-	ground := journal.Ground{}
+	ground := journal.Preconditions{}
 	requests, keys := journal.Needs(units)
 	w.explicit = len(requests)+len(keys) > 0
 	if w.explicit {
@@ -61,7 +61,7 @@ func (s *Store) try(ctx context.Context, owner journal.Owner, units []*journal.U
 	if err != nil {
 		return rollback(ctx, conn, err)
 	}
-	return s.judge(ctx, conn, owner, lost, done)
+	return s.classifyConflicts(ctx, conn, owner, lost, done)
 }
 
 // writing is one try of a commit.
@@ -69,14 +69,14 @@ type writing struct {
 	owner  journal.Owner
 	conn   *pgxpool.Conn
 	number uint64
-	known  map[*journal.Unit]knownRun
+	known  map[*journal.RunBatch]knownRun
 	// direct lets what is known go the direct way; explicit says that a transaction was begun and the owner's
 	// row is locked.
 	direct, explicit bool
 }
 
 // goes reports whether a unit goes the direct way.
-func (w *writing) goes(u *journal.Unit, g journal.Ground) bool {
+func (w *writing) goes(u *journal.RunBatch, g journal.Preconditions) bool {
 	if !w.direct || u.Metadata != nil {
 		return false
 	}
@@ -112,8 +112,8 @@ func (s *Store) inBatches(ctx context.Context, pool *pgxpool.Pool, fn func(conn 
 
 // lookUp begins a transaction, locks the owner's row and the names that units ask for, and reads
 // what they stand for.
-func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.Unit, requests []journal.RequestKey, keys []journal.Key) (journal.Ground, error) {
-	g := journal.Ground{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
+func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.RunBatch, requests []journal.RequestKey, keys []journal.Key) (journal.Preconditions, error) {
+	g := journal.Preconditions{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
 	var ids []string
 	for _, u := range units {
 		if u.Start != nil {
@@ -185,11 +185,11 @@ func locks(requests []journal.RequestKey, keys []journal.Key) []int64 {
 }
 
 // write sends everything in one message and returns the units whose guard did not hold.
-func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, ground journal.Ground, done *journal.Outcomes) ([]*journal.Unit, error) {
+func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, ground journal.Preconditions, done *journal.Outcomes) ([]*journal.RunBatch, error) {
 	var b pgx.Batch
 	owner := w.owner
 	around := r.Surroundings()
-	var starts, appends, newcomers, singles, plain, rows []*journal.Unit
+	var starts, appends, newcomers, singles, plain, rows []*journal.RunBatch
 	for _, u := range r.Starts {
 		if w.goes(u, ground) {
 			starts = append(starts, u)
@@ -287,14 +287,14 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 		})
 	}
 	for _, c := range r.Cancels {
-		b.Queue(insertMail, c.RunID, c.Namespace, string(journal.MailCancel), "", blob(c.Body), c.Time)
+		b.Queue(insertCommand, c.RunID, c.Namespace, string(journal.CommandCancel), "", blob(c.Body), c.Time)
 	}
 	for _, q := range r.Requests {
 		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) VALUES ($1, $2, $3, $4, $5, $6)`,
 			q.Key.Namespace, q.Key.Method, q.Key.ID, q.Seen.BodyHash, q.Seen.RunID, q.Time)
 	}
 	if len(around.Targets) == 0 && len(around.Ended) > 0 {
-		// The direct way has removed the mail of those that end, and who never asked has no question.
+		// The direct way has removed the commands of those that end, and who never asked has no question.
 		settled := map[string]bool{}
 		for _, u := range appends {
 			settled[u.RunID] = w.known[u].silent && len(u.Opened) == 0
@@ -304,7 +304,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 		}
 		around.Ended = slices.DeleteFunc(around.Ended, func(id string) bool { return settled[id] })
 	}
-	s.queueAround(&b, owner, around, done)
+	s.queueSideEffects(&b, owner, around, done)
 	if w.explicit {
 		b.Queue("COMMIT")
 	}
@@ -315,8 +315,8 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 	for _, u := range starts {
 		revision[u.RunID] = 1
 	}
-	var lost []*journal.Unit
-	settle := func(u *journal.Unit, committed bool, revision int64) {
+	var lost []*journal.RunBatch
+	settle := func(u *journal.RunBatch, committed bool, revision int64) {
 		if committed {
 			done.Committed(u, revision)
 			s.known.keep(w.number, owner, u, w.known[u])
@@ -353,12 +353,12 @@ func send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
 
 const cancelable = "cancel_time IS NULL AND state < 6"
 
-// queueAround does what follows from the writes, each by a statement that sees them all.
-func (s *Store) queueAround(b *pgx.Batch, owner journal.Owner, a journal.Around, done *journal.Outcomes) {
+// queueSideEffects does what follows from the writes, each by a statement that sees them all.
+func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.SideEffects, done *journal.Outcomes) {
 	if len(a.Targets)+len(a.Ended) > 0 {
-		// Which runs have ended is asked of the runs and not of each piece of mail: a run that goes on may
+		// Which runs have ended is asked of the runs and not of each command: a run that goes on may
 		// have thousands. And it is asked run by run: a join might look through all that are open.
-		b.Queue(`DELETE FROM mail WHERE run_id = ANY (ARRAY (SELECT t.id FROM unnest($1::text[]) AS t (id)
+		b.Queue(`DELETE FROM commands WHERE run_id = ANY (ARRAY (SELECT t.id FROM unnest($1::text[]) AS t (id)
 			WHERE (SELECT r.state < 6 FROM runs r WHERE r.run_id = t.id) IS NOT TRUE))`, slices.Concat(a.Targets, a.Ended))
 	}
 	if len(a.Ended) > 0 {
@@ -366,7 +366,7 @@ func (s *Store) queueAround(b *pgx.Batch, owner journal.Owner, a journal.Around,
 			AND (SELECT r.state >= 6 FROM runs r WHERE r.run_id = i.run_id)`, a.Ended)
 	}
 	if len(a.Claims) > 0 {
-		b.Queue(claimParked, a.Claims, owner.ID, owner.Incarnation).Query(func(rows pgx.Rows) error {
+		b.Queue(claimOwnerless, a.Claims, owner.ID, owner.Incarnation).Query(func(rows pgx.Rows) error {
 			var id string
 			_, err := pgx.ForEachRow(rows, []any{&id}, func() error { done.Claimed(id); return nil })
 			return err
@@ -386,9 +386,9 @@ func (s *Store) queueAround(b *pgx.Batch, owner journal.Owner, a journal.Around,
 func last(b *pgx.Batch) *pgx.QueuedQuery { return b.QueuedQueries[len(b.QueuedQueries)-1] }
 
 // newGraphs are the graphs of units that are not known to be stored and in use.
-func (s *Store) newGraphs(conn uint64, units []*journal.Unit) map[journal.Key][]byte {
+func (s *Store) newGraphs(conn uint64, units []*journal.RunBatch) map[journal.Key][]byte {
 	graphs := map[journal.Key][]byte{}
-	note := func(u *journal.Unit, hash string, body []byte) {
+	note := func(u *journal.RunBatch, hash string, body []byte) {
 		if k := (journal.Key{Namespace: u.Namespace, Name: hash}); !s.known.stored(conn, k) {
 			graphs[k] = body
 		}
@@ -426,10 +426,10 @@ func queueGraphs(b *pgx.Batch, graphs map[journal.Key][]byte) {
 		ON CONFLICT (namespace, hash) DO UPDATE SET use_time = now() WHERE graphs.use_time < now() - interval '1 hour'`, ns, hashes, bodies)
 }
 
-// judge finds out, after the commit, why guards did not hold.
-func (s *Store) judge(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, lost []*journal.Unit, done *journal.Outcomes) error {
+// classifyConflicts finds out, after the commit, why guards did not hold.
+func (s *Store) classifyConflicts(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, lost []*journal.RunBatch, done *journal.Outcomes) error {
 	for _, u := range lost {
-		st := journal.Standing{Found: true}
+		st := journal.FoundRow{Found: true}
 		err := conn.QueryRow(ctx, `SELECT r.namespace, r.owner_id, r.owner_incarnation, `+lastSeq+`, r.revision, r.create_time FROM runs r WHERE r.run_id = $1`, u.RunID).
 			Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision, &st.CreateTime)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -443,7 +443,7 @@ func (s *Store) judge(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 				return fmt.Errorf("read back events: %w", err)
 			}
 		}
-		journal.Judge(u, owner, st, done)
+		journal.ClassifyConflict(u, owner, st, done)
 	}
 	return nil
 }

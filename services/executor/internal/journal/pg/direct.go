@@ -75,7 +75,7 @@ func (s *statements) makeDirect(rows int) *direct {
 
 // queueDirect queues what the units write, all that they bring along included. The results of rows go to each. If first is set, nothing in the commit
 // has locked the executor's row yet.
-func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, appends []unit, first bool, each func(runID string, revision int64)) {
+func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, appends []runBatch, first bool, each func(runID string, revision int64)) {
 	queue := func(forms [2]string, args []any, more ...any) {
 		form := 0
 		if first {
@@ -84,7 +84,7 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 		batch.Queue(forms[form], append(append(args, owner.ID, owner.Incarnation), more...)...)
 		first = false
 	}
-	var rows, statuses, ended []unit
+	var rows, statuses, ended []runBatch
 	var over []string
 	for _, u := range appends {
 		switch {
@@ -101,11 +101,11 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 			over = append(over, u.RunID)
 		}
 	}
-	portions(s, starts, func(d *direct, part []unit, few bool) {
+	portions(s, starts, func(d *direct, part []runBatch, few bool) {
 		queue(d.runs, s.runs.values(part, few))
 		batch.Queue(d.details, s.details.values(part, few)...)
 	})
-	update := func(forms [2]string, part []unit, few bool) {
+	update := func(forms [2]string, part []runBatch, few bool) {
 		queue(forms, s.appends.values(part, few), len(part))
 		last(batch).Query(func(rows pgx.Rows) error {
 			var so int32
@@ -115,18 +115,18 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 			return err
 		})
 	}
-	portions(s, statuses, func(d *direct, part []unit, few bool) { update(d.statuses, part, few) })
-	portions(s, rows, func(d *direct, part []unit, few bool) { update(d.rows, part, few) })
-	portions(s, ended, func(d *direct, part []unit, few bool) {
+	portions(s, statuses, func(d *direct, part []runBatch, few bool) { update(d.statuses, part, few) })
+	portions(s, rows, func(d *direct, part []runBatch, few bool) { update(d.rows, part, few) })
+	portions(s, ended, func(d *direct, part []runBatch, few bool) {
 		batch.Queue(d.outcomes, s.outcomes.values(part, few)...)
 	})
 	both := appends
 	if len(starts) > 0 {
-		both = append(append(make([]unit, 0, len(starts)+len(appends)), starts...), appends...)
+		both = append(append(make([]runBatch, 0, len(starts)+len(appends)), starts...), appends...)
 	}
 	if len(over) > 0 {
-		// Nobody adds mail to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
-		batch.Queue("DELETE FROM mail WHERE run_id = ANY ($1)", over)
+		// Nobody adds commands to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
+		batch.Queue("DELETE FROM commands WHERE run_id = ANY ($1)", over)
 	}
 	portions(s, eventRows(both), func(d *direct, part []eventRow, few bool) {
 		args := s.events.values(part, few)

@@ -44,11 +44,11 @@ func suspicions() map[journal.Suspicion]string {
 		journal.SuspectChild: sampled + `SELECT r.run_id || ': child of ' || r.parent_run_id FROM ` + lookedAt + `
 			WHERE r.state < 6 AND r.parent_run_id <> '' AND NOT EXISTS (SELECT FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace || '' = r.namespace
 				AND (p.state < 6 OR p.end_time > now() - interval '1 minute')) LIMIT $1`,
-		journal.SuspectKey:       `SELECT run_id || ': holds ' || business_key FROM runs WHERE holds_key AND state >= 6 LIMIT $1`,
-		journal.SuspectInterrupt: `SELECT i.id || ': of run ' || i.run_id FROM interrupts i WHERE i.state = 1 AND (SELECT r.state < 6 FROM runs r WHERE r.run_id = i.run_id) IS NOT TRUE LIMIT $1`,
-		journal.SuspectMailLost:  `SELECT m.run_id || ': ' || m.kind FROM mail m WHERE (SELECT r.state < 6 FROM runs r WHERE r.run_id = m.run_id) IS NOT TRUE ORDER BY m.id LIMIT $1`,
-		journal.SuspectMailOld: `SELECT m.run_id || format(': %s of %s, %s old', m.kind, to_char(m.time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), date_trunc('second', now() - m.time))
-			FROM mail m CROSS JOIN LATERAL (SELECT state FROM runs WHERE runs.run_id = m.run_id OFFSET 0) r WHERE m.time < now() - interval '1 minute' AND r.state < 6 AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL')) ORDER BY m.id LIMIT $1`,
+		journal.SuspectKey:         `SELECT run_id || ': holds ' || business_key FROM runs WHERE holds_key AND state >= 6 LIMIT $1`,
+		journal.SuspectInterrupt:   `SELECT i.id || ': of run ' || i.run_id FROM interrupts i WHERE i.state = 1 AND (SELECT r.state < 6 FROM runs r WHERE r.run_id = i.run_id) IS NOT TRUE LIMIT $1`,
+		journal.SuspectCommandLost: `SELECT m.run_id || ': ' || m.kind FROM commands m WHERE (SELECT r.state < 6 FROM runs r WHERE r.run_id = m.run_id) IS NOT TRUE ORDER BY m.id LIMIT $1`,
+		journal.SuspectCommandOld: `SELECT m.run_id || format(': %s of %s, %s old', m.kind, to_char(m.time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), date_trunc('second', now() - m.time))
+			FROM commands m CROSS JOIN LATERAL (SELECT state FROM runs WHERE runs.run_id = m.run_id OFFSET 0) r WHERE m.time < now() - interval '1 minute' AND r.state < 6 AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL')) ORDER BY m.id LIMIT $1`,
 		journal.SuspectOverdue: `SELECT run_id || ': due since ' || to_char(wake_time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM runs
 			WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time < now() - interval '1 minute' ORDER BY wake_time LIMIT $1`,
 		journal.SuspectOwner: `SELECT r.run_id || ': owned by ' || r.owner_id || ' ' || r.owner_incarnation FROM runs r

@@ -11,7 +11,7 @@ import (
 )
 
 func BenchmarkMail(b *testing.B) {
-	journaltest.BenchMail(b, driver(), func(b *testing.B, place, sql string) {
+	journaltest.BenchCommands(b, driver(), func(b *testing.B, place, sql string) {
 		conn, err := pgx.Connect(b.Context(), place)
 		require.NoError(b, err)
 		defer func() { require.NoError(b, conn.Close(b.Context())) }()

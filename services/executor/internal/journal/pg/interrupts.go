@@ -16,8 +16,8 @@ import (
 const (
 	selectInterrupts = `SELECT i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.binds, i.answer,
 		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal FROM interrupts i`
-	// ofFamily holds for questions of the run $2 and of all below it. Those of a whole family are found by its root at once.
-	ofFamily = ` i.root_run_id = (SELECT r.root_run_id FROM runs r WHERE` + thisRun + `) AND (i.root_run_id = $2 OR i.run_id IN (
+	// ofRoot holds for questions of the run $2 and of all below it. Those of a whole family are found by its root at once.
+	ofRoot = ` i.root_run_id = (SELECT r.root_run_id FROM runs r WHERE` + thisRun + `) AND (i.root_run_id = $2 OR i.run_id IN (
 		WITH RECURSIVE below AS (SELECT $2::text COLLATE "C" AS run_id UNION ALL
 			SELECT r.run_id FROM below b` + itsChildren + `)
 		SELECT run_id FROM below))`
@@ -49,7 +49,7 @@ func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.
 	states := f.States
 	if f.RunID != "" {
 		// Found by their family, whatever the planner believes about states.
-		conds[0], conds[1] = "i.namespace || '' = $1", ofFamily
+		conds[0], conds[1] = "i.namespace || '' = $1", ofRoot
 		if len(states) > 0 {
 			conds = append(conds, "i.state + 0 = ANY ("+a.add(numbers(states))+")")
 			states = nil
@@ -69,4 +69,4 @@ func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.
 }
 
 // openInterrupts counts open questions of the run $2 and of all below it.
-const openInterrupts = `SELECT count(*) FROM interrupts i WHERE i.namespace || '' = $1 AND i.state + 0 = 1 AND` + ofFamily
+const openInterrupts = `SELECT count(*) FROM interrupts i WHERE i.namespace || '' = $1 AND i.state + 0 = 1 AND` + ofRoot

@@ -93,11 +93,11 @@ func jobTable() table[journal.JobRow] {
 	}
 }
 
-// queueWakes inserts the wake-up jobs of those runs that have mail and nobody to read it. The rows of the runs must be locked by then, so that
+// queueWakes inserts the wake-up jobs of those runs that have commands and nobody to read it. The rows of the runs must be locked by then, so that
 // neither an owner that leaves nor one that comes is missed.
 func (s *statements) queueWakes(b *pgx.Batch, wakes []journal.JobRow) {
 	b.Queue(`WITH jb AS (`+insertJobs+` FROM `+s.jobs.from(1, "j")+` CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = j.run_id AND`+ownerless+`
-			AND`+hasMail+` OFFSET 0) r `+uniqueJobs+` RETURNING queue AS q)
+			AND`+hasCommands+` OFFSET 0) r `+uniqueJobs+` RETURNING queue AS q)
 		SELECT `+notifyQueue+` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(wakes)...)
 }
 
@@ -129,20 +129,20 @@ func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal
 	return s.hot.SendBatch(ctx, &b).Close()
 }
 
-// HastenPaused implements journal.Members.
-func (s *Store) HastenPaused(ctx context.Context, reason string, limit int) (int, error) {
+// ExpediteUnpriced implements journal.Members.
+func (s *Store) ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error) {
 	tag, err := s.hot.Exec(ctx, `UPDATE runs SET wake_time = now() - interval '10 seconds' WHERE run_id = ANY (ARRAY (
 			SELECT run_id FROM runs WHERE state IN (1, 3, 4) AND state = 4 AND state_reason = $1 AND owner_id = '' AND wake_time > now()
 			ORDER BY wake_time LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)) AND owner_id = ''`, reason, limit)
 	return int(tag.RowsAffected()), err
 }
 
-// SweepParked implements journal.Members.
-func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) (n int, err error) {
+// SweepOwnerless implements journal.Members.
+func (s *Store) SweepOwnerless(ctx context.Context, late time.Duration, limit int) (n int, err error) {
 	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time < now() - $1::interval
 			ORDER BY wake_time LIMIT $2)
 		UNION
-		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < now() - $1::interval
+		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM commands m WHERE m.time < now() - $1::interval
 			AND (SELECT r.owner_id = '' AND r.state < 6 FROM runs r WHERE r.run_id = m.run_id) ORDER BY m.id LIMIT $2) x`, interval(late), limit)
 	jobs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.JobRow, error) {
 		var ns, id string

@@ -12,10 +12,10 @@ import (
 // maxKnown bounds the runs and the graphs that are remembered.
 const maxKnown = 200_000
 
-// known is what this store has itself been told is durable, so that the next commit need not ask for it. Each piece belongs to the connection
+// knownRows is what this store has itself been told is durable, so that the next commit need not ask for it. Each piece belongs to the connection
 // that was told: a server that came back, or another one in its place, has ended that connection, and may have lost what it told.
 // Nothing rests on it but speed: what is not known, or turns out to be wrong, is asked for.
-type known struct {
+type knownRows struct {
 	mu     sync.Mutex
 	runs   map[string]knownRun
 	graphs map[journal.Key]knownGraph
@@ -39,7 +39,7 @@ type knownGraph struct {
 }
 
 // connection tells connections of all times apart.
-func (k *known) connection(conn *pgx.Conn) uint64 {
+func (k *knownRows) connection(conn *pgx.Conn) uint64 {
 	const key = "epigraph.connection"
 	data := conn.PgConn().CustomData()
 	if id, ok := data[key].(uint64); ok {
@@ -53,10 +53,10 @@ func (k *known) connection(conn *pgx.Conn) uint64 {
 }
 
 // take returns what is known of the runs of units and forgets it: until the commit has ended it is true no more.
-func (k *known) take(conn uint64, owner journal.Owner, units []*journal.Unit) map[*journal.Unit]knownRun {
+func (k *knownRows) take(conn uint64, owner journal.Owner, units []*journal.RunBatch) map[*journal.RunBatch]knownRun {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := make(map[*journal.Unit]knownRun, len(units))
+	out := make(map[*journal.RunBatch]knownRun, len(units))
 	for _, u := range units {
 		r, ok := k.runs[u.RunID]
 		if !ok {
@@ -71,7 +71,7 @@ func (k *known) take(conn uint64, owner journal.Owner, units []*journal.Unit) ma
 }
 
 // keep remembers a unit that was committed.
-func (k *known) keep(conn uint64, owner journal.Owner, u *journal.Unit, was knownRun) {
+func (k *knownRows) keep(conn uint64, owner journal.Owner, u *journal.RunBatch, was knownRun) {
 	if u.Ends() || u.Release || u.Pending() {
 		return
 	}
@@ -87,7 +87,7 @@ func (k *known) keep(conn uint64, owner journal.Owner, u *journal.Unit, was know
 }
 
 // forget drops runs; nil means all of an owner.
-func (k *known) forget(owner journal.Owner, runIDs []string) {
+func (k *knownRows) forget(owner journal.Owner, runIDs []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, id := range runIDs {
@@ -104,7 +104,7 @@ func (k *known) forget(owner journal.Owner, runIDs []string) {
 }
 
 // stored reports whether a graph is in the database and stays there for now.
-func (k *known) stored(conn uint64, graph journal.Key) bool {
+func (k *knownRows) stored(conn uint64, graph journal.Key) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g, ok := k.graphs[graph]
@@ -112,7 +112,7 @@ func (k *known) stored(conn uint64, graph journal.Key) bool {
 }
 
 // keepGraphs remembers graphs that a commit has said to be in use, which began at a time.
-func (k *known) keepGraphs(conn uint64, at time.Time, graphs []journal.Key) {
+func (k *knownRows) keepGraphs(conn uint64, at time.Time, graphs []journal.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.graphs)+len(graphs) > maxKnown {

@@ -121,7 +121,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		for i := range res.Quarantined {
 			s.queueQuarantine(&b, &res.Quarantined[i], o)
 		}
-		s.queueParks(&b, parked)
+		s.queueOwnerless(&b, parked)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {
@@ -186,7 +186,7 @@ const (
 	// canceledOrphan holds for a canceled run that is open, that no registered executor owns and that has
 	// something to go on with.
 	canceledOrphan = ` r.cancel_time IS NOT NULL AND` + ownerless + ` AND (r.owner_id <> '' OR r.state = 2
-		OR EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL'))))`
+		OR EXISTS (SELECT FROM commands m WHERE m.run_id = r.run_id AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL'))))`
 	// canceledTenants skips from one namespace to the next, however many canceled runs each has.
 	canceledTenants = `WITH RECURSIVE ns (n) AS ((SELECT min(namespace) FROM runs WHERE state < 6 AND cancel_time IS NOT NULL) UNION ALL
 		SELECT (SELECT min(r.namespace) FROM runs r WHERE r.state < 6 AND r.cancel_time IS NOT NULL AND r.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL)`
@@ -219,14 +219,14 @@ func lockCanceled(ctx context.Context, tx pgx.Tx, o journal.TakeOverOptions) (lo
 	return locked, find(`<`, `r.run_id`, o.Limit)
 }
 
-// queueParks makes runs parked whose owner is gone and that are not to go on by themselves. What a
+// queueOwnerless makes runs parked whose owner is gone and that are not to go on by themselves. What a
 // quarantined one was told to try has brought its owner down once more.
-func (s *Store) queueParks(b *pgx.Batch, parked []journal.RunRef) {
+func (s *Store) queueOwnerless(b *pgx.Batch, parked []journal.RunRef) {
 	var wakes []journal.JobRow
 	for _, f := range parked {
 		b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = $1`, f.RunID)
 		if f.State == journal.StateQuarantined {
-			b.Queue(`DELETE FROM mail WHERE run_id = $1 AND kind = $2`, f.RunID, string(journal.MailResume))
+			b.Queue(`DELETE FROM commands WHERE run_id = $1 AND kind = $2`, f.RunID, string(journal.CommandResume))
 		}
 		wakes = append(wakes, journal.MakeJob(f.Namespace, f.RunID, journal.Job{Kind: journal.JobWake}))
 	}
@@ -252,7 +252,7 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 }
 
 // ClaimRun implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.
-func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.Patience) (now journal.Owner, err error) {
+func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.TakeOverPolicy) (now journal.Owner, err error) {
 	err = s.inBatches(ctx, s.hot, func(tx *pgxpool.Conn) error {
 		var c journal.Claimable
 		there := true
@@ -262,7 +262,7 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, namespace, runID)
 		b.Queue(`SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers, r.doing, r.died_doing,
 				EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation),
-				EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
+				EXISTS (SELECT FROM commands m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
 			FROM runs r WHERE`+thisRun, namespace, runID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.Doing, &c.DiedDoing, &c.OwnerLive, &c.Summoned)
 			if there = !errors.Is(err, pgx.ErrNoRows); !there {

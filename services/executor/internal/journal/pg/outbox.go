@@ -105,8 +105,8 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 	return nil
 }
 
-// Books implements journal.Outbox.
-func (s *Store) Books(ctx context.Context, namespace, runID, kind string) (b journal.Books, err error) {
+// Accounting implements journal.Outbox.
+func (s *Store) Accounting(ctx context.Context, namespace, runID, kind string) (b journal.Accounting, err error) {
 	err = s.read.QueryRow(ctx, `WITH RECURSIVE below AS (SELECT $2::text COLLATE "C" AS run_id UNION ALL SELECT r.run_id FROM below b`+itsChildren+`)
 		SELECT (SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = $1 AND o.kind = $3),
 			coalesce(sum(k.cost_nano_usd), 0)::bigint, coalesce(sum(k.unpriced_calls), 0)::bigint FROM run_costs k WHERE k.run_id = $2 AND k.namespace = $1`,

@@ -31,8 +31,8 @@ const (
 	hotConns = 6
 	// jobConns are one that listens and some that fetch and finish.
 	jobConns = 4
-	// mailChannel gets the owner's id as payload.
-	mailChannel = "executor_mail"
+	// commandChannel gets the owner's id as payload.
+	commandChannel = "executor_commands"
 )
 
 //go:embed migrations/*.sql
@@ -62,12 +62,12 @@ type Store struct {
 	m    *dbkit.Migrations
 	sql  statements
 	// known is kept by commits.
-	known known
+	known knownRows
 }
 
 // Open connects. It neither migrates nor checks the schema: see Migrations.
 func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
-	s := &Store{sql: newStatements(), known: known{runs: map[string]knownRun{}, graphs: map[journal.Key]knownGraph{}}}
+	s := &Store{sql: newStatements(), known: knownRows{runs: map[string]knownRun{}, graphs: map[journal.Key]knownGraph{}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

@@ -140,7 +140,7 @@ func TestLostConnections(t *testing.T) {
 		_, list := s.List(t.Context(), "n", journal.Filter{}, page.Cursor{}, 1)
 		_, events := s.Events(t.Context(), "n", "run_x", 0, 1)
 		_, below := s.Descendants(t.Context(), "n", "run_x")
-		_, post := s.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: "n", RunID: "run_x", Kind: journal.MailCancel, Time: time.Now()}})
+		_, post := s.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: "n", RunID: "run_x", Kind: journal.CommandCancel, Time: time.Now()}})
 		_, up := s.Migrations().Up(t.Context())
 		for name, err := range map[string]error{"get": get, "graph": graph, "list": list, "events": events, "descendants": below, "post": post,
 			"check": s.Migrations().Check(t.Context()), "up": up} {

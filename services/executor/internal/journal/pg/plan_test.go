@@ -25,12 +25,12 @@ func TestPlan(t *testing.T) {
 		// The worst that statistics can say: there are none, and will be none.
 		_, err = s.read.Exec(ctx, "VACUUM ANALYZE runs, run_details, outbox, snapshots")
 		require.NoError(t, err)
-		u := &journal.Unit{
+		u := &journal.RunBatch{
 			Namespace: "n", RunID: "r", Status: &journal.Status{}, Outcome: &journal.Outcome{}, Snapshot: []byte("s"),
 			Events: []journal.Event{{Time: time.Now()}}, Outbox: []journal.OutRow{{Seq: 1}},
 		}
 		var b pgx.Batch
-		s.sql.appendRows(&b, journal.Owner{}, []*journal.Unit{u})
+		s.sql.appendRows(&b, journal.Owner{}, []*journal.RunBatch{u})
 		conn, err := s.commit.Acquire(ctx)
 		require.NoError(t, err)
 		defer conn.Release()

@@ -272,8 +272,8 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 			l.Events, err = collect(rows, nil, scanEvent)
 			return err
 		})
-		b.Queue(selectMail+` WHERE m.run_id = $1`+oldestMail+` LIMIT $2`, runID, journal.MaxLoadedMail).Query(func(rows pgx.Rows) (err error) {
-			l.Mail, err = collect(rows, nil, scanMail)
+		b.Queue(selectCommands+` WHERE m.run_id = $1`+oldestCommand+` LIMIT $2`, runID, journal.MaxLoadedCommandBytes).Query(func(rows pgx.Rows) (err error) {
+			l.Command, err = collect(rows, nil, scanCommand)
 			return err
 		})
 		b.Queue("COMMIT")
@@ -284,5 +284,5 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 
 // Standing implements journal.Reader.
 func (s *Store) Standing(ctx context.Context, namespace, runID string) (journal.Loaded, error) {
-	return journal.StandingOf(ctx, s, namespace, runID)
+	return journal.FoundRowOf(ctx, s, namespace, runID)
 }

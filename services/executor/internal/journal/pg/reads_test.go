@@ -94,9 +94,9 @@ const (
 	// Whole tables are cheap to read while there are as few as the first: a plan from then must not stay.
 	fewRuns, manyRuns = 100, 20_000
 	listed            = 20
-	// unread is about how many pieces of mail nobody has read; some questions are about all of them.
+	// unread is about how many commands nobody has read; some questions are about all of them.
 	unread = manyRuns/100*5 + crowd
-	// crowd is the mail of the first run that waits.
+	// crowd is the commands of the first run that waits.
 	crowd = 1000
 	// countedBelow is how many runs the large family has, a quarter of all.
 	countedBelow = manyRuns / 4
@@ -125,8 +125,8 @@ var fillMany = []string{
 		SELECT 'int_' || run_id, namespace, run_id, run_id, 'n', 1, 0, CASE WHEN nodes_total = 5 AND state = 7 THEN 3 ELSE 2 END, create_time FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO outbox (seq, ordinal, run_id, namespace, kind, next_at) SELECT 1, 1, run_id, namespace, 'k', now() + interval '1 hour' FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) SELECT namespace, 'StartRun', run_id, '', run_id, now() FROM runs ON CONFLICT DO NOTHING`,
-	`INSERT INTO mail (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'SIGNAL', 'k' || j, now() FROM runs, generate_series(1, 5) j WHERE state = 3 ON CONFLICT DO NOTHING`,
-	`INSERT INTO mail (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'MESSAGE', 'm' || j, now()
+	`INSERT INTO commands (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'SIGNAL', 'k' || j, now() FROM runs, generate_series(1, 5) j WHERE state = 3 ON CONFLICT DO NOTHING`,
+	`INSERT INTO commands (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'MESSAGE', 'm' || j, now()
 		FROM (SELECT run_id, namespace FROM runs WHERE state = 3 ORDER BY run_id LIMIT 1) r, generate_series(1, 1000) j ON CONFLICT DO NOTHING`,
 	`INSERT INTO graphs (namespace, hash, body) SELECT 'acme', 'h' || i, '' FROM generate_series($1::int, $2::int) i`,
 	`INSERT INTO graphs (namespace, hash, body) VALUES ('acme', 'h', '') ON CONFLICT DO NOTHING`,
@@ -145,7 +145,7 @@ func TestReads(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Migrations().Up(ctx)
 	require.NoError(t, err)
-	for _, table := range []string{"runs", "run_details", "run_labels", "run_costs", "interrupts", "events_first", "outbox", "request_ids", "graphs", "schedules", "mail"} {
+	for _, table := range []string{"runs", "run_details", "run_labels", "run_costs", "interrupts", "events_first", "outbox", "request_ids", "graphs", "schedules", "commands"} {
 		_, err := s.read.Exec(ctx, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
 		require.NoError(t, err)
 	}
@@ -167,7 +167,7 @@ func TestReads(t *testing.T) {
 	me, err := s.Register(ctx, "me", "")
 	require.NoError(t, err)
 
-	var old, busy, recent journal.Run // busy has much mail
+	var old, busy, recent journal.Run // busy has many commands
 	const ns, who = "acme", "somebody"
 	type question struct {
 		name        string
@@ -217,29 +217,29 @@ func TestReads(t *testing.T) {
 			other("CountBelow", 10, func() error { _, err := s.CountBelow(ctx, ns, old.ID, 10); return err }),
 			// It reads each once, and finds nothing below it.
 			other("CountBelow/Family", countedBelow+10, func() error { _, err := s.CountBelow(ctx, ns, "family", countedBelow+1); return err }),
-			other("PendingMail", 2*journal.MailRead, func() error { _, err := s.PendingMail(ctx, me, journal.MailLook{Limit: 10}); return err }),
+			other("PendingMail", 2*journal.CommandScanLeast, func() error { _, err := s.PendingCommands(ctx, me, journal.CommandQuery{Limit: 10}); return err }),
 			other("SweepGraphs", 100, func() error {
 				_, _, err := s.SweepGraphs(ctx, time.Now().Add(-journal.GraphRest), journal.Key{}, 10)
 				return err
 			}),
 			other("Requested", 10, func() error { _, _, err := s.Requested(ctx, ns, "StartRun", old.ID); return err }),
 			other("Load", 20, func() error { _, err := s.Load(ctx, old.ID); return err }),
-			other("UnreadMail", 10, func() error { _, err := s.UnreadMail(ctx, ns, old.ID, 10); return err }),
+			other("UnreadMail", 10, func() error { _, err := s.UnappliedCommands(ctx, ns, old.ID, 10); return err }),
 			other("Outstanding", 20, func() error { _, err := s.Outstanding(ctx, ns, old.ID); return err }),
 			other("Commit/AroundMail", 80, func() error {
 				ids := []string{"nobody", old.ID, busy.ID, recent.ID}
-				a := journal.Around{Targets: ids, Ended: ids[:2], Claims: ids, Locked: ids}
+				a := journal.SideEffects{Targets: ids, Ended: ids[:2], Claims: ids, Locked: ids}
 				for _, id := range ids {
 					a.Wakes = append(a.Wakes, journal.MakeJob(ns, id, journal.Job{Kind: journal.JobWake}))
 				}
 				var b pgx.Batch
 				b.Queue("BEGIN")
-				s.queueAround(&b, journal.Owner{ID: "another"}, a, &journal.Outcomes{})
+				s.queueSideEffects(&b, journal.Owner{ID: "another"}, a, &journal.Outcomes{})
 				b.Queue("ROLLBACK")
 				return s.hot.SendBatch(ctx, &b).Close()
 			}),
 			other("FindMail", 10, func() error {
-				_, _, err := s.FindMail(ctx, ns, old.ID, journal.MailSignal, "s", true)
+				_, _, err := s.FindCommand(ctx, ns, old.ID, journal.CommandSignal, "s", true)
 				return err
 			}),
 			other("ClaimOutbox", 10, func() error { _, err := s.ClaimOutbox(ctx, 10, time.Minute); return err }),
@@ -251,7 +251,7 @@ func TestReads(t *testing.T) {
 				_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 10, Canceled: true})
 				return err
 			}),
-			other("SweepParked", unread, func() error { _, err := s.SweepParked(ctx, time.Minute, 10); return err }),
+			other("SweepParked", unread, func() error { _, err := s.SweepOwnerless(ctx, time.Minute, 10); return err }),
 			other("ReadyJobs", 40, func() error { _, err := s.ReadyJobs(ctx, time.Minute, 10); return err }),
 			other("SweepRequestIDs", 10, func() error { _, err := s.SweepRequestIDs(ctx, time.Now().Add(-time.Hour)); return err }),
 			other("PurgeRuns", 10, func() error { _, err := s.PurgeRuns(ctx, 10); return err }),
@@ -283,7 +283,7 @@ func TestReads(t *testing.T) {
 			switch what {
 			case journal.SuspectOutbox:
 				rows = 1000 // those that wait longest
-			case journal.SuspectMailLost, journal.SuspectMailOld:
+			case journal.SuspectCommandLost, journal.SuspectCommandOld:
 				rows = 2 * unread // with the run of each
 			}
 			qs = append(qs, other("Doctor/"+string(what), rows, func() error {

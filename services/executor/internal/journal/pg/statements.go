@@ -139,9 +139,9 @@ type outRow struct {
 	*journal.OutRow
 }
 
-type mailRow struct {
+type commandRow struct {
 	from string
-	*journal.Mail
+	*journal.Command
 }
 
 type closingRow struct {
@@ -150,7 +150,7 @@ type closingRow struct {
 }
 
 type labelRow struct {
-	u          *journal.Unit
+	u          *journal.RunBatch
 	key, value string
 }
 
@@ -159,13 +159,13 @@ type statements struct {
 	events    table[eventRow]
 	outbox    table[outRow]
 	labels    table[labelRow]
-	runs      table[*journal.Unit]
-	details   table[*journal.Unit]
-	appends   table[*journal.Unit]
-	outcomes  table[*journal.Unit]
-	snapshots table[*journal.Unit]
-	plain     table[*journal.Unit]
-	mail      table[mailRow]
+	runs      table[*journal.RunBatch]
+	details   table[*journal.RunBatch]
+	appends   table[*journal.RunBatch]
+	outcomes  table[*journal.RunBatch]
+	snapshots table[*journal.RunBatch]
+	plain     table[*journal.RunBatch]
+	commands  table[commandRow]
 	jobs      table[journal.JobRow]
 	opened    table[*journal.Interrupt]
 	closed    table[closingRow]
@@ -173,34 +173,34 @@ type statements struct {
 	direct map[int]*direct
 }
 
-type unit = *journal.Unit
+type runBatch = *journal.RunBatch
 
 func newStatements() statements {
-	status := func(u unit) *journal.Status {
+	status := func(u runBatch) *journal.Status {
 		if u.Status == nil {
 			return &journal.Status{}
 		}
 		return u.Status
 	}
-	progress := table[unit]{
-		col("state", "int", func(u unit) int32 { return int32(status(u).State) }),
-		col("state_reason", "text", func(u unit) string { return status(u).Reason }),
-		col("start_time", "timestamptz", func(u unit) *time.Time { return null(status(u).StartTime) }),
-		col("end_time", "timestamptz", func(u unit) *time.Time { return null(status(u).EndTime) }),
-		col("update_time", "timestamptz", func(u unit) *time.Time { return null(status(u).UpdateTime) }),
-		col("wake_time", "timestamptz", func(u unit) *time.Time { return null(status(u).WakeTime) }),
-		col("input_tokens", "bigint", func(u unit) int64 { return status(u).Usage.InputTokens }),
-		col("cached_input_tokens", "bigint", func(u unit) int64 { return status(u).Usage.CachedInputTokens }),
-		col("output_tokens", "bigint", func(u unit) int64 { return status(u).Usage.OutputTokens }),
-		col("reasoning_tokens", "bigint", func(u unit) int64 { return status(u).Usage.ReasoningTokens }),
-		col("calls", "bigint", func(u unit) int64 { return status(u).Usage.Calls }),
-		col("nodes_total", "int", func(u unit) int32 { return status(u).Nodes.Total }),
-		col("nodes_completed", "int", func(u unit) int32 { return status(u).Nodes.Completed }),
-		col("nodes_failed", "int", func(u unit) int32 { return status(u).Nodes.Failed }),
-		col("nodes_skipped", "int", func(u unit) int32 { return status(u).Nodes.Skipped }),
-		col("nodes_running", "int", func(u unit) int32 { return status(u).Nodes.Running }),
+	progress := table[runBatch]{
+		col("state", "int", func(u runBatch) int32 { return int32(status(u).State) }),
+		col("state_reason", "text", func(u runBatch) string { return status(u).Reason }),
+		col("start_time", "timestamptz", func(u runBatch) *time.Time { return null(status(u).StartTime) }),
+		col("end_time", "timestamptz", func(u runBatch) *time.Time { return null(status(u).EndTime) }),
+		col("update_time", "timestamptz", func(u runBatch) *time.Time { return null(status(u).UpdateTime) }),
+		col("wake_time", "timestamptz", func(u runBatch) *time.Time { return null(status(u).WakeTime) }),
+		col("input_tokens", "bigint", func(u runBatch) int64 { return status(u).Usage.InputTokens }),
+		col("cached_input_tokens", "bigint", func(u runBatch) int64 { return status(u).Usage.CachedInputTokens }),
+		col("output_tokens", "bigint", func(u runBatch) int64 { return status(u).Usage.OutputTokens }),
+		col("reasoning_tokens", "bigint", func(u runBatch) int64 { return status(u).Usage.ReasoningTokens }),
+		col("calls", "bigint", func(u runBatch) int64 { return status(u).Usage.Calls }),
+		col("nodes_total", "int", func(u runBatch) int32 { return status(u).Nodes.Total }),
+		col("nodes_completed", "int", func(u runBatch) int32 { return status(u).Nodes.Completed }),
+		col("nodes_failed", "int", func(u runBatch) int32 { return status(u).Nodes.Failed }),
+		col("nodes_skipped", "int", func(u runBatch) int32 { return status(u).Nodes.Skipped }),
+		col("nodes_running", "int", func(u runBatch) int32 { return status(u).Nodes.Running }),
 	}
-	run := func(u unit) *journal.Run { return &u.Start.Run }
+	run := func(u runBatch) *journal.Run { return &u.Start.Run }
 	s := statements{
 		events: table[eventRow]{
 			col("seq", "bigint", func(e eventRow) int64 { return e.Seq }),
@@ -227,88 +227,88 @@ func newStatements() statements {
 			col("value", "text", func(l labelRow) string { return l.value }),
 			col("create_time", "timestamptz", func(l labelRow) *time.Time { return null(run(l.u).CreateTime) }),
 		},
-		runs: append(table[unit]{
-			col("run_id", "text", func(u unit) string { return u.RunID }),
-			col("namespace", "text", func(u unit) string { return u.Namespace }),
-			col("last_seq", "bigint", unit.LastSeq),
-			col("create_time", "timestamptz", func(u unit) *time.Time { return null(run(u).CreateTime) }),
-			col("cancel_time", "timestamptz", func(u unit) *time.Time { return null(u.CancelTime) }),
-			col("deadline", "timestamptz", func(u unit) *time.Time { return null(run(u).Deadline) }),
-			col("priority", "int", func(u unit) int32 { return run(u).Priority }),
-			col("forked_from", "text", func(u unit) string { return run(u).ForkedFrom }),
-			col("schedule_id", "text", func(u unit) string { return run(u).ScheduleID }),
-			col("pending", "boolean", unit.Pending),
-			col("cancel_reason", "text", func(u unit) string { return u.CancelReason }),
-			col("holds_key", "boolean", func(u unit) bool { return u.HoldsKey }),
-			col("machine_version", "int", func(u unit) int32 { return int32(run(u).MachineVersion) }),
-			col("sampled", "boolean", func(u unit) bool { return run(u).Sampled }),
-			col("graph_name", "text", func(u unit) string { return run(u).GraphName }),
-			col("graph_hash", "text", func(u unit) string { return run(u).GraphHash }),
-			col("task_id", "text", func(u unit) string { return run(u).TaskID }),
-			col("user_id", "text", func(u unit) string { return run(u).UserID }),
-			col("chat_id", "text", func(u unit) string { return run(u).ChatID }),
-			col("thread_id", "text", func(u unit) string { return run(u).ThreadID }),
-			col("business_key", "text", func(u unit) string { return run(u).BusinessKey }),
-			col("parent_run_id", "text", func(u unit) string { return run(u).ParentID }),
-			col("root_run_id", "text", func(u unit) string {
+		runs: append(table[runBatch]{
+			col("run_id", "text", func(u runBatch) string { return u.RunID }),
+			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
+			col("last_seq", "bigint", runBatch.LastSeq),
+			col("create_time", "timestamptz", func(u runBatch) *time.Time { return null(run(u).CreateTime) }),
+			col("cancel_time", "timestamptz", func(u runBatch) *time.Time { return null(u.CancelTime) }),
+			col("deadline", "timestamptz", func(u runBatch) *time.Time { return null(run(u).Deadline) }),
+			col("priority", "int", func(u runBatch) int32 { return run(u).Priority }),
+			col("forked_from", "text", func(u runBatch) string { return run(u).ForkedFrom }),
+			col("schedule_id", "text", func(u runBatch) string { return run(u).ScheduleID }),
+			col("pending", "boolean", runBatch.Pending),
+			col("cancel_reason", "text", func(u runBatch) string { return u.CancelReason }),
+			col("holds_key", "boolean", func(u runBatch) bool { return u.HoldsKey }),
+			col("machine_version", "int", func(u runBatch) int32 { return int32(run(u).MachineVersion) }),
+			col("sampled", "boolean", func(u runBatch) bool { return run(u).Sampled }),
+			col("graph_name", "text", func(u runBatch) string { return run(u).GraphName }),
+			col("graph_hash", "text", func(u runBatch) string { return run(u).GraphHash }),
+			col("task_id", "text", func(u runBatch) string { return run(u).TaskID }),
+			col("user_id", "text", func(u runBatch) string { return run(u).UserID }),
+			col("chat_id", "text", func(u runBatch) string { return run(u).ChatID }),
+			col("thread_id", "text", func(u runBatch) string { return run(u).ThreadID }),
+			col("business_key", "text", func(u runBatch) string { return run(u).BusinessKey }),
+			col("parent_run_id", "text", func(u runBatch) string { return run(u).ParentID }),
+			col("root_run_id", "text", func(u runBatch) string {
 				if run(u).RootID == "" {
 					return u.RunID
 				}
 				return run(u).RootID
 			}),
-			col("trace_parent", "text", func(u unit) string { return run(u).TraceParent }),
-			col("trace_state", "text", func(u unit) string { return run(u).TraceState }),
+			col("trace_parent", "text", func(u runBatch) string { return run(u).TraceParent }),
+			col("trace_state", "text", func(u runBatch) string { return run(u).TraceState }),
 		}, progress...),
-		details: table[unit]{
-			col("run_id", "text", func(u unit) string { return u.RunID }),
-			col("namespace", "text", func(u unit) string { return u.Namespace }),
-			col("labels", "bytea", func(u unit) []byte { return journal.EncodeLabels(run(u).Labels) }),
-			col("metadata", "bytea", func(u unit) []byte { return blob(run(u).Metadata) }),
-			col("args", "bytea", func(u unit) []byte { return blob(run(u).Args) }),
-			col("named", "bytea", func(u unit) []byte { return blob(run(u).Named) }),
-			col("context", "bytea", func(u unit) []byte { return blob(run(u).Context) }),
-			col("attachments", "bytea", func(u unit) []byte { return blob(run(u).Attachments) }),
-			col("result", "bytea", func(u unit) []byte { return storedResult(u.Outcome) }),
-			col("outputs", "bytea", func(u unit) []byte { return blob(u.Outcome.Outputs) }),
-			col("error", "bytea", func(u unit) []byte { return blob(u.Outcome.Error) }),
+		details: table[runBatch]{
+			col("run_id", "text", func(u runBatch) string { return u.RunID }),
+			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
+			col("labels", "bytea", func(u runBatch) []byte { return journal.EncodeLabels(run(u).Labels) }),
+			col("metadata", "bytea", func(u runBatch) []byte { return blob(run(u).Metadata) }),
+			col("args", "bytea", func(u runBatch) []byte { return blob(run(u).Args) }),
+			col("named", "bytea", func(u runBatch) []byte { return blob(run(u).Named) }),
+			col("context", "bytea", func(u runBatch) []byte { return blob(run(u).Context) }),
+			col("attachments", "bytea", func(u runBatch) []byte { return blob(run(u).Attachments) }),
+			col("result", "bytea", func(u runBatch) []byte { return storedResult(u.Outcome) }),
+			col("outputs", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Outputs) }),
+			col("error", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Error) }),
 		},
-		appends: append(table[unit]{
-			col("run_id", "text", func(u unit) string { return u.RunID }),
-			col("namespace", "text", func(u unit) string { return u.Namespace }),
-			col("expected", "bigint", func(u unit) int64 { return u.Expected }),
-			col("last_seq", "bigint", unit.LastSeq),
-			col("has_status", "boolean", func(u unit) bool { return u.Status != nil }),
-			col("ended", "boolean", func(u unit) bool { return u.Status != nil && u.Status.State.Ended() }),
-			col("progress", "boolean", func(u unit) bool { return u.Progress }),
-			col("release", "boolean", func(u unit) bool { return u.Release }),
-			col("graph_hash", "text", func(u unit) string { return u.GraphHash }),
-			col("graph_changes", "bigint", func(u unit) int64 { return int64(u.GraphChanges) }),
+		appends: append(table[runBatch]{
+			col("run_id", "text", func(u runBatch) string { return u.RunID }),
+			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
+			col("expected", "bigint", func(u runBatch) int64 { return u.Expected }),
+			col("last_seq", "bigint", runBatch.LastSeq),
+			col("has_status", "boolean", func(u runBatch) bool { return u.Status != nil }),
+			col("ended", "boolean", func(u runBatch) bool { return u.Status != nil && u.Status.State.Ended() }),
+			col("progress", "boolean", func(u runBatch) bool { return u.Progress }),
+			col("release", "boolean", func(u runBatch) bool { return u.Release }),
+			col("graph_hash", "text", func(u runBatch) string { return u.GraphHash }),
+			col("graph_changes", "bigint", func(u runBatch) int64 { return int64(u.GraphChanges) }),
 		}, progress...),
-		plain: table[unit]{
-			col("run_id", "text", func(u unit) string { return u.RunID }),
-			col("namespace", "text", func(u unit) string { return u.Namespace }),
-			col("expected", "bigint", func(u unit) int64 { return u.Expected }),
+		plain: table[runBatch]{
+			col("run_id", "text", func(u runBatch) string { return u.RunID }),
+			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
+			col("expected", "bigint", func(u runBatch) int64 { return u.Expected }),
 		},
-		outcomes: table[unit]{
-			col("run_id", "text", func(u unit) string { return u.RunID }),
-			col("result", "bytea", func(u unit) []byte { return storedResult(u.Outcome) }),
-			col("outputs", "bytea", func(u unit) []byte { return blob(u.Outcome.Outputs) }),
-			col("error", "bytea", func(u unit) []byte { return blob(u.Outcome.Error) }),
+		outcomes: table[runBatch]{
+			col("run_id", "text", func(u runBatch) string { return u.RunID }),
+			col("result", "bytea", func(u runBatch) []byte { return storedResult(u.Outcome) }),
+			col("outputs", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Outputs) }),
+			col("error", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Error) }),
 		},
-		snapshots: table[unit]{
-			col("run_id", "text", func(u unit) string { return u.RunID }),
-			col("namespace", "text", func(u unit) string { return u.Namespace }),
-			col("seq", "bigint", func(u unit) int64 { return u.SnapshotSeq }),
-			col("data", "bytea", func(u unit) []byte { return u.Snapshot }),
+		snapshots: table[runBatch]{
+			col("run_id", "text", func(u runBatch) string { return u.RunID }),
+			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
+			col("seq", "bigint", func(u runBatch) int64 { return u.SnapshotSeq }),
+			col("data", "bytea", func(u runBatch) []byte { return u.Snapshot }),
 		},
-		mail: table[mailRow]{
-			col("from_run", "text", func(m mailRow) string { return m.from }),
-			col("run_id", "text", func(m mailRow) string { return m.RunID }),
-			col("namespace", "text", func(m mailRow) string { return m.Namespace }),
-			col("kind", "text", func(m mailRow) string { return string(m.Kind) }),
-			col("key", "text", func(m mailRow) string { return m.Key }),
-			col("body", "bytea", func(m mailRow) []byte { return blob(m.Body) }),
-			col("time", "timestamptz", func(m mailRow) time.Time { return m.Time }),
+		commands: table[commandRow]{
+			col("from_run", "text", func(m commandRow) string { return m.from }),
+			col("run_id", "text", func(m commandRow) string { return m.RunID }),
+			col("namespace", "text", func(m commandRow) string { return m.Namespace }),
+			col("kind", "text", func(m commandRow) string { return string(m.Kind) }),
+			col("key", "text", func(m commandRow) string { return m.Key }),
+			col("body", "bytea", func(m commandRow) []byte { return blob(m.Body) }),
+			col("time", "timestamptz", func(m commandRow) time.Time { return m.Time }),
 		},
 		jobs: jobTable(),
 		opened: table[*journal.Interrupt]{
@@ -378,7 +378,7 @@ func only(column, done string) string {
 
 // children adds what hangs on the runs that done wrote. Empty parts are left out; there are few
 // combinations, so each soon is a prepared statement. A part that another try of the same commit wrote, whose answer was lost, changes nothing.
-func (s *statements) children(b *builder, units []unit, done string) {
+func (s *statements) children(b *builder, units []runBatch, done string) {
 	if events := eventRows(units); len(events) > 0 {
 		names := s.events.names("")
 		b.with("ev", "INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.from(b.next(), "e")+only("run_id", done)+" ON CONFLICT DO NOTHING RETURNING 1",
@@ -387,7 +387,7 @@ func (s *statements) children(b *builder, units []unit, done string) {
 	s.others(b, units, done)
 }
 
-func eventRows(units []unit) []eventRow {
+func eventRows(units []runBatch) []eventRow {
 	n := 0
 	for _, u := range units {
 		n += len(u.Events)
@@ -402,10 +402,10 @@ func eventRows(units []unit) []eventRow {
 }
 
 // others is children but for the events.
-func (s *statements) others(b *builder, units []unit, done string) {
+func (s *statements) others(b *builder, units []runBatch, done string) {
 	var out []outRow
-	var snaps []unit
-	var mail []mailRow
+	var snaps []runBatch
+	var commands []commandRow
 	var jobs []journal.JobRow
 	var opened []*journal.Interrupt
 	var closed []closingRow
@@ -417,8 +417,8 @@ func (s *statements) others(b *builder, units []unit, done string) {
 		if u.Snapshot != nil {
 			snaps = append(snaps, u)
 		}
-		for i := range u.Mail {
-			mail = append(mail, mailRow{u.RunID, &u.Mail[i]})
+		for i := range u.Command {
+			commands = append(commands, commandRow{u.RunID, &u.Command[i]})
 		}
 		for i := range u.Opened {
 			opened = append(opened, &u.Opened[i])
@@ -427,7 +427,7 @@ func (s *statements) others(b *builder, units []unit, done string) {
 			closed = append(closed, closingRow{u.RunID, &u.Closed[i]})
 		}
 		jobs = append(jobs, u.Jobs...)
-		taken = append(taken, u.TakenUp...)
+		taken = append(taken, u.Applied...)
 	}
 	mine := only("run_id", done)
 	if len(out) > 0 {
@@ -447,16 +447,16 @@ func (s *statements) others(b *builder, units []unit, done string) {
 	if len(taken) > 0 {
 		var readers []string
 		for _, u := range units {
-			if len(u.TakenUp) > 0 {
+			if len(u.Applied) > 0 {
 				readers = append(readers, u.RunID)
 			}
 		}
-		b.with("tk", "DELETE FROM mail"+mine+fmt.Sprintf(" AND id = ANY ($%d::bigint[]) AND run_id = ANY ($%d::text[])", b.next(), b.next()+1), taken, readers)
+		b.with("tk", "DELETE FROM commands"+mine+fmt.Sprintf(" AND id = ANY ($%d::bigint[]) AND run_id = ANY ($%d::text[])", b.next(), b.next()+1), taken, readers)
 	}
-	if len(mail) > 0 {
-		names := s.mail.names("", "from_run")
-		b.with("ml", "INSERT INTO mail ("+names+") SELECT "+names+" FROM "+s.mail.from(b.next(), "m")+only("from_run", done)+
-			" AND NOT EXISTS (SELECT FROM runs r WHERE r.run_id = m.run_id AND r.namespace <> m.namespace) ON CONFLICT DO NOTHING", s.mail.packs(mail)...)
+	if len(commands) > 0 {
+		names := s.commands.names("", "from_run")
+		b.with("ml", "INSERT INTO commands ("+names+") SELECT "+names+" FROM "+s.commands.from(b.next(), "m")+only("from_run", done)+
+			" AND NOT EXISTS (SELECT FROM runs r WHERE r.run_id = m.run_id AND r.namespace <> m.namespace) ON CONFLICT DO NOTHING", s.commands.packs(commands)...)
 	}
 	if len(jobs) > 0 {
 		b.with("jb", insertJobs+" FROM "+s.jobs.from(b.next(), "j")+only("j.run_id", done)+" "+uniqueJobs, s.jobs.packs(jobs)...)
@@ -483,7 +483,7 @@ const (
 
 // appendEvents queues appends that leave the rows of their runs alone; it returns how many events were new and which runs were not written.
 // Their owner cannot change while they go on: another executor must fence this one first, and the fence is held until the commit.
-func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units []unit) {
+func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units []runBatch) {
 	var b builder
 	n := len(s.plain)
 	b.with("upd", "SELECT u.run_id, f.takeovers FROM "+s.plain.from(1, "u")+` CROSS JOIN LATERAL (SELECT r.takeovers FROM runs r WHERE`+
@@ -512,7 +512,7 @@ func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units [
 
 // appendSingles is appendEvents for units of a single event that bring nothing along, which is most of what many runs write at once: one
 // statement over one list, that returns which runs it wrote to. What another try of the commit wrote is not among them.
-func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units []unit) {
+func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units []runBatch) {
 	events := make([]eventRow, len(units))
 	var progress []string
 	for i, u := range units {
@@ -534,8 +534,8 @@ func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units 
 }
 
 // single reports whether u is one event that brings nothing along.
-func single(u unit) bool {
-	return !u.TouchesRow() && len(u.Events) == 1 && len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed)+len(u.Blobs) == 0 && u.Snapshot == nil
+func single(u runBatch) bool {
+	return !u.TouchesRow() && len(u.Events) == 1 && len(u.Outbox)+len(u.Command)+len(u.Applied)+len(u.Jobs)+len(u.Opened)+len(u.Closed)+len(u.Blobs) == 0 && u.Snapshot == nil
 }
 
 // updateRows renders the update of runs' rows by appends of their owner. It is plain if all of them have a status, keep their owner and their graph.
@@ -563,11 +563,11 @@ func (s *statements) updateRows(rows int, plain bool, guard string) string {
 }
 
 // appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
-func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []unit) {
+func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []runBatch) {
 	var b builder
 	b.with("upd", s.updateRows(0, false, " AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",
 		append(s.appends.packs(units), owner.ID, owner.Incarnation)...)
-	var ended []unit
+	var ended []runBatch
 	for _, u := range units {
 		if u.Outcome != nil {
 			ended = append(ended, u)
@@ -582,7 +582,7 @@ func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []u
 }
 
 // insertRuns queues the insert of new runs; it returns the run_id of those that were new.
-func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []unit) {
+func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []runBatch) {
 	var b builder
 	names, n := s.runs.names("", "pending"), len(s.runs)
 	b.with("ins", "INSERT INTO runs (owner_id, owner_incarnation, revision, takeovers, "+names+fmt.Sprintf(`)
@@ -597,7 +597,7 @@ func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []u
 }
 
 // labelRows adds the labels of new runs.
-func (s *statements) labelRows(b *builder, units []unit, done string) {
+func (s *statements) labelRows(b *builder, units []runBatch, done string) {
 	var labels []labelRow
 	for _, u := range units {
 		for k, v := range u.Start.Run.Labels {

@@ -10,7 +10,7 @@ import (
 )
 
 // blobRefs writes what the values of a unit refer to.
-func (t txn) blobRefs(ctx context.Context, u *journal.Unit) error {
+func (t txn) blobRefs(ctx context.Context, u *journal.RunBatch) error {
 	for i := range u.Blobs {
 		b := &u.Blobs[i]
 		if _, err := t.exec(ctx, `INSERT INTO blob_refs (run_id, namespace, hash, snapshot) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,

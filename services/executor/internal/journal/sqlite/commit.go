@@ -80,7 +80,7 @@ func hotStatements() []string {
 
 // Commit implements journal.Log.
 func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journal.Write) ([]journal.Result, error) {
-	return journal.CommitUnits(ctx, writes, inRow, func(ctx context.Context, units []*journal.Unit, done *journal.Outcomes) error {
+	return journal.CommitBatches(ctx, writes, inRow, func(ctx context.Context, units []*journal.RunBatch, done *journal.Outcomes) error {
 		var woken []string
 		err := s.update(ctx, func(ctx context.Context, t txn) (err error) {
 			woken, err = t.attempt(ctx, owner, units, done)
@@ -103,7 +103,7 @@ func (t txn) fence(ctx context.Context, owner journal.Owner) error {
 }
 
 // attempt writes units and returns the owners whose runs were asked to end.
-func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.Unit, done *journal.Outcomes) (woken []string, err error) {
+func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.RunBatch, done *journal.Outcomes) (woken []string, err error) {
 	if err := t.fence(ctx, owner); err != nil {
 		return nil, err
 	}
@@ -113,14 +113,14 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 	}
 	r := journal.Resolve(units, ground, done)
 	around := r.Surroundings()
-	var taken []*journal.Unit
+	var taken []*journal.RunBatch
 	for _, u := range r.Appends {
 		rev, ok, err := t.append(ctx, owner, u)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
-			if err := t.judge(ctx, owner, u, done); err != nil {
+			if err := t.classifyConflicts(ctx, owner, u, done); err != nil {
 				return nil, err
 			}
 			continue
@@ -144,7 +144,7 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 			return nil, err
 		}
 		if !ok {
-			if err := t.judge(ctx, owner, u, done); err != nil {
+			if err := t.classifyConflicts(ctx, owner, u, done); err != nil {
 				return nil, err
 			}
 			continue
@@ -162,19 +162,19 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 		}
 	}
 	for _, c := range r.Cancels {
-		if _, err := t.exec(ctx, insertMail, c.RunID, c.Namespace, string(journal.MailCancel), "", blob(c.Body), micros(c.Time)); err != nil {
+		if _, err := t.exec(ctx, insertCommand, c.RunID, c.Namespace, string(journal.CommandCancel), "", blob(c.Body), micros(c.Time)); err != nil {
 			return nil, err
 		}
 	}
-	return t.around(ctx, owner, around, done)
+	return t.sideEffects(ctx, owner, around, done)
 }
 
 const cancelable = "cancel_time = 0 AND state < 6"
 
-// around does what follows from the writes of a commit, and returns the owners that have mail.
-func (t txn) around(ctx context.Context, owner journal.Owner, a journal.Around, done *journal.Outcomes) (woken []string, err error) {
+// sideEffects does what follows from the writes of a commit, and returns the owners that have commands.
+func (t txn) sideEffects(ctx context.Context, owner journal.Owner, a journal.SideEffects, done *journal.Outcomes) (woken []string, err error) {
 	for _, id := range slices.Concat(a.Targets, a.Ended) {
-		if _, err := t.exec(ctx, tidyMail, id); err != nil {
+		if _, err := t.exec(ctx, tidyCommands, id); err != nil {
 			return nil, err
 		}
 	}
@@ -184,7 +184,7 @@ func (t txn) around(ctx context.Context, owner journal.Owner, a journal.Around, 
 		}
 	}
 	for _, id := range a.Claims {
-		n, err := t.exec(ctx, claimParked, owner.ID, owner.Incarnation, id)
+		n, err := t.exec(ctx, claimOwnerless, owner.ID, owner.Incarnation, id)
 		if err != nil {
 			return nil, err
 		}
@@ -205,8 +205,8 @@ func (t txn) around(ctx context.Context, owner journal.Owner, a journal.Around, 
 	return woken, nil
 }
 
-func (t txn) lookUp(ctx context.Context, units []*journal.Unit) (journal.Ground, error) {
-	g := journal.Ground{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
+func (t txn) lookUp(ctx context.Context, units []*journal.RunBatch) (journal.Preconditions, error) {
+	g := journal.Preconditions{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
 	requests, keys := journal.Needs(units)
 	for _, k := range requests {
 		var v journal.Seen
@@ -252,7 +252,7 @@ func statusArgs(s *journal.Status) []any {
 	}
 }
 
-func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.Unit) (revision int64, ok bool, err error) {
+func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.RunBatch) (revision int64, ok bool, err error) {
 	var takeovers int
 	var root string
 	err = t.row(ctx, placeSQL, u.RunID, u.Namespace, owner.ID, owner.Incarnation, u.Expected).Scan(&takeovers, &root)
@@ -312,7 +312,7 @@ func (t txn) graph(ctx context.Context, namespace, hash string, body []byte) err
 	return err
 }
 
-func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *journal.Unit) (ok bool, err error) {
+func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *journal.RunBatch) (ok bool, err error) {
 	r := &u.Start.Run
 	root := r.RootID
 	if root == "" {
@@ -343,7 +343,7 @@ func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *j
 }
 
 // children writes what hangs on the runs that were written, events in as few statements as can be.
-func (t txn) children(ctx context.Context, units []*journal.Unit) error {
+func (t txn) children(ctx context.Context, units []*journal.RunBatch) error {
 	var args []any
 	for _, u := range units {
 		for i := range u.Events {
@@ -381,15 +381,15 @@ func (t txn) children(ctx context.Context, units []*journal.Unit) error {
 }
 
 // attachments writes what a unit has to say to others.
-func (t txn) attachments(ctx context.Context, u *journal.Unit) error {
-	for _, id := range u.TakenUp {
-		if _, err := t.exec(ctx, `DELETE FROM mail WHERE id = ? AND run_id = ?`, id, u.RunID); err != nil {
+func (t txn) attachments(ctx context.Context, u *journal.RunBatch) error {
+	for _, id := range u.Applied {
+		if _, err := t.exec(ctx, `DELETE FROM commands WHERE id = ? AND run_id = ?`, id, u.RunID); err != nil {
 			return err
 		}
 	}
-	for i := range u.Mail {
-		m := &u.Mail[i]
-		if _, err := t.exec(ctx, sendMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time)); err != nil {
+	for i := range u.Command {
+		m := &u.Command[i]
+		if _, err := t.exec(ctx, sendCommand, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time)); err != nil {
 			return err
 		}
 	}
@@ -416,8 +416,8 @@ func blob(b []byte) any {
 	return b
 }
 
-func (t txn) judge(ctx context.Context, owner journal.Owner, u *journal.Unit, done *journal.Outcomes) error {
-	st := journal.Standing{Found: true}
+func (t txn) classifyConflicts(ctx context.Context, owner journal.Owner, u *journal.RunBatch, done *journal.Outcomes) error {
+	st := journal.FoundRow{Found: true}
 	var created int64
 	err := t.row(ctx, `SELECT r.namespace, r.owner_id, r.owner_incarnation, `+lastSeq+`, r.revision, r.create_time FROM runs r WHERE r.run_id = ?`, u.RunID).
 		Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision, &created)
@@ -433,7 +433,7 @@ func (t txn) judge(ctx context.Context, owner journal.Owner, u *journal.Unit, do
 			return fmt.Errorf("read back events: %w", err)
 		}
 	}
-	journal.Judge(u, owner, st, done)
+	journal.ClassifyConflict(u, owner, st, done)
 	return nil
 }
 

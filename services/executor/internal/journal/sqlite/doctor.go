@@ -45,10 +45,10 @@ func suspicions() map[journal.Suspicion]string {
 		journal.SuspectChild: sampled + `SELECT r.run_id || ': child of ' || r.parent_run_id FROM look JOIN runs r USING (run_id)
 			WHERE r.state < 6 AND r.parent_run_id <> '' AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace
 				AND (p.state < 6 OR p.end_time > ` + now + ` - ` + minute + `)) LIMIT ?1`,
-		journal.SuspectKey:       `SELECT run_id || ': holds ' || business_key FROM runs WHERE holds_key = 1 AND state >= 6 LIMIT ?1`,
-		journal.SuspectInterrupt: `SELECT i.id || ': of run ' || i.run_id FROM interrupts i WHERE i.state = 1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = i.run_id AND r.state < 6) LIMIT ?1`,
-		journal.SuspectMailLost:  `SELECT m.run_id || ': ' || m.kind FROM mail m WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.state < 6) ORDER BY m.id LIMIT ?1`,
-		journal.SuspectMailOld: `SELECT m.run_id || ': ' || m.kind || ' of ' || ` + stamp("m.time") + ` FROM mail m JOIN runs r USING (run_id)
+		journal.SuspectKey:         `SELECT run_id || ': holds ' || business_key FROM runs WHERE holds_key = 1 AND state >= 6 LIMIT ?1`,
+		journal.SuspectInterrupt:   `SELECT i.id || ': of run ' || i.run_id FROM interrupts i WHERE i.state = 1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = i.run_id AND r.state < 6) LIMIT ?1`,
+		journal.SuspectCommandLost: `SELECT m.run_id || ': ' || m.kind FROM commands m WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.state < 6) ORDER BY m.id LIMIT ?1`,
+		journal.SuspectCommandOld: `SELECT m.run_id || ': ' || m.kind || ' of ' || ` + stamp("m.time") + ` FROM commands m JOIN runs r USING (run_id)
 			WHERE m.time < ` + now + ` - ` + minute + ` AND r.state < 6 AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL')) ORDER BY m.id LIMIT ?1`,
 		journal.SuspectOverdue: `SELECT run_id || ': due since ' || ` + stamp("wake_time") + ` FROM runs
 			WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time > 0 AND wake_time < ` + now + ` - ` + minute + ` ORDER BY wake_time LIMIT ?1`,

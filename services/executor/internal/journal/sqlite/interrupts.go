@@ -15,8 +15,8 @@ const (
 	interruptColumns = `i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.binds, i.answer,
 		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal`
 	selectInterrupts = `SELECT ` + interruptColumns + ` FROM interrupts i`
-	// ofFamily holds for questions of the run ?2 in namespace ?1 and of all below it.
-	ofFamily = ` i.root_run_id = (SELECT root_run_id FROM runs WHERE namespace = ?1 AND run_id = ?2) AND (i.root_run_id = ?2 OR i.run_id IN (
+	// ofRoot holds for questions of the run ?2 in namespace ?1 and of all below it.
+	ofRoot = ` i.root_run_id = (SELECT root_run_id FROM runs WHERE namespace = ?1 AND run_id = ?2) AND (i.root_run_id = ?2 OR i.run_id IN (
 		WITH RECURSIVE below AS (SELECT ?2 AS run_id UNION ALL
 			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
 		SELECT run_id FROM below))`
@@ -68,7 +68,7 @@ func listInterrupts(namespace string, f journal.InterruptFilter, after page.Curs
 	states := f.States
 	if f.RunID != "" {
 		// Found by their family; states must not lead away from there.
-		conds[0] = "+i.namespace = ?1 AND" + ofFamily
+		conds[0] = "+i.namespace = ?1 AND" + ofRoot
 		if len(states) > 0 {
 			conds = append(conds, "+i.state IN ("+numbers(states)+")")
 			states = nil
@@ -86,4 +86,4 @@ func listInterrupts(namespace string, f journal.InterruptFilter, after page.Curs
 }
 
 // openInterrupts counts open questions of the run ?2 in namespace ?1 and of all below it.
-const openInterrupts = `SELECT count(*) FROM interrupts i WHERE +i.namespace = ?1 AND +i.state = 1 AND` + ofFamily
+const openInterrupts = `SELECT count(*) FROM interrupts i WHERE +i.namespace = ?1 AND +i.state = 1 AND` + ofRoot

@@ -87,12 +87,12 @@ func (t txn) job(ctx context.Context, j *journal.JobRow) (inserted bool, err err
 	return n > 0, err
 }
 
-// wakeUps inserts the wake-up jobs of those runs that have mail and nobody to read it.
+// wakeUps inserts the wake-up jobs of those runs that have commands and nobody to read it.
 func (t txn) wakeUps(ctx context.Context, wakes []journal.JobRow) error {
 	for i := range wakes {
 		var n int
 		if err := t.row(ctx, `SELECT count(*) FROM runs r WHERE r.run_id = ? AND r.state < 6 AND NOT`+live+`
-			AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.run_id)`, wakes[i].RunID).Scan(&n); err != nil {
+			AND EXISTS (SELECT 1 FROM commands m WHERE m.run_id = r.run_id)`, wakes[i].RunID).Scan(&n); err != nil {
 			return err
 		}
 		if n > 0 {
@@ -125,8 +125,8 @@ func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal
 	})
 }
 
-// HastenPaused implements journal.Members.
-func (s *Store) HastenPaused(ctx context.Context, reason string, limit int) (n int, err error) {
+// ExpediteUnpriced implements journal.Members.
+func (s *Store) ExpediteUnpriced(ctx context.Context, reason string, limit int) (n int, err error) {
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		found, err := t.exec(ctx, `UPDATE runs SET wake_time = `+now+` - 10000000 WHERE run_id IN (
 			SELECT run_id FROM runs WHERE state IN (1, 3, 4) AND +state = 4 AND state_reason = ?1 AND owner_id = '' AND wake_time > 0 AND wake_time > `+now+`
@@ -137,12 +137,12 @@ func (s *Store) HastenPaused(ctx context.Context, reason string, limit int) (n i
 	return n, err
 }
 
-// SweepParked implements journal.Members.
-func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) (n int, err error) {
+// SweepOwnerless implements journal.Members.
+func (s *Store) SweepOwnerless(ctx context.Context, late time.Duration, limit int) (n int, err error) {
 	rows, err := s.db.Read.QueryContext(ctx, `SELECT * FROM (SELECT namespace, run_id FROM runs WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time > 0 AND wake_time < `+now+` - ?1
 			ORDER BY wake_time LIMIT ?2)
 		UNION
-		SELECT * FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < `+now+` - ?1
+		SELECT * FROM (SELECT m.namespace, m.run_id FROM commands m WHERE m.time < `+now+` - ?1
 			AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = '' AND r.state < 6) ORDER BY m.id LIMIT ?2)`, late.Microseconds(), limit)
 	found, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.JobRow, error) {
 		var ns, id string

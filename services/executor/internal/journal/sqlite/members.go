@@ -116,7 +116,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		}
 		var parked []journal.RunRef
 		res, parked = journal.SortOut(found, o)
-		if err := t.park(ctx, parked); err != nil {
+		if err := t.disown(ctx, parked); err != nil {
 			return err
 		}
 		for _, f := range res.Claimed {
@@ -170,7 +170,7 @@ const (
 	// and that have something to go on with. Without the name of the index SQLite takes one that has all open
 	// runs.
 	canceledOrphans = ` FROM runs r INDEXED BY runs_canceled WHERE r.namespace = ? AND r.state < 6 AND r.cancel_time > 0 AND NOT` + live + ` AND (r.owner_id <> '' OR r.state = 2
-		OR EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.run_id AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL'))))`
+		OR EXISTS (SELECT 1 FROM commands m WHERE m.run_id = r.run_id AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL'))))`
 	// canceledTenant is the next namespace, in their order, that has open runs which were canceled.
 	canceledTenant = `SELECT r.namespace FROM runs r WHERE r.state < 6 AND r.cancel_time > 0 AND r.namespace > ? ORDER BY r.namespace LIMIT 1`
 )
@@ -266,15 +266,15 @@ func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
 	}
 }
 
-// park makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one
+// disown makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one
 // was told to try has brought its owner down once more.
-func (t txn) park(ctx context.Context, parked []journal.RunRef) error {
+func (t txn) disown(ctx context.Context, parked []journal.RunRef) error {
 	for _, f := range parked {
 		if _, err := t.exec(ctx, releaseSQL, f.RunID); err != nil {
 			return err
 		}
 		if f.State == journal.StateQuarantined {
-			if _, err := t.exec(ctx, `DELETE FROM mail WHERE run_id = ? AND kind = ?`, f.RunID, string(journal.MailResume)); err != nil {
+			if _, err := t.exec(ctx, `DELETE FROM commands WHERE run_id = ? AND kind = ?`, f.RunID, string(journal.CommandResume)); err != nil {
 				return err
 			}
 		}
@@ -286,14 +286,14 @@ func (t txn) park(ctx context.Context, parked []journal.RunRef) error {
 }
 
 // ClaimRun implements journal.Members.
-func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.Patience) (now journal.Owner, err error) {
+func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.TakeOverPolicy) (now journal.Owner, err error) {
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		if err := t.fence(ctx, self); err != nil {
 			return err
 		}
 		var c journal.Claimable
 		err := t.row(ctx, `SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers, r.doing, r.died_doing,`+live+`,
-				EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
+				EXISTS (SELECT 1 FROM commands m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
 			FROM runs r WHERE r.run_id = ? AND r.namespace = ?`, runID, namespace).Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers,
 			&c.Doing, &c.DiedDoing, &c.OwnerLive, &c.Summoned)
 		if errors.Is(err, sql.ErrNoRows) {

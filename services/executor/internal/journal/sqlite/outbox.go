@@ -101,8 +101,8 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 	return nil
 }
 
-// Books implements journal.Outbox.
-func (s *Store) Books(ctx context.Context, namespace, runID, kind string) (b journal.Books, err error) {
+// Accounting implements journal.Outbox.
+func (s *Store) Accounting(ctx context.Context, namespace, runID, kind string) (b journal.Accounting, err error) {
 	err = s.db.Read.QueryRowContext(ctx, `WITH RECURSIVE below (run_id) AS (SELECT ?2 UNION ALL
 			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
 		SELECT (SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = ?1 AND o.kind = ?3),

@@ -55,7 +55,7 @@ func TestListsFollowAnIndex(t *testing.T) {
 		query, args := listInterrupts("n", c.filter, page.Cursor{CreateTime: now, ID: "int_1"}, 20)
 		followed(t, s, name, c.index, query, args)
 	}
-	followed(t, s, "mail", "sqlite_autoindex_mail_1", findMail, []any{"n", "run", "SIGNAL", "key", true})
+	followed(t, s, "commands", "sqlite_autoindex_commands_1", findCommand, []any{"n", "run", "SIGNAL", "key", true})
 }
 
 func followed(t *testing.T, s *Store, name, index, query string, args []any) {

@@ -252,8 +252,8 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 		if l.Events, err = dbkit.Collect(rows, err, scanEvent); err != nil {
 			return err
 		}
-		rows, err = tx.QueryContext(ctx, selectMail+` FROM mail m WHERE m.run_id = ? ORDER BY m.id LIMIT ?`, runID, journal.MaxLoadedMail)
-		l.Mail, err = dbkit.Collect(rows, err, scanMail)
+		rows, err = tx.QueryContext(ctx, selectCommands+` FROM commands m WHERE m.run_id = ? ORDER BY m.id LIMIT ?`, runID, journal.MaxLoadedCommandBytes)
+		l.Command, err = dbkit.Collect(rows, err, scanCommand)
 		return err
 	})
 	return l, err
@@ -261,5 +261,5 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 
 // Standing implements journal.Reader.
 func (s *Store) Standing(ctx context.Context, namespace, runID string) (journal.Loaded, error) {
-	return journal.StandingOf(ctx, s, namespace, runID)
+	return journal.FoundRowOf(ctx, s, namespace, runID)
 }

@@ -122,7 +122,7 @@ func BenchmarkCommit(b *testing.B) {
 }
 
 func BenchmarkMail(b *testing.B) {
-	journaltest.BenchMail(b, driver(), func(b *testing.B, place, query string) {
+	journaltest.BenchCommands(b, driver(), func(b *testing.B, place, query string) {
 		db, err := dbkit.OpenSQLite(b.Context(), place)
 		if err != nil {
 			b.Fatal(err)

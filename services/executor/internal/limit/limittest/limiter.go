@@ -29,7 +29,7 @@ func (d Driver) station(t *testing.T, place, id string) *station {
 	r := d.replica(t, place, id)
 	s := &station{replica: r, Limiter: limit.New(r.Store, testkit.Logger(t))}
 	s.gates = s.Gates()
-	s.gates[0].(engine.TermGate).Begin(r.Owner)
+	s.gates[0].(engine.SessionGate).Begin(r.Owner)
 	require.NoError(t, s.Refresh(t.Context()))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)

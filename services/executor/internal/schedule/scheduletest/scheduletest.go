@@ -55,7 +55,7 @@ func (d Driver) Child() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	k := keeper(s, &ledger{path: os.Getenv(logEnv)})
+	k := controller(s, &ledger{path: os.Getenv(logEnv)})
 	fmt.Println("ready")
 	for {
 		if err := k.Fire(ctx, key); err != nil {
@@ -137,7 +137,7 @@ func (l *ledger) runs(t *testing.T) map[int64]map[string]bool {
 	return out
 }
 
-func keeper(s schedule.Store, r schedule.Runs) *schedule.Keeper {
+func controller(s schedule.Store, r schedule.Runs) *schedule.Controller {
 	k, err := schedule.New(s, r, schedule.DefaultMax, slog.New(slog.DiscardHandler), noop.NewMeterProvider())
 	if err != nil {
 		panic(err) // the meters of nobody
@@ -287,7 +287,7 @@ func Run(t *testing.T, d Driver) {
 		x := behind(0, schedule.Allow)
 		x.End = time.Time{}
 		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
-		st, err := keeper(s, slow{&ledger{path: filepath.Join(t.TempDir(), "log")}}).Trigger(testkit.Context(t, time.Minute), key, "")
+		st, err := controller(s, slow{&ledger{path: filepath.Join(t.TempDir(), "log")}}).Trigger(testkit.Context(t, time.Minute), key, "")
 		require.NoError(t, err)
 		require.Equal(t, schedule.Started, st.Result)
 	})
@@ -299,7 +299,7 @@ func Run(t *testing.T, d Driver) {
 		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
 		other := x.Spec
 		other.Jitter = time.Second
-		got, err := keeper(s, &ledger{path: filepath.Join(t.TempDir(), "log")}).Update(t.Context(), key, 0, other, x.Start)
+		got, err := controller(s, &ledger{path: filepath.Join(t.TempDir(), "log")}).Update(t.Context(), key, 0, other, x.Start)
 		require.NoError(t, err)
 		require.Equal(t, x.Done, got.Done)
 	})
@@ -314,7 +314,7 @@ func Run(t *testing.T, d Driver) {
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {
-				k := keeper(stores[i%2], l)
+				k := controller(stores[i%2], l)
 				for range 12 {
 					_ = k.Fire(t.Context(), key)
 				}
@@ -322,7 +322,7 @@ func Run(t *testing.T, d Driver) {
 		}
 		wg.Wait()
 		l.dies = nil
-		require.NoError(t, keeper(stores[0], l).Fire(t.Context(), key))
+		require.NoError(t, controller(stores[0], l).Fire(t.Context(), key))
 		complete(t, stores[0], l, times)
 	})
 	t.Run("Keepers/BackfillEndsWithItsCaller", func(t *testing.T) {
@@ -340,12 +340,12 @@ func Run(t *testing.T, d Driver) {
 			return false
 		}}
 		begin, end := x.Done.Add(-times*time.Second), x.Done
-		_, err := keeper(s, l).Backfill(ctx, key, begin, end, schedule.Allow)
+		_, err := controller(s, l).Backfill(ctx, key, begin, end, schedule.Allow)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Less(t, len(l.runs(t)), 3+32, "those under way")
-		_, err = keeper(s, l).Backfill(ctx, key, begin, end, schedule.Allow)
+		_, err = controller(s, l).Backfill(ctx, key, begin, end, schedule.Allow)
 		require.ErrorIs(t, err, context.Canceled, "who is gone has nothing done")
-		starts, err := keeper(s, l).Backfill(t.Context(), key, begin, end, schedule.Allow)
+		starts, err := controller(s, l).Backfill(t.Context(), key, begin, end, schedule.Allow)
 		require.NoError(t, err)
 		require.Len(t, starts, times)
 		complete(t, s, l, times)
@@ -358,11 +358,11 @@ func Run(t *testing.T, d Driver) {
 		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
 		l := &ledger{path: filepath.Join(t.TempDir(), "log")}
 		begin := x.Done.Add(-(schedule.MaxBackfill + 1) * time.Second)
-		_, err := keeper(s, l).Backfill(t.Context(), key, begin, x.Done, schedule.Allow)
+		_, err := controller(s, l).Backfill(t.Context(), key, begin, x.Done, schedule.Allow)
 		require.Equal(t, schedule.ReasonSpanTooLong, errs.ReasonOf(err))
 		require.Contains(t, errs.From(err).HintText(), x.Done.Add(-time.Second).UTC().Format(time.RFC3339))
 		require.NoFileExists(t, l.path, "nothing was started")
-		starts, err := keeper(s, l).Backfill(t.Context(), key, begin, x.Done.Add(-time.Second), schedule.Allow)
+		starts, err := controller(s, l).Backfill(t.Context(), key, begin, x.Done.Add(-time.Second), schedule.Allow)
 		require.NoError(t, err)
 		require.Len(t, starts, schedule.MaxBackfill)
 	})
@@ -382,13 +382,13 @@ func Run(t *testing.T, d Driver) {
 			return n
 		}
 		for range 3 {
-			require.NoError(t, keeper(s, l).Fire(t.Context(), key))
+			require.NoError(t, controller(s, l).Fire(t.Context(), key))
 			require.LessOrEqual(t, waiting(), schedule.MaxQueue)
 		}
-		_, err := keeper(s, l).Backfill(t.Context(), key, x.Begin, x.Done, schedule.Allow)
+		_, err := controller(s, l).Backfill(t.Context(), key, x.Begin, x.Done, schedule.Allow)
 		require.Equal(t, schedule.ReasonBusy, errs.ReasonOf(err))
 		l.dies = nil
-		require.NoError(t, keeper(s, l).Fire(t.Context(), key))
+		require.NoError(t, controller(s, l).Fire(t.Context(), key))
 		complete(t, s, l, 3*schedule.MaxQueue)
 	})
 	t.Run("Keepers/KilledAmidst", func(t *testing.T) {
@@ -412,7 +412,7 @@ func Run(t *testing.T, d Driver) {
 			require.NoError(t, child.Process.Kill())
 			_ = child.Wait()
 		}
-		require.NoError(t, keeper(s, l).Fire(t.Context(), key))
+		require.NoError(t, controller(s, l).Fire(t.Context(), key))
 		complete(t, s, l, times)
 	})
 }

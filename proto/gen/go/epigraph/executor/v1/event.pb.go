@@ -662,7 +662,7 @@ type RunStarted struct {
 	// The start nodes.
 	StartNodes []string `protobuf:"bytes,3,rep,name=start_nodes,json=startNodes,proto3" json:"start_nodes,omitempty"`
 	// Visits taken over from the run of which this one is a fork.
-	Adopted []*VisitRef `protobuf:"bytes,4,rep,name=adopted,proto3" json:"adopted,omitempty"`
+	Reused []*VisitRef `protobuf:"bytes,4,rep,name=reused,proto3" json:"reused,omitempty"`
 	// What it may use; absent when nothing limits it.
 	Budget        *RunBudget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -720,9 +720,9 @@ func (x *RunStarted) GetStartNodes() []string {
 	return nil
 }
 
-func (x *RunStarted) GetAdopted() []*VisitRef {
+func (x *RunStarted) GetReused() []*VisitRef {
 	if x != nil {
-		return x.Adopted
+		return x.Reused
 	}
 	return nil
 }
@@ -2655,15 +2655,15 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\bVisitRef\x12!\n" +
 	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06nodeId\x12\x14\n" +
 	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x12\n" +
-	"\x04item\x18\x03 \x01(\x05R\x04item\"\xe8\x01\n" +
+	"\x04item\x18\x03 \x01(\x05R\x04item\"\xe6\x01\n" +
 	"\n" +
 	"RunStarted\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\x01 \x01(\tR\tgraphHash\x12'\n" +
 	"\x0fmachine_version\x18\x02 \x01(\x05R\x0emachineVersion\x12\x1f\n" +
 	"\vstart_nodes\x18\x03 \x03(\tR\n" +
-	"startNodes\x128\n" +
-	"\aadopted\x18\x04 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\aadopted\x127\n" +
+	"startNodes\x126\n" +
+	"\x06reused\x18\x04 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\x06reused\x127\n" +
 	"\x06budget\x18\x05 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\"\x10\n" +
 	"\x0eDeadlinePassed\"^\n" +
 	"\tRunQueued\x12\x16\n" +
@@ -2893,7 +2893,7 @@ var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
 	27, // 25: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
 	28, // 26: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
 	29, // 27: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	1,  // 28: epigraph.executor.v1.RunStarted.adopted:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 28: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
 	32, // 29: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
 	31, // 30: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
 	1,  // 31: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef

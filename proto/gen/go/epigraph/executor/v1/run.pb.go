@@ -1330,7 +1330,7 @@ type Visit struct {
 	// Whether its values were taken from the node cache; then it used and cost nothing.
 	Cached bool `protobuf:"varint,19,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Whether it was taken over from the run of which this one is a fork.
-	Adopted bool `protobuf:"varint,20,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	Reused bool `protobuf:"varint,20,opt,name=reused,proto3" json:"reused,omitempty"`
 	// Why it was skipped, as a stable word: CONDITION_FALSE, KEY_MISSING (its condition uses a key that is not there,
 	// and so is false) or NO_LIVE_INPUT. Empty where it was not skipped.
 	SkipReason string `protobuf:"bytes,22,opt,name=skip_reason,json=skipReason,proto3" json:"skip_reason,omitempty"`
@@ -1513,9 +1513,9 @@ func (x *Visit) GetCached() bool {
 	return false
 }
 
-func (x *Visit) GetAdopted() bool {
+func (x *Visit) GetReused() bool {
 	if x != nil {
-		return x.Adopted
+		return x.Reused
 	}
 	return false
 }
@@ -1743,7 +1743,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\tcompleted\x18\x02 \x01(\x05R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\x05R\arunning\"\xaf\a\n" +
+	"\arunning\x18\x05 \x01(\x05R\arunning\"\xad\a\n" +
 	"\x05Visit\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x14\n" +
@@ -1768,8 +1768,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x06effect\x18\x10 \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x125\n" +
 	"\bduration\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\bduration\x122\n" +
 	"\x04wait\x18\x12 \x01(\v2\x1e.epigraph.executor.v1.WaitInfoR\x04wait\x12\x16\n" +
-	"\x06cached\x18\x13 \x01(\bR\x06cached\x12\x18\n" +
-	"\aadopted\x18\x14 \x01(\bR\aadopted\x12\x1f\n" +
+	"\x06cached\x18\x13 \x01(\bR\x06cached\x12\x16\n" +
+	"\x06reused\x18\x14 \x01(\bR\x06reused\x12\x1f\n" +
 	"\vskip_reason\x18\x16 \x01(\tR\n" +
 	"skipReason\x12!\n" +
 	"\fskip_message\x18\x17 \x01(\tR\vskipMessage\x12\x1d\n" +

@@ -239,7 +239,7 @@ CREATE TABLE request_ids (
 CREATE INDEX request_ids_by_time ON request_ids (create_time);
 
 -- What happens outside of a run and must be taken into account by it.
-CREATE TABLE mail (
+CREATE TABLE commands (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     time      timestamptz NOT NULL,
     run_id    text COLLATE "C" NOT NULL,

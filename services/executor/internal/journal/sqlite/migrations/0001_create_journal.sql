@@ -197,7 +197,7 @@ CREATE TABLE request_ids (
 CREATE INDEX request_ids_by_time ON request_ids (create_time);
 
 -- What happens outside of a run and must be taken into account by it.
-CREATE TABLE mail (
+CREATE TABLE commands (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     time      INTEGER NOT NULL,
     run_id    TEXT NOT NULL,

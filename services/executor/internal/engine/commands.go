@@ -1,0 +1,459 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const (
+	// commandBatch is how many commands are read at a time.
+	commandBatch = journal.MaxLoadedCommandBytes
+	// smallCommand is the largest body that comes along when all commands are looked for. The commands of a run that has
+	// larger ones is read apart, largeBatch pieces at a time, in a turn of its namespace.
+	smallCommand, largeBatch = 4 << 10, 32
+	// longestRest is the longest pause between two looks.
+	longestRest = 50 * time.Millisecond
+)
+
+// watchCommands takes up what comes for the runs of this owner, whoever wrote it and wherever.
+func (t *session) watchCommands(ctx context.Context) {
+	wakes, err := t.e.journal.CommandWakes(ctx, t.owner)
+	if err != nil {
+		t.e.log.WarnContext(ctx, "no notice of commands, it is looked for instead", "err", err)
+	}
+	poll := time.NewTicker(t.e.cfg.CommandPoll)
+	defer poll.Stop()
+	for took := time.Duration(0); ; {
+		// With many commands a look takes long. The pause lets commands gather, so that looking takes a third of the
+		// time at most, up to longestRest.
+		if !t.rest(min(2*took, longestRest)) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-wakes:
+			if !ok {
+				wakes = nil
+			}
+		case <-t.commands:
+		case <-poll.C:
+		}
+		began := time.Now()
+		t.deliver(ctx)
+		took = time.Since(began)
+	}
+}
+
+// pollCommandsSoon makes the owner look for commands at once.
+func (t *session) pollCommandsSoon() {
+	select {
+	case t.commands <- struct{}{}:
+	default:
+	}
+}
+
+// appliedCommands are the commands that were durably taken up since the last look began. That look may have
+// read them before, so they are skipped when its commands are taken up. It is safe for concurrent use.
+type appliedCommands struct {
+	mu  sync.Mutex
+	ids map[int64]struct{}
+}
+
+// forget empties the set when a new look begins: what is durably taken up by now is no longer read.
+func (s *appliedCommands) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.ids)
+}
+
+func (s *appliedCommands) add(ids []int64) {
+	if len(ids) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ids == nil {
+		s.ids = map[int64]struct{}{}
+	}
+	for _, id := range ids {
+		s.ids[id] = struct{}{}
+	}
+}
+
+func (s *appliedCommands) has(id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.ids[id]
+	return ok
+}
+
+// deliver looks for commands of this owner once: it reads commandBatch pieces at most, the oldest first, and gives
+// them to their runs. Runs that are not in memory are brought there. If there may be more commands, somebody asks
+// for another look. One goroutine at a time may call it.
+func (t *session) deliver(ctx context.Context) {
+	t.applied.forget()
+	look := journal.CommandQuery{Limit: commandBatch, Small: smallCommand}
+	look.Busy, look.Ending = t.inHand()
+	look.Runs = t.owned()
+	commands, err := t.e.journal.PendingCommands(ctx, t.owner, look)
+	if err != nil {
+		if ctx.Err() == nil && !journal.IsFenced(err) {
+			t.e.log.WarnContext(ctx, "commands cannot be read", "err", err)
+		}
+		return
+	}
+	byRun := map[string][]journal.Command{}
+	var order []string
+	for _, m := range commands {
+		if byRun[m.RunID] == nil {
+			order = append(order, m.RunID)
+		}
+		byRun[m.RunID] = append(byRun[m.RunID], m)
+	}
+	news, more := false, len(commands) == commandBatch
+	for _, id := range order {
+		if r := t.get(id); r != nil {
+			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) || slices.ContainsFunc(byRun[id], isLeft) {
+				r.applyBeside(byRun[id], more)
+			} else {
+				news = r.apply(byRun[id], more) || news
+			}
+			continue
+		}
+		// Reading the run takes its commands up.
+		if !t.hasCommands(id, slices.ContainsFunc(byRun[id], isCancel)) {
+			t.loadSoon(byRun[id][0].Namespace, id)
+		}
+	}
+	if more && news {
+		t.pollCommandsSoon()
+	}
+}
+
+// inHand returns the runs whose commands a look leaves out: those whose commands applyBeside has, those that are
+// being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and nothing of
+// those in ending. Whoever takes up commands or reads a run asks for another look when it is done.
+func (t *session) inHand() (busy, ending []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range t.pendingLoads {
+		switch x := t.lines.by[id]; {
+		case x == nil || x.canceled:
+			ending = append(ending, id)
+		case x.hasCommands: // there may be many in line, few of which have commands
+			busy = append(busy, id)
+		}
+	}
+	for id, l := range t.loading {
+		l.again = true
+		ending = append(ending, id)
+	}
+	for id, r := range t.runs {
+		switch {
+		case r.passesOver(&r.canceling):
+			ending = append(ending, id)
+		case r.passesOver(&r.opening):
+			busy = append(busy, id)
+		}
+	}
+	return busy, ending
+}
+
+// owned is about how many runs this owner has.
+func (t *session) owned() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.runs) + len(t.pendingLoads)
+}
+
+// hasCommands notes that there is commands for a run which stands in line for room: looks leave it out from now on. It
+// reports false if the run does not stand there. With a cancel the run moves to the line of canceled runs.
+func (t *session) hasCommands(id string, cancel bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.lines.by[id]
+	if x == nil {
+		return false
+	}
+	x.hasCommands = true
+	if cancel {
+		t.cancelInLine(x)
+	}
+	return true
+}
+
+// passesOver reports whether applyBeside is at work, as under tells, and makes it ask for another look when
+// it is done.
+func (r *run) passesOver(under *atomic.Bool) bool {
+	if !under.Load() {
+		return false
+	}
+	r.missed.Store(true)
+	return under.Load() // if it ended meanwhile, it may not have seen missed
+}
+
+// applyBeside takes up commands of a run on a goroutine of its own, so that the commands of other runs does not wait
+// while this run computes with it, is locked, or reads large commands. more says that there is commands which was not
+// read yet. There is at most one goroutine for commands with a cancel and one for other commands (r.canceling and
+// r.opening): a cancel does not wait for what the run computes, and is taken up before the commands beside it.
+func (r *run) applyBeside(commands []journal.Command, more bool) {
+	cancel := slices.ContainsFunc(commands, isCancel)
+	under := &r.opening
+	if cancel {
+		under = &r.canceling
+	}
+	if under.Swap(true) {
+		if !r.passesOver(under) {
+			r.t.pollCommandsSoon()
+		}
+		return
+	}
+	r.t.spawn(func() {
+		defer func() {
+			under.Store(false)
+			if r.missed.Swap(false) || more {
+				r.t.pollCommandsSoon()
+			}
+		}()
+		if cancel {
+			defer r.stepToEnd()()
+			r.applyLocked(slices.DeleteFunc(slices.Clone(commands), func(m journal.Command) bool { return !isCancel(m) }))
+			n := len(commands)
+			commands = slices.DeleteFunc(commands, isLeft)
+			more = r.applyLocked(commands) && more || len(commands) < n
+			return
+		}
+		if slices.ContainsFunc(commands, isLeft) {
+			more = r.applyLarge(more)
+			return
+		}
+		leave, err := r.compute(r.t.background)
+		if err != nil {
+			return
+		}
+		defer leave()
+		more = r.applyLocked(commands) && more
+	})
+}
+
+// applyLarge reads commands of a run with the large bodies that a look leaves out, and takes it up. more says,
+// and the result reports, whether there is commands that was not read yet. The commands are read in a turn of the
+// namespace, which bounds how much of it is in memory at once, and the run is not locked meanwhile: r.heard
+// collects what is durably taken up in that time.
+func (r *run) applyLarge(more bool) bool {
+	ctx := r.t.background
+	give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
+	if err != nil {
+		return false
+	}
+	r.lock()
+	r.heard = map[int64]bool{}
+	most := largeBatch + len(r.taken) // those that are being written are still listed
+	r.mu.Unlock()
+	commands, err := r.t.e.journal.UnappliedCommands(ctx, r.namespace, r.id, most)
+	defer r.stepIn(give)()
+	defer func() { r.heard = nil }()
+	if err != nil {
+		if ctx.Err() == nil && !journal.IsFenced(err) {
+			r.t.e.log.WarnContext(ctx, "commands cannot be read", "err", err, "run_id", r.id)
+		}
+		return false // it is looked for in a while
+	}
+	return r.applyLocked(commands) && (more || len(commands) == most)
+}
+
+func isLeft(m journal.Command) bool { return m.Left }
+
+// computes reports whether commands changes a graph, or brings an outcome from outside, which may let it grow.
+func computes(m journal.Command) bool {
+	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandTaskEnded || m.Kind == journal.CommandReconcile
+}
+
+func isCancel(m journal.Command) bool { return m.Kind == journal.CommandCancel }
+
+// apply gives commands to the machine, in order, and reports whether any of it was new. It does not wait for a
+// run that is locked: applyBeside does. more says that there is commands which was not read yet.
+func (r *run) apply(commands []journal.Command, more bool) bool {
+	if !r.tryLock() {
+		r.applyBeside(commands, more)
+		return false
+	}
+	defer r.mu.Unlock()
+	return r.applyLocked(commands)
+}
+
+// applyLocked is apply for a caller that holds r.mu.
+func (r *run) applyLocked(commands []journal.Command) (news bool) {
+	for i := range commands {
+		m := &commands[i]
+		if r.gone.Load() || r.mending != nil {
+			return news // it is taken up where, or when, the run goes on
+		}
+		if r.taken[m.ID] || r.heard[m.ID] || r.t.applied.has(m.ID) {
+			continue
+		}
+		news = true
+		r.taken[m.ID] = true
+		if err := r.open(m, i < len(commands)-1); err != nil && !errors.Is(err, errDropped) {
+			delete(r.taken, m.ID)
+			r.t.e.log.ErrorContext(r.t.background, "commands cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
+		} else if r.mending != nil {
+			delete(r.taken, m.ID)
+		}
+	}
+	return news
+}
+
+// open gives the machine the command in one command. Commands that comes too late, or that does not fit the
+// run any more, is taken up without an effect: see drop. more says that other commands of the run follows.
+func (r *run) open(m *journal.Command, more bool) error {
+	x := extra{applied: m.ID, more: more}
+	now := time.Now().UTC()
+	l, err := DecodePayload(m.Body)
+	if err != nil {
+		return r.drop(m, x, err)
+	}
+	x.requestID, x.principal = l.RequestID, l.Principal
+	r.linkCommand(m.Kind, l.Trace)
+	cmd := l.Command(m.Kind, now)
+	switch m.Kind {
+	case journal.CommandAmend:
+		if cmd, x.regraph, err = r.amendment(l, now); errors.Is(err, workgraph.ErrAborted) {
+			delete(r.taken, m.ID) // it is taken up after what ends the run
+			return errDropped
+		} else if err != nil {
+			r.refusal, x.keep = refusalOf(l, err, now), true
+			return r.drop(m, x, err)
+		}
+	case journal.CommandChildEnded:
+		if l.Totals != nil {
+			x.rollup = *l.Totals
+		}
+		if l.Slot != nil {
+			delete(r.children, l.Slot.RunID)
+			l.Slot.Usage = l.Usage
+		}
+	case journal.CommandResume, journal.CommandReconcile:
+		x.progress = true
+		if c, ok := cmd.(workgraph.Resume); ok && r.t.e.prices != nil {
+			c.Price = true
+			cmd = c
+		}
+	case journal.CommandCancel:
+		if st, _ := r.state.Status(); st == workgraph.StatusPending {
+			return r.neverBegun(l.Reason, x)
+		}
+	}
+	if cmd == nil {
+		return r.drop(m, x, errors.New("commands of an unknown kind"))
+	}
+	err = r.advance(cmd, x)
+	switch {
+	case err == nil, errors.Is(err, errDropped):
+		if m.Kind == journal.CommandAmend && err == nil {
+			r.refusal = nil
+		}
+		return err
+	case m.Kind == journal.CommandAmend && !isTooLarge(err):
+		r.refusal, x.keep = refusalOf(l, err, now), true
+	case m.Kind == journal.CommandTaskEnded && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
+		// Its work was quicker than the call that began it: the commands wait for the end of the call.
+		delete(r.taken, m.ID)
+		r.early = true
+		return nil
+	case isTooLarge(err):
+		// What follows from it cannot be written: the run goes on without it.
+		r.mend(func(end *closing) {
+			r.endFirst(end)
+			if end != nil && end.x.applied == m.ID || r.mending != nil {
+				return
+			}
+			r.taken[m.ID] = true
+			x := extra{applied: m.ID}
+			if m.Kind == journal.CommandAmend {
+				r.refusal, x.keep = refusalOf(l, err, now), true
+			}
+			if err := r.drop(m, x, err); err != nil {
+				r.t.lose(r, err)
+			}
+		})
+		return nil
+	}
+	return r.drop(m, x, err)
+}
+
+// underWay reports whether an attempt is in flight. The caller holds r.mu.
+func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
+	return slices.ContainsFunc(r.state.Outstanding(), func(s workgraph.Start) bool { return s.Ref == ref && s.Attempt == attempt })
+}
+
+// drop takes up commands that has no effect on the run.
+func (r *run) drop(m *journal.Command, x extra, why error) error {
+	r.t.e.log.DebugContext(r.t.background, "commands came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
+	return r.note(x)
+}
+
+// note writes that commands were taken up, and nothing else. The caller holds r.mu.
+func (r *run) note(x extra) error {
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Applied: []int64{x.applied}, Progress: x.progress}
+	was := r.snapSeq
+	if x.keep {
+		var err error
+		if w.Snapshot, err = r.snapshot(); err != nil {
+			return err
+		}
+		r.snapSeq = r.seq
+	}
+	c := consequence{keep: true, applied: w.Applied}
+	if !x.more && r.idle() && r.idleTTL() == 0 {
+		if err := r.position(w); err != nil {
+			return err
+		}
+		r.releaseOwnership(w)
+		c.released = true
+	}
+	r.pending++
+	err := r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(ack{res: res, c: c, after: x.after}) })
+	if err != nil {
+		r.pending--
+		r.unrelease()
+		r.snapSeq = was
+		if x.keep && errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
+			x.keep = false // what the position would tell besides is told by the live run alone
+			return r.note(x)
+		}
+	}
+	return err
+}
+
+// neverBegun ends a run that was asked to end before it began: it begins and ends in one write, and nothing
+// is called.
+func (r *run) neverBegun(reason string, x extra) error {
+	now := time.Now().UTC()
+	begin, err := r.beginning(now)
+	if err != nil {
+		return err
+	}
+	begin.Held = true
+	evs, eff, err := r.state.Advance(begin)
+	if err != nil {
+		return err
+	}
+	if eff.Ended == nil { // else there was nothing to call
+		es, fx, err := r.state.Advance(workgraph.Cancel{Reason: reason, Now: now})
+		if err != nil {
+			return err
+		}
+		evs, eff.Ended = append(evs, es...), fx.Ended
+	}
+	return r.commit(evs, workgraph.Effects{Ended: eff.Ended}, x)
+}

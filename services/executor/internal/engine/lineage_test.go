@@ -1,0 +1,132 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func TestFamily(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		const most = 8
+		a := actors{"self": spawns(workgraph.Child{Ref: "self"}, workgraph.Child{Ref: "self"}, workgraph.Child{Ref: "self"})}
+		l := run(t, s, a, func(c *engine.Config, _ *engine.Deps) { c.MaxDescendants, c.MaxDepth = most, 5 })
+		l.jobs(t)
+		id := l.start(t, chain(1, "self"))
+		l.wait(t, id, journal.StateCompleted)
+		below, err := l.j.Descendants(t.Context(), ns, id)
+		require.NoError(t, err)
+		require.Len(t, below, 6, "children come together or not at all")
+		for _, d := range below {
+			row := l.row(t, d.RunID)
+			if row.State == journal.StateFailed {
+				require.Contains(t, string(row.Error), engine.ReasonDescendantQuota)
+				require.Contains(t, string(row.Error), "raise max_descendants")
+			}
+		}
+		// Another root has a family of its own.
+		l.wait(t, l.start(t, chain(1, "self")), journal.StateCompleted)
+	})
+}
+
+// startsAtOnce is a journal, fast enough to get large commits, that counts the children whose starts it gets
+// at once.
+type startsAtOnce struct {
+	journal.Journal
+	now, most atomic.Int64
+}
+
+func (j *startsAtOnce) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	n := int64(0)
+	for _, w := range ws {
+		if w.Start != nil && w.Start.Run.ParentID != "" {
+			n++
+		}
+	}
+	if n > 0 {
+		now := j.now.Add(n)
+		defer j.now.Add(-n)
+		for m := j.most.Load(); now > m && !j.most.CompareAndSwap(m, now); m = j.most.Load() {
+		}
+		pause := time.NewTimer(5 * time.Millisecond)
+		defer pause.Stop()
+		<-pause.C
+	}
+	return j.Journal.Commit(ctx, o, ws)
+}
+
+func TestStartsOfChildrenTakeTurns(t *testing.T) {
+	t.Parallel()
+	const parents = 3 * engine.ChildStarts
+	j := &startsAtOnce{}
+	open := make(chan struct{})
+	a := actors{"spawn": spawns(workgraph.Child{Graph: chain(1, "ok")}, workgraph.Child{Graph: chain(1, "ok")}), "ok": &recorder{},
+		"wait": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+			select {
+			case <-open:
+			case <-ctx.Done():
+			}
+			return text("done"), ctx.Err()
+		})}
+	l := run(t, sqliteStore(t), a, func(c *engine.Config, d *engine.Deps) {
+		c.Parallel = 2 * parents
+		j.Journal, d.Journal = d.Journal, j
+	})
+	l.jobs(t)
+	var ids []string
+	for range parents {
+		g := chain(2, "spawn")
+		g.Nodes[0].Actor = "wait"
+		ids = append(ids, l.start(t, g))
+	}
+	close(open)
+	for _, id := range ids {
+		l.wait(t, id, journal.StateCompleted)
+	}
+	require.LessOrEqual(t, j.most.Load(), int64(engine.ChildStarts))
+}
+
+// countsAtOnce is a journal that counts how many families are counted at the same time.
+type countsAtOnce struct {
+	journal.Journal
+	now, most, all atomic.Int64
+}
+
+func (j *countsAtOnce) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
+	now := j.now.Add(1)
+	defer j.now.Add(-1)
+	j.all.Add(1)
+	for m := j.most.Load(); now > m && !j.most.CompareAndSwap(m, now); m = j.most.Load() {
+	}
+	pause := time.NewTimer(5 * time.Millisecond)
+	defer pause.Stop()
+	<-pause.C
+	return j.Journal.CountBelow(ctx, namespace, runID, most)
+}
+
+func TestFamiliesAreCountedInTurn(t *testing.T) {
+	t.Parallel()
+	const roots = 20
+	j := &countsAtOnce{}
+	l := run(t, sqliteStore(t), actors{"spawn": spawns(workgraph.Child{Graph: chain(1, "ok")}), "ok": &recorder{}}, func(_ *engine.Config, d *engine.Deps) {
+		j.Journal, d.Journal = d.Journal, j
+	})
+	l.jobs(t)
+	var ids []string
+	for range roots {
+		ids = append(ids, l.start(t, chain(1, "spawn")))
+	}
+	for _, id := range ids {
+		l.wait(t, id, journal.StateCompleted)
+	}
+	require.EqualValues(t, roots, j.all.Load())
+	require.EqualValues(t, 1, j.most.Load())
+}

@@ -1,0 +1,273 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// A run that this executor owns and that is not in memory is brought there: it is read from the journal, and
+// goes on. It may have to wait for three things that runs share: the one turn of suspects (suspects.go), a
+// turn of its namespace to compute (compute.go), and room in memory (roomline.go).
+//
+//	loadSoon -> bring -> [ loadLine ] -> loadInTurn -> tryLoad -> load -> read
+//	               ^                            |
+//	               +-------- retryLoad <-------+ something is missing, or the journal fails
+//
+// term.bringing has the runs that wait anywhere in this, or for room; term.loading those that are being read.
+
+// loading is a load that is under way; whoever wants the same run waits for it.
+type loading struct {
+	done chan struct{}
+	err  error
+	// again says that a look for commands left the run out. Its commands may be newer than what was read, so another
+	// look follows the load. wanted says that loadSoon was called meanwhile: the run may have been claimed
+	// after it was read, so a load that found it to be somebody else's is repeated. The term's mu guards both
+	// as long as the load is in term.loading.
+	again, wanted bool
+}
+
+// turnsHeld are the turns that are held for a run while it is brought, each as the function that gives it back;
+// nil if it is not held. read takes turns that are free, too.
+type turnsHeld struct {
+	suspect, compute func()
+}
+
+func (p *turnsHeld) release() {
+	for _, leave := range []func(){p.compute, p.suspect} {
+		if leave != nil {
+			leave()
+		}
+	}
+	*p = turnsHeld{}
+}
+
+// The pause between two tries to read a run, when the journal fails, doubles from soonestTry to latestTry.
+const (
+	soonestTry = 20 * time.Millisecond
+	latestTry  = time.Minute
+)
+
+// pendingLoad is a run that is to be brought. It waits as an entry of the term's loadLine, without a goroutine,
+// since there may be very many. RecoverParallel runs are read at once.
+type pendingLoad struct {
+	namespace, id string
+	has           turnsHeld
+	// wait is the pause after the next try that fails.
+	wait time.Duration
+}
+
+// loadLine are the runs that wait to be read. The term's mu guards it.
+type loadLine struct {
+	// reading counts the goroutines of loadInTurn.
+	reading int
+	// first are the runs for which room is kept or a turn is held: they go before those in spaces.
+	first  []*pendingLoad
+	spaces map[string][]*pendingLoad
+	// order are the namespaces in spaces, the one whose turn it is first.
+	order []string
+}
+
+func (l *loadLine) push(b *pendingLoad, first bool) {
+	switch {
+	case first:
+		l.first = append(l.first, b)
+	case len(l.spaces[b.namespace]) == 0:
+		if l.spaces == nil {
+			l.spaces = map[string][]*pendingLoad{}
+		}
+		l.order = append(l.order, b.namespace)
+		fallthrough
+	default:
+		l.spaces[b.namespace] = append(l.spaces[b.namespace], b)
+	}
+}
+
+// pop is the run whose turn it is; nil if there is none.
+func (l *loadLine) pop() (b *pendingLoad) {
+	if len(l.first) > 0 {
+		b, l.first[0] = l.first[0], nil
+		l.first = l.first[1:]
+		return b
+	}
+	if len(l.order) == 0 {
+		return nil
+	}
+	ns := l.order[0]
+	l.order = l.order[1:]
+	line := l.spaces[ns]
+	b, line[0] = line[0], nil
+	if line = line[1:]; len(line) > 0 {
+		l.spaces[ns] = line
+		l.order = append(l.order, ns)
+	} else {
+		delete(l.spaces, ns)
+	}
+	return b
+}
+
+// loadSoon has a run brought, unless somebody else does so, and does not wait for it.
+func (t *session) loadSoon(namespace, id string) {
+	t.mu.Lock()
+	l := t.loading[id]
+	if l != nil {
+		l.again, l.wanted = true, true
+	}
+	mine := l == nil && t.loads(id)
+	t.mu.Unlock()
+	if mine {
+		t.queueLoad(&pendingLoad{namespace: namespace, id: id, wait: soonestTry}, false)
+	}
+}
+
+// queueLoad has a run read when its turn comes; with first, before all others that wait. The caller has marked
+// the run by brings.
+func (t *session) queueLoad(b *pendingLoad, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		b.has.release()
+	case t.reads.reading < t.e.cfg.RecoverParallel:
+		t.reads.reading++
+		t.work.Go(func() { t.loadInTurn(b) })
+	default:
+		t.reads.push(b, first)
+	}
+}
+
+// loadInTurn reads b, and then the runs in line until there are none. Room that was kept for a run and not
+// taken by it is given back after each try.
+func (t *session) loadInTurn(b *pendingLoad) {
+	for b != nil {
+		t.brought(b.id)
+		err := t.tryLoad(b.namespace, b.id, &b.has)
+		t.memory.forfeit(b.id, b.namespace)
+		if err == nil || !t.retryLoad(b, err) {
+			b.has.release()
+		}
+		t.mu.Lock()
+		if b = t.reads.pop(); b == nil {
+			t.reads.reading--
+		}
+		t.mu.Unlock()
+	}
+}
+
+// retryLoad has a run that could not be brought tried again when there is what it lacked. It reports false,
+// and leaves the turns that are held to the caller, if somebody else brings the run or the term is over.
+func (t *session) retryLoad(b *pendingLoad, err error) bool {
+	t.mu.Lock()
+	mine := t.loads(b.id)
+	t.mu.Unlock()
+	if !mine {
+		return false
+	}
+	busy, computes := errors.AsType[*noTurnError](err)
+	lacks, full := errors.AsType[*noRoomError](err)
+	if computes {
+		if b.has.compute != nil {
+			b.has.compute() // the run was read by another load, which had no turn
+			b.has.compute = nil
+		}
+	} else {
+		b.has.release() // a turn to compute is not held while the run waits for the turn of suspects or for room
+	}
+	if full {
+		t.standInLine(b.id, lacks)
+		return true
+	}
+	return t.spawn(func() {
+		switch {
+		case computes:
+			b.has.compute, err = t.e.computing.Enter(t.background, busy.namespace)
+		case errors.Is(err, errSuspectAtWork):
+			b.has.suspect, err = t.e.suspects.take(t.background)
+		case t.rest(b.wait):
+			b.wait = min(2*b.wait, latestTry)
+			t.queueLoad(b, false)
+			return
+		default:
+			return
+		}
+		if err != nil {
+			b.has.release()
+			return
+		}
+		b.wait = soonestTry
+		t.queueLoad(b, true)
+	})
+}
+
+// loads marks a run as brought by the caller, and reports false if somebody else brings it or the term is
+// over. brought takes the mark away. The caller holds t.mu.
+func (t *session) loads(id string) bool {
+	if t.closed || t.pendingLoads[id] {
+		return false
+	}
+	t.pendingLoads[id] = true
+	return true
+}
+
+// brought takes away the mark of brings.
+func (t *session) brought(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.pendingLoads, id)
+}
+
+// tryLoad tries once to make a run live that this term owns. There is no error if it is live, or not this
+// term's to bring. A noRoomError, a noTurnError or errSuspectAtWork says what is missing; turns that are free
+// are taken and left in has.
+func (t *session) tryLoad(namespace, id string, has *turnsHeld) error {
+	err := t.load(t.background, namespace, id, has)
+	if err == nil || t.background.Err() != nil || journal.IsFenced(err) {
+		return nil
+	}
+	_, full := errors.AsType[*noRoomError](err)
+	if _, busy := errors.AsType[*noTurnError](err); !full && !busy && !errors.Is(err, errSuspectAtWork) {
+		t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
+	}
+	return err
+}
+
+// load reads a run and sets it going, unless it has ended or is somebody else's.
+func (t *session) load(ctx context.Context, namespace, id string, has *turnsHeld) error {
+	t.mu.Lock()
+	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
+		t.mu.Unlock()
+		if r == nil || !r.leaving(ctx) {
+			return nil
+		}
+		t.mu.Lock()
+		if t.runs[id] == r {
+			t.mu.Unlock()
+			return nil
+		}
+	}
+	if l := t.loading[id]; l != nil {
+		t.mu.Unlock()
+		<-l.done
+		return l.err
+	}
+	l := &loading{done: make(chan struct{})}
+	t.loading[id] = l
+	t.mu.Unlock()
+	l.err = t.read(ctx, id, has)
+	t.mu.Lock()
+	delete(t.loading, id)
+	// What was found to be somebody else's, or nobody's, may have been claimed since. Whoever has an error
+	// tries again anyway.
+	claimed := l.wanted && l.err == nil && t.runs[id] == nil
+	t.mu.Unlock()
+	close(l.done)
+	if l.again {
+		t.pollCommandsSoon()
+	}
+	if claimed {
+		t.loadSoon(namespace, id)
+	}
+	return l.err
+}
