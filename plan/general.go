@@ -211,8 +211,11 @@ func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
 	for _, n := range m.Notes {
 		told[d.lineAt(n.Off)] = true
 	}
-	for i := d.lineAt(m.Start); i <= d.lineAt(m.End); i++ {
-		if mark := m.Form == "code" && strings.HasPrefix(d.lines[i].text, "@"); !told[i] && !mark && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
+	for i := d.lineAt(m.End); i >= d.lineAt(m.Start); i-- {
+		if m.Form == "code" && told[i+1] && strings.HasPrefix(d.lines[i].text, "@") {
+			told[i] = true // a mark of what is defined below
+		}
+		if !told[i] && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
 			out[i] = true
 		}
 	}

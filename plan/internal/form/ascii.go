@@ -234,7 +234,7 @@ func readArt(src *Source, first, end int) *Diagram {
 	a.brackets(len(a.nodes) >= 2)
 	formal := len(a.nodes)
 	a.words(formal >= 2)
-	g := newDiagram("art", first, src.Lines[first].Off)
+	g := newDiagram(src, "art", first)
 	g.Last, g.End, g.Flow = end-1, src.Lines[end-1].End, true
 	g.Closed = src.closedFence(end)
 	return a.diagram(g)

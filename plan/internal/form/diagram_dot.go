@@ -9,7 +9,7 @@ func dotAt(src *Source, i int) *Diagram {
 	if head == 0 {
 		return nil
 	}
-	g := newDiagram("dot", i, l.Off)
+	g := newDiagram(src, "dot", i)
 	end := src.blockEnd(i)
 	to := len(src.Text)
 	if end < len(src.Lines) {

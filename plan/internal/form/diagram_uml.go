@@ -13,7 +13,7 @@ func umlAt(src *Source, i int) *Diagram {
 	if !started && !fenced || strings.HasPrefix(lower, "@startmindmap") || strings.HasPrefix(lower, "@startjson") || strings.HasPrefix(lower, "@startyaml") {
 		return nil
 	}
-	g := newDiagram("plantuml", i, l.Off)
+	g := newDiagram(src, "plantuml", i)
 	u := &uml{Diagram: g, root: &Flow{Kind: "seq"}, alias: map[string]string{}, src: src}
 	u.stack = []*Flow{u.root}
 	end := src.blockEnd(i)

@@ -125,7 +125,7 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	if root == nil {
 		return nil
 	}
-	r := &pseudo{program: newProgram(0, "pseudo code"), known: map[string]int{}, tails: map[int]string{}, joins: map[int][]string{}, src: src}
+	r := &pseudo{program: newProgram(src, 0, "pseudo code"), known: map[string]int{}, tails: map[int]string{}, joins: map[int][]string{}, src: src}
 	root.kids = grouped(root.kids, 0)
 	if !ok && !closedBlock(root.kids, 0) && !conditions(root.kids, src, first) {
 		return nil

@@ -45,7 +45,7 @@ func (b *describer) add(group string, d described) {
 
 // readTasks reads tasks that name one another where they are defined or described: step("b", after=["a"]),
 // {"b": {"a"}} of a TopologicalSorter, Luigi's classes, Metaflow's methods, Dagster's assets.
-func readTasks(all []*form.Stmt) *program {
+func readTasks(src *form.Source, all []*form.Stmt) *program {
 	b := &describer{groups: map[string][]described{}, called: map[string]bool{}, vars: map[string]string{}}
 	each(all, func(st *form.Stmt) {
 		walk(st.Expr, 0, func(e *form.Expr) bool {
@@ -59,7 +59,7 @@ func readTasks(all []*form.Stmt) *program {
 	b.definitions(all, "")
 	var mixed []described
 	for _, name := range b.names {
-		if p := linkTasks(b.groups[name]); p != nil {
+		if p := linkTasks(src, b.groups[name]); p != nil {
 			return p
 		}
 		for _, d := range b.groups[name] {
@@ -69,7 +69,7 @@ func readTasks(all []*form.Stmt) *program {
 		}
 	}
 	if len(b.names) > 1 {
-		return linkTasks(mixed)
+		return linkTasks(src, mixed)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func holdsCode(object form.ArgExpr) bool {
 }
 
 // linkTasks links the tasks of a group by the arguments and places in which some of them name others.
-func linkTasks(group []described) *program {
+func linkTasks(src *form.Source, group []described) *program {
 	known, keys := map[string]bool{}, map[string]bool{}
 	for _, d := range group {
 		known[d.id] = true
@@ -259,7 +259,7 @@ func linkTasks(group []described) *program {
 	if len(known) < 2 || len(keys) == 0 {
 		return nil
 	}
-	p := newProgram(93, "tasks")
+	p := newProgram(src, 93, "tasks")
 	p.r.Stated = true
 	for _, d := range group {
 		title := d.id
@@ -294,14 +294,14 @@ var (
 )
 
 // readPipeline reads nested chain(a, group(b, c), d), a | b | c and a().then(b).then(c).
-func readPipeline(all []*form.Stmt) *program {
+func readPipeline(src *form.Source, all []*form.Stmt) *program {
 	var best *program
 	each(all, func(st *form.Stmt) {
 		if st.Expr == nil || st.Word == "import" {
 			return
 		}
 		f := &form.Flow{Kind: "seq"}
-		p := newProgram(93, "pipeline")
+		p := newProgram(src, 93, "pipeline")
 		if !(len(all) == 1 && p.fluent(st.Expr, f)) && !p.flow(st.Expr, f, b2i(piped(st))) || len(p.r.Items) < 2 || best != nil && len(best.r.Items) >= len(p.r.Items) {
 			return
 		}

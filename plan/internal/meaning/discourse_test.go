@@ -92,7 +92,7 @@ func amended(correction string, links ...Link) *Reading {
 	for _, id := range []string{"1", "2", "3", "4"} {
 		r.Items = append(r.Items, Item{ID: id, Title: "x", Parent: -1})
 	}
-	amend(r, correction, 0, true)
+	amend(form.NewSource(correction), r, correction, 0, true)
 	return r
 }
 

@@ -50,7 +50,7 @@ func below(src *form.Source, r *Reading) {
 		}
 	}
 	if end > r.End && end-r.End < maxClosing {
-		amend(r, src.Text[r.End:end], r.End, false)
+		amend(src, r, src.Text[r.End:end], r.End, false)
 	}
 }
 

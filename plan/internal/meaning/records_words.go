@@ -118,7 +118,7 @@ func (a *analysis) around() {
 	}
 	off := src.Lines[from].Start
 	if !a.r.Stated && len(a.r.Links) == 0 {
-		amend(a.r, src.Text[off:], off, false)
+		amend(src, a.r, src.Text[off:], off, false)
 		if len(a.r.Links) > 0 {
 			a.r.Stated = true
 			a.r.Weight, a.r.Not = max(a.r.Weight, 85), ""
@@ -127,7 +127,7 @@ func (a *analysis) around() {
 	}
 	for i := from; i < len(src.Lines); i++ {
 		if l := &src.Lines[i]; corrects(l.Text) {
-			amend(a.r, src.Text[l.Start:], l.Start, true)
+			amend(src, a.r, src.Text[l.Start:], l.Start, true)
 			return
 		}
 	}

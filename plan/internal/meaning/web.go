@@ -242,7 +242,7 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 				continue
 			}
 		}
-		if links, ok := arrowLine(it.Text, it.TextOff, w.known); ok {
+		if links, ok := arrowLine(it.Text, it.TextOff, w.known, w.most); ok {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
