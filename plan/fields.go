@@ -99,8 +99,9 @@ func (r *reading) say(l *form.Value, from, to string, told ...*form.Value) {
 	}
 }
 
-// sayEdges makes what is said of edges arguments of the later problem, under the name of the edge: "a -> b".
-func (r *reading) sayEdges(g *Graph) {
+// sayEdges makes what is said of edges arguments of the later problem, under the name of the edge: "a -> b". One
+// line may stand for many edges, so that it is bounded by the length of the text.
+func (r *reading) sayEdges(d *document, g *Graph) {
 	if len(r.says) == 0 {
 		return
 	}
@@ -108,14 +109,21 @@ func (r *reading) sayEdges(g *Graph) {
 	for i := len(g.Problems) - 1; i >= 0; i-- {
 		at[g.Problems[i].ID] = i
 	}
+	budget := 4*len(d.text) + 1<<16
 	for _, s := range r.says {
 		i, ok := at[s.to]
 		if !ok {
 			i, ok = at[s.from]
 		}
-		if ok && len(g.Problems[i].Args) < maxArgs {
-			g.Problems[i].Args = append(g.Problems[i].Args, Arg{Name: s.from + " -> " + s.to, Kind: Literal, Value: s.value})
+		if !ok {
+			continue
 		}
+		p := &g.Problems[i]
+		if budget -= len(s.from) + len(s.to) + len(s.value); budget < 0 || len(p.Args) >= maxArgs {
+			r.diags = append(r.diags, Diagnostic{Code: SkippedText, Severity: Warning, Line: p.Line, Column: p.Column, Element: s.from + " -> " + s.to, Message: "what is said of this edge and further ones was left out: it is too much", Hint: "say it once"})
+			return
+		}
+		p.Args = append(p.Args, Arg{Name: s.from + " -> " + s.to, Kind: Literal, Value: s.value})
 	}
 }
 
