@@ -95,8 +95,8 @@ func finish(d *document, name string, r *reading, o options) Result {
 		res.Graph = r.graph
 	}
 	res.Diagnostics = append(res.Diagnostics, assumed(res.Graph.Edges)...)
-	r.sayEdges(&res.Graph)
 	before := len(r.diags)
+	r.sayEdges(d, &res.Graph)
 	d.uncovered(name, r, res.Graph, o)
 	res.Diagnostics = append(res.Diagnostics, r.diags[before:]...)
 	if n := d.limits.MaxEdges; len(res.Graph.Edges) > n {

@@ -21,8 +21,8 @@ const (
 	acting
 	// deed is a noun for what is done: "excavation of the hole".
 	deed
-	// told is a sentence with a finite verb: "the hole is deep".
-	told
+	// stating is a sentence with a finite verb: "the hole is deep".
+	stating
 )
 
 // moodWords are the words that tell a mood in one language.
@@ -194,7 +194,7 @@ func moodOfClause(lang, s string) mood {
 		return acting
 	}
 	if tell.tells(lang, s, words) {
-		return told
+		return stating
 	}
 	if hasTone(lang, words[0], toneArticle) {
 		return noMood
@@ -216,7 +216,7 @@ func moodByEnd(s string, end, deeds, tell *moodWords) mood {
 	m, best := noMood, 0
 	for k, w := range [...]*moodWords{end, deeds, tell} {
 		if n := endsWith(s, w.words, w.longest); n > best {
-			m, best = [...]mood{acting, deed, told}[k], n
+			m, best = [...]mood{acting, deed, stating}[k], n
 		}
 	}
 	return m

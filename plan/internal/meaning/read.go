@@ -53,7 +53,7 @@ func below(src *form.Source, r *Reading) {
 		}
 	}
 	if end > r.End && end-r.End < maxClosing {
-		amend(r, src.Text[r.End:end], r.End, false)
+		amend(src, r, src.Text[r.End:end], r.End, false)
 	}
 }
 
@@ -121,7 +121,7 @@ func prefer(all []*Reading) {
 	of := map[string][]*Reading{}
 	for _, r := range all {
 		of[r.Form] = append(of[r.Form], r)
-		r.remarked = r.Form == "diagram" && r.by("arrows") && r.remarks()
+		r.remarked = r.Form == "diagram" && r.by("arrows") && r.pointsAtWords()
 	}
 	for _, data := range of["records"] {
 		if data.Not != "" {
@@ -189,9 +189,9 @@ func insideData(all []*Reading, data *Reading) {
 	}
 }
 
-// remarks reports whether most arrows of a drawing stand before words that relate a step rather than name
+// pointsAtWords reports whether most arrows of a drawing stand before words that relate a step rather than name
 // one.
-func (r *Reading) remarks() bool {
+func (r *Reading) pointsAtWords() bool {
 	related := make(map[string]bool, len(r.Items))
 	for i := range r.Items {
 		for _, t := range lexicon.Scan(r.Items[i].Title) {

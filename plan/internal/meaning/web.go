@@ -54,7 +54,7 @@ func (w *web) hear(o *outline, in map[*form.Item]bool) {
 		}
 	}
 	w.own = len(w.rels)
-	o.around(w, in)
+	o.hearOutside(w, in)
 }
 
 // understood counts the references to steps that state a relation, less what names steps and was not
@@ -216,8 +216,8 @@ func (w *web) aside(self int, t text) bool {
 	return len(w.rels) > n
 }
 
-// around reads the lines that belong to no step.
-func (o *outline) around(w *web, in map[*form.Item]bool) {
+// hearOutside reads the lines that belong to no step.
+func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 	inside := func(it *form.Item) bool {
 		for d := 0; it != nil && d <= o.src.MaxDepth; d++ {
 			if in[it] {
@@ -242,7 +242,7 @@ func (o *outline) around(w *web, in map[*form.Item]bool) {
 				continue
 			}
 		}
-		if links, ok := arrowLine(it.Text, it.TextOff, w.known); ok {
+		if links, ok := arrowLine(it.Text, it.TextOff, w.known, w.most); ok {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
