@@ -21,7 +21,7 @@ func (n arrowNames) name(s string) string {
 	t := s
 	for range 3 {
 		u := t
-		if l := len(u); l > 2 && bracketOf(u[0]) != 0 && u[l-1] == bracketOf(u[0]) {
+		if l := len(u); l > 2 && form.Closer(u[0]) != 0 && u[l-1] == form.Closer(u[0]) {
 			u = bareID(strings.TrimSpace(u[1 : l-1]))
 		}
 		u = strings.TrimRight(u, ".;")
@@ -160,18 +160,6 @@ func splitArrows(s string) (parts []string, back []bool) {
 		parts[i] = p.Text
 	}
 	return parts, back
-}
-
-func bracketOf(c byte) byte {
-	switch c {
-	case '(':
-		return ')'
-	case '[':
-		return ']'
-	case '{':
-		return '}'
-	}
-	return 0
 }
 
 // bareID drops quotes and decoration around an id.

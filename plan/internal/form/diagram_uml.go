@@ -285,7 +285,7 @@ func umlArrow(s string) (from, to string, back, ok bool) {
 			if n := QuotedLength(s[i:]); n > 0 {
 				i += n - 1
 			}
-		case closer(c) != 0 && c != '<':
+		case Closer(c) != 0:
 			depth++
 		case c == ')' || c == ']' || c == '}':
 			depth--

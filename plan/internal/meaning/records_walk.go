@@ -149,7 +149,7 @@ func (c *collector) list(v *form.Value, w way) {
 }
 
 func (w way) inside(v *form.Value) way {
-	w.group = &around{v, w.group}
+	w.group = &enclosing{v, w.group}
 	return w
 }
 

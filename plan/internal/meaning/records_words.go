@@ -99,9 +99,9 @@ func leadingLabel(s string) string {
 	return label
 }
 
-// around changes a reading by the prose around the value it was read from: what it states when the value
+// heedProse changes a reading by the prose around the value it was read from: what it states when the value
 // states nothing, and what it corrects.
-func (a *analysis) around() {
+func (a *analysis) heedProse() {
 	src := a.c.src
 	from := src.LineAt(min(a.r.End, len(src.Text))) + 1
 	for from < len(src.Lines) && (src.Lines[from].Fence || src.Lines[from].Text == "") {
