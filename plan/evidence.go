@@ -71,7 +71,7 @@ func readEvidence(d *document) *reading {
 			tool = strings.TrimSpace(body[:open])
 			input = body[open+1:]
 			if closedBracket(body[open:]) {
-				input = input[:max(0, strings.LastIndexByte(input, bracketOf(body[open])))]
+				input = input[:max(0, strings.LastIndexByte(input, form.Closer(body[open])))]
 			} else {
 				r.diag(d, Error, Unclosed, bodyOff, id, "the input of "+id+" is not closed", "write the closing ]")
 			}
@@ -186,7 +186,7 @@ func countEvidence(s string) int {
 
 // inputEnd returns the line on which the bracket at open, on line i, is closed, or i.
 func inputEnd(d *document, i, open int) int {
-	if open >= len(d.text) || bracketOf(d.text[open]) == 0 || closedBracket(d.text[open:d.lines[i].off+len(d.lines[i].text)]) {
+	if open >= len(d.text) || form.Closer(d.text[open]) == 0 || closedBracket(d.text[open:d.lines[i].off+len(d.lines[i].text)]) {
 		return i
 	}
 	depth := 0
@@ -207,7 +207,7 @@ func inputEnd(d *document, i, open int) int {
 			switch d.text[k] {
 			case d.text[open]:
 				depth++
-			case bracketOf(d.text[open]):
+			case form.Closer(d.text[open]):
 				if depth--; depth == 0 {
 					return j
 				}
@@ -224,7 +224,7 @@ func closedBracket(s string) bool {
 		switch s[i] {
 		case s[0]:
 			depth++
-		case bracketOf(s[0]):
+		case form.Closer(s[0]):
 			depth--
 			if depth == 0 {
 				return true

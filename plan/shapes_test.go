@@ -117,6 +117,17 @@ func TestShapes(t *testing.T) {
 			"Week 1 ████ Research\nWeek 1 ████ Find a venue\nWeek 2 ████ Draft\nWeek 3-4 ████████ Publish\n",
 			"1 2 3 4", "1>3 2>3 3>4", "AMBIGUOUS ASSUMED_ORDER",
 		},
+		"Fields/RelatedIsNoOrder": {
+			`[{"id":"a","title":"Survey","depends_on":[]},{"id":"b","title":"Order","depends_on":["a"],"related":["c"]},{"id":"c","title":"Plant","depends_on":["a"],"see_also":["b"]}]`,
+			"a b c", "a>b a>c", "",
+		},
+		"Fields/UnknownName": {
+			`[{"id":"a","title":"Survey"},{"id":"b","title":"Order","foo":["a"]},{"id":"c","title":"Plant","foo":["b"]}]`,
+			"a b c", "a>b b>c", "AMBIGUOUS_PLAN",
+		},
+		"Maps/DirectionNotSaid":  {`{"a":["b","c"],"b":["c"],"c":[]}`, "a b c", "a>b a>c b>c", "AMBIGUOUS_PLAN"},
+		"Maps/DirectionSaid":     {`{"dependencies":{"plant":["design","order"],"design":["survey"],"order":["survey"],"survey":[]}}`, "plant design order survey", "design>plant order>plant survey>design survey>order", ""},
+		"Fields/InputsAreBefore": {`[{"id":"A","cmd":"fetch","inputs":[],"outputs":["r"]},{"id":"B","cmd":"clean","inputs":["r"],"outputs":["s"]}]`, "A B", "A>B", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := plan.Parse(c.text)

@@ -25,7 +25,7 @@ func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Read
 		return nil
 	}
 	r := all[0]
-	amend(r, src.Text[at:], at, true)
+	amend(src, r, src.Text[at:], at, true)
 	r.End, r.Open = max(r.End, len(strings.TrimRight(src.Text, " \n\t"))), false
 	r.Around = append(r.Around, Span{at, len(src.Text)})
 	return all
@@ -92,6 +92,7 @@ func corrects(line string) bool {
 
 // amender changes a reading by sentences that stand around its list.
 type amender struct {
+	most  int // of links
 	r     *Reading
 	names *Names
 	lang  string
@@ -120,8 +121,8 @@ type amender struct {
 
 // amend changes a reading by what a text around its list says. Correcting is set when the text takes back
 // what was said before: then a need that is stated replaces the ones before.
-func amend(r *Reading, text string, off int, correcting bool) {
-	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
+func amend(src *form.Source, r *Reading, text string, off int, correcting bool) {
+	a := &amender{r: r, most: src.MaxLinks, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
 	a.index()
 	if len(r.Links) == 0 && !r.Stated {
 		for _, i := range a.steps() {
@@ -157,7 +158,7 @@ func (a *amender) arrows(text string, off int) string {
 	var out strings.Builder
 	at := 0
 	for line := range strings.Lines(text) {
-		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known); ok {
+		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known, a.most); ok {
 			if !stated && !lexicon.Has(lexicon.Path, line) {
 				a.r.Links = append(a.r.Links, links...)
 			}

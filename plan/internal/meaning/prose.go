@@ -69,8 +69,8 @@ func running(src *form.Source) (from, to int, ok bool) {
 		}
 	}
 	// Lines that are short and no sentences are those of a list or a poem.
-	told := lines < 4 || short*3 < lines*2 || ended == lines
-	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && told
+	flowing := lines < 4 || short*3 < lines*2 || ended == lines
+	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && flowing
 }
 
 // tale is a step that running text tells.
@@ -92,8 +92,8 @@ type teller struct {
 	// branch is the step of the same sentence that runs beside others, or -1: what follows it waits for it
 	// alone.
 	branch int
-	// told is the step of the main clause that was read last.
-	told int
+	// lastRead is the step of the main clause that was read last.
+	lastRead int
 	// connected counts sentences with a word of order, theses those that list arguments, past those about what is over, meant those about what is to be done, general those that explain.
 	connected, theses, past, meant, general int
 	unsure                                  bool
@@ -200,7 +200,7 @@ func (t *teller) tell(u *unit) {
 		case c.kind == Before:
 			to, sure := t.found(c.text)
 			if t.pronounOnly(c.text) && known > 0 {
-				to, sure = t.told, true // "and before that"
+				to, sure = t.lastRead, true // "and before that"
 			}
 			switch {
 			case to >= 0 && sure:
@@ -318,7 +318,7 @@ func (t *teller) both(u *unit, c *condition) {
 	t.step(&unit{text: main, off: at, end: at + len(main)}, slices.Clone(t.group), true)
 	first := len(t.steps) - 1
 	t.step(&unit{text: strings.Trim(c.text, " ,"), off: c.off, end: c.off + len(c.text)}, []int{first}, true)
-	t.told, t.unsure = first, true
+	t.lastRead, t.unsure = first, true
 }
 
 // pronounOnly reports whether a condition names what was told by a pronoun: "before that".
@@ -351,8 +351,8 @@ func (t *teller) step(u *unit, needs []int, linked bool) {
 		name = u.text
 	}
 	t.noteWords(len(t.steps)-1, name)
-	t.told = len(t.steps) - 1
-	t.group = []int{t.told}
+	t.lastRead = len(t.steps) - 1
+	t.group = []int{t.lastRead}
 }
 
 // over is the weight of what is told in words of order and is no plan.
