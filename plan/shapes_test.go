@@ -10,7 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TestShapes reads lists, drawings, code and data whose shape is odd. Codes are those of the warnings and errors.
+// TestShapes reads lists, drawings, code and data whose shape is odd. Codes are those of the warnings and
+// errors.
 func TestShapes(t *testing.T) {
 	for name, c := range map[string]struct{ text, ids, edges, codes string }{
 		"Phases/BulletsThenNumbers": {
@@ -20,6 +21,18 @@ func TestShapes(t *testing.T) {
 		"Phases/NumbersThenBullets": {
 			"Phase A\n1) Buy wood\n2) Cut wood\n\nPhase B\n* Build the frame\n* Paint it\n",
 			"1.1 1.2 2.1 2.2", "1.1>1.2 1.2>2.1 2.1>2.2", "ASSUMED_ORDER",
+		},
+		"Phases/HeadingsThatSayWhatToDo": {
+			"## Prepare\n- Collect the data\n- Clean it\n\n## Analyze\n1. Compute the averages\n2. Draw the charts\n",
+			"1.1 1.2 2.1 2.2", "1.1>1.2 1.2>2.1 2.1>2.2", "ASSUMED_ORDER",
+		},
+		"Phases/BoxesThenNumbers": {
+			"## Phase 1\n- [ ] Collect the data\n- [ ] Clean it\n\n## Phase 2\n1. Compute the averages\n2. Draw the charts\n",
+			"1.1 1.2 2.1 2.2", "1.1>1.2 1.2>2.1 2.1>2.2", "ASSUMED_ORDER",
+		},
+		"Phases/RisksAreNone": {
+			"## 1. Steps\n1. Collect the data\n2. Clean it\n\n## 2. Risks\n- The data may be late\n- The server is slow\n",
+			"1 2", "1>2", "ASSUMED_ORDER",
 		},
 		"Nested/NumbersBeginAgainWithNeeds": {
 			"1. Prepare\n   1. Survey the site\n   2. Design the garden\n2. Build\n   1. Order plants\n   2. Plant (needs 1.2)\n",

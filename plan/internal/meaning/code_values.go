@@ -103,8 +103,8 @@ func (p *program) passes(e *form.Expr) bool {
 	return works > 1 && (name == "main" || len(d.Params) == 0)
 }
 
-// innerCall returns the call of whose result another call is a method: f(x) of f(x).g(y). It is nil where there is
-// none.
+// innerCall returns the call of whose result another call is a method: f(x) of f(x).g(y). It is nil where
+// there is none.
 func innerCall(e *form.Expr) *form.Expr {
 	if e.Kind == form.Call && e.Base.Kind == form.Attr && e.Base.Base.Kind == form.Call {
 		return e.Base.Base
