@@ -209,7 +209,7 @@ func clauses(s string, off int) []Clause {
 		if body = strings.TrimRight(body, space+"\n.!?。！？؟।…\"”»'*_"); body != "" {
 			out = append(out, Clause{Text: body, Off: off + at, Sep: sep})
 			sep = next
-		} else if sep == 0 || next != ',' {
+		} else if sep == 0 || sep == ')' || next != ',' {
 			sep = next
 		}
 		start = end + skip

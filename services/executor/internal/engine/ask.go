@@ -33,7 +33,7 @@ const (
 // refusedCommand says what to do about a run that takes no commands.
 func refusedCommand(err error) error {
 	if errs.ReasonOf(err) == journal.ReasonStateRefuses && errs.From(err).Meta["state"] == journal.StatePending.String() {
-		return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("it can be cancelled; anything else once it has started").With(err)
+		return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("it can be canceled; anything else once it has started").With(err)
 	}
 	return err
 }

@@ -19,7 +19,7 @@ func (u *unwanted) wants(t *testing.T, runs ...string) {
 	t.Helper()
 	var list []engine.Cancellation
 	for _, id := range runs {
-		list = append(list, engine.Cancellation{Namespace: ns, TaskID: "tk_1", RunID: id, Reason: "TASK_CANCELLED", Confirmed: true})
+		list = append(list, engine.Cancellation{Namespace: ns, TaskID: "tk_1", RunID: id, Reason: "TASK_CANCELED", Confirmed: true})
 	}
 	u.runs.Store(&list)
 	for told := 0; told < len(runs); {
@@ -44,7 +44,7 @@ func (l *live) canceled(t *testing.T, runs ...string) {
 				why = append(why, ev.Durable.Reason)
 			}
 		}
-		require.Equal(t, []string{"TASK_CANCELLED"}, why)
+		require.Equal(t, []string{"TASK_CANCELED"}, why)
 	}
 }
 

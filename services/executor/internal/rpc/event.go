@@ -131,12 +131,12 @@ func visitChange(s *workgraph.Step, r workgraph.Ref) (*executorv1.VisitChange, b
 	case workgraph.OpFail:
 		c.State = executorv1.VisitState_VISIT_STATE_FAILED
 		if s.Note == workgraph.ReasonCanceled {
-			c.State = executorv1.VisitState_VISIT_STATE_CANCELLED
+			c.State = executorv1.VisitState_VISIT_STATE_CANCELED
 		}
 	case workgraph.OpDrop:
-		c.State = executorv1.VisitState_VISIT_STATE_CANCELLED
+		c.State = executorv1.VisitState_VISIT_STATE_CANCELED
 	case workgraph.OpCancel:
-		c.State = executorv1.VisitState_VISIT_STATE_CANCELLING //nolint:misspell // the API's word
+		c.State = executorv1.VisitState_VISIT_STATE_CANCELING
 	case workgraph.OpRetry:
 		c.State = executorv1.VisitState_VISIT_STATE_BACKING_OFF
 	case workgraph.OpReset, workgraph.OpReopen:
@@ -247,9 +247,9 @@ func childEnded(d *engine.Durable) *executorv1.ChildEnded {
 	case workgraph.StatusCompleted:
 		m.State = executorv1.RunState_RUN_STATE_COMPLETED
 	case workgraph.StatusCanceled:
-		m.State = executorv1.RunState_RUN_STATE_CANCELLED
+		m.State = executorv1.RunState_RUN_STATE_CANCELED
 	case workgraph.StatusTimedOut:
-		m.State, m.TimedOut = executorv1.RunState_RUN_STATE_CANCELLED, true
+		m.State, m.TimedOut = executorv1.RunState_RUN_STATE_CANCELED, true
 	}
 	return m
 }
@@ -385,7 +385,7 @@ func decided(m *executorv1.AttemptEnded, d *engine.Durable, s *workgraph.Step) {
 		}
 		m.State = executorv1.VisitState_VISIT_STATE_FAILED
 		if s.Note == workgraph.ReasonCanceled {
-			m.State = executorv1.VisitState_VISIT_STATE_CANCELLED
+			m.State = executorv1.VisitState_VISIT_STATE_CANCELED
 		}
 		if det.Error != nil {
 			m.Error = errorMessage(det.Error, d.Ref)
@@ -419,7 +419,7 @@ func runEnded(end *workgraph.RunEnd, unbooked int64) *executorv1.RunEnded {
 	case workgraph.StatusCompleted:
 		m.State = executorv1.RunState_RUN_STATE_COMPLETED
 	case workgraph.StatusCanceled:
-		m.State = executorv1.RunState_RUN_STATE_CANCELLED
+		m.State = executorv1.RunState_RUN_STATE_CANCELED
 	}
 	if m.State == executorv1.RunState_RUN_STATE_FAILED {
 		m.Error = &executorv1.RunError{Reason: end.Reason, Message: end.Message}

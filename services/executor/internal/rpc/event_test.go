@@ -108,7 +108,7 @@ func TestEvent(t *testing.T) {
 		"Woken": {workgraph.Event{Kind: workgraph.TimerFired, Ref: ref, Steps: []workgraph.Step{{Op: workgraph.OpComplete, Node: "n", Visit: 2}}},
 			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_COMPLETED}}},
 		"Deadline": {workgraph.Event{Kind: workgraph.DeadlineReached, Steps: []workgraph.Step{{Op: workgraph.OpDrain, Note: "DEADLINE"}, {Op: workgraph.OpDrop, Node: "n", Visit: 2}}},
-			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_CANCELLED}}},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_CANCELED}}},
 		"LastItem": {workgraph.Event{Kind: workgraph.AttemptEnded, Ref: workgraph.Ref{Node: "n", Visit: 2, Item: 3}, Outcome: &workgraph.Outcome{Values: raw(`1`)},
 			Steps: []workgraph.Step{{Op: workgraph.OpItem, Node: "n", Visit: 2, Item: 3}, {Op: workgraph.OpComplete, Node: "n", Visit: 2}}},
 			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_COMPLETED}}},

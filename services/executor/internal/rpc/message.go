@@ -162,7 +162,7 @@ func visitState(s workgraph.VisitStatus) executorv1.VisitState {
 	case workgraph.VisitRunning, workgraph.VisitPending:
 		return executorv1.VisitState_VISIT_STATE_RUNNING
 	case workgraph.VisitCanceling:
-		return executorv1.VisitState_VISIT_STATE_CANCELLING //nolint:misspell // the API spells it so
+		return executorv1.VisitState_VISIT_STATE_CANCELING
 	case workgraph.VisitBackoff:
 		return executorv1.VisitState_VISIT_STATE_BACKING_OFF
 	case workgraph.VisitWaiting:
@@ -178,7 +178,7 @@ func visitState(s workgraph.VisitStatus) executorv1.VisitState {
 	case workgraph.VisitSkipped:
 		return executorv1.VisitState_VISIT_STATE_SKIPPED
 	case workgraph.VisitCanceled:
-		return executorv1.VisitState_VISIT_STATE_CANCELLED
+		return executorv1.VisitState_VISIT_STATE_CANCELED
 	}
 	return executorv1.VisitState_VISIT_STATE_UNSPECIFIED
 }
