@@ -82,6 +82,9 @@ func (p *program) passes(e *form.Expr) bool {
 	}
 	if e.Base.Kind == form.Attr {
 		_, held := p.env[e.Base.Base.Path()]
+		if held && results[e.Base.Text] && slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool { return p.env[a.Val.Path()] != nil }) {
+			return false // a.join(b)
+		}
 		if held && (results[e.Base.Text] || methods[e.Base.Text]) || trivial[e.Base.Text] && !held {
 			return true
 		}

@@ -27,7 +27,8 @@ type chartRow struct {
 	when         form.Piece
 }
 
-// time reads the time that the first field of a row states, or the end of its only field, which it cuts off.
+// time reads the time that the first field of a row states, or the beginning or the end of its only field, from
+// which it is cut off.
 func (row *chartRow) time() {
 	if len(row.fields) == 0 {
 		return
@@ -42,7 +43,17 @@ func (row *chartRow) time() {
 		}
 		return
 	}
-	if len(row.fields) > 1 || strings.ContainsAny(f.Text[:1], "-*+#>0123456789") {
+	if len(row.fields) > 1 {
+		return
+	}
+	if head, rest, ok := strings.Cut(f.Text, ": "); ok {
+		if from, to, ok := form.PlannedDays(head); ok {
+			row.begins, row.ends, row.timed, row.when = from, to, true, form.Piece{Text: head, Off: f.Off}
+			row.fields = []form.Piece{{Text: rest, Off: f.Off + len(head) + 2}}
+			return
+		}
+	}
+	if strings.ContainsAny(f.Text[:1], "-*+#>0123456789") {
 		return
 	}
 	for at := strings.IndexAny(f.Text, " :"); at > 0; {
