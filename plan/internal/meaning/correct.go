@@ -406,17 +406,7 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 		if not {
 			kind = Apart
 		}
-		r := Relation{Kind: kind, Subjects: subject, Off: s.Off}
-		fresh := true
-		for _, id := range ids {
-			if i, ok := a.place[id]; ok {
-				r.Items = append(r.Items, i)
-				fresh = fresh && a.isNew(i)
-			} else {
-				r.Unknown = append(r.Unknown, id)
-				fresh = false
-			}
-		}
+		r, fresh := a.relation(kind, subject, ids, s.Off)
 		if len(subject) > 0 {
 			said = true
 			a.apply(r, fresh || also(a.lang, s.Text) && kind == Needs)
@@ -500,6 +490,21 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 		a.subject = subject
 	}
 	return said
+}
+
+// relation makes a relation with what has some ids; fresh tells that all of it was added by a sentence.
+func (a *amender) relation(kind Kind, subject []int, ids []string, off int) (r Relation, fresh bool) {
+	r, fresh = Relation{Kind: kind, Subjects: subject, Off: off}, true
+	for _, id := range ids {
+		if i, ok := a.place[id]; ok {
+			r.Items = append(r.Items, i)
+			fresh = fresh && a.isNew(i)
+		} else {
+			r.Unknown = append(r.Unknown, id)
+			fresh = false
+		}
+	}
+	return r, fresh
 }
 
 // relationFollows reports whether a relation follows before the next mention.
