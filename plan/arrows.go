@@ -21,7 +21,7 @@ func (n arrowNames) name(s string) string {
 	t := s
 	for range 3 {
 		u := t
-		if l := len(u); l > 2 && bracketOf(u[0]) != 0 && u[l-1] == bracketOf(u[0]) {
+		if l := len(u); l > 2 && form.Closer(u[0]) != 0 && u[l-1] == form.Closer(u[0]) {
 			u = bareID(strings.TrimSpace(u[1 : l-1]))
 		}
 		u = strings.TrimRight(u, ".;")
@@ -64,9 +64,6 @@ func (n arrowNames) group(s string) []string {
 	return out
 }
 
-// maxProduct bounds the edges that one line of comma groups may stand for.
-const maxProduct = 100_000
-
 // arrowLine adds the edges of one line to r and calls each with every id in it, in order.
 func arrowLine(d *document, r *reading, text string, off int, names arrowNames, each func(id string)) {
 	statements := []form.Piece{{Text: text}}
@@ -101,7 +98,7 @@ func arrowLine(d *document, r *reading, text string, off int, names arrowNames, 
 			}
 		}
 		for i := range back {
-			if len(groups[i])*len(groups[i+1]) > maxProduct {
+			if len(groups[i])*len(groups[i+1]) > d.limits.MaxEdges {
 				if !r.limited {
 					r.limited = true
 					r.diag(d, Error, LimitReached, off, form.Clip(text), "the groups on this line stand for too many edges", "split the line")
@@ -163,18 +160,6 @@ func splitArrows(s string) (parts []string, back []bool) {
 		parts[i] = p.Text
 	}
 	return parts, back
-}
-
-func bracketOf(c byte) byte {
-	switch c {
-	case '(':
-		return ')'
-	case '[':
-		return ']'
-	case '{':
-		return '}'
-	}
-	return 0
 }
 
 // bareID drops quotes and decoration around an id.

@@ -176,3 +176,34 @@ func TestAttackWork(t *testing.T) { //nolint:paralleltest // it counts what the 
 		})
 	}
 }
+
+// One limit on edges counts for whatever a plan is written in, also when it is larger than the default.
+func TestMaxEdges(t *testing.T) {
+	t.Parallel()
+	const n = 400
+	ids := func(name string) []string {
+		out := make([]string, n)
+		for i := range out {
+			out[i] = name + strconv.Itoa(i)
+		}
+		return out
+	}
+	a, b := ids("a"), ids("b")
+	for name, text := range map[string]string{
+		"Arrows":  strings.Join(a, ", ") + " -> " + strings.Join(b, ", ") + "\nb0 -> c\nc -> d\n",
+		"Mermaid": "graph TD\n" + strings.Join(a, " & ") + " --> " + strings.Join(b, " & ") + "\n",
+		"DOT":     "digraph G {\n{" + strings.Join(a, " ") + "} -> {" + strings.Join(b, " ") + "}\n}\n",
+		"Code":    "[" + strings.Join(a, ", ") + "] >> [" + strings.Join(b, ", ") + "]\n",
+		"XML":     "<Problems><Problem><ProblemID>a0</ProblemID></Problem></Problems><ProblemGraph>" + strings.Join(a, ", ") + " -> " + strings.Join(b, ", ") + "</ProblemGraph>",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := plan.Parse(text, plan.WithLimits(plan.Limits{MaxEdges: 200_000}))
+			require.GreaterOrEqual(t, len(r.Graph.Edges), n*n)
+			require.NotContains(t, codes(r.Diagnostics), plan.LimitReached)
+			r = plan.Parse(text, plan.WithLimits(plan.Limits{MaxEdges: 1000}))
+			require.LessOrEqual(t, len(r.Graph.Edges), 1000)
+			require.True(t, r.NoPlan != nil || slices.Contains(codes(r.Diagnostics), plan.LimitReached))
+		})
+	}
+}

@@ -42,6 +42,32 @@ func (p *Problem) shows(s string) bool {
 	return s == p.ID || s == p.Request || s == p.Tool || s == p.ParentID || s == strings.TrimSpace(p.Request)
 }
 
+// callArg reads an argument as it is written in a call, and returns the text of its value, too: n=3, "x", [a, b].
+// What is no plain value is a string.
+func callArg(text string) (a Arg, value string) {
+	a.Kind = Literal
+	if k, v, ok := strings.Cut(text, "="); ok && form.IsName(strings.TrimSpace(k)) && !strings.HasPrefix(v, "=") {
+		a.Name, text = strings.TrimSpace(k), strings.TrimSpace(v)
+	}
+	switch {
+	case text == "":
+		a.Value = `""`
+	case (text[0] == '"' || text[0] == '\'') && len(text) > 1 && form.QuotedLength(text) == len(text):
+		a.Value = form.Quote(form.Unescape(text[1:len(text)-1], true))
+	case text == "None":
+		a.Value = "null"
+	case text[0] == '[' || text[0] == '{':
+		if t, end := form.ValueAt(text, 0, 50, true); t.Root != nil && end == len(text) && len(t.Faults) == 0 && !t.CutOff {
+			a.Value = form.JSON(t.Root)
+			break
+		}
+		a.Value = form.Quote(text)
+	default:
+		a.Value = form.Typed(strings.Trim(text, `"'`))
+	}
+	return a, text
+}
+
 // attributes adds the attributes of a tag to the arguments; those of an element within a problem are named
 // after it: "risk.level".
 func (p *Problem) attributes(element string, attrs []form.Field) {
@@ -99,8 +125,9 @@ func (r *reading) say(l *form.Value, from, to string, told ...*form.Value) {
 	}
 }
 
-// sayEdges makes what is said of edges arguments of the later problem, under the name of the edge: "a -> b".
-func (r *reading) sayEdges(g *Graph) {
+// sayEdges makes what is said of edges arguments of the later problem, under the name of the edge: "a -> b". One
+// line may stand for many edges, so that it is bounded by the length of the text.
+func (r *reading) sayEdges(d *document, g *Graph) {
 	if len(r.says) == 0 {
 		return
 	}
@@ -108,14 +135,21 @@ func (r *reading) sayEdges(g *Graph) {
 	for i := len(g.Problems) - 1; i >= 0; i-- {
 		at[g.Problems[i].ID] = i
 	}
+	budget := 4*len(d.text) + 1<<16
 	for _, s := range r.says {
 		i, ok := at[s.to]
 		if !ok {
 			i, ok = at[s.from]
 		}
-		if ok && len(g.Problems[i].Args) < maxArgs {
-			g.Problems[i].Args = append(g.Problems[i].Args, Arg{Name: s.from + " -> " + s.to, Kind: Literal, Value: s.value})
+		if !ok {
+			continue
 		}
+		p := &g.Problems[i]
+		if budget -= len(s.from) + len(s.to) + len(s.value); budget < 0 || len(p.Args) >= maxArgs {
+			r.diags = append(r.diags, Diagnostic{Code: SkippedText, Severity: Warning, Line: p.Line, Column: p.Column, Element: s.from + " -> " + s.to, Message: "what is said of this edge and further ones was left out: it is too much", Hint: "say it once"})
+			return
+		}
+		p.Args = append(p.Args, Arg{Name: s.from + " -> " + s.to, Kind: Literal, Value: s.value})
 	}
 }
 

@@ -131,9 +131,10 @@ func (d *document) reading(m *meaning.Reading) *reading {
 	}
 	r.around = d.around(m)
 	r.mark(d, m.Outside())
-	if m.Apart {
-		for i := range m.Items {
+	for i, last := 0, -1; m.Apart && i < len(m.Items); i++ {
+		if k := d.lineAt(m.Items[i].Off); k != last {
 			r.markBefore(d, m.Items[i].Off)
+			last = k
 		}
 	}
 	if m.Form == "outline" {
@@ -199,11 +200,15 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 
 // aroundLines adds the lines of code and of drawings that neither an item, nor a link, nor a note stands on.
 func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
-	told := map[int]bool{}
+	told := make([]bool, len(d.lines)+1)
+	opens := make([]int, len(d.lines)+1) // how many more items a line is the first of than the one above the last of
 	for i := range m.Items {
-		for k := d.lineAt(m.Items[i].Off); k < len(d.starts) && d.starts[k] < max(m.Items[i].End, m.Items[i].Off+1); k++ {
-			told[k] = true
-		}
+		opens[d.lineAt(m.Items[i].Off)]++
+		opens[d.lineAt(max(m.Items[i].End-1, m.Items[i].Off))+1]--
+	}
+	for i, open := 0, 0; i < len(told); i++ {
+		open += opens[i]
+		told[i] = open > 0
 	}
 	for _, l := range m.Links {
 		told[d.lineAt(l.Off)] = true
@@ -211,8 +216,11 @@ func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
 	for _, n := range m.Notes {
 		told[d.lineAt(n.Off)] = true
 	}
-	for i := d.lineAt(m.Start); i <= d.lineAt(m.End); i++ {
-		if mark := m.Form == "code" && strings.HasPrefix(d.lines[i].text, "@"); !told[i] && !mark && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
+	for i := d.lineAt(m.End); i >= d.lineAt(m.Start); i-- {
+		if m.Form == "code" && told[i+1] && strings.HasPrefix(d.lines[i].text, "@") {
+			told[i] = true // a mark of what is defined below
+		}
+		if !told[i] && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
 			out[i] = true
 		}
 	}

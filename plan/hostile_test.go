@@ -92,6 +92,15 @@ var hostileTexts = map[string][3]string{
 	"OpenMaps":    {"", "a%[1]d: {\nx -> y\n", ""},
 	"Aliases":     {"a0: &a0 [x]\n", "a%[1]d: &a%[1]d [*a0, *a%[2]d]\n", ""},
 	"OneLine":     {"{\"tool_calls\":[", "{\"id\":\"c%[1]d\",\"name\":\"f\",\"arguments\":{\"x\":\"é $c%[2]d\"}},", "]}"},
+	"Apart":       {"", "f({\"id\":\"t%[1]d\",\"needs\":[\"t%[2]d\"]}) ", ""},
+	"Asides":      {"", "<Problem k%[1]d=\"v\"><a%[1]d b=\"c\">x<Request>y", ""},
+	"LinkFields":  {"{\"nodes\":[{\"id\":\"a\"},{\"id\":\"b\"}],\"edges\":[{\"from\":\"a\",\"to\":\"b\"", ",\"k%[1]d\":\"b\"", "}]}"},
+	"EdgeLabels":  {"graph TD\na & b & c -->|", "label %[1]d ", "| d & e & f & g & h\n"},
+	"DotFields":   {"digraph {\n", "{a b c} -> {d e f} [k%[1]d=v, l=\"x%[1]d\"];\n", "}"},
+	"Arguments":   {"x = f(", "g(a%[1]d, \"b\", n=[%[1]d, ", ""},
+	"Bodies":      {"", "@task\ndef a%[1]d(a%[2]d):\n    return b(\"c\")\n", ""},
+	"Extras":      {"[", "{\"task_id\":\"%[1]d\",\"dependent_task_ids\":[],\"instruction\":\"a\",\"x%[1]d\":{\"y\":[1]}},", "]"},
+	"Logged":      {"", "idx: %[1]d\ntool: a\nargs: {}\nk%[1]d: v\nnoise\ndependencies: [%[2]d]\n", ""},
 	"Separators":  {"", "%[1]d. do a%[1]d, needs %[2]d\u2028", ""},
 }
 

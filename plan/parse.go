@@ -87,7 +87,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 	}
 	if !r.edgesStated && len(res.Graph.Edges) == 0 && len(res.Graph.Problems) > 1 && !(isData(name) && r.damaged()) {
 		source := ListedOrder
-		if name == "outline" && numbered(res.Graph) {
+		if name == "outline" && !r.unnamed && numbered(res.Graph) {
 			source = Numbering
 		}
 		r.graph = res.Graph
@@ -95,8 +95,8 @@ func finish(d *document, name string, r *reading, o options) Result {
 		res.Graph = r.graph
 	}
 	res.Diagnostics = append(res.Diagnostics, assumed(res.Graph.Edges)...)
-	r.sayEdges(&res.Graph)
 	before := len(r.diags)
+	r.sayEdges(d, &res.Graph)
 	d.uncovered(name, r, res.Graph, o)
 	res.Diagnostics = append(res.Diagnostics, r.diags[before:]...)
 	if n := d.limits.MaxEdges; len(res.Graph.Edges) > n {

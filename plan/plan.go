@@ -193,8 +193,7 @@ func (r Result) HasErrors() bool {
 type Limits struct {
 	// MaxBytes bounds the text; the rest is not read. Default 1 MiB.
 	MaxBytes int
-	// MaxProblems and MaxEdges bound the graph. Defaults 10,000 and 100,000; drawings and code give at most
-	// 100,000 edges, however large MaxEdges is.
+	// MaxProblems and MaxEdges bound the graph, whatever it is read from. Defaults 10,000 and 100,000.
 	MaxProblems, MaxEdges int
 	// MaxDepth bounds nesting of brackets, elements and hierarchies. Default 200.
 	MaxDepth int

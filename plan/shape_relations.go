@@ -74,7 +74,7 @@ func stepRelations(d *document, v *form.Value) *reading {
 		}
 		told := []*form.Value{relation}
 		for _, f := range l.Fields {
-			if x := endText(f.Val); x == ends[0] || x == ends[1] {
+			if x := endText(f.Val); len(told) < 5 && (x == ends[0] || x == ends[1]) {
 				told = append(told, f.Val)
 			}
 		}

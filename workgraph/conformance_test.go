@@ -188,7 +188,7 @@ func TestA1StopFlags(t *testing.T) {
 		require.Equal(t, []string{"A"}, tr.calls)
 	})
 	t.Run("Terminate/WhatIsInFlightFinishes", func(t *testing.T) {
-		// The original's async path gives ('b','c'): siblings already started are not cancelled. So do we.
+		// The original's async path gives ('b','c'): siblings already started are not canceled. So do we.
 		p, err := Compile(t.Context(), nodesOf("x", diamond(FirstArg())), nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)

@@ -40,8 +40,8 @@ var opens = func() map[rune]int {
 	return m
 }()
 
-// heads says where an arrow's head points.
-var heads = func() map[rune]int {
+// arrowHeads says where an arrow's head points.
+var arrowHeads = func() map[rune]int {
 	m := map[rune]int{}
 	for signs, dir := range map[string]int{">→►▶▸➤➔➜⇒⟶➡": right, "<←◄◀◂⇐⬅": left, "↓▼▽⬇⇓⇩▾": down, "↑▲△⬆⇑▴^": up} {
 		for _, r := range signs {
@@ -103,7 +103,7 @@ func pureLine(s string) bool {
 		case r == ' ' || r == '\t' || r == '\ufe0f':
 		case r == 'v' || r == 'V':
 			special = true
-		case heads[r] != 0:
+		case arrowHeads[r] != 0:
 			special = true
 		case opens[r] != 0 && r != '*' && r != ':' && r != '_':
 			special = special || !strings.ContainsRune("-=~–—─━═", r)
@@ -165,7 +165,7 @@ func treeLine(s string) bool {
 		rest := strings.TrimLeft(s[i+len(branch):], "─-")
 		if t := strings.TrimLeft(rest, " "); len(t) < len(rest) && t != "" && hasWord(t) && !ContainsArrow(t) {
 			r, _ := utf8.DecodeRuneInString(t)
-			return opens[r] == 0 && heads[r] == 0 || r == '_' || r == '.'
+			return opens[r] == 0 && arrowHeads[r] == 0 || r == '_' || r == '.'
 		}
 	}
 	return false
@@ -234,7 +234,7 @@ func readArt(src *Source, first, end int) *Diagram {
 	a.brackets(len(a.nodes) >= 2)
 	formal := len(a.nodes)
 	a.words(formal >= 2)
-	g := newDiagram("art", first, src.Lines[first].Off)
+	g := newDiagram(src, "art", first)
 	g.Last, g.End, g.Flow = end-1, src.Lines[end-1].End, true
 	g.Closed = src.closedFence(end)
 	return a.diagram(g)

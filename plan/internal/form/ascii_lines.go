@@ -19,7 +19,7 @@ func (a *art) letter(r, c int) bool {
 	if (x == 'v' || x == 'V') && !word(a.at(r, c-1)) && !word(a.at(r, c+1)) && a.head(r, c) != 0 {
 		return false
 	}
-	if opens[x] == 0 && heads[x] == 0 {
+	if opens[x] == 0 && arrowHeads[x] == 0 {
 		return true
 	}
 	// A hyphen, slash or colon inside a word.
@@ -29,7 +29,7 @@ func (a *art) letter(r, c int) bool {
 // head returns where the arrow's head at a place points, or 0. A v is one below a line.
 func (a *art) head(r, c int) int {
 	x := a.at(r, c)
-	if d := heads[x]; d != 0 {
+	if d := arrowHeads[x]; d != 0 {
 		return d
 	}
 	if x == 'v' || x == 'V' {

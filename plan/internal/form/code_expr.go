@@ -232,10 +232,10 @@ func (p *codeParser) primary() *Expr {
 		}
 		index := p.index
 		p.index = false
-		e := &Expr{Kind: List, Text: typed, Off: off, Args: p.args(closer(c))}
+		e := &Expr{Kind: List, Text: typed, Off: off, Args: p.args(Closer(c))}
 		p.depth--
 		p.index = index
-		e.Open = p.s[p.i-1] != closer(c)
+		e.Open = p.s[p.i-1] != Closer(c)
 		e.End = p.i
 		return e
 	case '0' <= c && c <= '9':
@@ -356,14 +356,14 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 			p.depth++
 			index := p.index
 			p.index = rest[0] == '['
-			args := p.args(closer(rest[0]))
+			args := p.args(Closer(rest[0]))
 			p.depth--
 			p.index = index
 			kind := Call
 			if rest[0] == '[' {
 				kind = Index
 			}
-			e = &Expr{Kind: kind, Base: e, Args: args, Off: e.Off, End: p.i, Open: p.s[p.i-1] != closer(rest[0])}
+			e = &Expr{Kind: kind, Base: e, Args: args, Off: e.Off, End: p.i, Open: p.s[p.i-1] != Closer(rest[0])}
 		default:
 			return e
 		}

@@ -27,6 +27,7 @@ type Diagram struct {
 	Undirected int
 	index      map[string]int
 	groups     map[string][]string
+	most       int  // of links
 	limited    bool // it said that a limit is reached
 }
 
@@ -54,14 +55,12 @@ type Arc struct {
 // maxTextFields bounds the fields of one node or link.
 const maxTextFields = 50
 
-// maxProduct bounds the links that one line of groups may stand for.
-const maxProduct = 100_000
-
 // maxFaults bounds the faults of one diagram.
 const maxFaults = 200
 
-func newDiagram(kind string, first, start int) *Diagram {
-	return &Diagram{Kind: kind, First: first, Last: first, Start: start, End: start, index: map[string]int{}, groups: map[string][]string{}}
+func newDiagram(src *Source, kind string, first int) *Diagram {
+	start := src.Lines[first].Off
+	return &Diagram{Kind: kind, First: first, Last: first, Start: start, End: start, most: src.MaxLinks, index: map[string]int{}, groups: map[string][]string{}}
 }
 
 func (g *Diagram) fault(bad bool, code string, off int, element, message, hint string) {
@@ -103,12 +102,12 @@ func (g *Diagram) say(id, key, text string) {
 
 // link adds the links from each of one group to each of another.
 func (g *Diagram) link(from, to []string, off int, assumed string) {
-	if len(from)*len(to) > maxProduct || len(g.Links) > maxProduct {
-		g.full(off, strings.Join(from[:min(3, len(from))], ", "), "the groups of this link stand for too many links", "split it")
-		return
-	}
 	for _, a := range from {
 		for _, b := range to {
+			if len(g.Links) > g.most {
+				g.full(off, strings.Join(from[:min(3, len(from))], ", "), "the groups of this link stand for too many links", "split it")
+				return
+			}
 			g.Links = append(g.Links, Arc{From: a, To: b, Off: off, Assumed: assumed})
 		}
 	}
@@ -165,7 +164,7 @@ func (g *Diagram) pass(from, at, label string, out map[string][]Arc, pseudo, see
 			l.Label = strings.TrimSuffix(label+", "+l.Label, ", ")
 		}
 		if !pseudo[l.To] {
-			if len(g.Links) < maxProduct {
+			if len(g.Links) <= g.most {
 				g.Links = append(g.Links, Arc{From: from, To: l.To, Off: l.Off, Label: l.Label, Fields: l.Fields})
 			}
 		} else if !seen[l.To] && len(seen) < 200 {

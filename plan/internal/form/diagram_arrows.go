@@ -128,8 +128,8 @@ func splitAt(s string, off int, sep func(i int) int) (parts []Piece) {
 			}
 		}
 		switch {
-		case closer(c) != 0 && c != '<':
-			if depth < 60 && strings.IndexByte(s[i:], closer(c)) >= 0 {
+		case Closer(c) != 0:
+			if depth < 60 && strings.IndexByte(s[i:], Closer(c)) >= 0 {
 				depth++
 			}
 		case c == ']' || c == '}' || c == ')':
@@ -169,7 +169,8 @@ func OpensQuote(before string) bool {
 	return t == "" || strings.IndexByte(",;[({&>", t[len(t)-1]) >= 0
 }
 
-func closer(c byte) byte {
+// Closer returns the bracket that closes one, or 0.
+func Closer(c byte) byte {
 	switch c {
 	case '(':
 		return ')'
@@ -177,8 +178,6 @@ func closer(c byte) byte {
 		return ']'
 	case '{':
 		return '}'
-	case '<':
-		return '>'
 	}
 	return 0
 }
@@ -187,7 +186,7 @@ func closer(c byte) byte {
 // of it are dropped.
 func SplitGroup(p Piece) []Piece {
 	s := p.Text
-	if n := len(s); n > 2 && closer(s[0]) == s[n-1] && s[0] != '<' && strings.ContainsAny(s, ",|&+∥‖、，;；،") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
+	if n := len(s); n > 2 && Closer(s[0]) == s[n-1] && strings.ContainsAny(s, ",|&+∥‖、，;；،") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
 		return SplitGroup(piece(s, 1, n-1, p.Off))
 	}
 	return splitAt(s, p.Off, func(i int) int {
@@ -220,7 +219,7 @@ func Bare(p Piece) Piece {
 			n > 4 && strings.HasPrefix(s, "[[") && strings.HasSuffix(s, "]]"), n > 4 && strings.HasPrefix(s, "((") && strings.HasSuffix(s, "))"):
 			p = piece(s, 2, n-2, p.Off)
 		case n > 2 && strings.IndexByte("\"'`*", s[0]) >= 0 && s[n-1] == s[0] && strings.IndexByte(s[1:n-1], s[0]) < 0,
-			n > 2 && s[0] != '<' && closer(s[0]) == s[n-1] && closer(s[0]) != 0 && strings.IndexByte(s[1:n-1], s[n-1]) < 0:
+			n > 2 && Closer(s[0]) == s[n-1] && strings.IndexByte(s[1:n-1], s[n-1]) < 0:
 			p = piece(s, 1, n-1, p.Off)
 		default:
 			return p
@@ -243,8 +242,8 @@ func CutComment(s string) string {
 // "2 dig". Without such a mark the id is the text, and ok is false.
 func SplitMark(p Piece) (id, title Piece, ok bool) {
 	s := p.Text
-	if s != "" && closer(s[0]) != 0 && s[0] != '<' {
-		if k := strings.IndexByte(s, closer(s[0])); k > 1 && k < 24 && k+1 < len(s) && strings.TrimSpace(s[1:k]) != "" {
+	if s != "" && Closer(s[0]) != 0 {
+		if k := strings.IndexByte(s, Closer(s[0])); k > 1 && k < 24 && k+1 < len(s) && strings.TrimSpace(s[1:k]) != "" {
 			return piece(s, 1, k, p.Off), piece(s, k+1, len(s), p.Off), true
 		}
 	}
@@ -269,7 +268,7 @@ func SplitMark(p Piece) (id, title Piece, ok bool) {
 			return p, Piece{}, false
 		}
 		rest = rest[2:]
-	case rest != "" && closer(rest[0]) != 0 && closer(rest[0]) == rest[len(rest)-1]:
+	case rest != "" && Closer(rest[0]) == rest[len(rest)-1]:
 		rest = rest[1 : len(rest)-1]
 		return Piece{s[:n], p.Off}, Piece{strings.TrimSpace(rest), p.Off + strings.Index(s, rest)}, true
 	case digit && len(rest) < len(s)-n && n <= 8:

@@ -37,7 +37,7 @@ func d2At(src *Source, i int) *Diagram {
 	if end < len(src.Lines) {
 		to = src.Lines[end].Start
 	}
-	g := newDiagram("d2", i, l.Off)
+	g := newDiagram(src, "d2", i)
 	d := &d2{Diagram: g, s: src.Text[:to], i: l.Off, max: src.MaxDepth}
 	d.block(nil, 0, false)
 	if d.edges == 0 || !named && (d.bad || d.marks == 0) {

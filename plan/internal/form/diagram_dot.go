@@ -9,7 +9,7 @@ func dotAt(src *Source, i int) *Diagram {
 	if head == 0 {
 		return nil
 	}
-	g := newDiagram("dot", i, l.Off)
+	g := newDiagram(src, "dot", i)
 	end := src.blockEnd(i)
 	to := len(src.Text)
 	if end < len(src.Lines) {
@@ -229,6 +229,12 @@ func (d *dot) side(depth int) (ids []string, plain bool) {
 
 // attributes reads "[label="…", dir=back]" behind nodes, or behind links from a place on.
 func (d *dot) attributes(now []string, links int, edge bool) {
+	var fields []TextField
+	defer func() {
+		for k := links; k < len(d.Links) && len(fields) > 0; k++ {
+			d.Links[k].Fields = fields
+		}
+	}()
 	d.i++
 	for d.i < len(d.s) {
 		d.space(true)
@@ -262,8 +268,8 @@ func (d *dot) attributes(now []string, links int, edge bool) {
 		case !edge && key == "label" && len(now) > 0:
 			d.labels[now[len(now)-1]] = value
 		case edge && value != "":
-			for k := links; k < len(d.Links) && len(d.Links[k].Fields) < maxTextFields; k++ {
-				d.Links[k].Fields = append(d.Links[k].Fields, TextField{key, value})
+			if len(fields) < maxTextFields {
+				fields = append(fields, TextField{key, value})
 			}
 		case len(now) > 0:
 			d.say(now[len(now)-1], key, value)

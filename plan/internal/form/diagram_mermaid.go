@@ -9,7 +9,7 @@ func mermaidAt(src *Source, i int) *Diagram {
 	if head == 0 {
 		return nil
 	}
-	g := newDiagram("mermaid", i, l.Off)
+	g := newDiagram(src, "mermaid", i)
 	m := &mermaid{Diagram: g, state: state, depth: min(src.MaxDepth, maxGroups)}
 	end := src.blockEnd(i)
 	g.Closed = src.closedFence(end)

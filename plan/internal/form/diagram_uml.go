@@ -13,7 +13,7 @@ func umlAt(src *Source, i int) *Diagram {
 	if !started && !fenced || strings.HasPrefix(lower, "@startmindmap") || strings.HasPrefix(lower, "@startjson") || strings.HasPrefix(lower, "@startyaml") {
 		return nil
 	}
-	g := newDiagram("plantuml", i, l.Off)
+	g := newDiagram(src, "plantuml", i)
 	u := &uml{Diagram: g, root: &Flow{Kind: "seq"}, alias: map[string]string{}, src: src}
 	u.stack = []*Flow{u.root}
 	end := src.blockEnd(i)
@@ -285,7 +285,7 @@ func umlArrow(s string) (from, to string, back, ok bool) {
 			if n := QuotedLength(s[i:]); n > 0 {
 				i += n - 1
 			}
-		case closer(c) != 0 && c != '<':
+		case Closer(c) != 0:
 			depth++
 		case c == ')' || c == ']' || c == '}':
 			depth--

@@ -19,7 +19,7 @@ func ganttAt(src *Source, i int) *Diagram {
 	if rest, ok := cutWord(l.Text, "gantt"); !ok || rest != "" {
 		return nil
 	}
-	g := newDiagram("gantt", i, l.Off)
+	g := newDiagram(src, "gantt", i)
 	end := src.blockEnd(i)
 	g.Closed = src.closedFence(end)
 	c := &ganttChart{Diagram: g}

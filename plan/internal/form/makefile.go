@@ -42,7 +42,7 @@ func makeAt(src *Source, i int, tries *makeTries) *Diagram {
 		return nil
 	}
 	i = m.rules[0].line
-	g := newDiagram("make", i, src.Lines[i].Off)
+	g := newDiagram(src, "make", i)
 	g.Closed = src.closedFence(end)
 	for _, r := range m.rules {
 		for _, t := range r.targets {

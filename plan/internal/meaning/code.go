@@ -86,8 +86,8 @@ func readProgram(src *form.Source, first, end int) *Reading {
 	if len(all) == 0 {
 		return nil
 	}
-	for _, read := range [...]func([]*form.Stmt) *program{readScheduler, readTasks, readPipeline, readCalls} {
-		if p := read(all); p != nil && len(p.r.Items) > 0 {
+	for _, read := range [...]func(*form.Source, []*form.Stmt) *program{readScheduler, readTasks, readPipeline, readCalls} {
+		if p := read(src, all); p != nil && len(p.r.Items) > 0 {
 			p.arguments(src.Text)
 			r := p.reading()
 			if r.Evidence[0] == "calls" && ordinary(src, first, end) {
@@ -136,6 +136,7 @@ type program struct {
 	groups  map[string]bool
 	lists   map[string]*form.Expr
 	sorters map[string]bool
+	most    int // of links
 	rounds  int // how often bodies of loops were read
 	// runners are the variables that hold what runs steps, or functions; started are the steps that run
 	// beside the others until something waits for them.
@@ -143,10 +144,11 @@ type program struct {
 	started []int
 }
 
-func newProgram(weight int, why string) *program {
+func newProgram(src *form.Source, weight int, why string) *program {
 	return &program{
-		r:   &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
-		env: map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{}, made: map[int]made{},
+		most: src.MaxLinks,
+		r:    &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
+		env:  map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{}, made: map[int]made{},
 		groups: map[string]bool{}, lists: map[string]*form.Expr{}, sorters: map[string]bool{}, runners: map[string]bool{},
 	}
 }
@@ -166,7 +168,7 @@ func (p *program) item(id, title string, shown bool, off, end int) int {
 }
 
 func (p *program) link(a, b int, source Source, off int) {
-	if a == b || len(p.r.Links) > maxArrows || p.seen[[2]int{a, b}] {
+	if a == b || len(p.r.Links) > p.most || p.seen[[2]int{a, b}] {
 		return
 	}
 	p.seen[[2]int{a, b}] = true
@@ -324,8 +326,8 @@ func arg(e *form.Expr, keys ...string) *form.Expr {
 func isText(e *form.Expr) bool { return e != nil && e.Kind == form.Text }
 
 // readCalls reads a program whose statements are the plan: the problem is named by its label or its variable.
-func readCalls(all []*form.Stmt) *program {
-	p := newProgram(0, "calls")
+func readCalls(src *form.Source, all []*form.Stmt) *program {
+	p := newProgram(src, 0, "calls")
 	total, bad := 0, 0
 	each(all, func(st *form.Stmt) {
 		if st.Word == "def" {

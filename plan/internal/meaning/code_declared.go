@@ -60,8 +60,8 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 	if len(all) < 2 || bodies == 0 && (len(all) < 3 || other > 2) {
 		return nil
 	}
-	p := linkDeclared(all, bodies > 0)
-	if p == nil || !slices.ContainsFunc(all, func(d *declared) bool { return !d.call }) && readTasks(form.Statements(src, first, end)) != nil {
+	p := linkDeclared(src, all, bodies > 0)
+	if p == nil || !slices.ContainsFunc(all, func(d *declared) bool { return !d.call }) && readTasks(src, form.Statements(src, first, end)) != nil {
 		return nil // calls with arguments, which readProgram reads
 	}
 	p.arguments(src.Text)
@@ -72,8 +72,8 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 
 // linkDeclared links the tasks. Without bodies most lines must say what they wait for, and name nothing but
 // tasks behind it.
-func linkDeclared(all []*declared, bodies bool) *program {
-	p := newProgram(93, "declarations")
+func linkDeclared(src *form.Source, all []*declared, bodies bool) *program {
+	p := newProgram(src, 93, "declarations")
 	p.r.Stated = true
 	index := map[string]int{}
 	for k, d := range all {

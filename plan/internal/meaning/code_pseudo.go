@@ -10,8 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// heads are the roles of lines that begin a block, below which steps stand.
-const heads = lexicon.BlockParallel | lexicon.BlockSequence | lexicon.BlockIf | lexicon.BlockElse | lexicon.BlockLoop | lexicon.BlockBranch | lexicon.BlockBegin
+// openers are the roles of lines that begin a block, below which steps stand.
+const openers = lexicon.BlockParallel | lexicon.BlockSequence | lexicon.BlockIf | lexicon.BlockElse | lexicon.BlockLoop | lexicon.BlockBranch | lexicon.BlockBegin
 
 // parallelWord reports whether words say that what follows runs side by side.
 func parallelWord(s string) bool {
@@ -73,7 +73,7 @@ func (n *pseudoLine) conditional() bool {
 
 // opens reports whether the line may begin a block: it is short and begins with a word that does.
 func (n *pseudoLine) opens() bool {
-	return len(n.text) < 120 && n.conditional() || short(n.text) && (n.parallel() || n.is(lexicon.BlockSequence|lexicon.BlockBegin) && (n.alone(heads) || capitals(firstWord(n.text))))
+	return len(n.text) < 120 && n.conditional() || short(n.text) && (n.parallel() || n.is(lexicon.BlockSequence|lexicon.BlockBegin) && (n.alone(openers) || capitals(firstWord(n.text))))
 }
 
 // ends reports whether the line ends a block: END, END PARALLEL, coend, FIN SI, 並列終わり, or the words of its head and
@@ -92,7 +92,7 @@ func (n *pseudoLine) ends(head *pseudoLine) bool {
 		return false
 	}
 	h := strings.Trim(head.fold, " ()")
-	if strings.Contains(n.fold, h) && len(n.fold) > len(h) && utf8.RuneCountInString(n.fold)-utf8.RuneCountInString(h) < 16 && head.lead&heads != 0 {
+	if strings.Contains(n.fold, h) && len(n.fold) > len(h) && utf8.RuneCountInString(n.fold)-utf8.RuneCountInString(h) < 16 && head.lead&openers != 0 {
 		return true
 	}
 
@@ -107,7 +107,7 @@ func (n *pseudoLine) blockish(s string) bool {
 		return true
 	}
 	b, k := lexicon.LeadingBlock(s)
-	if b&heads != 0 && len(strings.Fields(s[k:])) < 2 {
+	if b&openers != 0 && len(strings.Fields(s[k:])) < 2 {
 		return true
 	}
 	return n != nil && (strings.HasPrefix(n.fold, s) || n.is(lexicon.BlockLoop|lexicon.BlockBegin) && strings.Contains(n.fold, s))
@@ -125,7 +125,7 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	if root == nil {
 		return nil
 	}
-	r := &pseudo{program: newProgram(0, "pseudo code"), known: map[string]int{}, tails: map[int]string{}, joins: map[int][]string{}, src: src}
+	r := &pseudo{program: newProgram(src, 0, "pseudo code"), known: map[string]int{}, tails: map[int]string{}, joins: map[int][]string{}, src: src}
 	root.kids = grouped(root.kids, 0)
 	if !ok && !closedBlock(root.kids, 0) && !conditions(root.kids, src, first) {
 		return nil
@@ -304,14 +304,14 @@ func conditions(lines []*pseudoLine, src *form.Source, first int) bool {
 	if l := &src.Lines[first]; l.InCode && l.Lang != "" && !strings.HasPrefix(l.Lang, "pseudo") && !strings.HasPrefix(l.Lang, "text") && l.Lang != "txt" && l.Lang != "plaintext" {
 		return false
 	}
-	heads, steps, strange := 0, 0, 0
+	conditions, steps, strange := 0, 0, 0
 	var visit func([]*pseudoLine, int)
 	visit = func(lines []*pseudoLine, depth int) {
 		for _, n := range lines {
 			if len(n.kids) > 0 && depth < 100 {
 				last := n.fold[strings.LastIndexByte(n.fold, ' ')+1:]
 				good := n.closed || capitals(firstWord(n.text)) || last == "then" || last == "do" || strings.HasSuffix(n.text, ":") && !isProgram(n.text)
-				heads += b2i(n.conditional() && good)
+				conditions += b2i(n.conditional() && good)
 				visit(n.kids, depth+1)
 				continue
 			}
@@ -321,7 +321,7 @@ func conditions(lines []*pseudoLine, src *form.Source, first int) bool {
 		}
 	}
 	visit(lines, 0)
-	return heads > 0 && steps > 2 && strange*4 <= steps
+	return conditions > 0 && steps > 2 && strange*4 <= steps
 }
 
 // isProgram reports whether a line is of a language that computers run: it assigns, compares, returns or prints.

@@ -20,8 +20,8 @@ var edgeCalls = map[string]bool{
 
 // readScheduler reads what schedulers are told: a >> [b, c], a.set_downstream(b), chain(a, b),
 // graph.add_edge("a", "b").
-func readScheduler(all []*form.Stmt) *program {
-	p := newProgram(95, "scheduler")
+func readScheduler(src *form.Source, all []*form.Stmt) *program {
+	p := newProgram(src, 95, "scheduler")
 	p.r.Stated = true
 	links := 0
 	p.control(all)
@@ -327,7 +327,8 @@ func (p *program) inside(e *form.Expr, tasks []int, last bool) []int {
 }
 
 func (p *program) linkAll(from, to []int, off int) {
-	if len(from)*len(to) > maxArrows {
+	if len(from)*len(to) > p.most {
+		p.note(true, "LIMIT_REACHED", p.r.Items[from[0]].ID, "the groups on this line stand for too many edges", "split the line", off)
 		return
 	}
 	for _, a := range from {

@@ -38,7 +38,7 @@ func readShell(src *form.Source, first, end int) *Reading {
 	if first >= end {
 		return nil
 	}
-	sh := &shell{program: newProgram(0, "shell"), s: src.Text[:src.Lines[end-1].End], i: src.Lines[first].Off, jobs: map[string][]int{}, max: min(src.MaxDepth, 100)}
+	sh := &shell{program: newProgram(src, 0, "shell"), s: src.Text[:src.Lines[end-1].End], i: src.Lines[first].Off, jobs: map[string][]int{}, max: min(src.MaxDepth, 100)}
 	sh.list(0, 0)
 	n := len(sh.r.Items)
 	switch {

@@ -45,7 +45,7 @@ func (b *describer) add(group string, d described) {
 
 // readTasks reads tasks that name one another where they are defined or described: step("b", after=["a"]),
 // {"b": {"a"}} of a TopologicalSorter, Luigi's classes, Metaflow's methods, Dagster's assets.
-func readTasks(all []*form.Stmt) *program {
+func readTasks(src *form.Source, all []*form.Stmt) *program {
 	b := &describer{groups: map[string][]described{}, called: map[string]bool{}, vars: map[string]string{}}
 	each(all, func(st *form.Stmt) {
 		walk(st.Expr, 0, func(e *form.Expr) bool {
@@ -59,7 +59,7 @@ func readTasks(all []*form.Stmt) *program {
 	b.definitions(all, "")
 	var mixed []described
 	for _, name := range b.names {
-		if p := linkTasks(b.groups[name]); p != nil {
+		if p := linkTasks(src, b.groups[name]); p != nil {
 			return p
 		}
 		for _, d := range b.groups[name] {
@@ -69,7 +69,7 @@ func readTasks(all []*form.Stmt) *program {
 		}
 	}
 	if len(b.names) > 1 {
-		return linkTasks(mixed)
+		return linkTasks(src, mixed)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func holdsCode(object form.ArgExpr) bool {
 }
 
 // linkTasks links the tasks of a group by the arguments and places in which some of them name others.
-func linkTasks(group []described) *program {
+func linkTasks(src *form.Source, group []described) *program {
 	known, keys := map[string]bool{}, map[string]bool{}
 	for _, d := range group {
 		known[d.id] = true
@@ -259,7 +259,7 @@ func linkTasks(group []described) *program {
 	if len(known) < 2 || len(keys) == 0 {
 		return nil
 	}
-	p := newProgram(93, "tasks")
+	p := newProgram(src, 93, "tasks")
 	p.r.Stated = true
 	for _, d := range group {
 		title := d.id
@@ -294,14 +294,14 @@ var (
 )
 
 // readPipeline reads nested chain(a, group(b, c), d), a | b | c and a().then(b).then(c).
-func readPipeline(all []*form.Stmt) *program {
+func readPipeline(src *form.Source, all []*form.Stmt) *program {
 	var best *program
 	each(all, func(st *form.Stmt) {
 		if st.Expr == nil || st.Word == "import" {
 			return
 		}
 		f := &form.Flow{Kind: "seq"}
-		p := newProgram(93, "pipeline")
+		p := newProgram(src, 93, "pipeline")
 		if !(len(all) == 1 && p.fluent(st.Expr, f)) && !p.flow(st.Expr, f, b2i(piped(st))) || len(p.r.Items) < 2 || best != nil && len(best.r.Items) >= len(p.r.Items) {
 			return
 		}
@@ -366,7 +366,7 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		return false
 	}
 	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "|" || e.Ops[0] == "|>") {
-		ok, args := false, e.Args
+		ok, args, first := false, e.Args, len(p.r.Items)
 		if isText(args[0].Val) {
 			args = args[1:] // what the first step gets
 		}
@@ -381,6 +381,7 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 			return false
 		}
 		p.parts(args, f.Add("seq", 0), depth)
+		p.gets(first, e.Args[:len(e.Args)-len(args)])
 		return true
 	}
 	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "||" || e.Ops[0] == "&") && depth > 0 {
@@ -411,7 +412,10 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		}
 		return p.parts(args, f.Add("seq", 0), depth)
 	case e.Base.Kind == form.Call && seqCalls[e.Base.Base.Path()] && e.Base.Base.Path() != "chord" && depth < 90: // pipe(f, g)(x)
-		return p.flow(e.Base, f, depth+1)
+		first := len(p.r.Items)
+		ok := p.flow(e.Base, f, depth+1)
+		p.gets(first, e.Args)
+		return ok
 	case e.Base.Kind == form.Call && e.Base.Base.Path() == "chord": // chord(group)(callback)
 		seq := f.Add("seq", 0)
 		p.parts(e.Base.Args, seq, depth)
@@ -435,6 +439,13 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		return p.flow(e.Base.Base, f, depth+1)
 	}
 	return false
+}
+
+// gets gives arguments to the first of the items from a place on, unless a call makes it.
+func (p *program) gets(first int, args []form.ArgExpr) {
+	if len(p.r.Items) > first && p.made[first].expr == nil && len(args) > 0 {
+		p.made[first] = made{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: args}}
+	}
 }
 
 // nestsData reports whether calls among the arguments of one are given calls in turn, and so pass on what

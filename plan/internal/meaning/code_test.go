@@ -103,11 +103,11 @@ func TestReadDiagramNotes(t *testing.T) {
 
 func TestArrowLine(t *testing.T) {
 	known := func(id string) bool { return len(id) == 1 }
-	links, ok := arrowLine("Dependencies: 1 → 2, 1 → 3.", 0, known)
+	links, ok := arrowLine("Dependencies: 1 → 2, 1 → 3.", 0, known, 100)
 	require.True(t, ok)
 	require.Len(t, links, 2)
 	require.Equal(t, 14, links[0].Off)
-	_, ok = arrowLine("Order: first → second", 0, known)
+	_, ok = arrowLine("Order: first → second", 0, known, 100)
 	require.False(t, ok)
 }
 

@@ -25,7 +25,7 @@ func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Read
 		return nil
 	}
 	r := all[0]
-	amend(r, src.Text[at:], at, true)
+	amend(src, r, src.Text[at:], at, true)
 	r.End, r.Open = max(r.End, len(strings.TrimRight(src.Text, " \n\t"))), false
 	r.Around = append(r.Around, Span{at, len(src.Text)})
 	return all
@@ -92,6 +92,7 @@ func corrects(line string) bool {
 
 // amender changes a reading by sentences that stand around its list.
 type amender struct {
+	most  int // of links
 	r     *Reading
 	names *Names
 	lang  string
@@ -120,8 +121,8 @@ type amender struct {
 
 // amend changes a reading by what a text around its list says. Correcting is set when the text takes back
 // what was said before: then a need that is stated replaces the ones before.
-func amend(r *Reading, text string, off int, correcting bool) {
-	a := &amender{r: r, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
+func amend(src *form.Source, r *Reading, text string, off int, correcting bool) {
+	a := &amender{r: r, most: src.MaxLinks, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
 	a.index()
 	if len(r.Links) == 0 && !r.Stated {
 		for _, i := range a.steps() {
@@ -157,7 +158,7 @@ func (a *amender) arrows(text string, off int) string {
 	var out strings.Builder
 	at := 0
 	for line := range strings.Lines(text) {
-		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known); ok {
+		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known, a.most); ok {
 			if !stated && !lexicon.Has(lexicon.Path, line) {
 				a.r.Links = append(a.r.Links, links...)
 			}
@@ -405,17 +406,7 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 		if not {
 			kind = Apart
 		}
-		r := Relation{Kind: kind, Subjects: subject, Off: s.Off}
-		fresh := true
-		for _, id := range ids {
-			if i, ok := a.place[id]; ok {
-				r.Items = append(r.Items, i)
-				fresh = fresh && a.isNew(i)
-			} else {
-				r.Unknown = append(r.Unknown, id)
-				fresh = false
-			}
-		}
+		r, fresh := a.relation(kind, subject, ids, s.Off)
 		if len(subject) > 0 {
 			said = true
 			a.apply(r, fresh || also(a.lang, s.Text) && kind == Needs)
@@ -501,6 +492,21 @@ func (a *amender) claims(all []event, s form.Sentence) (said bool) {
 	return said
 }
 
+// relation makes a relation with what has some ids; fresh tells that all of it was added by a sentence.
+func (a *amender) relation(kind Kind, subject []int, ids []string, off int) (r Relation, fresh bool) {
+	r, fresh = Relation{Kind: kind, Subjects: subject, Off: off}, true
+	for _, id := range ids {
+		if i, ok := a.place[id]; ok {
+			r.Items = append(r.Items, i)
+			fresh = fresh && a.isNew(i)
+		} else {
+			r.Unknown = append(r.Unknown, id)
+			fresh = false
+		}
+	}
+	return r, fresh
+}
+
 // relationFollows reports whether a relation follows before the next mention.
 func (a *amender) relationFollows(rest []event) bool {
 	for _, e := range rest {
@@ -530,81 +536,6 @@ func (a *amender) placesOf(ids []string) (items []int) {
 		}
 	}
 	return items
-}
-
-// inOrder reads a sentence that lists all steps in their order, or two behind a word of order: "2 first and 1 after it".
-func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
-	var kinds lexicon.Kinds
-	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
-		kinds |= t.Kinds
-	}
-	if kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.Until)) != 0 {
-		return false
-	}
-	var items []int
-	for _, m := range all {
-		places := a.placesOf(m.ids)
-		if len(places) != len(m.ids) || slices.ContainsFunc(places, func(i int) bool { return slices.Contains(items, i) }) {
-			return false
-		}
-		items = append(items, places...)
-	}
-	amounts := slices.ContainsFunc(all, func(m mention) bool { return m.amount })
-	if len(items) == 2 && !amounts && kinds&lexicon.KindsOf(lexicon.First, lexicon.Then) != 0 {
-		a.apply(Relation{Kind: Before, Subjects: items[:1], Items: items[1:], Off: s.Off}, false)
-		return true
-	}
-	if a.order == nil || len(items) < 3 || len(items) != len(slices.Concat(a.order...)) {
-		return false
-	}
-	a.order, a.moved, a.listed = nil, true, true
-	for _, i := range items {
-		a.order = append(a.order, []int{i})
-	}
-	return true
-}
-
-// orders reads a sentence that says nothing but the order of steps: "2 and 3 can happen in parallel", "first 2, then 1".
-func (a *amender) orders(all []mention, s form.Sentence) bool {
-	rels := a.names.orderOf(s.Text, s.Off)
-	if len(rels) == 0 || !a.covers(rels, all) {
-		return false
-	}
-	if a.correcting && len(rels) > 1 && a.whole(rels) {
-		a.r.Links, a.order = nil, nil
-	}
-	for _, r := range rels {
-		a.apply(r, true)
-		a.subject = r.Subjects
-	}
-	return true
-}
-
-// whole reports whether relations are about all steps.
-func (a *amender) whole(rels []Relation) bool {
-	named := map[int]bool{}
-	for _, r := range rels {
-		for _, i := range slices.Concat(r.Subjects, r.Items) {
-			named[i] = true
-		}
-	}
-	return len(named) == len(a.steps())
-}
-
-// covers reports whether relations are about all steps that a sentence names.
-func (a *amender) covers(rels []Relation, all []mention) bool {
-	read := map[string]bool{}
-	for _, r := range rels {
-		for _, id := range slices.Concat(r.Unknown, a.idsOf(r.Items), a.idsOf(r.Subjects)) {
-			read[id] = true
-		}
-	}
-	for _, m := range all {
-		if slices.ContainsFunc(m.ids, func(id string) bool { return !read[id] }) {
-			return false
-		}
-	}
-	return true
 }
 
 // change reads a sentence that drops, adds or swaps steps.

@@ -212,7 +212,7 @@ func (a *amender) leaveOrder(r Relation) {
 func (a *amender) explicit() {
 	for k := 1; k < len(a.order); k++ {
 		for _, from := range a.order[k-1] {
-			if len(a.r.Links) > maxArrows {
+			if len(a.r.Links) > a.most {
 				a.full(a.r.Items[from].Off)
 				return
 			}

@@ -28,7 +28,7 @@ func readDiagram(src *form.Source) []*Reading {
 			}
 		}
 	}
-	for _, read := range [...]func(*form.Source) []*Reading{readTree, arrowReadings, readChart} {
+	for _, read := range [...]func(*form.Source) []*Reading{readTree, readAssigned, arrowReadings, readChart} {
 		if len(out) == 0 {
 			out = read(src)
 		}
@@ -90,7 +90,13 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		r.Items = append(r.Items, it)
 	}
 	turned, assumed := false, 0
-	for _, l := range g.Links {
+	var last form.Arc
+	says := ""
+	for i, l := range g.Links {
+		if i == 0 || l.Off != last.Off || l.Label != last.Label || len(l.Fields) != len(last.Fields) { // else of one line
+			says = arcSays(&l)
+		}
+		last = l
 		if needsLabel(l.Label) {
 			l.From, l.To = l.To, l.From
 			turned = true
@@ -102,7 +108,7 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.To, Off: l.Off, Message: l.From + " was taken to come before " + l.To + ": " + l.Assumed, Hint: "state what " + l.To + " waits for"})
 			}
 		}
-		r.Links = append(r.Links, Link{From: l.From, To: l.To, Source: source, Off: l.Off, Says: arcSays(&l)})
+		r.Links = append(r.Links, Link{From: l.From, To: l.To, Source: source, Off: l.Off, Says: says})
 	}
 	r.moreUnsure(assumed)
 	for _, f := range g.Faults {

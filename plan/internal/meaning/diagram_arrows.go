@@ -18,12 +18,14 @@ type arrowSet struct {
 	apart  bool
 	full   bool // it said that there are too many links
 	listed bool // ids stand alone on lines
+	most   int  // of links
 	titles bool // parts before the last of a line have titles, too
 }
 
 // arrowLine reads the links of one line such as "1 → 2, 1 → 3" or "Order: A, B -> C". known are the ids of
-// the list that the line belongs to; ok is false when something else than they stands between the arrows.
-func arrowLine(text string, off int, known func(string) bool) (links []Link, ok bool) {
+// the list that the line belongs to, most bounds the links; ok is false when something else than ids stands
+// between the arrows.
+func arrowLine(text string, off int, known func(string) bool, most int) (links []Link, ok bool) {
 	text = strings.TrimRight(text, " .。")
 	if !form.ContainsArrow(text) && strings.IndexByte(text, '>') > 0 && !strings.ContainsAny(text, "<=") {
 		text = strings.ReplaceAll(text, ">", string(form.BareArrow)) // "1 > 2": all ids have to be known
@@ -32,7 +34,7 @@ func arrowLine(text string, off int, known func(string) bool) (links []Link, ok 
 	if !form.ContainsArrow(p.Text) || lexicon.Has(lexicon.None, p.Text) {
 		return nil, false // "1 → 2 → 4, 3 any time"
 	}
-	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true}
+	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true, most: most}
 	s.line(s.ands(p))
 	for _, it := range s.r.Items {
 		if !known(it.ID) {
@@ -245,7 +247,7 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	end := src.Lines[first+n-1].End
 	r := &Reading{Form: "diagram", Stated: true, Start: src.Lines[first].Off, End: end, Weight: weight, Evidence: []string{"arrows"}}
 	r.Open = !(first+n < len(src.Lines) && src.Lines[first+n].Fence)
-	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}}
+	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}, most: src.MaxLinks}
 	s.known = func(id string) bool { return s.bare[id] || digits(id) }
 	lines := arrowLines(src, first, n)
 	for _, p := range lines {
@@ -484,23 +486,19 @@ func (s *arrowSet) note(ids []form.Piece, message, hint string) {
 	}
 }
 
-// maxArrows bounds the links that lines of arrows may stand for.
-const maxArrows = 100_000
-
 func (s *arrowSet) link(from, to []string, back bool, off int) {
 	if back {
 		from, to = to, from
 	}
-	if len(from)*len(to)+len(s.r.Links) > maxArrows {
-		if s.full {
-			return
-		}
-		s.full = true
-		s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line stand for too many edges", Hint: "split the line", Off: off})
-		return
-	}
 	for _, a := range from {
 		for _, b := range to {
+			if len(s.r.Links) > s.most {
+				if !s.full {
+					s.full = true
+					s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line stand for too many edges", Hint: "split the line", Off: off})
+				}
+				return
+			}
 			s.r.Links = append(s.r.Links, Link{From: a, To: b, Source: Stated, Off: off})
 		}
 	}

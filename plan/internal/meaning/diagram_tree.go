@@ -38,7 +38,7 @@ func readTree(src *form.Source) []*Reading {
 	if !said {
 		return nil
 	}
-	p := newProgram(90, "tree")
+	p := newProgram(src, 90, "tree")
 	p.r.Form = "diagram"
 	p.r.Stated = true
 	var stack []int

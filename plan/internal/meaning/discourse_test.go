@@ -92,7 +92,7 @@ func amended(correction string, links ...Link) *Reading {
 	for _, id := range []string{"1", "2", "3", "4"} {
 		r.Items = append(r.Items, Item{ID: id, Title: "x", Parent: -1})
 	}
-	amend(r, correction, 0, true)
+	amend(form.NewSource(correction), r, correction, 0, true)
 	return r
 }
 
@@ -239,20 +239,20 @@ func TestMood(t *testing.T) {
 		"Unknown":     {"en", "Zorp the pipes", acting},
 		"BehindName":  {"en", "Ann – dig a hole", acting},
 		"Of":          {"en", "Export of invoices", deed},
-		"Finite":      {"en", "Rust is hard to learn", told},
-		"Person":      {"en", "it loads the file", told},
-		"VerbAsNoun":  {"en", "Go is easier to pick up", told},
-		"Swedish":     {"sv", "Nya loggan ligger ute på webben", told},
+		"Finite":      {"en", "Rust is hard to learn", stating},
+		"Person":      {"en", "it loads the file", stating},
+		"VerbAsNoun":  {"en", "Go is easier to pick up", stating},
+		"Swedish":     {"sv", "Nya loggan ligger ute på webben", stating},
 		"Infinitive":  {"de", "Scanner kalibrieren", acting},
 		"Plural":      {"de", "Zwei Möhren", noMood},
 		"Article":     {"de", "eine Erklärung", noMood},
 		"Noun":        {"de", "Prüfung des Vertrags", deed},
 		"French":      {"fr", "Achetez la peinture", acting},
 		"Korean":      {"ko", "온실 비닐 교체", deed},
-		"KoreanTold":  {"ko", "큰 섬입니다.", told},
+		"KoreanTold":  {"ko", "큰 섬입니다.", stating},
 		"Japanese":    {"ja", "会場を予約する", acting},
 		"Chinese":     {"zh", "采购设备", acting},
-		"ChineseTold": {"zh", "效率更高", told},
+		"ChineseTold": {"zh", "效率更高", stating},
 		"Arabic":      {"ar", "تصميم الغلاف", acting},
 		"Hindi":       {"hi", "मॉडल जोड़ना", acting},
 		"Turkish":     {"tr", "Eserleri as", acting},

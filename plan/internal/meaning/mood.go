@@ -21,8 +21,8 @@ const (
 	acting
 	// deed is a noun for what is done: "excavation of the hole".
 	deed
-	// told is a sentence with a finite verb: "the hole is deep".
-	told
+	// stating is a sentence with a finite verb: "the hole is deep".
+	stating
 )
 
 // moodWords are the words that tell a mood in one language.
@@ -188,13 +188,13 @@ func moodOfClause(lang, s string) mood {
 	case lang != "zh" && pronoun(lang, first):
 	case lang == "en" && len(words) > 1 && words[1] == "of":
 		return deed
-	case len(words) > 1 && lang == "en" && tell.words[words[1]]: // "light is absorbed"
+	case len(words) > 1 && lang == "en" && tell.words[words[1]] && !commands(lang, words): // "light is absorbed"
 	case lang == "sv" && !do.words[first] && tell.tells(lang, s, words): // "nya loggan ligger ute"
 	case do.begins(lang, s, words), commands(lang, words):
 		return acting
 	}
 	if tell.tells(lang, s, words) {
-		return told
+		return stating
 	}
 	if hasTone(lang, words[0], toneArticle) {
 		return noMood
@@ -216,7 +216,7 @@ func moodByEnd(s string, end, deeds, tell *moodWords) mood {
 	m, best := noMood, 0
 	for k, w := range [...]*moodWords{end, deeds, tell} {
 		if n := endsWith(s, w.words, w.longest); n > best {
-			m, best = [...]mood{acting, deed, told}[k], n
+			m, best = [...]mood{acting, deed, stating}[k], n
 		}
 	}
 	return m

@@ -304,7 +304,7 @@ func entryLooks(lang string, langs []string, e string) (c looks) {
 		deedNamed: !code && m == deed,
 		ordered:   order,
 		codeLike:  code,
-		telling:   m == told,
+		telling:   m == stating,
 		fewWords:  len(strings.Fields(first)) <= 2,
 		empty:     first == "",
 	} {

@@ -65,7 +65,7 @@ func (o *outline) series() []series {
 	codes := series{name: "labels", bonus: 12}
 	words := series{name: "names", bonus: 8}
 	numbers := series{name: "numbers", bonus: 6}
-	heads := series{name: "numbered headings", bonus: 4}
+	headings := series{name: "numbered headings", bonus: 4}
 	plain := series{name: "bullets"}
 	lines := series{name: "headings"}
 	for _, it := range o.all {
@@ -82,7 +82,7 @@ func (o *outline) series() []series {
 			case m.Style == form.Code:
 				codes.items = append(codes.items, it)
 			case m.Style != form.NoMark:
-				heads.items = append(heads.items, it)
+				headings.items = append(headings.items, it)
 			default:
 				lines.items = append(lines.items, it)
 			}
@@ -103,15 +103,15 @@ func (o *outline) series() []series {
 		}
 	}
 	numbers.items = withoutStrays(numbers.items)
-	numbers.items, plain.items = o.mixed(numbers.items, plain.items)
-	for _, s := range [...]*series{&heads, &lines, &numbers} {
+	numbers.items, plain.items, boxes.items = o.mixed(numbers.items, plain.items, boxes.items)
+	for _, s := range [...]*series{&headings, &lines, &numbers} {
 		for _, it := range s.items {
 			s.above += b2i(o.groups[it] || it.Kind == form.Heading && holdsEntries(it))
 		}
 		s.bonus -= 20 * s.above / max(1, len(s.items))
 	}
 	var out []series
-	for _, s := range [...]series{boxes, codes, words, numbers, heads, plain, lines} {
+	for _, s := range [...]series{boxes, codes, words, numbers, headings, plain, lines} {
 		if len(s.items) > 0 {
 			s.items = s.items[:min(len(s.items), o.src.MaxItems+1)] // one too many shows that there are more
 			out = append(out, s)
@@ -603,7 +603,7 @@ func countBullets(steps []step, seen map[string]int) {
 	}
 	for i := range steps {
 		st := &steps[i]
-		if g := st.group; len(seen) > 0 && g != nil && g.Kind == form.Heading && g.Mark.Style != form.NoMark && !numbered[g] {
+		if g := st.group; len(seen) > 0 && g != nil && g.Kind == form.Heading && !numbered[g] {
 			count[g]++
 			st.id = strconv.Itoa(count[g])
 			seen[st.id]++

@@ -18,13 +18,13 @@ func readLabeled(src *form.Source) []*Reading {
 		return nil
 	}
 	sentences := form.Sentences(src.Text[from:to], from)
-	p := roster{lang: language(src.Text[from:to]), at: map[string]int{}, told: map[int]int{}}
+	p := roster{lang: language(src.Text[from:to]), at: map[string]int{}, begins: map[int]int{}}
 	if !p.listed(sentences) {
 		sentences = parted(sentences)
 		for k := range sentences {
 			if id, _ := p.label(sentences[k].Text); id != "" && !sentences[k].Question {
 				p.add(id, sentences[k].Text, sentences[k].Off)
-				p.told[k] = p.at[id]
+				p.begins[k] = p.at[id]
 			}
 		}
 	}
@@ -68,9 +68,9 @@ type roster struct {
 	lang  string
 	items []Item
 	at    map[string]int
-	// told holds for a sentence the item with whose label it begins.
-	told map[int]int
-	list int // the sentence that lists the names, and one more
+	// begins holds for a sentence the item with whose label it begins.
+	begins map[int]int
+	list   int // the sentence that lists the names, and one more
 }
 
 func (p *roster) add(id, title string, off int) {
@@ -186,7 +186,7 @@ func (p *roster) reading(sentences []form.Sentence) []*Reading {
 			continue
 		}
 		self, text, off := -1, s.Text, s.Off
-		if i, ok := p.told[k]; ok {
+		if i, ok := p.begins[k]; ok {
 			_, end := p.label(s.Text)
 			self, text, off = i, s.Text[end:], s.Off+end
 		}

@@ -77,7 +77,7 @@ func readRecords(src *form.Source) []*Reading {
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = c.severalReadings(out)
 	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
-		c.by[out[0]].around()
+		c.by[out[0]].heedProse()
 	}
 	return out
 }
@@ -129,13 +129,13 @@ type record struct {
 	// wrapped tells that what holds it says more, which is no part of it.
 	wrapped bool
 	// group is what stands around it, of another set, or nil.
-	group *around
+	group *enclosing
 }
 
-// around is a value with those that it stands in, the nearest first.
-type around struct {
+// enclosing is a value with those that it stands in, the nearest first.
+type enclosing struct {
 	val *form.Value
-	up  *around
+	up  *enclosing
 }
 
 // set is a collection of records that may be a plan.
@@ -188,7 +188,7 @@ type way struct {
 	labels []string
 	shape  string
 	owner  *form.Value
-	group  *around
+	group  *enclosing
 	depth  int
 }
 

@@ -37,10 +37,10 @@ const (
 type groupParts struct {
 	order order
 	parts []*form.Value
-	// heads is set when the group is a step itself, one that decides or forks, ahead of its parts; passes
+	// isStep is set when the group is a step itself, one that decides or forks, ahead of its parts; passes
 	// tells that what comes after it may come right after itself.
-	heads, passes bool
-	list          bool
+	isStep, passes bool
+	list           bool
 }
 
 // readFlow reads a value that is a group of steps with groups in it that run side by side, or nil. Lists in a
@@ -51,7 +51,7 @@ func (c *collector) readFlow(v *form.Value) *flow {
 	g, ok := f.group(v, unordered)
 	f.named = ok && f.xml
 	if !ok && f.xml {
-		g, ok = f.around(v)
+		g, ok = f.withGroups(v)
 	}
 	if !ok || !f.mayBegin(v, g) {
 		return nil
@@ -70,7 +70,7 @@ func (c *collector) readFlow(v *form.Value) *flow {
 // it.
 func (f *flow) mayBegin(v *form.Value, g groupParts) bool {
 	if !g.list {
-		return g.order != unordered && !g.heads
+		return g.order != unordered && !g.isStep
 	}
 	if isEngine(v.Items) {
 		return true
@@ -87,7 +87,7 @@ func (f *flow) mayBegin(v *form.Value, g groupParts) bool {
 					return false
 				}
 			}
-		} else if in, ok := f.group(x, serial); ok && (in.order != unordered || in.heads) {
+		} else if in, ok := f.group(x, serial); ok && (in.order != unordered || in.isStep) {
 			groups++
 		}
 	}
@@ -162,8 +162,8 @@ func (f *flow) tagged(y *form.Field) bool {
 	return y.Val.Kind == form.KindString && y.Key != form.TextKey && y.Off < len(f.src.Text) && f.src.Text[y.Off] == '<'
 }
 
-// around takes an element for a sequence when elements in it say how their parts run.
-func (f *flow) around(x *form.Value) (g groupParts, ok bool) {
+// withGroups takes an element for a sequence when elements in it say how their parts run.
+func (f *flow) withGroups(x *form.Value) (g groupParts, ok bool) {
 	g.order = serial
 	tags := map[string]bool{} // of the texts that are steps
 	for i := range x.Fields {
@@ -259,7 +259,7 @@ func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 	}
 	switch {
 	case (named || engine) && (len(branches) > 1 || len(branches) == 1 && child == nil):
-		return groupParts{order: abreast, parts: branches, heads: true, passes: passes(x, branches)}, true
+		return groupParts{order: abreast, parts: branches, isStep: true, passes: passes(x, branches)}, true
 	case child == nil:
 		return g, false
 	}
@@ -401,7 +401,7 @@ func (f *flow) part(x *form.Value, in order, depth int) (first, last []int, ok b
 	if g.order == unordered {
 		g.order = serial
 	}
-	if !g.heads {
+	if !g.isStep {
 		return f.run(g, depth)
 	}
 	f.side = true

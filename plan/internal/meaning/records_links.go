@@ -283,6 +283,7 @@ func (a *analysis) takeTable(p *pairs) {
 	}
 	var links []drawnLink
 	for i := range cols[0].ends {
+		says := otherFields(p.val.Items[i], cols[0].key, cols[1].key)
 		for _, x := range cols[0].ends[i] {
 			if len(links)+len(a.r.Notes) > a.c.src.MaxLinks {
 				break
@@ -295,7 +296,7 @@ func (a *analysis) takeTable(p *pairs) {
 					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
 					continue
 				}
-				links = append(links, drawnLink{from, to, cols[0].offs[i], otherFields(p.val.Items[i], cols[0].key, cols[1].key)})
+				links = append(links, drawnLink{from, to, cols[0].offs[i], says})
 			}
 		}
 	}

@@ -167,8 +167,8 @@ func (a *analysis) needs() {
 			continue
 		}
 		next := a.forward || known1 == 0 && f.earlier*2 < f.hits
-		if known1 == 0 && f.earlier > 0 && f.earlier < f.hits {
-			a.unsure(f, next)
+		if !f.col.is(lexicon.Args) && !flowNames[lexicon.Fold(splitName(f.col.name))] { // what a step gets is made before it
+			a.unsaid(f, next)
 		}
 		a.take(f, next)
 	}
@@ -187,6 +187,29 @@ func (a *analysis) unsure(f *found, next bool) {
 		if m.at >= 0 && from != to {
 			a.doubt(f.col.name, from, to, m.off)
 		}
+	}
+}
+
+// flowNames are names of fields whose ids say what comes before or after, though they may hold other things.
+var flowNames = wordsOf("flows")
+
+// unsaid notes that a field is taken for a dependency only since its values are ids of other records: it may
+// run the other way, or say nothing of the order.
+func (a *analysis) unsaid(f *found, next bool) {
+	name := "“" + f.col.name + "” is no known name of a dependency"
+	if f.col.name == "" {
+		name = "nothing says what the ids behind the names are"
+	}
+	for i, m := range f.list {
+		from, to := m.at, f.recs[i]
+		if next {
+			from, to = to, from
+		}
+		if m.at < 0 || from == to || len(a.r.Notes) >= maxUnread {
+			continue
+		}
+		x, y := a.n.ids[from], a.n.ids[to]
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS_PLAN", Element: x + " -> " + y, Off: m.off, Message: name + "; it was taken that " + x + " comes before " + y + ", and it may be the other way round, or no order", Hint: "call the field depends_on or next"})
 	}
 }
 

@@ -149,7 +149,7 @@ func (c *collector) list(v *form.Value, w way) {
 }
 
 func (w way) inside(v *form.Value) way {
-	w.group = &around{v, w.group}
+	w.group = &enclosing{v, w.group}
 	return w
 }
 
@@ -324,6 +324,10 @@ func (c *collector) object(v *form.Value, w way) {
 		key := ""
 		if !names {
 			s.texts, key = true, form.TextKey
+		} else if n := len(w.labels); n > 0 {
+			if role, _ := lexicon.Field(w.labels[n-1]); role == lexicon.Requires || role == lexicon.Next {
+				key = w.labels[n-1] // "dependencies": {"plant": ["survey"]}
+			}
 		}
 		for i := range v.Fields {
 			f := &v.Fields[i]

@@ -11,14 +11,14 @@ import (
 // weigh says how sure it is that the records are a plan.
 func (a *analysis) weigh() {
 	a.r.Stated = a.stated
-	steps, named := a.heads()
+	steps, named := a.calledSteps()
 	a.evidence(steps, named, a.announced())
 	a.limit(steps, steps || a.announced())
 }
 
-// heads reports whether a name over the records, or that of one of their first fields, says that they are
+// calledSteps reports whether a name over the records, or that of one of their first fields, says that they are
 // steps, and whether one says that they are a plan.
-func (a *analysis) heads() (steps, named bool) {
+func (a *analysis) calledSteps() (steps, named bool) {
 	for _, name := range a.s.labels[max(0, len(a.s.labels)-2):] {
 		steps = steps || planish(name)
 		named = named || lexicon.Is(lexicon.Plan, splitName(name))

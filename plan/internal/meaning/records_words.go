@@ -99,9 +99,9 @@ func leadingLabel(s string) string {
 	return label
 }
 
-// around changes a reading by the prose around the value it was read from: what it states when the value
+// heedProse changes a reading by the prose around the value it was read from: what it states when the value
 // states nothing, and what it corrects.
-func (a *analysis) around() {
+func (a *analysis) heedProse() {
 	src := a.c.src
 	from := src.LineAt(min(a.r.End, len(src.Text))) + 1
 	for from < len(src.Lines) && (src.Lines[from].Fence || src.Lines[from].Text == "") {
@@ -118,7 +118,7 @@ func (a *analysis) around() {
 	}
 	off := src.Lines[from].Start
 	if !a.r.Stated && len(a.r.Links) == 0 {
-		amend(a.r, src.Text[off:], off, false)
+		amend(src, a.r, src.Text[off:], off, false)
 		if len(a.r.Links) > 0 {
 			a.r.Stated = true
 			a.r.Weight, a.r.Not = max(a.r.Weight, 85), ""
@@ -127,7 +127,7 @@ func (a *analysis) around() {
 	}
 	for i := from; i < len(src.Lines); i++ {
 		if l := &src.Lines[i]; corrects(l.Text) {
-			amend(a.r, src.Text[l.Start:], l.Start, true)
+			amend(src, a.r, src.Text[l.Start:], l.Start, true)
 			return
 		}
 	}

@@ -153,8 +153,8 @@ func (t *talk) clause(from, to int) {
 		t.thereafter(from, to)
 	}
 	t.rest(from, to)
-	if none {
-		t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(free), Off: t.atoms[from].off, End: t.atoms[to-1].end})
+	if free = t.about(free); none && (len(free) > 0 || t.self >= 0) {
+		t.rels = append(t.rels, Relation{Kind: None, Subjects: free, Off: t.atoms[from].off, End: t.atoms[to-1].end})
 	}
 }
 
@@ -464,7 +464,7 @@ func (t *talk) rest(from, to int) {
 		case a.sure:
 		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
 		case t.sums(from, i, to):
-		case t.remarks(from, i, to):
+		case t.inRemark(from, i, to):
 			t.take(&rel, i, true)
 			t.state(rel, nil)
 			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for what the step waits for", Off: a.off})

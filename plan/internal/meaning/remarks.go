@@ -7,10 +7,10 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// remarks reports whether the group at a place stands in a remark of a step, behind a dash, a bracket or
+// inRemark reports whether the group at a place stands in a remark of a step, behind a dash, a bracket or
 // the end of a sentence, and names nothing but earlier steps: "(presupposing 2 and 3)", "Dafür braucht man
 // 1 und 2".
-func (t *talk) remarks(from, at, to int) bool {
+func (t *talk) inRemark(from, at, to int) bool {
 	a := &t.atoms[at]
 	if from == 0 || t.n.made || a.place || !t.known(a) || a.spelled && a.count < 2 || t.isAmount(at+1) || t.denies(from, at, to) || t.isDate(a) {
 		return false

@@ -151,7 +151,7 @@ const maxRuns = 4
 // other says of the runs that were left out what they hold that the plan does not.
 func (o *outline) other(r *Reading, s series, left []run) {
 	for i := range left {
-		if s.items = left[i].items; i < maxRuns && o.remarks(r, s.items) {
+		if s.items = left[i].items; i < maxRuns && o.tellsOf(r, s.items) {
 			continue
 		}
 		if i < maxRuns {
@@ -164,9 +164,9 @@ func (o *outline) other(r *Reading, s series, left []run) {
 	r.Around = append(r.Around, r.left...)
 }
 
-// remarks reports whether most entries of a list below a plan say how its steps are related: "Step 3 can
+// tellsOf reports whether most entries of a list below a plan say how its steps are related: "Step 3 can
 // only begin when 1 and 2 are complete."
-func (o *outline) remarks(r *Reading, entries []*form.Item) bool {
+func (o *outline) tellsOf(r *Reading, entries []*form.Item) bool {
 	if len(r.Items) < 2 || len(r.Items) > maxRemarked || entries[0].Off < r.Items[len(r.Items)-1].Off {
 		return false
 	}

@@ -1,4 +1,4 @@
-package engine
+package query
 
 import (
 	"cmp"
@@ -9,7 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -61,7 +65,7 @@ type Blocker struct {
 	Actor, Name string
 	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to come, of what failed the last, and Of
 	// the number of the last that may be made; both are 0 where there are no attempts.
-	Error       *RunError
+	Error       *engine.RunError
 	Attempt, Of int
 	// EffectKey is the key that a call carried whose outcome nobody knows.
 	EffectKey string
@@ -71,7 +75,7 @@ type Blocker struct {
 const maxSaidError = 400
 
 // said is an error in a sentence.
-func (e *RunError) said() string {
+func said(e *engine.RunError) string {
 	text := e.Message
 	for i, r := range text {
 		if r == '\n' { // a picture of the place may stand below
@@ -79,7 +83,7 @@ func (e *RunError) said() string {
 			break
 		}
 	}
-	if text = cut(text, maxSaidError); text == "" {
+	if text = phrase.Cut(text, maxSaidError); text == "" {
 		return e.Reason
 	}
 	return e.Reason + ": " + text
@@ -98,7 +102,7 @@ func (h *Blocker) last() string {
 	if h.Error == nil {
 		return ""
 	}
-	return "; the last one ended with " + h.Error.said()
+	return "; the last one ended with " + said(h.Error)
 }
 
 // Explanation says why a run does not move.
@@ -126,19 +130,19 @@ const (
 )
 
 // Explain says from the journal why a run does not move. What only the owner's memory knows is added by Arrange.
-func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
-	look, row, err := e.standing(ctx, namespace, runID)
+func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
+	look, row, err := q.engine.Standing(ctx, namespace, runID)
 	if err != nil {
 		return nil, err
 	}
 	x := &Explanation{Row: row, Unpriced: row.UnpricedCalls}
 	if row.State.Ended() {
-		return x, e.explainEnded(ctx, x, look)
+		return x, q.explainEnded(ctx, x, look)
 	}
-	if err := e.ownership(ctx, x); err != nil {
+	if err := q.ownership(ctx, x); err != nil {
 		return nil, err
 	}
-	if err := e.unread(ctx, x); err != nil {
+	if err := q.unread(ctx, x); err != nil {
 		return nil, err
 	}
 	begun := row.LastSeq > 0
@@ -150,29 +154,29 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 		look(func(s *workgraph.State) { during = underWay(s.Outstanding()) })
 		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerQuarantined, Since: row.UpdateTime,
 			Message: "the executors that ran it went down each time, so it was set aside" + atDeath(row) + during,
-			Hint:    command("runs resume "+row.ID) + " tries again; " + command("runs cancel "+row.ID) + " ends it"})
+			Hint:    phrase.Command("runs resume "+row.ID) + " tries again; " + phrase.Command("runs cancel "+row.ID) + " ends it"})
 	}
-	if e.takeOverPolicy().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
+	if q.engine.TakeOverPolicy().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
 		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerSuspect, Message: fmt.Sprintf("executors that ran it went down %d times without progress; what it does is watched, and suspects work "+
 			"one at a time", row.Takeovers) + atDeath(row), Hint: "it is quarantined if another goes down while it is at work, and else goes on"})
 	}
 	if begun {
 		var graph *workgraph.Graph
-		if graph, err = e.graphOf(ctx, row); err != nil {
+		if graph, err = q.graphOf(ctx, row); err != nil {
 			return nil, err
 		}
 		look(func(s *workgraph.State) {
-			x.position(row, s, graph, e.Tokens())
+			x.position(row, s, graph, q.engine.Tokens())
 			x.Unpriced = max(x.Unpriced, s.Spent().Unpriced)
 		})
-		if err := e.children(ctx, x); err != nil {
+		if err := q.children(ctx, x); err != nil {
 			return nil, err
 		}
-		if err := e.refusedAmendment(ctx, x); err != nil {
+		if err := q.refusedAmendment(ctx, x); err != nil {
 			return nil, err
 		}
 	}
-	x.Arrange(e.BlockersHere(namespace, runID))
+	x.Arrange(q.BlockersHere(namespace, runID))
 	return x, nil
 }
 
@@ -184,59 +188,55 @@ func atDeath(row journal.Run) string {
 	return "; the last one while it was at work with: " + row.DiedDoing
 }
 
-// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since when the others go on.
-func (e *Engine) BlockersHere(namespace, runID string) []Blocker {
-	t := e.current()
-	if t == nil {
-		return nil
+// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since when
+// the others have been under way. It is empty if this executor does not own the run.
+func (q *Query) BlockersHere(namespace, runID string) []Blocker {
+	if since, ok := q.engine.WaitsForRoom(namespace, runID); ok {
+		return []Blocker{{Kind: BlockerExecutorFull, Since: since,
+			Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
+			Hint:    "more executors, or a higher executor.max_live, let more runs live at once"}}
 	}
-	t.mu.Lock()
-	r, line := t.runs[runID], t.lines.by[runID]
-	t.mu.Unlock()
-	if r == nil && line != nil && line.lacks.namespace == namespace {
-		return []Blocker{{Kind: BlockerExecutorFull, Since: line.since, Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
-			Hint: "more executors, or a higher executor.max_live, let more runs live at once"}}
-	}
-	if r == nil || r.namespace != namespace {
+	flights := q.engine.InFlight(namespace, runID)
+	if len(flights) == 0 {
 		return nil
 	}
 	held := map[workgraph.Ref]bool{}
 	var out []Blocker
-	for _, h := range e.HeldBack(runID) {
+	for _, h := range q.engine.HeldBack(runID) {
 		held[h.Ref] = true
 		out = append(out, heldBack(runID, h))
 	}
-	for _, a := range r.inFlight() {
-		if at := a.startTime(); !held[a.start.Ref] && !at.IsZero() {
-			out = append(out, Blocker{Kind: BlockerRunning, Ref: a.start.Ref, Actor: a.start.Actor, Since: at, Attempt: a.start.Attempt,
-				Message: fmt.Sprintf("%s calls %s, attempt %d", a.start.Ref, a.start.Actor, a.start.Attempt)})
+	for _, f := range flights {
+		if !held[f.Ref] && !f.Start.IsZero() {
+			out = append(out, Blocker{Kind: BlockerRunning, Ref: f.Ref, Actor: f.Actor, Since: f.Start, Attempt: f.Attempt,
+				Message: fmt.Sprintf("%s calls %s, attempt %d", f.Ref, f.Actor, f.Attempt)})
 		}
 	}
 	return out
 }
 
-func heldBack(runID string, h Held) Blocker {
+func heldBack(runID string, h engine.Held) Blocker {
 	b := h.Wait
 	out := Blocker{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
 	switch b.Kind {
-	case GateKey:
+	case sched.GateKey:
 		out.Kind, out.Message = BlockerConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
 		switch {
 		case slices.Contains(b.HolderRunIDs, runID):
 			out.Message += ", which another call of this run holds"
 		case len(b.HolderRunIDs) > 0:
 			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
-			out.Hint = command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
+			out.Hint = phrase.Command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
 		}
-	case GateLimit:
+	case sched.GateLimit:
 		out.Kind, out.Message = BlockerConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
-		out.Hint = command("limits list") + " shows the limits"
-	case GateRate:
+		out.Hint = phrase.Command("limits list") + " shows the limits"
+	case sched.GateRate:
 		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
-		out.Hint = command("limits list") + " shows the limits"
-	case GateWorker:
+		out.Hint = phrase.Command("limits list") + " shows the limits"
+	case sched.GateWorker:
 		out.Kind, out.Message = BlockerNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
-		out.Hint = command("workers list") + " shows who is connected; start one that serves " + h.Actor
+		out.Hint = phrase.Command("workers list") + " shows who is connected; start one that serves " + h.Actor
 	default:
 		out.Kind, out.Message = BlockerExecutorFull, fmt.Sprintf("%s waits for a free place on the executor", h.Ref)
 		out.Hint = "more executors, or a higher executor.parallel, let more run at once"
@@ -266,19 +266,19 @@ func underWay(calls []workgraph.Start) string {
 const shownFailures = 5
 
 // failedChildren tells what the children ended with that are named in what the run failed with.
-func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
+func (q *Query) failedChildren(ctx context.Context, x *Explanation) error {
 	h := x.Blockers[0]
 	if h.Error == nil || h.Error.Reason != workgraph.ReasonChildFailed {
 		return nil
 	}
-	rows, err := e.journal.List(ctx, x.Row.Namespace, journal.Filter{ParentID: x.Row.ID, States: []journal.State{journal.StateFailed, journal.StateCanceled}},
+	rows, err := q.journal.List(ctx, x.Row.Namespace, journal.Filter{ParentID: x.Row.ID, States: []journal.State{journal.StateFailed, journal.StateCanceled}},
 		page.Cursor{}, 100)
 	if err != nil {
 		return err
 	}
 	var named, others []Blocker
 	for _, row := range rows {
-		full, err := e.journal.Head(ctx, x.Row.Namespace, row.ID)
+		full, err := q.journal.Head(ctx, x.Row.Namespace, row.ID)
 		if err != nil {
 			continue // it was deleted
 		}
@@ -303,18 +303,15 @@ func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
 func childFailed(by workgraph.Ref, row journal.Run) Blocker {
 	end := ended(row)
 	h := Blocker{Kind: BlockerChildFailed, Ref: by, RunIDs: []string{row.ID}, Error: end.Error, Since: end.Since,
-		Message: fmt.Sprintf("child run %s ended %s", row.ID, row.State), Hint: command("runs explain "+row.ID) + " says more"}
+		Message: fmt.Sprintf("child run %s ended %s", row.ID, row.State), Hint: phrase.Command("runs explain "+row.ID) + " says more"}
 	if e := end.Error; e != nil {
 		if e.Node != "" {
 			h.Message += " at " + workgraph.Ref{Node: e.Node, Visit: e.Visit}.String()
 		}
-		h.Message += ": " + e.said()
+		h.Message += ": " + said(e)
 	}
 	return h
 }
-
-// command is what can be typed, as hints show it.
-func command(args string) string { return "`epigraph " + args + "`" }
 
 // pending says why a run has not begun.
 func pending(row journal.Run) Blocker {
@@ -326,21 +323,21 @@ func pending(row journal.Run) Blocker {
 		out.Kind, out.Message = BlockerExecutorFull, "runs that came before, or are more urgent, start first"
 	case row.Reason != "":
 		out.Message = "the namespace has as much open as it may"
-		out.Hint = command("limits list") + " shows the limits"
+		out.Hint = phrase.Command("limits list") + " shows the limits"
 	}
 	return out
 }
 
 // ownership finds who owns the run, and whether anybody of that name lives.
-func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
+func (q *Query) ownership(ctx context.Context, x *Explanation) error {
 	if x.Row.Owner.IsZero() {
 		return nil
 	}
 	x.Owner = x.Row.Owner.ID
-	if t := e.current(); t != nil && t.owner == x.Row.Owner {
+	if q.engine.Owns(x.Row.Owner) {
 		return nil
 	}
-	all, err := e.journal.Executors(ctx)
+	all, err := q.journal.Executors(ctx)
 	if err != nil {
 		return err
 	}
@@ -349,7 +346,7 @@ func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
 		Hint: "another executor takes it over in a moment; if not, see that one runs"}
 	switch {
 	case at < 0:
-	case all[at].SinceHeartbeat > e.cfg.Lease:
+	case all[at].SinceHeartbeat > q.engine.Lease():
 		lost.Message = fmt.Sprintf("executor %s, which owns the run, was last heard of %s ago", x.Owner, all[at].SinceHeartbeat.Round(time.Second))
 		lost.Since = time.Now().Add(-all[at].SinceHeartbeat)
 	default:
@@ -362,8 +359,8 @@ func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
 
 // unread tells of commands that was not taken up in time. Signals and messages of a run that has not begun are kept
 // for it, and hold nothing up.
-func (e *Engine) unread(ctx context.Context, x *Explanation) error {
-	commands, err := e.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
+func (q *Query) unread(ctx context.Context, x *Explanation) error {
+	commands, err := q.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
 	if x.Row.State == journal.StatePending {
 		commands = slices.DeleteFunc(commands, func(m journal.Command) bool { return journal.Endless(m.Kind) })
 	}
@@ -378,13 +375,13 @@ func (e *Engine) unread(ctx context.Context, x *Explanation) error {
 		}
 	}
 	x.Blockers = append(x.Blockers, Blocker{Kind: BlockerUnappliedCommand, Since: commands[0].Time, Name: strings.Join(names, ", "),
-		Message: fmt.Sprintf("%s not taken up yet: %s", counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
+		Message: fmt.Sprintf("%s not taken up yet: %s", phrase.Counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
 		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
 	return nil
 }
 
 // position tells what the machine knows.
-func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph, tokens Tokens) {
+func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph, tokens engine.Tokens) {
 	nodes := make(map[string]*workgraph.Node, len(g.Nodes))
 	for i := range g.Nodes {
 		nodes[g.Nodes[i].ID] = &g.Nodes[i]
@@ -419,41 +416,41 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 }
 
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
-	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: command("runs resume "+row.ID) + " lets it go on"}
+	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: phrase.Command("runs resume "+row.ID) + " lets it go on"}
 	b, used := s.Budget(), s.Spent()
-	if open := s.Unsettled(); len(open) > 0 && reason == ReasonUnsettled {
+	if open := s.Unsettled(); len(open) > 0 && reason == engine.ReasonUnsettled {
 		h.Kind, h.Since, h.Until = BlockerBudget, open[0].At, row.WakeTime
 		h.Message = fmt.Sprintf("the run waits to learn what %s cost, since the registry was not there to price them; besides that it used %s",
-			counted(len(open), "call"), spent(b, used))
+			phrase.Counted(len(open), "call"), phrase.Spent(b, used))
 		h.Hint = "see that the registry runs: the run goes on by itself when that answers"
 	} else if b.UsedUp(used) {
-		h.Kind, h.Hint, h.Message = BlockerBudget, raiseHint(row.ID, b, used), "the run has used up its budget: "+spent(b, used)
-		if reason != ReasonBudget && reason != "" {
+		h.Kind, h.Hint, h.Message = BlockerBudget, phrase.RaiseHint(row.ID, b, used), "the run has used up its budget: "+phrase.Spent(b, used)
+		if reason != engine.ReasonBudget && reason != "" {
 			h.Message += "; it was paused before: " + reason
 		}
 	} else if reason != "" {
 		h.Message += ": " + reason
 	}
-	if open := s.Unsettled(); len(open) > 0 && reason != ReasonUnsettled {
-		h.Message += "; " + counted(len(open), "call") + " not priced yet"
+	if open := s.Unsettled(); len(open) > 0 && reason != engine.ReasonUnsettled {
+		h.Message += "; " + phrase.Counted(len(open), "call") + " not priced yet"
 	}
 	if held > 0 {
-		h.Message += fmt.Sprintf(", and holds %s back", counted(held, "start"))
+		h.Message += fmt.Sprintf(", and holds %s back", phrase.Counted(held, "start"))
 	}
 	if unknown > 0 {
-		h.Hint = "say first what became of the calls in question, then " + command("runs resume "+row.ID)
+		h.Hint = "say first what became of the calls in question, then " + phrase.Command("runs resume "+row.ID)
 	}
 	return h
 }
 
 // why puts a fact of the machine into words.
-func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens Tokens) Blocker {
+func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens engine.Tokens) Blocker {
 	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of}
 	if n != nil {
 		h.Actor = n.Actor
 	}
 	if r.Error != nil {
-		h.Error = &RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
+		h.Error = &engine.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
 	}
 	first := ""
 	if len(r.On) > 0 {
@@ -468,33 +465,33 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		h.Kind, h.EffectKey = BlockerReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
 		h.Message = fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
 		if h.Error != nil {
-			h.Message += ", which ended with " + h.Error.said()
+			h.Message += ", which ended with " + said(h.Error)
 		}
 		which := fmt.Sprintf("--visit %d", r.Visit)
 		if r.Item > 0 {
 			which += fmt.Sprintf(" --item %d", r.Item)
 		}
-		h.Hint = command(fmt.Sprintf("runs reconcile %s %s %s --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, which))
+		h.Hint = phrase.Command(fmt.Sprintf("runs reconcile %s %s %s --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, which))
 	case workgraph.CauseLimit:
 		h.Kind, h.Name, h.Message = BlockerPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
-		h.Hint = command("runs resume "+row.ID) + " gives it as many visits again"
+		h.Hint = phrase.Command("runs resume "+row.ID) + " gives it as many visits again"
 	case workgraph.CauseInterrupt:
 		h.Kind, h.Questions, h.Message = BlockerInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
-		h.Hint = command("interrupts answer " + first + " VALUE")
+		h.Hint = phrase.Command("interrupts answer " + first + " VALUE")
 		if what, ok := approvals[first]; ok {
-			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, cut(string(what), maxApproval), first)
-			h.Hint = command("interrupts answer " + first + " yes|no")
+			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, phrase.Cut(string(what), maxApproval), first)
+			h.Hint = phrase.Command("interrupts answer " + first + " yes|no")
 		}
 	case workgraph.CauseTask:
-		token := TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
+		token := engine.TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
 		h.Kind, h.Message = BlockerTask, fmt.Sprintf("%s waits for work outside", r.Ref)
-		h.Hint = command("tasks complete " + tokens.Sign(token) + " --value VALUE")
+		h.Hint = phrase.Command("tasks complete " + tokens.Sign(token) + " --value VALUE")
 	case workgraph.CauseSignal:
 		h.Kind, h.Name, h.Message = BlockerSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
-		h.Hint = command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
+		h.Hint = phrase.Command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
 	case workgraph.CauseChildren:
-		h.Kind, h.RunIDs, h.Message = BlockerChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, counted(len(r.On)+r.More, "child run"))
-		h.Hint = command("runs explain "+first) + " says what that one does"
+		h.Kind, h.RunIDs, h.Message = BlockerChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, phrase.Counted(len(r.On)+r.More, "child run"))
+		h.Hint = phrase.Command("runs explain "+first) + " says what that one does"
 	case workgraph.CauseTimer:
 		h.Kind, h.Message = BlockerTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
 	case workgraph.CauseBackoff:
@@ -504,28 +501,20 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	case workgraph.CauseRunning:
 		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.last())
 	case workgraph.CauseInbox:
-		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, counted(r.Have, "message"), r.Need)
+		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, phrase.Counted(r.Have, "message"), r.Need)
 		sender := "NAME"
 		if n != nil && n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
 			sender = n.On.Inbox.From[0]
 		}
-		h.Hint = command(fmt.Sprintf("runs send %s MESSAGE --from %s", row.ID, sender))
+		h.Hint = phrase.Command(fmt.Sprintf("runs send %s MESSAGE --from %s", row.ID, sender))
 	default:
 		h.Kind, h.Nodes, h.Message = BlockerDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
 	}
 	return h
 }
 
-// counted is how many there are of something.
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // children says of child runs that are waited for which ones need help themselves.
-func (e *Engine) children(ctx context.Context, x *Explanation) error {
+func (q *Query) children(ctx context.Context, x *Explanation) error {
 	var poor, failures []Blocker
 	for i := range x.Blockers {
 		h := &x.Blockers[i]
@@ -534,14 +523,14 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		}
 		var stuck, spent, unsettled []string
 		for _, id := range h.RunIDs[:min(len(h.RunIDs), shownChildren)] {
-			row, err := e.journal.Head(ctx, x.Row.Namespace, id)
+			row, err := q.journal.Head(ctx, x.Row.Namespace, id)
 			if err != nil {
 				continue // it is recorded in a moment, or was deleted
 			}
-			if row.State == journal.StatePaused && row.Reason == ReasonBudget {
+			if row.State == journal.StatePaused && row.Reason == engine.ReasonBudget {
 				spent = append(spent, id)
 			}
-			if row.State == journal.StatePaused && row.Reason == ReasonUnsettled {
+			if row.State == journal.StatePaused && row.Reason == engine.ReasonUnsettled {
 				unsettled = append(unsettled, id)
 			}
 			if row.State == journal.StateFailed && len(failures) < shownFailures {
@@ -550,7 +539,7 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 			if row.State != journal.StateRunning {
 				stuck = append(stuck, id+" is "+row.State.String())
 				if len(stuck) == 1 {
-					h.Hint = command("runs explain "+id) + " says what that one does"
+					h.Hint = phrase.Command("runs explain "+id) + " says what that one does"
 				}
 			}
 		}
@@ -558,13 +547,13 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 			h.Message += ": " + strings.Join(stuck[:min(5, len(stuck))], ", ")
 		}
 		if len(unsettled) > 0 {
-			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: ReasonUnsettled,
-				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: engine.ReasonUnsettled,
+				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", phrase.Counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
 				Hint:    "see that the registry runs: they go on by themselves when that answers"})
 		}
 		if len(spent) > 0 {
-			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,
-				Message: fmt.Sprintf("%s of %s used up what it may use: %s", counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: engine.ReasonBudget,
+				Message: fmt.Sprintf("%s of %s used up what it may use: %s", phrase.Counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
 				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: `epigraph runs explain %s` tells how much was used",
 					x.Row.ID, spent[0])})
 		}
@@ -574,8 +563,8 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 }
 
 // graphOf is the run's graph as it is now.
-func (e *Engine) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph, error) {
-	_, body, err := e.journal.Graph(ctx, row.Namespace, row.ID)
+func (q *Query) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph, error) {
+	_, body, err := q.journal.Graph(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -628,8 +617,8 @@ func (x *Explanation) Arrange(local []Blocker) {
 		x.Blockers, x.More = all[:maxBlockers], x.More+n
 	}
 	x.Summary = x.summary()
-	if x.Unpriced > 0 && !strings.Contains(x.Summary, withoutPrice) {
-		x.Summary += "; " + noPrice(x.Unpriced)
+	if x.Unpriced > 0 && !strings.Contains(x.Summary, phrase.WithoutPrice) {
+		x.Summary += "; " + phrase.NoPrice(x.Unpriced)
 	}
 }
 
@@ -652,4 +641,19 @@ func (x *Explanation) summary() string {
 		return all[0].Message + fmt.Sprintf(" (and %d more)", others)
 	}
 	return all[0].Message
+}
+
+// refusedAmendment tells of the last amendment, if it was refused after its caller had gone.
+func (q *Query) refusedAmendment(ctx context.Context, x *Explanation) error {
+	f, err := q.engine.LastRefusal(ctx, x.Row.Namespace, x.Row.ID)
+	if err != nil || f == nil {
+		return err
+	}
+	h := Blocker{Kind: BlockerAmendRefused, Since: f.Time, Name: f.RequestID, Message: "an amendment was refused: " + f.Message,
+		Hint: "epigraph runs graph " + x.Row.ID + " --json shows the graph as it is; change what has not run"}
+	if f.By != "" {
+		h.Message = "an amendment by " + f.By + " was refused: " + f.Message
+	}
+	x.Blockers = append(x.Blockers, h)
+	return nil
 }

@@ -1,8 +1,12 @@
-package engine
+// Package record holds the stored forms of a run: its events, the position from which a replay goes on, and the
+// payloads of commands. It reads and writes bytes and decides nothing; the journal keeps the bytes, the engine
+// the meaning.
+package record
 
 import (
 	"bytes"
-	"encoding/binary"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -11,35 +15,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
-
-// Event is one thing that happened in a run. Exactly one of Durable and Ephemeral is set.
-type Event struct {
-	Namespace, RunID, RootID string
-	// GraphHash may be set with the event that begins a run; else the run's row tells it.
-	GraphHash string
-	// Durable is an entry of the journal.
-	Durable *Durable
-	// Ephemeral tells of an attempt under way; it is not kept.
-	Ephemeral *Ephemeral
-	// Unbooked counts, with the end of a watched run, the attempts whose usage was not booked in time.
-	Unbooked int64
-}
-
-// size is about what it takes in memory.
-func (e *Event) size() int {
-	n := 1 << 10
-	if d := e.Durable; d != nil {
-		if d.Input != nil {
-			n += int(inputSize(*d.Input, d.Context))
-		}
-		if d.Outcome != nil {
-			n += outcomeSize(*d.Outcome) + waitSize(d.Outcome)
-		}
-	} else if p := e.Ephemeral; p != nil {
-		n += len(p.Text) + len(p.Progress)
-	}
-	return n
-}
 
 // Durable is an entry of a run's journal: what the machine recorded and what only the engine knows of it.
 type Durable struct {
@@ -68,19 +43,6 @@ type GraphChange struct {
 	Added   []string `json:"added,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 	Changed []string `json:"changed,omitempty"`
-}
-
-// Ephemeral is what an attempt tells while it is under way: its start, a piece of text, or how far it is.
-type Ephemeral struct {
-	workgraph.Ref
-	Attempt  int
-	At       time.Time
-	Started  bool
-	Actor    string
-	Text     string
-	Progress json.RawMessage
-	// Queued is set when the run has not begun; no attempt is meant then.
-	Queued *Queued
 }
 
 // rowKind is the number of a kind of event in the journal; 0 if there is none. The numbers are stored and never change.
@@ -139,7 +101,8 @@ type record struct {
 	GraphChange *GraphChange    `json:"graph_change,omitempty"`
 }
 
-func encodeEvent(d *Durable) (journal.Event, error) {
+// EncodeEvent is the row of an event: in the compact form where that has a place for everything, else in JSON.
+func EncodeEvent(d *Durable) (journal.Event, error) {
 	ev := &d.Event
 	kind := rowKind(ev.Kind)
 	if kind == 0 {
@@ -170,7 +133,8 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 	return row, nil
 }
 
-func decodeEvent(row journal.Event) (*Durable, error) {
+// DecodeEvent reads an event from its row. The error says which run and event it is.
+func DecodeEvent(row journal.Event) (*Durable, error) {
 	if len(row.Data) > 0 && row.Data[0] == compactForm {
 		d, ok := expandEvent(row)
 		if !ok || d.Version > workgraph.MachineVersion {
@@ -192,128 +156,23 @@ func decodeEvent(row journal.Event) (*Durable, error) {
 	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Principal: rec.Principal, Cached: rec.Cached, GraphChange: rec.GraphChange}, nil
 }
 
-// nodeState is where the last visit of a node stands.
-type nodeState uint8
-
-const (
-	nodeRunning nodeState = iota + 1
-	nodeCompleted
-	nodeFailed
-	nodeSkipped
-)
-
-// tally counts how many nodes stand where. It follows the steps of events and nothing else.
-type tally struct {
-	Last   map[string]nodeState
-	counts journal.NodeCounts
-}
-
-func newTally(total int) *tally {
-	return &tally{Last: map[string]nodeState{}, counts: journal.NodeCounts{Total: int32(total)}}
-}
-
-// total says how many nodes there are by now.
-func (t *tally) total(n int) { t.counts.Total = int32(n) }
-
-func (t *tally) slot(s nodeState) *int32 {
-	switch s {
-	case nodeRunning:
-		return &t.counts.Running
-	case nodeCompleted:
-		return &t.counts.Completed
-	case nodeFailed:
-		return &t.counts.Failed
-	case nodeSkipped:
-		return &t.counts.Skipped
+// GraphHash is the content hash of the graph that the event brings; empty if it brings none.
+func (d *Durable) GraphHash() string {
+	if d.GraphChange != nil && d.GraphChange.Hash != "" {
+		return d.GraphChange.Hash
 	}
-	return nil
-}
-
-func (t *tally) set(node string, s nodeState) {
-	if p := t.slot(t.Last[node]); p != nil {
-		*p--
+	if d.Graph == nil {
+		return ""
 	}
-	if s == 0 { // it has not been reached
-		delete(t.Last, node)
-		return
-	}
-	t.Last[node] = s
-	*t.slot(s)++
-}
-
-func (t *tally) apply(ev *workgraph.Event) {
-	for i := range ev.Steps {
-		s := &ev.Steps[i]
-		switch s.Op {
-		case workgraph.OpEnter, workgraph.OpReuse:
-			t.set(s.Node, nodeRunning)
-		case workgraph.OpReset, workgraph.OpReopen:
-			// A later visit of a loop, which has visits before it, begins again in the same event.
-			t.set(s.Node, 0)
-		case workgraph.OpComplete:
-			t.set(s.Node, nodeCompleted)
-		case workgraph.OpFail:
-			if s.Note == workgraph.ReasonCanceled {
-				t.set(s.Node, nodeSkipped)
-			} else {
-				t.set(s.Node, nodeFailed)
-			}
-		case workgraph.OpSkip:
-			t.set(s.Node, nodeSkipped)
-		case workgraph.OpDrop:
-			if s.Item == 0 {
-				t.set(s.Node, nodeSkipped)
-			}
-		}
-	}
-	if ev.Kind == workgraph.RunEnded {
-		// What has not been reached will not run any more.
-		c := &t.counts
-		c.Running = 0
-		c.Skipped = c.Total - c.Completed - c.Failed
-	}
-}
-
-// snapshotHead is what the engine keeps in front of the machine's snapshot.
-type snapshotHead struct {
-	// Nodes is the tally.
-	Nodes map[string]nodeState `json:"nodes"`
-	// Recorded says that every child that was spawned by then is known to have been recorded.
-	Recorded bool `json:"children_recorded,omitempty"`
-	// Details are what heartbeats said last.
-	Details []detail `json:"details,omitempty"`
-	// Refusal is the last amendment that was refused when it was taken up.
-	Refusal *refusal `json:"refused_amendment,omitempty"`
-}
-
-func encodeSnapshot(h snapshotHead, machine []byte) ([]byte, error) {
-	head, err := json.Marshal(h)
+	body, err := d.Graph.Canonical()
 	if err != nil {
-		return nil, err
+		return ""
 	}
-	out := make([]byte, 0, 4+len(head)+len(machine))
-	out = binary.BigEndian.AppendUint32(out, uint32(len(head)))
-	out = append(out, head...)
-	return append(out, machine...), nil
+	return GraphHash(body)
 }
 
-func decodeSnapshot(b []byte, total int) (*tally, snapshotHead, []byte, error) {
-	var h snapshotHead
-	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
-		return nil, h, nil, workgraph.ErrCorrupt
-	}
-	n := 4 + int(binary.BigEndian.Uint32(b))
-	dec := json.NewDecoder(bytes.NewReader(b[4:n]))
-	dec.DisallowUnknownFields() // a later version may have added what this one would drop
-	if err := dec.Decode(&h); err != nil {
-		return nil, h, nil, fmt.Errorf("decode snapshot: %w", err)
-	}
-	t := newTally(total)
-	for node, s := range h.Nodes {
-		if s < nodeRunning || s > nodeSkipped {
-			return nil, h, nil, workgraph.ErrCorrupt
-		}
-		t.set(node, s)
-	}
-	return t, h, b[n:], nil
+// GraphHash is the content hash of a graph in canonical form.
+func GraphHash(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
 }

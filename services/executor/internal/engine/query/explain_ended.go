@@ -1,4 +1,4 @@
-package engine
+package query
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -13,7 +15,7 @@ import (
 // This file explains runs that have ended.
 
 // explainEnded says what the run ended with, and what of it nobody knows.
-func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(func(*workgraph.State))) error {
+func (q *Query) explainEnded(ctx context.Context, x *Explanation, look func(func(*workgraph.State))) error {
 	row := x.Row
 	h := ended(row)
 	var visit workgraph.VisitInfo
@@ -35,7 +37,7 @@ func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(fun
 	if len(unknown) > 0 {
 		x.Blockers = append(x.Blockers, unknownAtEnd(row, unknown, first))
 	}
-	if err := e.failedChildren(ctx, x); err != nil {
+	if err := q.failedChildren(ctx, x); err != nil {
 		return err
 	}
 	x.Arrange(nil)
@@ -48,13 +50,13 @@ func ended(row journal.Run) Blocker {
 		out.Message += ", " + row.Reason
 	}
 	if len(row.Error) > 0 {
-		var e RunError
+		var e engine.RunError
 		if json.Unmarshal(row.Error, &e) == nil { // else the API says so when the run itself is asked for
 			out.Error = &e
 		}
 	}
 	if row.State == journal.StateFailed {
-		out.Hint = command("runs retry "+row.ID) + " runs again what failed, in a new run"
+		out.Hint = phrase.Command("runs retry "+row.ID) + " runs again what failed, in a new run"
 	}
 	return out
 }
@@ -65,7 +67,7 @@ func (h *Blocker) failed(v workgraph.VisitInfo) {
 		return
 	}
 	if v.Node == "" {
-		h.Message += ": " + h.Error.said()
+		h.Message += ": " + said(h.Error)
 		return
 	}
 	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
@@ -73,7 +75,7 @@ func (h *Blocker) failed(v workgraph.VisitInfo) {
 	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected { // no other attempt follows a rejection, however many there may be
 		at = " at " + h.attempt()
 	}
-	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, h.Error.said())
+	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, said(h.Error))
 }
 
 // unknownAtEnd tells of the UNSAFE calls of a run that ended before anybody said whether they were performed.
@@ -87,8 +89,8 @@ func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Blocker {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return Blocker{Kind: BlockerReconciliation, Ref: calls[0], EffectKey: key, Since: row.EndTime,
-		Message: "the run ended before anybody knew whether " + counted(len(calls), "UNSAFE call") + " had been performed: " + strings.Join(names, ", "),
-		Hint:    "find out what became of it; " + command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
+		Message: "the run ended before anybody knew whether " + phrase.Counted(len(calls), "UNSAFE call") + " had been performed: " + strings.Join(names, ", "),
+		Hint:    "find out what became of it; " + phrase.Command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
 }
 
 // shownUnknown is how many calls of unknown outcome are named.

@@ -1,4 +1,6 @@
-package engine
+// Package sched decides which attempts begin: how many at once, in which order among namespaces and runs, and through
+// which gates. It knows nothing of runs but what a Task says.
+package sched
 
 import (
 	"container/list"
@@ -11,13 +13,33 @@ import (
 	"github.com/epigraph-run/epigraph/internal/goroutine"
 )
 
-// scheduler bounds how many attempts run at once, gives namespaces and their runs their turns, and leads attempts through their
+// Task is one attempt that wants a place. The caller fills in the exported fields before Add, and leaves them alone
+// from then on.
+type Task struct {
+	// Request is what gates are told.
+	Request GateRequest
+	// Lane orders tasks: those with equal lanes begin in the order in which they were added. Mostly a pointer to the
+	// run.
+	Lane any
+	// Suspect tasks go before all others of their namespace.
+	Suspect bool
+	// Value is the caller's.
+	Value any
+
+	// Under the scheduler's lock.
+	place      *list.Element
+	line       *list.List
+	dispatched bool
+	way        *passage // nil when no gate concerns it
+}
+
+// Scheduler bounds how many attempts run at once, gives namespaces and their runs their turns, and leads attempts through their
 // gates. It is safe for concurrent use and never blocks.
-type scheduler struct {
-	perform func(*attempt)
-	// conclude is called after perform, and may set further attempts going: it calls its argument with the number of those that it speaks for just
+type Scheduler struct {
+	perform func(*Task)
+	// Conclude is called after perform, and may set further attempts going: it calls its argument with the number of those that it speaks for just
 	// before. Nil does nothing.
-	conclude func(func(int))
+	Conclude func(func(int))
 	gates    []Gate
 
 	mu      sync.Mutex
@@ -25,12 +47,12 @@ type scheduler struct {
 	remote  pool
 	stopped bool
 	// entering are attempts that are to enter a gate as soon as the lock is given back.
-	entering []*attempt
+	entering []*Task
 	// after is what is to be called then: releases and cancels of gates.
 	after []func()
 	// spare are goroutines that performed something and wait for more: their stacks have grown to what it takes.
-	spare   []chan *attempt
-	waiting list.List // of *attempt, those at gates
+	spare   []chan *Task
+	waiting list.List // of *Task, those at gates
 	at      []int     // how many wait at each gate
 	idle    chan struct{}
 	// rehold is closed when other namespaces are held.
@@ -44,8 +66,8 @@ type pool struct {
 	queued  int
 	ring    list.List // of *tenant, those with something queued, the next one first
 	tenants map[string]*tenant
-	lanes   map[*run]*lane
-	// held are the namespaces that start one attempt at a time: see scheduler.hold.
+	lanes   map[any]*lane
+	// held are the namespaces that start one attempt at a time: see Scheduler.hold.
 	held map[string]bool
 }
 
@@ -69,7 +91,7 @@ type class struct {
 
 // lane is what one run has queued, in order.
 type lane struct {
-	run    *run
+	key    any // of Task.Lane
 	tenant *tenant
 	class  int
 	items  list.List
@@ -94,17 +116,19 @@ const (
 	MaxPriority = 4
 )
 
-func newScheduler(limit, remote int, gates []Gate, perform func(*attempt)) *scheduler {
+// New returns a scheduler of this many local and remote places. perform makes the call of a task on a goroutine of
+// the scheduler, and Done must be called for it.
+func New(limit, remote int, gates []Gate, perform func(*Task)) *Scheduler {
 	p := func(limit int) pool {
-		return pool{limit: limit, tenants: map[string]*tenant{}, lanes: map[*run]*lane{}}
+		return pool{limit: limit, tenants: map[string]*tenant{}, lanes: map[any]*lane{}}
 	}
-	return &scheduler{local: p(limit), remote: p(remote), gates: gates, at: make([]int, len(gates)), perform: perform, idle: make(chan struct{}), rehold: make(chan struct{})}
+	return &Scheduler{local: p(limit), remote: p(remote), gates: gates, at: make([]int, len(gates)), perform: perform, idle: make(chan struct{}), rehold: make(chan struct{})}
 }
 
-// add queues a and starts what may start. Others may have found a before: see HeldBack.
-func (s *scheduler) add(a *attempt) {
+// Add queues a and starts what may start. Others may have found a before: see HeldBack.
+func (s *Scheduler) Add(a *Task) {
 	var way *passage
-	if req := a.request(); len(s.gates) > 0 {
+	if req := a.Request; len(s.gates) > 0 {
 		for i, g := range s.gates {
 			if g.Concerns(req) {
 				if way == nil {
@@ -124,15 +148,15 @@ func (s *scheduler) add(a *attempt) {
 	s.unlock()
 }
 
-func (s *scheduler) pool(a *attempt) *pool {
-	if a.remote {
+func (s *Scheduler) pool(a *Task) *pool {
+	if a.Request.Remote {
 		return &s.remote
 	}
 	return &s.local
 }
 
 // unlock gives s.mu back and does with gates what is due. Gates may answer at once, so nothing is held then.
-func (s *scheduler) unlock() {
+func (s *Scheduler) unlock() {
 	entering, after := s.entering, s.after
 	s.entering, s.after = nil, nil
 	s.mu.Unlock()
@@ -145,7 +169,7 @@ func (s *scheduler) unlock() {
 }
 
 // enter is called without s.mu.
-func (s *scheduler) enter(a *attempt) {
+func (s *Scheduler) enter(a *Task) {
 	w := a.way
 	s.mu.Lock()
 	if w.gone {
@@ -154,7 +178,7 @@ func (s *scheduler) enter(a *attempt) {
 	}
 	gate, turn := s.gates[w.gates[w.at]], w.turn
 	s.mu.Unlock()
-	cancel := gate.Enter(a.request(), func(p Pass) { s.through(a, turn, p) })
+	cancel := gate.Enter(a.Request, func(p Pass) { s.through(a, turn, p) })
 	s.mu.Lock()
 	switch {
 	case w.gone:
@@ -166,7 +190,7 @@ func (s *scheduler) enter(a *attempt) {
 }
 
 // wait puts a at the gate with number at. It is called with s.mu held.
-func (s *scheduler) wait(a *attempt, at int, now time.Time) {
+func (s *Scheduler) wait(a *Task, at int, now time.Time) {
 	w := a.way
 	w.at, w.since, w.cancel = at, now, nil
 	w.turn++
@@ -176,7 +200,7 @@ func (s *scheduler) wait(a *attempt, at int, now time.Time) {
 }
 
 // leave takes a from its gate. It is called with s.mu held.
-func (s *scheduler) leave(a *attempt) {
+func (s *Scheduler) leave(a *Task) {
 	w := a.way
 	if w.place == nil {
 		return
@@ -187,7 +211,7 @@ func (s *scheduler) leave(a *attempt) {
 }
 
 // through is told by a gate that a may pass.
-func (s *scheduler) through(a *attempt, turn int, p Pass) {
+func (s *Scheduler) through(a *Task, turn int, p Pass) {
 	w := a.way
 	s.mu.Lock()
 	defer s.unlock()
@@ -207,7 +231,7 @@ func (s *scheduler) through(a *attempt, turn int, p Pass) {
 }
 
 // halt sends a to the first gate whose pass it lacks. It reports false if it has all. It is called with s.mu held.
-func (s *scheduler) halt(a *attempt) bool {
+func (s *Scheduler) halt(a *Task) bool {
 	if a.way == nil {
 		return false
 	}
@@ -224,23 +248,23 @@ func (s *scheduler) halt(a *attempt) bool {
 }
 
 // push puts a at the end of its run's line.
-func (p *pool) push(a *attempt) {
-	suspect := a.run.suspect.Load()
-	l := p.lanes[a.run]
+func (p *pool) push(a *Task) {
+	suspect := a.Suspect
+	l := p.lanes[a.Lane]
 	if l == nil {
-		l = &lane{run: a.run, tenant: p.tenant(a.run.namespace), class: a.run.class()}
+		l = &lane{key: a.Lane, tenant: p.tenant(a.Request.Namespace), class: Class(a.Request.Priority)}
 		if suspect {
 			l.class = 0
 		}
-		p.lanes[a.run] = l
+		p.lanes[a.Lane] = l
 	}
-	a.place, a.lane = l.items.PushBack(a), &l.items
+	a.place, a.line = l.items.PushBack(a), &l.items
 	t := l.tenant
 	fresh := l.place == nil
 	if fresh {
 		c := &t.classes[l.class]
 		if c.ring.Len() == 0 {
-			c.since = a.queued
+			c.since = a.Request.Queued
 		}
 		l.place = c.ring.PushBack(l)
 	}
@@ -250,9 +274,9 @@ func (p *pool) push(a *attempt) {
 }
 
 // pushPassed puts a before all others of its namespace.
-func (p *pool) pushPassed(a *attempt) {
-	t := p.tenant(a.run.namespace)
-	a.place, a.lane = t.passed.PushBack(a), &t.passed
+func (p *pool) pushPassed(a *Task) {
+	t := p.tenant(a.Request.Namespace)
+	a.place, a.line = t.passed.PushBack(a), &t.passed
 	p.line(t, false)
 	p.queued++
 	t.queued++
@@ -301,7 +325,7 @@ func (p *pool) tidy(t *tenant) {
 func (p *pool) drop(l *lane) {
 	l.tenant.classes[l.class].ring.Remove(l.place)
 	l.place = nil
-	delete(p.lanes, l.run)
+	delete(p.lanes, l.key)
 	p.tidy(l.tenant)
 }
 
@@ -343,38 +367,38 @@ func (t *tenant) class() int {
 }
 
 // take is the next attempt of t.
-func (p *pool) take(t *tenant) *attempt {
-	var a *attempt
+func (p *pool) take(t *tenant) *Task {
+	var a *Task
 	t.queued--
 	p.ring.MoveToBack(t.place)
 	if first := t.passed.Front(); first != nil {
-		a = t.passed.Remove(first).(*attempt)
+		a = t.passed.Remove(first).(*Task)
 		p.tidy(t)
 	} else {
 		ring := &t.classes[t.class()].ring
 		l := ring.Front().Value.(*lane)
-		a = l.items.Remove(l.items.Front()).(*attempt)
+		a = l.items.Remove(l.items.Front()).(*Task)
 		if l.items.Len() == 0 {
 			p.drop(l)
 		} else {
 			ring.MoveToBack(l.place)
 		}
 	}
-	a.place, a.lane = nil, nil
+	a.place, a.line = nil, nil
 	p.queued--
 	return a
 }
 
 // dispatch starts attempts while there is room: one of the first run of a tenant, then the next tenant. It is called with
 // s.mu held.
-func (s *scheduler) dispatch() {
+func (s *Scheduler) dispatch() {
 	s.fill(&s.local)
 	if s.remote.queued > 0 {
 		s.fill(&s.remote)
 	}
 }
 
-func (s *scheduler) fill(p *pool) {
+func (s *Scheduler) fill(p *pool) {
 	for p.running < p.limit && !s.stopped {
 		t := p.next()
 		if t == nil {
@@ -385,7 +409,7 @@ func (s *scheduler) fill(p *pool) {
 			continue
 		}
 		p.running++
-		p.tenant(a.run.namespace).running++
+		p.tenant(a.Request.Namespace).running++
 		a.dispatched = true
 		if n := len(s.spare); n > 0 {
 			s.spare[n-1] <- a // has room for it
@@ -406,20 +430,20 @@ const (
 )
 
 // work performs a, and then what else it is given.
-func (s *scheduler) work(a *attempt) {
+func (s *Scheduler) work(a *Task) {
 	goroutine.Reserve()
 	var room [workRoom]byte
 	defer runtime.KeepAlive(&room)
-	more := make(chan *attempt, 1)
+	more := make(chan *Task, 1)
 	idle := time.NewTimer(spareFor)
 	defer idle.Stop()
 	for a != nil {
 		s.perform(a)
 		a = nil
 		waits := false
-		if s.conclude != nil {
+		if s.Conclude != nil {
 			// What follows from this attempt alone goes on here: nobody need be woken for it.
-			s.conclude(func(answers int) { waits = answers == 1 && s.spareMe(more) })
+			s.Conclude(func(answers int) { waits = answers == 1 && s.spareMe(more) })
 		}
 		if !waits && !s.spareMe(more) {
 			return
@@ -447,7 +471,7 @@ func (s *scheduler) work(a *attempt) {
 }
 
 // spareMe lets the next attempt be given to more, before all others that wait. It reports false if there are enough.
-func (s *scheduler) spareMe(more chan *attempt) bool {
+func (s *Scheduler) spareMe(more chan *Task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || len(s.spare) == maxSpare {
@@ -457,29 +481,29 @@ func (s *scheduler) spareMe(more chan *attempt) bool {
 	return true
 }
 
-// remove takes a out of its line or from its gate. It reports false if a is running already, or was never queued.
-func (s *scheduler) remove(a *attempt) bool {
+// Remove takes a out of its line or from its gate. It reports false if a is running already, or was never queued.
+func (s *Scheduler) Remove(a *Task) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	return s.takeOut(a)
 }
 
 // takeOut is remove, with s.mu held.
-func (s *scheduler) takeOut(a *attempt) bool {
+func (s *Scheduler) takeOut(a *Task) bool {
 	w := a.way
 	switch {
 	case a.place != nil:
 		p := s.pool(a)
-		p.tenant(a.run.namespace).queued--
-		a.lane.Remove(a.place)
-		if l := p.lanes[a.run]; l != nil && a.lane == &l.items {
+		p.tenant(a.Request.Namespace).queued--
+		a.line.Remove(a.place)
+		if l := p.lanes[a.Lane]; l != nil && a.line == &l.items {
 			if l.items.Len() == 0 {
 				p.drop(l)
 			}
 		} else {
-			p.tidy(p.tenant(a.run.namespace))
+			p.tidy(p.tenant(a.Request.Namespace))
 		}
-		a.place, a.lane = nil, nil
+		a.place, a.line = nil, nil
 		p.queued--
 	case w != nil && w.place != nil:
 		s.leave(a)
@@ -492,9 +516,9 @@ func (s *scheduler) takeOut(a *attempt) bool {
 	return true
 }
 
-// withdraw takes attempts of one run out of their lines and gates. It reports false, and leaves all where they
+// Withdraw takes attempts of one run out of their lines and gates. It reports false, and leaves all where they
 // are, if one of them is running, or is just about to be queued.
-func (s *scheduler) withdraw(list []*attempt) bool {
+func (s *Scheduler) Withdraw(list []*Task) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, a := range list {
@@ -508,8 +532,8 @@ func (s *scheduler) withdraw(list []*attempt) bool {
 	return true
 }
 
-// hold lets these namespaces, and no others, start one attempt at a time only.
-func (s *scheduler) hold(names map[string]bool) {
+// Hold lets these namespaces, and no others, start one attempt at a time only.
+func (s *Scheduler) Hold(names map[string]bool) {
 	s.mu.Lock()
 	defer s.unlock()
 	if maps.Equal(names, s.local.held) {
@@ -521,8 +545,8 @@ func (s *scheduler) hold(names map[string]bool) {
 	s.dispatch()
 }
 
-// heldUntil is nil for a namespace that is not held, and otherwise closed when that may have changed.
-func (s *scheduler) heldUntil(namespace string) <-chan struct{} {
+// HeldUntil is nil for a namespace that is not held, and otherwise closed when that may have changed.
+func (s *Scheduler) HeldUntil(namespace string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || !s.local.held[namespace] {
@@ -532,7 +556,7 @@ func (s *scheduler) heldUntil(namespace string) <-chan struct{} {
 }
 
 // quit gives up what w has and waits for. It is called with s.mu held.
-func (s *scheduler) quit(w *passage) {
+func (s *Scheduler) quit(w *passage) {
 	w.gone = true
 	if w.cancel != nil {
 		s.after = append(s.after, w.cancel)
@@ -541,8 +565,8 @@ func (s *scheduler) quit(w *passage) {
 	s.after = append(s.after, w.give()...)
 }
 
-// done frees the place of an attempt that ran. It is idempotent.
-func (s *scheduler) done(a *attempt) {
+// Done frees the place of an attempt that ran. It is idempotent.
+func (s *Scheduler) Done(a *Task) {
 	s.mu.Lock()
 	if !a.dispatched {
 		s.mu.Unlock()
@@ -551,7 +575,7 @@ func (s *scheduler) done(a *attempt) {
 	a.dispatched = false
 	p := s.pool(a)
 	p.running--
-	t := p.tenant(a.run.namespace)
+	t := p.tenant(a.Request.Namespace)
 	t.running--
 	p.tidy(t)
 	if a.way != nil {
@@ -562,8 +586,8 @@ func (s *scheduler) done(a *attempt) {
 	s.unlock()
 }
 
-// stop lets nothing start any more. The channel is closed when nothing runs.
-func (s *scheduler) stop() <-chan struct{} {
+// Stop lets nothing start any more. The channel is closed when nothing runs.
+func (s *Scheduler) Stop() <-chan struct{} {
 	s.mu.Lock()
 	if !s.stopped {
 		s.stopped = true
@@ -572,7 +596,7 @@ func (s *scheduler) stop() <-chan struct{} {
 		}
 		s.spare = nil
 		for s.waiting.Len() > 0 {
-			a := s.waiting.Front().Value.(*attempt)
+			a := s.waiting.Front().Value.(*Task)
 			s.leave(a)
 			s.quit(a.way)
 		}
@@ -582,7 +606,7 @@ func (s *scheduler) stop() <-chan struct{} {
 	return s.idle
 }
 
-func (s *scheduler) signalIdle() {
+func (s *Scheduler) signalIdle() {
 	if s.stopped && s.local.running == 0 && s.remote.running == 0 {
 		select {
 		case <-s.idle:
@@ -592,16 +616,16 @@ func (s *scheduler) signalIdle() {
 	}
 }
 
-// backlog counts attempts that wait for a place.
-func (s *scheduler) backlog() int {
+// Backlog counts attempts that wait for a place.
+func (s *Scheduler) Backlog() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.local.queued + s.remote.queued
 }
 
-// crowded are the namespaces of which so many attempts wait for a place that more runs of theirs would only
+// Crowded are the namespaces of which so many attempts wait for a place that more runs of theirs would only
 // stand in line.
-func (s *scheduler) crowded() (names []string) {
+func (s *Scheduler) Crowded() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range []*pool{&s.local, &s.remote} {
@@ -614,8 +638,8 @@ func (s *scheduler) crowded() (names []string) {
 	return names
 }
 
-// atGates calls f with the number of attempts that wait at gates of each kind.
-func (s *scheduler) atGates(f func(GateKind, int)) {
+// AtGates calls f with the number of attempts that wait at gates of each kind.
+func (s *Scheduler) AtGates(f func(GateKind, int)) {
 	s.mu.Lock()
 	at := append([]int(nil), s.at...)
 	s.mu.Unlock()
@@ -624,12 +648,12 @@ func (s *scheduler) atGates(f func(GateKind, int)) {
 	}
 }
 
-// holding tells what keeps a from running; false when it runs.
-func (s *scheduler) holding(a *attempt) (GateWait, bool) {
+// Holding tells what keeps a from running; false when it runs.
+func (s *Scheduler) Holding(a *Task) (GateWait, bool) {
 	s.mu.Lock()
 	if a.place != nil {
 		s.mu.Unlock()
-		return GateWait{Kind: GatePlace, Since: a.queued}, true
+		return GateWait{Kind: GatePlace, Since: a.Request.Queued}, true
 	}
 	w := a.way
 	if w == nil || w.place == nil {
@@ -638,9 +662,9 @@ func (s *scheduler) holding(a *attempt) (GateWait, bool) {
 	}
 	g, since := s.gates[w.gates[w.at]], w.since
 	s.mu.Unlock()
-	b, ok := g.Holding(a.request())
+	b, ok := g.Holding(a.Request)
 	if !ok {
-		b = GateWait{Kind: g.Kind(), Name: a.start.Actor}
+		b = GateWait{Kind: g.Kind(), Name: a.Request.Actor}
 	}
 	if b.Since.IsZero() {
 		b.Since = since
@@ -648,10 +672,10 @@ func (s *scheduler) holding(a *attempt) (GateWait, bool) {
 	return b, true
 }
 
-// class is the line of the run's priority.
-func (r *run) class() int {
-	if r.priority < 1 || r.priority > MaxPriority {
+// Class is the priority that counts for a run of this one: DefaultPriority where there is no such priority.
+func Class(priority int) int {
+	if priority < 1 || priority > MaxPriority {
 		return DefaultPriority
 	}
-	return r.priority
+	return priority
 }

@@ -1,4 +1,4 @@
-package engine
+package query
 
 import (
 	"context"
@@ -54,19 +54,19 @@ func (r *resets) put(of *resetsOf) {
 // has it now, so that what had ended before that is not shown. Only what follows from an approval is taken
 // back after its end, so that nothing is read for a run that has asked nothing and adopted nothing; of others
 // the history is read once here, and after that what has come since.
-func (e *Engine) takenBack(ctx context.Context, row journal.Run) (map[workgraph.Ref]visitOrder, error) {
+func (q *Query) takenBack(ctx context.Context, row journal.Run) (map[workgraph.Ref]visitOrder, error) {
 	if row.ForkedFrom == "" {
-		asked, err := e.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)
+		asked, err := q.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)
 		if err != nil || len(asked) == 0 {
 			return nil, err
 		}
 	}
-	known := e.resets.get(row.ID)
+	known := q.resets.get(row.ID)
 	found := resetsOf{run: row.ID, seq: known.seq, last: known.last}
 	own := false // whether last is a copy, since what is known must not change
 	const chunk = 500
 	for {
-		evs, err := e.Events(ctx, row, found.seq, chunk)
+		evs, err := q.engine.Events(ctx, row, found.seq, chunk)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (e *Engine) takenBack(ctx context.Context, row journal.Run) (map[workgraph.
 		}
 	}
 	if found.seq > known.seq {
-		e.resets.put(&found)
+		q.resets.put(&found)
 	}
 	return found.last, nil
 }

@@ -1,4 +1,4 @@
-package engine
+package query
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -38,14 +40,14 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(ctx, hash, body)
+	p, err := engine.StoredProgram(ctx, hash, body)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return []string{fmt.Sprintf("%s: its graph cannot be used: %v", runID, err)}, nil
 	}
-	a := auditor{id: runID, state: workgraph.New(p.p, runID), ended: map[ending]int64{}, done: map[workgraph.Ref]int64{}}
+	a := auditor{id: runID, state: workgraph.New(p, runID), ended: map[ending]int64{}, done: map[workgraph.Ref]int64{}}
 	for after := int64(0); ; {
 		events, err := j.Events(ctx, namespace, runID, after, 1000)
 		if err != nil {
@@ -91,7 +93,7 @@ func firstGraph(ctx context.Context, j journal.Reader, row journal.Run) (string,
 		if err != nil {
 			return "", err
 		}
-		switch hash, err := graphBefore(events); {
+		switch hash, err := record.GraphBefore(events); {
 		case err != nil:
 			return "", fmt.Errorf("%w: %w", workgraph.ErrCorrupt, err)
 		case hash != "":
@@ -123,7 +125,7 @@ func (a *auditor) fault(format string, args ...any) {
 
 // take replays one event. It reports false when nothing can be said of what follows.
 func (a *auditor) take(ctx context.Context, row journal.Event) bool {
-	d, err := decodeEvent(row)
+	d, err := record.DecodeEvent(row)
 	if err != nil {
 		a.fault("event %d cannot be read: %v", row.Seq, err)
 		return false

@@ -1,4 +1,4 @@
-package engine
+package sched
 
 import (
 	"fmt"
@@ -33,37 +33,48 @@ func (d *door) Enter(r GateRequest, f func(Pass)) func() {
 	return func() { d.left++ }
 }
 
+// run is what the tasks of one lane have in common.
+type run struct {
+	namespace, id string
+	priority      int
+}
+
+func (r *run) task(req GateRequest) *Task {
+	req.Namespace, req.RunID, req.Priority, req.Queued = r.namespace, r.id, r.priority, time.Now()
+	return &Task{Lane: r, Request: req}
+}
+
 // stage is a scheduler whose attempts begin by being listed and end when the test says so.
 type stage struct {
-	*scheduler
-	begun chan *attempt
+	*Scheduler
+	begun chan *Task
 	n     int
 }
 
 func newStage(t *testing.T, limit, remote int, gates ...Gate) *stage {
-	st := &stage{begun: make(chan *attempt, 1000)}
-	st.scheduler = newScheduler(limit, remote, gates, func(a *attempt) { st.begun <- a })
-	t.Cleanup(func() { st.stop() })
+	st := &stage{begun: make(chan *Task, 1000)}
+	st.Scheduler = New(limit, remote, gates, func(a *Task) { st.begun <- a })
+	t.Cleanup(func() { st.Stop() })
 	return st
 }
 
-func (st *stage) queue(r *run, actor string, remote bool) *attempt {
+func (st *stage) queue(r *run, actor string, remote bool) *Task {
 	st.n++
-	a := &attempt{run: r, start: workgraph.Start{Ref: workgraph.Ref{Node: fmt.Sprint(st.n)}, Actor: actor}, queued: time.Now(), remote: remote}
-	st.add(a)
+	a := r.task(GateRequest{Ref: workgraph.Ref{Node: fmt.Sprint(st.n)}, Actor: actor, Remote: remote})
+	st.Add(a)
 	return a
 }
 
-func (st *stage) runs(t *testing.T, want ...*attempt) {
+func (st *stage) runs(t *testing.T, want ...*Task) {
 	t.Helper()
 	synctest.Wait()
 	require.Len(t, st.begun, len(want))
-	got := map[*attempt]bool{}
+	got := map[*Task]bool{}
 	for range want {
 		got[<-st.begun] = true
 	}
 	for _, a := range want {
-		require.True(t, got[a], "attempt %s did not begin", a.start.Node)
+		require.True(t, got[a], "attempt %s did not begin", a.Request.Ref.Node)
 	}
 }
 
@@ -80,17 +91,18 @@ func TestScheduler(t *testing.T) {
 		low, urgent := &run{namespace: "n", priority: 4}, &run{namespace: "n", priority: 1}
 		st.runs(t, st.queue(&run{namespace: "n"}, "a", false))
 		waits := st.queue(low, "a", false)
-		holder := &attempt{run: &run{namespace: "n"}, dispatched: true}
+		holder := (&run{namespace: "n"}).task(GateRequest{})
+		holder.dispatched = true
 		begun, turns := time.Now(), 0
 		for {
 			next := st.queue(urgent, "a", false)
 			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // fake time
-			st.done(holder)
+			st.Done(holder)
 			synctest.Wait()
 			if holder = <-st.begun; holder == waits {
 				break
 			}
-			require.Same(t, urgent, holder.run)
+			require.Same(t, urgent, holder.Lane)
 			_ = next
 			turns++
 			require.Less(t, turns, 100)
@@ -105,10 +117,10 @@ func TestScheduler(t *testing.T) {
 		st.queue(&run{namespace: "a", priority: 1}, "a", false)
 		other := st.queue(&run{namespace: "b", priority: 4}, "a", false)
 		st.queue(&run{namespace: "a", priority: 1}, "a", false)
-		st.done(first)
+		st.Done(first)
 		synctest.Wait()
 		second := <-st.begun
-		st.done(second)
+		st.Done(second)
 		st.runs(t, other)
 	})
 	bubble("Gates/NoPlaceIsHeldThere", func(t *testing.T) {
@@ -118,22 +130,22 @@ func TestScheduler(t *testing.T) {
 		gated := st.queue(r, "gated", false)
 		free := st.queue(r, "free", false)
 		st.runs(t, free)
-		require.Zero(t, st.backlog())
-		b, ok := st.holding(gated)
+		require.Zero(t, st.Backlog())
+		b, ok := st.Holding(gated)
 		require.True(t, ok)
 		require.Equal(t, GateKey, b.Kind)
 		one.ready[0](one.pass(time.Time{}))
 		two.ready[0](two.pass(time.Time{}))
-		require.Equal(t, 1, st.backlog(), "it waits for a place now")
-		b, _ = st.holding(gated)
+		require.Equal(t, 1, st.Backlog(), "it waits for a place now")
+		b, _ = st.Holding(gated)
 		require.Equal(t, GatePlace, b.Kind)
 		later := st.queue(r, "free", false)
-		st.done(free)
+		st.Done(free)
 		st.runs(t, gated)
-		_, ok = st.holding(gated)
+		_, ok = st.Holding(gated)
 		require.False(t, ok)
-		st.done(gated)
-		st.done(gated)
+		st.Done(gated)
+		st.Done(gated)
 		st.runs(t, later)
 		require.Equal(t, 1, one.freed)
 		require.Equal(t, 1, two.freed)
@@ -142,8 +154,8 @@ func TestScheduler(t *testing.T) {
 		one, two := &door{kind: GateKey, open: true}, &door{kind: GateRate}
 		st := newStage(t, 1, 1, one, two)
 		a := st.queue(&run{namespace: "n"}, "gated", false)
-		require.True(t, st.remove(a))
-		require.False(t, st.remove(a))
+		require.True(t, st.Remove(a))
+		require.False(t, st.Remove(a))
 		require.Equal(t, 1, one.freed)
 		require.Equal(t, 1, two.left)
 		two.ready[0](two.pass(time.Time{})) // too late
@@ -159,7 +171,7 @@ func TestScheduler(t *testing.T) {
 		one.ready[0](one.pass(time.Time{}))
 		two.ready[0](two.pass(time.Now().Add(time.Second)))
 		time.Sleep(2 * time.Second) //nolint:forbidigo // fake time
-		st.done(free)
+		st.Done(free)
 		st.runs(t)
 		require.Len(t, two.entered, 2)
 		require.Len(t, one.entered, 1)
@@ -171,7 +183,7 @@ func TestScheduler(t *testing.T) {
 		one := &door{kind: GateKey}
 		st := newStage(t, 1, 1, one)
 		st.queue(&run{namespace: "n"}, "gated", false)
-		<-st.stop()
+		<-st.Stop()
 		require.Equal(t, 1, one.left)
 		one.ready[0](one.pass(time.Time{}))
 		require.Equal(t, 1, one.freed)
@@ -180,20 +192,20 @@ func TestScheduler(t *testing.T) {
 	bubble("Gates/KeyIsHandedOnInOrder", func(t *testing.T) {
 		st := newStage(t, 10, 1, NewKeyGate())
 		r := &run{namespace: "n", id: "r"}
-		var as []*attempt
+		var as []*Task
 		for range 4 {
-			a := &attempt{run: r, start: workgraph.Start{Actor: "a", ConcurrencyKey: "k"}, queued: time.Now()}
+			a := r.task(GateRequest{Actor: "a", Key: "k"})
 			as = append(as, a)
-			st.add(a)
+			st.Add(a)
 		}
 		st.runs(t, as[0])
-		b, ok := st.holding(as[2])
+		b, ok := st.Holding(as[2])
 		require.True(t, ok)
 		require.Equal(t, GateWait{Kind: GateKey, Name: "k", Since: b.Since, HolderRunIDs: []string{"r"}}, b)
-		require.True(t, st.remove(as[1]))
-		st.done(as[0])
+		require.True(t, st.Remove(as[1]))
+		st.Done(as[0])
 		st.runs(t, as[2])
-		st.done(as[2])
+		st.Done(as[2])
 		st.runs(t, as[3])
 	})
 	bubble("Remote/HasPlacesOfItsOwn", func(t *testing.T) {
@@ -204,9 +216,9 @@ func TestScheduler(t *testing.T) {
 		far, farther := st.queue(r, "b", true), st.queue(r, "b", true)
 		st.runs(t, here, far, farther)
 		third := st.queue(r, "b", true)
-		st.done(far)
+		st.Done(far)
 		st.runs(t, third)
-		require.Equal(t, 1, st.backlog())
+		require.Equal(t, 1, st.Backlog())
 	})
 }
 
@@ -217,7 +229,7 @@ func TestSchedulerConclude(t *testing.T) {
 		r := &run{namespace: "n"}
 		left, wakes := 10, 0
 		// What each attempt leads to is started where it ended, whether alone or beside others.
-		st.conclude = func(answered func(int)) {
+		st.Conclude = func(answered func(int)) {
 			if left--; left > 0 {
 				answered(1)
 				st.queue(r, "a", false)
@@ -236,12 +248,12 @@ func TestSchedulerConclude(t *testing.T) {
 }
 
 func BenchmarkScheduler(b *testing.B) {
-	done := make(chan *attempt)
-	s := newScheduler(256, 1, []Gate{NewKeyGate()}, func(a *attempt) { done <- a })
+	done := make(chan *Task)
+	s := New(256, 1, []Gate{NewKeyGate()}, func(a *Task) { done <- a })
 	r := &run{namespace: "n", id: "r"}
 	b.ReportAllocs()
 	for b.Loop() {
-		s.add(&attempt{run: r, start: workgraph.Start{Actor: "a"}, queued: time.Now()})
-		s.done(<-done)
+		s.Add(r.task(GateRequest{Actor: "a"}))
+		s.Done(<-done)
 	}
 }

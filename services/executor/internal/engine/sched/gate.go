@@ -1,4 +1,4 @@
-package engine
+package sched
 
 import (
 	"container/list"
@@ -84,47 +84,6 @@ type GateWait struct {
 	HolderRunIDs []string
 	// Message says more in a sentence; may be empty.
 	Message string
-}
-
-// Held is an attempt that has not begun, and what holds it back.
-type Held struct {
-	Ref     workgraph.Ref
-	Attempt int
-	Actor   string
-	Wait    GateWait
-}
-
-// HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have not begun.
-func (e *Engine) HeldBack(runID string) []Held {
-	t := e.current()
-	if t == nil {
-		return nil
-	}
-	r := t.get(runID)
-	if r == nil {
-		return nil
-	}
-	var out []Held
-	for _, a := range r.inFlight() {
-		if b, ok := t.sched.holding(a); ok {
-			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Wait: b})
-		}
-	}
-	return out
-}
-
-// Backlog counts attempts that wait here for a place, and not for anything else.
-func (e *Engine) Backlog() int {
-	if t := e.current(); t != nil {
-		return t.sched.backlog()
-	}
-	return 0
-}
-
-// request is what gates are told of a.
-func (a *attempt) request() GateRequest {
-	return GateRequest{Namespace: a.run.namespace, RunID: a.run.id, Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor,
-		Key: a.start.ConcurrencyKey, Priority: a.run.priority, Remote: a.remote, Queued: a.queued}
 }
 
 // passage is the way of one attempt through its gates. The scheduler's lock guards it.

@@ -1,4 +1,4 @@
-package engine
+package query
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -39,7 +40,7 @@ type Visit struct {
 	Duration time.Duration
 
 	// Wait is what it waits for, or waited for last; nil for a mapped visit, whose items have waits of their own.
-	Wait *VisitWait
+	Wait *record.VisitWait
 	// Cached says that its values were taken from the node cache, Adopted that they are those of the run of which this one is a fork.
 	Cached, Reused bool
 	// Progress is where its call reported to be last.
@@ -58,50 +59,6 @@ type Visit struct {
 	standing map[workgraph.VisitStatus]int
 	// base is where a page that follows this visit has to be read from.
 	base int64
-}
-
-// VisitWait is what a visit waits for.
-type VisitWait struct {
-	workgraph.Ref
-	Kind workgraph.WaitKind
-	// Attempt is the one whose outcome began the wait.
-	Attempt int
-	// Due is when it ends by itself; zero when it does not.
-	Due time.Time
-	// Children are the runs spawned, in the order asked.
-	Children []string
-	// Interrupt is the question's id.
-	Interrupt string
-	Signal    string
-}
-
-// WaitOf is the wait that the end of an attempt began; nil if it began none.
-func (d *Durable) WaitOf() *VisitWait {
-	if d.Kind != workgraph.AttemptEnded || d.Outcome == nil || d.Outcome.Wait == nil {
-		return nil
-	}
-	w := &VisitWait{Ref: d.Ref, Attempt: d.Attempt}
-	for i := range d.Steps {
-		if s := &d.Steps[i]; s.Op == workgraph.OpWait && s.Node == d.Node && s.Visit == d.Visit && s.Item == d.Item && s.Detail != nil {
-			w.Due = s.Due
-		}
-	}
-	switch o := d.Outcome.Wait; {
-	case o.Timer != nil:
-		w.Kind = workgraph.WaitTimer
-	case o.Children != nil:
-		w.Kind = workgraph.WaitChildren
-		for i := range o.Children.Runs {
-			w.Children = append(w.Children, o.Children.Runs[i].ID)
-		}
-	case o.Interrupt != nil:
-		w.Kind, w.Interrupt = workgraph.WaitInterrupt, o.Interrupt.ID
-	case o.Task != nil:
-		w.Kind = workgraph.WaitTask
-	case o.Signal != nil:
-		w.Kind, w.Signal = workgraph.WaitSignal, o.Signal.Name
-	}
-	return w
 }
 
 // Size implements page.Row.
@@ -133,7 +90,7 @@ type VisitsRequest struct {
 // Visits lists visits by the event that ended them, those under way last in the order of their beginning. A
 // page is read from where the oldest visit began that was under way at the end of the page before, so that
 // its cost does not grow with the history unless visits may have been taken back after they had ended.
-func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
+func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
 	pg, err := page.Parse(req.Size, req.Token, page.Query{Method: "ListVisits", Parent: req.Namespace + "/" + req.RunID, Filter: req.Node})
 	if err != nil {
 		return nil, "", err
@@ -142,16 +99,16 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	if err != nil {
 		return nil, "", err
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := q.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, "", err
 	}
-	nodes, err := e.nodesOf(ctx, row)
+	nodes, err := q.engine.Nodes(ctx, row)
 	if err != nil {
 		return nil, "", err
 	}
 	f := newFolder(nodes, req.Node)
-	back, err := e.takenBack(ctx, row)
+	back, err := q.takenBack(ctx, row)
 	if err != nil {
 		return nil, "", err
 	}
@@ -165,7 +122,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	}
 	chunk := min(max(2*pg.Limit, 32), 500)
 	for after := max(from.base-1, 0); len(visits) <= pg.Limit; chunk = min(2*chunk, 500) {
-		evs, err := e.Events(ctx, row, after, chunk)
+		evs, err := q.engine.Events(ctx, row, after, chunk)
 		if err != nil {
 			return nil, "", err
 		}
@@ -194,14 +151,14 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 			base = rest[0].begin.seq
 		}
 		if row.State == journal.StatePaused {
-			if err := e.heldVisits(ctx, row, rest); err != nil {
+			if err := q.heldVisits(ctx, row, rest); err != nil {
 				return nil, "", err
 			}
 		}
 		for _, v := range rest {
 			v.base = base
 			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.visitOrder) > 0) {
-				e.overlay(req.RunID, v)
+				q.overlay(req.Namespace, req.RunID, v)
 				add(v)
 			}
 		}
@@ -211,11 +168,11 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 }
 
 // heldVisits marks the visits that wait for the end of a pause: events tell that a visit was entered, and only the machine whether it began.
-func (e *Engine) heldVisits(ctx context.Context, row journal.Run, open []*Visit) error {
+func (q *Query) heldVisits(ctx context.Context, row journal.Run, open []*Visit) error {
 	if !slices.ContainsFunc(open, func(v *Visit) bool { return v.Status == workgraph.VisitRunning }) {
 		return nil
 	}
-	look, _, err := e.standing(ctx, row.Namespace, row.ID)
+	look, _, err := q.engine.Standing(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -271,42 +228,15 @@ func parseCursor(s string) (c visitCursor, err error) {
 	return c, nil
 }
 
-// nodesOf is the run's graph by node id.
-func (e *Engine) nodesOf(ctx context.Context, row journal.Run) (map[string]workgraph.Node, error) {
-	_, body, err := e.journal.Graph(ctx, row.Namespace, row.ID)
-	if err != nil {
-		return nil, err
-	}
-	g, err := workgraph.Decode(body)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]workgraph.Node, len(g.Nodes))
-	for _, n := range g.Nodes {
-		out[n.ID] = n
-	}
-	return out, nil
-}
-
 // overlay adds what only the owner's memory knows of a visit under way.
-func (e *Engine) overlay(runID string, v *Visit) {
-	t := e.current()
-	if t == nil {
-		return
-	}
-	r := t.get(runID)
-	if r == nil {
-		return
-	}
-	for _, a := range r.inFlight() {
-		if a.start.Node != v.Node || a.start.Visit != v.Visit {
+func (q *Query) overlay(namespace, runID string, v *Visit) {
+	for _, f := range q.engine.InFlight(namespace, runID) {
+		if f.Ref.Node != v.Node || f.Ref.Visit != v.Visit || f.Start.IsZero() {
 			continue
 		}
-		if at := a.startTime(); !at.IsZero() {
-			v.Attempts++
-			if v.Start.IsZero() || at.Before(v.Start) {
-				v.Start = at
-			}
+		v.Attempts++
+		if v.Start.IsZero() || f.Start.Before(v.Start) {
+			v.Start = f.Start
 		}
 	}
 }
@@ -337,7 +267,7 @@ func (f *folder) oldest(v *Visit) int64 {
 }
 
 // apply takes one event and returns the visits that it ended, in order. The result is valid until the next call.
-func (f *folder) apply(d *Durable) []*Visit {
+func (f *folder) apply(d *record.Durable) []*Visit {
 	f.done = f.done[:0]
 	if d.PutBack() { // as if nothing had happened
 		return nil
@@ -367,13 +297,13 @@ func (f *folder) apply(d *Durable) []*Visit {
 	return f.done
 }
 
-func (f *folder) attempt(d *Durable) {
+func (f *folder) attempt(d *record.Durable) {
 	v := f.open[workgraph.Ref{Node: d.Node, Visit: d.Visit}]
 	if v == nil {
 		return
 	}
 	if d.Kind == workgraph.AttemptEnded {
-		if !d.neverBegan() {
+		if !d.NeverBegan() {
 			v.Attempts++
 		}
 	} else if d.Item == 0 {
@@ -398,13 +328,8 @@ func (f *folder) attempt(d *Durable) {
 	}
 }
 
-// neverBegan reports whether the event ends an attempt that was still in line: it was canceled there.
-func (d *Durable) neverBegan() bool {
-	return d.Kind == workgraph.AttemptEnded && d.StartTime.IsZero() && d.Error != nil && d.Error.Type == workgraph.NotPerformed
-}
-
 // step takes the i-th step of an event; skips has been given those before it.
-func (f *folder) step(d *Durable, i int, skips *workgraph.Skips) {
+func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 	s := &d.Steps[i]
 	reason, message := skips.Step(s)
 	if f.only != "" && s.Node != f.only || s.Node == "" {
@@ -520,7 +445,7 @@ func (v *Visit) stands(item int, at workgraph.VisitStatus) {
 	}
 }
 
-func (f *folder) enter(d *Durable, i int, ref workgraph.Ref) *Visit {
+func (f *folder) enter(d *record.Durable, i int, ref workgraph.Ref) *Visit {
 	v := f.open[ref]
 	if v == nil {
 		n := f.nodes[ref.Node]
@@ -530,7 +455,7 @@ func (f *folder) enter(d *Durable, i int, ref workgraph.Ref) *Visit {
 	return v
 }
 
-func (f *folder) finish(d *Durable, i int, v *Visit, s workgraph.VisitStatus) {
+func (f *folder) finish(d *record.Durable, i int, v *Visit, s workgraph.VisitStatus) {
 	v.Status, v.End, v.EndSeq, v.end = s, d.At, d.Seq, visitOrder{d.Seq, i}
 	delete(f.open, workgraph.Ref{Node: v.Node, Visit: v.Visit})
 	f.done = append(f.done, v)

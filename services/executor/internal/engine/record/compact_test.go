@@ -1,4 +1,4 @@
-package engine
+package record
 
 import (
 	"bufio"
@@ -18,10 +18,10 @@ import (
 // keptAs writes d as if it stood at its sequence, and reads it back.
 func keptAs(t *testing.T, d *Durable) (*Durable, journal.Event) {
 	t.Helper()
-	row, err := encodeEvent(d)
+	row, err := EncodeEvent(d)
 	require.NoError(t, err)
 	row.RunID, row.Seq = "run_x", d.Seq
-	back, err := decodeEvent(row)
+	back, err := DecodeEvent(row)
 	require.NoError(t, err)
 	return back, row
 }
@@ -109,7 +109,7 @@ func TestCompactEvents(t *testing.T) {
 	})
 	t.Run("Stored/WhateverTheMachineRecords", func(t *testing.T) {
 		t.Parallel()
-		journals, err := filepath.Glob("../../../../workgraph/testdata/golden/v1-*.jsonl")
+		journals, err := filepath.Glob("../../../../../workgraph/testdata/golden/v1-*.jsonl")
 		require.NoError(t, err)
 		require.NotEmpty(t, journals)
 		inJSON, events := 0, 0
@@ -137,7 +137,7 @@ func TestCompactEvents(t *testing.T) {
 	})
 	t.Run("Stored/ResultThatIsNoJSONIsRefused", func(t *testing.T) {
 		t.Parallel()
-		_, err := encodeEvent(ended(func(d *Durable) { d.Outcome.Values[0] = json.RawMessage(`{`) }))
+		_, err := EncodeEvent(ended(func(d *Durable) { d.Outcome.Values[0] = json.RawMessage(`{`) }))
 		require.Error(t, err)
 	})
 	// What is added to these must get a place in the compact form, or be refused by it.
@@ -156,22 +156,22 @@ func TestCompactEvents(t *testing.T) {
 func FuzzCompactEvent(f *testing.F) {
 	d := &Durable{Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 7, Kind: workgraph.AttemptEnded, At: time.Unix(1, 0).UTC(), Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1,
 		Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage("1")}}, Steps: []workgraph.Step{{Op: workgraph.OpComplete, Node: "n1", Visit: 1}}}}
-	row, err := encodeEvent(d)
+	row, err := EncodeEvent(d)
 	require.NoError(f, err)
 	f.Add(row.Data)
 	f.Add([]byte{compactForm, 2, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := journal.Event{RunID: "r", Seq: 1, Kind: 12, NodeID: "n1", Visit: 1, Time: time.Unix(1, 0), Data: data}
-		got, err := decodeEvent(in)
+		got, err := DecodeEvent(in)
 		if err != nil || data[0] != compactForm {
 			return
 		}
-		again, err := encodeEvent(got)
+		again, err := EncodeEvent(got)
 		if err != nil {
 			return // a value that is no JSON
 		}
 		again.RunID, again.Seq = in.RunID, in.Seq
-		back, err := decodeEvent(again)
+		back, err := DecodeEvent(again)
 		require.NoError(t, err)
 		require.Equal(t, got, back)
 	})
