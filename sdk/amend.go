@@ -21,7 +21,7 @@ func AmendRequestID(id string) AmendOption {
 
 // Amend changes the graph of a live run. expected is the graph_revision of the run that the change was made for: if another change came first the
 // reason is GRAPH_REVISION_MISMATCH, and nothing happens. Visits that have ended stay as they are; those under way of nodes that change are
-// cancelled. Compare tells first what would.
+// canceled. Compare tells first what would.
 func (r *Run) Amend(ctx context.Context, p workgraph.Patch, expected int64, opts ...AmendOption) (*executorv1.AmendRunResponse, error) {
 	req, err := r.amendment(p, expected)
 	if err != nil {

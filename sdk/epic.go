@@ -42,7 +42,7 @@ func (c *Client) UpdateEpic(ctx context.Context, id string, change func(*registr
 	return c.Registry.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: e, UpdateMask: &fieldmaskpb.FieldMask{Paths: everything}})
 }
 
-// TransitionEpic moves an epic to another state; summary says what came of it, if it ends. Runs of a cancelled epic are cancelled.
+// TransitionEpic moves an epic to another state; summary says what came of it, if it ends. Runs of a canceled epic are canceled.
 func (c *Client) TransitionEpic(ctx context.Context, id string, to registryv1.EpicState, summary string) (*registryv1.Epic, error) {
 	return c.Registry.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: id, State: to, ResultSummary: summary})
 }
@@ -83,7 +83,7 @@ func (c *Client) UpdateTask(ctx context.Context, id string, change func(*registr
 	return c.Registry.UpdateTask(ctx, &registryv1.UpdateTaskRequest{Task: t, UpdateMask: &fieldmaskpb.FieldMask{Paths: everything}})
 }
 
-// TransitionTask moves a task to another state; note says why. The run of a cancelled task is cancelled.
+// TransitionTask moves a task to another state; note says why. The run of a canceled task is canceled.
 func (c *Client) TransitionTask(ctx context.Context, id string, to registryv1.TaskState, note string) (*registryv1.Task, error) {
 	return c.Registry.TransitionTask(ctx, &registryv1.TransitionTaskRequest{TaskId: id, State: to, Note: note})
 }

@@ -66,10 +66,10 @@ func TestErrors(t *testing.T) {
 		require.Equal(t, "DISK_FULL", epigraph.ReasonOf(fmt.Errorf("write the notes: %w", err)))
 	})
 
-	t.Run("ReasonOf/ACancelledRunHasThatOfItsEnd", func(t *testing.T) {
-		_, err := epigraph.Result[string](t.Context(), runs(t, &executorv1.Run{State: executorv1.RunState_RUN_STATE_CANCELLED, StateReason: "CANCELED"}))
+	t.Run("ReasonOf/ACanceledRunHasThatOfItsEnd", func(t *testing.T) {
+		_, err := epigraph.Result[string](t.Context(), runs(t, &executorv1.Run{State: executorv1.RunState_RUN_STATE_CANCELED, StateReason: "CANCELED"}))
 		require.Equal(t, "CANCELED", epigraph.ReasonOf(err))
-		require.Equal(t, "run run_1 was cancelled: CANCELED", err.Error())
+		require.Equal(t, "run run_1 was canceled: CANCELED", err.Error())
 	})
 
 	t.Run("Result/ThatDoesNotFitNamesTheRun", func(t *testing.T) {

@@ -72,7 +72,7 @@ func ExampleRun_Amend() {
 	}
 	patch := workgraph.Patch{PutNodes: []workgraph.Node{{ID: "write", Actor: "template", Named: map[string]json.RawMessage{"text": json.RawMessage(`"shorter"`)}}}}
 	diff, err := run.Compare(ctx, patch, revision)
-	if err != nil || len(diff.GetCancelled()) > 0 {
+	if err != nil || len(diff.GetCanceled()) > 0 {
 		fmt.Println("not now:", err)
 		return
 	}

@@ -239,7 +239,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // Ended reports whether a state is final.
 func Ended(s executorv1.RunState) bool {
-	return s == executorv1.RunState_RUN_STATE_COMPLETED || s == executorv1.RunState_RUN_STATE_FAILED || s == executorv1.RunState_RUN_STATE_CANCELLED
+	return s == executorv1.RunState_RUN_STATE_COMPLETED || s == executorv1.RunState_RUN_STATE_FAILED || s == executorv1.RunState_RUN_STATE_CANCELED
 }
 
 // Wait returns the run when it has ended, however it has.
@@ -270,8 +270,8 @@ type RunError struct {
 // Error tells run, reason and node.
 func (e *RunError) Error() string {
 	did := "failed"
-	if e.State == executorv1.RunState_RUN_STATE_CANCELLED {
-		did = "was cancelled"
+	if e.State == executorv1.RunState_RUN_STATE_CANCELED {
+		did = "was canceled"
 	}
 	text := "run " + e.RunID + " " + did
 	if e.NodeID != "" {

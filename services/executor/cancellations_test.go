@@ -53,7 +53,7 @@ func (b *books) cancel(namespace, task, run string, age time.Duration) {
 }
 
 func (b *books) cancelLocked(namespace, task, run string, age time.Duration) {
-	b.unwanted = append(b.unwanted, &registryv1.Cancellation{Namespace: namespace, TaskId: task, RunId: run, Reason: "TASK_CANCELLED",
+	b.unwanted = append(b.unwanted, &registryv1.Cancellation{Namespace: namespace, TaskId: task, RunId: run, Reason: "TASK_CANCELED",
 		CreateTime: timestamppb.New(time.Now().Add(-age))})
 }
 
@@ -74,7 +74,7 @@ func (b *books) wanted(run string) bool {
 // TestCancellations has runs in every position in which the cancel of their task may find them.
 func TestCancellations(t *testing.T) {
 	t.Parallel()
-	const canceled = executorv1.RunState_RUN_STATE_CANCELLED
+	const canceled = executorv1.RunState_RUN_STATE_CANCELED
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
 		t.Parallel()
 		f := serve(t, workgraph.Actors{"model": model("priced", false),
@@ -100,7 +100,7 @@ func TestCancellations(t *testing.T) {
 					reasons = append(reasons, c.GetReason())
 				}
 			}
-			require.Equal(t, []string{"TASK_CANCELLED"}, reasons)
+			require.Equal(t, []string{"TASK_CANCELED"}, reasons)
 			testkit.Eventually(t, func() bool { return f.books.wanted(run) && f.books.settledRun(run) }, 60*time.Second, 5*time.Millisecond, "%s", task)
 			return got
 		}

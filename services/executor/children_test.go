@@ -19,7 +19,7 @@ import (
 // TestSpawnAndAwait is what a client sees of runs below a run.
 func TestSpawnAndAwait(t *testing.T) {
 	t.Parallel()
-	const completed, failed, canceled = executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED, executorv1.RunState_RUN_STATE_CANCELLED
+	const completed, failed, canceled = executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED, executorv1.RunState_RUN_STATE_CANCELED
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
 		f := serve(t, workgraph.Actors{"model": model("priced", false), "refuses": model("priced", true),
 			"hangs": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {

@@ -203,7 +203,7 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 			paused(t, got)
 			_, err := c.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: got.GetId()})
 			require.NoError(t, err)
-			got.is(executorv1.RunState_RUN_STATE_CANCELLED)
+			got.is(executorv1.RunState_RUN_STATE_CANCELED)
 			require.Equal(t, map[int32]string{0: v.GetEffectKey()}, questions(t, got.GetId(), "a", 1))
 			require.Equal(t, v.GetEffectKey(), listed(t, got.GetId(), "a", 1))
 		})

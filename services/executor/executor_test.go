@@ -355,7 +355,7 @@ func TestService(t *testing.T) {
 		require.True(t, errs.Is(err, errs.Conflict))
 		_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: run.GetId(), Reason: "changed my mind"})
 		require.NoError(t, err)
-		f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_CANCELLED)
+		f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_CANCELED)
 	})
 	t.Run("KeepAlive/ShowsTheCursor", func(t *testing.T) {
 		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "a", Actor: "blocks"})})

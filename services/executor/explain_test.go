@@ -139,7 +139,7 @@ func TestExplain(t *testing.T) {
 			require.WithinRange(t, b.GetUntil().AsTime(), time.Now().Add(time.Minute), time.Now().Add(time.Hour+time.Minute))
 			_, err := f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})
 			require.NoError(t, err)
-			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELLED)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELED)
 		})
 		t.Run("ConcurrencyKey/NamesTheHolder", func(t *testing.T) {
 			keyed := &graphv1.Node{Id: "a", Actor: "slow", ConcurrencyKey: `"lock-" + string(7)`}

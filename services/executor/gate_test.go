@@ -154,7 +154,7 @@ func TestGate(t *testing.T) {
 		})
 		for _, refusal := range []*errs.Error{
 			errs.New(errs.FailedPrecondition, "BUDGET_EXHAUSTED", "the epic has spent its budget"), errs.New(errs.FailedPrecondition, "EPIC_NOT_ACTIVE", "the epic is PAUSED"),
-			errs.New(errs.FailedPrecondition, "EPIC_ENDED", "the epic is CANCELLED"), errs.New(errs.FailedPrecondition, "TASK_NOT_CLAIMABLE", "the task is CANCELLED"),
+			errs.New(errs.FailedPrecondition, "EPIC_ENDED", "the epic is CANCELED"), errs.New(errs.FailedPrecondition, "TASK_NOT_CLAIMABLE", "the task is CANCELED"),
 			errs.New(errs.NotFound, "TASK_NOT_FOUND", "there is no such task"),
 		} {
 			t.Run(name+"/IsRefused/"+refusal.Reason, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestGate(t *testing.T) {
 		require.Equal(t, executorv1.RunState_RUN_STATE_PENDING, r.GetState())
 		f.books.answer(errs.New(errs.FailedPrecondition, "EPIC_NOT_ACTIVE", "the epic is PAUSED"))
 		defer f.books.answer(nil)
-		f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_CANCELLED)
+		f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_CANCELED)
 		why := ""
 		for _, ev := range f.watch(t, &executorv1.WatchRunRequest{RunId: r.GetId(), DurableOnly: true}) {
 			why += ev.String()

@@ -140,7 +140,7 @@ func largeCases() map[string]func(*largeWorld) {
 	const (
 		completed = executorv1.RunState_RUN_STATE_COMPLETED
 		failed    = executorv1.RunState_RUN_STATE_FAILED
-		canceled  = executorv1.RunState_RUN_STATE_CANCELLED
+		canceled  = executorv1.RunState_RUN_STATE_CANCELED
 		paused    = executorv1.RunState_RUN_STATE_PAUSED
 	)
 	return map[string]func(*largeWorld){

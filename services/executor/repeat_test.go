@@ -236,7 +236,7 @@ func TestRepeats(t *testing.T) {
 					}
 					_, err = f.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: run})
 					require.NoError(t, err)
-					f.wait(t, run, executorv1.RunState_RUN_STATE_CANCELLED)
+					f.wait(t, run, executorv1.RunState_RUN_STATE_CANCELED)
 					again("when its run has ended")
 				})
 			}

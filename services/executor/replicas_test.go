@@ -70,7 +70,7 @@ func TestReplicas(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "CANCELED", w.next().GetCancel().GetReason())
 		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
-		got.is(executorv1.RunState_RUN_STATE_CANCELLED)
+		got.is(executorv1.RunState_RUN_STATE_CANCELED)
 	})
 
 	t.Run("Hop/BothReplicasGetTheirTurns", func(t *testing.T) {

@@ -170,7 +170,7 @@ func TestSchedules(t *testing.T) {
 			require.Equal(t, "STARTED", first.GetResult())
 			trigger(t, "other")
 			ended(t, first.GetRunId())
-			require.Equal(t, executorv1.RunState_RUN_STATE_CANCELLED, state(t, first.GetRunId()))
+			require.Equal(t, executorv1.RunState_RUN_STATE_CANCELED, state(t, first.GetRunId()))
 			testkit.Eventually(t, func() bool { return get(t, "other").GetRecent()[0].GetResult() == "STARTED" }, 60*time.Second, 5*time.Millisecond)
 		})
 		t.Run("Overlap/Allow", func(t *testing.T) {

@@ -222,7 +222,7 @@ func TestSDK(t *testing.T) {
 		require.Equal(t, worker.Canceled{Reason: "CANCELED"}, <-cause)
 		m, err := run.Wait(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, executorv1.RunState_RUN_STATE_CANCELLED, m.GetState())
+		require.Equal(t, executorv1.RunState_RUN_STATE_CANCELED, m.GetState())
 	})
 
 	t.Run("Events/AreTheRunsHistory", func(t *testing.T) {

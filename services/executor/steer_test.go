@@ -226,7 +226,7 @@ func TestSteer(t *testing.T) {
 			require.Equal(t, 1, c.of("pay"))
 			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})
 			require.NoError(t, err)
-			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELLED)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELED)
 		})
 
 		t.Run("AnswerInterrupt/ApprovalIsOfExactlyThat", func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestSteer(t *testing.T) {
 			require.NoError(t, err)
 			f.wait(t, id, completed)
 		})
-		t.Run("Pending/KeepsSignalsAndEndsWhenCancelled", func(t *testing.T) {
+		t.Run("Pending/KeepsSignalsAndEndsWhenCanceled", func(t *testing.T) {
 			later := func(in time.Duration) string {
 				r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "p1", Actor: "listens"}, &graphv1.Node{Id: "p2", Actor: "does"}),
 					StartTime: timestamppb.New(time.Now().Add(in))})
@@ -347,7 +347,7 @@ func TestSteer(t *testing.T) {
 			require.Equal(t, []string{"SIGNAL"}, waits.GetPendingCommands())
 			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: never})
 			require.NoError(t, err)
-			f.wait(t, never, executorv1.RunState_RUN_STATE_CANCELLED)
+			f.wait(t, never, executorv1.RunState_RUN_STATE_CANCELED)
 			over, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: never})
 			require.NoError(t, err)
 			require.Nil(t, over.GetStartTime(), "it was never begun")
@@ -487,7 +487,7 @@ func TestSteer(t *testing.T) {
 			b, err = f.BulkCancelRuns(t.Context(), &executorv1.BulkCancelRunsRequest{Filter: &executorv1.RunFilter{States: []executorv1.RunState{executorv1.RunState_RUN_STATE_WAITING}}})
 			require.NoError(t, err)
 			require.EqualValues(t, 1, b.GetDone())
-			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELLED)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELED)
 			d, err := f.DeleteRun(t.Context(), &executorv1.DeleteRunRequest{RunId: id})
 			require.NoError(t, err)
 			require.EqualValues(t, 1, d.GetRuns())

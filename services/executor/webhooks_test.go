@@ -161,7 +161,7 @@ func TestWebhooks(t *testing.T) {
 			r := begin(t, &executorv1.StartRunRequest{Graph: nodes(node("cel", "expr", `"1"`)), StartTime: timestamppb.New(time.Now().Add(time.Hour)), Webhooks: hooks(box.hook("/pending"))})
 			_, err := f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: r.GetId()})
 			require.NoError(t, err)
-			require.Equal(t, "RUN_STATE_CANCELLED", box.of(t, "/pending", 1)[0].State)
+			require.Equal(t, "RUN_STATE_CANCELED", box.of(t, "/pending", 1)[0].State)
 		})
 		t.Run("End/LeavesLargeResultsOut", func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +193,7 @@ func TestWebhooks(t *testing.T) {
 			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: r.GetId()})
 			require.NoError(t, err)
 			last := box.of(t, "/paused", 2)[1]
-			require.Equal(t, "RUN_STATE_CANCELLED", last.State)
+			require.Equal(t, "RUN_STATE_CANCELED", last.State)
 			require.Greater(t, last.Sequence, m.Sequence)
 		})
 		t.Run("Question/OfTheRunItself", func(t *testing.T) {

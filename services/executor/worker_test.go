@@ -518,7 +518,7 @@ func TestWorkers(t *testing.T) {
 		cancel := w.next().GetCancel()
 		require.Equal(t, []string{v.GetToken(), "CANCELED"}, []string{cancel.GetToken(), cancel.GetReason()})
 		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
-		got.is(executorv1.RunState_RUN_STATE_CANCELLED)
+		got.is(executorv1.RunState_RUN_STATE_CANCELED)
 	})
 
 	t.Run("Progress/IsSeenAndGoesToTheNextAttempt", func(t *testing.T) {

@@ -153,7 +153,7 @@ func TestUpstreamErrors(t *testing.T) {
 		{errs.New(errs.Unavailable, "A", "m"), 503, "UNAVAILABLE", "A"},
 		{errs.New(errs.PermissionDenied, "A", "m"), 403, "PERMISSION_DENIED", "A"},
 		{errs.New(errs.DeadlineExceeded, "A", "m"), 504, "DEADLINE_EXCEEDED", "A"},
-		{errs.New(errs.Canceled, "A", "m"), 499, "CANCELLED", "A"},
+		{errs.New(errs.Canceled, "A", "m"), 499, "CANCELLED", "A"}, //nolint:misspell // as google.rpc.Code
 		{fmt.Errorf("password is hunter2"), 500, "INTERNAL", "INTERNAL"},
 		{status.Error(codes.DataLoss, "password is hunter2"), 500, "INTERNAL", "INTERNAL"},
 	} {

@@ -135,7 +135,7 @@ func largeCases() map[string]func(*largeWorld) {
 		},
 		"TransitionEpic": func(w *largeWorld) {
 			got, err := w.c.TransitionEpic(w.Context(), &registryv1.TransitionEpicRequest{EpicId: w.epic().GetId(),
-				State: registryv1.EpicState_EPIC_STATE_CANCELLED, ResultSummary: other})
+				State: registryv1.EpicState_EPIC_STATE_CANCELED, ResultSummary: other})
 			require.NoError(w, err)
 			require.Equal(w, other, got.GetResultSummary())
 			require.Equal(w, large, got.GetDescription())
@@ -166,7 +166,7 @@ func largeCases() map[string]func(*largeWorld) {
 			require.Equal(w, large, got.GetErrorMessage())
 		},
 		"TransitionTask": func(w *largeWorld) {
-			got, err := w.c.TransitionTask(w.Context(), &registryv1.TransitionTaskRequest{TaskId: w.task().GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED,
+			got, err := w.c.TransitionTask(w.Context(), &registryv1.TransitionTaskRequest{TaskId: w.task().GetId(), State: registryv1.TaskState_TASK_STATE_CANCELED,
 				ResultSummary: large, ErrorMessage: large, Note: large})
 			require.NoError(w, err)
 			w.wholeTask(got)
@@ -230,7 +230,7 @@ func (w *largeWorld) lease() []*registryv1.Cancellation {
 	v := w.task()
 	_, err := w.c.ClaimTask(w.Context(), &registryv1.ClaimTaskRequest{TaskId: v.GetId(), RunId: "run_" + v.GetId(), Database: v.GetId()})
 	require.NoError(w, err)
-	_, err = w.c.TransitionTask(w.Context(), &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED, Note: large})
+	_, err = w.c.TransitionTask(w.Context(), &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELED, Note: large})
 	require.NoError(w, err)
 	got, err := w.c.LeaseCancellations(w.Context(), &registryv1.LeaseCancellationsRequest{Database: v.GetId()})
 	require.NoError(w, err)

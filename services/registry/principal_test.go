@@ -96,7 +96,7 @@ func TestPrincipal(t *testing.T) {
 				},
 				"TransitionEpic": func(t *testing.T) string {
 					v := task(t)
-					e, err := ben.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: v.GetEpicId(), State: registryv1.EpicState_EPIC_STATE_CANCELLED})
+					e, err := ben.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: v.GetEpicId(), State: registryv1.EpicState_EPIC_STATE_CANCELED})
 					require.NoError(t, err)
 					require.Equal(t, me, readTask(t, v.GetId()), "who canceled its task")
 					return readEpic(t, e.GetId())
@@ -115,7 +115,7 @@ func TestPrincipal(t *testing.T) {
 					return readTask(t, v.GetId())
 				},
 				"TransitionTask": func(t *testing.T) string {
-					v, err := ben.TransitionTask(ctx, &registryv1.TransitionTaskRequest{TaskId: task(t).GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED, Note: "enough"})
+					v, err := ben.TransitionTask(ctx, &registryv1.TransitionTaskRequest{TaskId: task(t).GetId(), State: registryv1.TaskState_TASK_STATE_CANCELED, Note: "enough"})
 					require.NoError(t, err)
 					require.Len(t, v.GetNotes(), 1)
 					return readTask(t, v.GetId())

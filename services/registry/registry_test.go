@@ -200,7 +200,7 @@ func epicEtag(t *testing.T, c registryv1.RegistryServiceClient) {
 	_, err = c.TransitionEpic(t.Context(), &registryv1.TransitionEpicRequest{EpicId: e.GetId(), State: registryv1.EpicState_EPIC_STATE_PLANNING})
 	bad = requireError(t, err, errs.FailedPrecondition, "INVALID_TRANSITION")
 	require.Contains(t, bad.Message, "ACTIVE to PLANNING")
-	require.Contains(t, bad.HintText(), "PAUSED, COMPLETED, FAILED, CANCELLED")
+	require.Contains(t, bad.HintText(), "PAUSED, COMPLETED, FAILED, CANCELED")
 }
 
 func taskFields(t *testing.T, c registryv1.RegistryServiceClient) {
@@ -279,14 +279,14 @@ func cancellations(t *testing.T, c registryv1.RegistryServiceClient) {
 	v := newTask(t, c, &registryv1.Task{Title: "unwanted"})
 	_, err := c.ClaimTask(t.Context(), &registryv1.ClaimTaskRequest{TaskId: v.GetId(), RunId: "run_9"})
 	require.NoError(t, err)
-	_, err = c.TransitionTask(t.Context(), &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED})
+	_, err = c.TransitionTask(t.Context(), &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELED})
 	require.NoError(t, err)
 	lease := &registryv1.LeaseCancellationsRequest{MaxCount: 10, Lease: durationpb.New(time.Hour)}
 	got, err := c.LeaseCancellations(t.Context(), lease)
 	require.NoError(t, err)
 	require.Len(t, got.GetCancellations(), 1)
 	x := got.GetCancellations()[0]
-	require.Equal(t, []string{v.GetNamespace(), v.GetId(), "run_9", "TASK_CANCELLED"}, []string{x.GetNamespace(), x.GetTaskId(), x.GetRunId(), x.GetReason()})
+	require.Equal(t, []string{v.GetNamespace(), v.GetId(), "run_9", "TASK_CANCELED"}, []string{x.GetNamespace(), x.GetTaskId(), x.GetRunId(), x.GetReason()})
 	require.WithinDuration(t, time.Now(), x.GetCreateTime().AsTime(), time.Minute)
 	got, err = c.LeaseCancellations(t.Context(), lease)
 	require.NoError(t, err)

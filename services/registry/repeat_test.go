@@ -39,7 +39,7 @@ func TestRepeats(t *testing.T) {
 			// one makes a request, says how its body becomes another, and ends what it is about.
 			type one func(t *testing.T, id string) (req proto.Message, change func(), end func(made string))
 			cancel := func(epicID string) {
-				_, err := c.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: epicID, State: registryv1.EpicState_EPIC_STATE_CANCELLED})
+				_, err := c.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: epicID, State: registryv1.EpicState_EPIC_STATE_CANCELED})
 				require.NoError(t, err)
 			}
 			table := map[string]one{

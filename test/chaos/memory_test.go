@@ -132,7 +132,7 @@ func completes(ctx context.Context, t *testing.T, x executorv1.ExecutorServiceCl
 		switch r.GetState() {
 		case executorv1.RunState_RUN_STATE_COMPLETED:
 			return true
-		case executorv1.RunState_RUN_STATE_FAILED, executorv1.RunState_RUN_STATE_CANCELLED, executorv1.RunState_RUN_STATE_QUARANTINED:
+		case executorv1.RunState_RUN_STATE_FAILED, executorv1.RunState_RUN_STATE_CANCELED, executorv1.RunState_RUN_STATE_QUARANTINED:
 			t.Fatalf("run %s: %s, %s", id, r.GetState(), r.GetError())
 		}
 		return false

@@ -56,7 +56,7 @@ func (s *suite) epicAtWork(t *testing.T, key string, paid bool) epicAtWork {
 	return e
 }
 
-// requireCanceled waits until every run has ended CANCELLED and the tasks have what their runs cost.
+// requireCanceled waits until every run has ended CANCELED and the tasks have what their runs cost.
 func (e epicAtWork) requireCanceled(t *testing.T, s *suite, key string, cost int64) {
 	t.Helper()
 	for i, id := range e.runs {
@@ -70,8 +70,8 @@ func (e epicAtWork) requireCanceled(t *testing.T, s *suite, key string, cost int
 			s.ask(t, request{path: "/v1/tasks/" + e.tasks[i], key: key}, &task)
 			return r.ended() && int64(task.ActualNanoUsd) == cost
 		}, patience, 20*time.Millisecond, "run %s", id)
-		require.Equal(t, "RUN_STATE_CANCELLED", r.State, "%+v", r.Error)
-		require.Equal(t, "TASK_STATE_CANCELLED", task.State)
+		require.Equal(t, "RUN_STATE_CANCELED", r.State, "%+v", r.Error)
+		require.Equal(t, "TASK_STATE_CANCELED", task.State)
 		require.Empty(t, task.ResultSummary)
 	}
 	var epic struct {
@@ -79,13 +79,13 @@ func (e epicAtWork) requireCanceled(t *testing.T, s *suite, key string, cost int
 		SpentNanoUsd int64String
 	}
 	s.ask(t, request{path: "/v1/epics/" + e.id, key: key}, &epic)
-	require.Equal(t, "EPIC_STATE_CANCELLED", epic.State)
+	require.Equal(t, "EPIC_STATE_CANCELED", epic.State)
 	require.EqualValues(t, int64(len(e.runs))*cost, epic.SpentNanoUsd)
 }
 
 func (s *suite) cancelEpic(t *testing.T, key, id string) {
 	t.Helper()
-	s.ask(t, request{path: "/v1/epics/" + id + ":transition", key: key, body: `{"state":"EPIC_STATE_CANCELLED"}`}, nil)
+	s.ask(t, request{path: "/v1/epics/" + id + ":transition", key: key, body: `{"state":"EPIC_STATE_CANCELED"}`}, nil)
 }
 
 // cancelWhileUp cancels an epic, and a task alone.
@@ -93,10 +93,10 @@ func cancelWhileUp(t *testing.T, s *suite) {
 	e, other := s.epicAtWork(t, keyA, true), s.epicAtWork(t, keyA, true)
 	begin := time.Now()
 	s.cancelEpic(t, keyA, e.id)
-	s.ask(t, request{path: "/v1/tasks/" + other.tasks[0] + ":transition", body: `{"state":"TASK_STATE_CANCELLED"}`}, nil)
+	s.ask(t, request{path: "/v1/tasks/" + other.tasks[0] + ":transition", body: `{"state":"TASK_STATE_CANCELED"}`}, nil)
 	e.requireCanceled(t, s, keyA, callCost)
 	t.Logf("the runs of a canceled epic had ended after %s", time.Since(begin).Round(time.Millisecond))
-	require.Equal(t, "RUN_STATE_CANCELLED", s.awaitEnd(t, other.runs[0]).State)
+	require.Equal(t, "RUN_STATE_CANCELED", s.awaitEnd(t, other.runs[0]).State)
 	for _, id := range other.runs[1:] {
 		var r run
 		s.ask(t, request{path: "/v1/runs/" + id}, &r)

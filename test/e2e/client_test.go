@@ -172,7 +172,7 @@ type run struct {
 }
 
 func (r run) ended() bool {
-	return r.State == "RUN_STATE_COMPLETED" || r.State == "RUN_STATE_FAILED" || r.State == "RUN_STATE_CANCELLED"
+	return r.State == "RUN_STATE_COMPLETED" || r.State == "RUN_STATE_FAILED" || r.State == "RUN_STATE_CANCELED"
 }
 
 // compile turns a plan into a graph.

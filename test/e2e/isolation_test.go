@@ -33,7 +33,7 @@ func isolation(t *testing.T, s *suite) {
 		{"TransitionEpic", "EPIC_NOT_FOUND", request{path: "/v1/epics/" + epicID + ":transition", body: map[string]any{"state": "EPIC_STATE_PAUSED"}}},
 		{"DeleteEpic", "EPIC_NOT_FOUND", request{method: http.MethodDelete, path: "/v1/epics/" + epicID}},
 		{"GetTask", "TASK_NOT_FOUND", request{path: "/v1/tasks/" + taskID}},
-		{"TransitionTask", "TASK_NOT_FOUND", request{path: "/v1/tasks/" + taskID + ":transition", body: map[string]any{"state": "TASK_STATE_CANCELLED"}}},
+		{"TransitionTask", "TASK_NOT_FOUND", request{path: "/v1/tasks/" + taskID + ":transition", body: map[string]any{"state": "TASK_STATE_CANCELED"}}},
 		{"CreateTaskInItsEpic", "EPIC_NOT_FOUND", request{path: "/v1/tasks", body: map[string]any{"epicId": epicID, "title": "mine"}}},
 	} {
 		t.Run("NotFound/"+tc.name, func(t *testing.T) {

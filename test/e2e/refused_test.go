@@ -116,12 +116,12 @@ func refusals(t *testing.T, s *suite) {
 		})
 		t.Run(name+"/TaskCanceled", func(t *testing.T) {
 			r, epicID, taskID := begin(t, `{"id":"last","actor":"signal","named":{"name":"go"}}`)
-			move(t, "tasks", taskID, "TASK_STATE_CANCELLED")
+			move(t, "tasks", taskID, "TASK_STATE_CANCELED")
 			r = s.awaitEnd(t, r.ID)
-			require.Equal(t, "RUN_STATE_CANCELLED", r.State)
-			refused(t, r, taskID, "TASK_NOT_CLAIMABLE", "task "+taskID+" is CANCELLED", "without_task")
-			move(t, "epics", epicID, "EPIC_STATE_CANCELLED")
-			refused(t, r, taskID, "TASK_NOT_CLAIMABLE", "task "+taskID+" is CANCELLED", "without_task")
+			require.Equal(t, "RUN_STATE_CANCELED", r.State)
+			refused(t, r, taskID, "TASK_NOT_CLAIMABLE", "task "+taskID+" is CANCELED", "without_task")
+			move(t, "epics", epicID, "EPIC_STATE_CANCELED")
+			refused(t, r, taskID, "TASK_NOT_CLAIMABLE", "task "+taskID+" is CANCELED", "without_task")
 			id, no := again(t, r, true)
 			require.Empty(t, no)
 			s.ask(t, request{path: "/v1/runs/" + id + ":signal", body: `{"name":"go","payload":1}`}, nil)
@@ -129,7 +129,7 @@ func refusals(t *testing.T, s *suite) {
 			require.Equal(t, "RUN_STATE_COMPLETED", done.State)
 			require.Empty(t, done.TaskID)
 			now, _ := standing(t, taskID)
-			require.Equal(t, "TASK_STATE_CANCELLED", now.State)
+			require.Equal(t, "TASK_STATE_CANCELED", now.State)
 		})
 	}
 }

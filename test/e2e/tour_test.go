@@ -92,8 +92,8 @@ func plain(s string) string {
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "INSTANT"}, // as machines read it
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, "TIME"},
 		{`\b[\d.]+(ns|µs|ms|s|m)( \d+(\.\d+)?s)?\b`, "SPAN"},
-		{`(it is|is) (running|waiting|completed|pending still|cancelled)\b`, "$1 STATE"}, // it moves on meanwhile
-		{`will pause; it is STATE still`, "is paused"},                                   // it takes longer on a busy machine
+		{`(it is|is) (running|waiting|completed|pending still|canceled)\b`, "$1 STATE"}, // it moves on meanwhile
+		{`will pause; it is STATE still`, "is paused"},                                  // it takes longer on a busy machine
 		{` +`, " "},
 	} {
 		s = regexp.MustCompile(c[0]).ReplaceAllString(s, c[1])

@@ -112,7 +112,7 @@ func verbs(t *testing.T, s *suite) {
 		s.ask(t, request{path: "/v1/runs:bulkCancel", body: `{"filter":{"labels":{"verbs":"cancel"}},"reason":"enough"}`}, &bulk)
 		require.Equal(t, 2, bulk.Done)
 		for _, id := range ids {
-			require.Equal(t, "RUN_STATE_CANCELLED", s.awaitEnd(t, id).State)
+			require.Equal(t, "RUN_STATE_CANCELED", s.awaitEnd(t, id).State)
 		}
 		s.ask(t, request{path: "/v1/runs/" + kept.ID + ":signal", body: `{"name":"go","payload":1}`}, nil)
 		require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, kept.ID).State)

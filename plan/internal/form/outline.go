@@ -126,7 +126,7 @@ func capitals(s string) string {
 	return w
 }
 
-var todoWords = [...]string{"TODO", "NEXT", "DONE", "WAITING", "WAIT", "HOLD", "DOING", "STARTED", "CANCELED", "CANCELLED", "BLOCKED", "LATER", "NOW", "SOMEDAY", "KLAR", "OFFEN", "ERLEDIGT", "PROJ", "PENDING"}
+var todoWords = [...]string{"TODO", "NEXT", "DONE", "WAITING", "WAIT", "HOLD", "DOING", "STARTED", "CANCELED", "CANCELLED", "BLOCKED", "LATER", "NOW", "SOMEDAY", "KLAR", "OFFEN", "ERLEDIGT", "PROJ", "PENDING"} //nolint:misspell // plans have both
 
 // todoWord returns the length of the keyword of org-mode at the start of s.
 func (o *org) todoWord(s string) int {

@@ -30,7 +30,7 @@ type runsAmendCmd struct {
 
 // Help gives an example.
 func (runsAmendCmd) Help() string {
-	return `Shows the difference first and asks. Visits that have ended stay as they are; those under way of nodes that change are cancelled.
+	return `Shows the difference first and asks. Visits that have ended stay as they are; those under way of nodes that change are canceled.
 
     epigraph runs graph run_01… --json > g.json   # change what has not run
     epigraph runs amend run_01… g.json
@@ -236,8 +236,8 @@ func changeText(e *env, d *executorv1.GraphDiff) string {
 	for _, x := range d.GetRemovedEdges() {
 		line(s.Bold("-"), x)
 	}
-	for _, v := range d.GetCancelled() {
-		line("⊗", refText(v)+" is under way and is cancelled")
+	for _, v := range d.GetCanceled() {
+		line("⊗", refText(v)+" is under way and is canceled")
 	}
 	if b.Len() == 0 {
 		return "nothing changes\n"

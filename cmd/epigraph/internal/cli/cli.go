@@ -30,7 +30,7 @@ const (
 	exitOK          = 0
 	exitFailed      = 1   // the run failed, the plan has faults, or the command went wrong
 	exitUsage       = 2   // the command line is wrong
-	exitCancelled   = 3   // the run was cancelled
+	exitCanceled    = 3   // the run was canceled
 	exitPaused      = 4   // the run stands still with its work kept
 	exitNoPlan      = 5   // the text holds no plan
 	exitNoServer    = 6   // nothing answers at the address

@@ -503,7 +503,7 @@ func (runsBulkRetryCmd) Help() string {
 	return `Retries failed runs (or those in --state), each once however often the command is given. Counts what matches and asks first.
 
     epigraph runs bulk-retry --after 2h --state-reason HTTP_STATUS
-    epigraph runs bulk-retry --state failed,cancelled --label batch=42 --yes`
+    epigraph runs bulk-retry --state failed,canceled --label batch=42 --yes`
 }
 
 // Run retries.

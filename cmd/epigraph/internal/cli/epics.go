@@ -262,7 +262,7 @@ func (c *epicsUpdateCmd) Run(e *env) error {
 
 type epicsTransitionCmd struct {
 	ID     string `arg:"" help:"The epic."`
-	State  string `arg:"" help:"Where it goes: active, paused, completed, failed or cancelled."`
+	State  string `arg:"" help:"Where it goes: active, paused, completed, failed or canceled."`
 	Result string `help:"What came of it."`
 	Etag   string `help:"Move it only if it still has this etag."`
 }
@@ -397,7 +397,7 @@ func (c *tasksCreateCmd) Run(e *env) error {
 
 type tasksTransitionCmd struct {
 	ID     string `arg:"" help:"The task."`
-	State  string `arg:"" help:"Where it goes: pending, blocked, running, completed, failed or cancelled."`
+	State  string `arg:"" help:"Where it goes: pending, blocked, running, completed, failed or canceled."`
 	Result string `help:"What came of it."`
 	Note   string `help:"A note to add."`
 	Etag   string `help:"Move it only if it still has this etag."`

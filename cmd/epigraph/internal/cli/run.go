@@ -62,7 +62,7 @@ type runCmd struct {
 
 // Help says what the exit code means.
 func (runCmd) Help() string {
-	return `The exit code is 0 when the run completed, 1 when it failed, 3 when it was cancelled, 4 when it is paused, 5 when the text holds no plan, 6 when no server answers. Ctrl-C stops watching (130); the run goes on. With --json every event is one line, and the last line is the run.
+	return `The exit code is 0 when the run completed, 1 when it failed, 3 when it was canceled, 4 when it is paused, 5 when the text holds no plan, 6 when no server answers. Ctrl-C stops watching (130); the run goes on. With --json every event is one line, and the last line is the run.
 
     epigraph run plan.txt --epic "Launch"
     epigraph run plan.txt --budget-usd 2.50 --budget-tokens 1000000

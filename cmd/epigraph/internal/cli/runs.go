@@ -279,7 +279,7 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 			state += " (adopted)"
 		case x.GetCached():
 			state += " (cached)"
-		case x.GetState() == executorv1.VisitState_VISIT_STATE_CANCELLED && x.GetEffect() == graphv1.Effect_EFFECT_UNSAFE && x.GetError().GetType() == executorv1.ErrorType_ERROR_TYPE_UNKNOWN:
+		case x.GetState() == executorv1.VisitState_VISIT_STATE_CANCELED && x.GetEffect() == graphv1.Effect_EFFECT_UNSAFE && x.GetError().GetType() == executorv1.ErrorType_ERROR_TYPE_UNKNOWN:
 			state += " (maybe performed)"
 		}
 		if x.GetState() == executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION && x.GetEffectKey() != "" {
@@ -526,8 +526,8 @@ func enums[E ~int32](what, prefix string, known map[string]int32, words []string
 	var out []E
 	for _, w := range words {
 		name := strings.ToUpper(strings.ReplaceAll(w, "-", "_"))
-		if name == "CANCELED" { // both spellings are English, the API has this one
-			name = "CANCELLED"
+		if name == "CANCELLED" { //nolint:misspell // people may type either spelling; the API has one
+			name = "CANCELED"
 		}
 		v, ok := known[prefix+name]
 		if !ok || v == 0 {

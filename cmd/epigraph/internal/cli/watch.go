@@ -56,8 +56,8 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 	switch r.GetState() {
 	case executorv1.RunState_RUN_STATE_COMPLETED:
 		return nil
-	case executorv1.RunState_RUN_STATE_CANCELLED:
-		return exit(exitCancelled)
+	case executorv1.RunState_RUN_STATE_CANCELED:
+		return exit(exitCanceled)
 	case executorv1.RunState_RUN_STATE_PAUSED, executorv1.RunState_RUN_STATE_QUARANTINED:
 		return exit(exitPaused)
 	}
@@ -135,7 +135,7 @@ func unsettled(r *executorv1.Run) bool {
 // over tells that a run has ended.
 func over(r *executorv1.Run) bool {
 	switch r.GetState() {
-	case executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED, executorv1.RunState_RUN_STATE_CANCELLED:
+	case executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED, executorv1.RunState_RUN_STATE_CANCELED:
 		return true
 	}
 	return false

@@ -69,14 +69,14 @@ func TestLargeValues(t *testing.T) {
 		for _, got := range []values{task, call(t, "GET", path, nil),
 			call(t, "GET", "/v1/tasks?epic_id="+epic["id"].(string), nil)["tasks"].([]any)[0].(values),
 			call(t, "PATCH", path, values{"title": "other"}),
-			call(t, "POST", path+":transition", values{"state": "TASK_STATE_CANCELLED", "note": large})} {
+			call(t, "POST", path+":transition", values{"state": "TASK_STATE_CANCELED", "note": large})} {
 			holds(t, want, got)
 			for _, n := range got["notes"].([]any) {
 				require.Equal(t, large, n.(values)["text"])
 			}
 		}
 		holds(t, values{"resultSummary": large + "!"}, call(t, "POST", "/v1/epics/"+epic["id"].(string)+":transition",
-			values{"state": "EPIC_STATE_CANCELLED", "resultSummary": large + "!"}))
+			values{"state": "EPIC_STATE_CANCELED", "resultSummary": large + "!"}))
 	})
 	t.Run("Planner/ProblemsAndArguments", func(t *testing.T) {
 		t.Parallel()

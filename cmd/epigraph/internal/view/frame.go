@@ -35,9 +35,9 @@ func (s Style) mark(st executorv1.VisitState, frame int) string {
 		return s.dim("⊘")
 	case executorv1.VisitState_VISIT_STATE_ABSTAINED:
 		return s.dim("○")
-	case executorv1.VisitState_VISIT_STATE_CANCELLED:
+	case executorv1.VisitState_VISIT_STATE_CANCELED:
 		return s.yellow("⊗")
-	case executorv1.VisitState_VISIT_STATE_CANCELLING: //nolint:misspell // the API's word
+	case executorv1.VisitState_VISIT_STATE_CANCELING:
 		return s.yellow("⊖")
 	case executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION:
 		return s.red("?")

@@ -39,7 +39,7 @@ func (s Style) State(word string) string {
 		return s.paint("1;32", word)
 	case "failed", "quarantined":
 		return s.paint("1;31", word)
-	case "cancelled", "paused":
+	case "canceled", "paused":
 		return s.paint("1;33", word)
 	}
 	return s.Bold(word)

@@ -172,7 +172,7 @@ func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
 		case executorv1.VisitState_VISIT_STATE_SKIPPED:
 			n.mark = Skipped(v.GetReason(), v.GetMessage())
 		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_FAILED, executorv1.VisitState_VISIT_STATE_ABSTAINED,
-			executorv1.VisitState_VISIT_STATE_CANCELLED:
+			executorv1.VisitState_VISIT_STATE_CANCELED:
 			n.ended = at
 		}
 		if !slices.Contains(t.changed, n) {
@@ -287,8 +287,8 @@ func (n *treeNode) runEnded(at time.Time) {
 	case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
 		n.unreached = true
 	case executorv1.VisitState_VISIT_STATE_RUNNING, executorv1.VisitState_VISIT_STATE_WAITING, executorv1.VisitState_VISIT_STATE_BACKING_OFF,
-		executorv1.VisitState_VISIT_STATE_HELD, executorv1.VisitState_VISIT_STATE_CANCELLING: //nolint:misspell // the API's word
-		n.state, n.ended = executorv1.VisitState_VISIT_STATE_CANCELLED, at
+		executorv1.VisitState_VISIT_STATE_HELD, executorv1.VisitState_VISIT_STATE_CANCELING:
+		n.state, n.ended = executorv1.VisitState_VISIT_STATE_CANCELED, at
 	}
 }
 

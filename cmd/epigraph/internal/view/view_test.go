@@ -369,7 +369,7 @@ func TestTree(t *testing.T) {
 		s.after(0, changed(&executorv1.VisitChange{Visit: ref("nap", 1, 0), State: executorv1.VisitState_VISIT_STATE_COMPLETED}))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_TimerFired{TimerFired: &executorv1.TimerFired{Visit: ref("nap", 1, 0)}}})
 		s.after(0, completed("調べる", 1))
-		s.after(0, changed(&executorv1.VisitChange{Visit: ref("gone", 1, 0), State: executorv1.VisitState_VISIT_STATE_CANCELLED}))
+		s.after(0, changed(&executorv1.VisitChange{Visit: ref("gone", 1, 0), State: executorv1.VisitState_VISIT_STATE_CANCELED}))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_CancelRequested{CancelRequested: &executorv1.CancelRequested{Reason: "enough"}}})
 		s.after(second, ended(&executorv1.AttemptEnded{
 			Visit: ref("write", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_FAILED, Error: &executorv1.RunError{Reason: "DRILL", Message: hostile},
@@ -505,8 +505,8 @@ func TestTree(t *testing.T) {
 			}
 		}
 		show("before its deadline")
-		s.after(second, changed(change("gone", executorv1.VisitState_VISIT_STATE_CANCELLING, "", ""), change("off", executorv1.VisitState_VISIT_STATE_CANCELLED, "", ""), //nolint:misspell // the API's word
-			change("twice", executorv1.VisitState_VISIT_STATE_CANCELLED, "", "")))
+		s.after(second, changed(change("gone", executorv1.VisitState_VISIT_STATE_CANCELING, "", ""), change("off", executorv1.VisitState_VISIT_STATE_CANCELED, "", ""),
+			change("twice", executorv1.VisitState_VISIT_STATE_CANCELED, "", "")))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_DeadlinePassed{DeadlinePassed: &executorv1.DeadlinePassed{}}})
 		show("draining")
 		s.after(0, runEnded(executorv1.RunState_RUN_STATE_FAILED))

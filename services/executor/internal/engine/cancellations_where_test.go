@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -19,7 +20,7 @@ func (u *unwanted) wants(t *testing.T, runs ...string) {
 	t.Helper()
 	var list []engine.Cancellation
 	for _, id := range runs {
-		list = append(list, engine.Cancellation{Namespace: ns, TaskID: "tk_1", RunID: id, Reason: "TASK_CANCELLED", Confirmed: true})
+		list = append(list, engine.Cancellation{Namespace: ns, TaskID: "tk_1", RunID: id, Reason: "TASK_CANCELED", Confirmed: true})
 	}
 	u.runs.Store(&list)
 	for told := 0; told < len(runs); {
@@ -44,7 +45,7 @@ func (l *live) canceled(t *testing.T, runs ...string) {
 				why = append(why, ev.Durable.Reason)
 			}
 		}
-		require.Equal(t, []string{"TASK_CANCELLED"}, why)
+		require.Equal(t, []string{"TASK_CANCELED"}, why)
 	}
 }
 
@@ -121,7 +122,7 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 				g.next(t)
 				inLine := func(id string) bool {
 					x := l.BlockersHere(ns, id)
-					return len(x) == 1 && x[0].Kind == engine.BlockerExecutorFull
+					return len(x) == 1 && x[0].Kind == query.BlockerExecutorFull
 				}
 				// What they are told is nothing that they wait for.
 				for _, id := range parked[:3] {

@@ -35,7 +35,7 @@ func (s State) Ended() bool { return s >= StateCompleted && s <= StateCanceled }
 
 // String is the name that the API gives the state.
 func (s State) String() string {
-	names := [...]string{"", "PENDING", "RUNNING", "WAITING", "PAUSED", "QUARANTINED", "COMPLETED", "FAILED", "CANCELLED"}
+	names := [...]string{"", "PENDING", "RUNNING", "WAITING", "PAUSED", "QUARANTINED", "COMPLETED", "FAILED", "CANCELED"}
 	if s > 0 && int(s) < len(names) {
 		return names[s]
 	}

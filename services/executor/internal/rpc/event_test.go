@@ -13,6 +13,7 @@ import (
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -23,7 +24,7 @@ var (
 
 func durable(ev workgraph.Event) engine.Event {
 	ev.Seq, ev.At = 9, at
-	return engine.Event{RunID: "run_1", RootID: "run_0", Durable: &engine.Durable{Event: ev, StartTime: at.Add(-time.Second), Actor: "llm"}}
+	return engine.Event{RunID: "run_1", RootID: "run_0", Durable: &record.Durable{Event: ev, StartTime: at.Add(-time.Second), Actor: "llm"}}
 }
 
 func TestEvent(t *testing.T) {
@@ -108,7 +109,7 @@ func TestEvent(t *testing.T) {
 		"Woken": {workgraph.Event{Kind: workgraph.TimerFired, Ref: ref, Steps: []workgraph.Step{{Op: workgraph.OpComplete, Node: "n", Visit: 2}}},
 			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_COMPLETED}}},
 		"Deadline": {workgraph.Event{Kind: workgraph.DeadlineReached, Steps: []workgraph.Step{{Op: workgraph.OpDrain, Note: "DEADLINE"}, {Op: workgraph.OpDrop, Node: "n", Visit: 2}}},
-			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_CANCELLED}}},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_CANCELED}}},
 		"LastItem": {workgraph.Event{Kind: workgraph.AttemptEnded, Ref: workgraph.Ref{Node: "n", Visit: 2, Item: 3}, Outcome: &workgraph.Outcome{Values: raw(`1`)},
 			Steps: []workgraph.Step{{Op: workgraph.OpItem, Node: "n", Visit: 2, Item: 3}, {Op: workgraph.OpComplete, Node: "n", Visit: 2}}},
 			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_COMPLETED}}},

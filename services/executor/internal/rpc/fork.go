@@ -147,7 +147,7 @@ func diffMessage(a *engine.Amendment) *executorv1.GraphDiff {
 		m.AddedEdges, m.RemovedEdges = append(m.AddedEdges, text), append(m.RemovedEdges, text)
 	}
 	for _, ref := range a.Cancels {
-		m.Cancelled = append(m.Cancelled, refMessage(ref))
+		m.Canceled = append(m.Canceled, refMessage(ref))
 	}
 	return m
 }
@@ -172,7 +172,7 @@ func bulkRequest(ctx context.Context, f *executorv1.RunFilter, limit int32, dry 
 		CreatedAfter: instant(f.GetCreatedAfter()), CreatedBefore: instant(f.GetCreatedBefore()),
 	}}
 	for _, st := range f.GetStates() {
-		if st < executorv1.RunState_RUN_STATE_PENDING || st > executorv1.RunState_RUN_STATE_CANCELLED {
+		if st < executorv1.RunState_RUN_STATE_PENDING || st > executorv1.RunState_RUN_STATE_CANCELED {
 			return out, errs.New(errs.InvalidArgument, "STATE_UNKNOWN", "filter.states: %d is not a state to filter by", st).
 				Violate("filter.states", "STATE_UNKNOWN", "not a state of a run")
 		}

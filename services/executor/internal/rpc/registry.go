@@ -88,7 +88,7 @@ func (r *Registry) Settle(ctx context.Context, namespace string, s outbox.Settle
 	case outbox.Completed:
 		req.State = registryv1.TaskState_TASK_STATE_COMPLETED
 	case outbox.Canceled:
-		req.State = registryv1.TaskState_TASK_STATE_CANCELLED
+		req.State = registryv1.TaskState_TASK_STATE_CANCELED
 	default:
 		req.State = registryv1.TaskState_TASK_STATE_FAILED
 	}

@@ -222,7 +222,7 @@ func (p *position) take() (more bool) {
 // held reports whether a start waits for the end of a pause.
 func (p *position) held(st Start) bool { return p.s.Paused && st.Origin == FromClock }
 
-// ready tells which starts can be carried out, and which runs are to be cancelled for others.
+// ready tells which starts can be carried out, and which runs are to be canceled for others.
 func (p *position) ready() (starts []Start, cancel []string) {
 	first, wanted := true, false
 	for _, st := range p.queue {

@@ -54,10 +54,10 @@ var byKind = map[errs.Kind]answer{
 	errs.Unauthenticated:    {http.StatusUnauthorized, "UNAUTHENTICATED"},
 	errs.PermissionDenied:   {http.StatusForbidden, "PERMISSION_DENIED"},
 	errs.DeadlineExceeded:   {http.StatusGatewayTimeout, "DEADLINE_EXCEEDED"},
-	errs.Canceled:           {statusClientClosed, "CANCELLED"},
+	errs.Canceled:           {statusClientClosed, "CANCELLED"}, //nolint:misspell // as google.rpc.Code
 }
 
-// statusClientClosed is what google.rpc.Code maps CANCELLED to; there is no standard one.
+// statusClientClosed is the status to which google.rpc.Code maps that code; no standard one fits.
 const statusClientClosed = 499
 
 // byReason has the faults of HTTP itself, which gRPC has no code for.

@@ -229,7 +229,7 @@ func (w *work) unclaimed(ctx context.Context) error {
 		return err
 	}
 	return errs.New(errs.FailedPrecondition, epic.ReasonTaskClaimed, "run %s works on task %s", c.RunID, w.task.ID).
-		Set("run_id", c.RunID).Hint("wait until the run has ended, or move the task to CANCELLED, which cancels the run")
+		Set("run_id", c.RunID).Hint("wait until the run has ended, or move the task to CANCELED, which cancels the run")
 }
 
 // Outcome is what may be told with a move of a task; empty parts change nothing.

@@ -5,9 +5,9 @@ import "time"
 // The reasons why a run is canceled, with ReasonClaimLost; they are also the run's.
 const (
 	// ReasonTaskCanceled: its task was canceled.
-	ReasonTaskCanceled = "TASK_CANCELLED"
+	ReasonTaskCanceled = "TASK_CANCELED"
 	// ReasonEpicCanceled: the epic of its task was canceled.
-	ReasonEpicCanceled = "EPIC_CANCELLED"
+	ReasonEpicCanceled = "EPIC_CANCELED"
 	// ReasonTaskDeleted: its task was deleted, alone or with its epic.
 	ReasonTaskDeleted = "TASK_DELETED"
 )

@@ -73,7 +73,7 @@ func Claimable(e Epic, t Task, others *Claim, now time.Time) error {
 		Set("state", t.State.String()).Set("task_id", t.ID)
 	switch {
 	case t.State == TaskBlocked:
-		return refuse.Hint("wait until what it depends on is completed; a task that failed or was cancelled is not: change depends_on then")
+		return refuse.Hint("wait until what it depends on is completed; a task that failed or was canceled is not: change depends_on then")
 	case t.State == TaskFailed:
 		return refuse.Hint("move it to PENDING with TransitionTask to try it again")
 	case t.State == TaskRunning:
@@ -108,7 +108,7 @@ func NotActive(e Epic) error {
 // LostClaim is the answer to a run whose task is no longer its own.
 func LostClaim(t Task, run string, holder *Claim) error {
 	e := errs.New(errs.FailedPrecondition, ReasonClaimLost, "run %s no longer has task %s, which is %s", run, t.ID, t.State).
-		Set("state", t.State.String()).Hint("the run is cancelled")
+		Set("state", t.State.String()).Hint("the run is canceled")
 	if holder != nil {
 		e = e.Set("run_id", holder.RunID)
 	}

@@ -21,9 +21,9 @@ func TestTransitions(t *testing.T) {
 	t.Run("Epic/TableIsExactlyThis", func(t *testing.T) {
 		t.Parallel()
 		allowed := []string{
-			"PLANNING ACTIVE", "PLANNING CANCELLED",
-			"ACTIVE PAUSED", "ACTIVE COMPLETED", "ACTIVE FAILED", "ACTIVE CANCELLED",
-			"PAUSED ACTIVE", "PAUSED CANCELLED",
+			"PLANNING ACTIVE", "PLANNING CANCELED",
+			"ACTIVE PAUSED", "ACTIVE COMPLETED", "ACTIVE FAILED", "ACTIVE CANCELED",
+			"PAUSED ACTIVE", "PAUSED CANCELED",
 		}
 		var got []string
 		for from := epic.Planning; from <= epic.Canceled; from++ {
@@ -44,9 +44,9 @@ func TestTransitions(t *testing.T) {
 	t.Run("Task/TableIsExactlyThis", func(t *testing.T) {
 		t.Parallel()
 		allowed := []string{
-			"PENDING BLOCKED", "PENDING RUNNING", "PENDING COMPLETED", "PENDING CANCELLED",
-			"BLOCKED PENDING", "BLOCKED CANCELLED",
-			"RUNNING COMPLETED", "RUNNING FAILED", "RUNNING CANCELLED",
+			"PENDING BLOCKED", "PENDING RUNNING", "PENDING COMPLETED", "PENDING CANCELED",
+			"BLOCKED PENDING", "BLOCKED CANCELED",
+			"RUNNING COMPLETED", "RUNNING FAILED", "RUNNING CANCELED",
 			"FAILED PENDING",
 		}
 		var got []string
@@ -66,11 +66,11 @@ func TestTransitions(t *testing.T) {
 		e := epic.Epic{ID: "ep_1", State: epic.Paused}
 		err := e.Move(epic.Completed, now)
 		require.True(t, errs.Is(err, errs.FailedPrecondition))
-		require.EqualError(t, err, "epic ep_1 cannot go from PAUSED to COMPLETED; from PAUSED it may go to: ACTIVE, CANCELLED")
+		require.EqualError(t, err, "epic ep_1 cannot go from PAUSED to COMPLETED; from PAUSED it may go to: ACTIVE, CANCELED")
 		bad, ok := errors.AsType[*errs.Error](err)
 		require.True(t, ok)
 		require.Equal(t, map[string]string{
-			"from": "PAUSED", "to": "COMPLETED", "allowed": "ACTIVE, CANCELLED", "hint": "from PAUSED it may go to: ACTIVE, CANCELLED",
+			"from": "PAUSED", "to": "COMPLETED", "allowed": "ACTIVE, CANCELED", "hint": "from PAUSED it may go to: ACTIVE, CANCELED",
 		}, bad.Meta)
 		v := epic.Task{ID: "tk_1", State: epic.TaskCompleted}
 		require.ErrorContains(t, v.Move(epic.TaskRunning, now), "COMPLETED is an end")
@@ -81,8 +81,8 @@ func TestTransitions(t *testing.T) {
 			err  error
 			want string
 		}{
-			{(&epic.Epic{ID: "ep_1", State: epic.Canceled}).Move(epic.Canceled, now), "epic ep_1 is CANCELLED already; nothing is to be done; for more work create another epic"},
-			{(&epic.Epic{ID: "ep_1", State: epic.Paused}).Move(epic.Paused, now), "epic ep_1 is PAUSED already; from PAUSED it may go to: ACTIVE, CANCELLED"},
+			{(&epic.Epic{ID: "ep_1", State: epic.Canceled}).Move(epic.Canceled, now), "epic ep_1 is CANCELED already; nothing is to be done; for more work create another epic"},
+			{(&epic.Epic{ID: "ep_1", State: epic.Paused}).Move(epic.Paused, now), "epic ep_1 is PAUSED already; from PAUSED it may go to: ACTIVE, CANCELED"},
 			{(&epic.Task{ID: "tk_1", State: epic.TaskCompleted}).Move(epic.TaskCompleted, now), "task tk_1 is COMPLETED already; nothing is to be done; for more work create another task"},
 			{(&epic.Task{ID: "tk_1", State: epic.TaskFailed}).Move(epic.TaskFailed, now), "task tk_1 is FAILED already; from FAILED it may go to: PENDING"},
 		} {

@@ -83,12 +83,12 @@ func OpenTaskStates() []TaskState { return []TaskState{TaskPending, TaskBlocked,
 
 // String spells the state as the API does, without its prefix.
 func (s State) String() string {
-	return word(int(s), "PLANNING", "ACTIVE", "PAUSED", "COMPLETED", "FAILED", "CANCELLED")
+	return word(int(s), "PLANNING", "ACTIVE", "PAUSED", "COMPLETED", "FAILED", "CANCELED")
 }
 
 // String spells the state as the API does, without its prefix.
 func (s TaskState) String() string {
-	return word(int(s), "PENDING", "BLOCKED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
+	return word(int(s), "PENDING", "BLOCKED", "RUNNING", "COMPLETED", "FAILED", "CANCELED")
 }
 
 // Move takes the epic to another state if the table has that step.

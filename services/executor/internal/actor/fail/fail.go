@@ -13,7 +13,7 @@ const schema = `{
   "type": "object",
   "additionalProperties": false,
   "properties": {
-    "mode": {"enum": ["error", "panic", "hang"], "description": "How it fails: error is the default; hang goes on until it is cancelled."},
+    "mode": {"enum": ["error", "panic", "hang"], "description": "How it fails: error is the default; hang goes on until it is canceled."},
     "type": {"enum": ["RETRYABLE", "PERMANENT", "UNKNOWN", "NOT_PERFORMED"], "description": "What is known of the error; PERMANENT is the default."},
     "reason": {"type": "string", "description": "The error's reason; DRILL when absent."},
     "message": {"type": "string", "description": "The error's message."},

@@ -44,7 +44,7 @@ func (f *fixture) unwanted(t testing.TB, namespace, database string, runs ...str
 	t.Helper()
 	for _, run := range runs {
 		require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
-			return tx.CancelRun(ctx, namespace, "task", run, database, "TASK_CANCELLED")
+			return tx.CancelRun(ctx, namespace, "task", run, database, "TASK_CANCELED")
 		}))
 	}
 }
@@ -60,7 +60,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			require.Empty(t, none)
 			f.move(t, v.ID, epic.TaskCanceled)
 			got, list := f.take(t, time.Hour)
-			require.Equal(t, []string{"default run TASK_CANCELLED"}, got)
+			require.Equal(t, []string{"default run TASK_CANCELED"}, got)
 			require.Equal(t, v.ID, list[0].TaskID)
 			none, _ = f.take(t, time.Hour)
 			require.Empty(t, none, "somebody has it")
@@ -90,7 +90,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			f.move(t, w.ID, epic.TaskCanceled)
 			testkit.Eventually(t, func() bool {
 				got, _ := f.take(t, time.Millisecond)
-				require.NotContains(t, got, "default run TASK_CANCELLED")
+				require.NotContains(t, got, "default run TASK_CANCELED")
 				return len(got) == 1
 			}, 60*time.Second, 2*time.Millisecond)
 		},
@@ -117,8 +117,8 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			f.moveEpic(t, e.ID, epic.Canceled)
 			require.Equal(t, epic.TaskCanceled, f.state(t, free.ID))
 			got, _ := f.take(t, time.Hour)
-			require.Equal(t, []string{"default claimed EPIC_CANCELLED", "default lost EPIC_CANCELLED",
-				"default one EPIC_CANCELLED", "default two EPIC_CANCELLED"}, got)
+			require.Equal(t, []string{"default claimed EPIC_CANCELED", "default lost EPIC_CANCELED",
+				"default one EPIC_CANCELED", "default two EPIC_CANCELED"}, got)
 		},
 		"Cancellation/OutlivesWhatIsDeleted": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
@@ -133,7 +133,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			require.NoError(t, f.DeleteEpic(f.ctx, ns, e.ID, ""))
 			got, _ := f.take(t, time.Hour)
-			require.Equal(t, []string{"default canceled TASK_CANCELLED", "default starting TASK_DELETED", "default waiting TASK_DELETED"}, got)
+			require.Equal(t, []string{"default canceled TASK_CANCELED", "default starting TASK_DELETED", "default waiting TASK_DELETED"}, got)
 		},
 		"Cancellation/SaysWhetherItsRunIsRecorded": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
@@ -243,7 +243,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 				requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
 			}
 			got, _ := f.take(t, time.Hour)
-			require.Equal(t, []string{"default run TASK_CANCELLED"}, got)
+			require.Equal(t, []string{"default run TASK_CANCELED"}, got)
 		},
 		"Cancellation/TheEndOfTheRunEndsIt": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
@@ -286,7 +286,7 @@ func BenchLease(b *testing.B, open Open) {
 			f := newFixture(b, open)
 			require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 				for i := range size {
-					if err := tx.CancelRun(ctx, "full", "task", fmt.Sprint("run", i), database, "TASK_CANCELLED"); err != nil {
+					if err := tx.CancelRun(ctx, "full", "task", fmt.Sprint("run", i), database, "TASK_CANCELED"); err != nil {
 						return err
 					}
 				}

@@ -199,7 +199,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			blocked, running := f.task(t, e.ID, first.ID), f.task(t, e.ID)
 			f.move(t, running.ID, epic.TaskRunning)
 			f.move(t, first.ID, epic.TaskCanceled)
-			for id, state := range map[string]string{blocked.ID: "BLOCKED", running.ID: "RUNNING", first.ID: "CANCELLED"} {
+			for id, state := range map[string]string{blocked.ID: "BLOCKED", running.ID: "RUNNING", first.ID: "CANCELED"} {
 				bad := requireError(t, claim(f, id, "run"), errs.FailedPrecondition, epic.ReasonNotClaimable)
 				require.Equal(t, state, bad.Meta["state"])
 				require.NotEmpty(t, bad.HintText())
@@ -276,7 +276,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			f.move(t, v.ID, epic.TaskCanceled)
 			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
 			lost := requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
-			require.Equal(t, "CANCELLED", lost.Meta["state"])
+			require.Equal(t, "CANCELED", lost.Meta["state"])
 		},
 		"Claim/ATaskThatARunHasIsThatRunsToEnd": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
@@ -286,7 +286,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{Summary: "by hand"})
 				bad := requireError(t, err, errs.FailedPrecondition, epic.ReasonTaskClaimed)
 				require.Equal(t, "run", bad.Meta["run_id"])
-				require.Contains(t, bad.HintText(), "CANCELLED")
+				require.Contains(t, bad.HintText(), "CANCELED")
 			}
 			for _, to := range []epic.TaskState{epic.TaskPending, epic.TaskBlocked} {
 				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{})

@@ -113,7 +113,7 @@ func (m *model) moveEpic(t *rapid.T) {
 	}).Draw(t, "state")
 	e := m.epics[id]
 	allowed := e != nil && slices.Contains(map[string][]string{
-		"PLANNING": {"ACTIVE", "CANCELLED"}, "ACTIVE": {"PAUSED", "COMPLETED", "FAILED", "CANCELLED"}, "PAUSED": {"ACTIVE", "CANCELLED"},
+		"PLANNING": {"ACTIVE", "CANCELED"}, "ACTIVE": {"PAUSED", "COMPLETED", "FAILED", "CANCELED"}, "PAUSED": {"ACTIVE", "CANCELED"},
 	}[e.state], to.String())
 	_, err := m.f.MoveEpic(m.f.ctx, m.ns, id, books.Change{}, to, "")
 	m.agree(t, allowed, err)
@@ -124,7 +124,7 @@ func (m *model) moveEpic(t *rapid.T) {
 	for _, v := range m.tasks {
 		if v.epic == id && to == epic.Canceled {
 			if slices.Contains([]string{"PENDING", "BLOCKED", "RUNNING"}, v.state) {
-				v.state = "CANCELLED"
+				v.state = "CANCELED"
 			}
 			v.release()
 		}
@@ -149,7 +149,7 @@ func (v *modelTask) heldBy() string {
 }
 
 func (m *model) ended(v *modelTask) bool {
-	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED"}, m.epics[v.epic].state)
+	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELED"}, m.epics[v.epic].state)
 }
 
 func (m *model) unmet(v *modelTask) bool {
@@ -222,7 +222,7 @@ func (m *model) moveTask(t *rapid.T) {
 	was := v.state
 	v.state = to.String()
 	switch v.state {
-	case "CANCELLED":
+	case "CANCELED":
 		v.release()
 	case "PENDING":
 		if was == "FAILED" {
@@ -249,7 +249,7 @@ func (m *model) mayMove(v *modelTask, to string) bool {
 		return v.retries < v.limit && !m.ended(v)
 	case "RUNNING COMPLETED", "RUNNING FAILED":
 		return v.heldBy() == ""
-	case "PENDING CANCELLED", "BLOCKED CANCELLED", "RUNNING CANCELLED":
+	case "PENDING CANCELED", "BLOCKED CANCELED", "RUNNING CANCELED":
 		return true
 	}
 	return false

@@ -970,7 +970,7 @@ type AttemptEnded struct {
 	Error *RunError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	// What the attempt used.
 	Usage *Usage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
-	// When the attempt started. Absent of one that was cancelled while it was in line, with a NOT_PERFORMED error: no call was made.
+	// When the attempt started. Absent of one that was canceled while it was in line, with a NOT_PERFORMED error: no call was made.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When the next attempt may start, if there is to be one.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
@@ -1442,7 +1442,7 @@ func (x *CancelRequested) GetReason() string {
 // RunEnded closes a history.
 type RunEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// COMPLETED, FAILED or CANCELLED.
+	// COMPLETED, FAILED or CANCELED.
 	State RunState `protobuf:"varint,1,opt,name=state,proto3,enum=epigraph.executor.v1.RunState" json:"state,omitempty"`
 	// Why, as a stable word.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1455,7 +1455,7 @@ type RunEnded struct {
 	// How many attempts, in the runs below too, used something that is not booked yet. The end of a run that used something is told after that is
 	// booked, but for at most two seconds: it is above 0 only while the registry is away.
 	UnbookedAttempts int64 `protobuf:"varint,6,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
-	// The UNSAFE calls of which nobody knew, when the run ended, whether they were performed: it failed elsewhere, was cancelled or reached its
+	// The UNSAFE calls of which nobody knew, when the run ended, whether they were performed: it failed elsewhere, was canceled or reached its
 	// deadline first. They are never made again unless allow_unsafe says so.
 	UnknownCalls  []*VisitRef `protobuf:"bytes,7,rep,name=unknown_calls,json=unknownCalls,proto3" json:"unknown_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -38,7 +38,7 @@ const (
 	ConflictPolicy_CONFLICT_POLICY_FAIL ConflictPolicy = 1
 	// The open run is returned.
 	ConflictPolicy_CONFLICT_POLICY_RETURN_EXISTING ConflictPolicy = 2
-	// The open run is cancelled and the new one starts.
+	// The open run is canceled and the new one starts.
 	ConflictPolicy_CONFLICT_POLICY_CANCEL_EXISTING ConflictPolicy = 3
 )
 
@@ -2338,8 +2338,8 @@ type GraphDiff struct {
 	AddedEdges []string `protobuf:"bytes,4,rep,name=added_edges,json=addedEdges,proto3" json:"added_edges,omitempty"`
 	// Edges that go, as "from -> to".
 	RemovedEdges []string `protobuf:"bytes,5,rep,name=removed_edges,json=removedEdges,proto3" json:"removed_edges,omitempty"`
-	// Visits under way that are cancelled by it.
-	Cancelled []*VisitRef `protobuf:"bytes,6,rep,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// Visits under way that are canceled by it.
+	Canceled []*VisitRef `protobuf:"bytes,6,rep,name=canceled,proto3" json:"canceled,omitempty"`
 	// The graph's content hash after the change.
 	GraphHash string `protobuf:"bytes,7,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
 	// The graph_revision after the change.
@@ -2413,9 +2413,9 @@ func (x *GraphDiff) GetRemovedEdges() []string {
 	return nil
 }
 
-func (x *GraphDiff) GetCancelled() []*VisitRef {
+func (x *GraphDiff) GetCanceled() []*VisitRef {
 	if x != nil {
-		return x.Cancelled
+		return x.Canceled
 	}
 	return nil
 }
@@ -3871,7 +3871,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\xbaH\a\x92\x01\x04\x10\xc0\x9a\fR\baddEdges\"t\n" +
 	"\x10AmendRunResponse\x12+\n" +
 	"\x03run\x18\x01 \x01(\v2\x19.epigraph.executor.v1.RunR\x03run\x123\n" +
-	"\x04diff\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.GraphDiffR\x04diff\"\xe2\x02\n" +
+	"\x04diff\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.GraphDiffR\x04diff\"\xe0\x02\n" +
 	"\tGraphDiff\x12\x1f\n" +
 	"\vadded_nodes\x18\x01 \x03(\tR\n" +
 	"addedNodes\x12#\n" +
@@ -3879,8 +3879,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\rchanged_nodes\x18\x03 \x03(\v2 .epigraph.executor.v1.NodeChangeR\fchangedNodes\x12\x1f\n" +
 	"\vadded_edges\x18\x04 \x03(\tR\n" +
 	"addedEdges\x12#\n" +
-	"\rremoved_edges\x18\x05 \x03(\tR\fremovedEdges\x12<\n" +
-	"\tcancelled\x18\x06 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\tcancelled\x12\x1d\n" +
+	"\rremoved_edges\x18\x05 \x03(\tR\fremovedEdges\x12:\n" +
+	"\bcanceled\x18\x06 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\bcanceled\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\a \x01(\tR\tgraphHash\x12%\n" +
 	"\x0egraph_revision\x18\b \x01(\x03R\rgraphRevision\"=\n" +
@@ -4158,7 +4158,7 @@ var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
 	66, // 47: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
 	30, // 48: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
 	31, // 49: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	68, // 50: epigraph.executor.v1.GraphDiff.cancelled:type_name -> epigraph.executor.v1.VisitRef
+	68, // 50: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
 	65, // 51: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
 	56, // 52: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
 	60, // 53: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp

@@ -73,7 +73,7 @@ type ExecutorServiceClient interface {
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never repeated;
 	// a stream that breaks is resumed by the last sequence seen. REST: GET /v1/runs/{run_id}/events as server-sent events.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
-	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is. The answer
+	// CancelRun asks a run to stop. Calls in flight are canceled; the run ends CANCELED. A run that has ended stays as it is. The answer
 	// comes as soon as that is recorded: it may show the run as it was, with CANCEL in pending_commands.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ResumeRun lets a PAUSED or QUARANTINED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes
@@ -112,7 +112,7 @@ type ExecutorServiceClient interface {
 	// runs anew, and a call under way counts as performed. The old run goes on beside the new one: what it has not performed by then, both perform.
 	ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// AmendRun changes the graph of a live run. Visits that have ended stay as they are: a change to one is refused. Running visits of
-	// changed or removed nodes are cancelled and fenced. With dry_run only the difference is told.
+	// changed or removed nodes are canceled and fenced. With dry_run only the difference is told.
 	AmendRun(ctx context.Context, in *AmendRunRequest, opts ...grpc.CallOption) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*ExplainRunResponse, error)
@@ -450,7 +450,7 @@ type ExecutorServiceServer interface {
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never repeated;
 	// a stream that breaks is resumed by the last sequence seen. REST: GET /v1/runs/{run_id}/events as server-sent events.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[RunEvent]) error
-	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is. The answer
+	// CancelRun asks a run to stop. Calls in flight are canceled; the run ends CANCELED. A run that has ended stays as it is. The answer
 	// comes as soon as that is recorded: it may show the run as it was, with CANCEL in pending_commands.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
 	// ResumeRun lets a PAUSED or QUARANTINED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes
@@ -489,7 +489,7 @@ type ExecutorServiceServer interface {
 	// runs anew, and a call under way counts as performed. The old run goes on beside the new one: what it has not performed by then, both perform.
 	ForkRun(context.Context, *ForkRunRequest) (*Run, error)
 	// AmendRun changes the graph of a live run. Visits that have ended stay as they are: a change to one is refused. Running visits of
-	// changed or removed nodes are cancelled and fenced. With dry_run only the difference is told.
+	// changed or removed nodes are canceled and fenced. With dry_run only the difference is told.
 	AmendRun(context.Context, *AmendRunRequest) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error)

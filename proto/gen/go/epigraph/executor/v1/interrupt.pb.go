@@ -38,7 +38,7 @@ const (
 	// Its time was up.
 	InterruptState_INTERRUPT_STATE_EXPIRED InterruptState = 3
 	// Its visit or run ended without the answer.
-	InterruptState_INTERRUPT_STATE_CANCELLED InterruptState = 4
+	InterruptState_INTERRUPT_STATE_CANCELED InterruptState = 4
 )
 
 // Enum value maps for InterruptState.
@@ -48,14 +48,14 @@ var (
 		1: "INTERRUPT_STATE_OPEN",
 		2: "INTERRUPT_STATE_ANSWERED",
 		3: "INTERRUPT_STATE_EXPIRED",
-		4: "INTERRUPT_STATE_CANCELLED",
+		4: "INTERRUPT_STATE_CANCELED",
 	}
 	InterruptState_value = map[string]int32{
 		"INTERRUPT_STATE_UNSPECIFIED": 0,
 		"INTERRUPT_STATE_OPEN":        1,
 		"INTERRUPT_STATE_ANSWERED":    2,
 		"INTERRUPT_STATE_EXPIRED":     3,
-		"INTERRUPT_STATE_CANCELLED":   4,
+		"INTERRUPT_STATE_CANCELED":    4,
 	}
 )
 
@@ -345,13 +345,13 @@ const file_epigraph_executor_v1_interrupt_proto_rawDesc = "" +
 	"expireTime\x129\n" +
 	"\n" +
 	"close_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12\x1c\n" +
-	"\tprincipal\x18\x10 \x01(\tR\tprincipal*\xa5\x01\n" +
+	"\tprincipal\x18\x10 \x01(\tR\tprincipal*\xa4\x01\n" +
 	"\x0eInterruptState\x12\x1f\n" +
 	"\x1bINTERRUPT_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14INTERRUPT_STATE_OPEN\x10\x01\x12\x1c\n" +
 	"\x18INTERRUPT_STATE_ANSWERED\x10\x02\x12\x1b\n" +
-	"\x17INTERRUPT_STATE_EXPIRED\x10\x03\x12\x1d\n" +
-	"\x19INTERRUPT_STATE_CANCELLED\x10\x04*R\n" +
+	"\x17INTERRUPT_STATE_EXPIRED\x10\x03\x12\x1c\n" +
+	"\x18INTERRUPT_STATE_CANCELED\x10\x04*R\n" +
 	"\bDecision\x12\x18\n" +
 	"\x14DECISION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DECISION_APPROVED\x10\x01\x12\x15\n" +

@@ -696,7 +696,7 @@ type ChildrenWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The children.
 	Children []*ChildRun `protobuf:"bytes,1,rep,name=children,proto3" json:"children,omitempty"`
-	// After this time children that still go on are cancelled, and their slots say TIMED_OUT.
+	// After this time children that still go on are canceled, and their slots say TIMED_OUT.
 	Timeout *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Whether the first child that does not complete fails the visit and cancels the others.
 	FailFast bool `protobuf:"varint,3,opt,name=fail_fast,json=failFast,proto3" json:"fail_fast,omitempty"`

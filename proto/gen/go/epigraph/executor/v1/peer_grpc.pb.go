@@ -32,7 +32,7 @@ const (
 // PeerService is spoken between the executors of one database.
 type PeerServiceClient interface {
 	// Invoke performs one attempt on a worker that is connected to the executor asked. It refuses with NO_WORKER at once when
-	// none of its workers has room. When the call ends early, the visit is cancelled at the worker. The first request carries the
+	// none of its workers has room. When the call ends early, the visit is canceled at the worker. The first request carries the
 	// attempt; one more may ask for its end, whose answer is then still waited for.
 	Invoke(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[InvokeRequest, InvokeResponse], error)
 	// ExplainLocal tells what only the owner of a run knows: what is queued in its memory and why.
@@ -77,7 +77,7 @@ func (c *peerServiceClient) ExplainLocal(ctx context.Context, in *ExplainLocalRe
 // PeerService is spoken between the executors of one database.
 type PeerServiceServer interface {
 	// Invoke performs one attempt on a worker that is connected to the executor asked. It refuses with NO_WORKER at once when
-	// none of its workers has room. When the call ends early, the visit is cancelled at the worker. The first request carries the
+	// none of its workers has room. When the call ends early, the visit is canceled at the worker. The first request carries the
 	// attempt; one more may ask for its end, whose answer is then still waited for.
 	Invoke(grpc.BidiStreamingServer[InvokeRequest, InvokeResponse]) error
 	// ExplainLocal tells what only the owner of a run knows: what is queued in its memory and why.

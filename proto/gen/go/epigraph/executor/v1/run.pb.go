@@ -48,7 +48,7 @@ const (
 	// Ended by an error.
 	RunState_RUN_STATE_FAILED RunState = 7
 	// Ended because somebody asked for it.
-	RunState_RUN_STATE_CANCELLED RunState = 8
+	RunState_RUN_STATE_CANCELED RunState = 8
 )
 
 // Enum value maps for RunState.
@@ -62,7 +62,7 @@ var (
 		5: "RUN_STATE_QUARANTINED",
 		6: "RUN_STATE_COMPLETED",
 		7: "RUN_STATE_FAILED",
-		8: "RUN_STATE_CANCELLED",
+		8: "RUN_STATE_CANCELED",
 	}
 	RunState_value = map[string]int32{
 		"RUN_STATE_UNSPECIFIED": 0,
@@ -73,7 +73,7 @@ var (
 		"RUN_STATE_QUARANTINED": 5,
 		"RUN_STATE_COMPLETED":   6,
 		"RUN_STATE_FAILED":      7,
-		"RUN_STATE_CANCELLED":   8,
+		"RUN_STATE_CANCELED":    8,
 	}
 )
 
@@ -240,8 +240,8 @@ const (
 	VisitState_VISIT_STATE_FAILED VisitState = 5
 	// Will not run: every edge to it is dead, or its condition is false.
 	VisitState_VISIT_STATE_SKIPPED VisitState = 6
-	// Was cancelled.
-	VisitState_VISIT_STATE_CANCELLED VisitState = 7
+	// Was canceled.
+	VisitState_VISIT_STATE_CANCELED VisitState = 7
 	// An unsafe call ended in an unknown way; somebody must say what happened.
 	VisitState_VISIT_STATE_NEEDS_RECONCILIATION VisitState = 8
 	// Ended without a value by its own wish; its edges are dead.
@@ -249,7 +249,7 @@ const (
 	// Ready, and held back by a pause.
 	VisitState_VISIT_STATE_HELD VisitState = 10
 	// Asked to stop; the attempt has not ended yet.
-	VisitState_VISIT_STATE_CANCELLING VisitState = 11
+	VisitState_VISIT_STATE_CANCELING VisitState = 11
 )
 
 // Enum value maps for VisitState.
@@ -262,11 +262,11 @@ var (
 		4:  "VISIT_STATE_COMPLETED",
 		5:  "VISIT_STATE_FAILED",
 		6:  "VISIT_STATE_SKIPPED",
-		7:  "VISIT_STATE_CANCELLED",
+		7:  "VISIT_STATE_CANCELED",
 		8:  "VISIT_STATE_NEEDS_RECONCILIATION",
 		9:  "VISIT_STATE_ABSTAINED",
 		10: "VISIT_STATE_HELD",
-		11: "VISIT_STATE_CANCELLING",
+		11: "VISIT_STATE_CANCELING",
 	}
 	VisitState_value = map[string]int32{
 		"VISIT_STATE_UNSPECIFIED":          0,
@@ -276,11 +276,11 @@ var (
 		"VISIT_STATE_COMPLETED":            4,
 		"VISIT_STATE_FAILED":               5,
 		"VISIT_STATE_SKIPPED":              6,
-		"VISIT_STATE_CANCELLED":            7,
+		"VISIT_STATE_CANCELED":             7,
 		"VISIT_STATE_NEEDS_RECONCILIATION": 8,
 		"VISIT_STATE_ABSTAINED":            9,
 		"VISIT_STATE_HELD":                 10,
-		"VISIT_STATE_CANCELLING":           11,
+		"VISIT_STATE_CANCELING":            11,
 	}
 )
 
@@ -1213,7 +1213,7 @@ type NodeCounts struct {
 	Completed int32 `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"`
 	// Nodes whose last visit failed.
 	Failed int32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Nodes that will not run any more: those that never ran, and those whose last visit was cancelled, which may have made a call before.
+	// Nodes that will not run any more: those that never ran, and those whose last visit was canceled, which may have made a call before.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// Nodes whose last visit has begun and not ended: its call is under way, it waits, it is to be tried again, or a pause holds it back.
 	Running       int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
@@ -1782,7 +1782,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\finterrupt_id\x18\x04 \x01(\tR\vinterruptId\x12\x1d\n" +
 	"\n" +
 	"task_token\x18\x05 \x01(\tR\ttaskToken\x12\x16\n" +
-	"\x06signal\x18\x06 \x01(\tR\x06signal*\xe3\x01\n" +
+	"\x06signal\x18\x06 \x01(\tR\x06signal*\xe2\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11RUN_STATE_PENDING\x10\x01\x12\x15\n" +
@@ -1791,8 +1791,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x10RUN_STATE_PAUSED\x10\x04\x12\x19\n" +
 	"\x15RUN_STATE_QUARANTINED\x10\x05\x12\x17\n" +
 	"\x13RUN_STATE_COMPLETED\x10\x06\x12\x14\n" +
-	"\x10RUN_STATE_FAILED\x10\a\x12\x17\n" +
-	"\x13RUN_STATE_CANCELLED\x10\b*\x8c\x01\n" +
+	"\x10RUN_STATE_FAILED\x10\a\x12\x16\n" +
+	"\x12RUN_STATE_CANCELED\x10\b*\x8c\x01\n" +
 	"\fWebhookEvent\x12\x1d\n" +
 	"\x19WEBHOOK_EVENT_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17WEBHOOK_EVENT_RUN_ENDED\x10\x01\x12\x1c\n" +
@@ -1803,7 +1803,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x14ERROR_TYPE_RETRYABLE\x10\x01\x12\x18\n" +
 	"\x14ERROR_TYPE_PERMANENT\x10\x02\x12\x16\n" +
 	"\x12ERROR_TYPE_UNKNOWN\x10\x03\x12\x1c\n" +
-	"\x18ERROR_TYPE_NOT_PERFORMED\x10\x04*\xd2\x02\n" +
+	"\x18ERROR_TYPE_NOT_PERFORMED\x10\x04*\xd0\x02\n" +
 	"\n" +
 	"VisitState\x12\x1b\n" +
 	"\x17VISIT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1812,13 +1812,13 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x13VISIT_STATE_WAITING\x10\x03\x12\x19\n" +
 	"\x15VISIT_STATE_COMPLETED\x10\x04\x12\x16\n" +
 	"\x12VISIT_STATE_FAILED\x10\x05\x12\x17\n" +
-	"\x13VISIT_STATE_SKIPPED\x10\x06\x12\x19\n" +
-	"\x15VISIT_STATE_CANCELLED\x10\a\x12$\n" +
+	"\x13VISIT_STATE_SKIPPED\x10\x06\x12\x18\n" +
+	"\x14VISIT_STATE_CANCELED\x10\a\x12$\n" +
 	" VISIT_STATE_NEEDS_RECONCILIATION\x10\b\x12\x19\n" +
 	"\x15VISIT_STATE_ABSTAINED\x10\t\x12\x14\n" +
 	"\x10VISIT_STATE_HELD\x10\n" +
-	"\x12\x1a\n" +
-	"\x16VISIT_STATE_CANCELLING\x10\v*\x95\x01\n" +
+	"\x12\x19\n" +
+	"\x15VISIT_STATE_CANCELING\x10\v*\x95\x01\n" +
 	"\bWaitKind\x12\x19\n" +
 	"\x15WAIT_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAIT_KIND_TIMER\x10\x01\x12\x16\n" +

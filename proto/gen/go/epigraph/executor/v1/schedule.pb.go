@@ -39,7 +39,7 @@ const (
 	OverlapPolicy_OVERLAP_POLICY_QUEUE_ONE OverlapPolicy = 2
 	// Every start waits for its turn.
 	OverlapPolicy_OVERLAP_POLICY_QUEUE_ALL OverlapPolicy = 3
-	// The open run is cancelled, and the new one starts once it has ended.
+	// The open run is canceled, and the new one starts once it has ended.
 	OverlapPolicy_OVERLAP_POLICY_CANCEL_OTHER OverlapPolicy = 4
 	// Both run.
 	OverlapPolicy_OVERLAP_POLICY_ALLOW OverlapPolicy = 5

@@ -324,7 +324,7 @@ type Losers int32
 const (
 	// FINISH.
 	Losers_LOSERS_UNSPECIFIED Losers = 0
-	// They are cancelled. What one answers all the same is recorded and ends no run. An UNSAFE call that is under way is not cancelled: it runs to its
+	// They are canceled. What one answers all the same is recorded and ends no run. An UNSAFE call that is under way is not canceled: it runs to its
 	// end, which the end of the run waits for, and begins nothing more, a wait included.
 	Losers_LOSERS_CANCEL Losers = 1
 	// They run to their end; their results are recorded and not used.

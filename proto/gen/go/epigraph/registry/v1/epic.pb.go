@@ -27,8 +27,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EpicState is where an epic stands. It changes along one table: PLANNING to ACTIVE or CANCELLED; ACTIVE to PAUSED,
-// COMPLETED, FAILED or CANCELLED; PAUSED to ACTIVE or CANCELLED.
+// EpicState is where an epic stands. It changes along one table: PLANNING to ACTIVE or CANCELED; ACTIVE to PAUSED,
+// COMPLETED, FAILED or CANCELED; PAUSED to ACTIVE or CANCELED.
 type EpicState int32
 
 const (
@@ -45,7 +45,7 @@ const (
 	// Given up.
 	EpicState_EPIC_STATE_FAILED EpicState = 5
 	// Called off.
-	EpicState_EPIC_STATE_CANCELLED EpicState = 6
+	EpicState_EPIC_STATE_CANCELED EpicState = 6
 )
 
 // Enum value maps for EpicState.
@@ -57,7 +57,7 @@ var (
 		3: "EPIC_STATE_PAUSED",
 		4: "EPIC_STATE_COMPLETED",
 		5: "EPIC_STATE_FAILED",
-		6: "EPIC_STATE_CANCELLED",
+		6: "EPIC_STATE_CANCELED",
 	}
 	EpicState_value = map[string]int32{
 		"EPIC_STATE_UNSPECIFIED": 0,
@@ -66,7 +66,7 @@ var (
 		"EPIC_STATE_PAUSED":      3,
 		"EPIC_STATE_COMPLETED":   4,
 		"EPIC_STATE_FAILED":      5,
-		"EPIC_STATE_CANCELLED":   6,
+		"EPIC_STATE_CANCELED":    6,
 	}
 )
 
@@ -159,7 +159,7 @@ func (Priority) EnumDescriptor() ([]byte, []int) {
 }
 
 // TaskState is where a task stands. It changes along one table: PENDING to BLOCKED, RUNNING, COMPLETED (through RUNNING)
-// or CANCELLED; BLOCKED to PENDING or CANCELLED; RUNNING to COMPLETED, FAILED or CANCELLED; FAILED to PENDING.
+// or CANCELED; BLOCKED to PENDING or CANCELED; RUNNING to COMPLETED, FAILED or CANCELED; FAILED to PENDING.
 type TaskState int32
 
 const (
@@ -167,7 +167,7 @@ const (
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
 	// Can be worked on.
 	TaskState_TASK_STATE_PENDING TaskState = 1
-	// Waits until every task that it depends on is COMPLETED. One that is FAILED or CANCELLED keeps it waiting: change `depends_on`, or cancel it.
+	// Waits until every task that it depends on is COMPLETED. One that is FAILED or CANCELED keeps it waiting: change `depends_on`, or cancel it.
 	TaskState_TASK_STATE_BLOCKED TaskState = 2
 	// A run works on it.
 	TaskState_TASK_STATE_RUNNING TaskState = 3
@@ -176,7 +176,7 @@ const (
 	// Went wrong; may be tried again.
 	TaskState_TASK_STATE_FAILED TaskState = 5
 	// Called off.
-	TaskState_TASK_STATE_CANCELLED TaskState = 6
+	TaskState_TASK_STATE_CANCELED TaskState = 6
 )
 
 // Enum value maps for TaskState.
@@ -188,7 +188,7 @@ var (
 		3: "TASK_STATE_RUNNING",
 		4: "TASK_STATE_COMPLETED",
 		5: "TASK_STATE_FAILED",
-		6: "TASK_STATE_CANCELLED",
+		6: "TASK_STATE_CANCELED",
 	}
 	TaskState_value = map[string]int32{
 		"TASK_STATE_UNSPECIFIED": 0,
@@ -197,7 +197,7 @@ var (
 		"TASK_STATE_RUNNING":     3,
 		"TASK_STATE_COMPLETED":   4,
 		"TASK_STATE_FAILED":      5,
-		"TASK_STATE_CANCELLED":   6,
+		"TASK_STATE_CANCELED":    6,
 	}
 )
 
@@ -340,7 +340,7 @@ type Epic struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed. Output only.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// When it was completed, failed or cancelled. Output only.
+	// When it was completed, failed or canceled. Output only.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Quoted revision. Roll-ups of costs and counts do not change it.
 	Etag string `protobuf:"bytes,26,opt,name=etag,proto3" json:"etag,omitempty"`
@@ -661,7 +661,7 @@ type Task struct {
 	State TaskState `protobuf:"varint,7,opt,name=state,proto3,enum=epigraph.registry.v1.TaskState" json:"state,omitempty"`
 	// How urgent it is.
 	Priority Priority `protobuf:"varint,8,opt,name=priority,proto3,enum=epigraph.registry.v1.Priority" json:"priority,omitempty"`
-	// Tasks of the same epic that come first. Fixed while it is running and once it is completed or cancelled.
+	// Tasks of the same epic that come first. Fixed while it is running and once it is completed or canceled.
 	DependsOn []string `protobuf:"bytes,9,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
 	// What a workflow must offer to work on it.
 	Requirements *v1.Payload `protobuf:"bytes,10,opt,name=requirements,proto3" json:"requirements,omitempty"`
@@ -705,7 +705,7 @@ type Task struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// When work on it last began. Output only.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When it was completed, failed or cancelled. Output only.
+	// When it was completed, failed or canceled. Output only.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Quoted revision. Roll-ups of costs and counts do not change it.
 	Etag string `protobuf:"bytes,32,opt,name=etag,proto3" json:"etag,omitempty"`
@@ -1067,29 +1067,29 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\tprincipal\x18! \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xb9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xb8\x01\n" +
 	"\tEpicState\x12\x1a\n" +
 	"\x16EPIC_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13EPIC_STATE_PLANNING\x10\x01\x12\x15\n" +
 	"\x11EPIC_STATE_ACTIVE\x10\x02\x12\x15\n" +
 	"\x11EPIC_STATE_PAUSED\x10\x03\x12\x18\n" +
 	"\x14EPIC_STATE_COMPLETED\x10\x04\x12\x15\n" +
-	"\x11EPIC_STATE_FAILED\x10\x05\x12\x18\n" +
-	"\x14EPIC_STATE_CANCELLED\x10\x06*u\n" +
+	"\x11EPIC_STATE_FAILED\x10\x05\x12\x17\n" +
+	"\x13EPIC_STATE_CANCELED\x10\x06*u\n" +
 	"\bPriority\x12\x18\n" +
 	"\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11PRIORITY_CRITICAL\x10\x01\x12\x11\n" +
 	"\rPRIORITY_HIGH\x10\x02\x12\x13\n" +
 	"\x0fPRIORITY_MEDIUM\x10\x03\x12\x10\n" +
-	"\fPRIORITY_LOW\x10\x04*\xba\x01\n" +
+	"\fPRIORITY_LOW\x10\x04*\xb9\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x16\n" +
 	"\x12TASK_STATE_BLOCKED\x10\x02\x12\x16\n" +
 	"\x12TASK_STATE_RUNNING\x10\x03\x12\x18\n" +
 	"\x14TASK_STATE_COMPLETED\x10\x04\x12\x15\n" +
-	"\x11TASK_STATE_FAILED\x10\x05\x12\x18\n" +
-	"\x14TASK_STATE_CANCELLED\x10\x06*\xa6\x01\n" +
+	"\x11TASK_STATE_FAILED\x10\x05\x12\x17\n" +
+	"\x13TASK_STATE_CANCELED\x10\x06*\xa6\x01\n" +
 	"\x0eWorkflowSource\x12\x1f\n" +
 	"\x1bWORKFLOW_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16WORKFLOW_SOURCE_INLINE\x10\x01\x12\x1c\n" +

@@ -1153,7 +1153,7 @@ type SettleClaimRequest struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The run that claimed it.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// COMPLETED, FAILED or CANCELLED.
+	// COMPLETED, FAILED or CANCELED.
 	State TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.registry.v1.TaskState" json:"state,omitempty"`
 	// The beginning of the run's result.
 	ResultSummary string `protobuf:"bytes,4,opt,name=result_summary,json=resultSummary,proto3" json:"result_summary,omitempty"`
@@ -1246,7 +1246,7 @@ func (x *SettleClaimRequest) GetEndTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Cancellation is a run that is to be cancelled, since the work on its task is not wanted any more.
+// Cancellation is a run that is to be canceled, since the work on its task is not wanted any more.
 type Cancellation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace of run and task.
@@ -1255,7 +1255,7 @@ type Cancellation struct {
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The run. It may have ended, and if its start is still under way, there may be no such run yet.
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Why: TASK_CANCELLED, EPIC_CANCELLED, TASK_DELETED, or CLAIM_LOST if its task is another run's by now or has ended.
+	// Why: TASK_CANCELED, EPIC_CANCELED, TASK_DELETED, or CLAIM_LOST if its task is another run's by now or has ended.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it came to be.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`

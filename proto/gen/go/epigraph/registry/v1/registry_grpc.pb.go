@@ -61,7 +61,7 @@ type RegistryServiceClient interface {
 	ListEpics(ctx context.Context, in *ListEpicsRequest, opts ...grpc.CallOption) (*ListEpicsResponse, error)
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(ctx context.Context, in *UpdateEpicRequest, opts ...grpc.CallOption) (*Epic, error)
-	// TransitionEpic moves an epic to another state along the transition table. CANCELLED cancels its open tasks, and
+	// TransitionEpic moves an epic to another state along the transition table. CANCELED cancels its open tasks, and
 	// within seconds the runs that are at work on any of its tasks.
 	TransitionEpic(ctx context.Context, in *TransitionEpicRequest, opts ...grpc.CallOption) (*Epic, error)
 	// DeleteEpic removes an epic and its tasks; its usage entries stay. Refused while a task is running.
@@ -75,22 +75,22 @@ type RegistryServiceClient interface {
 	// UpdateTask changes the fields that the mask names. The state changes by TransitionTask only.
 	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// TransitionTask moves a task to another state along the transition table. A task that a run works on is that run's to end: any
-	// move but CANCELLED is refused with TASK_CLAIMED, and CANCELLED cancels the run within seconds. RUNNING is for work that no run
+	// move but CANCELED is refused with TASK_CLAIMED, and CANCELED cancels the run within seconds. RUNNING is for work that no run
 	// does; it is refused as a start is, when the epic has spent its budget or is not active.
 	TransitionTask(ctx context.Context, in *TransitionTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running. A run that is
-	// still at work on it, since its start is under way or its task was cancelled a moment ago, is cancelled.
+	// still at work on it, since its start is under way or its task was canceled a moment ago, is canceled.
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease, which the
 	// run renews by claiming again, and ends by claiming for a moment.
 	ClaimTask(ctx context.Context, in *ClaimTaskRequest, opts ...grpc.CallOption) (*ClaimTaskResponse, error)
 	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
-	// that has lost the task is refused with CLAIM_LOST, and is cancelled: a task has one run at most.
+	// that has lost the task is refused with CLAIM_LOST, and is canceled: a task has one run at most.
 	ConfirmClaim(ctx context.Context, in *ConfirmClaimRequest, opts ...grpc.CallOption) (*Task, error)
 	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing, nor does a run that has lost the
 	// task to another.
 	SettleClaim(ctx context.Context, in *SettleClaimRequest, opts ...grpc.CallOption) (*Task, error)
-	// LeaseCancellations hands out runs that are to be cancelled, of all namespaces: those whose task was cancelled or deleted,
+	// LeaseCancellations hands out runs that are to be canceled, of all namespaces: those whose task was canceled or deleted,
 	// alone or with its epic, or went to another run. Each database has its own. For the time of the lease nobody else gets them. What is not acknowledged is handed out again.
 	LeaseCancellations(ctx context.Context, in *LeaseCancellationsRequest, opts ...grpc.CallOption) (*LeaseCancellationsResponse, error)
 	// AcknowledgeCancellations tells that runs will end for certain. Repeating it changes nothing.
@@ -364,7 +364,7 @@ type RegistryServiceServer interface {
 	ListEpics(context.Context, *ListEpicsRequest) (*ListEpicsResponse, error)
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(context.Context, *UpdateEpicRequest) (*Epic, error)
-	// TransitionEpic moves an epic to another state along the transition table. CANCELLED cancels its open tasks, and
+	// TransitionEpic moves an epic to another state along the transition table. CANCELED cancels its open tasks, and
 	// within seconds the runs that are at work on any of its tasks.
 	TransitionEpic(context.Context, *TransitionEpicRequest) (*Epic, error)
 	// DeleteEpic removes an epic and its tasks; its usage entries stay. Refused while a task is running.
@@ -378,22 +378,22 @@ type RegistryServiceServer interface {
 	// UpdateTask changes the fields that the mask names. The state changes by TransitionTask only.
 	UpdateTask(context.Context, *UpdateTaskRequest) (*Task, error)
 	// TransitionTask moves a task to another state along the transition table. A task that a run works on is that run's to end: any
-	// move but CANCELLED is refused with TASK_CLAIMED, and CANCELLED cancels the run within seconds. RUNNING is for work that no run
+	// move but CANCELED is refused with TASK_CLAIMED, and CANCELED cancels the run within seconds. RUNNING is for work that no run
 	// does; it is refused as a start is, when the epic has spent its budget or is not active.
 	TransitionTask(context.Context, *TransitionTaskRequest) (*Task, error)
 	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running. A run that is
-	// still at work on it, since its start is under way or its task was cancelled a moment ago, is cancelled.
+	// still at work on it, since its start is under way or its task was canceled a moment ago, is canceled.
 	DeleteTask(context.Context, *DeleteTaskRequest) (*emptypb.Empty, error)
 	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease, which the
 	// run renews by claiming again, and ends by claiming for a moment.
 	ClaimTask(context.Context, *ClaimTaskRequest) (*ClaimTaskResponse, error)
 	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
-	// that has lost the task is refused with CLAIM_LOST, and is cancelled: a task has one run at most.
+	// that has lost the task is refused with CLAIM_LOST, and is canceled: a task has one run at most.
 	ConfirmClaim(context.Context, *ConfirmClaimRequest) (*Task, error)
 	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing, nor does a run that has lost the
 	// task to another.
 	SettleClaim(context.Context, *SettleClaimRequest) (*Task, error)
-	// LeaseCancellations hands out runs that are to be cancelled, of all namespaces: those whose task was cancelled or deleted,
+	// LeaseCancellations hands out runs that are to be canceled, of all namespaces: those whose task was canceled or deleted,
 	// alone or with its epic, or went to another run. Each database has its own. For the time of the lease nobody else gets them. What is not acknowledged is handed out again.
 	LeaseCancellations(context.Context, *LeaseCancellationsRequest) (*LeaseCancellationsResponse, error)
 	// AcknowledgeCancellations tells that runs will end for certain. Repeating it changes nothing.
