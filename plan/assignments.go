@@ -141,8 +141,8 @@ func (r *reading) linkAssignments(d *document, prog []programLine) {
 	}
 }
 
-// callsMore reports whether a line is a call that gives its result to nothing, or sets two variables: what the other
-// lines say is not all of the program.
+// callsMore reports whether a line is a call that gives its result to nothing, or sets two variables: what
+// the other lines say is not all of the program.
 func callsMore(d *document, holders []string) bool {
 	for _, l := range d.lines {
 		i := strings.IndexByte(l.text, '(')
