@@ -1,4 +1,4 @@
-package pg
+package sqlstore
 
 import (
 	"bytes"
@@ -6,9 +6,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// storedResult is how the result of o is kept: as nothing, though not as null, if it is the only one of the outputs, as it
+// StoredResult is how the result of o is kept: as nothing, though not as null, if it is the only one of the outputs, as it
 // mostly is; else as it is, and null if there is none. readResult undoes it.
-func storedResult(o *journal.Outcome) []byte {
+func StoredResult(o *journal.Outcome) []byte {
 	switch {
 	case len(o.Result) == 0:
 		return nil
