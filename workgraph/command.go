@@ -8,7 +8,7 @@ import (
 
 // Command asks the machine to take something into account. The concrete types are Begin (of a run), Attempt,
 // Ended, TimerDue, Reconcile, Recover, Cancel, Pause, Resume, Settled, and what comes in from outside:
-// ChildEnded, Answered, TaskEnded, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's
+// ChildEnded, Answered, AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's
 // clock; the machine has none.
 type Command interface{ command() }
 
@@ -54,10 +54,10 @@ type Answered struct {
 	Now      time.Time
 }
 
-// TaskEnded ends a visit's wait for a task; Attempt is the one whose outcome began the wait. Exactly one of
+// AttemptCompleted ends a visit's wait for a completion; Attempt is the one whose outcome began the wait. Exactly one of
 // Outcome (of which only Values count) and Err, which is final, is set. A visit that does not wait for it
 // (any more) is ErrStale.
-type TaskEnded struct {
+type AttemptCompleted struct {
 	Ref
 	Attempt int
 	Outcome *Outcome
@@ -176,7 +176,7 @@ type Settled struct {
 func (Begin) command()          {}
 func (ChildEnded) command()     {}
 func (Answered) command()       {}
-func (TaskEnded) command()      {}
+func (AttemptCompleted) command()      {}
 func (Signaled) command()       {}
 func (Delivered) command()      {}
 func (Amended) command()        {}
@@ -293,8 +293,8 @@ type Start struct {
 	Canceled bool
 	// Details are those of the last heartbeat of an earlier attempt, set by whoever starts attempts.
 	Details json.RawMessage
-	// TaskToken names the attempt to whoever finishes its work from outside; set by whoever starts attempts.
-	TaskToken string
+	// AttemptToken names the attempt to whoever finishes its work from outside; set by whoever starts attempts.
+	AttemptToken string
 	// RootRunID is the top of the run's family, the run itself if nobody spawned it; set by whoever starts
 	// attempts.
 	RootRunID string

@@ -28,7 +28,7 @@ const (
 	RunEnded        EventKind = "RUN_ENDED"
 	ChildClosed     EventKind = "CHILD_ENDED"
 	InterruptClosed EventKind = "INTERRUPT_CLOSED"
-	TaskClosed      EventKind = "TASK_COMPLETED"
+	CompletionReceived      EventKind = "COMPLETION_RECEIVED"
 	SignalReceived  EventKind = "SIGNAL_RECEIVED"
 	MessageReceived EventKind = "MESSAGE_DELIVERED"
 	GraphAmended    EventKind = "GRAPH_AMENDED"
@@ -60,10 +60,10 @@ type Event struct {
 
 	Input   *Input          `json:"input,omitempty"`   // RUN_STARTED
 	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED
-	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
-	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
-	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED, BUDGET_CHANGED; TIMER_FIRED: INTERRUPT_EXPIRED, TASK_EXPIRED, SIGNAL_EXPIRED if it was such a wait
-	By      string          `json:"by,omitempty"`      // RECONCILED, INTERRUPT_CLOSED, TASK_COMPLETED: who said so
+	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED, COMPLETION_RECEIVED: as the actor gave it
+	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED, COMPLETION_RECEIVED: as the actor gave it
+	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED, BUDGET_CHANGED; TIMER_FIRED: INTERRUPT_EXPIRED, COMPLETION_EXPIRED, SIGNAL_EXPIRED if it was such a wait
+	By      string          `json:"by,omitempty"`      // RECONCILED, INTERRUPT_CLOSED, COMPLETION_RECEIVED: who said so
 	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
 
 	Child  *ChildSlot `json:"child,omitempty"`  // CHILD_ENDED

@@ -31,7 +31,7 @@ func WithInterrupts(f func(ctx context.Context, q OpenedInterrupt) (Answer, erro
 	return func(c *runConfig) { c.ask = f }
 }
 
-// WithCommands takes what comes in from outside: Signaled, Delivered, Answered, TaskEnded, Pause, Resume, Cancel and DeadlinePassed, with
+// WithCommands takes what comes in from outside: Signaled, Delivered, Answered, AttemptCompleted, Pause, Resume, Cancel and DeadlinePassed, with
 // Now set here when it is zero. While the channel is open a run that waits goes on waiting. A command that is not taken is given to
 // refused, unless that is nil.
 func WithCommands(in <-chan Command, refused func(Command, error)) Option {
@@ -247,7 +247,7 @@ func stamped(cmd Command) (Command, error) {
 	case Answered:
 		now(&c.Now)
 		return c, nil
-	case TaskEnded:
+	case AttemptCompleted:
 		now(&c.Now)
 		return c, nil
 	case Pause:

@@ -222,7 +222,7 @@ a run and the tasks of an epic, has no line of its own. ` + "`may have been dele
 
 **To replace a key**, add a second one of the same name with another secret, give that out, then remove the first. **To replace the service token**: list the
 new one in ` + "`auth.old_service_tokens`" + ` of every process, then make it the ` + "`auth.service_token`" + ` and list the earlier one there, and remove that when no visit waits any more for a
-task token that was given out under it: task tokens are signed with a key made from the service token. [Step by step](operations.md#replace-keys).
+attempt token that was given out under it: attempt token are signed with a key made from the service token. [Step by step](operations.md#replace-keys).
 
 ## Settings
 
