@@ -123,9 +123,11 @@ func (r *reading) linkAssignments(d *document, prog []programLine) {
 			}
 		}
 		for _, a := range splitArgs(p.args) {
-			arg := Arg{Kind: Literal, Value: form.Quote(strings.Trim(a, `"'`))}
-			if _, ok := defs[a]; ok {
-				arg.Kind = Referring
+			arg, value := callArg(a)
+			for _, u := range identifiers(value) {
+				if _, ok := defs[u.name]; ok {
+					arg.Kind = Referring
+				}
 			}
 			x.Args = append(x.Args, arg)
 		}
@@ -139,8 +141,8 @@ func (r *reading) linkAssignments(d *document, prog []programLine) {
 	}
 }
 
-// callsMore reports whether a line is a call that gives its result to nothing, or sets two variables: what the other
-// lines say is not all of the program.
+// callsMore reports whether a line is a call that gives its result to nothing, or sets two variables: what
+// the other lines say is not all of the program.
 func callsMore(d *document, holders []string) bool {
 	for _, l := range d.lines {
 		i := strings.IndexByte(l.text, '(')

@@ -262,7 +262,6 @@ func readNumberedCalls(d *document) *reading {
 		x := d.problem(p.id, p.whole, p.off)
 		x.Tool = p.callee
 		refs := scanRefs(p.args)
-		arg := Arg{Kind: Literal, Value: form.Quote(p.args)}
 		seen := map[string]bool{}
 		for _, ref := range refs {
 			if !('0' <= ref.To[0] && ref.To[0] <= '9') {
@@ -272,14 +271,19 @@ func readNumberedCalls(d *document) *reading {
 				ref.To = ref.To[:i]
 			}
 			ref.Line, ref.Column = d.place(p.argsOff)
-			arg.Kind = Referring
 			x.Refs = append(x.Refs, ref)
 			if !seen[ref.To] {
 				seen[ref.To] = true
 				r.edge(d, ref.To, p.id, Variable, p.argsOff)
 			}
 		}
-		if p.args != "" {
+		for _, a := range splitArgs(p.args) {
+			arg, value := callArg(a)
+			for _, ref := range scanRefs(value) {
+				if '0' <= ref.To[0] && ref.To[0] <= '9' {
+					arg.Kind = Referring
+				}
+			}
 			x.Args = append(x.Args, arg)
 		}
 		if joined = joined || isJoin(p.callee); isJoin(p.callee) && len(x.Refs) == 0 {

@@ -7,126 +7,149 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
+// evidenceReader reads the lines of plans with evidence.
+type evidenceReader struct {
+	d *document
+	r *reading
+	// request is what the next evidence is for, requestOff its place; pending is the place of a plan line that has no
+	// evidence yet, or -1.
+	request             string
+	requestOff, pending int
+	uses                []evidenceUse
+}
+
+// evidenceUse is a use of evidence by the problem with the id to, which is the one at a place in the list.
+type evidenceUse struct {
+	ref Reference
+	to  string
+	at  int
+	off int
+}
+
 // readEvidence reads "Plan: … #E1 = Tool[input]": each evidence is a problem, and edges come from the use of
 // evidence.
 func readEvidence(d *document) *reading {
 	if !strings.Contains(d.text, "#E") && !strings.Contains(d.text, "#e") {
 		return nil
 	}
-	r := &reading{edgesStated: true, start: -1, openEnded: true}
-	request, requestOff, pending := "", 0, -1
-	known := map[string]bool{}
-	type use struct {
-		ref Reference
-		to  string
-		at  int
-		off int
-	}
-	var uses []use
+	e := &evidenceReader{d: d, r: &reading{edgesStated: true, start: -1, openEnded: true}, pending: -1}
 	for i := 0; i < len(d.lines); i++ {
-		l := d.lines[i]
-		if l.text == "" || l.fence {
-			continue
+		if l := d.lines[i]; l.text != "" && !l.fence {
+			i = e.line(i)
 		}
-		text, off := l.text, l.off
-		if rest, ok := planPrefix(text); ok {
-			if request != "" && requestOff >= 0 && len(r.graph.Problems) > 0 {
-				r.diag(d, Warning, SkippedText, requestOff, form.Clip(request), "a plan line has no evidence", "write #E after it")
-			}
-			request, requestOff, pending = rest, off, off
-			off += len(text) - len(rest)
-			text = rest
-			if r.start < 0 {
-				r.start = l.off
-			}
-		}
-		at := evidenceDef(text)
-		if at >= 0 && request == "" && i > 0 {
-			request = titleAbove(d.lines[i-1])
-		}
-		if at < 0 {
-			if request != "" && requestOff > 0 && i > 0 && d.lines[i-1].text != "" && !strings.HasPrefix(text, "#") && text != request {
-				request += " " + text
-			}
-			continue
-		}
-		if at > 0 {
-			request = strings.TrimSpace(text[:at])
-		}
-		n := evidenceRef(text[at:])
-		id := text[at : at+n]
-		body := strings.TrimSpace(strings.TrimLeft(text[at+n:], " =:＝"))
-		bodyOff := off + strings.Index(text[at:], body) + at
-		// The input may go on over the next lines until its bracket closes.
-		open := strings.IndexByte(body, '[')
-		if paren := strings.IndexByte(body, '('); paren > 0 && form.IsName(strings.TrimSpace(body[:paren])) && (open < 0 || paren < open) {
-			open = paren
-		}
-		if j := inputEnd(d, i, bodyOff+max(open, 0)); open >= 0 && j > i {
-			body = d.text[bodyOff : d.lines[j].off+len(d.lines[j].text)]
-			i = j
-		}
-		tool, input := body, ""
-		if open >= 0 {
-			tool = strings.TrimSpace(body[:open])
-			input = body[open+1:]
-			if closedBracket(body[open:]) {
-				input = input[:max(0, strings.LastIndexByte(input, form.Closer(body[open])))]
-			} else {
-				r.diag(d, Error, Unclosed, bodyOff, id, "the input of "+id+" is not closed", "write the closing ]")
-			}
-		} else {
-			r.diag(d, Error, Malformed, bodyOff, id, id+" is not given by Tool[input]", "write Tool[input]")
-		}
-		if request == "" {
-			request = tool
-		}
-		p := d.problem(id, request, off+at)
-		p.Tool = tool
-		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: form.Quote(tool)}}
-		arg := Arg{Name: "input", Kind: Literal, Value: form.Quote(input)}
-		if n := strings.Count(body, "#E"); n > countEvidence(body) {
-			r.diag(d, Error, Malformed, bodyOff, id, "a use of evidence in "+id+" has no number", "write #E1")
-		}
-		for _, ref := range scanRefs(body) {
-			if !hasFold(ref.Text, "#E") {
-				continue
-			}
-			ref.Arg, ref.Line, ref.Column = "input", p.Line, p.Column
-			arg.Kind = Referring
-			p.Refs = append(p.Refs, ref)
-			uses = append(uses, use{ref, id, len(r.graph.Problems), bodyOff})
-		}
-		p.Args = append(p.Args, arg)
-		known[id] = true
-		r.graph.Problems = append(r.graph.Problems, p)
-		r.end = l.off + len(l.text)
-		if r.start < 0 {
-			r.start = l.off
-		}
-		request, requestOff, pending = "", -1, -1
 	}
-	if len(r.graph.Problems) == 0 {
+	problems := e.r.graph.Problems
+	if len(problems) == 0 {
 		return nil
 	}
-	if pending > r.end {
-		last := r.graph.Problems[len(r.graph.Problems)-1].ID
-		r.diag(d, Error, Truncated, pending, last, "a plan line after "+last+" has no evidence: the text may end too early", "ask for the rest of the plan")
+	if e.pending > e.r.end {
+		last := problems[len(problems)-1].ID
+		e.r.diag(d, Error, Truncated, e.pending, last, "a plan line after "+last+" has no evidence: the text may end too early", "ask for the rest of the plan")
 	}
+	e.edges()
+	return e.r
+}
+
+// line reads one line and returns the last one that belongs to it.
+func (e *evidenceReader) line(i int) int {
+	l := e.d.lines[i]
+	text, off := l.text, l.off
+	if rest, ok := planPrefix(text); ok {
+		if e.request != "" && e.requestOff >= 0 && len(e.r.graph.Problems) > 0 {
+			e.r.diag(e.d, Warning, SkippedText, e.requestOff, form.Clip(e.request), "a plan line has no evidence", "write #E after it")
+		}
+		e.request, e.requestOff, e.pending = rest, off, off
+		off += len(text) - len(rest)
+		text = rest
+		if e.r.start < 0 {
+			e.r.start = l.off
+		}
+	}
+	at := evidenceDef(text)
+	if at >= 0 && e.request == "" && i > 0 {
+		e.request = titleAbove(e.d.lines[i-1])
+	}
+	if at < 0 {
+		if e.request != "" && e.requestOff > 0 && i > 0 && e.d.lines[i-1].text != "" && !strings.HasPrefix(text, "#") && text != e.request {
+			e.request += " " + text
+		}
+		return i
+	}
+	if at > 0 {
+		e.request = strings.TrimSpace(text[:at])
+	}
+	last := e.define(i, text[at:], off+at)
+	e.r.end = l.off + len(l.text)
+	if e.r.start < 0 {
+		e.r.start = l.off
+	}
+	e.request, e.requestOff, e.pending = "", -1, -1
+	return last
+}
+
+// define reads "#E1 = Tool[input]", which begins in line i and at a place of the text, and returns its last line.
+func (e *evidenceReader) define(i int, text string, off int) (last int) {
+	d, r := e.d, e.r
+	n := evidenceRef(text)
+	id, last := text[:n], i
+	body := strings.TrimSpace(strings.TrimLeft(text[n:], " =:＝"))
+	bodyOff := off + strings.Index(text, body)
+	// The input may go on over the next lines until its bracket closes.
+	open := strings.IndexByte(body, '[')
+	if paren := strings.IndexByte(body, '('); paren > 0 && form.IsName(strings.TrimSpace(body[:paren])) && (open < 0 || paren < open) {
+		open = paren
+	}
+	if j := inputEnd(d, i, bodyOff+max(open, 0)); open >= 0 && j > i {
+		body, last = d.text[bodyOff:d.lines[j].off+len(d.lines[j].text)], j
+	}
+	tool, input := body, ""
+	switch {
+	case open < 0:
+		r.diag(d, Error, Malformed, bodyOff, id, id+" is not given by Tool[input]", "write Tool[input]")
+	case closedBracket(body[open:]):
+		tool, input = strings.TrimSpace(body[:open]), body[open+1:]
+		input = input[:max(0, strings.LastIndexByte(input, form.Closer(body[open])))]
+	default:
+		tool, input = strings.TrimSpace(body[:open]), body[open+1:]
+		r.diag(d, Error, Unclosed, bodyOff, id, "the input of "+id+" is not closed", "write the closing ]")
+	}
+	if e.request == "" {
+		e.request = tool
+	}
+	p := d.problem(id, e.request, off)
+	p.Tool = tool
+	p.Args = []Arg{{Name: "tool", Kind: Literal, Value: form.Quote(tool)}}
+	arg := Arg{Name: "input", Kind: Literal, Value: form.Quote(input)}
+	if n := strings.Count(body, "#E"); n > countEvidence(body) {
+		r.diag(d, Error, Malformed, bodyOff, id, "a use of evidence in "+id+" has no number", "write #E1")
+	}
+	for _, ref := range scanRefs(body) {
+		if !hasFold(ref.Text, "#E") {
+			continue
+		}
+		ref.Arg, ref.Line, ref.Column = "input", p.Line, p.Column
+		arg.Kind = Referring
+		p.Refs = append(p.Refs, ref)
+		e.uses = append(e.uses, evidenceUse{ref, id, len(r.graph.Problems), bodyOff})
+	}
+	p.Args = append(p.Args, arg)
+	r.graph.Problems = append(r.graph.Problems, p)
+	return last
+}
+
+// edges adds an edge for each evidence that a problem uses.
+func (e *evidenceReader) edges() {
 	type key struct {
 		from string
 		at   int
 	}
 	seen := map[key]bool{}
-	for _, u := range uses {
-		key := key{u.ref.To, u.at}
-		if seen[key] {
-			continue
+	for _, u := range e.uses {
+		if k := (key{u.ref.To, u.at}); !seen[k] {
+			seen[k] = true
+			e.r.edge(e.d, u.ref.To, u.to, Variable, u.off)
 		}
-		seen[key] = true
-		r.edge(d, u.ref.To, u.to, Variable, u.off)
 	}
-	return r
 }
 
 // titleAbove returns what a line above evidence says that it is for: "Step 2: sum it up", "計画: 足す".

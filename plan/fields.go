@@ -42,6 +42,32 @@ func (p *Problem) shows(s string) bool {
 	return s == p.ID || s == p.Request || s == p.Tool || s == p.ParentID || s == strings.TrimSpace(p.Request)
 }
 
+// callArg reads an argument as it is written in a call, and returns the text of its value, too: n=3, "x", [a, b].
+// What is no plain value is a string.
+func callArg(text string) (a Arg, value string) {
+	a.Kind = Literal
+	if k, v, ok := strings.Cut(text, "="); ok && form.IsName(strings.TrimSpace(k)) && !strings.HasPrefix(v, "=") {
+		a.Name, text = strings.TrimSpace(k), strings.TrimSpace(v)
+	}
+	switch {
+	case text == "":
+		a.Value = `""`
+	case (text[0] == '"' || text[0] == '\'') && len(text) > 1 && form.QuotedLength(text) == len(text):
+		a.Value = form.Quote(form.Unescape(text[1:len(text)-1], true))
+	case text == "None":
+		a.Value = "null"
+	case text[0] == '[' || text[0] == '{':
+		if t, end := form.ValueAt(text, 0, 50, true); t.Root != nil && end == len(text) && len(t.Faults) == 0 && !t.CutOff {
+			a.Value = form.JSON(t.Root)
+			break
+		}
+		a.Value = form.Quote(text)
+	default:
+		a.Value = form.Typed(strings.Trim(text, `"'`))
+	}
+	return a, text
+}
+
 // attributes adds the attributes of a tag to the arguments; those of an element within a problem are named
 // after it: "risk.level".
 func (p *Problem) attributes(element string, attrs []form.Field) {

@@ -11,8 +11,8 @@ import (
 // htmlList is a list of HTML that is open. Next is the number of its next entry, 0 where it has bullets.
 type htmlList struct{ next int }
 
-// htmlView is a text with lists of HTML, written as lists of Markdown: entries have their numbers, or, where they
-// have one, their ids. Headings and paragraphs begin lines; all other tags are left out.
+// htmlView is a text with lists of HTML, written as lists of Markdown: entries have their numbers, or, where
+// they have one, their ids. Headings and paragraphs begin lines; all other tags are left out.
 func (d *document) htmlView() *document {
 	s := d.text
 	if indexFold(s, "<li") < 0 {

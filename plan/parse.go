@@ -87,7 +87,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 	}
 	if !r.edgesStated && len(res.Graph.Edges) == 0 && len(res.Graph.Problems) > 1 && !(isData(name) && r.damaged()) {
 		source := ListedOrder
-		if name == "outline" && numbered(res.Graph) {
+		if name == "outline" && !r.unnamed && numbered(res.Graph) {
 			source = Numbering
 		}
 		r.graph = res.Graph

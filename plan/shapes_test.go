@@ -10,7 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TestShapes reads lists, drawings, code and data whose shape is odd. Codes are those of the warnings and errors.
+// TestShapes reads lists, drawings, code and data whose shape is odd. Codes are those of the warnings and
+// errors.
 func TestShapes(t *testing.T) {
 	for name, c := range map[string]struct{ text, ids, edges, codes string }{
 		"Phases/BulletsThenNumbers": {
@@ -20,6 +21,18 @@ func TestShapes(t *testing.T) {
 		"Phases/NumbersThenBullets": {
 			"Phase A\n1) Buy wood\n2) Cut wood\n\nPhase B\n* Build the frame\n* Paint it\n",
 			"1.1 1.2 2.1 2.2", "1.1>1.2 1.2>2.1 2.1>2.2", "ASSUMED_ORDER",
+		},
+		"Phases/HeadingsThatSayWhatToDo": {
+			"## Prepare\n- Collect the data\n- Clean it\n\n## Analyze\n1. Compute the averages\n2. Draw the charts\n",
+			"1.1 1.2 2.1 2.2", "1.1>1.2 1.2>2.1 2.1>2.2", "AMBIGUOUS ASSUMED_ORDER",
+		},
+		"Phases/BoxesThenNumbers": {
+			"## Phase 1\n- [ ] Collect the data\n- [ ] Clean it\n\n## Phase 2\n1. Compute the averages\n2. Draw the charts\n",
+			"1.1 1.2 2.1 2.2", "1.1>1.2 1.2>2.1 2.1>2.2", "ASSUMED_ORDER",
+		},
+		"Phases/RisksAreNone": {
+			"## 1. Steps\n1. Collect the data\n2. Clean it\n\n## 2. Risks\n- The data may be late\n- The server is slow\n",
+			"1 2", "1>2", "ASSUMED_ORDER",
 		},
 		"Nested/NumbersBeginAgainWithNeeds": {
 			"1. Prepare\n   1. Survey the site\n   2. Design the garden\n2. Build\n   1. Order plants\n   2. Plant (needs 1.2)\n",
@@ -60,6 +73,10 @@ func TestShapes(t *testing.T) {
 		"Code/LastCallNamedJoin": {
 			"a = fetch(\"x\")\nb = fetch(\"y\")\njoin(a, b)\n",
 			"a b join", "a>join b>join", "",
+		},
+		"Code/JoinOfTwoResults": {
+			"a = fetch(\"x\")\nb = fetch(\"y\")\nc = a.join(b)\nreport(c)\n",
+			"a b c report", "a>c b>c c>report", "",
 		},
 		"Code/LastCallUsesNothing": {
 			"a = load(\"x\")\nb = clean(a)\nc = sum_up(b)\nnotify(\"team\")\n",
@@ -112,6 +129,10 @@ func TestShapes(t *testing.T) {
 		"Dates/LinesOfAChart": {
 			"Survey: 2 May -> 9 May\nFind a builder: 3 May -> 8 May\nDesign: 9 May -> 20 May\n",
 			"1 2 3", "1>3 2>3", "AMBIGUOUS ASSUMED_ORDER",
+		},
+		"Dates/BeforeTitles": {
+			"2 May → 9 May: Survey\n9 May → 20 May: Design\n20 May → 30 June: Build\n",
+			"Survey Design Build", "Survey>Design Design>Build", "AMBIGUOUS ASSUMED_ORDER",
 		},
 		"Gantt/BarsBehindWeeks": {
 			"Week 1 ████ Research\nWeek 1 ████ Find a venue\nWeek 2 ████ Draft\nWeek 3-4 ████████ Publish\n",

@@ -97,6 +97,8 @@ func TestFieldsOfNotations(t *testing.T) {
 		{"diagram", "digraph G { a [label=\"dig it\", owner=\"Ann\"]; a -> b [label=\"holes\", weight=3]; b [label=\"plant\"]; }", "b", []string{`a -> b={"weight":3,"label":"holes"}`}, nil},
 		{"diagram", "gantt\n  title Fair\n  section Ground\n  Dig :a1, 2024-01-01, 30d\n  Plant :crit, a2, after a1, 20d\n", "a2", []string{`section="Ground"`, `status="crit"`, `duration="20d"`}, []plan.LineRange{{First: 1, Last: 3}}},
 		{"code", "# the plan\nx = 3\n@asset\ndef raw():\n    return read('s.csv')\n\n@asset(retries=3)\ndef clean(raw):\n    return raw.dropna()\n", "clean", []string{`retries=3`}, []plan.LineRange{{First: 1, Last: 3}}},
+		{"assignments", "1. a = FIND(CTX, \"who, when\") : find\n2. b = ASK(a, n=3, deep=true, of=[a, \"x\"]) : ask\n", "2", []string{`R"a"`, `n=3`, `deep=true`, `Rof=["a","x"]`}, nil},
+		{"numbered_calls", "1. search(\"a, b\", n=3)\n2. math(\"$1 * 2\")\n3. join()\n", "1", []string{`"a, b"`, `n=3`}, nil},
 		{"xml_problems", "<StructuredResponse>\n<Goal>tea</Goal>\n<Problems><Problem urgent=\"yes\"><Request>Boil</Request><Owner>Kim</Owner><ProblemID>A</ProblemID></Problem>\n<Problem><Request>Brew</Request><ProblemID>B</ProblemID></Problem></Problems><ProblemGraph>A -> B</ProblemGraph></StructuredResponse>", "A", []string{`urgent="yes"`, `Owner="Kim"`}, []plan.LineRange{{First: 2, Last: 2}}},
 	} {
 		t.Run(c.dialect+"/"+c.id, func(t *testing.T) {

@@ -79,3 +79,44 @@ func TestOrderInWords(t *testing.T) {
 		})
 	}
 }
+
+// TestArgumentsAreNoPlans tells what argues from what is to be done.
+func TestArgumentsAreNoPlans(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"Premises": "Premise 1: All men are mortal.\nPremise 2: Socrates is a man.\nConclusion: Socrates is mortal.",
+		"Demands":  "Premise 1: Plan ahead.\nPremise 2: Save money.\nConclusion: Buy a house.",
+		"Numbered": "1. Premise: cut costs.\n2. Premise: raise prices.\n3. Conclusion: close the plant.",
+		"German":   "Prämisse 1: Alle Menschen sind sterblich.\nPrämisse 2: Sokrates ist ein Mensch.\nSchluss: Sokrates ist sterblich.",
+		"Chinese":  "前提1：人都会死。\n前提2：苏格拉底是人。\n结论：苏格拉底会死。",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.NotNil(t, plan.Parse(text).NoPlan)
+		})
+	}
+}
+
+// TestWhoDoesWhat reads actions with those who do them, and the one of two alternatives that is chosen.
+func TestWhoDoesWhat(t *testing.T) {
+	t.Parallel()
+	const options = "Option 1: rent\n- find a van\n- sign the contract\n\nOption 2: buy\n- compare prices\n- pay the dealer\n"
+	for name, c := range map[string]struct{ text, requests string }{
+		"Arrows":          {"Ann → draft; Bob → review", "draft|review"},
+		"Arrows/Commas":   {"Ann → draft the report, Bob → review it, Cy → publish it", "draft the report|review it|publish it"},
+		"Arrows/Steps":    {"Draft → Review; Review → Publish", "Draft|Review|Publish"},
+		"Prose/Remarks":   {"First dig (Ann, 2h), then plant, and finally water.", "First dig (Ann, 2h),|then plant,|and finally water."},
+		"Chosen/ByTitle":  {options + "\nDecision: buy.", "compare prices|pay the dealer"},
+		"Chosen/ByNumber": {options + "\n**Decision:** option 1", "find a van|sign the contract"},
+		"Chosen/Headings": {"Rent:\n- find a van\n- sign the contract\n\nBuy:\n- compare prices\n- pay the dealer\n\nDecision: rent.", "find a van|sign the contract"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests []string
+			for _, p := range plan.Parse(c.text).Graph.Problems {
+				requests = append(requests, p.Request)
+			}
+			require.Equal(t, c.requests, strings.Join(requests, "|"))
+		})
+	}
+}

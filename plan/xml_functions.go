@@ -58,7 +58,7 @@ func readXMLFunctions(d *document) *reading {
 			if strings.EqualFold(a[0], "setContextVariable") || strings.EqualFold(a[0], "appendToResult") {
 				continue
 			}
-			arg := Arg{Name: a[0], Kind: Literal, Value: form.Quote(a[1])}
+			arg := Arg{Name: a[0], Kind: Literal, Value: form.Typed(a[1])}
 			for _, ref := range scanRefs(a[1]) {
 				ref.Arg, ref.Line, ref.Column = a[0], p.Line, p.Column
 				arg.Kind = Referring

@@ -173,23 +173,23 @@ type Settled struct {
 	Now   time.Time
 }
 
-func (Begin) command()          {}
-func (ChildEnded) command()     {}
-func (Answered) command()       {}
-func (AttemptCompleted) command()      {}
-func (Signaled) command()       {}
-func (Delivered) command()      {}
-func (Amended) command()        {}
-func (DeadlinePassed) command() {}
-func (Attempt) command()        {}
-func (Ended) command()          {}
-func (TimerDue) command()       {}
-func (Reconcile) command()      {}
-func (Recover) command()        {}
-func (Cancel) command()         {}
-func (Pause) command()          {}
-func (Resume) command()         {}
-func (Settled) command()        {}
+func (Begin) command()            {}
+func (ChildEnded) command()       {}
+func (Answered) command()         {}
+func (AttemptCompleted) command() {}
+func (Signaled) command()         {}
+func (Delivered) command()        {}
+func (Amended) command()          {}
+func (DeadlinePassed) command()   {}
+func (Attempt) command()          {}
+func (Ended) command()            {}
+func (TimerDue) command()         {}
+func (Reconcile) command()        {}
+func (Recover) command()          {}
+func (Cancel) command()           {}
+func (Pause) command()            {}
+func (Resume) command()           {}
+func (Settled) command()          {}
 
 // Errors of Advance and Apply. An error leaves the state as it was, except ErrCorrupt, after which the state
 // must be discarded.

@@ -216,7 +216,7 @@ const (
 	ReasonBadOutcome        = "BAD_OUTCOME"
 	ReasonUnsupported       = "NOT_SUPPORTED"
 	ReasonInterruptExpired  = "INTERRUPT_EXPIRED"
-	ReasonCompletionExpired       = "COMPLETION_EXPIRED"
+	ReasonCompletionExpired = "COMPLETION_EXPIRED"
 	ReasonSignalExpired     = "SIGNAL_EXPIRED"
 	ReasonChildFailed       = "CHILD_FAILED"
 	ReasonBadChild          = "BAD_CHILD"

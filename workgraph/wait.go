@@ -13,11 +13,11 @@ type WaitKind string
 
 // The kinds of waits.
 const (
-	WaitTimer     WaitKind = "TIMER"
-	WaitChildren  WaitKind = "CHILDREN"
-	WaitInterrupt WaitKind = "INTERRUPT"
-	WaitCompletion      WaitKind = "COMPLETION"
-	WaitSignal    WaitKind = "SIGNAL"
+	WaitTimer      WaitKind = "TIMER"
+	WaitChildren   WaitKind = "CHILDREN"
+	WaitInterrupt  WaitKind = "INTERRUPT"
+	WaitCompletion WaitKind = "COMPLETION"
+	WaitSignal     WaitKind = "SIGNAL"
 )
 
 // What one wait may ask for.

@@ -14,7 +14,7 @@ const (
 	CauseLimit          Cause = "MAX_VISITS"
 	CauseHeld           Cause = "HELD"
 	CauseInterrupt      Cause = "INTERRUPT"
-	CauseCompletion           Cause = "COMPLETION"
+	CauseCompletion     Cause = "COMPLETION"
 	CauseSignal         Cause = "SIGNAL"
 	CauseChildren       Cause = "CHILDREN"
 	CauseTimer          Cause = "TIMER"

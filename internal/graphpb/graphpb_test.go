@@ -84,7 +84,7 @@ func TestFaults(t *testing.T) {
 		wire := &graphv1.Graph{
 			Nodes: []*graphv1.Node{{
 				Id: "a", Kind: 77, Args: []*graphv1.Payload{{Json: []byte(`{`)}}, Named: map[string]*graphv1.Payload{"b": {Json: []byte("\xff")}, "a": {Json: []byte("1 2")}},
-				Timeout:            &durationpb.Duration{Seconds: math.MaxInt64},
+				Timeout: &durationpb.Duration{Seconds: math.MaxInt64},
 			}},
 			Edges: []*graphv1.Edge{{From: "a", To: "b", Kind: -1}},
 			State: map[string]*graphv1.StateKey{"s": {Reducer: 9}, "r": {Initial: &graphv1.Payload{Json: []byte("x")}}},

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/doctor"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -229,7 +230,7 @@ func replay(ctx context.Context, j inspected, plain journal.Reader, in journal.S
 	}
 	var found []string
 	for _, ref := range refs {
-		faults, err := engine.Audit(ctx, plain, ref.Namespace, ref.RunID)
+		faults, err := query.Audit(ctx, plain, ref.Namespace, ref.RunID)
 		if err != nil {
 			return found, fmt.Errorf("audit run %s: %w", ref.RunID, err)
 		}

@@ -178,7 +178,7 @@ func TestValidateGraph_Warnings(t *testing.T) {
 		"Timeout/Sleep":       {slow("sleep", "duration", `"1h"`), []string{"FIELD_NOT_USED a timeout: drop it, named.duration bounds the wait"}},
 		"Timeout/Human":       {slow("human", "prompt", `"?"`), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
 		"Timeout/Signal":      {slow("signal", "name", `"go"`), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
-		"Timeout/Completion":        {slow("completion"), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
+		"Timeout/Completion":  {slow("completion"), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
 		"Timeout/Spawn":       {slow("spawn", "ref", `"self"`), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
 		"Timeout/Agent":       {slow("agent", "goal", `"x"`, "actions", `{"cel": {}}`), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
 		"Timeout/AgentAction": {node("agent", "goal", `"x"`, "actions", `{"ask": {"actor": "human", "timeout": "24h"}}`), []string{"FIELD_NOT_USED a named.actions.ask.timeout: set named.actions.ask.named.timeout"}},

@@ -55,6 +55,13 @@ var figures = map[string][]figure{
 	"lists, maps, elements":    {words("400", status)},
 	"faults that are told":     {{"50", gw + "jsonview.maxFaults"}},
 
+	"schedules":         {{"1,000", "services/executor/internal/schedule.DefaultMax"}},
+	"limits":            {{"10,000", "services/executor/internal/limit.MaxLimits"}},
+	"epics":             {words("100,000", "a field of books.DefaultBounds")},
+	"tasks of an epic":  {words("10,000", "a field of books.DefaultBounds")},
+	"prices of its own": {words("10,000", "a field of books.DefaultBounds")},
+	"tasks that a task depends on; dependencies of all tasks of an epic": {words("1,000", "a rule of the proto"), words("100,000", "a field of books.DefaultBounds")},
+
 	"connections that one namespace's clients use at once, at one process":                                {words("at least 4", "chosen where the pool is opened")},
 	"calls of one namespace's clients that wait for a connection, at one process":                         {{"1,000", "internal/dbkit.MaxWaiting"}},
 	"one read that a client asked for":                                                                    {{"10 seconds", "internal/dbkit.MaxRead"}},

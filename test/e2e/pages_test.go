@@ -120,6 +120,27 @@ func TestPages(t *testing.T) {
 		require.Equal(t, 1, strings.Count(epics, `"Launch"`), "the same title is the same epic: %s", epics)
 	})
 
+	t.Run("GettingStarted", func(t *testing.T) {
+		text := page(t, "docs/getting-started.md")
+		var commands strings.Builder
+		for _, block := range blocks(text, "console") {
+			for line := range strings.Lines(block) {
+				command, is := strings.CutPrefix(line, "$ ")
+				if !is {
+					continue
+				}
+				if strings.HasPrefix(command, "int=") { // on a busy machine the question may not be there yet
+					commands.WriteString("until epigraph interrupts list --run $run | grep -q int_; do sleep 0.1; done\n")
+				}
+				commands.WriteString(command)
+			}
+		}
+		out := script(t, d.dir, d.env, commands.String()+elsewhere.Replace(blocks(text, "sh")[2]))
+		for _, want := range []string{"did D", "PAINT waits for ASK", "a house, painted red", `"runs":[`} {
+			require.Contains(t, out, want)
+		}
+	})
+
 	t.Run("REST", func(t *testing.T) {
 		for _, block := range blocks(page(t, "docs/rest.md"), "sh") {
 			out := script(t, d.dir, d.env, elsewhere.Replace(block))

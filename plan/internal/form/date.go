@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// date is a date or a time of day as a text shows it. Minute counts from some beginning, the same for all dates
-// that are written in one way.
+// date is a date or a time of day as a text shows it. Minute counts from some beginning, the same for all
+// dates that are written in one way.
 type date struct {
 	minute int
 	month  bool // a day and a month in words, so that the other end of a span may be a day only
@@ -126,8 +126,8 @@ func withYear(s string, d date) date {
 // spanSigns stand between the two ends of a span of time. What replaces an arrow is as long as the arrow.
 var spanSigns = [...][2]string{{"→", "–"}, {"⟶", "–"}, {"⇒", "–"}, {"➔", "–"}, {"➜", "–"}, {"-->", "–"}, {"->", ".."}, {"=>", ".."}, {"..", ""}, {"–", ""}, {"—", ""}, {"-", ""}}
 
-// timeSpan reads two dates with an arrow or a dash between them at s[at:], and returns the place of the sign in
-// spanSigns.
+// timeSpan reads two dates with an arrow or a dash between them at s[at:], and returns the place of the sign
+// in spanSigns.
 func timeSpan(s string, at int) (from, to date, sign int, signAt int) {
 	from = dateAt(s, at)
 	if from.end == 0 {
@@ -160,8 +160,8 @@ func timeSpan(s string, at int) (from, to date, sign int, signAt int) {
 	return from, to, -1, 0
 }
 
-// withoutSpanArrows returns a text with dashes for the arrows between two dates, "2 May → 9 May", which are no
-// arrows from one step to the next. Texts in quotes stay as they are.
+// withoutSpanArrows returns a text with dashes for the arrows between two dates, "2 May → 9 May", which are
+// no arrows from one step to the next. Texts in quotes stay as they are.
 func withoutSpanArrows(text string) string {
 	var out []byte
 	for start := 0; start < len(text); {
@@ -207,8 +207,8 @@ func withoutSpanArrows(text string) string {
 	return string(out)
 }
 
-// PlannedDays reads the span of days that a text is, alone or in brackets, as charts have them: its two ends in
-// minutes. Hours are those of an agenda, and days with a year in words are those of a history.
+// PlannedDays reads the span of days that a text is, alone or in brackets, as charts have them: its two ends
+// in minutes. Hours are those of an agenda, and days with a year in words are those of a history.
 func PlannedDays(s string) (from, to int, ok bool) {
 	s = strings.Trim(s, " ()[]")
 	a, b, sign, _ := timeSpan(s, 0)

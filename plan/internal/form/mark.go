@@ -254,6 +254,9 @@ func numberMark(s string, at int) Mark {
 		m.Style, at = Code, at-1
 		m.Path = nil
 	}
+	if _, _, sign, _ := timeSpan(s, at); weak && sign >= 0 {
+		return Mark{} // 2 May – 9 May
+	}
 	m.Label, m.Weak, m.End = s[at:end], weak, skipSpace(s, e)
 	return m
 }

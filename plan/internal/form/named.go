@@ -89,7 +89,8 @@ func nameEntries(items []*Item) {
 	}
 }
 
-// LabelBehind returns the label in brackets behind the first words of a text, and its place: "Survey (R1), in May".
+// LabelBehind returns the label in brackets behind the first words of a text, and its place: "Survey (R1), in
+// May".
 func LabelBehind(s string) (label string, at int) {
 	for at := 1; at < len(s); at++ {
 		if strings.IndexByte("([", s[at]) >= 0 {
@@ -101,8 +102,8 @@ func LabelBehind(s string) (label string, at int) {
 	return "", 0
 }
 
-// labelsBehind takes labels in brackets behind the texts of entries for their labels when the text names some of them
-// elsewhere: "- Survey (R1)" and "- Plant (R2), needs R1".
+// labelsBehind takes labels in brackets behind the texts of entries for their labels when the text names some
+// of them elsewhere: "- Survey (R1)" and "- Plant (R2), needs R1".
 func labelsBehind(items []*Item) {
 	classes, count := map[nameClass][]*name{}, map[nameClass]int{}
 	classOf := func(it *Item) nameClass { return nameClass{it.Kind, it.Bullet != 0, it.Box != 0, it.Indent, it.Level} }

@@ -153,8 +153,8 @@ func saidWord(s string, at int, sep byte) Mark {
 	return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+b2i(comma))}
 }
 
-// splitLetters makes entries 2a and 2b of what stands behind one number: "2. a) pack b) load", on one line or on
-// several.
+// splitLetters makes entries 2a and 2b of what stands behind one number: "2. a) pack b) load", on one line or
+// on several.
 func (o *outliner) splitLetters(items []*Item) []*Item {
 	out := make([]*Item, 0, len(items))
 	for i := 0; i < len(items); i++ {
@@ -193,8 +193,8 @@ func (o *outliner) splitLetters(items []*Item) []*Item {
 	return out
 }
 
-// inlineLetters finds the letters from a on that a text begins with and that follow on its line, each with the sign of
-// the first one behind it and a space on both sides.
+// inlineLetters finds the letters from a on that a text begins with and that follow on its line, each with
+// the sign of the first one behind it and a space on both sides.
 func inlineLetters(s string) (out []Mark) {
 	if len(s) < 3 || s[0]|0x20 != 'a' || strings.IndexByte(".)", s[1]) < 0 || s[2] != ' ' {
 		return nil

@@ -92,7 +92,7 @@ func smallLetters(text string) bool {
 // wordBefore reports whether a text ends with a whole word, rather than a number or an abbreviation.
 func wordBefore(before string) bool {
 	word := before[strings.LastIndexAny(before, " \n\t(\u00a0")+1:]
-	return utf8.RuneCountInString(word) > 2 && strings.IndexFunc(word, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' && r != ')' }) < 0 && !abbreviations[strings.ToLower(word)]
+	return utf8.RuneCountInString(word) > 2 && strings.IndexFunc(word, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' && r != ')' }) < 0 && !lexicon.IsAbbreviation(word)
 }
 
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
@@ -134,8 +134,8 @@ func pointInside(before, after string) bool {
 	case word == "" || lowerNext(after):
 		return word != ""
 	case strings.Trim(word, "0123456789") == "":
-		return ordinalNext[nextWord(after)]
-	case abbreviations[strings.ToLower(word)]:
+		return lexicon.FollowsOrdinal(nextWord(after)) // "3. Schritt"
+	case lexicon.IsAbbreviation(word):
 		return true
 	case letters == 1:
 		before = strings.TrimSpace(strings.TrimSuffix(before, word))
@@ -156,24 +156,6 @@ func nextWord(s string) string {
 		s = s[:i]
 	}
 	return strings.ToLower(s)
-}
-
-// ordinalNext are words that follow the number of an ordinal, as in "3. Schritt".
-var ordinalNext = set("schritt schritts punkt punkts aufgabe phase etappe teil vorgang januar februar märz april mai juni juli " +
-	"august september oktober november dezember oktobre adım adımı adıma adımdan adımın görev aşama")
-
-// abbreviations end with a point and do not end a sentence.
-var abbreviations = set("dr mr mrs ms prof st sr sra jr vs etc no nr nos nrs fig vol pp ca approx est dept inc ltd co art abs " +
-	"bzw usw vgl evtl ggf inkl zzgl str tel hr fr dipl ing bspw ggfs mio mrd m me mme mlle av env max min núm nº pág sig dott ing avv " +
-	"п пп г ул стр др рис т см вул просп ст д тов gen ul al np nt tzn itp itd ok tj bl ang t.ex bv resp ung dvs kl mvh dhr mevr " +
-	"drs vb bkz örn yy sf tn tp dll dsb jl ttd yth bpk gr ths ts pgs eds")
-
-func set(words string) map[string]bool {
-	out := map[string]bool{}
-	for _, w := range strings.Fields(words) {
-		out[w] = true
-	}
-	return out
 }
 
 // wrapped is the width from which a line may have been wrapped rather than ended.
@@ -209,7 +191,7 @@ func clauses(s string, off int) []Clause {
 		if body = strings.TrimRight(body, space+"\n.!?。！？؟।…\"”»'*_"); body != "" {
 			out = append(out, Clause{Text: body, Off: off + at, Sep: sep})
 			sep = next
-		} else if sep == 0 || next != ',' {
+		} else if sep == 0 || sep == ')' || next != ',' {
 			sep = next
 		}
 		start = end + skip

@@ -202,6 +202,8 @@ type lexicon struct {
 	ordinals, marks map[string]bool
 	fields          map[string][]Role
 	common          map[string]langs
+	// abbreviations end with a point and do not end a sentence; counted are nouns behind the number of an ordinal.
+	abbreviations, counted map[string]bool
 	// inflections are what forms of a word begin and end with, for each language; "" is a beginning, too.
 	inflections map[Lang]map[string][]string
 	// writing are facts of a language: unspaced, verb last.
@@ -214,7 +216,7 @@ type lexicon struct {
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, inflections: map[Lang]map[string][]string{}, writing: map[Lang]map[string]bool{}, months: map[string]int{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
+	l := &lexicon{sets: map[Lang]uint32{}, numbers: map[string]int{}, ordinals: map[string]bool{}, marks: map[string]bool{}, fields: map[string][]Role{}, common: map[string]langs{}, abbreviations: map[string]bool{}, counted: map[string]bool{}, inflections: map[Lang]map[string][]string{}, writing: map[Lang]map[string]bool{}, months: map[string]int{}, blocks: map[string]Block{}, stems: map[Block][]string{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -311,6 +313,10 @@ func (b *builder) line(lang Lang, key, list string) {
 				b.inflections[lang] = map[string][]string{}
 			}
 			b.inflections[lang][tail] = append(b.inflections[lang][tail], head)
+		case key == "abbreviations":
+			b.abbreviations[s] = true
+		case key == "ordinal nouns":
+			b.counted[s] = true
 		case key == "common":
 			b.common[s] = b.common[s].with(lang)
 		case key == "writing":
@@ -452,6 +458,12 @@ func Is(k Kind, text string) bool {
 	}
 	return false
 }
+
+// IsAbbreviation reports whether a word, before a point, is one that does not end a sentence: "bzw", "Dr".
+func IsAbbreviation(word string) bool { return data().abbreviations[Fold(word)] }
+
+// FollowsOrdinal reports whether a word stands behind the number and the point of an ordinal: "3. Schritt".
+func FollowsOrdinal(word string) bool { return data().counted[Fold(word)] }
 
 // Relates reports whether a phrase in the text relates steps.
 func Relates(text string) bool {

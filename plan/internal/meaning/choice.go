@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,6 +20,8 @@ type alternative struct {
 	Off, End int
 	entries  int
 	score    int
+	// called tells that a sentence does nothing but choose it: "Decision: rent."
+	called bool
 }
 
 // maxAlternatives bounds how many alternatives a text can have.
@@ -32,7 +35,7 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 		return nil
 	}
 	at := max(chosen, 0)
-	all := read(keepOnly(src, alts, at))
+	all := readOnly(src, alts, at, read)
 	if len(all) == 0 || all[0].Weight < 30 {
 		return nil
 	}
@@ -52,7 +55,7 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 			continue
 		}
 		r.Around = append(r.Around, Span{alts[k].Off, alts[k].End})
-		other := read(keepOnly(src, alts, k))
+		other := readOnly(src, alts, k, read)
 		if len(other) == 0 {
 			continue
 		}
@@ -71,6 +74,17 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 		r.Notes = append(r.Notes, note)
 	}
 	return all
+}
+
+// readOnly reads one of several alternatives. Its head may look like a step with details; then it is left out.
+func readOnly(src *form.Source, alts []alternative, keep int, read func(*form.Source) []*Reading) []*Reading {
+	only := keepOnly(src, alts, keep)
+	all := read(only)
+	if len(all) > 0 && all[0].Weight >= 30 && len(all[0].Items) > 1 {
+		return all
+	}
+	off := alts[keep].Off
+	return read(blanked(only, Span{off, src.Lines[src.LineAt(off)].End}))
 }
 
 // alternativeNotes says where an alternative stands that was not read, and what its steps are, when it has the ids
@@ -109,6 +123,9 @@ func alternatives(src *form.Source) (alts []alternative, chosen int) {
 	alts, chosen = alternativesBy(src, lang, listHead)
 	if len(alts) == 0 || chosen < 0 || alts[chosen].score < 2 || len(alts) > 3 {
 		return nil, -1
+	}
+	if alts[chosen].called {
+		return alts, chosen
 	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(src.Text[:alts[0].Off]), notLetter) {
 		if n, ok := lexicon.Number(w); ok && n == len(alts) || len(alts) == 2 && lexicon.Is(lexicon.Both, w) {
@@ -289,6 +306,7 @@ func decide(lang string, alts []alternative, rest []form.Sentence) int {
 			for k := range alts {
 				if i := alts[k].in(text, c.Text); i >= 0 {
 					some = true
+					alts[k].called = alts[k].called || before > 0 && c.Sep == ':' && slices.Contains(alts[k].Names[2:], text)
 					if v := tally(lang, text, i); v != 0 {
 						alts[k].score += 3 * v
 					} else if before != 0 {

@@ -130,7 +130,7 @@ func (p *program) barrier(e *form.Expr) bool {
 		return false
 	}
 	name := e.Base.Text
-	if !barriers[name] && !gathers[e.Base.Path()] || name == "join" && e.Base.Kind == form.Ident && len(e.Args) > 0 {
+	if !barriers[name] && !gathers[e.Base.Path()] || name == "join" && len(e.Args) > 0 {
 		return false // join(a, b) joins what they hold
 	}
 	var held []int

@@ -366,7 +366,7 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		return false
 	}
 	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "|" || e.Ops[0] == "|>") {
-		ok, args := false, e.Args
+		ok, args, first := false, e.Args, len(p.r.Items)
 		if isText(args[0].Val) {
 			args = args[1:] // what the first step gets
 		}
@@ -381,6 +381,7 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 			return false
 		}
 		p.parts(args, f.Add("seq", 0), depth)
+		p.gets(first, e.Args[:len(e.Args)-len(args)])
 		return true
 	}
 	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "||" || e.Ops[0] == "&") && depth > 0 {
@@ -411,7 +412,10 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		}
 		return p.parts(args, f.Add("seq", 0), depth)
 	case e.Base.Kind == form.Call && seqCalls[e.Base.Base.Path()] && e.Base.Base.Path() != "chord" && depth < 90: // pipe(f, g)(x)
-		return p.flow(e.Base, f, depth+1)
+		first := len(p.r.Items)
+		ok := p.flow(e.Base, f, depth+1)
+		p.gets(first, e.Args)
+		return ok
 	case e.Base.Kind == form.Call && e.Base.Base.Path() == "chord": // chord(group)(callback)
 		seq := f.Add("seq", 0)
 		p.parts(e.Base.Args, seq, depth)
@@ -435,6 +439,13 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		return p.flow(e.Base.Base, f, depth+1)
 	}
 	return false
+}
+
+// gets gives arguments to the first of the items from a place on, unless a call makes it.
+func (p *program) gets(first int, args []form.ArgExpr) {
+	if len(p.r.Items) > first && p.made[first].expr == nil && len(args) > 0 {
+		p.made[first] = made{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: args}}
+	}
 }
 
 // nestsData reports whether calls among the arguments of one are given calls in turn, and so pass on what

@@ -82,6 +82,9 @@ func (p *program) passes(e *form.Expr) bool {
 	}
 	if e.Base.Kind == form.Attr {
 		_, held := p.env[e.Base.Base.Path()]
+		if held && results[e.Base.Text] && slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool { return p.env[a.Val.Path()] != nil }) {
+			return false // a.join(b)
+		}
 		if held && (results[e.Base.Text] || methods[e.Base.Text]) || trivial[e.Base.Text] && !held {
 			return true
 		}
@@ -103,8 +106,8 @@ func (p *program) passes(e *form.Expr) bool {
 	return works > 1 && (name == "main" || len(d.Params) == 0)
 }
 
-// innerCall returns the call of whose result another call is a method: f(x) of f(x).g(y). It is nil where there is
-// none.
+// innerCall returns the call of whose result another call is a method: f(x) of f(x).g(y). It is nil where
+// there is none.
 func innerCall(e *form.Expr) *form.Expr {
 	if e.Kind == form.Call && e.Base.Kind == form.Attr && e.Base.Base.Kind == form.Call {
 		return e.Base.Base

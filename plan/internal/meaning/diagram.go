@@ -28,7 +28,7 @@ func readDiagram(src *form.Source) []*Reading {
 			}
 		}
 	}
-	for _, read := range [...]func(*form.Source) []*Reading{readTree, arrowReadings, readChart} {
+	for _, read := range [...]func(*form.Source) []*Reading{readTree, readAssigned, arrowReadings, readChart} {
 		if len(out) == 0 {
 			out = read(src)
 		}

@@ -20,13 +20,15 @@ type chartRow struct {
 	title  form.Piece
 	from   int // the bar's first column, and the one behind its last; -1 when there is none
 	to     int
-	// begins and ends are the time that the row states in words: "Week 2", "2 May – 9 May". Timed is set where it does.
+	// begins and ends are the time that the row states in words: "Week 2", "2 May – 9 May". Timed is set
+	// where it does.
 	begins, ends int
 	timed        bool
 	when         form.Piece
 }
 
-// time reads the time that the first field of a row states, or the end of its only field, which it cuts off.
+// time reads the time that the first field of a row states, or the beginning or the end of its only field, from
+// which it is cut off.
 func (row *chartRow) time() {
 	if len(row.fields) == 0 {
 		return
@@ -41,7 +43,17 @@ func (row *chartRow) time() {
 		}
 		return
 	}
-	if len(row.fields) > 1 || strings.ContainsAny(f.Text[:1], "-*+#>0123456789") {
+	if len(row.fields) > 1 {
+		return
+	}
+	if head, rest, ok := strings.Cut(f.Text, ": "); ok {
+		if from, to, ok := form.PlannedDays(head); ok {
+			row.begins, row.ends, row.timed, row.when = from, to, true, form.Piece{Text: head, Off: f.Off}
+			row.fields = []form.Piece{{Text: rest, Off: f.Off + len(head) + 2}}
+			return
+		}
+	}
+	if strings.ContainsAny(f.Text[:1], "-*+#>0123456789") {
 		return
 	}
 	for at := strings.IndexAny(f.Text, " :"); at > 0; {
@@ -86,7 +98,8 @@ func readChart(src *form.Source) []*Reading {
 // maxChartRow bounds a row of a chart in bytes.
 const maxChartRow = 400
 
-// chartRows returns the rows from line i on that have an id in one of their columns, and the line behind them.
+// chartRows returns the rows from line i on that have an id in one of their columns, and the line behind
+// them.
 func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
 	for ; i < len(src.Lines); i++ {
 		l := &src.Lines[i]
@@ -158,7 +171,8 @@ func chartFields(l *form.Line) (out []form.Piece) {
 	return out
 }
 
-// drawnLength returns the length of the two or more blocks that a text begins with, with a space behind them, or 0.
+// drawnLength returns the length of the two or more blocks that a text begins with, with a space behind them,
+// or 0.
 func drawnLength(s string) int {
 	rest := strings.TrimLeft(s, "█▓▒░▉■▬▰▱□")
 	if n := len(s) - len(rest); n > len("█") && strings.HasPrefix(rest, " ") && strings.ContainsAny(s[:n], "█▓▉■▬▰") {
@@ -198,8 +212,8 @@ func barSpan(s string) (from, to int) {
 	return from, to
 }
 
-// chartMarks returns what may be the id of a row: in each field a mark in brackets, a field of one word, or the word that
-// a field begins with.
+// chartMarks returns what may be the id of a row: in each field a mark in brackets, a field of one word, or
+// the word that a field begins with.
 func chartMarks(row *chartRow) (out []form.Piece) {
 	for _, f := range row.fields {
 		t := f.Text
@@ -307,7 +321,8 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	return r
 }
 
-// withTimes lets bars be where the times are that all rows state, "Week 2 ████ Draft", rather than where they are drawn.
+// withTimes lets bars be where the times are that all rows state, "Week 2 ████ Draft", rather than where they
+// are drawn.
 func withTimes(rows []chartRow) {
 	for _, row := range rows {
 		if !row.timed || len(row.fields) > 1 && row.from < 0 {

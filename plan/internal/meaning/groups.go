@@ -107,25 +107,36 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 	return score + b2i(m >= 2*n) - b2i(2*m < 3*n)
 }
 
-// phase is what the headings of phases have in common: "Phase 1" and "Phase 2" of one document.
+// phase is what the headings of phases have in common: "Phase 1" and "Phase 2" of one document, or "Prepare"
+// and "Build", which say what to do.
 type phase struct {
 	parent *form.Item
 	level  int
 	noun   string
+	acting bool
 }
 
 // phaseOf returns the kind of the phase that an item stands directly below; ok is false where there is none.
 func (o *outline) phaseOf(it *form.Item) (p phase, ok bool) {
 	h := o.parent[it]
-	if h == nil || h.Kind != form.Heading || h.Mark.Style == form.NoMark {
+	if h == nil || h.Kind != form.Heading || h.Level == 0 {
 		return p, false
 	}
-	return phase{o.parent[h], h.Level, h.Mark.Noun}, true
+	p = phase{parent: o.parent[h], level: h.Level, noun: h.Mark.Noun}
+	if word, rest, two := strings.Cut(squeeze(h.Text), " "); h.Mark.Style == form.NoMark {
+		if two && digits(strings.TrimRight(rest, ":.")) && lexicon.Is(lexicon.Groups, word) {
+			p.noun = lexicon.Fold(word) // Week 1
+		}
+		p.acting = p.noun == "" && moodOfClause(languageOf(o.src), h.Text) == acting
+	}
+	return p, p.noun != "" || p.acting || h.Mark.Style != form.NoMark
 }
 
-// mixed puts the bullets of some phases to the numbers of others: steps are numbered in one phase and have bullets
-// in the next. It returns the items with numbers, in the order of the text, and the bullets of other places.
-func (o *outline) mixed(numbers, bullets []*form.Item) (steps, rest []*form.Item) {
+// mixed puts the bullets and check boxes of some phases to the numbers of others: steps are numbered in one
+// phase and have bullets in the next. It returns the items with numbers, in the order of the text, and the
+// bullets of other places. Bullets below a heading that names no phase count where half of them say what to
+// do.
+func (o *outline) mixed(numbers, bullets, boxes []*form.Item) (steps, otherBullets, otherBoxes []*form.Item) {
 	phases := map[phase]bool{}
 	numbered := map[*form.Item]bool{} // the headings with numbers below them, where bullets are no steps
 	for _, it := range numbers {
@@ -133,18 +144,41 @@ func (o *outline) mixed(numbers, bullets []*form.Item) (steps, rest []*form.Item
 			phases[p], numbered[o.parent[it]] = true, true
 		}
 	}
+	if len(phases) == 0 {
+		return numbers, bullets, boxes
+	}
+	lang := languageOf(o.src)
+	found, doing := map[*form.Item][]*form.Item{}, map[*form.Item]int{} // by their headings
+	split := func(items []*form.Item) (rest []*form.Item) {
+		for _, it := range items {
+			h := o.parent[it]
+			if p, ok := o.phaseOf(it); !ok || !phases[p] || numbered[h] || it.Mark.Style != form.NoMark {
+				rest = append(rest, it)
+				continue
+			}
+			found[h] = append(found[h], it)
+			mood := moodOfClause(lang, it.Text)
+			doing[h] += b2i(mood == acting || mood == deed)
+		}
+		return rest
+	}
+	otherBullets, otherBoxes = split(bullets), split(boxes)
 	steps = numbers
-	for _, it := range bullets {
-		if p, ok := o.phaseOf(it); ok && phases[p] && !numbered[o.parent[it]] {
-			steps = append(steps, it)
-		} else {
-			rest = append(rest, it)
+	for h, items := range found {
+		p, _ := o.phaseOf(items[0])
+		switch {
+		case p.noun != "" || doing[h]*2 >= len(items):
+			steps = append(steps, items...)
+		case items[0].Box != 0:
+			otherBoxes = append(otherBoxes, items...)
+		default:
+			otherBullets = append(otherBullets, items...)
 		}
 	}
-	if len(rest) < len(bullets) {
-		slices.SortStableFunc(steps, func(a, b *form.Item) int { return a.Off - b.Off })
+	for _, list := range [...][]*form.Item{steps, otherBullets, otherBoxes} {
+		slices.SortStableFunc(list, func(a, b *form.Item) int { return a.Off - b.Off })
 	}
-	return steps, rest
+	return steps, otherBullets, otherBoxes
 }
 
 // isRoman reports whether a mark is a Roman number, as those of chapters are.

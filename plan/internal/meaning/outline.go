@@ -103,7 +103,7 @@ func (o *outline) series() []series {
 		}
 	}
 	numbers.items = withoutStrays(numbers.items)
-	numbers.items, plain.items = o.mixed(numbers.items, plain.items)
+	numbers.items, plain.items, boxes.items = o.mixed(numbers.items, plain.items, boxes.items)
 	for _, s := range [...]*series{&headings, &lines, &numbers} {
 		for _, it := range s.items {
 			s.above += b2i(o.groups[it] || it.Kind == form.Heading && holdsEntries(it))
@@ -603,7 +603,7 @@ func countBullets(steps []step, seen map[string]int) {
 	}
 	for i := range steps {
 		st := &steps[i]
-		if g := st.group; len(seen) > 0 && g != nil && g.Kind == form.Heading && g.Mark.Style != form.NoMark && !numbered[g] {
+		if g := st.group; len(seen) > 0 && g != nil && g.Kind == form.Heading && !numbered[g] {
 			count[g]++
 			st.id = strconv.Itoa(count[g])
 			seen[st.id]++

@@ -186,13 +186,53 @@ func (t *teller) chats(s *form.Sentence) bool {
 	return false
 }
 
+// told is what a unit says of when its step comes.
+type told struct {
+	// needs are the steps that it waits for, before those that it comes before.
+	needs, before []int
+	// waits tells that it says what it waits for, linked that some word says when it comes.
+	waits, linked bool
+	// beside tells that it runs beside the step before, branch that it goes on with that one alone.
+	beside, branch bool
+}
+
 // tell adds the step of a unit, or what it says of other steps.
 func (t *teller) tell(u *unit) {
 	if strings.TrimSpace(u.main) == "" && len(u.conds) == 0 {
 		return
 	}
-	var needs, before []int
-	linked, waits := true, false
+	w, ok := t.conditions(u)
+	if !ok {
+		return
+	}
+	t.unsure = t.unsure || u.trails
+	t.place(u, w)
+	if list := t.enumerated(u); len(list) > 1 {
+		t.tellAll(u, w, list)
+		return
+	}
+	group := t.group
+	t.step(u, w.needs, w.linked)
+	self := len(t.steps) - 1
+	for _, i := range w.before {
+		t.link(self, i)
+	}
+	if t.branch = -1; w.beside && len(group) > 0 || w.branch {
+		t.branch = self
+	}
+	switch {
+	case len(w.before) > 0:
+		t.group = group
+	case w.branch:
+		t.group = append(slices.DeleteFunc(slices.Clone(group), func(i int) bool { return i == w.needs[0] }), self)
+	case w.beside && len(group) < maxGroup:
+		t.group = append(slices.Clone(group), self)
+	}
+}
+
+// conditions reads what a unit waits for and comes before. It reports false when that told all of its steps.
+func (t *teller) conditions(u *unit) (w *told, ok bool) {
+	w = &told{linked: true}
 	for k := range u.conds {
 		c := &u.conds[k]
 		known := len(t.steps)
@@ -204,20 +244,20 @@ func (t *teller) tell(u *unit) {
 			}
 			switch {
 			case to >= 0 && sure:
-				before = append(before, to)
+				w.before = append(w.before, to)
 				t.unsure = true
 			case !c.loose && !t.verb(u, c):
 				// "Before we pour the concrete, we dig": the later step is told first.
 				t.both(u, c)
-				return
+				return w, false
 			default:
 				t.unsure = true
 			}
 		case c.kind == Beside:
 			beside, named := t.refers(c.text)
 			if named && len(beside) > 0 {
-				needs = append(needs, t.steps[beside[len(beside)-1]].needs...)
-				waits = true
+				w.needs = append(w.needs, t.steps[beside[len(beside)-1]].needs...)
+				w.waits = true
 			} else if !c.loose {
 				u.kinds |= lexicon.KindsOf(lexicon.Meanwhile)
 			}
@@ -232,80 +272,67 @@ func (t *teller) tell(u *unit) {
 				list, t.unsure = []int{0}, true
 			}
 			for _, i := range list {
-				if !slices.Contains(needs, i) {
-					needs = append(needs, i)
+				if !slices.Contains(w.needs, i) {
+					w.needs = append(w.needs, i)
 				}
 			}
-			waits = true
+			w.waits = true
 		}
 	}
-	t.unsure = t.unsure || u.trails
-	beside := false
-	branch := t.branch >= 0 && !waits && u.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && t.ands(u.text)
+	return w, true
+}
+
+// place reads the words of order of a unit, for what its conditions leave open.
+func (t *teller) place(u *unit, w *told) {
+	w.branch = t.branch >= 0 && !w.waits && u.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && t.ands(u.text)
 	switch {
-	case branch:
-		needs = []int{t.branch}
+	case w.branch:
+		w.needs = []int{t.branch}
 		t.unsure = true
-	case waits && u.kinds.Has(lexicon.Last) && len(needs) < 2:
-		needs = t.ends(len(t.steps))
-	case waits:
-	case len(before) > 0:
-		linked = true
+	case w.waits && u.kinds.Has(lexicon.Last) && len(w.needs) < 2:
+		w.needs = t.ends(len(t.steps))
+	case w.waits:
+	case len(w.before) > 0:
 	case u.kinds.Has(lexicon.Last):
-		needs = t.ends(len(t.steps))
+		w.needs = t.ends(len(t.steps))
 	case u.free && !u.kinds.Has(lexicon.Then):
-		linked, beside = false, true
+		w.linked, w.beside = false, true
 	case u.kinds.Has(lexicon.Meanwhile) || u.beside:
-		beside = true
+		w.beside = true
 		if len(t.steps) > 0 {
-			needs = t.steps[len(t.steps)-1].needs
+			w.needs = t.steps[len(t.steps)-1].needs
 		}
 	case u.kinds.Has(lexicon.First) && !u.kinds.Has(lexicon.Then):
 		if len(t.steps) > 0 && slices.ContainsFunc(t.group, func(i int) bool { return t.steps[i].linked }) {
-			needs = slices.Clone(t.group)
+			w.needs = slices.Clone(t.group)
 		}
 	case u.kinds.Has(lexicon.Then):
-		needs = slices.Clone(t.group)
+		w.needs = slices.Clone(t.group)
 	default:
-		linked = false
+		w.linked = false
 		if list, named := t.refers(u.text); named && !t.commands(u) {
-			needs = list
+			w.needs = list
 		} else {
-			needs = slices.Clone(t.group)
+			w.needs = slices.Clone(t.group)
 		}
 		t.unsure = true
 	}
-	if list := t.enumerated(u); len(list) > 1 {
-		if !waits && (u.free || !u.ordered()) && len(t.steps) == 0 {
-			needs = nil
-		} else if !waits {
-			needs = slices.Clone(t.group)
-		}
-		t.unsure = true
-		var group []int
-		for k := range list {
-			t.step(&list[k], needs, linked)
-			group = append(group, len(t.steps)-1)
-		}
-		t.group = group
-		return
+}
+
+// tellAll adds the steps of a unit that lists several.
+func (t *teller) tellAll(u *unit, w *told, list []unit) {
+	if !w.waits && (u.free || !u.ordered()) && len(t.steps) == 0 {
+		w.needs = nil
+	} else if !w.waits {
+		w.needs = slices.Clone(t.group)
 	}
-	group := t.group
-	t.step(u, needs, linked)
-	self := len(t.steps) - 1
-	for _, i := range before {
-		t.link(self, i)
+	t.unsure = true
+	var group []int
+	for k := range list {
+		t.step(&list[k], w.needs, w.linked)
+		group = append(group, len(t.steps)-1)
 	}
-	if t.branch = -1; beside && len(group) > 0 || branch {
-		t.branch = self
-	}
-	if len(before) > 0 {
-		t.group = group
-	} else if branch {
-		t.group = append(slices.DeleteFunc(slices.Clone(group), func(i int) bool { return i == needs[0] }), self)
-	} else if beside && len(group) < maxGroup {
-		t.group = append(slices.Clone(group), self)
-	}
+	t.group = group
 }
 
 // maxGroup bounds the steps that run beside each other.

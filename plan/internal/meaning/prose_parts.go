@@ -140,8 +140,11 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 		}
 		cur = unit{}
 	}
+	open, at := 0, s.Off // brackets that are open, up to a place
 	for k, c := range s.Clauses {
 		end := s.Off + len(s.Text)
+		part := s.Text[at-s.Off : c.Off-s.Off]
+		open, at = open+strings.Count(part, "(")-strings.Count(part, ")"), c.Off
 		last := k+1 == len(s.Clauses)
 		if !last {
 			end = s.Clauses[k+1].Off
@@ -175,7 +178,8 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 			cur.end = piece.off + len(piece.text)
 			cur.text = s.Text[cur.off-s.Off : cur.end-s.Off]
 			cur.kinds |= u.kinds
-			cur.trails = cur.trails || len(cur.mains) > 0 && t.letters(u.main) > 0
+			remark := open > 0 && !u.ordered() // "first dig (Ann, 2h)"
+			cur.trails = cur.trails || len(cur.mains) > 0 && !remark && t.letters(u.main) > 0
 			cur.free, cur.beside = cur.free || u.free, cur.beside || u.beside
 			cur.conds = append(cur.conds, u.conds...)
 			if strings.TrimSpace(u.main) != "" {

@@ -18,6 +18,9 @@ var readers = [...]func(*form.Source) []*Reading{
 // a text with alternatives, such as "Option A" and "Option B", the one that it chooses is read, and a
 // correction below a plan changes it.
 func Read(src *form.Source) []*Reading {
+	if argues(src) {
+		return []*Reading{{Form: "outline", Weight: over, Not: "an argument: premises and a conclusion"}}
+	}
 	src = withoutPrograms(src)
 	if all := readChoice(src, readAll); all != nil {
 		return all

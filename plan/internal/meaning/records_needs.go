@@ -193,8 +193,8 @@ func (a *analysis) unsure(f *found, next bool) {
 // flowNames are names of fields whose ids say what comes before or after, though they may hold other things.
 var flowNames = wordsOf("flows")
 
-// unsaid notes that a field is taken for a dependency only since its values are ids of other records: it may run the
-// other way, or say nothing of the order.
+// unsaid notes that a field is taken for a dependency only since its values are ids of other records: it may
+// run the other way, or say nothing of the order.
 func (a *analysis) unsaid(f *found, next bool) {
 	name := "“" + f.col.name + "” is no known name of a dependency"
 	if f.col.name == "" {

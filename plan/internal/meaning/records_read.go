@@ -286,7 +286,7 @@ func grow(items []Item, n int) []Item {
 var roleOfAttr = map[lexicon.Role]Role{lexicon.Tool: Tool, lexicon.Args: Args, lexicon.Owner: Owner, lexicon.Duration: Duration, lexicon.Status: Status}
 
 // maxAttrs bounds the attributes of one item.
-const maxAttrs = 100
+const maxAttrs = 1000
 
 // items makes an item of each record.
 func (a *analysis) items() {

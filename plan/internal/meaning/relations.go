@@ -153,8 +153,8 @@ func (t *talk) clause(from, to int) {
 		t.thereafter(from, to)
 	}
 	t.rest(from, to)
-	if none {
-		t.rels = append(t.rels, Relation{Kind: None, Subjects: t.about(free), Off: t.atoms[from].off, End: t.atoms[to-1].end})
+	if free = t.about(free); none && (len(free) > 0 || t.self >= 0) {
+		t.rels = append(t.rels, Relation{Kind: None, Subjects: free, Off: t.atoms[from].off, End: t.atoms[to-1].end})
 	}
 }
 

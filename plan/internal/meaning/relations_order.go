@@ -64,7 +64,7 @@ func (t *talk) stages(from, to int) []stage {
 		case a.class == word && !a.common, a.class == quantity:
 			words++
 		case a.class != phrase:
-		case a.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0:
+		case a.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0 && a.kinds&orderSigns&^(1<<lexicon.Before) == 0: // "dopo" is "after", too
 			then = then || a.is(lexicon.Then)
 			if now.group != nil && !t.ends(i+1, to) {
 				out = append(out, stage{})

@@ -636,7 +636,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	if m := steps[0].it.Mark; n == 1 && (m.Style != form.Number || m.Label != "1" || body*10 < 9*len(strings.TrimSpace(o.src.Text))) {
 		r.Weight = min(r.Weight-30, lonelyWeight)
 	}
-	sure, demands := w.surelyRelated(), 0
+	sure, demands := w.surelyRelated()+b2i(w.left), 0
 	for i := range steps {
 		if s.name == "headings" || s.name == "bullets" {
 			demands += b2i(moodOfClause(languageOf(o.src), steps[i].it.Text) == acting)
@@ -647,7 +647,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	}
 	r.demands = demands*2 > n
 	r.Evidence = append(r.Evidence, s.name)
-	r.judge(o.listing(s, steps, sure, r.Stated))
+	r.judge(o.listing(s, steps, sure, r.Stated || w.left))
 }
 
 // surelyRelated counts the steps that state a relation by an id or a whole title.

@@ -123,17 +123,20 @@ func TestLoad(t *testing.T) {
 	})
 }
 
-// TestDocumentation keeps the reference of settings equal to the settings.
+// TestDocumentation keeps the table of settings equal to the settings.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	cfg := stack.DefaultConfig()
 	name := filepath.Join("..", "..", "..", "..", "docs", "configuration.md")
-	want := configurationHead + conf.Table(cfg, stack.EnvPrefix)
+	got, err := os.ReadFile(name)
+	require.NoError(t, err)
+	const settings = "\n## Settings\n\n"
+	prose, _, found := strings.Cut(string(got), settings)
+	require.True(t, found, "the page has its table below %q", settings)
+	want := prose + settings + conf.Table(cfg, stack.EnvPrefix)
 	if *update {
 		require.NoError(t, os.WriteFile(name, []byte(want), 0o600))
 	}
-	got, err := os.ReadFile(name)
-	require.NoError(t, err)
 	require.Equal(t, want, string(got), "run: go test ./cmd/epigraph/internal/stack -run TestDocumentation -update")
 	for _, s := range conf.Effective(cfg) {
 		require.NotEmpty(t, s.Help, "%s has no help text", s.Key)
@@ -167,66 +170,6 @@ func TestManifests(t *testing.T) {
 	}
 	require.Positive(t, n)
 }
-
-const configurationHead = `# Configuration
-
-One file serves every process; each reads the sections that it needs and ignores the rest. A setting is taken from, in this order:
-` + "`--set KEY=VALUE`" + `, the environment, the file that ` + "`--config`" + ` names, the default. An unknown key or variable with the prefix
-` + "`EPIGRAPH_`" + ` is an error that names the nearest one. Secrets show themselves nowhere: the effective configuration, which is
-logged once at start, masks them.
-
-` + "```yaml" + `
-executor:
-  store: postgres
-  actors:
-    llm:
-      model: gpt-4o-mini
-      server: {base_url: "http://127.0.0.1:11434/v1"}
-auth:
-  keys:
-    - {name: ci, namespace: team-a, secret: "…", scopes: [run, approve]}
-    - {name: worker-1, namespace: team-a, secret: "…", scopes: [worker]}
-` + "```" + `
-
-In the environment, lists of plain values are written ` + "`a,b,c`" + `, and everything else as YAML:
-` + "`EPIGRAPH_AUTH_KEYS=[{name: ci, namespace: team-a, secret: …, scopes: [run]}]`" + `.
-
-` + "`OPENAI_BASE_URL`" + ` and ` + "`OPENAI_API_KEY`" + ` stand in for ` + "`base_url`" + ` and ` + "`api_key`" + ` of ` + "`executor.actors.llm.server`" + ` and ` + "`planner.restate.server`" + ` where
-those are not set. Telemetry honors the ` + "`OTEL_EXPORTER_OTLP_*`" + ` variables where ` + "`telemetry.otlp_endpoint`" + ` is not set.
-` + "`auth.keys`" + ` open both REST and gRPC, for clients and for workers alike; ` + "`gateway.keys`" + ` adds keys for REST alone. ` + "`epigraph dev`" + ` has other defaults for
-some settings: text logs from level warn on, no admin pages, short drain times, stores in its data directory
-(` + "`$XDG_DATA_HOME/epigraph`" + `, else ` + "`~/.local/share/epigraph`" + `).
-
-## What a key may do
-
-A key opens one namespace, and there what its ` + "`scopes`" + ` say. **A key without scopes has ` + "`run`" + ` alone.** None implies another; a key may have several.
-
-| scope | what it opens |
-|---|---|
-| ` + "`run`" + ` | reading everything; plans, runs, schedules, epics, tasks; booking usage; completing a task by its token; the list of questions, but not answers |
-| ` + "`worker`" + ` | the stream of a worker, which gets the arguments of all calls of its actors; completing a task by its token; messages in the name of a call's node, by the call's token; lists of actors and workers |
-| ` + "`approve`" + ` | reading and answering questions and approvals, and nothing else |
-| ` + "`admin`" + ` | limits, quotas and prices |
-
-A call that the key has no scope for is refused with ` + "`SCOPE_MISSING`" + ` (403), before its body is read. Claims on tasks and calls between executors are for the
-service token. The whole table is in ` + "`internal/access/table.go`" + `. Where nothing has a credential, on a loopback address only, everyone may do everything.
-
-**Who did something** is recorded as ` + "`principal`" + `, ` + "`key:NAME`" + `, from the key that was shown; a client cannot set it. It is in a run, of who started or forked it, in the events of a run that a request caused
-(cancels, answers, completed tasks, pauses, resumptions, reconciliations, amendments, signals, messages), in an answered question, in a limit, a price, a schedule, an epic and a task,
-of who wrote it last, in a start of a schedule that was triggered or backfilled, beside the text ` + "`by`" + `, which a client may write as it likes, and in the
-log line of every call. The gateway passes it on to the services under the service token, so that it needs one.
-
-**Who deleted something** is in the log, since nothing else is left to record it: one line of level ` + "`warn`" + ` for each run, schedule, limit, epic or task,
-` + "`deleted`" + ` with its ` + "`kind`" + `, ` + "`id`" + `, ` + "`namespace`" + `, ` + "`principal`" + ` and ` + "`request_id`" + `. A bulk deletion logs a line for each run that it found. What goes with a resource, as the runs below
-a run and the tasks of an epic, has no line of its own. ` + "`may have been deleted`" + ` says that the call failed in a way that leaves it open. Keep logs from level ` + "`warn`" + ` on, and ship them if you need them for an audit.
-
-**To replace a key**, add a second one of the same name with another secret, give that out, then remove the first. **To replace the service token**: list the
-new one in ` + "`auth.old_service_tokens`" + ` of every process, then make it the ` + "`auth.service_token`" + ` and list the earlier one there, and remove that when no visit waits any more for a
-attempt token that was given out under it: attempt token are signed with a key made from the service token. [Step by step](operations.md#replace-keys).
-
-## Settings
-
-`
 
 func openDev(t *testing.T, o stack.DevOptions) *stack.Dev {
 	t.Helper()

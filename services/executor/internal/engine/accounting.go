@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -89,7 +90,7 @@ func (e *Engine) awaitAccounting(ctx context.Context, namespace, runID string, m
 }
 
 // uses reports whether an event tells of calls that are booked.
-func uses(d *Durable) bool {
+func uses(d *record.Durable) bool {
 	return d.Usage != nil || d.Outcome != nil && len(d.Outcome.Usage) > 0 || d.Error != nil && len(d.Error.Usage) > 0 || d.Child != nil
 }
 
@@ -186,7 +187,7 @@ func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
 		if e.Message != "" {
 			s.Error += ": " + e.Message
 		}
-		s.Error = cut(s.Error, 4096)
+		s.Error = phrase.Cut(s.Error, 4096)
 	}
 	return s
 }
@@ -200,19 +201,5 @@ func summary(result json.RawMessage) string {
 	if json.Unmarshal(result, &text) != nil {
 		text = string(result)
 	}
-	return cut(text, summaryLength)
-}
-
-func cut(s string, runes int) string {
-	if utf8.RuneCountInString(s) <= runes {
-		return s
-	}
-	n := 0
-	for i := range s {
-		if n == runes {
-			return s[:i]
-		}
-		n++
-	}
-	return s
+	return phrase.Cut(text, summaryLength)
 }

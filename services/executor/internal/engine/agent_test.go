@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -189,7 +190,7 @@ func TestAgent(t *testing.T) {
 					question = o.Wait.Interrupt.ID
 				}
 			}
-			l.commands(t, child.ID, journal.CommandAnswer, engine.Payload{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
+			l.commands(t, child.ID, journal.CommandAnswer, record.Payload{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
 			l.wait(t, id, journal.StateCompleted)
 			require.Contains(t, r.told[2], `"results":[{"action":"ask","ok":"you may"}]`)
 		})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -63,7 +65,7 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 	key := once(req.Request)
 	_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: started(),
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandAmend, Key: key}},
-		&Payload{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
+		&record.Payload{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
 	if err != nil {
 		return nil, refusedCommand(err)
 	}
@@ -85,7 +87,7 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 		return nil, err
 	}
 	// Nothing is in the way of it, and yet it was refused.
-	if f, err := e.lastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
+	if f, err := e.LastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
 		return nil, errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change was refused: %s", f.Message)
 	}
 	return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the run has moved on while it was to be changed").Hint("look at the difference again and repeat the change")
@@ -111,8 +113,8 @@ func (e *Engine) amended(ctx context.Context, req AmendRequest) (*Amendment, err
 	if err != nil {
 		return nil, err
 	}
-	var made *Durable
-	if _, err := e.happened(ctx, row, func(d *Durable) bool {
+	var made *record.Durable
+	if _, err := e.happened(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.GraphAmended && d.RequestID == req.Request.ID && d.Revision == req.Revision {
 			made = d
 		}
@@ -150,29 +152,14 @@ func (e *Engine) graphNamed(ctx context.Context, namespace, hash string) (*workg
 
 // amendedBy reports whether the graph was changed to this one, whatever came after.
 func (e *Engine) amendedBy(ctx context.Context, row journal.Run, revision int64, hash string) (bool, error) {
-	return e.happened(ctx, row, func(d *Durable) bool {
+	return e.happened(ctx, row, func(d *record.Durable) bool {
 		return d.Kind == workgraph.GraphAmended && d.Revision == revision && d.GraphHash() == hash
 	})
 }
 
-// GraphHash is the content hash of the graph that the event brings; empty if it brings none.
-func (d *Durable) GraphHash() string {
-	if d.GraphChange != nil && d.GraphChange.Hash != "" {
-		return d.GraphChange.Hash
-	}
-	if d.Graph == nil {
-		return ""
-	}
-	body, err := d.Graph.Canonical()
-	if err != nil {
-		return ""
-	}
-	return sum(body)
-}
-
 // planAmend works out what a change would do to the run as it stands, and changes nothing.
 func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program, error) {
-	look, row, err := e.standing(ctx, req.Namespace, req.RunID)
+	look, row, err := e.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -245,7 +232,7 @@ func amendRefusal(runID string, err error) error {
 	if !ok {
 		return errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the graph cannot be changed now: %v", err)
 	}
-	out := errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change would touch what has happened, in %s", counted(len(refused.Refusals), "place"))
+	out := errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change would touch what has happened, in %s", phrase.Counted(len(refused.Refusals), "place"))
 	if len(refused.Refusals) > 0 && refused.Refusals[0].Hint != "" {
 		out = out.Hint(refused.Refusals[0].Hint)
 	}
@@ -287,7 +274,7 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 	if err := e.graphFits(body); err != nil {
 		return nil, err
 	}
-	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil).WithEvaluated(e.programs.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
+	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil).WithEvaluated(e.programs.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: record.GraphHash(body), body: body}
 	e.programs.cache("pinned/"+p.hash, p)
 	return p, nil
 }

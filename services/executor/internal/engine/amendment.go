@@ -3,15 +3,16 @@ package engine
 import (
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // amendment is the command of a letter that goes over to another graph, in its stored form, with what it changes. It takes as long as expressions may, and
 // is interrupted like these. The caller holds r.mu.
-func (r *run) amendment(l *Payload, now time.Time) (workgraph.Command, *GraphChange, error) {
+func (r *run) amendment(l *record.Payload, now time.Time) (workgraph.Command, *record.GraphChange, error) {
 	ctx, end := r.evaluation()
 	defer end()
-	p, err := r.t.e.programs.stored(ctx, sum(l.Graph), l.Graph)
+	p, err := r.t.e.programs.stored(ctx, record.GraphHash(l.Graph), l.Graph)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -19,7 +20,7 @@ func (r *run) amendment(l *Payload, now time.Time) (workgraph.Command, *GraphCha
 	if err != nil {
 		return nil, nil, err
 	}
-	change := &GraphChange{Added: d.AddedNodes, Removed: d.RemovedNodes}
+	change := &record.GraphChange{Added: d.AddedNodes, Removed: d.RemovedNodes}
 	for i := range d.ChangedNodes {
 		change.Changed = append(change.Changed, d.ChangedNodes[i].ID)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -103,7 +104,7 @@ func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 		reason = "REQUESTED"
 	}
 	_, err = e.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: started(),
-		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandPause, Key: "pause"}}, &Payload{Reason: reason, RequestID: req.Request.ID})
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandPause, Key: "pause"}}, &record.Payload{Reason: reason, RequestID: req.Request.ID})
 	if err != nil {
 		return refusedCommand(err)
 	}
@@ -137,7 +138,7 @@ func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, er
 	}
 	p, err := e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandSignal, Key: once(req.Request)}},
-		&Payload{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
+		&record.Payload{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
 	return p.Run, refusedCommand(err)
 }
 
@@ -164,7 +165,7 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 	if err != nil {
 		return row, err
 	}
-	nodes, err := e.nodesOf(ctx, row)
+	nodes, err := e.Nodes(ctx, row)
 	if err != nil {
 		return row, err
 	}
@@ -198,7 +199,7 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 	key := once(req.Request)
 	p, err := e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandMessage, Key: key}},
-		&Payload{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
+		&record.Payload{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
 	if err == nil && req.Token != "" {
 		// The end of the call must not overtake what it sent: the run may be over by it.
 		_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandMessage, key)
@@ -244,7 +245,7 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 	posted, err := e.enqueue(ctx, journal.EnqueueRequest{
 		Command: journal.Command{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.CommandAnswer, Key: q.ID},
 		Answer:  &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By, Principal: access.Of(ctx).String()}},
-		&Payload{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
+		&record.Payload{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
 	if err != nil {
 		return q, err
 	}
@@ -351,7 +352,7 @@ func (e *Engine) CompleteAttempt(ctx context.Context, req CompleteRequest) (stri
 	}
 	posted, err := e.enqueue(ctx, journal.EnqueueRequest{Open: started(),
 		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandCompletion, Key: token.name()}},
-		&Payload{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
+		&record.Payload{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {
 		return "", refusedCommand(err)
 	}
@@ -374,7 +375,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token AttemptT
 		return false, err
 	}
 	if unread {
-		l, err := DecodePayload(m.Body)
+		l, err := record.DecodePayload(m.Body)
 		if err != nil {
 			return false, err
 		}
@@ -384,7 +385,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token AttemptT
 		return false, gone.Hint("it was completed otherwise a moment ago")
 	}
 	if !row.State.Ended() {
-		look, _, err := e.standing(ctx, row.Namespace, row.ID)
+		look, _, err := e.Standing(ctx, row.Namespace, row.ID)
 		if err != nil {
 			return false, err
 		}
@@ -403,7 +404,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token AttemptT
 		}
 	}
 	same := false
-	found, err := e.happened(ctx, row, func(d *Durable) bool {
+	found, err := e.happened(ctx, row, func(d *record.Durable) bool {
 		if d.Kind != workgraph.CompletionReceived || d.Ref != token.Ref() || d.Attempt != token.Attempt && d.Attempt != 0 {
 			return false
 		}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -21,6 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -70,11 +72,9 @@ func EndReason(ctx context.Context) string {
 
 // attempt is one call of an actor, from the decision that it may start to its report.
 type attempt struct {
-	run    *run
-	start  workgraph.Start
-	queued time.Time
-	// remote says that a remote worker makes the call.
-	remote bool
+	run   *run
+	start workgraph.Start
+	task  sched.Task
 	// cached says that the outcome is that of an equal earlier call.
 	cached atomic.Bool
 	// looked is set when the call asked for what is not in its input: the run's own variables, or nodes further up.
@@ -83,12 +83,6 @@ type attempt struct {
 	barred bool
 	// reported is set by whoever reports the end; nobody else may after that.
 	reported atomic.Bool
-
-	// The scheduler's, under its lock.
-	place      *list.Element
-	lane       *list.List
-	dispatched bool
-	way        *passage // nil when no gate concerns it
 
 	mu      sync.Mutex
 	cancel  context.CancelCauseFunc
@@ -130,7 +124,7 @@ func (a *attempt) startTime() time.Time {
 
 // perform makes the call. It runs on a goroutine of the scheduler, which lets the writer lead when this returns.
 func (t *session) perform(a *attempt) {
-	defer t.sched.done(a)
+	defer t.sched.Done(&a.task)
 	t.e.meters.scheduled(a)
 	ctx, cancel := a.begin(trace.ContextWithSpanContext(t.calls, a.run.trace))
 	defer cancel(nil)
@@ -165,7 +159,7 @@ func (t *session) perform(a *attempt) {
 	holds := t.e.calling.Share(a.run.namespace)
 	defer holds.Free()
 	// A call that is made here has its arguments in a form of their own; what a remote worker gets is made when it is sent.
-	if n := 2 * inputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.remote {
+	if n := 2 * record.InputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.task.Request.Remote {
 		if err := holds.Wait(ctx, min(n, t.e.calling.Most())); err != nil {
 			t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
 			return
@@ -203,7 +197,7 @@ func (t *session) perform(a *attempt) {
 			t.finish(a, out, err, carried)
 		})
 	}
-	if a.run.suspect.Load() && !a.remote && !info.Elsewhere {
+	if a.run.suspect.Load() && !a.task.Request.Remote && !info.Elsewhere {
 		done, err := t.watched(ctx, a)
 		if err != nil {
 			end(nil, notPerformed(err))
@@ -236,7 +230,7 @@ func (t *session) perform(a *attempt) {
 		time.AfterFunc(t.e.cfg.Grace, func() {
 			leave()
 			end(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace))
-			t.sched.done(a)
+			t.sched.Done(&a.task)
 			t.writer.Lead(nil)
 		})
 	})
@@ -256,7 +250,7 @@ func (t *session) perform(a *attempt) {
 		end(nil, refused)
 		return
 	}
-	if n := outcomeSize(out); n > t.e.cfg.MaxPayload {
+	if n := record.OutcomeSize(out); n > t.e.cfg.MaxPayload {
 		tooLarge := workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 		tooLarge.Usage = out.Usage
 		end(nil, tooLarge)
@@ -445,17 +439,6 @@ func notPerformed(cause error) *workgraph.Error {
 	return workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "%v", cause)
 }
 
-func outcomeSize(o workgraph.Outcome) int {
-	n := 0
-	for _, v := range o.Values {
-		n += len(v)
-	}
-	for k, v := range o.State {
-		n += len(k) + len(v)
-	}
-	return n
-}
-
 // finish reports the end of an attempt to the machine, once. Whoever calls it lets the writer lead soon after. An attempt that was only interrupted by the end of this owner is
 // not reported: the next owner sees it as it is in the journal.
 func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace) {
@@ -497,7 +480,7 @@ func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	}
 	held := int64(0) // of a result that waits for a turn
 	if out != nil {
-		held = int64(outcomeSize(*out) + waitSize(out))
+		held = int64(record.OutcomeSize(*out) + record.WaitSize(out))
 	}
 	t.memory.Add(r.namespace, held)
 	leave, err := r.step(t.calls)
@@ -573,7 +556,7 @@ func (r *run) holdOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workg
 	if out == nil {
 		return out, fail
 	}
-	n, limit := int64(outcomeSize(*out)+waitSize(out)), r.t.e.cfg.MaxRunBytes
+	n, limit := int64(record.OutcomeSize(*out)+record.WaitSize(out)), r.t.e.cfg.MaxRunBytes
 	if r.kept+n > limit {
 		full := workgraph.Errorf(workgraph.Permanent, ReasonRunTooLarge,
 			"the results of this run hold %d bytes, with this one they would exceed %d: keep large results outside and pass references", r.kept, limit)

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/money"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -101,7 +101,7 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 	}
 	r.state.Allowances(func(child string, b *workgraph.Budget) bool {
 		var body []byte
-		if body, err = (&Payload{Reason: reasonParentBudget, Budget: b, Raise: true}).Encode(); err != nil {
+		if body, err = (&record.Payload{Reason: reasonParentBudget, Budget: b, Raise: true}).Encode(); err != nil {
 			return false
 		}
 		w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: child, Kind: journal.CommandResume,
@@ -131,46 +131,12 @@ func amounts(b *workgraph.Budget) string {
 
 // usedUp refuses to let a run go on whose budget is used up.
 func usedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
-	e := errs.New(errs.FailedPrecondition, ReasonBudget, "the run has used up its budget: %s", spent(b, used))
+	e := errs.New(errs.FailedPrecondition, ReasonBudget, "the run has used up its budget: %s", phrase.Spent(b, used))
 	if b.NanoUSD != nil {
 		e = e.Set("used_nano_usd", strconv.FormatInt(used.NanoUSD, 10)).Set("budget_nano_usd", strconv.FormatInt(*b.NanoUSD, 10))
 	}
 	if b.Tokens != nil {
 		e = e.Set("used_tokens", strconv.FormatInt(used.Tokens, 10)).Set("budget_tokens", strconv.FormatInt(*b.Tokens, 10))
 	}
-	return e.Hint(raiseHint(runID, b, used))
+	return e.Hint(phrase.RaiseHint(runID, b, used))
 }
-
-// spent says how much of a budget is used.
-func spent(b *workgraph.Budget, used workgraph.Spent) string {
-	var parts []string
-	if b.NanoUSD != nil {
-		parts = append(parts, fmt.Sprintf("%s of %s", money.Dollars(used.NanoUSD), money.Dollars(*b.NanoUSD)))
-	}
-	if b.Tokens != nil {
-		parts = append(parts, fmt.Sprintf("%d of %s", used.Tokens, counted(int(min(*b.Tokens, 1<<62)), "token")))
-	}
-	text := strings.Join(parts, ", ")
-	if b.NanoUSD != nil && used.Unpriced > 0 {
-		text += "; " + noPrice(used.Unpriced)
-	}
-	return text
-}
-
-// raiseHint is the command that gives a run more than it has used.
-func raiseHint(runID string, b *workgraph.Budget, used workgraph.Spent) string {
-	hint := "runs resume " + runID
-	if b.NanoUSD != nil && used.NanoUSD >= *b.NanoUSD {
-		hint += " --budget-usd X"
-	}
-	if b.Tokens != nil && used.Tokens >= *b.Tokens {
-		hint += " --budget-tokens N"
-	}
-	return command(hint) + " lets it go on, with more than it has used"
-}
-
-// withoutPrice is what is said of calls whose money counts nowhere.
-const withoutPrice = " without a known price not counted"
-
-// noPrice says how many calls have no known price.
-func noPrice(calls int64) string { return counted(int(calls), "call") + withoutPrice }

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -103,12 +104,12 @@ func TestRunBudget(t *testing.T) {
 			require.Equal(t, engine.ReasonBudget, row.Reason)
 			return row
 		}
-		blockers := func(t *testing.T, id string) []engine.Blocker {
+		blockers := func(t *testing.T, id string) []query.Blocker {
 			t.Helper()
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
 			require.NotEmpty(t, x.Blockers)
-			require.Equal(t, engine.BlockerBudget, x.Blockers[0].Kind, x.Summary)
+			require.Equal(t, query.BlockerBudget, x.Blockers[0].Kind, x.Summary)
 			return x.Blockers
 		}
 
@@ -166,7 +167,7 @@ func TestRunBudget(t *testing.T) {
 			row := spent(t, id)
 			require.Equal(t, 3, sp.all()-before, "one call at a time: the third comes to the cap")
 			require.Equal(t, int32(3), row.Nodes.Completed)
-			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: 100})
+			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Size: 100})
 			require.NoError(t, err)
 			held := 0
 			for _, v := range visits {
@@ -225,7 +226,7 @@ func TestRunBudget(t *testing.T) {
 			testkit.Eventually(t, func() bool {
 				x, err := l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
-				if len(x.Blockers) == 0 || x.Blockers[0].Kind != engine.BlockerBudget {
+				if len(x.Blockers) == 0 || x.Blockers[0].Kind != query.BlockerBudget {
 					return false
 				}
 				child = x.Blockers[0].RunIDs[0]
@@ -248,8 +249,8 @@ func TestRunBudget(t *testing.T) {
 			id := l.start(t, parent)
 			var child string
 			testkit.Eventually(t, func() bool {
-				for _, h := range func() []engine.Blocker { x, _ := l.Explain(t.Context(), ns, id); return x.Blockers }() {
-					if h.Kind == engine.BlockerBudget {
+				for _, h := range func() []query.Blocker { x, _ := l.Explain(t.Context(), ns, id); return x.Blockers }() {
+					if h.Kind == query.BlockerBudget {
 						child = h.RunIDs[0]
 					}
 				}

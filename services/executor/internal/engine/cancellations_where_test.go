@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -121,7 +122,7 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 				g.next(t)
 				inLine := func(id string) bool {
 					x := l.BlockersHere(ns, id)
-					return len(x) == 1 && x[0].Kind == engine.BlockerExecutorFull
+					return len(x) == 1 && x[0].Kind == query.BlockerExecutorFull
 				}
 				// What they are told is nothing that they wait for.
 				for _, id := range parked[:3] {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -419,19 +418,4 @@ func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgra
 	}
 	out.Expand = g
 	return nil
-}
-
-// waitSize is what an outcome asks for, in bytes, beside its values.
-func waitSize(o *workgraph.Outcome) int {
-	if o.Wait == nil && o.Expand == nil {
-		return 0
-	}
-	raw, err := json.Marshal(struct {
-		W *workgraph.Wait
-		E *workgraph.Graph
-	}{o.Wait, o.Expand})
-	if err != nil {
-		return 0 // the machine refuses what is no JSON
-	}
-	return len(raw)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -318,7 +319,7 @@ func (r *run) applyLocked(commands []journal.Command) (news bool) {
 func (r *run) open(m *journal.Command, more bool) error {
 	x := extra{applied: m.ID, more: more}
 	now := time.Now().UTC()
-	l, err := DecodePayload(m.Body)
+	l, err := record.DecodePayload(m.Body)
 	if err != nil {
 		return r.drop(m, x, err)
 	}

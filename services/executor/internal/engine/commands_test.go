@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -137,7 +138,7 @@ func TestMail(t *testing.T) {
 			waiting.Nodes[0].Actor = "signal"
 			id := l.start(t, waiting)
 			l.parked(t, id, journal.StateWaiting)
-			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go", Payload: json.RawMessage(`7`)})
+			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go", Payload: json.RawMessage(`7`)})
 			g.next(t) // the signal is durable: the node after it is called
 			close(slow.out)
 			<-slow.again
@@ -151,7 +152,7 @@ func TestMail(t *testing.T) {
 			l := run(t, s, actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(_ *engine.Config, d *engine.Deps) {
 				late.Journal, d.Journal = d.Journal, late
 			})
-			late.onPark = func(id string) { l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"}) }
+			late.onPark = func(id string) { l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"}) }
 			waiting := chain(1, "signal")
 			l.wait(t, l.start(t, waiting), journal.StateCompleted) // nobody works on jobs here
 		})
@@ -167,7 +168,7 @@ func TestMail(t *testing.T) {
 			g.next(t)
 			free := l.allTurns(t)
 			for range journal.MaxLoadedCommandBytes + 1 {
-				l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "aside"})
+				l.commands(t, id, journal.CommandSignal, record.Payload{Name: "aside"})
 			}
 			_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: "other", RunID: other, Signal: engine.Signal{Name: "go"}})
 			require.NoError(t, err)
@@ -196,7 +197,7 @@ func TestMail(t *testing.T) {
 			l.parked(t, id, journal.StateWaiting)
 			free := l.allTurns(t)
 			for range journal.MaxWaiting {
-				l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "aside"})
+				l.commands(t, id, journal.CommandSignal, record.Payload{Name: "aside"})
 			}
 			token := <-tokens
 			complete := func(ctx context.Context, value string) error {
@@ -244,7 +245,7 @@ func TestMail(t *testing.T) {
 			defer release()
 			id := l.start(t, chain(1, "gate"))
 			g.next(t)
-			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "aside", Payload: big(8 << 10)})
+			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "aside", Payload: big(8 << 10)})
 			<-slow.read
 			close(g.open)
 			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted }, 20*time.Second, time.Millisecond)
@@ -263,9 +264,9 @@ func TestMail(t *testing.T) {
 			g.next(t)
 			heard := func() int { return len(kinds(l.events(t, id), workgraph.SignalReceived)) }
 			slow.holds.Store(true)
-			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "small"})
+			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "small"})
 			testkit.Eventually(t, func() bool { return !slow.holds.Load() }, time.Minute, time.Millisecond)
-			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "large", Payload: big(8 << 10)})
+			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "large", Payload: big(8 << 10)})
 			<-slow.read // the small one, too, whose write is under way
 			close(slow.held)
 			testkit.Eventually(t, func() bool { return heard() == 1 }, time.Minute, time.Millisecond)
@@ -286,9 +287,9 @@ func TestMail(t *testing.T) {
 			g.next(t)
 			const many = 40
 			for i := range many {
-				l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "aside", Payload: json.RawMessage(`"` + strings.Repeat("x", 1<<(i%14)) + `"`)})
+				l.commands(t, id, journal.CommandSignal, record.Payload{Name: "aside", Payload: json.RawMessage(`"` + strings.Repeat("x", 1<<(i%14)) + `"`)})
 			}
-			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
+			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.SignalReceived)) == many+1 }, time.Minute, 5*time.Millisecond)
 			for i, ev := range kinds(l.events(t, id), workgraph.SignalReceived)[:many] {
 				require.Len(t, ev.Payload, 2+1<<(i%14))

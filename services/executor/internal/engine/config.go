@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
@@ -202,7 +204,7 @@ type Deps struct {
 	Delivered func() (next <-chan struct{}, away bool)
 	// Gates are what attempts pass in this order before they take a place. Without one for keys the engine
 	// uses a KeyGate.
-	Gates []Gate
+	Gates []sched.Gate
 	// Quotas bound what namespaces have open; nil means that nothing does.
 	Quotas Quotas
 	// Remote tells actors that remote workers serve; nil means that there are none. It is asked for every

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -32,13 +33,6 @@ func (c callScope) Ancestors() []string {
 	return c.r.state.ScopeOf(c.ref).Ancestors()
 }
 
-// detail is what the last heartbeat of a call said; the next attempt of its visit or item begins with it.
-type detail struct {
-	Ref     workgraph.Ref   `json:"ref"`
-	Attempt int             `json:"attempt"`
-	Said    json.RawMessage `json:"said"`
-}
-
 const (
 	// maxDetails bounds what one heartbeat says.
 	maxDetails = 64 << 10
@@ -64,8 +58,8 @@ func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 	if r.gone.Load() || a.reported.Load() {
 		return
 	}
-	d := &detail{Ref: a.start.Ref, Attempt: a.start.Attempt, Said: details}
-	if r.detailBytes-r.details[d.Ref].size()+d.size() > maxDetailsTogether {
+	d := &record.Detail{Ref: a.start.Ref, Attempt: a.start.Attempt, Said: details}
+	if r.detailBytes-r.details[d.Ref].Size()+d.Size() > maxDetailsTogether {
 		return
 	}
 	r.putDetails(d)
@@ -78,29 +72,19 @@ func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 	t.writeDetails(r)
 }
 
-// detailWeight is about what a detail takes besides what it says.
-const detailWeight = 256
-
-func (d *detail) size() int64 {
-	if d == nil {
-		return 0
-	}
-	return int64(len(d.Said)) + detailWeight
-}
-
 // putDetails counts and keeps what a heartbeat said. The caller holds r.mu, or is the only one who knows r.
-func (r *run) putDetails(d *detail) {
+func (r *run) putDetails(d *record.Detail) {
 	r.dropDetails(d.Ref)
 	if r.details == nil {
-		r.details = map[workgraph.Ref]*detail{}
+		r.details = map[workgraph.Ref]*record.Detail{}
 	}
 	r.details[d.Ref] = d
-	r.detailBytes += d.size()
+	r.detailBytes += d.Size()
 }
 
 // dropDetails forgets what heartbeats of a visit or item said. The caller holds r.mu.
 func (r *run) dropDetails(ref workgraph.Ref) {
-	r.detailBytes -= r.details[ref].size()
+	r.detailBytes -= r.details[ref].Size()
 	delete(r.details, ref)
 }
 

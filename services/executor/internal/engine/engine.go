@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -45,7 +47,7 @@ type Engine struct {
 	delivered     func() (next <-chan struct{}, away bool)
 	// workflows is nil when there are none.
 	workflows Workflows
-	gates     []Gate
+	gates     []sched.Gate
 	quotas    Quotas
 	// starts bounds how many children of a namespace are being started at once.
 	starts *turns.Turns
@@ -72,7 +74,6 @@ type Engine struct {
 	results  *inflight.Budget
 	programs *programs
 	outcomes *workgraph.OutcomeCache
-	resets   *resets
 
 	mu       sync.Mutex
 	session  *session // nil while nothing is owned
@@ -92,8 +93,8 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if e.quotas = d.Quotas; e.quotas == nil {
 		e.quotas = unbounded{}
 	}
-	if e.gates = d.Gates; !slices.ContainsFunc(e.gates, func(g Gate) bool { return g.Kind() == GateKey }) {
-		e.gates = append([]Gate{NewKeyGate()}, e.gates...)
+	if e.gates = d.Gates; !slices.ContainsFunc(e.gates, func(g sched.Gate) bool { return g.Kind() == sched.GateKey }) {
+		e.gates = append([]sched.Gate{sched.NewKeyGate()}, e.gates...)
 	}
 	if e.wake == nil {
 		e.wake = func() {}
@@ -118,7 +119,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
 	e.suspects, e.roomWait = newTurn(suspectTurn), roomWait
 	e.starts, e.counts = turns.New(childStarts), turns.NewResting(1)
-	e.outcomes, e.resets = workgraph.NewOutcomeCache(maxKeptOutcomes), newResets()
+	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {
 		return nil, fmt.Errorf("make metrics: %w", err)
@@ -167,8 +168,8 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
-// takeOverPolicy is how take-overs are counted, by whichever way a run comes here.
-func (e *Engine) takeOverPolicy() journal.TakeOverPolicy {
+// TakeOverPolicy is how take-overs are counted, by whichever way a run comes here.
+func (e *Engine) TakeOverPolicy() journal.TakeOverPolicy {
 	return journal.TakeOverPolicy{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.has}
 }
 

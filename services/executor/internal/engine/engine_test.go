@@ -23,6 +23,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -168,6 +170,7 @@ func eachStore(t *testing.T, f func(t *testing.T, s store)) {
 // live is a running engine.
 type live struct {
 	*engine.Engine
+	*query.Query
 	j    journal.Journal
 	stop func()
 }
@@ -204,7 +207,7 @@ func run(t testing.TB, s store, a engine.Actors, opts ...option) *live {
 		<-done
 	})
 	t.Cleanup(stop)
-	return &live{Engine: e, j: j, stop: stop}
+	return &live{Engine: e, Query: query.New(e), j: j, stop: stop}
 }
 
 func (l *live) start(t testing.TB, g *workgraph.Graph, change ...func(*engine.StartRequest)) string {
@@ -237,7 +240,7 @@ func (l *live) row(t testing.TB, id string) journal.Run {
 // sound checks that the journal of a run holds together.
 func (l *live) sound(t testing.TB, id string) {
 	t.Helper()
-	faults, err := engine.Audit(t.Context(), l.j, ns, id)
+	faults, err := query.Audit(t.Context(), l.j, ns, id)
 	require.NoError(t, err)
 	require.Empty(t, faults)
 }
@@ -438,8 +441,8 @@ func quoted(n int) json.RawMessage {
 	return json.RawMessage(`"` + strings.Repeat("x", n) + `"`)
 }
 
-func attemptsOf(evs []engine.Event) []*engine.Durable {
-	var out []*engine.Durable
+func attemptsOf(evs []engine.Event) []*record.Durable {
+	var out []*record.Durable
 	for _, ev := range evs {
 		if ev.Durable.Kind == workgraph.AttemptEnded {
 			out = append(out, ev.Durable)

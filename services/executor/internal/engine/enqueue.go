@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -36,7 +37,7 @@ type CancelRequest struct {
 func (e *Engine) Cancel(ctx context.Context, req CancelRequest) (journal.Run, error) {
 	req.Request.Method = MethodCancel
 	p, err := e.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Reason: req.Reason,
-		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandCancel}}, &Payload{Reason: req.Reason, RequestID: req.Request.ID})
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandCancel}}, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID})
 	return p.Run, err
 }
 
@@ -96,7 +97,7 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 		}
 		_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: once,
 			Command: journal.Command{Namespace: req.Namespace, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req")}},
-			&Payload{Name: sig.Name, Payload: sig.Payload, RequestID: once.ID})
+			&record.Payload{Name: sig.Name, Payload: sig.Payload, RequestID: once.ID})
 		if errs.ReasonOf(err) == journal.ReasonRunEnded && once.ID == "" {
 			continue // it ended in between, so its key is free
 		}
@@ -138,7 +139,7 @@ func (e *Engine) fitsRun(namespace, runID string, n int64) error {
 }
 
 // enqueue writes commands and wakes who takes it up.
-func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *Payload) (journal.Enqueued, error) {
+func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *record.Payload) (journal.Enqueued, error) {
 	if l != nil {
 		l.Trace, l.Principal = carry(ctx), access.Of(ctx).String()
 		body, err := l.Encode()
@@ -191,10 +192,10 @@ func Unapplied(unread []journal.CommandKind) []string {
 	return out
 }
 
-// standing is where a run stands, with its row as it was read, without its values: look gives the machine's
+// Standing is where a run stands, with its row as it was read, without its values: look gives the machine's
 // state to f, for reading only and only while f runs. A run that is not in memory here is read from the
 // journal, wherever it is.
-func (e *Engine) standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
+func (e *Engine) Standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
 	row, err = e.journal.Head(ctx, namespace, runID)
 	if err != nil {
 		return nil, row, err

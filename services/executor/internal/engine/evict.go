@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
@@ -33,7 +35,7 @@ func (t *session) watchMemory() {
 			return
 		}
 		over := t.memory.Excess()
-		t.sched.hold(t.tooMuch(over))
+		t.sched.Hold(t.tooMuch(over))
 		if again = nil; len(over) == 0 {
 			continue
 		}
@@ -109,7 +111,7 @@ func (t *session) evict(r *run) (freed int64) {
 		return 0
 	}
 	list := r.inFlight()
-	if !t.sched.withdraw(list) {
+	if !t.sched.Withdraw(tasks(list)) {
 		return 0
 	}
 	r.gone.Store(true)
@@ -149,5 +151,14 @@ func (e *Engine) Held(namespace string) <-chan struct{} {
 	if t == nil {
 		return nil
 	}
-	return t.sched.heldUntil(namespace)
+	return t.sched.HeldUntil(namespace)
+}
+
+// tasks are attempts as the scheduler knows them.
+func tasks(list []*attempt) []*sched.Task {
+	out := make([]*sched.Task, len(list))
+	for i, a := range list {
+		out[i] = &a.task
+	}
+	return out
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -65,7 +67,7 @@ func TestGrowthIsBounded(t *testing.T) {
 		t.Run("Restored/HasTheLimitsStill", func(t *testing.T) {
 			id := l.start(t, steps("ok", "signal", "grows"))
 			l.parked(t, id, journal.StateWaiting)
-			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
+			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 			refused(t, l.wait(t, id, journal.StateFailed), "the run would have 7 nodes")
 		})
 	})
@@ -98,13 +100,13 @@ func TestGrown(t *testing.T) {
 		require.NoError(t, amend(l, id, 1, "c", "one"))
 		t.Run("Events/TellWhichGraphWasAndIs", func(t *testing.T) {
 			row := l.row(t, id)
-			var told []engine.GraphChange
+			var told []record.GraphChange
 			for _, ev := range l.events(t, id) {
 				if ev.Durable.GraphChange != nil {
 					told = append(told, *ev.Durable.GraphChange)
 				}
 			}
-			require.Equal(t, []engine.GraphChange{{Was: first, Hash: grown.GraphHash}, {Was: grown.GraphHash, Hash: row.GraphHash, Added: []string{"c"}}}, told)
+			require.Equal(t, []record.GraphChange{{Was: first, Hash: grown.GraphHash}, {Was: grown.GraphHash, Hash: row.GraphHash, Added: []string{"c"}}}, told)
 			hash, err := l.FirstGraph(t.Context(), row)
 			require.NoError(t, err)
 			require.Equal(t, first, hash)
@@ -113,20 +115,20 @@ func TestGrown(t *testing.T) {
 			// As if its caller had gone before the owner took it up.
 			body, err := g.Canonical()
 			require.NoError(t, err)
-			l.commands(t, id, journal.CommandAmend, engine.Payload{By: "bob", RequestID: "r7", Graph: body, Revision: 2})
-			var x *engine.Explanation
+			l.commands(t, id, journal.CommandAmend, record.Payload{By: "bob", RequestID: "r7", Graph: body, Revision: 2})
+			var x *query.Explanation
 			testkit.Eventually(t, func() bool {
 				x, err = l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
-				return len(x.Blockers) > 0 && x.Blockers[len(x.Blockers)-1].Kind == engine.BlockerAmendRefused
+				return len(x.Blockers) > 0 && x.Blockers[len(x.Blockers)-1].Kind == query.BlockerAmendRefused
 			}, 60*time.Second, 5*time.Millisecond)
 			require.Contains(t, x.Blockers[len(x.Blockers)-1].Message, "an amendment by bob was refused: ")
 			require.Equal(t, "r7", x.Blockers[len(x.Blockers)-1].Name)
 			l.parked(t, id, journal.StateWaiting)
 			x, err = l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.BlockerAmendRefused, x.Blockers[len(x.Blockers)-1].Kind, "it outlives the memory")
-			require.Equal(t, engine.BlockerSignal, x.Blockers[0].Kind)
+			require.Equal(t, query.BlockerAmendRefused, x.Blockers[len(x.Blockers)-1].Kind, "it outlives the memory")
+			require.Equal(t, query.BlockerSignal, x.Blockers[0].Kind)
 		})
 		t.Run("Amend/RepeatedRequestHearsTheSame", func(t *testing.T) {
 			require.NoError(t, amend(l, id, 1, "c", "one"))
@@ -136,13 +138,13 @@ func TestGrown(t *testing.T) {
 		l.stop()
 		t.Run("Journal/IsReadFromTheBeginning", func(t *testing.T) {
 			again := run(t, store{s.name, func(t testing.TB) journal.Journal { return forgetful{s.open(t)} }}, a)
-			visits, _, err := again.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			visits, _, err := again.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			require.Len(t, visits, 3)
 			x, err := again.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.BlockerSignal, x.Blockers[0].Kind)
-			again.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
+			require.Equal(t, query.BlockerSignal, x.Blockers[0].Kind)
+			again.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 			row := again.wait(t, id, journal.StateCompleted)
 			require.Equal(t, journal.NodeCounts{Total: 5, Completed: 5}, row.Nodes)
 			require.Equal(t, []int{1, 1, 1}, []int{c.of("g#1/x"), c.of("b"), c.of("c")})

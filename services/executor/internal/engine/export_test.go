@@ -28,7 +28,7 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 	t := e.current()
 	r := t.get(runID)
 	for _, a := range r.inFlight() {
-		if a.start.Node == node && t.sched.remove(a) {
+		if a.start.Node == node && t.sched.Remove(&a.task) {
 			a.barred = true
 			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonBudget, "barred"), carryContext(r.trace))
 			t.writer.Lead(nil)
@@ -103,7 +103,7 @@ func (e *Engine) Hasten(ctx context.Context) { e.current().expedite(ctx) }
 
 // StateVisits are the visits of a run as the machine has them, without the items of maps.
 func (e *Engine) StateVisits(ctx context.Context, namespace, runID string) (visits []workgraph.VisitInfo, err error) {
-	look, _, err := e.standing(ctx, namespace, runID)
+	look, _, err := e.Standing(ctx, namespace, runID)
 	if err != nil {
 		return nil, err
 	}

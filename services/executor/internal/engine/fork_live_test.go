@@ -8,6 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -28,7 +29,7 @@ func TestForkOfALiveRun(t *testing.T) {
 			id, err := fork(t, l, old)
 			require.NoError(t, err)
 			require.NotEqual(t, q.ID, l.question(t, id).ID, "it asks again")
-			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			adopted := map[string]bool{}
 			for _, v := range visits {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -36,7 +37,7 @@ func TestSteersReadNoValues(t *testing.T) {
 			want string
 		}{
 			{"Visits", func() error {
-				_, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+				_, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 				return err
 			}, ""},
 			{"Explain", func() error { _, err := l.Explain(t.Context(), ns, id); return err }, ""},

@@ -9,6 +9,8 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -33,10 +35,10 @@ func TestInbox(t *testing.T) {
 			box("c", "gate", workgraph.Inbox{From: []string{"boss"}}),
 			box("old", "reads", workgraph.Inbox{From: []string{"late"}, BatchSize: 9, TTL: workgraph.Duration(time.Millisecond)})}})
 		say := func(l *live, from, message string) {
-			l.commands(t, id, journal.CommandMessage, engine.Payload{From: from, Payload: json.RawMessage(message)})
+			l.commands(t, id, journal.CommandMessage, record.Payload{From: from, Payload: json.RawMessage(message)})
 		}
 		visits := func(l *live, node string) (values []string) {
-			list, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: node})
+			list, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: node})
 			require.NoError(t, err)
 			for _, v := range list {
 				if v.Status == workgraph.VisitCompleted {
@@ -77,7 +79,7 @@ func TestInbox(t *testing.T) {
 		require.Len(t, visits(last, "b"), 1)
 
 		// When nothing else can move, fewer than a batch wake the node, and then the run is over.
-		last.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
+		last.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 		last.wait(t, id, journal.StateCompleted)
 		require.JSONEq(t, `[{"from":"user","body":"three"}]`, visits(last, "b")[1])
 		require.Empty(t, visits(last, "old"), "what has expired wakes nobody")
@@ -96,12 +98,12 @@ func TestInbox_Sender(t *testing.T) {
 			{ID: "pay", Actor: "pays", Effect: workgraph.Pure, On: &workgraph.Trigger{Inbox: &workgraph.Inbox{From: []string{"ask"}}}}},
 			Edges: []workgraph.Edge{{From: "ask", To: "pay"}}})
 		l.wait(t, id, journal.StateWaiting)
-		l.commands(t, id, journal.CommandMessage, engine.Payload{From: "ask", Payload: json.RawMessage("7000")})
+		l.commands(t, id, journal.CommandMessage, record.Payload{From: "ask", Payload: json.RawMessage("7000")})
 		testkit.Eventually(t, func() bool {
 			n, err := l.j.UnappliedCommands(t.Context(), ns, id, 10)
 			return err == nil && len(n) == 0
 		}, 60*time.Second, time.Millisecond)
-		list, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "pay"})
+		list, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: "pay"})
 		require.NoError(t, err)
 		require.Empty(t, list)
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -210,7 +211,7 @@ func TestAmendmentThatCannotBeWritten(t *testing.T) {
 	require.Contains(t, errs.From(err).Message, "too large")
 	x, err := l.Explain(t.Context(), ns, id)
 	require.NoError(t, err)
-	require.Contains(t, holdupKinds(x), engine.BlockerAmendRefused)
+	require.Contains(t, holdupKinds(x), query.BlockerAmendRefused)
 	close(g.open)
 	testkit.Eventually(t, func() bool { return g.ended.Load() == 1 }, time.Minute, time.Millisecond)
 	require.Empty(t, g.called, "the call under way was kept")

@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -116,7 +117,7 @@ func TestRestart(t *testing.T) {
 			row := second.wait(t, id, journal.StatePaused)
 			require.Equal(t, workgraph.ReasonReconciliation, row.Reason)
 			require.Empty(t, g2.called, "an unsafe call was repeated blindly")
-			visits, _, err := second.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			visits, _, err := second.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			require.Equal(t, workgraph.VisitReconciliation, visits[0].Status)
 		})
@@ -169,7 +170,7 @@ func TestQuarantine(t *testing.T) {
 		t.Run("Explain/SaysWhatWasUnderWay", func(t *testing.T) {
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.BlockerQuarantined, x.Blockers[0].Kind)
+			require.Equal(t, query.BlockerQuarantined, x.Blockers[0].Kind)
 			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Blockers[0].Message)
 		})
 		t.Run("Cancel/StillWorks", func(t *testing.T) {
@@ -468,7 +469,7 @@ func TestVisits(t *testing.T) {
 		var got []string
 		token := ""
 		for {
-			visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: 5, Token: token})
+			visits, next, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Size: 5, Token: token})
 			require.NoError(t, err)
 			for _, v := range visits {
 				require.Equal(t, workgraph.VisitCompleted, v.Status)
@@ -491,7 +492,7 @@ func TestVisits(t *testing.T) {
 		g.Nodes[1].Actor = "gate"
 		id := l.start(t, g)
 		testkit.Eventually(t, func() bool {
-			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			return len(visits) == 3 && visits[2].Node == "b" && visits[2].Status == workgraph.VisitRunning && visits[2].Attempts == 1
 		}, 60*time.Second, time.Millisecond)
@@ -517,7 +518,7 @@ func TestVisits(t *testing.T) {
 		}
 		id := l.start(t, g)
 		states := func() map[string]workgraph.VisitStatus {
-			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			out := map[string]workgraph.VisitStatus{}
 			for _, v := range visits {
@@ -549,7 +550,7 @@ func TestVisits(t *testing.T) {
 		}
 		id := l.start(t, g)
 		l.wait(t, id, journal.StateCompleted)
-		visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+		visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 		require.NoError(t, err)
 		why := map[string]string{}
 		for _, v := range visits {
@@ -562,7 +563,7 @@ func TestVisits(t *testing.T) {
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "m", Actor: "ok", Map: &workgraph.Map{Over: "[1,2,3]"}}}}
 		id := l.start(t, g)
 		l.wait(t, id, journal.StateCompleted)
-		visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "m"})
+		visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: "m"})
 		require.NoError(t, err)
 		require.Equal(t, 3, visits[0].ItemsTotal)
 		require.Equal(t, 3, visits[0].ItemsDone)
@@ -577,8 +578,8 @@ func TestVisitOfWaitingItems(t *testing.T) {
 	n := does("m", "asks")
 	n.Map = &workgraph.Map{Over: "[1,2,3]", MaxParallel: 2}
 	id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{n}})
-	visit := func() engine.Visit {
-		visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+	visit := func() query.Visit {
+		visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 		require.NoError(t, err)
 		require.Len(t, visits, 1)
 		return visits[0]
@@ -675,7 +676,7 @@ func TestLarge(t *testing.T) {
 			require.EqualValues(t, 20*7, row.Usage.InputTokens, "%s: what was used is counted once", name)
 			var seen int
 			for token := ""; ; {
-				visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: row.Namespace, RunID: row.ID, Size: 7, Token: token})
+				visits, next, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: row.Namespace, RunID: row.ID, Size: 7, Token: token})
 				require.NoError(t, err)
 				seen += len(visits)
 				if token = next; token == "" {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -55,7 +56,7 @@ func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now
 	}
 	for _, id := range eff.CancelChildren {
 		delete(r.children, id)
-		body, err := (&Payload{Reason: reasonParent, Trace: carryContext(r.trace)}).Encode()
+		body, err := (&record.Payload{Reason: reasonParent, Trace: carryContext(r.trace)}).Encode()
 		if err != nil {
 			return fmt.Errorf("encode cancel of child: %w", err)
 		}
@@ -76,7 +77,7 @@ func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now
 
 // childEnded tells the parent how the run ended. What is too large for the parent to hold is left out, and said
 // so.
-func (r *run) childEnded(end *workgraph.RunEnd) *Payload {
+func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
 	if e := runError(end); e != nil {
 		slot.Error = &workgraph.Error{Type: e.Type, Reason: e.Reason, Message: clean(e.Message, maxMessage)}
@@ -96,7 +97,7 @@ func (r *run) childEnded(end *workgraph.RunEnd) *Payload {
 			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
 	}
 	totals := r.usage
-	l := &Payload{Ref: r.lineage.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled()),
+	l := &record.Payload{Ref: r.lineage.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled()),
 		Trace: carryContext(r.trace)}
 	if r.state.Budget() != nil {
 		used := r.state.Spent()
@@ -134,9 +135,9 @@ func (r *run) changeGraph(w *journal.Append, eff workgraph.Effects) error {
 	if err != nil {
 		return fmt.Errorf("canonical form: %w", err)
 	}
-	w.GraphHash, w.Graph = sum(body), body
+	w.GraphHash, w.Graph = record.GraphHash(body), body
 	r.graph = w.GraphHash
-	r.tally.total(len(eff.Graph.Nodes))
+	r.tally.Total(len(eff.Graph.Nodes))
 	r.expanded = programBytes(r.state.Program(), len(body))
 	return nil
 }

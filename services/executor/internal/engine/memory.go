@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/memlimit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -230,7 +230,7 @@ func (t *session) readTurn() (done func(), ok bool) {
 // needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its
 // row and in its first event.
 func (t *session) needs(p *program, req *StartRequest) int64 {
-	n := weight(p.nodes) + 3*inputSize(req.propagates(), req.Context)
+	n := weight(p.nodes) + 3*record.InputSize(req.propagates(), req.Context)
 	if !t.holds(p) {
 		n += p.bytes() + int64(len(p.body))
 	}
@@ -240,7 +240,7 @@ func (t *session) needs(p *program, req *StartRequest) int64 {
 // weight is about what the run takes, without the graph that it began with. The caller holds r.mu, or is the
 // only one who knows r.
 func (r *run) weight() int64 {
-	return weight(max(r.program.nodes, int(r.tally.counts.Total))) + r.kept + r.given + r.expanded + r.detailBytes
+	return weight(max(r.program.nodes, int(r.tally.Counts.Total))) + r.kept + r.given + r.expanded + r.detailBytes
 }
 
 // uncounted is the size of a run that is not among the live ones, yet or any more.
@@ -265,7 +265,7 @@ const attemptWeight = 2 << 10
 
 // came is what an event brought into the run from outside. What a call of the run brought is counted with its
 // results.
-func came(d *Durable, encoded int) int64 {
+func came(d *record.Durable, encoded int) int64 {
 	switch d.Kind {
 	case workgraph.SignalReceived, workgraph.MessageReceived, workgraph.InterruptClosed, workgraph.ChildClosed:
 		return int64(encoded)
@@ -274,11 +274,11 @@ func came(d *Durable, encoded int) int64 {
 }
 
 // brought is what an event adds to the results that the run holds, besides those of its own attempts.
-func brought(d *Durable) int64 {
+func brought(d *record.Durable) int64 {
 	if d.Outcome == nil || d.Kind == workgraph.AttemptEnded {
 		return 0
 	}
-	return int64(outcomeSize(*d.Outcome))
+	return int64(record.OutcomeSize(*d.Outcome))
 }
 
 // weight is about what a run takes in memory before it has results: the machine keeps a state for every node.
@@ -327,19 +327,4 @@ type holdings struct {
 type holding struct {
 	namespace string
 	runs      int
-}
-
-// inputSize is what a run is given at its start.
-func inputSize(in workgraph.Input, more ...json.RawMessage) int64 {
-	n := 0
-	for _, v := range in.Args {
-		n += len(v)
-	}
-	for k, v := range in.Named {
-		n += len(k) + len(v)
-	}
-	for _, v := range more {
-		n += len(v)
-	}
-	return int64(n)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -147,7 +148,7 @@ func TestMemory(t *testing.T) {
 	t.Run("Watch/ASlowWatcherHoldsNoMoreThanABound", func(t *testing.T) {
 		t.Parallel()
 		s := &subscription{wake: make(chan struct{}, 1)}
-		big := Event{Durable: &Durable{Event: workgraph.Event{Seq: 1, Outcome: &workgraph.Outcome{Values: []json.RawMessage{make([]byte, mib)}}}}}
+		big := Event{Durable: &record.Durable{Event: workgraph.Event{Seq: 1, Outcome: &workgraph.Outcome{Values: []json.RawMessage{make([]byte, mib)}}}}}
 		for range 100 {
 			s.put(big)
 		}
@@ -207,20 +208,20 @@ func TestHasPeers(t *testing.T) {
 	})
 }
 
-// TestExplainLine says of a run that waits for memory that it does so, to its namespace alone.
-func TestExplainLine(t *testing.T) {
+// TestWaitsForRoom says of a run that waits for memory that it does so, to its namespace alone.
+func TestWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	e := &Engine{ready: make(chan struct{})}
-	e.set(&session{runs: map[string]*run{}, lines: roomLines{by: map[string]*inLine{"run_1": {lacks: &noRoomError{namespace: "acme"}, since: time.Now()}}}})
-	require.Empty(t, e.BlockersHere("other", "run_1"))
-	require.Empty(t, e.BlockersHere("acme", "run_2"))
-	here := e.BlockersHere("acme", "run_1")
-	require.Len(t, here, 1)
-	require.Equal(t, BlockerExecutorFull, here[0].Kind)
-	x := Explanation{Blockers: []Blocker{{Kind: BlockerRunning, Ref: workgraph.Ref{Node: "a", Visit: 1}}}}
-	x.Arrange(here)
-	require.Equal(t, here, x.Blockers, "nothing of it runs meanwhile")
-	require.Contains(t, x.Summary, "waits for memory")
+	since := time.Now()
+	e.set(&session{runs: map[string]*run{}, lines: roomLines{by: map[string]*inLine{"run_1": {lacks: &noRoomError{namespace: "acme"}, since: since}}}})
+	for _, id := range []string{"other/run_1", "acme/run_2"} {
+		namespace, run, _ := strings.Cut(id, "/")
+		_, waits := e.WaitsForRoom(namespace, run)
+		require.False(t, waits, id)
+	}
+	at, waits := e.WaitsForRoom("acme", "run_1")
+	require.True(t, waits)
+	require.Equal(t, since, at)
 }
 
 // TestDefaultLive sets the memory limit of the process, so that nothing may run beside it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -194,7 +195,7 @@ func (r *run) closing(commands []journal.Command, now time.Time) *closing {
 		if !isCancel(*m) || r.taken[m.ID] || r.t.applied.has(m.ID) {
 			continue
 		}
-		l, err := DecodePayload(m.Body)
+		l, err := record.DecodePayload(m.Body)
 		if err != nil {
 			continue // it is dropped with the other commands
 		}

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -24,7 +26,7 @@ type meters struct {
 	takeovers metric.Int64Counter
 	pauses    metric.Int64Counter
 	// byPriority are ready made, since they are used for every attempt.
-	byPriority [MaxPriority + 1]metric.MeasurementOption
+	byPriority [sched.MaxPriority + 1]metric.MeasurementOption
 	// byEnd holds options by ending, as they come up; there are as many as series of the counter, but no more than maxEndings.
 	byEnd   sync.Map
 	endings atomic.Int64
@@ -96,8 +98,8 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 		if t := e.current(); t != nil {
 			o.ObserveInt64(live, int64(t.live()))
 			o.ObserveInt64(bytes, t.memory.Used())
-			o.ObserveInt64(queue, int64(t.sched.backlog()))
-			t.sched.atGates(func(kind GateKind, n int) {
+			o.ObserveInt64(queue, int64(t.sched.Backlog()))
+			t.sched.AtGates(func(kind sched.GateKind, n int) {
 				o.ObserveInt64(gates, int64(n), metric.WithAttributes(attribute.String("kind", string(kind))))
 			})
 		}
@@ -110,7 +112,7 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 }
 
 func (m *meters) scheduled(a *attempt) {
-	m.wait.Record(context.Background(), time.Since(a.queued).Seconds(), m.byPriority[a.run.class()])
+	m.wait.Record(context.Background(), time.Since(a.task.Request.Queued).Seconds(), m.byPriority[sched.Class(a.run.priority)])
 }
 
 func (m *meters) ended(a *attempt, fail *workgraph.Error, usage []workgraph.Usage) {

@@ -194,7 +194,7 @@ func (t *session) claim(ctx context.Context, w wake) error {
 	if !t.memory.Room(w.Namespace, 1) {
 		return t.errFull(errs.Unavailable)
 	}
-	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID, t.e.takeOverPolicy())
+	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID, t.e.TakeOverPolicy())
 	switch {
 	case errs.ReasonOf(err) == journal.ReasonRunNotFound:
 		return nil

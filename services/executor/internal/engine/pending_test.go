@@ -10,6 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -29,7 +31,7 @@ func TestExplainSignalsBeforeTheStart(t *testing.T) {
 	x, err := l.Explain(t.Context(), ns, id)
 	require.NoError(t, err)
 	require.Len(t, x.Blockers, 1)
-	require.Equal(t, engine.BlockerStartTime, x.Blockers[0].Kind)
+	require.Equal(t, query.BlockerStartTime, x.Blockers[0].Kind)
 }
 
 // TestCancelBehindMuchMail cancels a run before it begins that has more commands than comes along when it is
@@ -39,7 +41,7 @@ func TestCancelBehindMuchMail(t *testing.T) {
 	called := &recorder{}
 	l := run(t, sqliteStore(t), actors{"ok": called})
 	id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
-	letter := engine.Payload{Name: "go"}
+	letter := record.Payload{Name: "go"}
 	body, err := letter.Encode()
 	require.NoError(t, err)
 	for range journal.MaxLoadedCommandBytes + 1 {

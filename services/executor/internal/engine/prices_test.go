@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -72,7 +73,7 @@ func TestPricesAway(t *testing.T) {
 			require.Len(t, attemptsOf(l.events(t, id)), 1)
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, engine.BlockerBudget, x.Blockers[0].Kind)
+			require.Equal(t, query.BlockerBudget, x.Blockers[0].Kind)
 			require.Equal(t, engine.ReasonUnsettled, x.Blockers[0].Name)
 			require.Contains(t, x.Blockers[0].Message, "what 1 call cost")
 			err = l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id})
@@ -126,7 +127,7 @@ func TestPricesAway(t *testing.T) {
 			testkit.Eventually(t, func() bool {
 				x, err := l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
-				return len(x.Blockers) > 0 && x.Blockers[0].Kind == engine.BlockerBudget && len(x.Blockers[0].RunIDs) == 2
+				return len(x.Blockers) > 0 && x.Blockers[0].Kind == query.BlockerBudget && len(x.Blockers[0].RunIDs) == 2
 			}, time.Minute, 5*time.Millisecond)
 			prices.away.Store(false)
 			row := l.wait(t, id, journal.StateCompleted)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/lru"
 	"github.com/epigraph-run/epigraph/internal/near"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -93,7 +94,7 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
 	// Which actors an expansion may call is asked when it comes, since known holds only those of this graph.
-	p := &program{p: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
+	p := &program{p: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: record.GraphHash(body), body: body}
 	s.cache(key, p)
 	s.cache("pinned/"+p.hash, p)
 	return p, nil
@@ -151,7 +152,7 @@ func (k *Known) look(g *workgraph.Graph) (*look, error) {
 	if err != nil {
 		return l, err
 	}
-	l.key = "asked/" + sum(asked)
+	l.key = "asked/" + record.GraphHash(asked)
 	if k != nil {
 		k.looks.Store(l)
 	}
@@ -251,11 +252,6 @@ func (s *programs) cache(key string, p *program) {
 	s.byKey.Put(key, p, min(p.bytes(), s.most)) // the last one is kept, however large it is
 }
 
-func sum(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
-}
-
 // Near lists up to three names that a reader may have meant.
 func Near(name string, names []string) []string {
 	steps := maxNearSteps
@@ -291,4 +287,13 @@ func nearest(name string, names []string, steps *int) []string {
 		out = append(out, c.name)
 	}
 	return out
+}
+
+// StoredProgram compiles the graph of a run for a replay, in its stored form, whose content hash is known.
+func StoredProgram(ctx context.Context, hash string, body []byte) (*workgraph.Program, error) {
+	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(ctx, hash, body)
+	if err != nil {
+		return nil, err
+	}
+	return p.p, nil
 }

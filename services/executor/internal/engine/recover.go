@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -76,7 +77,7 @@ func (t *session) waitsForRoom() bool {
 // crowded are the namespaces for whose runs there is no room here.
 func (t *session) crowded() []string {
 	out := t.memory.Crowded()
-	for _, ns := range t.sched.crowded() {
+	for _, ns := range t.sched.Crowded() {
 		if !slices.Contains(out, ns) {
 			out = append(out, ns)
 		}
@@ -88,7 +89,7 @@ func (t *session) crowded() []string {
 func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bool) {
 	leave, free := t.e.suspects.try()
 	defer leave()
-	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.takeOverPolicy(), quarantine, quarantineJobs
+	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.TakeOverPolicy(), quarantine, quarantineJobs
 	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -140,7 +141,7 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 
 // quarantine is the event that records the end of patience with a run.
 func quarantine(ref journal.RunRef) journal.Event {
-	ev, err := encodeEvent(&Durable{Event: workgraph.Event{
+	ev, err := record.EncodeEvent(&record.Durable{Event: workgraph.Event{
 		Version: workgraph.MachineVersion, Seq: ref.LastSeq + 1, Kind: workgraph.RunPaused, At: dbkit.Now(), Reason: journal.ReasonQuarantined,
 	}})
 	if err != nil {
@@ -178,7 +179,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	if row.State.Ended() || row.Owner != t.owner {
 		return nil
 	}
-	suspect := t.e.takeOverPolicy().Suspect(row.Takeovers)
+	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
 	if suspect {
 		if has.suspect == nil {
 			leave, free := t.e.suspects.try()
@@ -333,7 +334,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 	if l.Run.GraphRevision > 0 {
 		// The tally counts the nodes of the graph as it is by now.
 		g := r.state.Graph()
-		r.tally.total(len(g.Nodes))
+		r.tally.Total(len(g.Nodes))
 		r.expanded = programBytes(r.state.Program(), len(l.Graph))
 	}
 	r.graph = l.Run.GraphHash
@@ -344,12 +345,12 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 }
 
 func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Event) error {
-	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0, 0
+	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.p, r.id), record.NewNodeTally(r.program.nodes), 0, 0
 	r.expanded = 0
 	defer func() { r.state.OnEvaluation(r.evaluation) }()
 	r.sure, r.unsure = false, map[string]bool{}
 	if snapshot != nil {
-		t, head, machine, err := decodeSnapshot(snapshot, r.program.nodes)
+		t, head, machine, err := record.DecodePosition(snapshot, r.program.nodes)
 		if err != nil {
 			return err
 		}
@@ -364,20 +365,20 @@ func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Even
 		r.state, r.tally, r.kept = state, t, int64(len(machine))
 	}
 	for _, row := range events {
-		d, err := decodeEvent(row)
+		d, err := record.DecodeEvent(row)
 		if err != nil {
 			return err
 		}
 		if _, err := r.state.Apply(ctx, d.Event); err != nil {
 			return fmt.Errorf("apply event %d of run %s: %w", d.Seq, r.id, err)
 		}
-		r.tally.apply(&d.Event)
+		r.tally.Apply(&d.Event)
 		if d.Input != nil {
-			r.given += inputSize(*d.Input, d.Context)
+			r.given += record.InputSize(*d.Input, d.Context)
 		}
 		r.given += came(d, len(row.Data))
 		if d.Outcome != nil {
-			r.kept += int64(outcomeSize(*d.Outcome))
+			r.kept += int64(record.OutcomeSize(*d.Outcome))
 			if d.Outcome.Wait != nil && d.Outcome.Wait.Children != nil {
 				for i := range d.Outcome.Wait.Children.Runs {
 					r.unsure[d.Outcome.Wait.Children.Runs[i].ID] = true
@@ -465,7 +466,7 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 	b.Budget = given.Budget
 	b.Reuse = rec.Reuse
 	r.pendingStart, r.pendingSignal = b, rec.Signal
-	r.given = inputSize(b.Input, b.Context)
+	r.given = record.InputSize(b.Input, b.Context)
 	if r.task != "" && !r.lineage.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
 		// Its claim may have run out while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {

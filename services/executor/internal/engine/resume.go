@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -94,7 +95,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 		p.Open = started()
 	}
 	// Revision rises by every command: with it, nothing may have come in between.
-	_, err = e.enqueue(ctx, p, &Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
+	_, err = e.enqueue(ctx, p, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
@@ -118,7 +119,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 
 // mayResume says what stands against a run that is paused going on with a budget.
 func (e *Engine) mayResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
-	look, _, err := e.standing(ctx, row.Namespace, row.ID)
+	look, _, err := e.Standing(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	if row.State != journal.StatePaused && row.State != journal.StateQuarantined {
 		return notPaused(row)
 	}
-	look, _, err := e.standing(ctx, req.Namespace, req.RunID)
+	look, _, err := e.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	key := once(req.Request)
 	_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandReconcile, Key: key}},
-		&Payload{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
+		&record.Payload{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
@@ -262,7 +263,7 @@ func notPaused(row journal.Run) error {
 }
 
 // happened reports whether a run's history has an event for which is holds.
-func (e *Engine) happened(ctx context.Context, row journal.Run, is func(*Durable) bool) (bool, error) {
+func (e *Engine) happened(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
 	for after := int64(0); ; {
 		evs, err := e.Events(ctx, row, after, 500)
 		if err != nil {
@@ -282,7 +283,7 @@ func (e *Engine) happened(ctx context.Context, row journal.Run, is func(*Durable
 
 // saidLast reports whether the last thing that was said of the visit is what is said again.
 func (e *Engine) saidLast(ctx context.Context, row journal.Run, req ReconcileRequest) (same bool, err error) {
-	_, err = e.happened(ctx, row, func(d *Durable) bool {
+	_, err = e.happened(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.Reconciled && d.Ref == req.Ref {
 			same = sameOutcome(d.Outcome, req.Outcome) && sameError(d.Error, req.Err)
 		}

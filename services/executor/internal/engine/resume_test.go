@@ -15,6 +15,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -56,8 +58,8 @@ func loop(rounds, limit string) *workgraph.Graph {
 		{From: "a", To: "a", Kind: workgraph.BackEdge, When: "visit < " + rounds}, {From: "a", To: "b", When: "visit >= " + rounds}}}
 }
 
-func kinds(evs []engine.Event, k workgraph.EventKind) []*engine.Durable {
-	var out []*engine.Durable
+func kinds(evs []engine.Event, k workgraph.EventKind) []*record.Durable {
+	var out []*record.Durable
 	for _, ev := range evs {
 		if ev.Durable.Kind == k {
 			out = append(out, ev.Durable)
@@ -258,7 +260,7 @@ func TestReconcile(t *testing.T) {
 				require.Len(t, u.calls(id), 1)
 				evs := l.events(t, id)
 				require.Equal(t, "ada", kinds(evs, workgraph.Reconciled)[0].By)
-				visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "n0"})
+				visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: "n0"})
 				require.NoError(t, err)
 				require.Equal(t, workgraph.VisitCompleted, visits[0].Status)
 				require.JSONEq(t, `{"id":7}`, string(visits[0].Values[0]))
@@ -278,7 +280,7 @@ func TestReconcile(t *testing.T) {
 				pause(t)
 				require.NoError(t, say(l, id, nil, not))
 				require.Len(t, u.calls(id), 1, "it waits for the resume")
-				visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "n0"})
+				visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: "n0"})
 				require.NoError(t, err)
 				require.Equal(t, workgraph.VisitHeld, visits[0].Status)
 				pause(t)

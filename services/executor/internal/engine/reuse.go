@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -38,7 +39,7 @@ func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info ActorInf
 		return out, nil
 	}
 	out, err := t.invoke(ctx, doer, a)
-	if err == nil && out.Wait == nil && !a.looked.Load() && outcomeSize(out) <= t.e.cfg.MaxPayload {
+	if err == nil && out.Wait == nil && !a.looked.Load() && record.OutcomeSize(out) <= t.e.cfg.MaxPayload {
 		t.e.cacheOutcome(ctx, a.run.namespace, key, out, time.Now().Add(a.start.CacheTTL))
 	}
 	return out, err
@@ -75,7 +76,7 @@ func (e *Engine) kept(ctx context.Context, namespace, key string) (workgraph.Out
 // cacheOutcome keeps an outcome for equal calls: small ones for all executors, larger ones here.
 func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
 	e.outcomes.Put(key, out, until)
-	if out.Expand != nil || outcomeSize(out) > journal.MaxOutcomeBytes {
+	if out.Expand != nil || record.OutcomeSize(out) > journal.MaxOutcomeBytes {
 		return
 	}
 	out.Usage = nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -41,7 +42,7 @@ func TestReuse(t *testing.T) {
 			started, err := l.StartRun(t.Context(), engine.StartRequest{Namespace: ns, Graph: g})
 			require.NoError(t, err)
 			row = l.wait(t, started.ID, journal.StateCompleted)
-			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: started.ID})
+			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: started.ID})
 			require.NoError(t, err)
 			require.Len(t, visits, 1)
 			made = calls.Load() > before

@@ -15,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -42,7 +43,7 @@ type run struct {
 	// mu guards the machine and everything that follows it.
 	mu       sync.Mutex
 	state    *workgraph.State
-	tally    *tally
+	tally    *record.NodeTally
 	usage    journal.Usage
 	started  time.Time
 	kept     int64 // bytes of results that the machine holds
@@ -81,14 +82,14 @@ type run struct {
 	// them still; nil at other times.
 	heard map[int64]bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
-	details map[workgraph.Ref]*detail
+	details map[workgraph.Ref]*record.Detail
 	// detailBytes is about what details take, and detailsWritten when they were last written without need.
 	detailBytes    int64
 	detailsWritten time.Time
 	// said is set while some of it is in no position that was given to the writer.
 	said bool
 	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
-	refusal *refusal
+	refusal *record.AmendRefused
 	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody does.
 	askAt  time.Time
 	asking bool
@@ -157,7 +158,7 @@ type extra struct {
 	// keep has the position written, though nothing happened.
 	keep bool
 	// regraph are the nodes that an amendment changes.
-	regraph *GraphChange
+	regraph *record.GraphChange
 	// requestID goes into the event of the request.
 	requestID string
 	// principal goes into it, too.
@@ -304,20 +305,20 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	if w.GraphHash != "" {
 		r.regraphed.Store(true)
 	}
-	changes := regraphs(evs, was, w.GraphHash, x.regraph)
+	changes := record.GraphChanges(evs, was, w.GraphHash, x.regraph)
 	for i := range evs {
-		d := &Durable{Event: evs[i], GraphChange: changes[i]}
+		d := &record.Durable{Event: evs[i], GraphChange: changes[i]}
 		if d.Kind == workgraph.AttemptEnded {
 			d.StartTime, d.Actor, d.Cached, d.Principal = x.startTime, x.actor, x.cached, x.reporter
 		}
 		if i == 0 && (x.requestID != "" || x.principal != "") {
 			d.RequestID, d.Principal = x.requestID, x.principal
 		}
-		row, err := encodeEvent(d)
+		row, err := record.EncodeEvent(d)
 		if err != nil {
 			return consequence{}, err
 		}
-		r.tally.apply(&d.Event)
+		r.tally.Apply(&d.Event)
 		r.given += came(d, len(row.Data))
 		r.kept += brought(d)
 		w.Events = append(w.Events, row)
@@ -430,7 +431,7 @@ func (r *run) snapshot() ([]byte, error) {
 		return nil, err
 	}
 	r.given = max(int64(len(machine))-r.kept, 0) // what was used up is gone
-	head := snapshotHead{Nodes: r.tally.Last, Recorded: true, Refusal: r.refusal}
+	head := record.PositionHead{Nodes: r.tally.Last, Recorded: true, Refusal: r.refusal}
 	for _, recorded := range r.children {
 		head.Recorded = head.Recorded && recorded
 	}
@@ -438,12 +439,12 @@ func (r *run) snapshot() ([]byte, error) {
 		head.Details = append(head.Details, *d)
 	}
 	r.said = false
-	return encodeSnapshot(head, machine)
+	return record.EncodePosition(head, machine)
 }
 
 // status is the run's row as it follows from the machine. The caller holds r.mu.
 func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *journal.Outcome, error) {
-	s := &journal.Status{State: journal.StateRunning, StartTime: r.started, UpdateTime: now, Usage: r.usage, Nodes: r.tally.counts}
+	s := &journal.Status{State: journal.StateRunning, StartTime: r.started, UpdateTime: now, Usage: r.usage, Nodes: r.tally.Counts}
 	st, reason := r.state.Status()
 	switch st {
 	case workgraph.StatusPaused:
@@ -536,7 +537,7 @@ func (r *run) retire(cause error) {
 	for _, a := range attempts {
 		a.reported.Store(true)
 		a.stop(cause)
-		r.t.sched.remove(a)
+		r.t.sched.Remove(&a.task)
 	}
 }
 

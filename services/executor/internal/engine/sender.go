@@ -36,7 +36,7 @@ func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]wo
 	case row.State.Ended():
 		return token, nil // the run refuses any message
 	}
-	look, _, err := e.standing(ctx, req.Namespace, req.RunID)
+	look, _, err := e.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return AttemptToken{}, err
 	}

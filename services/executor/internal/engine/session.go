@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/obs"
@@ -21,7 +23,7 @@ type session struct {
 	owner  journal.Owner
 	lease  *journal.Lease
 	writer *journal.Writer
-	sched  *scheduler
+	sched  *sched.Scheduler
 	// calls is the context below which actors are called, background that of scans and loads.
 	calls      context.Context //nolint:containedctx // a term is a scope of its own: everything it starts ends with it
 	background context.Context //nolint:containedctx // as above
@@ -76,11 +78,11 @@ func (e *Engine) serve(ctx context.Context) error {
 	t.alarms = newAlarms(t.loadSoon)
 	defer t.alarms.stop()
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
-	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
+	t.sched = sched.New(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, func(x *sched.Task) { t.perform(x.Value.(*attempt)) })
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
 	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe, Account: t.memory.Add,
 		MaxBacklog: int(min(maxBacklog, e.cfg.MaxLiveBytes/4))})
-	t.sched.conclude = t.writer.Lead
+	t.sched.Conclude = t.writer.Lead
 
 	var wg sync.WaitGroup
 	beat, wrote := make(chan error, 1), make(chan error, 1)
@@ -96,7 +98,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(t.watchMemory)
 	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
 	for _, g := range e.gates {
-		if g, ok := g.(SessionGate); ok {
+		if g, ok := g.(sched.SessionGate); ok {
 			g.Begin(owner)
 			defer g.End(owner)
 		}
@@ -124,7 +126,7 @@ func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, 
 	t.e.set(nil)
 	t.close()
 	endBackground()
-	idle := t.sched.stop()
+	idle := t.sched.Stop()
 	drain := time.NewTimer(t.e.cfg.Drain)
 	select {
 	case <-idle:
@@ -171,7 +173,7 @@ func (t *session) abandon(endCalls context.CancelCauseFunc, endBackground, endWr
 		r.retire(errFenced)
 		r.interrupt()
 	}
-	idle := t.sched.stop()
+	idle := t.sched.Stop()
 	endCalls(errFenced)
 	endBackground()
 	endWriting()
@@ -309,9 +311,11 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 }
 
 func (t *session) launch(r *run, s *workgraph.Start) {
-	a := &attempt{run: r, start: *s, queued: time.Now()}
+	a := &attempt{run: r, start: *s}
+	a.task = sched.Task{Lane: r, Suspect: r.suspect.Load(), Value: a, Request: sched.GateRequest{Namespace: r.namespace, RunID: r.id, Ref: s.Ref,
+		Attempt: s.Attempt, Actor: s.Actor, Key: s.ConcurrencyKey, Priority: r.priority, Queued: time.Now()}}
 	if t.e.remote != nil {
-		a.remote = t.e.remote(r.namespace, s.Actor)
+		a.task.Request.Remote = t.e.remote(r.namespace, s.Actor)
 	}
 	r.amu.Lock()
 	if r.stopped {
@@ -326,7 +330,7 @@ func (t *session) launch(r *run, s *workgraph.Start) {
 	if s.Canceled {
 		a.stop(errCanceled)
 	}
-	t.sched.add(a)
+	t.sched.Add(&a.task)
 }
 
 // stopAttempts asks attempts to stop. Those that have not begun are reported at once.
@@ -339,7 +343,7 @@ func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
 		if a == nil {
 			continue
 		}
-		if t.sched.remove(a) {
+		if t.sched.Remove(&a.task) {
 			waiting = append(waiting, a)
 		} else {
 			a.stop(errCanceled)

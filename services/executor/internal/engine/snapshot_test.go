@@ -13,6 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -70,7 +72,7 @@ func TestReplay(t *testing.T) {
 		l.wait(t, id, journal.StateCompleted)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		faults, err := engine.Audit(ctx, endsAfterReading{l.j, cancel}, ns, id)
+		faults, err := query.Audit(ctx, endsAfterReading{l.j, cancel}, ns, id)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Empty(t, faults)
 	})
@@ -106,7 +108,7 @@ func TestSnapshotsOfIdleRuns(t *testing.T) {
 			id := first.start(t, chain(1, "signal"))
 			before := first.parked(t, id, journal.StateWaiting).LastSeq
 			first.stop()
-			body, err := (&engine.Payload{Name: "other", Payload: []byte(`"x"`)}).Encode()
+			body, err := (&record.Payload{Name: "other", Payload: []byte(`"x"`)}).Encode()
 			require.NoError(t, err)
 			for i := range many {
 				_, err := first.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: fmt.Sprint(i), Body: body, Time: dbkit.Now()}})

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -18,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -178,7 +181,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 		return Started{}, err
 	}
 	if req.Priority == 0 {
-		req.Priority = DefaultPriority
+		req.Priority = sched.DefaultPriority
 	}
 	if asksAgain && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
 		return full()
@@ -391,7 +394,7 @@ func (t *session) awaitRecord(ctx context.Context, id string) bool {
 
 // newRun is a run that knows nothing yet but its program.
 func (t *session) newRun(id string, p *program) *run {
-	r := &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
+	r := &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: record.NewNodeTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
 		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
 	r.state.OnEvaluation(r.evaluation)
 	r.size.Store(uncounted)
@@ -408,7 +411,7 @@ type recorded struct {
 func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
 	if req.Conflict == journal.ConflictCancelExisting {
-		l := Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: carryContext(r.trace)}
+		l := record.Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: carryContext(r.trace)}
 		if s.Cancel, err = l.Encode(); err != nil {
 			return fmt.Errorf("encode cancel: %w", err)
 		}
@@ -423,7 +426,7 @@ func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Resu
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
-	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.counts}
+	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.Counts}
 	if req.full {
 		s.Run.Reason = waitsForRoom
 	}
@@ -490,7 +493,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, r.t.e.notReady()
 	}
 	r.begins()
-	r.given += inputSize(req.propagates(), req.Context)
+	r.given += record.InputSize(req.propagates(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer's is not to be changed any more

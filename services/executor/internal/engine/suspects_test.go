@@ -11,6 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -79,7 +80,7 @@ func TestSuspects(t *testing.T) {
 			require.Equal(t, "here at n0", l.row(t, guilty).Doing)
 			x, err := l.Explain(t.Context(), ns, guilty)
 			require.NoError(t, err)
-			require.Contains(t, holdupKinds(x), engine.BlockerSuspect)
+			require.Contains(t, holdupKinds(x), query.BlockerSuspect)
 			for _, id := range []string{"d", "e", "f"} {
 				l = next(id)
 				for range others {
@@ -144,7 +145,7 @@ func TestSuspects(t *testing.T) {
 	})
 }
 
-func holdupKinds(x *engine.Explanation) (out []engine.BlockerKind) {
+func holdupKinds(x *query.Explanation) (out []query.BlockerKind) {
 	for _, h := range x.Blockers {
 		out = append(out, h.Kind)
 	}

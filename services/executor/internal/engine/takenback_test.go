@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -35,7 +36,7 @@ func (l *live) asStateHas(t *testing.T, id string) {
 	for _, size := range []int32{100, 1, 2} {
 		var got []string
 		for token := ""; ; {
-			visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: size, Token: token})
+			visits, next, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Size: size, Token: token})
 			require.NoError(t, err)
 			for _, v := range visits {
 				got = append(got, says(v.Node, v.Visit, v.Status, v.Values))
@@ -184,8 +185,8 @@ func (l *live) ended(t *testing.T, id, node string) {
 func (l *live) visit(t *testing.T, id string, status workgraph.VisitStatus, node string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {
-		visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id}) // as it is written, which comes after the state
+		visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id}) // as it is written, which comes after the state
 		require.NoError(t, err)
-		return slices.ContainsFunc(visits, func(v engine.Visit) bool { return v.Node == node && v.Visit == 1 && v.Status == status })
+		return slices.ContainsFunc(visits, func(v query.Visit) bool { return v.Node == node && v.Visit == 1 && v.Status == status })
 	}, time.Minute, 2*time.Millisecond)
 }

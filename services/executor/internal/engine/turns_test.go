@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -96,7 +97,7 @@ func TestTurns(t *testing.T) {
 			open, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: ids["ask"][i]}, page.Cursor{}, 1)
 			require.NoError(t, err)
 			require.Len(t, open, 1)
-			l.commands(t, ids["ask"][i], journal.CommandAnswer, engine.Payload{InterruptID: open[0].ID, Payload: json.RawMessage(`"yes"`)})
+			l.commands(t, ids["ask"][i], journal.CommandAnswer, record.Payload{InterruptID: open[0].ID, Payload: json.RawMessage(`"yes"`)})
 		}
 		testkit.Eventually(t, func() bool { return gated.ended.Load() == each }, 60*time.Second, time.Millisecond)
 		// Another namespace has all of it done meanwhile.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -54,7 +55,7 @@ func TestVisitsThatEndBeforeTheyBegin(t *testing.T) {
 			id := l.start(t, g)
 			l.wait(t, id, c.state)
 			l.asStateHas(t, id)
-			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "it"})
+			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: "it"})
 			require.NoError(t, err)
 			require.Len(t, visits, 1)
 			v := visits[0]
@@ -117,7 +118,7 @@ func TestCancelBeforeTheStart(t *testing.T) {
 				for _, ev := range l.events(t, id) {
 					require.NotContains(t, []workgraph.EventKind{workgraph.AttemptStarted, workgraph.AttemptEnded}, ev.Durable.Kind)
 				}
-				visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+				visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 				require.NoError(t, err)
 				require.Len(t, visits, 1)
 				require.Zero(t, visits[0].Attempts)
@@ -142,7 +143,7 @@ func TestAttemptsThatNeverBegan(t *testing.T) {
 	_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 	require.NoError(t, err)
 	l.wait(t, id, journal.StateCanceled)
-	visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+	visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 	require.NoError(t, err)
 	total := 0
 	for _, v := range visits {

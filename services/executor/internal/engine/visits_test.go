@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -37,10 +37,10 @@ func TestVisitPages(t *testing.T) {
 		return workgraph.Outcome{}, nil
 	})
 	l := run(t, store{plain.name, func(testing.TB) journal.Journal { return j }}, actors{"ok": &recorder{}, "flaky": flaky, "asks": payments(&recorder{})["asks"]})
-	all := func(t *testing.T, id string, size int32) (out []engine.Visit) {
+	all := func(t *testing.T, id string, size int32) (out []query.Visit) {
 		token := ""
 		for {
-			visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: size, Token: token})
+			visits, next, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Size: size, Token: token})
 			require.NoError(t, err)
 			out = append(out, visits...)
 			if token = next; next == "" {
@@ -76,7 +76,7 @@ func TestVisitPages(t *testing.T) {
 		token, before := "", int64(0)
 		for range 65 {
 			before = j.read.Load()
-			visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: 10, Token: token})
+			visits, next, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Size: 10, Token: token})
 			require.NoError(t, err)
 			require.Len(t, visits, 10)
 			token = next
@@ -91,7 +91,7 @@ func TestVisitPages(t *testing.T) {
 		l.wait(t, id, journal.StateCompleted)
 		page := func(token string) (next string, read int64) {
 			before := j.read.Load()
-			visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: 10, Token: token})
+			visits, next, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Size: 10, Token: token})
 			require.NoError(t, err)
 			require.Len(t, visits, 10)
 			return next, j.read.Load() - before

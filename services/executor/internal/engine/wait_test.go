@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -86,7 +87,7 @@ func (l *live) parked(t testing.TB, id string, want journal.State) journal.Run {
 	return row
 }
 
-func (l *live) commands(t testing.TB, id string, kind journal.CommandKind, letter engine.Payload) {
+func (l *live) commands(t testing.TB, id string, kind journal.CommandKind, letter record.Payload) {
 	t.Helper()
 	body, err := letter.Encode()
 	require.NoError(t, err)
@@ -128,7 +129,7 @@ func TestWaits(t *testing.T) {
 			for _, from := range []*live{l, other} {
 				id := l.start(t, then("signal"))
 				l.parked(t, id, journal.StateWaiting)
-				from.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go", Payload: json.RawMessage(`7`)})
+				from.commands(t, id, journal.CommandSignal, record.Payload{Name: "go", Payload: json.RawMessage(`7`)})
 				row := l.wait(t, id, journal.StateCompleted)
 				evs := l.events(t, id)
 				require.Len(t, kinds(evs, workgraph.SignalReceived), 1, "%s", story(evs))
@@ -148,7 +149,7 @@ func TestWaits(t *testing.T) {
 			_, ok := ids.Time(engine.InterruptPrefix, q.ID)
 			require.True(t, ok, q.ID)
 			for range 2 {
-				l.commands(t, id, journal.CommandAnswer, engine.Payload{InterruptID: q.ID, Payload: json.RawMessage(`"yes"`), By: "ada"})
+				l.commands(t, id, journal.CommandAnswer, record.Payload{InterruptID: q.ID, Payload: json.RawMessage(`"yes"`), By: "ada"})
 			}
 			l.wait(t, id, journal.StateCompleted)
 			closed := kinds(l.events(t, id), workgraph.InterruptClosed)
@@ -169,7 +170,7 @@ func TestWaits(t *testing.T) {
 		t.Run("Task/IsCompletedByItsAttempt", func(t *testing.T) {
 			id := l.start(t, then("task"))
 			l.parked(t, id, journal.StateWaiting)
-			end := engine.Payload{Ref: workgraph.Ref{Node: "n0", Visit: 1}, Attempt: 2, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}}}
+			end := record.Payload{Ref: workgraph.Ref{Node: "n0", Visit: 1}, Attempt: 2, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}}}
 			other.commands(t, id, journal.CommandCompletion, end) // of an attempt that never was
 			end.Attempt = 1
 			other.commands(t, id, journal.CommandCompletion, end)
@@ -186,9 +187,9 @@ func TestWaits(t *testing.T) {
 		t.Run("Pause/AndResumeByMail", func(t *testing.T) {
 			id := l.start(t, then("signal"))
 			l.parked(t, id, journal.StateWaiting)
-			other.commands(t, id, journal.CommandPause, engine.Payload{Reason: "lunch"})
+			other.commands(t, id, journal.CommandPause, record.Payload{Reason: "lunch"})
 			require.Equal(t, "lunch", l.parked(t, id, journal.StatePaused).Reason)
-			l.commands(t, id, journal.CommandSignal, engine.Payload{Name: "go"})
+			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 			require.NoError(t, other.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
 			l.wait(t, id, journal.StateCompleted)
 		})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -29,7 +29,7 @@ func BenchmarkWakeUp(b *testing.B) {
 			l.jobs(b)
 			g := chain(2, "ok")
 			g.Nodes[0].Actor = "signal"
-			letter := engine.Payload{Name: "go"}
+			letter := record.Payload{Name: "go"}
 			body, err := letter.Encode()
 			require.NoError(b, err)
 			var took []time.Duration

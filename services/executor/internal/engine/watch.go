@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -383,7 +384,7 @@ func (w *watch) read(ctx context.Context, s *source) error {
 		}
 		next := nextRead(asked, left)
 		for i := range rows {
-			d, err := decodeEvent(rows[i])
+			d, err := record.DecodeEvent(rows[i])
 			if err != nil {
 				return err
 			}
@@ -479,7 +480,7 @@ func (e *Engine) Events(ctx context.Context, run journal.Run, after int64, limit
 	}
 	out := make([]Event, 0, len(rows))
 	for _, row := range rows {
-		d, err := decodeEvent(row)
+		d, err := record.DecodeEvent(row)
 		if err != nil {
 			return nil, err
 		}

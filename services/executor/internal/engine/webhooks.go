@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -151,7 +152,7 @@ func (e *Engine) fillMessage(ctx context.Context, m *webhook.Message, row journa
 			return err
 		}
 		for _, ev := range rows {
-			d, err := decodeEvent(ev)
+			d, err := record.DecodeEvent(ev)
 			if err != nil {
 				return err
 			}

@@ -314,12 +314,3 @@ type OutboxRetry struct {
 	After time.Duration
 	Err   string
 }
-
-// FoundRowOf reads a run for Reader.Standing as Log.Load does.
-func FoundRowOf(ctx context.Context, log Log, namespace, runID string) (Loaded, error) {
-	l, err := log.Load(ctx, runID)
-	if err == nil && l.Run.Namespace != namespace {
-		return Loaded{}, RunNotFound(runID)
-	}
-	return l, err
-}

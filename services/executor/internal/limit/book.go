@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 )
 
 // book is what this executor holds of one limit, and who waits here. Limiter.mu guards it.
@@ -13,7 +13,7 @@ type book struct {
 	// also is the second limit of a rate.
 	also string
 	rate bool
-	kind engine.GateKind
+	kind sched.GateKind
 	// waiting are in the order in which they get their turns.
 	waiting []*waiter
 	dirty   bool
@@ -38,7 +38,7 @@ type waiter struct {
 	// seniority is when it came, later by the handicap of its priority.
 	seniority time.Time
 	run       string
-	ready     func(engine.Pass)
+	ready     func(sched.Pass)
 	// refuse, if not nil, is called when the next answer is not for it: it does not wait. asked says that it was asked for.
 	refuse func()
 	asked  bool
@@ -52,10 +52,10 @@ type hold struct {
 // moment is when a call may begin.
 type moment struct{ from, until time.Time }
 
-func newWaiter(req engine.GateRequest, ready func(engine.Pass)) *waiter {
+func newWaiter(req sched.GateRequest, ready func(sched.Pass)) *waiter {
 	p := req.Priority
 	if p < 1 {
-		p = engine.DefaultPriority
+		p = sched.DefaultPriority
 	}
 	return &waiter{seniority: req.Queued.Add(time.Duration(p-1) * handicap), run: req.RunID, ready: ready}
 }
@@ -196,7 +196,7 @@ func (b *book) hand(l *Limiter, now time.Time) (out []func()) {
 		h := &hold{run: w.run, since: now}
 		b.holds = append(b.holds, h)
 		l.grants[b.kind]++
-		out = append(out, func() { w.ready(engine.Pass{Release: func() { b.release(l, h) }}) })
+		out = append(out, func() { w.ready(sched.Pass{Release: func() { b.release(l, h) }}) })
 	}
 	return out
 }
@@ -212,7 +212,7 @@ func (b *book) release(l *Limiter, h *hold) {
 	b.holds = slices.Delete(b.holds, i, i+1)
 	var out []func()
 	switch {
-	case b.kind == engine.GateQuota:
+	case b.kind == sched.GateQuota:
 		// It is the place of an open run now, or came to nothing. The store counts which.
 		b.allowed--
 		b.due = time.Time{}
@@ -235,7 +235,7 @@ func (b *book) release(l *Limiter, h *hold) {
 func (b *book) lift(l *Limiter) (out []func()) {
 	for _, w := range b.waiting {
 		l.grants[b.kind]++
-		out = append(out, func() { w.ready(engine.Pass{}) })
+		out = append(out, func() { w.ready(sched.Pass{}) })
 	}
 	b.waiting, b.due = nil, time.Time{}
 	b.drop(l)
@@ -256,7 +256,7 @@ func (b *book) turns(l *Limiter, now time.Time) (out []func()) {
 			w := b.waiting[0]
 			b.waiting = b.waiting[1:]
 			l.grants[b.kind]++
-			out = append(out, func() { w.ready(engine.Pass{Until: m.until}) })
+			out = append(out, func() { w.ready(sched.Pass{Until: m.until}) })
 			continue
 		}
 		break

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/stretchr/testify/require"
 )
 
 // TestQuotaPlaceIsUsedOnce gives the place of a run back, whose beginning is durable, while the store is asked.
@@ -14,9 +14,9 @@ func TestQuotaPlaceIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	l := New(nil, nil)
 	k := Key{Namespace: "n", Name: Namespace}
-	admit := func() *engine.Pass {
-		pass := &engine.Pass{}
-		w := &waiter{seniority: time.Now(), ready: func(p engine.Pass) { *pass = p }, refuse: func() {}}
+	admit := func() *sched.Pass {
+		pass := &sched.Pass{}
+		w := &waiter{seniority: time.Now(), ready: func(p sched.Pass) { *pass = p }, refuse: func() {}}
 		l.admit(k, w)
 		return pass
 	}

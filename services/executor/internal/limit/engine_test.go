@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -290,7 +292,7 @@ func BenchmarkUnbounded(b *testing.B) {
 	l := limit.New(fixed{}, nil)
 	require.NoError(b, l.Refresh(b.Context()))
 	gates := l.Gates()
-	req := engine.GateRequest{Namespace: "n", RunID: "run", Actor: "free", Priority: 2, Queued: time.Now()}
+	req := sched.GateRequest{Namespace: "n", RunID: "run", Actor: "free", Priority: 2, Queued: time.Now()}
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, g := range gates {
@@ -305,7 +307,7 @@ func TestUnboundedCallsCostNothing(t *testing.T) {
 	l := limit.New(fixed{}, nil)
 	require.NoError(t, l.Refresh(t.Context()))
 	gates := l.Gates()
-	req := engine.GateRequest{Namespace: "n", RunID: "run", Actor: "free", Priority: 2, Queued: time.Now()}
+	req := sched.GateRequest{Namespace: "n", RunID: "run", Actor: "free", Priority: 2, Queued: time.Now()}
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		for _, g := range gates {
 			if g.Concerns(req) {

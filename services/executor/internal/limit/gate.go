@@ -8,7 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -25,7 +26,7 @@ func safe(key string) string {
 }
 
 // enter puts a request into the book of its limit.
-func (l *Limiter) enter(k Key, kind engine.GateKind, req engine.GateRequest, ready func(engine.Pass)) func() {
+func (l *Limiter) enter(k Key, kind sched.GateKind, req sched.GateRequest, ready func(sched.Pass)) func() {
 	l.mu.Lock()
 	b := l.places[k]
 	if b == nil {
@@ -46,11 +47,11 @@ func (l *Limiter) enter(k Key, kind engine.GateKind, req engine.GateRequest, rea
 }
 
 // enterRate is enter for beginnings.
-func (l *Limiter) enterRate(k rateKey, req engine.GateRequest, ready func(engine.Pass)) func() {
+func (l *Limiter) enterRate(k rateKey, req sched.GateRequest, ready func(sched.Pass)) func() {
 	l.mu.Lock()
 	b := l.rates[k]
 	if b == nil {
-		b = &book{key: k.Key, also: k.also, kind: engine.GateRate, rate: true}
+		b = &book{key: k.Key, also: k.also, kind: sched.GateRate, rate: true}
 		l.rates[k] = b
 	}
 	w := newWaiter(req, ready)
@@ -79,9 +80,9 @@ func (l *Limiter) entered(b *book, w *waiter, out []func()) func() {
 }
 
 // holding tells what keeps those waiting that wait for k.
-func (l *Limiter) holding(k Key, kind engine.GateKind) (engine.GateWait, bool) {
-	out := engine.GateWait{Kind: kind, Name: k.Name}
-	if kind == engine.GateKey { // no limit is meant, but the key itself
+func (l *Limiter) holding(k Key, kind sched.GateKind) (sched.GateWait, bool) {
+	out := sched.GateWait{Kind: kind, Name: k.Name}
+	if kind == sched.GateKey { // no limit is meant, but the key itself
 		_, out.Name, _ = strings.Cut(k.Name, "/")
 	}
 	l.mu.Lock()
@@ -104,10 +105,10 @@ func (l *Limiter) holding(k Key, kind engine.GateKind) (engine.GateWait, bool) {
 // keyGate bounds calls with equal concurrency keys.
 type keyGate struct{ *Limiter }
 
-func (g *keyGate) Kind() engine.GateKind { return engine.GateKey }
+func (g *keyGate) Kind() sched.GateKind { return sched.GateKey }
 
-// Concerns implements engine.Gate. A key without a limit of its own means one at a time.
-func (g *keyGate) Concerns(req engine.GateRequest) bool {
+// Concerns implements sched.Gate. A key without a limit of its own means one at a time.
+func (g *keyGate) Concerns(req sched.GateRequest) bool {
 	if req.Key == "" {
 		return false
 	}
@@ -115,45 +116,45 @@ func (g *keyGate) Concerns(req engine.GateRequest) bool {
 	return !ok || x.MaxConcurrent > 0
 }
 
-func (g *keyGate) Enter(req engine.GateRequest, ready func(engine.Pass)) func() {
-	return g.enter(ConcurrencyKey(req.Namespace, safe(req.Key)), engine.GateKey, req, ready)
+func (g *keyGate) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
+	return g.enter(ConcurrencyKey(req.Namespace, safe(req.Key)), sched.GateKey, req, ready)
 }
 
-func (g *keyGate) Holding(req engine.GateRequest) (engine.GateWait, bool) {
-	return g.holding(ConcurrencyKey(req.Namespace, safe(req.Key)), engine.GateKey)
+func (g *keyGate) Holding(req sched.GateRequest) (sched.GateWait, bool) {
+	return g.holding(ConcurrencyKey(req.Namespace, safe(req.Key)), sched.GateKey)
 }
 
-// Begin implements engine.SessionGate, for the other gates too.
+// Begin implements sched.SessionGate, for the other gates too.
 func (g *keyGate) Begin(owner journal.Owner) { g.begin(owner) }
 
-// End implements engine.SessionGate, for the other gates too.
+// End implements sched.SessionGate, for the other gates too.
 func (g *keyGate) End(owner journal.Owner) { g.end(owner) }
 
 // actorGate bounds calls of an actor.
 type actorGate struct{ *Limiter }
 
-func (g *actorGate) Kind() engine.GateKind { return engine.GateLimit }
+func (g *actorGate) Kind() sched.GateKind { return sched.GateLimit }
 
-func (g *actorGate) Concerns(req engine.GateRequest) bool {
+func (g *actorGate) Concerns(req sched.GateRequest) bool {
 	k := g.known.Load()
 	return len(k.actors) > 0 && k.actors[Key{req.Namespace, req.Actor}].MaxConcurrent > 0
 }
 
-func (g *actorGate) Enter(req engine.GateRequest, ready func(engine.Pass)) func() {
-	return g.enter(ActorKey(req.Namespace, req.Actor), engine.GateLimit, req, ready)
+func (g *actorGate) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
+	return g.enter(ActorKey(req.Namespace, req.Actor), sched.GateLimit, req, ready)
 }
 
-func (g *actorGate) Holding(req engine.GateRequest) (engine.GateWait, bool) {
-	return g.holding(ActorKey(req.Namespace, req.Actor), engine.GateLimit)
+func (g *actorGate) Holding(req sched.GateRequest) (sched.GateWait, bool) {
+	return g.holding(ActorKey(req.Namespace, req.Actor), sched.GateLimit)
 }
 
 // rateGate lets calls begin no faster than the rates of their key and of their actor allow. A pass is stale soon.
 type rateGate struct{ *Limiter }
 
-func (g *rateGate) Kind() engine.GateKind { return engine.GateRate }
+func (g *rateGate) Kind() sched.GateKind { return sched.GateRate }
 
 // of is the rates that concern a request; the zero value is none.
-func (g *rateGate) of(req engine.GateRequest) (k rateKey) {
+func (g *rateGate) of(req sched.GateRequest) (k rateKey) {
 	known := g.known.Load()
 	if len(known.actors) > 0 && known.actors[Key{req.Namespace, req.Actor}].MaxRate > 0 {
 		k.Key = ActorKey(req.Namespace, req.Actor)
@@ -165,20 +166,20 @@ func (g *rateGate) of(req engine.GateRequest) (k rateKey) {
 	return k
 }
 
-func (g *rateGate) Concerns(req engine.GateRequest) bool { return g.of(req) != rateKey{} }
+func (g *rateGate) Concerns(req sched.GateRequest) bool { return g.of(req) != rateKey{} }
 
-func (g *rateGate) Enter(req engine.GateRequest, ready func(engine.Pass)) func() {
+func (g *rateGate) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
 	k := g.of(req)
 	if (k == rateKey{}) {
-		ready(engine.Pass{}) // lifted in between
+		ready(sched.Pass{}) // lifted in between
 		return func() {}
 	}
 	return g.enterRate(k, req, ready)
 }
 
-func (g *rateGate) Holding(req engine.GateRequest) (engine.GateWait, bool) {
+func (g *rateGate) Holding(req sched.GateRequest) (sched.GateWait, bool) {
 	k := g.of(req)
-	out := engine.GateWait{Kind: engine.GateRate, Name: k.Name}
+	out := sched.GateWait{Kind: sched.GateRate, Name: k.Name}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b := g.rates[k]

@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -45,7 +46,7 @@ type Limiter struct {
 	rates  map[rateKey]*book
 	// soonest is not after the first time that a book is due; zero when none is.
 	soonest time.Time
-	grants  map[engine.GateKind]int64
+	grants  map[sched.GateKind]int64
 }
 
 // known is what limits there are, as of the last look.
@@ -61,18 +62,18 @@ func New(store Store, log *slog.Logger) *Limiter {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	l := &Limiter{store: store, log: log, wake: make(chan struct{}, 1), places: map[Key]*book{}, rates: map[rateKey]*book{}, grants: map[engine.GateKind]int64{}}
+	l := &Limiter{store: store, log: log, wake: make(chan struct{}, 1), places: map[Key]*book{}, rates: map[rateKey]*book{}, grants: map[sched.GateKind]int64{}}
 	l.known.Store(&known{version: -1})
 	return l
 }
 
 // Gates are what attempts have to pass, in this order: keys, actors, rates.
-func (l *Limiter) Gates() []engine.Gate {
-	return []engine.Gate{&keyGate{l}, &actorGate{l}, &rateGate{l}}
+func (l *Limiter) Gates() []sched.Gate {
+	return []sched.Gate{&keyGate{l}, &actorGate{l}, &rateGate{l}}
 }
 
 // Around is Gates with others among them: rates come last, since what they let through must begin soon.
-func (l *Limiter) Around(others ...engine.Gate) []engine.Gate {
+func (l *Limiter) Around(others ...sched.Gate) []sched.Gate {
 	gates := l.Gates()
 	return slices.Insert(gates, len(gates)-1, others...)
 }
@@ -282,7 +283,7 @@ func (l *Limiter) overdue(now time.Time) time.Duration {
 	return min(renew, l.soonest.Sub(now))
 }
 
-// begin implements engine.SessionGate for all gates: what was held on behalf of an owner before is void.
+// begin implements sched.SessionGate for all gates: what was held on behalf of an owner before is void.
 func (l *Limiter) begin(owner journal.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

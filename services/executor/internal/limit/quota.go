@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -59,11 +61,11 @@ func (q *Quotas) Admit(ctx context.Context, namespace string) (release func(), o
 		return nil, true, nil
 	}
 	type answer struct {
-		pass engine.Pass
+		pass sched.Pass
 		ok   bool
 	}
 	got := make(chan answer, 1)
-	w := &waiter{seniority: time.Now(), ready: func(p engine.Pass) { got <- answer{p, true} }, refuse: func() { got <- answer{} }}
+	w := &waiter{seniority: time.Now(), ready: func(p sched.Pass) { got <- answer{p, true} }, refuse: func() { got <- answer{} }}
 	cancel := q.l.admit(Key{namespace, Namespace}, w)
 	select {
 	case a := <-got:
@@ -89,7 +91,7 @@ func (l *Limiter) admit(k Key, w *waiter) (cancel func()) {
 	l.mu.Lock()
 	b := l.places[k]
 	if b == nil {
-		b = &book{key: k, kind: engine.GateQuota}
+		b = &book{key: k, kind: sched.GateQuota}
 		l.places[k] = b
 	}
 	b.push(w)

@@ -8,6 +8,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -44,7 +45,7 @@ func companions(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEve
 }
 
 // began tells what an attempt's outcome began: children, a question, or nodes of its own; nil if nothing.
-func began(d *engine.Durable, main *executorv1.AttemptEnded) *executorv1.RunEvent {
+func began(d *record.Durable, main *executorv1.AttemptEnded) *executorv1.RunEvent {
 	w := main.GetWait()
 	switch {
 	case w.GetKind() == executorv1.WaitKind_WAIT_KIND_CHILDREN:
@@ -68,7 +69,7 @@ func began(d *engine.Durable, main *executorv1.AttemptEnded) *executorv1.RunEven
 }
 
 // binds is what the question of an attempt covers besides what it asks.
-func binds(d *engine.Durable) string {
+func binds(d *record.Durable) string {
 	for i := range d.Steps {
 		if s := &d.Steps[i]; s.Op == workgraph.OpWait && s.Node == d.Node && s.Visit == d.Visit && s.Item == d.Item && s.Detail != nil {
 			return s.Detail.Binds
@@ -79,7 +80,7 @@ func binds(d *engine.Durable) string {
 
 // visitChanges are the visits that stand elsewhere by an event. The one whose attempt ended, or of whose call it was said what it did, is left out:
 // the event itself tells of that one.
-func visitChanges(d *engine.Durable) []*executorv1.VisitChange {
+func visitChanges(d *record.Durable) []*executorv1.VisitChange {
 	var out []*executorv1.VisitChange
 	at := map[workgraph.Ref]int{}
 	own := d.Kind == workgraph.AttemptEnded || d.Kind == workgraph.Reconciled
@@ -223,7 +224,7 @@ func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.To
 }
 
 // timerFired says what it meant that a time was up.
-func timerFired(m *executorv1.RunEvent, d *engine.Durable) {
+func timerFired(m *executorv1.RunEvent, d *record.Durable) {
 	switch {
 	case d.Closed != nil:
 		m.Event = &executorv1.RunEvent_InterruptClosed{InterruptClosed: interruptClosed(d)}
@@ -234,14 +235,14 @@ func timerFired(m *executorv1.RunEvent, d *engine.Durable) {
 	}
 }
 
-func interruptClosed(d *engine.Durable) *executorv1.InterruptClosed {
+func interruptClosed(d *record.Durable) *executorv1.InterruptClosed {
 	c := d.Closed
 	return &executorv1.InterruptClosed{
 		InterruptId: c.ID, Visit: refMessage(d.Ref), Expired: c.How == workgraph.InterruptExpired, Canceled: c.How == workgraph.InterruptCanceled,
 		Answer: graphpb.Payload(c.Answer), By: c.By, Decision: c.Decision}
 }
 
-func childEnded(d *engine.Durable) *executorv1.ChildEnded {
+func childEnded(d *record.Durable) *executorv1.ChildEnded {
 	m := &executorv1.ChildEnded{Visit: refMessage(d.Ref), RunId: d.Child.RunID, Reason: d.Child.Reason, State: executorv1.RunState_RUN_STATE_FAILED}
 	switch d.Child.Status {
 	case workgraph.StatusCompleted:
@@ -255,7 +256,7 @@ func childEnded(d *engine.Durable) *executorv1.ChildEnded {
 }
 
 // waitMessage is what a visit waits for; nil if for nothing that has a name.
-func waitMessage(namespace, runID string, w *engine.VisitWait, tokens engine.Tokens) *executorv1.WaitInfo {
+func waitMessage(namespace, runID string, w *record.VisitWait, tokens engine.Tokens) *executorv1.WaitInfo {
 	if w == nil {
 		return nil
 	}
@@ -306,7 +307,7 @@ func refMessages(refs []workgraph.Ref) []*executorv1.VisitRef {
 }
 
 // reused are the visits that an event takes over.
-func reused(d *engine.Durable) []*executorv1.VisitRef {
+func reused(d *record.Durable) []*executorv1.VisitRef {
 	var out []*executorv1.VisitRef
 	for i := range d.Steps {
 		if s := &d.Steps[i]; s.Op == workgraph.OpReuse {
@@ -317,7 +318,7 @@ func reused(d *engine.Durable) []*executorv1.VisitRef {
 }
 
 // ready lists the nodes that became ready by an event.
-func ready(d *engine.Durable) []string {
+func ready(d *record.Durable) []string {
 	var out []string
 	for i := range d.Steps {
 		if s := &d.Steps[i]; s.Op == workgraph.OpEnter {
@@ -327,7 +328,7 @@ func ready(d *engine.Durable) []string {
 	return out
 }
 
-func attemptEnded(d *engine.Durable) *executorv1.AttemptEnded {
+func attemptEnded(d *record.Durable) *executorv1.AttemptEnded {
 	m := &executorv1.AttemptEnded{
 		Visit: refMessage(d.Ref), Attempt: callpb.Count(d.Attempt), StartTime: stamp(d.StartTime), Actor: d.Actor, Cached: d.Cached, Error: errorMessage(d.Error, d.Ref),
 		State: executorv1.VisitState_VISIT_STATE_COMPLETED,
@@ -354,7 +355,7 @@ func attemptEnded(d *engine.Durable) *executorv1.AttemptEnded {
 }
 
 // reconciledState is where the visit or item stands once it is known what its call did.
-func reconciledState(d *engine.Durable) executorv1.VisitState {
+func reconciledState(d *record.Durable) executorv1.VisitState {
 	for i := range d.Steps {
 		if s := &d.Steps[i]; s.Op == workgraph.OpStart && s.Node == d.Node && s.Visit == d.Visit && s.Item == d.Item {
 			return executorv1.VisitState_VISIT_STATE_HELD
@@ -364,7 +365,7 @@ func reconciledState(d *engine.Durable) executorv1.VisitState {
 }
 
 // decided puts into m what a step says about the attempt's own visit or item.
-func decided(m *executorv1.AttemptEnded, d *engine.Durable, s *workgraph.Step) {
+func decided(m *executorv1.AttemptEnded, d *record.Durable, s *workgraph.Step) {
 	det := s.Detail
 	if det == nil {
 		det = &workgraph.Detail{}

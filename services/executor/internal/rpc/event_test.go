@@ -13,6 +13,7 @@ import (
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -23,7 +24,7 @@ var (
 
 func durable(ev workgraph.Event) engine.Event {
 	ev.Seq, ev.At = 9, at
-	return engine.Event{RunID: "run_1", RootID: "run_0", Durable: &engine.Durable{Event: ev, StartTime: at.Add(-time.Second), Actor: "llm"}}
+	return engine.Event{RunID: "run_1", RootID: "run_0", Durable: &record.Durable{Event: ev, StartTime: at.Add(-time.Second), Actor: "llm"}}
 }
 
 func TestEvent(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -18,7 +18,7 @@ const peerTimeout = time.Second
 
 // ExplainRun implements the service.
 func (s *Server) ExplainRun(ctx context.Context, req *executorv1.ExplainRunRequest) (*executorv1.ExplainRunResponse, error) {
-	x, err := s.engine.Explain(ctx, grpckit.Namespace(ctx), req.GetRunId())
+	x, err := s.query.Explain(ctx, grpckit.Namespace(ctx), req.GetRunId())
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *Server) ExplainRun(ctx context.Context, req *executorv1.ExplainRunReque
 }
 
 // askOwner has the executor that owns a run tell what only it knows; nothing if it does not answer in time.
-func (s *Server) askOwner(ctx context.Context, addr, runID string) []engine.Blocker {
+func (s *Server) askOwner(ctx context.Context, addr, runID string) []query.Blocker {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
 	conn, err := s.dial(addr)
@@ -49,7 +49,7 @@ func (s *Server) askOwner(ctx context.Context, addr, runID string) []engine.Bloc
 	if err != nil {
 		return nil
 	}
-	out := make([]engine.Blocker, 0, len(r.GetBlockers()))
+	out := make([]query.Blocker, 0, len(r.GetBlockers()))
 	for _, b := range r.GetBlockers() {
 		out = append(out, blocker(b))
 	}
@@ -57,12 +57,12 @@ func (s *Server) askOwner(ctx context.Context, addr, runID string) []engine.Bloc
 }
 
 // Explainer answers the part of epigraph.executor.v1.PeerService that is about explanations.
-type Explainer struct{ Engine *engine.Engine }
+type Explainer struct{ Query *query.Query }
 
 // ExplainLocal implements the service.
 func (x Explainer) ExplainLocal(_ context.Context, req *executorv1.ExplainLocalRequest) (*executorv1.ExplainLocalResponse, error) {
 	out := &executorv1.ExplainLocalResponse{}
-	for _, h := range x.Engine.BlockersHere(req.GetNamespace(), req.GetRunId()) {
+	for _, h := range x.Query.BlockersHere(req.GetNamespace(), req.GetRunId()) {
 		out.Blockers = append(out.Blockers, blockerMessage(&h))
 	}
 	return out, nil
@@ -71,7 +71,7 @@ func (x Explainer) ExplainLocal(_ context.Context, req *executorv1.ExplainLocalR
 // DialPeers lets explanations ask the executors that own runs.
 func (s *Server) DialPeers(dial func(addr string) (*grpc.ClientConn, error)) { s.dial = dial }
 
-func blockerMessage(h *engine.Blocker) *executorv1.Blocker {
+func blockerMessage(h *query.Blocker) *executorv1.Blocker {
 	m := &executorv1.Blocker{
 		Kind: executorv1.BlockerKind(h.Kind), Message: h.Message, Hint: h.Hint, Until: stamp(h.Until), Since: stamp(h.Since),
 		RunIds: h.RunIDs, NodeIds: h.Nodes, InterruptIds: h.Questions, Actor: h.Actor, Name: h.Name,
@@ -86,9 +86,9 @@ func blockerMessage(h *engine.Blocker) *executorv1.Blocker {
 	return m
 }
 
-func blocker(b *executorv1.Blocker) engine.Blocker {
-	return engine.Blocker{
-		Kind: engine.BlockerKind(b.GetKind()), Message: b.GetMessage(), Hint: b.GetHint(), Until: instant(b.GetUntil()), Since: instant(b.GetSince()),
+func blocker(b *executorv1.Blocker) query.Blocker {
+	return query.Blocker{
+		Kind: query.BlockerKind(b.GetKind()), Message: b.GetMessage(), Hint: b.GetHint(), Until: instant(b.GetUntil()), Since: instant(b.GetSince()),
 		RunIDs: b.GetRunIds(), Nodes: b.GetNodeIds(), Questions: b.GetInterruptIds(), Actor: b.GetActor(), Name: b.GetName(),
 		Attempt: int(b.GetAttempt()), EffectKey: b.GetEffectKey(),
 		Ref: workgraph.Ref{Node: b.GetVisit().GetNodeId(), Visit: int(b.GetVisit().GetVisit()), Item: int(b.GetVisit().GetItem())},

@@ -30,6 +30,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -41,6 +42,7 @@ const ReasonEtagInvalid = "ETAG_INVALID"
 type Server struct {
 	executorv1.UnimplementedExecutorServiceServer
 	engine *engine.Engine
+	query  *query.Query
 	reader journal.Journal
 	actors []actor.Spec
 	more   More
@@ -62,7 +64,7 @@ func NewServer(e *engine.Engine, j journal.Journal, actors []actor.Spec, more Mo
 	for i := range actors {
 		examined[actors[i].Name] = actors[i].Examine != nil
 	}
-	return &Server{engine: e, reader: j, actors: actors, more: more, priced: priced, admission: c, examined: examined}
+	return &Server{engine: e, query: query.New(e), reader: j, actors: actors, more: more, priced: priced, admission: c, examined: examined}
 }
 
 // StartRun implements the service.
@@ -422,7 +424,7 @@ func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) 
 
 // ListVisits implements the service.
 func (s *Server) ListVisits(ctx context.Context, req *executorv1.ListVisitsRequest) (*executorv1.ListVisitsResponse, error) {
-	visits, next, err := s.engine.Visits(ctx, engine.VisitsRequest{
+	visits, next, err := s.query.Visits(ctx, query.VisitsRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Node: req.GetNodeId(), Size: req.GetPageSize(), Token: req.GetPageToken()})
 	if err != nil {
 		return nil, err

@@ -6,15 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 func TestAttemptEnded(t *testing.T) {
 	t.Parallel()
 	ref := workgraph.Ref{Node: "a", Visit: 1}
-	ended := func(d *workgraph.Detail) *engine.Durable {
-		return &engine.Durable{Event: workgraph.Event{
+	ended := func(d *workgraph.Detail) *record.Durable {
+		return &record.Durable{Event: workgraph.Event{
 			Kind: workgraph.AttemptEnded, Ref: ref, Attempt: 1,
 			Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"own"`)}},
 			Steps:   []workgraph.Step{{Op: workgraph.OpComplete, Node: "a", Visit: 1, Detail: d}},

@@ -3,11 +3,12 @@ package worker
 import (
 	"fmt"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-var _ engine.Gate = (*Server)(nil)
+var _ sched.Gate = (*Server)(nil)
 
 // attempt tells the attempts of an executor apart.
 type attempt struct {
@@ -16,27 +17,27 @@ type attempt struct {
 	attempt int
 }
 
-// Kind implements engine.Gate.
-func (s *Server) Kind() engine.GateKind { return engine.GateWorker }
+// Kind implements sched.Gate.
+func (s *Server) Kind() sched.GateKind { return sched.GateWorker }
 
-// Concerns implements engine.Gate.
-func (s *Server) Concerns(req engine.GateRequest) bool { return req.Remote }
+// Concerns implements sched.Gate.
+func (s *Server) Concerns(req sched.GateRequest) bool { return req.Remote }
 
-// Enter implements engine.Gate. The place that the pass stands for is what Actor's call uses.
-func (s *Server) Enter(req engine.GateRequest, ready func(engine.Pass)) func() {
+// Enter implements sched.Gate. The place that the pass stands for is what Actor's call uses.
+func (s *Server) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
 	key := attempt{req.RunID, req.Ref, req.Attempt}
 	return s.pool.enter(name{req.Namespace, req.Actor}, false, func(pl *place) {
 		s.pool.keep(key, pl)
-		ready(engine.Pass{Release: func() {
+		ready(sched.Pass{Release: func() {
 			s.pool.drop(key, pl)
 			pl.release()
 		}})
 	})
 }
 
-// Holding implements engine.Gate.
-func (s *Server) Holding(req engine.GateRequest) (engine.GateWait, bool) {
-	b := engine.GateWait{Kind: engine.GateWorker, Name: req.Actor, Since: req.Queued}
+// Holding implements sched.Gate.
+func (s *Server) Holding(req sched.GateRequest) (sched.GateWait, bool) {
+	b := sched.GateWait{Kind: sched.GateWorker, Name: req.Actor, Since: req.Queued}
 	if n := s.pool.holding(name{req.Namespace, req.Actor}); n == 0 {
 		b.Message = fmt.Sprintf("no worker that serves actor %q is connected", req.Actor)
 	} else {

@@ -66,13 +66,13 @@ func TestTask(t *testing.T) {
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ actor, named, arg, says string }{
-		"HumanTimeout":  {"human", `{"prompt": "?", "timeout": "5"}`, "timeout", `write "5s" for seconds`},
-		"SignalTimeout": {"signal", `{"name": "go", "timeout": "-1h"}`, "timeout", "above 0"},
-		"CompletionTimeout":   {"completion", `{"timeout": "a day"}`, "timeout", "no length of time"},
-		"Schema":        {"human", `{"prompt": "?", "schema": {"type": "strnig"}}`, "schema", `this is no JSON Schema: at /type: "strnig" is no type; did you mean "string"?`},
-		"SchemaBelow":   {"human", `{"prompt": "?", "schema": {"properties": {"color": "string"}}}`, "schema", `at /properties/color: this must be true or false or an object, not a text; write {"type": "string"}`},
-		"Default":       {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": 7}`, "default", "got number, want string"},
-		"Good":          {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": "7"}`, "", ""},
+		"HumanTimeout":      {"human", `{"prompt": "?", "timeout": "5"}`, "timeout", `write "5s" for seconds`},
+		"SignalTimeout":     {"signal", `{"name": "go", "timeout": "-1h"}`, "timeout", "above 0"},
+		"CompletionTimeout": {"completion", `{"timeout": "a day"}`, "timeout", "no length of time"},
+		"Schema":            {"human", `{"prompt": "?", "schema": {"type": "strnig"}}`, "schema", `this is no JSON Schema: at /type: "strnig" is no type; did you mean "string"?`},
+		"SchemaBelow":       {"human", `{"prompt": "?", "schema": {"properties": {"color": "string"}}}`, "schema", `at /properties/color: this must be true or false or an object, not a text; write {"type": "string"}`},
+		"Default":           {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": 7}`, "default", "got number, want string"},
+		"Good":              {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": "7"}`, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // node is one of a plan that was carried out.
@@ -164,6 +165,7 @@ func TestReads(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	w := &witness{t: t}
 	s.read, s.hot = w.watch(s.read), w.watch(s.hot)
+	s.Store = sqlstore.New(s.shared())
 	me, err := s.Register(ctx, "me", "")
 	require.NoError(t, err)
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // blob keeps an empty value as null, as the contract says.
@@ -268,7 +269,7 @@ func newStatements() statements {
 			col("named", "bytea", func(u runBatch) []byte { return blob(run(u).Named) }),
 			col("context", "bytea", func(u runBatch) []byte { return blob(run(u).Context) }),
 			col("attachments", "bytea", func(u runBatch) []byte { return blob(run(u).Attachments) }),
-			col("result", "bytea", func(u runBatch) []byte { return storedResult(u.Outcome) }),
+			col("result", "bytea", func(u runBatch) []byte { return sqlstore.StoredResult(u.Outcome) }),
 			col("outputs", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Outputs) }),
 			col("error", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Error) }),
 		},
@@ -291,7 +292,7 @@ func newStatements() statements {
 		},
 		outcomes: table[runBatch]{
 			col("run_id", "text", func(u runBatch) string { return u.RunID }),
-			col("result", "bytea", func(u runBatch) []byte { return storedResult(u.Outcome) }),
+			col("result", "bytea", func(u runBatch) []byte { return sqlstore.StoredResult(u.Outcome) }),
 			col("outputs", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Outputs) }),
 			col("error", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Error) }),
 		},

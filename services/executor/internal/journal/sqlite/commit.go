@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 const (
@@ -419,7 +419,7 @@ func blob(b []byte) any {
 func (t txn) classifyConflicts(ctx context.Context, owner journal.Owner, u *journal.RunBatch, done *journal.Outcomes) error {
 	st := journal.FoundRow{Found: true}
 	var created int64
-	err := t.row(ctx, `SELECT r.namespace, r.owner_id, r.owner_incarnation, `+lastSeq+`, r.revision, r.create_time FROM runs r WHERE r.run_id = ?`, u.RunID).
+	err := t.row(ctx, `SELECT r.namespace, r.owner_id, r.owner_incarnation, `+lastSeq()+`, r.revision, r.create_time FROM runs r WHERE r.run_id = ?`, u.RunID).
 		Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision, &created)
 	st.CreateTime = dbkit.FromUnixMicros(created)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -428,21 +428,11 @@ func (t txn) classifyConflicts(ctx context.Context, owner journal.Owner, u *jour
 		return fmt.Errorf("read back run: %w", err)
 	}
 	if st.Found && len(u.Events) > 0 {
-		rows, err := t.tx.QueryContext(ctx, selectEvents+` WHERE run_id = ? AND seq > ? AND seq <= ? ORDER BY seq`, u.RunID, u.Expected, u.LastSeq())
-		if st.Events, err = dbkit.Collect(rows, err, scanEvent); err != nil {
+		rows, err := t.tx.QueryContext(ctx, sqlstore.SelectEvents+` WHERE run_id = ? AND seq > ? AND seq <= ? ORDER BY seq`, u.RunID, u.Expected, u.LastSeq())
+		if st.Events, err = dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Event, error) { return sqlstore.ScanEvent(rows) }); err != nil {
 			return fmt.Errorf("read back events: %w", err)
 		}
 	}
 	journal.ClassifyConflict(u, owner, st, done)
 	return nil
-}
-
-// SweepRequestIDs implements journal.Log.
-func (s *Store) SweepRequestIDs(ctx context.Context, before time.Time) (n int, err error) {
-	err = s.update(ctx, func(ctx context.Context, t txn) error {
-		gone, err := t.exec(ctx, `DELETE FROM request_ids WHERE create_time < ?`, micros(before))
-		n = int(gone)
-		return err
-	})
-	return n, err
 }

@@ -219,7 +219,7 @@ func (t txn) orphansOf(ctx context.Context, o journal.TakeOverOptions, from stri
 
 // orphans finds runs for a take-over.
 func (t txn) orphans(ctx context.Context, from string, args ...any) ([]journal.RunRef, error) {
-	rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing`+from, args...)
+	rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq()+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing`+from, args...)
 	return dbkit.Collect(rows, err, func(rows *sql.Rows) (f journal.RunRef, err error) {
 		err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation, &f.Doing, &f.DiedDoing)
 		return f, err

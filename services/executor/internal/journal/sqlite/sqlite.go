@@ -23,6 +23,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 const (
@@ -43,6 +44,7 @@ type Options struct {
 
 // Store is a journal.Journal on one file. Its writers take turns.
 type Store struct {
+	*sqlstore.Store
 	db *dbkit.SQLite
 	m  *dbkit.Migrations
 	// path is that of the file, without symbolic links.
@@ -63,6 +65,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db: db, path: resolved(path), owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
+	pool := dbkit.SQLitePool(db, func(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+		return s.update(ctx, func(ctx context.Context, t txn) error { return fn(ctx, t.tx) })
+	})
+	s.Store = sqlstore.New(sqlstore.Database{Read: pool, Engine: pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox()})
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		// A batch changes some pages per run, and must not spill in the middle of it. What it does not need
@@ -80,6 +86,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	return s, nil
 }
+
+// lastSeq is where the journal of r ends.
+func lastSeq() string { return sqlstore.LastSeq(dbkit.DialectSQLite) }
 
 // Migrations brings the schema up or checks it.
 func (s *Store) Migrations() *dbkit.Migrations { return s.m }

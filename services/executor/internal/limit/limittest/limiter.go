@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
 
@@ -20,7 +21,7 @@ import (
 type station struct {
 	*replica
 	*limit.Limiter
-	gates []engine.Gate
+	gates []sched.Gate
 	kill  func()
 }
 
@@ -29,7 +30,7 @@ func (d Driver) station(t *testing.T, place, id string) *station {
 	r := d.replica(t, place, id)
 	s := &station{replica: r, Limiter: limit.New(r.Store, testkit.Logger(t))}
 	s.gates = s.Gates()
-	s.gates[0].(engine.SessionGate).Begin(r.Owner)
+	s.gates[0].(sched.SessionGate).Begin(r.Owner)
 	require.NoError(t, s.Refresh(t.Context()))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -43,7 +44,7 @@ func (d Driver) station(t *testing.T, place, id string) *station {
 }
 
 // pass leads a request through the gates that concern it and returns the way out, or nil if it did not get in before stop was closed.
-func (s *station) pass(req engine.GateRequest, stop <-chan struct{}) func() {
+func (s *station) pass(req sched.GateRequest, stop <-chan struct{}) func() {
 	var releases []func()
 	leave := func() {
 		for _, f := range releases {
@@ -54,8 +55,8 @@ func (s *station) pass(req engine.GateRequest, stop <-chan struct{}) func() {
 		if !g.Concerns(req) {
 			continue
 		}
-		got := make(chan engine.Pass, 1)
-		cancel := g.Enter(req, func(p engine.Pass) { got <- p })
+		got := make(chan sched.Pass, 1)
+		cancel := g.Enter(req, func(p sched.Pass) { got <- p })
 		select {
 		case p := <-got:
 			if p.Release != nil {
@@ -88,7 +89,7 @@ func limiters(t *testing.T, d Driver) {
 				wg.Go(func() {
 					for n := range 4 {
 						k := (j + n) % len(perKey)
-						leave := s.pass(engine.GateRequest{Namespace: "n", RunID: fmt.Sprint("run", i, j), Actor: "a", Key: fmt.Sprint(k), Priority: 1 + j%4, Queued: time.Now()}, nil)
+						leave := s.pass(sched.GateRequest{Namespace: "n", RunID: fmt.Sprint("run", i, j), Actor: "a", Key: fmt.Sprint(k), Priority: 1 + j%4, Queued: time.Now()}, nil)
 						perKey[k].enter()
 						all.enter()
 						<-time.After(time.Duration(rand.IntN(2000)) * time.Microsecond) // a call takes time
@@ -114,7 +115,7 @@ func limiters(t *testing.T, d Driver) {
 	t.Run("Places/HoldersThatDieHoldNothing", func(t *testing.T) {
 		t.Parallel()
 		place := d.Fresh(t)
-		req := engine.GateRequest{Namespace: "n", RunID: "r", Actor: "a", Key: "k", Queued: time.Now()}
+		req := sched.GateRequest{Namespace: "n", RunID: "r", Actor: "a", Key: "k", Queued: time.Now()}
 		a, b := d.station(t, place, "a"), d.station(t, place, "b")
 		require.NotNil(t, a.pass(req, nil))
 		in := make(chan struct{})
@@ -145,7 +146,7 @@ func limiters(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		stop := make(chan struct{})
 		time.AfterFunc(200*time.Millisecond, func() { close(stop) })
-		require.Nil(t, a.pass(engine.GateRequest{Namespace: "n", RunID: "r", Key: "k", Queued: time.Now()}, stop))
+		require.Nil(t, a.pass(sched.GateRequest{Namespace: "n", RunID: "r", Key: "k", Queued: time.Now()}, stop))
 	})
 	t.Run("Places/NobodyStarves", func(t *testing.T) {
 		t.Parallel()
@@ -153,8 +154,8 @@ func limiters(t *testing.T, d Driver) {
 		greedy, modest := d.station(t, place, "greedy"), d.station(t, place, "modest")
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
-		req := func() engine.GateRequest {
-			return engine.GateRequest{Namespace: "n", RunID: "r", Key: "k", Priority: 2, Queued: time.Now()}
+		req := func() sched.GateRequest {
+			return sched.GateRequest{Namespace: "n", RunID: "r", Key: "k", Priority: 2, Queued: time.Now()}
 		}
 		for range 20 {
 			wg.Go(func() {
@@ -190,13 +191,13 @@ func limiters(t *testing.T, d Driver) {
 			s := d.station(t, place, fmt.Sprint("s", i))
 			rate := s.gates[2]
 			for range 20 {
-				req := engine.GateRequest{Namespace: "n", RunID: "r", Actor: "a", Queued: time.Now()}
+				req := sched.GateRequest{Namespace: "n", RunID: "r", Actor: "a", Queued: time.Now()}
 				require.True(t, rate.Concerns(req))
 				require.False(t, s.gates[0].Concerns(req))
 				require.False(t, s.gates[1].Concerns(req))
 				wg.Add(1)
-				var ready func(engine.Pass)
-				ready = func(p engine.Pass) {
+				var ready func(sched.Pass)
+				ready = func(p sched.Pass) {
 					mu.Lock()
 					defer mu.Unlock()
 					// A pass that is stale by now is not used, as in the scheduler.
@@ -220,7 +221,7 @@ func limiters(t *testing.T, d Driver) {
 		t.Parallel()
 		place := d.Fresh(t)
 		s, x := d.station(t, place, "s"), d.replica(t, place, "x")
-		req := engine.GateRequest{Namespace: "n", RunID: "r", Actor: "a", Queued: time.Now()}
+		req := sched.GateRequest{Namespace: "n", RunID: "r", Actor: "a", Queued: time.Now()}
 		require.False(t, s.gates[1].Concerns(req))
 		x.put(t, limit.Limit{Key: limit.ActorKey("n", "a"), MaxConcurrent: 1})
 		x.put(t, limit.Limit{Key: limit.Key{Namespace: "n", Name: limit.Namespace}, MaxOpenRuns: 7})

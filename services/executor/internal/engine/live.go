@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// This file says what only the memory of this executor knows, for package query.
+
+// Flight is an attempt of a live run.
+type Flight struct {
+	Ref     workgraph.Ref
+	Attempt int
+	Actor   string
+	// Start is when the attempt began; zero while it is in line.
+	Start time.Time
+}
+
+// InFlight lists the attempts of a run that have not ended, in no order; nil if the run is not in memory here.
+func (e *Engine) InFlight(namespace, runID string) []Flight {
+	t := e.current()
+	if t == nil {
+		return nil
+	}
+	r := t.get(runID)
+	if r == nil || r.namespace != namespace {
+		return nil
+	}
+	all := r.inFlight()
+	out := make([]Flight, len(all))
+	for i, a := range all {
+		out[i] = Flight{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Start: a.startTime()}
+	}
+	return out
+}
+
+// Held is an attempt that has not begun, and what holds it back.
+type Held struct {
+	Ref     workgraph.Ref
+	Attempt int
+	Actor   string
+	Wait    sched.GateWait
+}
+
+// HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have not begun.
+func (e *Engine) HeldBack(runID string) []Held {
+	t := e.current()
+	if t == nil {
+		return nil
+	}
+	r := t.get(runID)
+	if r == nil {
+		return nil
+	}
+	var out []Held
+	for _, a := range r.inFlight() {
+		if b, ok := t.sched.Holding(&a.task); ok {
+			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Wait: b})
+		}
+	}
+	return out
+}
+
+// Backlog counts attempts that wait here for a place, and not for anything else.
+func (e *Engine) Backlog() int {
+	if t := e.current(); t != nil {
+		return t.sched.Backlog()
+	}
+	return 0
+}
+
+// WaitsForRoom reports whether a run that this executor owns waits for memory, and since when.
+func (e *Engine) WaitsForRoom(namespace, runID string) (since time.Time, waits bool) {
+	t := e.current()
+	if t == nil {
+		return since, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line := t.lines.by[runID]
+	if t.runs[runID] != nil || line == nil || line.lacks.namespace != namespace {
+		return since, false
+	}
+	return line.since, true
+}
+
+// Owns reports whether o is the present ownership session of this executor.
+func (e *Engine) Owns(o journal.Owner) bool {
+	t := e.current()
+	return t != nil && t.owner == o
+}
+
+// RunJournal is the journal of the engine.
+func (e *Engine) RunJournal() journal.Journal { return e.journal }
+
+// Lease is how long an executor stays registered without a heartbeat.
+func (e *Engine) Lease() time.Duration { return e.cfg.Lease }
+
+// Nodes is the run's graph by node id.
+func (e *Engine) Nodes(ctx context.Context, row journal.Run) (map[string]workgraph.Node, error) {
+	_, body, err := e.journal.Graph(ctx, row.Namespace, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	g, err := workgraph.Decode(body)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]workgraph.Node, len(g.Nodes))
+	for _, n := range g.Nodes {
+		out[n.ID] = n
+	}
+	return out, nil
+}

@@ -1,0 +1,659 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// BlockerKind says what holds a run up. The numbers are those of the API.
+type BlockerKind int32
+
+// The kinds.
+const (
+	BlockerRunning          BlockerKind = 1
+	BlockerDependency       BlockerKind = 2
+	BlockerInterrupt        BlockerKind = 3
+	BlockerBackoff          BlockerKind = 4
+	BlockerTimer            BlockerKind = 5
+	BlockerChildren         BlockerKind = 6
+	BlockerCompletion       BlockerKind = 7
+	BlockerSignal           BlockerKind = 8
+	BlockerInbox            BlockerKind = 9
+	BlockerNoWorker         BlockerKind = 10
+	BlockerBudget           BlockerKind = 11
+	BlockerPaused           BlockerKind = 12
+	BlockerLostOwner        BlockerKind = 13
+	BlockerConcurrencyKey   BlockerKind = 14
+	BlockerConcurrencyLimit BlockerKind = 15
+	BlockerRateLimit        BlockerKind = 16
+	BlockerQuota            BlockerKind = 17
+	BlockerExecutorFull     BlockerKind = 18
+	BlockerReconciliation   BlockerKind = 19
+	BlockerQuarantined      BlockerKind = 20
+	BlockerStartTime        BlockerKind = 21
+	BlockerDraining         BlockerKind = 22
+	BlockerUnappliedCommand BlockerKind = 23
+	BlockerEnded            BlockerKind = 24
+	BlockerAmendRefused     BlockerKind = 25
+	BlockerChildFailed      BlockerKind = 26
+	BlockerSuspect          BlockerKind = 27
+)
+
+// Blocker is one thing that holds a run up.
+type Blocker struct {
+	Kind BlockerKind
+	// Ref is the visit concerned; the zero value is the whole run.
+	Ref           workgraph.Ref
+	Message, Hint string
+	// Since and Until may be zero.
+	Since, Until             time.Time
+	RunIDs, Nodes, Questions []string
+	// Actor is what is called; Name the key, limit, signal or executor, as the kind says.
+	Actor, Name string
+	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to come, of what failed the last, and Of
+	// the number of the last that may be made; both are 0 where there are no attempts.
+	Error       *engine.RunError
+	Attempt, Of int
+	// EffectKey is the key that a call carried whose outcome nobody knows.
+	EffectKey string
+}
+
+// maxSaidError bounds what a sentence says of an error; the whole one stands beside it.
+const maxSaidError = 400
+
+// said is an error in a sentence.
+func said(e *engine.RunError) string {
+	text := e.Message
+	for i, r := range text {
+		if r == '\n' { // a picture of the place may stand below
+			text = text[:i]
+			break
+		}
+	}
+	if text = phrase.Cut(text, maxSaidError); text == "" {
+		return e.Reason
+	}
+	return e.Reason + ": " + text
+}
+
+// attempt is "attempt 2 of 3".
+func (h *Blocker) attempt() string {
+	if h.Of > 0 {
+		return fmt.Sprintf("attempt %d of %d", h.Attempt, h.Of)
+	}
+	return fmt.Sprintf("attempt %d", h.Attempt)
+}
+
+// last is what the last attempt ended with, to be added to a sentence; empty if there was none.
+func (h *Blocker) last() string {
+	if h.Error == nil {
+		return ""
+	}
+	return "; the last one ended with " + said(h.Error)
+}
+
+// Explanation says why a run does not move.
+type Explanation struct {
+	Row     journal.Run
+	Summary string
+	// Blockers has the most useful first; More is how many were left out.
+	Blockers []Blocker
+	More     int
+	// Unpriced is how many calls nobody knows the price of, so that their money counts nowhere.
+	Unpriced int64
+	// Owner is who owns the run; Addr is where another executor that owns it is asked for what it alone knows.
+	Owner, Addr string
+}
+
+const (
+	// maxBlockers bounds an explanation.
+	maxBlockers = 1000
+	// maxApproval is how many characters of what is to be approved a message shows.
+	maxApproval = 200
+	// commandAgeLimit is how old commands may get before it is worth a word of its own.
+	commandAgeLimit = 2 * time.Second
+	// shownChildren is how many children are looked at.
+	shownChildren = 20
+)
+
+// Explain says from the journal why a run does not move. What only the owner's memory knows is added by Arrange.
+func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
+	look, row, err := q.engine.Standing(ctx, namespace, runID)
+	if err != nil {
+		return nil, err
+	}
+	x := &Explanation{Row: row, Unpriced: row.UnpricedCalls}
+	if row.State.Ended() {
+		return x, q.explainEnded(ctx, x, look)
+	}
+	if err := q.ownership(ctx, x); err != nil {
+		return nil, err
+	}
+	if err := q.unread(ctx, x); err != nil {
+		return nil, err
+	}
+	begun := row.LastSeq > 0
+	switch {
+	case !begun:
+		x.Blockers = append(x.Blockers, pending(row))
+	case row.State == journal.StateQuarantined:
+		during := ""
+		look(func(s *workgraph.State) { during = underWay(s.Outstanding()) })
+		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerQuarantined, Since: row.UpdateTime,
+			Message: "the executors that ran it went down each time, so it was set aside" + atDeath(row) + during,
+			Hint:    phrase.Command("runs resume "+row.ID) + " tries again; " + phrase.Command("runs cancel "+row.ID) + " ends it"})
+	}
+	if q.engine.TakeOverPolicy().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
+		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerSuspect, Message: fmt.Sprintf("executors that ran it went down %d times without progress; what it does is watched, and suspects work "+
+			"one at a time", row.Takeovers) + atDeath(row), Hint: "it is quarantined if another goes down while it is at work, and else goes on"})
+	}
+	if begun {
+		var graph *workgraph.Graph
+		if graph, err = q.graphOf(ctx, row); err != nil {
+			return nil, err
+		}
+		look(func(s *workgraph.State) {
+			x.position(row, s, graph, q.engine.Tokens())
+			x.Unpriced = max(x.Unpriced, s.Spent().Unpriced)
+		})
+		if err := q.children(ctx, x); err != nil {
+			return nil, err
+		}
+		if err := q.refusedAmendment(ctx, x); err != nil {
+			return nil, err
+		}
+	}
+	x.Arrange(q.BlockersHere(namespace, runID))
+	return x, nil
+}
+
+// atDeath tells what the run was at work with when an executor that ran it went down.
+func atDeath(row journal.Run) string {
+	if row.DiedDoing == "" {
+		return ""
+	}
+	return "; the last one while it was at work with: " + row.DiedDoing
+}
+
+// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since when
+// the others have been under way. It is empty if this executor does not own the run.
+func (q *Query) BlockersHere(namespace, runID string) []Blocker {
+	if since, ok := q.engine.WaitsForRoom(namespace, runID); ok {
+		return []Blocker{{Kind: BlockerExecutorFull, Since: since,
+			Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
+			Hint:    "more executors, or a higher executor.max_live, let more runs live at once"}}
+	}
+	flights := q.engine.InFlight(namespace, runID)
+	if len(flights) == 0 {
+		return nil
+	}
+	held := map[workgraph.Ref]bool{}
+	var out []Blocker
+	for _, h := range q.engine.HeldBack(runID) {
+		held[h.Ref] = true
+		out = append(out, heldBack(runID, h))
+	}
+	for _, f := range flights {
+		if !held[f.Ref] && !f.Start.IsZero() {
+			out = append(out, Blocker{Kind: BlockerRunning, Ref: f.Ref, Actor: f.Actor, Since: f.Start, Attempt: f.Attempt,
+				Message: fmt.Sprintf("%s calls %s, attempt %d", f.Ref, f.Actor, f.Attempt)})
+		}
+	}
+	return out
+}
+
+func heldBack(runID string, h engine.Held) Blocker {
+	b := h.Wait
+	out := Blocker{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
+	switch b.Kind {
+	case sched.GateKey:
+		out.Kind, out.Message = BlockerConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
+		switch {
+		case slices.Contains(b.HolderRunIDs, runID):
+			out.Message += ", which another call of this run holds"
+		case len(b.HolderRunIDs) > 0:
+			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
+			out.Hint = phrase.Command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
+		}
+	case sched.GateLimit:
+		out.Kind, out.Message = BlockerConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
+		out.Hint = phrase.Command("limits list") + " shows the limits"
+	case sched.GateRate:
+		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
+		out.Hint = phrase.Command("limits list") + " shows the limits"
+	case sched.GateWorker:
+		out.Kind, out.Message = BlockerNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
+		out.Hint = phrase.Command("workers list") + " shows who is connected; start one that serves " + h.Actor
+	default:
+		out.Kind, out.Message = BlockerExecutorFull, fmt.Sprintf("%s waits for a free place on the executor", h.Ref)
+		out.Hint = "more executors, or a higher executor.parallel, let more run at once"
+	}
+	if b.Message != "" {
+		out.Message += ": " + b.Message
+	}
+	return out
+}
+
+// underWay tells what was called when an owner went down.
+func underWay(calls []workgraph.Start) string {
+	if len(calls) == 0 {
+		return ""
+	}
+	var names []string
+	for _, c := range calls[:min(3, len(calls))] {
+		names = append(names, fmt.Sprintf("%s called %s, attempt %d", c.Ref, c.Actor, c.Attempt))
+	}
+	if n := len(calls) - len(names); n > 0 {
+		names = append(names, fmt.Sprintf("%d more", n))
+	}
+	return "; under way: " + strings.Join(names, ", ")
+}
+
+// shownFailures is how many failed children are told.
+const shownFailures = 5
+
+// failedChildren tells what the children ended with that are named in what the run failed with.
+func (q *Query) failedChildren(ctx context.Context, x *Explanation) error {
+	h := x.Blockers[0]
+	if h.Error == nil || h.Error.Reason != workgraph.ReasonChildFailed {
+		return nil
+	}
+	rows, err := q.journal.List(ctx, x.Row.Namespace, journal.Filter{ParentID: x.Row.ID, States: []journal.State{journal.StateFailed, journal.StateCanceled}},
+		page.Cursor{}, 100)
+	if err != nil {
+		return err
+	}
+	var named, others []Blocker
+	for _, row := range rows {
+		full, err := q.journal.Head(ctx, x.Row.Namespace, row.ID)
+		if err != nil {
+			continue // it was deleted
+		}
+		c := childFailed(h.Ref, full)
+		if strings.Contains(h.Error.Message, row.ID) {
+			named = append(named, c)
+		} else if len(others) < shownFailures {
+			others = append(others, c)
+		}
+		if len(named) >= shownFailures {
+			break
+		}
+	}
+	if len(named) == 0 {
+		named = others
+	}
+	x.Blockers = append(x.Blockers, named...)
+	return nil
+}
+
+// childFailed tells what a child ended with. by is the visit that waits, or waited, for it.
+func childFailed(by workgraph.Ref, row journal.Run) Blocker {
+	end := ended(row)
+	h := Blocker{Kind: BlockerChildFailed, Ref: by, RunIDs: []string{row.ID}, Error: end.Error, Since: end.Since,
+		Message: fmt.Sprintf("child run %s ended %s", row.ID, row.State), Hint: phrase.Command("runs explain "+row.ID) + " says more"}
+	if e := end.Error; e != nil {
+		if e.Node != "" {
+			h.Message += " at " + workgraph.Ref{Node: e.Node, Visit: e.Visit}.String()
+		}
+		h.Message += ": " + said(e)
+	}
+	return h
+}
+
+// pending says why a run has not begun.
+func pending(row journal.Run) Blocker {
+	out := Blocker{Kind: BlockerQuota, Name: row.Reason, Since: row.CreateTime, Until: row.WakeTime, Message: "the run waits for its turn"}
+	switch {
+	case row.Reason == "START_TIME" || row.WakeTime.After(time.Now()):
+		out.Kind, out.Message = BlockerStartTime, "the run is to start at "+row.WakeTime.Format(time.RFC3339)
+	case row.Reason == "BACKLOG":
+		out.Kind, out.Message = BlockerExecutorFull, "runs that came before, or are more urgent, start first"
+	case row.Reason != "":
+		out.Message = "the namespace has as much open as it may"
+		out.Hint = phrase.Command("limits list") + " shows the limits"
+	}
+	return out
+}
+
+// ownership finds who owns the run, and whether anybody of that name lives.
+func (q *Query) ownership(ctx context.Context, x *Explanation) error {
+	if x.Row.Owner.IsZero() {
+		return nil
+	}
+	x.Owner = x.Row.Owner.ID
+	if q.engine.Owns(x.Row.Owner) {
+		return nil
+	}
+	all, err := q.journal.Executors(ctx)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(all, func(o journal.Executor) bool { return o.Owner == x.Row.Owner })
+	lost := Blocker{Kind: BlockerLostOwner, Name: x.Owner, Message: fmt.Sprintf("executor %s, which owned the run, is gone", x.Owner),
+		Hint: "another executor takes it over in a moment; if not, see that one runs"}
+	switch {
+	case at < 0:
+	case all[at].SinceHeartbeat > q.engine.Lease():
+		lost.Message = fmt.Sprintf("executor %s, which owns the run, was last heard of %s ago", x.Owner, all[at].SinceHeartbeat.Round(time.Second))
+		lost.Since = time.Now().Add(-all[at].SinceHeartbeat)
+	default:
+		x.Addr = all[at].Addr
+		return nil
+	}
+	x.Blockers = append(x.Blockers, lost)
+	return nil
+}
+
+// unread tells of commands that was not taken up in time. Signals and messages of a run that has not begun are kept
+// for it, and hold nothing up.
+func (q *Query) unread(ctx context.Context, x *Explanation) error {
+	commands, err := q.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
+	if x.Row.State == journal.StatePending {
+		commands = slices.DeleteFunc(commands, func(m journal.Command) bool { return journal.Endless(m.Kind) })
+	}
+	if err != nil || len(commands) == 0 || time.Since(commands[0].Time) < commandAgeLimit {
+		return err
+	}
+	kinds := map[journal.CommandKind]int{}
+	var names []string
+	for _, m := range commands {
+		if kinds[m.Kind]++; kinds[m.Kind] == 1 {
+			names = append(names, string(m.Kind))
+		}
+	}
+	x.Blockers = append(x.Blockers, Blocker{Kind: BlockerUnappliedCommand, Since: commands[0].Time, Name: strings.Join(names, ", "),
+		Message: fmt.Sprintf("%s not taken up yet: %s", phrase.Counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
+		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
+	return nil
+}
+
+// position tells what the machine knows.
+func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph, tokens engine.Tokens) {
+	nodes := make(map[string]*workgraph.Node, len(g.Nodes))
+	for i := range g.Nodes {
+		nodes[g.Nodes[i].ID] = &g.Nodes[i]
+	}
+	unknown, held := 0, 0
+	approvals := map[string]json.RawMessage{}
+	s.Waits(func(w workgraph.WaitInfo) bool {
+		if w.Interrupt != nil && len(w.Interrupt.Approve) > 0 {
+			approvals[w.Interrupt.ID] = w.Interrupt.Approve
+		}
+		return true
+	})
+	for _, r := range s.Why(maxBlockers + 1) {
+		switch r.Cause {
+		case workgraph.CauseReconciliation:
+			unknown++
+		case workgraph.CauseHeld:
+			held++
+			continue // the pause is told once
+		}
+		x.Blockers = append(x.Blockers, why(row, r, nodes[r.Node], approvals, tokens))
+	}
+	switch st, reason := s.Status(); st {
+	case workgraph.StatusPaused:
+		if row.State != journal.StateQuarantined {
+			x.Blockers = append(x.Blockers, paused(row, reason, s, unknown, held))
+		}
+	case workgraph.StatusDraining:
+		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerDraining, Name: reason,
+			Message: fmt.Sprintf("the run is ending (%s) and waits for calls in flight", reason)})
+	}
+}
+
+func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
+	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: phrase.Command("runs resume "+row.ID) + " lets it go on"}
+	b, used := s.Budget(), s.Spent()
+	if open := s.Unsettled(); len(open) > 0 && reason == engine.ReasonUnsettled {
+		h.Kind, h.Since, h.Until = BlockerBudget, open[0].At, row.WakeTime
+		h.Message = fmt.Sprintf("the run waits to learn what %s cost, since the registry was not there to price them; besides that it used %s",
+			phrase.Counted(len(open), "call"), phrase.Spent(b, used))
+		h.Hint = "see that the registry runs: the run goes on by itself when that answers"
+	} else if b.UsedUp(used) {
+		h.Kind, h.Hint, h.Message = BlockerBudget, phrase.RaiseHint(row.ID, b, used), "the run has used up its budget: "+phrase.Spent(b, used)
+		if reason != engine.ReasonBudget && reason != "" {
+			h.Message += "; it was paused before: " + reason
+		}
+	} else if reason != "" {
+		h.Message += ": " + reason
+	}
+	if open := s.Unsettled(); len(open) > 0 && reason != engine.ReasonUnsettled {
+		h.Message += "; " + phrase.Counted(len(open), "call") + " not priced yet"
+	}
+	if held > 0 {
+		h.Message += fmt.Sprintf(", and holds %s back", phrase.Counted(held, "start"))
+	}
+	if unknown > 0 {
+		h.Hint = "say first what became of the calls in question, then " + phrase.Command("runs resume "+row.ID)
+	}
+	return h
+}
+
+// why puts a fact of the machine into words.
+func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens engine.Tokens) Blocker {
+	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of}
+	if n != nil {
+		h.Actor = n.Actor
+	}
+	if r.Error != nil {
+		h.Error = &engine.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
+	}
+	first := ""
+	if len(r.On) > 0 {
+		first = r.On[0]
+	}
+	some := strings.Join(r.On[:min(5, len(r.On))], ", ")
+	if more := r.More + max(len(r.On)-5, 0); more > 0 {
+		some += fmt.Sprintf(" and %d more", more)
+	}
+	switch r.Cause {
+	case workgraph.CauseReconciliation:
+		h.Kind, h.EffectKey = BlockerReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
+		h.Message = fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
+		if h.Error != nil {
+			h.Message += ", which ended with " + said(h.Error)
+		}
+		which := fmt.Sprintf("--visit %d", r.Visit)
+		if r.Item > 0 {
+			which += fmt.Sprintf(" --item %d", r.Item)
+		}
+		h.Hint = phrase.Command(fmt.Sprintf("runs reconcile %s %s %s --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, which))
+	case workgraph.CauseLimit:
+		h.Kind, h.Name, h.Message = BlockerPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
+		h.Hint = phrase.Command("runs resume "+row.ID) + " gives it as many visits again"
+	case workgraph.CauseInterrupt:
+		h.Kind, h.Questions, h.Message = BlockerInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
+		h.Hint = phrase.Command("interrupts answer " + first + " VALUE")
+		if what, ok := approvals[first]; ok {
+			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, phrase.Cut(string(what), maxApproval), first)
+			h.Hint = phrase.Command("interrupts answer " + first + " yes|no")
+		}
+	case workgraph.CauseCompletion:
+		token := engine.AttemptToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
+		h.Kind, h.Message = BlockerCompletion, fmt.Sprintf("%s waits for work outside", r.Ref)
+		h.Hint = phrase.Command("attempts complete " + tokens.Sign(token) + " --value VALUE")
+	case workgraph.CauseSignal:
+		h.Kind, h.Name, h.Message = BlockerSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
+		h.Hint = phrase.Command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
+	case workgraph.CauseChildren:
+		h.Kind, h.RunIDs, h.Message = BlockerChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, phrase.Counted(len(r.On)+r.More, "child run"))
+		h.Hint = phrase.Command("runs explain "+first) + " says what that one does"
+	case workgraph.CauseTimer:
+		h.Kind, h.Message = BlockerTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
+	case workgraph.CauseBackoff:
+		h.Kind, h.Message = BlockerBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.last())
+	case workgraph.CauseCanceling:
+		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s was asked to stop and has not yet", r.Ref)
+	case workgraph.CauseRunning:
+		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.last())
+	case workgraph.CauseInbox:
+		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, phrase.Counted(r.Have, "message"), r.Need)
+		sender := "NAME"
+		if n != nil && n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
+			sender = n.On.Inbox.From[0]
+		}
+		h.Hint = phrase.Command(fmt.Sprintf("runs send %s MESSAGE --from %s", row.ID, sender))
+	default:
+		h.Kind, h.Nodes, h.Message = BlockerDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
+	}
+	return h
+}
+
+// children says of child runs that are waited for which ones need help themselves.
+func (q *Query) children(ctx context.Context, x *Explanation) error {
+	var poor, failures []Blocker
+	for i := range x.Blockers {
+		h := &x.Blockers[i]
+		if h.Kind != BlockerChildren {
+			continue
+		}
+		var stuck, spent, unsettled []string
+		for _, id := range h.RunIDs[:min(len(h.RunIDs), shownChildren)] {
+			row, err := q.journal.Head(ctx, x.Row.Namespace, id)
+			if err != nil {
+				continue // it is recorded in a moment, or was deleted
+			}
+			if row.State == journal.StatePaused && row.Reason == engine.ReasonBudget {
+				spent = append(spent, id)
+			}
+			if row.State == journal.StatePaused && row.Reason == engine.ReasonUnsettled {
+				unsettled = append(unsettled, id)
+			}
+			if row.State == journal.StateFailed && len(failures) < shownFailures {
+				failures = append(failures, childFailed(h.Ref, row))
+			}
+			if row.State != journal.StateRunning {
+				stuck = append(stuck, id+" is "+row.State.String())
+				if len(stuck) == 1 {
+					h.Hint = phrase.Command("runs explain "+id) + " says what that one does"
+				}
+			}
+		}
+		if len(stuck) > 0 {
+			h.Message += ": " + strings.Join(stuck[:min(5, len(stuck))], ", ")
+		}
+		if len(unsettled) > 0 {
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: engine.ReasonUnsettled,
+				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", phrase.Counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
+				Hint:    "see that the registry runs: they go on by themselves when that answers"})
+		}
+		if len(spent) > 0 {
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: engine.ReasonBudget,
+				Message: fmt.Sprintf("%s of %s used up what it may use: %s", phrase.Counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
+				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: `epigraph runs explain %s` tells how much was used",
+					x.Row.ID, spent[0])})
+		}
+	}
+	x.Blockers = append(append(x.Blockers, poor...), failures...)
+	return nil
+}
+
+// graphOf is the run's graph as it is now.
+func (q *Query) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph, error) {
+	_, body, err := q.journal.Graph(ctx, row.Namespace, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	return workgraph.Decode(body)
+}
+
+// usefulness orders kinds: what somebody can do something about first.
+func (k BlockerKind) usefulness() int {
+	order := []BlockerKind{
+		BlockerEnded, BlockerChildFailed, BlockerLostOwner, BlockerQuarantined, BlockerReconciliation, BlockerBudget, BlockerPaused, BlockerStartTime, BlockerQuota, BlockerInterrupt,
+		BlockerCompletion, BlockerNoWorker, BlockerSignal, BlockerConcurrencyKey, BlockerConcurrencyLimit, BlockerRateLimit, BlockerExecutorFull, BlockerChildren,
+		BlockerUnappliedCommand, BlockerBackoff, BlockerTimer, BlockerRunning, BlockerSuspect, BlockerDraining, BlockerInbox, BlockerDependency, BlockerAmendRefused,
+	}
+	return slices.Index(order, k)
+}
+
+// Arrange adds what the owner's memory knows, puts the most useful first and says it in one sentence. It may be called again.
+func (x *Explanation) Arrange(local []Blocker) {
+	known := map[workgraph.Ref]int{}
+	for i, h := range local {
+		known[h.Ref] = i
+	}
+	full, waits := known[workgraph.Ref{}]
+	waits = waits && local[full].Kind == BlockerExecutorFull
+	all := slices.DeleteFunc(x.Blockers, func(h Blocker) bool {
+		if waits && h.Kind == BlockerRunning {
+			return true // nothing of it runs before it is in memory
+		}
+		i, ok := known[h.Ref]
+		if !ok || h.Kind != BlockerRunning {
+			return false
+		}
+		// What the journal tells of its attempts is not in the owner's memory.
+		if l := &local[i]; l.Error == nil && h.Error != nil {
+			l.Error = h.Error
+			l.Message += h.last()
+		}
+		local[i].Attempt, local[i].Of = h.Attempt, h.Of
+		return true
+	})
+	all = append(all, local...)
+	slices.SortStableFunc(all, func(a, b Blocker) int {
+		if c := cmp.Compare(a.Kind.usefulness(), b.Kind.usefulness()); c != 0 {
+			return c
+		}
+		return a.Until.Compare(b.Until)
+	})
+	x.Blockers = all
+	if n := len(all) - maxBlockers; n > 0 {
+		x.Blockers, x.More = all[:maxBlockers], x.More+n
+	}
+	x.Summary = x.summary()
+	if x.Unpriced > 0 && !strings.Contains(x.Summary, phrase.WithoutPrice) {
+		x.Summary += "; " + phrase.NoPrice(x.Unpriced)
+	}
+}
+
+// summary says the most useful in one sentence.
+func (x *Explanation) summary() string {
+	all := x.Blockers
+	if len(all) == 0 {
+		return "nothing holds it up: it moves, or has just stopped to"
+	}
+	if all[0].Kind == BlockerAmendRefused {
+		return "nothing holds it up: it moves, or has just stopped to; " + all[0].Message
+	}
+	others := 0
+	for _, h := range all[1:] {
+		if h.Kind != BlockerDependency && h.Kind != BlockerInbox && h.Kind != BlockerAmendRefused {
+			others++
+		}
+	}
+	if others += x.More; others > 0 {
+		return all[0].Message + fmt.Sprintf(" (and %d more)", others)
+	}
+	return all[0].Message
+}
+
+// refusedAmendment tells of the last amendment, if it was refused after its caller had gone.
+func (q *Query) refusedAmendment(ctx context.Context, x *Explanation) error {
+	f, err := q.engine.LastRefusal(ctx, x.Row.Namespace, x.Row.ID)
+	if err != nil || f == nil {
+		return err
+	}
+	h := Blocker{Kind: BlockerAmendRefused, Since: f.Time, Name: f.RequestID, Message: "an amendment was refused: " + f.Message,
+		Hint: "epigraph runs graph " + x.Row.ID + " --json shows the graph as it is; change what has not run"}
+	if f.By != "" {
+		h.Message = "an amendment by " + f.By + " was refused: " + f.Message
+	}
+	x.Blockers = append(x.Blockers, h)
+	return nil
+}

@@ -1,0 +1,49 @@
+package record
+
+import (
+	"encoding/json"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// OutcomeSize is what an outcome holds, in bytes: its values and its updates of state.
+func OutcomeSize(o workgraph.Outcome) int {
+	n := 0
+	for _, v := range o.Values {
+		n += len(v)
+	}
+	for k, v := range o.State {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// WaitSize is what an outcome asks for, in bytes, beside its values.
+func WaitSize(o *workgraph.Outcome) int {
+	if o.Wait == nil && o.Expand == nil {
+		return 0
+	}
+	raw, err := json.Marshal(struct {
+		W *workgraph.Wait
+		E *workgraph.Graph
+	}{o.Wait, o.Expand})
+	if err != nil {
+		return 0 // the machine refuses what is no JSON
+	}
+	return len(raw)
+}
+
+// InputSize is what a run is given at its start.
+func InputSize(in workgraph.Input, more ...json.RawMessage) int64 {
+	n := 0
+	for _, v := range in.Args {
+		n += len(v)
+	}
+	for k, v := range in.Named {
+		n += len(k) + len(v)
+	}
+	for _, v := range more {
+		n += len(v)
+	}
+	return int64(n)
+}
