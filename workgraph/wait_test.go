@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// replays checks that the journal so far, as JSON, gives the same state again, and that its snapshot does too.
+// replays checks that the journal so far, as JSON, gives the same state again, and so does its snapshot.
 func (m *machine) replays() {
 	m.t.Helper()
 	want, err := m.s.Snapshot()
@@ -31,7 +31,7 @@ func (m *machine) replays() {
 	require.Equal(m.t, string(want), string(got))
 }
 
-// crash goes on with a state restored from its snapshot, as a new owner does.
+// crash goes on with a state that is restored from its snapshot, as a new owner does.
 func (m *machine) crash() {
 	m.t.Helper()
 	snap, err := m.s.Snapshot()
@@ -272,7 +272,7 @@ func TestWaitForChildren(t *testing.T) {
 		require.Equal(t, []string{"x"}, m.fx.CancelChildren)
 		m.replays()
 	})
-	// What nobody waits for any more was asked to stop while its call was under way, and its report comes all the same.
+	// A visit that nothing waits for any more was asked to stop during its call, and its report comes anyway.
 	late := func(t *testing.T, effect Effect) *machine {
 		g := nodes(FirstArg(), "A", "B", "J").Edge("A", "J").Edge("B", "J").Graph()
 		g.Nodes[0].Effect, g.Nodes[0].Check = effect, &Check{CEL: "result != 0"}

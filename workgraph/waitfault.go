@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// waitFault says what is wrong with a wait, or nothing.
+// waitFault says what is wrong with a wait. It is empty if nothing is.
 func waitFault(w *Wait) string {
 	switch w.kind() {
 	case WaitTimer:

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// whys are the reasons in short.
+// whys are the reasons in short form.
 func whys(s *State) []string {
 	var out []string
 	for _, r := range s.Why(0) {
@@ -68,7 +68,7 @@ func TestWhy(t *testing.T) {
 		m.end("H", Outcome{})
 		require.Equal(t, []string{"U NEEDS_RECONCILIATION", "H@2 MAX_VISITS 1/2"}, whys(m.s))
 	})
-	t.Run("Attempts/TellTheLastErrorAndHowManyThereMayBe", func(t *testing.T) {
+	t.Run("Attempts/HaveTheirLastErrorAndTheirBound", func(t *testing.T) {
 		g := nodes(FirstArg(), "a", "pay").Graph()
 		g.Nodes[0].Retry, g.Nodes[1].Effect = Retry{MaxAttempts: 4, Jitter: Unlimited}, Unsafe
 		m := newMachine(t, compile(t, g))

@@ -276,7 +276,7 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		state := strings.ReplaceAll(view.Word(x.GetState().String(), "VISIT_STATE_"), "_", " ")
 		switch {
 		case x.GetReused():
-			state += " (adopted)"
+			state += " (reused)"
 		case x.GetCached():
 			state += " (cached)"
 		case x.GetState() == executorv1.VisitState_VISIT_STATE_CANCELED && x.GetEffect() == graphv1.Effect_EFFECT_UNSAFE && x.GetError().GetType() == executorv1.ErrorType_ERROR_TYPE_UNKNOWN:

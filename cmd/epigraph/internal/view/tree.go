@@ -224,7 +224,7 @@ func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 	case *executorv1.RunEvent_RunStarted:
 		for _, v := range e.RunStarted.GetReused() {
 			n := t.node(v)
-			n.state, n.mark, n.visits = executorv1.VisitState_VISIT_STATE_COMPLETED, "adopted", max(n.visits, v.GetVisit())
+			n.state, n.mark, n.visits = executorv1.VisitState_VISIT_STATE_COMPLETED, "reused", max(n.visits, v.GetVisit())
 			t.changed = slices.DeleteFunc(t.changed, func(c *treeNode) bool { return c == n })
 		}
 		if k := len(e.RunStarted.GetReused()); k > 0 {
