@@ -16,7 +16,7 @@ import (
 var _ journal.Inspector = (*Store)(nil)
 
 const (
-	// sampled is the head of questions that look at runs one by one. Without a size it is every run.
+	// sampled is the head of queries that look at runs one by one. Without a size it is every run.
 	sampled = `WITH look AS ((SELECT run_id FROM runs ORDER BY run_id DESC LIMIT $2) UNION (SELECT run_id FROM runs WHERE run_id >= $3 ORDER BY run_id LIMIT $2)) `
 	// lookedAt are the runs of the sample.
 	lookedAt = `look CROSS JOIN LATERAL (SELECT * FROM runs WHERE runs.run_id = look.run_id OFFSET 0) r`
@@ -26,7 +26,8 @@ const (
 	registered = ` EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation) `
 )
 
-// suspicions are questions whose answers are one line of text each. $1 bounds the answers; those that begin with sampled also know $2 and $3.
+// suspicions are queries whose rows are one line of text each. $1 bounds the rows; those that begin with
+// sampled also have $2 and $3.
 func suspicions() map[journal.Suspicion]string {
 	return map[journal.Suspicion]string{
 		journal.SuspectGap: sampled + `SELECT r.run_id || format(': %s events from %s to %s, the row says %s', e.n, coalesce(e.lo, 0), coalesce(e.hi, 0), r.last_seq)

@@ -268,8 +268,8 @@ func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
 	}
 }
 
-// disown makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one
-// was told to try has brought its owner down once more.
+// disown takes the owner, which is gone, from runs that are not to go on by themselves. A quarantined run
+// loses the RESUME command that it was trying: it has brought its owner down once more.
 func (t txn) disown(ctx context.Context, parked []journal.RunRef) error {
 	for _, f := range parked {
 		if _, err := t.exec(ctx, releaseSQL, f.RunID); err != nil {

@@ -58,8 +58,8 @@ func (s *Store) OrphanBlobs(ctx context.Context, grace, again time.Duration, lim
 				WHERE n.run_id = o.run_id AND `+s.d.Position(`o.hash`, `substr(n.data, 1, 64)`)+` > 0) LIMIT $2)`, grace, limit); err != nil {
 			return err
 		}
-		// A commit that refers to a blob holds its row: such a blob is looked at another time. The blobs that are
-		// locked here are looked at again, by statements that see what was committed until then.
+		// A commit that refers to a blob holds its row, so the blob is left for another time. The blobs
+		// that are locked here are looked at again, by statements that see what was committed until then.
 		rows, err := tx.Query(ctx, `SELECT b.namespace, b.hash FROM blobs b
 			WHERE (`+undoomed+` AND b.touch_time <= `+now+` - `+s.d.Span(`$1`)+`
 				OR NOT (`+undoomed+`) AND b.doom_time <= `+now+` - `+s.d.Span(`$2`)+`) AND `+unreferred+`
