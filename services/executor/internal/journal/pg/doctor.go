@@ -171,13 +171,7 @@ const partitionReserve = 12 * time.Hour
 // partitions looks whether new events have a partition, and that none lie in the one for what has no other. Tables that are not
 // partitioned are fine.
 func partitions(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]string, error) {
-	type part struct{ name, bound string }
-	rows, err := tx.Query(ctx, `SELECT c.oid::regclass::text, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-		WHERE i.inhparent = to_regclass('events') AND c.relpartbound IS NOT NULL`)
-	parts, err := collect(rows, err, func(row pgx.CollectableRow) (p part, err error) {
-		err = row.Scan(&p.name, &p.bound)
-		return p, err
-	})
+	parts, err := eventParts(ctx, tx)
 	if err != nil || len(parts) == 0 {
 		return nil, err
 	}
@@ -195,8 +189,8 @@ func partitions(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]str
 			}
 			continue
 		}
-		if at, ok := upper(p.bound); ok && at.After(last) {
-			last = at
+		if p.end.After(last) {
+			last = p.end
 		}
 	}
 	if left := last.Sub(now); !last.IsZero() && left < partitionReserve {

@@ -130,14 +130,6 @@ func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal
 	return s.hot.SendBatch(ctx, &b).Close()
 }
 
-// ExpediteUnpriced implements journal.Members.
-func (s *Store) ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error) {
-	tag, err := s.hot.Exec(ctx, `UPDATE runs SET wake_time = now() - interval '10 seconds' WHERE run_id = ANY (ARRAY (
-			SELECT run_id FROM runs WHERE state IN (1, 3, 4) AND state = 4 AND state_reason = $1 AND owner_id = '' AND wake_time > now()
-			ORDER BY wake_time LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)) AND owner_id = ''`, reason, limit)
-	return int(tag.RowsAffected()), err
-}
-
 // SweepOwnerless implements journal.Members.
 func (s *Store) SweepOwnerless(ctx context.Context, late time.Duration, limit int) (n int, err error) {
 	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time < now() - $1::interval

@@ -36,15 +36,6 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 	return o, nil
 }
 
-// TokenKey implements journal.Members. A second caller waits for the first, and reads what it wrote.
-func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
-	if _, err = s.hot.Exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, $1) ON CONFLICT DO NOTHING`, fresh); err != nil {
-		return nil, sqlstore.Away(fmt.Errorf("keep key of attempt token: %w", err))
-	}
-	err = s.hot.QueryRow(ctx, `SELECT key FROM token_key`).Scan(&key)
-	return key, sqlstore.Away(err)
-}
-
 // Heartbeat implements journal.Members.
 func (s *Store) Heartbeat(ctx context.Context, owner journal.Owner) error {
 	// It need not reach the disk: one that a crash of the server takes back was at worst a moment younger. So
@@ -290,16 +281,6 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		return journal.Owner{}, fenced(err, self)
 	}
 	return now, nil
-}
-
-// Mark implements journal.Members.
-func (s *Store) Mark(ctx context.Context, owner journal.Owner, runID, doing, harmless string) error {
-	tag, err := s.hot.Exec(ctx, `UPDATE runs SET doing = $4, died_doing = CASE WHEN died_doing = $5 THEN '' ELSE died_doing END
-		WHERE run_id = $1 AND owner_id = $2 AND owner_incarnation = $3`, runID, owner.ID, owner.Incarnation, doing, harmless)
-	if err == nil && tag.RowsAffected() == 0 {
-		return journal.NotOwner(runID)
-	}
-	return err
 }
 
 // Release implements journal.Members.

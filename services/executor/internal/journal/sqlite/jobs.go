@@ -127,18 +127,6 @@ func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal
 	})
 }
 
-// ExpediteUnpriced implements journal.Members.
-func (s *Store) ExpediteUnpriced(ctx context.Context, reason string, limit int) (n int, err error) {
-	err = s.update(ctx, func(ctx context.Context, t txn) error {
-		found, err := t.exec(ctx, `UPDATE runs SET wake_time = `+now+` - 10000000 WHERE run_id IN (
-			SELECT run_id FROM runs WHERE state IN (1, 3, 4) AND +state = 4 AND state_reason = ?1 AND owner_id = '' AND wake_time > 0 AND wake_time > `+now+`
-			ORDER BY wake_time LIMIT ?2)`, reason, limit)
-		n = int(found)
-		return err
-	})
-	return n, err
-}
-
 // SweepOwnerless implements journal.Members.
 func (s *Store) SweepOwnerless(ctx context.Context, late time.Duration, limit int) (n int, err error) {
 	rows, err := s.db.Read.QueryContext(ctx, `SELECT * FROM (SELECT namespace, run_id FROM runs WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time > 0 AND wake_time < `+now+` - ?1
