@@ -49,7 +49,7 @@ type Stmt struct {
 	Args  []any
 	// Rows, if set, reads the rows of the result.
 	Rows func(Rows) error
-	// Done, if set, is told how many rows the statement wrote. Without Rows only.
+	// Done, if set, receives the number of rows that the statement wrote. Without Rows only.
 	Done func(n int64) error
 }
 

@@ -34,8 +34,8 @@ type Turns struct {
 	byKey map[string]*line
 	// used are the turns of all keys.
 	used int
-	// next holds the lines of keys that could have a turn if there was one, in the order in which they get it.
-	// So it is empty unless all turns are used.
+	// next holds the queues of keys that would get a turn if there was one, in that order. It is empty unless
+	// all turns are used.
 	next list.List // of *line
 	// sweepAt is of how many keys something is known when those that have rested are forgotten.
 	sweepAt int
@@ -173,8 +173,8 @@ func (t *Turns) leave(l *line) {
 	t.forget(l)
 }
 
-// queue has the line wait for its turn among the others, if somebody waits in it whom its own bound lets
-// through.
+// queue makes the queue of a key wait for its turn among the others, if the key's own bound admits somebody
+// in it.
 func (t *Turns) queue(l *line) {
 	if !l.queued && l.waiting.Len() > 0 && l.used < t.bounds.Key {
 		l.queued = true
