@@ -1,5 +1,6 @@
-// Package dispatch owns the working side of the job queue: it takes the jobs that the journal's drivers inserted with what caused them, and hands
-// each to the handler of its kind. It knows River and no table of ours; it must not know what a job's work is, nor which database carries it.
+// Package dispatch owns the working side of the job queue: it takes the jobs that the journal's drivers
+// inserted with their causes, and hands each to the handler of its kind. It knows River and no table of ours.
+// It must not know the work of a job, nor the database that stores it.
 package dispatch
 
 import (
@@ -30,7 +31,7 @@ import (
 type Job struct {
 	ID   int64
 	Kind journal.JobKind
-	// Args is what was inserted; JobArgs are decoded from it when it is about a run.
+	// Args are the inserted arguments; JobArgs are decoded from them for jobs about a run.
 	Args []byte
 	journal.JobArgs
 	// Attempt counts the tries, this one included.
@@ -39,8 +40,9 @@ type Job struct {
 	At time.Time
 }
 
-// Handler works one job. Jobs come at least once, and to one handler at a time unless an executor dies or a job outlives its Timeout. An error lets
-// the job come again after a pause that grows; Later lets it come again at a time of the handler's choice.
+// Handler works one job. Jobs come at least once, and to one handler at a time unless an executor dies or a
+// job exceeds its Timeout. After an error the job comes again with an increasing pause; after Later it comes
+// again at a time of the handler's choice.
 type Handler func(ctx context.Context, j Job) error
 
 // Kind is a kind of jobs and who works them.
@@ -49,25 +51,28 @@ type Kind struct {
 	Handle Handler
 	// Timeout bounds one try; 0 means 30 s.
 	Timeout time.Duration
-	// Every inserts a job of this kind with no arguments that often, by whichever executor leads; 0 means never. The first one comes when an
-	// executor begins to lead.
+	// Every inserts a job of this kind without arguments that often, by the executor that leads; 0 means
+	// never. The first one comes when an executor begins to lead.
 	Every time.Duration
 }
 
 // Options tune a Dispatcher; zero fields take the defaults named at each.
 type Options struct {
-	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again: another release may know it.
+	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again:
+	// another release may know it.
 	Kinds []Kind
-	// Wakes, Starts, Schedules, Webhooks and Work are how many jobs of each queue are worked at once; defaults 64, 32, 16, 64 and 8.
+	// Wakes, Starts, Schedules, Webhooks and Work are how many jobs of each queue are worked at once;
+	// defaults 64, 32, 16, 64 and 8.
 	Wakes, Starts, Schedules, Webhooks, Work int
 	// Drain is how long jobs in progress may go on when Run is to end; default 5 s.
 	Drain time.Duration
-	// Retention is how long a finished job is kept to be looked at; default 1 minute. Those that were given up are kept for a day.
+	// Retention is how long a finished job is kept to be looked at; default 1 minute. Those that were given
+	// up are kept for a day.
 	Retention time.Duration
 	// ID is under which name jobs are worked; empty leaves it to River.
 	ID string
-	// RescueAfter is when a job that nobody ended comes again, besides the time that its kind may take; default 1 minute. Those that an executor died
-	// with come again earlier: see journal.Members.RescueJobs.
+	// RescueAfter is when a job that nobody ended comes again, besides the time that its kind may take;
+	// default 1 minute. Those that an executor died with come again earlier: see journal.Members.RescueJobs.
 	RescueAfter time.Duration
 	// Schema is where River's tables are, empty for SQLite.
 	Schema string
@@ -79,8 +84,9 @@ type Options struct {
 }
 
 const (
-	// poll is the longest that a job waits whose notification was missed, or which was not due yet when it came: those with a time are due early, and
-	// held to the instant by who works them. pollWork is that of the jobs which nobody waits for.
+	// poll is the longest that a job waits whose notification was missed, or which was not due yet when it
+	// came: those with a time are due early, and held to the instant by who works them. pollWork is that of
+	// the jobs which nobody waits for.
 	poll     = 500 * time.Millisecond
 	pollWork = 2 * time.Second
 	// cooldown is the shortest pause between two looks at a queue.
@@ -106,7 +112,8 @@ type Dispatcher struct {
 	ui   func(prefix string) (*UI, error)
 }
 
-// New returns a dispatcher over one of the journal's drivers: see their JobDriver. It neither connects nor migrates.
+// New returns a dispatcher over one of the journal's drivers: see their JobDriver. It neither connects nor
+// migrates.
 func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error) {
 	def := func(p *int, v int) {
 		if *p <= 0 {
@@ -180,7 +187,8 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	}}, nil
 }
 
-// Run works jobs until ctx ends, from when the database answers on; then those in progress may end within Options.Drain.
+// Run works jobs until ctx ends, from when the database answers on; then those in progress may end within
+// Options.Drain.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	jobs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -238,8 +246,8 @@ func (h quiet) WithGroup(name string) slog.Handler {
 	return quiet{h.Handler.WithGroup(name), h.over}
 }
 
-// UI returns pages that show the jobs of all tenants and let their reader cancel and repeat them: they are for operators only. prefix is the path
-// below which they are mounted.
+// UI returns pages that show the jobs of all tenants and let their reader cancel and repeat them: they are
+// for operators only. prefix is the path below which they are mounted.
 func (d *Dispatcher) UI(prefix string) (*UI, error) { return d.ui(prefix) }
 
 // UI is an http.Handler that answers once its Start was called; what that starts ends with its context.

@@ -16,8 +16,9 @@ import (
 // maxWords bounds what Words takes over from the other side, in bytes.
 const maxWords = 300
 
-// Words says why a request got no answer, to whoever asked for it. Errors of the network name addresses of ours (the resolver's, this
-// process's own, and the one that a name stands for inside), so none of their text is taken over.
+// Words says why a request got no answer, to whoever asked for it. Errors of the network name addresses of
+// ours (the resolver's, this process's own, and the one that a name stands for inside), so none of their text
+// is taken over.
 func Words(err error) string {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err // the address is in the arguments, with its secrets

@@ -14,8 +14,8 @@ func newLife() (l life) {
 	return l
 }
 
-// token names a visit's attempt to its worker: the stream's life and a number of this stream, so that the token of another stream or
-// of an attempt that has ended is told from every one that is open.
+// token names a visit's attempt to its worker: the stream's life and a number of this stream, so that the
+// token of another stream or of an attempt that has ended is told from every one that is open.
 func (l life) token(n uint64) string {
 	var b [len(life{}) + 8]byte
 	copy(b[:], l[:])

@@ -1,5 +1,5 @@
-// Package pg keeps limits in the schema of the journal in a PostgreSQL database, for any number of executors. It owns the SQL and the
-// locks of that driver; what becomes of an ask is package limit's to say.
+// Package pg keeps limits in the schema of the journal in a PostgreSQL database, for any number of executors.
+// It owns the SQL and the locks of that driver; what becomes of an ask is package limit's to say.
 package pg
 
 import (
@@ -35,7 +35,8 @@ const (
 
 var _ limit.Store = (*Store)(nil)
 
-// Store is a limit.Store with a small pool of its own: an exchange must wait neither for readers nor for commits.
+// Store is a limit.Store with a small pool of its own: an exchange must wait neither for readers nor for
+// commits.
 type Store struct{ pool *pgxpool.Pool }
 
 // Open connects. The journal's migrations make the tables.
@@ -386,7 +387,8 @@ func (s *Store) Backlog(ctx context.Context) (jobs, executors int64, err error) 
 	return jobs, executors, err
 }
 
-// Sweep implements limit.Store. What is deleted is told by its incarnation: a row that was taken up anew stays.
+// Sweep implements limit.Store. What is deleted is told by its incarnation: a row that was taken up anew
+// stays.
 func (s *Store) Sweep(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, `DELETE FROM limit_holdings h USING (
 			SELECT d.namespace, d.name, d.owner_id, d.owner_incarnation FROM limit_holdings d

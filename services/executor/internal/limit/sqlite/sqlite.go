@@ -1,5 +1,5 @@
-// Package sqlite keeps limits in the SQLite file of the journal, for the executors of one machine, which in practice is one. It owns the
-// SQL of that driver; what becomes of an ask is package limit's to say.
+// Package sqlite keeps limits in the SQLite file of the journal, for the executors of one machine, which in
+// practice is one. It owns the SQL of that driver; what becomes of an ask is package limit's to say.
 package sqlite
 
 import (
@@ -20,7 +20,8 @@ const now = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 
 var _ limit.Store = (*Store)(nil)
 
-// Store is a limit.Store on a file that is the journal's too. Executors of other processes on the same file find out by asking again.
+// Store is a limit.Store on a file that is the journal's too. Executors of other processes on the same file
+// find out by asking again.
 type Store struct {
 	db *dbkit.SQLite
 
