@@ -1,6 +1,6 @@
 // Package egress owns the way out to addresses that users and models name: which of them may be reached, and
-// the transport that refuses the others at the moment it connects. It must not know what is sent, nor what an
-// answer means.
+// the transport that refuses the others when it connects. It must not know the content of requests and
+// answers.
 package egress
 
 import (
@@ -47,7 +47,7 @@ func NewGuard(allow []string) (Guard, error) {
 	return g, errors.Join(bad...)
 }
 
-// Refusal says that an address may not be reached. It never tells which address a name stands for here.
+// Refusal says that an address may not be reached. It never reveals the address behind a name.
 type Refusal struct {
 	// Host is the host as it was asked for; empty if only the address that it stands for is known.
 	Host string
@@ -67,7 +67,7 @@ func (r *Refusal) Error() string {
 	return r.Host + allow
 }
 
-// Check refuses an address. It says nothing of names: what they stand for is known when they are dialed.
+// Check refuses an address. Names are resolved and checked when they are dialed.
 func (g Guard) Check(ip netip.Addr) error {
 	ip = ip.Unmap()
 	if g.all || public(ip) || slices.ContainsFunc(g.nets, func(n netip.Prefix) bool { return n.Contains(ip) }) {
@@ -76,9 +76,9 @@ func (g Guard) Check(ip netip.Addr) error {
 	return &Refusal{Host: ip.String()}
 }
 
-// CheckHost refuses a host of a URL of which it is certain before it is dialed: an address, a name of this
-// machine, or an address that is not written in the one usual form. Resolvers and libraries read the odd
-// forms (0x7f.1, 2130706433, 0177.0.0.1) differently, so nobody can say what is meant.
+// CheckHost refuses a host of a URL that is certainly refused when dialed: an address, a name of this
+// machine, or an address that is not in the one usual form. Resolvers and libraries read the odd forms
+// (0x7f.1, 2130706433, 0177.0.0.1) differently, so their meaning is unknown.
 func (g Guard) CheckHost(host string) error {
 	name, err := plain(host)
 	if err != nil {
@@ -97,7 +97,8 @@ func (g Guard) CheckHost(host string) error {
 }
 
 // plain is the host as it will be dialed: without brackets and the dot at its end, in lower case, other
-// scripts' letters and digits as ASCII. It refuses what looks like an address and is not written as one.
+// scripts' letters and digits as ASCII. It refuses a text that resembles an address and is not in its usual
+// form.
 func plain(host string) (string, error) {
 	odd := &Refusal{Host: fmt.Sprintf("%.80q", host), why: "is an address in an unusual form: write it like 192.0.2.1 or 2001:db8::1, without a zone"}
 	name := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
@@ -120,7 +121,7 @@ func plain(host string) (string, error) {
 		// nothing can be of that name
 		return "", &Refusal{Host: fmt.Sprintf("%.80q", host), why: "is no name of a host"}
 	}
-	// As browsers do it: what ends in a number is an address.
+	// Browsers do the same: a name that ends in a number is an address.
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if number(last) {
 		if _, err := netip.ParseAddr(name); err != nil {
@@ -156,7 +157,7 @@ func (g Guard) control(_, address string, _ syscall.RawConn) error {
 		return &Refusal{}
 	}
 	if g.Check(ap.Addr().WithZone("")) != nil {
-		return &Refusal{} // the address is that of a name, and names of this network are nobody's business
+		return &Refusal{} // the address belongs to a name, and the names of this network are private
 	}
 	return nil
 }
@@ -172,8 +173,9 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("3fff::/20"), netip.MustParsePrefix("2002::/16"),
 }
 
-// public6 is the only network of IPv6 from which public addresses are given out. Beside it are all forms that
-// hold an address of IPv4 (::/96, ::ffff:0:0:0/96, 64:ff9b::/96), what was site-local, and what is reserved.
+// public6 is the only IPv6 network from which public addresses are assigned. Outside of it are all forms that
+// contain an IPv4 address (::/96, ::ffff:0:0:0/96, 64:ff9b::/96), the former site-local network, and reserved
+// ones.
 var public6 = netip.MustParsePrefix("2000::/3")
 
 func public(ip netip.Addr) bool {

@@ -62,7 +62,7 @@ func Words(err error) string {
 	return errs.Clip(err.Error(), maxWords)
 }
 
-// certificateWords tells what is wrong with a certificate, which is as public as the certificate.
+// certificateWords describes the fault of a certificate, which is as public as the certificate.
 func certificateWords(err error) string {
 	if name, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "it is not that of " + name.Host
