@@ -92,7 +92,7 @@ func TestValidateGraph(t *testing.T) {
 				got = append(got, x.GetCode()+" "+x.GetNodeId()+" "+x.GetField())
 			}
 			require.Equal(t, c.want, got, "%v", v.GetFaults())
-			// What a start says is the same, in the same words.
+			// A start reports the same, in the same words.
 			run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: c.graph})
 			if c.want == nil {
 				require.NoError(t, err)

@@ -67,7 +67,8 @@ func TestWebhookAddresses(t *testing.T) {
 	for _, host := range []string{
 		"127.0.0.1", "127.0.0.1.", "10.1.2.3", "169.254.169.254", "0.0.0.0", "100.64.0.1", "192.88.99.1", "localhost", "LocalHost.", "x.localhost",
 		"[::1]", "[::]", "[fec0::1]", "[3fff::1]", "[5f00::1]", "[fe80::1]",
-		"[::ffff:10.1.2.3]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[::a9fe:a9fe]", // IPv4 within IPv6, mapped and compatible
+		// IPv4 within IPv6, mapped and compatible
+		"[::ffff:10.1.2.3]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[::a9fe:a9fe]",
 		"[::ffff:0:127.0.0.1]", "[::ffff:0:a00:1]", // translated
 		"[64:ff9b::10.0.0.1]", "[64:ff9b:1::a00:1]", // NAT64
 		"[2002:a00:1::]", "[2001:0:a01:203::1]", // 6to4, Teredo
