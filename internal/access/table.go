@@ -61,9 +61,9 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/ListInterrupts":  {Run, Approve},
 	"epigraph.executor.v1.ExecutorService/GetInterrupt":    {Run, Approve},
 	"epigraph.executor.v1.ExecutorService/AnswerInterrupt": approve,
-	// The task token identifies the visit, and whoever does the work has it, be it a worker or not.
-	"epigraph.executor.v1.ExecutorService/CompleteTask": {Run, Worker},
-	// A worker sends with the task token of its call alone, in the name of the call's node.
+	// The attempt token identifies the visit, and whoever does the work has it, be it a worker or not.
+	"epigraph.executor.v1.ExecutorService/CompleteAttempt": {Run, Worker},
+	// A worker sends with the attempt token of its call alone, in the name of the call's node.
 	"epigraph.executor.v1.ExecutorService/SendMessage": {Run, Worker},
 	"epigraph.executor.v1.ExecutorService/ListActors":  {Run, Worker},
 

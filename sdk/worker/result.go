@@ -15,7 +15,7 @@ import (
 )
 
 // Result is an outcome that is more than one value. Make one with Values, Terminate, Abstain, Sleep, Ask,
-// Approve, Task, AwaitSignal, Spawn or Expand, and add to it with its methods.
+// Approve, AwaitCompletion, AwaitSignal, Spawn or Expand, and add to it with its methods.
 type Result struct {
 	m   *executorv1.Outcome
 	err error
@@ -106,14 +106,14 @@ func (r Result) Default(answer any) Result {
 	return r
 }
 
-// Task leaves the visit open until somebody completes it with the visit's TaskToken. After a timeout above 0
+// AwaitCompletion leaves the visit open until somebody completes it with the visit's AttemptToken. After a timeout above 0
 // the visit fails.
-func Task(timeout time.Duration) Result {
-	t := &executorv1.TaskWait{}
+func AwaitCompletion(timeout time.Duration) Result {
+	t := &executorv1.CompletionWait{}
 	if timeout > 0 {
 		t.Timeout = durationpb.New(timeout)
 	}
-	return waits(&executorv1.Wait{Wait: &executorv1.Wait_Task{Task: t}})
+	return waits(&executorv1.Wait{Wait: &executorv1.Wait_Completion{Completion: t}})
 }
 
 // AwaitSignal leaves the visit open until a signal of that name comes; its value is the signal's payload.
@@ -228,7 +228,7 @@ func (r Result) Set(key string, v any) Result {
 }
 
 // Used records what a model used.
-func (r Result) Used(usage ...*executorv1.CallUsage) Result {
+func (r Result) Used(usage ...*executorv1.ModelUsage) Result {
 	r.m.Usage = append(r.m.Usage, usage...)
 	return r
 }

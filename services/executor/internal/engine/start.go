@@ -470,7 +470,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	var w journal.Append
 	// A run that has nothing to do at once leaves the memory by a write of its own: a start has no place for
 	// that.
-	c, err := r.fill(&w, evs, eff, extra{more: true})
+	c, err := r.fill(&w, evs, eff, extra{from: origin{more: true}})
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 // TokenKey implements journal.Members. Who comes second waits for the first, and reads what that one wrote.
 func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
 	if _, err = s.hot.Exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, $1) ON CONFLICT DO NOTHING`, fresh); err != nil {
-		return nil, sqlstore.Away(fmt.Errorf("keep key of task tokens: %w", err))
+		return nil, sqlstore.Away(fmt.Errorf("keep key of attempt token: %w", err))
 	}
 	err = s.hot.QueryRow(ctx, `SELECT key FROM token_key`).Scan(&key)
 	return key, sqlstore.Away(err)

@@ -55,7 +55,7 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		if _, err := t.exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, ?) ON CONFLICT DO NOTHING`, fresh); err != nil {
-			return fmt.Errorf("keep key of task tokens: %w", err)
+			return fmt.Errorf("keep key of attempt token: %w", err)
 		}
 		return t.tx.QueryRowContext(ctx, `SELECT key FROM token_key`).Scan(&key)
 	})

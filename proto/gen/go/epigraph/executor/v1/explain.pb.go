@@ -43,7 +43,7 @@ const (
 	// Child runs go on.
 	BlockerKind_BLOCKER_KIND_CHILDREN BlockerKind = 6
 	// Work outside goes on.
-	BlockerKind_BLOCKER_KIND_TASK BlockerKind = 7
+	BlockerKind_BLOCKER_KIND_COMPLETION BlockerKind = 7
 	// No signal of the name has come.
 	BlockerKind_BLOCKER_KIND_SIGNAL BlockerKind = 8
 	// An inbox has fewer messages than it waits for.
@@ -96,7 +96,7 @@ var (
 		4:  "BLOCKER_KIND_BACKOFF",
 		5:  "BLOCKER_KIND_TIMER",
 		6:  "BLOCKER_KIND_CHILDREN",
-		7:  "BLOCKER_KIND_TASK",
+		7:  "BLOCKER_KIND_COMPLETION",
 		8:  "BLOCKER_KIND_SIGNAL",
 		9:  "BLOCKER_KIND_INBOX",
 		10: "BLOCKER_KIND_NO_WORKER",
@@ -126,7 +126,7 @@ var (
 		"BLOCKER_KIND_BACKOFF":           4,
 		"BLOCKER_KIND_TIMER":             5,
 		"BLOCKER_KIND_CHILDREN":          6,
-		"BLOCKER_KIND_TASK":              7,
+		"BLOCKER_KIND_COMPLETION":        7,
 		"BLOCKER_KIND_SIGNAL":            8,
 		"BLOCKER_KIND_INBOX":             9,
 		"BLOCKER_KIND_NO_WORKER":         10,
@@ -469,7 +469,7 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x129\n" +
 	"\bblockers\x18\x04 \x03(\v2\x1d.epigraph.executor.v1.BlockerR\bblockers\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\x05R\x04more*\x9f\x06\n" +
+	"\x04more\x18\x06 \x01(\x05R\x04more*\xa5\x06\n" +
 	"\vBlockerKind\x12\x1c\n" +
 	"\x18BLOCKER_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BLOCKER_KIND_RUNNING\x10\x01\x12\x1b\n" +
@@ -477,8 +477,8 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\x16BLOCKER_KIND_INTERRUPT\x10\x03\x12\x18\n" +
 	"\x14BLOCKER_KIND_BACKOFF\x10\x04\x12\x16\n" +
 	"\x12BLOCKER_KIND_TIMER\x10\x05\x12\x19\n" +
-	"\x15BLOCKER_KIND_CHILDREN\x10\x06\x12\x15\n" +
-	"\x11BLOCKER_KIND_TASK\x10\a\x12\x17\n" +
+	"\x15BLOCKER_KIND_CHILDREN\x10\x06\x12\x1b\n" +
+	"\x17BLOCKER_KIND_COMPLETION\x10\a\x12\x17\n" +
 	"\x13BLOCKER_KIND_SIGNAL\x10\b\x12\x16\n" +
 	"\x12BLOCKER_KIND_INBOX\x10\t\x12\x1a\n" +
 	"\x16BLOCKER_KIND_NO_WORKER\x10\n" +
