@@ -15,8 +15,8 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// TestWebhookAddresses holds that an address which may not be told, however it is written, is refused when
-// the run is started or the schedule is made, and not only when something is to be told.
+// TestWebhookAddresses checks that a forbidden address, however it is written, is refused when the run is
+// started or the schedule is made, and not only at the first delivery.
 func TestWebhookAddresses(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)
@@ -25,7 +25,7 @@ func TestWebhookAddresses(t *testing.T) {
 		return &executorv1.StartRunRequest{Webhooks: []*executorv1.Webhook{{Url: url}},
 			Graph: nodes(&graphv1.Node{Id: "n", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})}
 	}
-	later, n := timestamppb.New(time.Now().Add(time.Hour)), 0 // nothing ends, so nobody is told
+	later, n := timestamppb.New(time.Now().Add(time.Hour)), 0 // nothing ends, so nothing is sent
 	ways := map[string]func(t *testing.T, url string) error{
 		"StartRun": func(t *testing.T, url string) error {
 			req := start(url)
