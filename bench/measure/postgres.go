@@ -50,7 +50,8 @@ func (p *Postgres) WALPosition(ctx context.Context) (lsn string, err error) {
 
 // WAL is what was written to the log between two positions.
 type WAL struct {
-	// Records is the records' bytes, Pages those of full-page images, which depend on when the last checkpoint was.
+	// Records is the records' bytes, Pages those of full-page images, which depend on when the last
+	// checkpoint was.
 	Records, Pages int64
 }
 

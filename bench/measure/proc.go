@@ -1,6 +1,6 @@
-// Package measure owns the figures that no contestant can give of itself: processor time and memory of process trees from /proc,
-// what a PostgreSQL server used for one database, how much of its log was written, and how large databases are. It must not
-// know the contestants.
+// Package measure owns the figures that no contestant can give of itself: processor time and memory of
+// process trees from /proc, what a PostgreSQL server used for one database, how much of its log was written,
+// and how large databases are. It must not know the contestants.
 package measure
 
 import (
@@ -94,8 +94,9 @@ func descends(procs map[int]stat, pid int, roots []int) bool {
 	return false
 }
 
-// PostgresCPU is the processor time that the server below root has used so far for some databases: their backends, what ended,
-// and what serves all (the writers and the postmaster). The backends of other databases are left out.
+// PostgresCPU is the processor time that the server below root has used so far for some databases: their
+// backends, what ended, and what serves all (the writers and the postmaster). The backends of other databases
+// are left out.
 func PostgresCPU(root int, databases ...string) (time.Duration, error) {
 	procs, err := all()
 	if err != nil {
@@ -135,7 +136,8 @@ func RssAnon(pid int) (int64, error) {
 	return 0, errors.New("RssAnon is not told")
 }
 
-// Files is how many bytes these files hold together with those beside them that begin with the same name, as the logs of SQLite do.
+// Files is how many bytes these files hold together with those beside them that begin with the same name, as
+// the logs of SQLite do.
 func Files(paths ...string) (int64, error) {
 	var sum int64
 	for _, p := range paths {

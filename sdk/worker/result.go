@@ -106,8 +106,8 @@ func (r Result) Default(answer any) Result {
 	return r
 }
 
-// AwaitCompletion leaves the visit open until somebody completes it with the visit's AttemptToken. After a timeout above 0
-// the visit fails.
+// AwaitCompletion leaves the visit open until somebody completes it with the visit's AttemptToken. After a
+// timeout above 0 the visit fails.
 func AwaitCompletion(timeout time.Duration) Result {
 	t := &executorv1.CompletionWait{}
 	if timeout > 0 {

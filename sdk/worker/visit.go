@@ -30,7 +30,8 @@ type Visit struct {
 	Effect    EffectKind
 	// Details are those of the last heartbeat of an earlier attempt, to go on from; nil if there are none.
 	Details json.RawMessage
-	// AttemptToken is what CompleteAttempt takes when the function returns AwaitCompletion, and SendAs takes meanwhile.
+	// AttemptToken is what CompleteAttempt takes when the function returns AwaitCompletion, and SendAs takes
+	// meanwhile.
 	AttemptToken string
 	// Message is everything as it came.
 	Message *executorv1.Attempt

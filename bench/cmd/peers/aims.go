@@ -2,7 +2,8 @@ package main
 
 import "fmt"
 
-// aim is what a contestant of ours should reach. It is judged in one run against the floors of the same rounds.
+// aim is what a contestant of ours should reach. It is judged in one run against the floors of the same
+// rounds.
 type aim struct {
 	contestant, figure, text string
 	// baseline, if set, is whose figure ours is divided by.

@@ -37,8 +37,9 @@ const (
 	epigraphTwo    = "Epigraph, two replicas"
 )
 
-// process is one process of a contestant. {store}, {database}, {dir} and {addr} stand for what is known at start: the
-// store's address, the database's name, a directory of its own, what the process before told as its address.
+// process is one process of a contestant. {store}, {database}, {dir} and {addr} stand for what is known at
+// start: the store's address, the database's name, a directory of its own, what the process before told as
+// its address.
 type process struct {
 	// program is a package of ours below bench/, an absolute path, or a command on the path.
 	program string
@@ -49,7 +50,8 @@ type process struct {
 	engine bool
 	// silent processes do not tell when they are ready; the next one waits for them.
 	silent bool
-	// ports is how many free ports there are to be, as {port0} and so on; those of the last process that asked stay.
+	// ports is how many free ports there are to be, as {port0} and so on; those of the last process that
+	// asked stay.
 	ports int
 	// before prepares what the process reads.
 	before func(ctx context.Context, h *harness, c *contestant, words map[string]string) error
@@ -58,7 +60,8 @@ type process struct {
 // spec is a contestant.
 type spec struct {
 	name, class, store string
-	// durability says what is on disk when a node's successors start, and what was set otherwise than it comes.
+	// durability says what is on disk when a node's successors start, and what was set otherwise than it
+	// comes.
 	durability string
 	floor      bool
 	peer       bool
@@ -90,7 +93,8 @@ func (s *spec) takes(load string) bool {
 	return !skipped
 }
 
-// enough is why some take part in W7 only 16 at a time: a hundred graphs one after the other take half a minute.
+// enough is why some take part in W7 only 16 at a time: a hundred graphs one after the other take half a
+// minute.
 const enough = "kept short: 16 at a time tells the same"
 
 func floors(store, suffix, class string) []*spec {

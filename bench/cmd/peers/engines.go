@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// peers are the other engines. Each comes as it is installed, and tuned: with the settings of its own documentation that serve
-// these loads.
+// peers are the other engines. Each comes as it is installed, and tuned: with the settings of its own
+// documentation that serve these loads.
 func peers() []*spec {
 	const each = "each node, before its successors start"
 	var all []*spec
@@ -209,7 +209,8 @@ func (t temporal) note() string {
 	return ", one partition for each queue, no rate limits, " + settingsOf(t.worker, "")
 }
 
-// temporalDynamic lifts the limits that a small server has by default and leaves out partitions that one worker does not need.
+// temporalDynamic lifts the limits that a small server has by default and leaves out partitions that one
+// worker does not need.
 const temporalDynamic = `
 frontend.rps: [{value: 100000}]
 frontend.namespaceRPS: [{value: 100000}]

@@ -1,6 +1,6 @@
-// Command peers runs the same loads on Epigraph, on what the databases allow, and on other engines, side by side on one machine
-// in one run, and prints one table. It must not know how a contestant works inside: each is a set of processes that speak the
-// protocol of package drive.
+// Command peers runs the same loads on Epigraph, on what the databases allow, and on other engines, side by
+// side on one machine in one run, and prints one table. It must not know how a contestant works inside: each
+// is a set of processes that speak the protocol of package drive.
 package main
 
 import (

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// A run is to end in bounded time on any machine, so rounds are given out by what they cost: everybody takes part in the first one,
-// Epigraph and the floors in leastRounds, and in further ones whoever fits into the load's share of the time that is left. Once
-// the whole time is over, which happens on a busy machine, peers are left out of what remains, and named.
+// A run is to end in bounded time on any machine, so rounds are given out by what they cost: everybody takes
+// part in the first one, Epigraph and the floors in leastRounds, and in further ones whoever fits into the
+// load's share of the time that is left. Once the whole time is over, which happens on a busy machine, peers
+// are left out of what remains, and named.
 
 // leastRounds is how many rounds Epigraph and the floors take in any case, if as many are asked for.
 const leastRounds = 3
@@ -37,7 +38,8 @@ func (s *schedule) share(l *loadSpec, now time.Time) time.Time {
 	return now.Add(part)
 }
 
-// takes picks who takes part in a round of a load: costs are what the last turn of each took, left is the time that the load may still take.
+// takes picks who takes part in a round of a load: costs are what the last turn of each took, left is the
+// time that the load may still take.
 func (o options) takes(all []*contestant, round int, costs map[*contestant]time.Duration, left time.Duration) []*contestant {
 	if round == 0 {
 		return all

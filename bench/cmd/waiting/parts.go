@@ -165,7 +165,8 @@ func (r *rig) still(ctx context.Context, n int) error {
 	return nil
 }
 
-// wake wakes some of those that do not wait for time, and measures from the call to the end of the run as a watcher sees it.
+// wake wakes some of those that do not wait for time, and measures from the call to the end of the run as a
+// watcher sees it.
 func (r *rig) wake(ctx context.Context, o options, all []waiter, out io.Writer) error {
 	h := r.hosts[0]
 	var chosen []waiter
@@ -238,7 +239,8 @@ func (r *rig) wake(ctx context.Context, o options, all []waiter, out io.Writer) 
 	return nil
 }
 
-// due lets timers come due together while all the others wait, and measures how late the nodes after them are called.
+// due lets timers come due together while all the others wait, and measures how late the nodes after them are
+// called.
 func (r *rig) due(ctx context.Context, o options, out io.Writer) error {
 	if o.timers == 0 {
 		return nil

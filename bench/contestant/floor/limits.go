@@ -67,7 +67,8 @@ func repeat(ctx context.Context, clients int, wall time.Duration, f func(ctx con
 	return n.Load(), time.Since(began), errors.Join(faults...)
 }
 
-// echo measures unary calls over a loopback connection, server and client in this process, without interceptors.
+// echo measures unary calls over a loopback connection, server and client in this process, without
+// interceptors.
 type echo struct {
 	server *grpc.Server
 	conn   *grpc.ClientConn

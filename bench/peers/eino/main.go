@@ -1,5 +1,5 @@
-// Command eino runs the loads on the graphs of Eino, in memory: nothing is durable. It must not know the harness beyond its
-// protocol.
+// Command eino runs the loads on the graphs of Eino, in memory: nothing is durable. It must not know the
+// harness beyond its protocol.
 package main
 
 import (
