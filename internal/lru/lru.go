@@ -1,6 +1,7 @@
 // Package lru owns the one cache that forgets what was not used for the longest time. It must not know what
 // is kept, what that weighs or who else uses it, and is pure: it reads no clock and takes no locks, so that
-// the pure packages may import it.
+// the pure packages may import it. It is written here because kept libraries bound the number of values
+// (golang-lru) or have goroutines and a clock of their own (otter, ristretto).
 package lru
 
 // Cache keeps values up to a weight. It is not safe for concurrent use: most of its users look and change in
@@ -8,7 +9,7 @@ package lru
 type Cache[K comparable, V any] struct {
 	most, weight int64
 	byKey        map[K]*entry[K, V]
-	ring         entry[K, V] // the last used entry is next, the first to go is prev
+	ring         entry[K, V] // older than it is the last used entry, newer the first to go
 	dropped      func(K, V)
 }
 

@@ -1,5 +1,6 @@
-// Package near owns the measure by which a misspelled name is matched to a known one. How close is close
-// enough is up to those who ask.
+// Package near owns the measure by which a misspelled name is matched to a known one. The caller decides how
+// close is close enough. It is written here because libraries that are kept well do not count swaps as one
+// edit, and it is one function.
 package near
 
 // MaxLen is how long a word may be to be matched with others by Within.

@@ -25,7 +25,8 @@ type route struct {
 	rpc   protoreflect.MethodDescriptor // nil when the gateway answers itself
 	body  string                        // "", "*", or the name of a field
 	bound []string                      // field paths that come from the path
-	rest  bool                          // the last variable takes the rest of the path, slashes and colons included
+	// rest says that the last variable takes the rest of the path, slashes and colons included
+	rest  bool
 
 	open    bool // needs no credentials
 	stream  bool // has no deadline
