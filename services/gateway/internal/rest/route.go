@@ -26,7 +26,7 @@ type route struct {
 	body  string                        // "", "*", or the name of a field
 	bound []string                      // field paths that come from the path
 	// rest says that the last variable takes the rest of the path, slashes and colons included
-	rest  bool
+	rest bool
 
 	open    bool // needs no credentials
 	stream  bool // has no deadline
