@@ -99,6 +99,8 @@ var hostileTexts = map[string][3]string{
 	"DotFields":   {"digraph {\n", "{a b c} -> {d e f} [k%[1]d=v, l=\"x%[1]d\"];\n", "}"},
 	"Arguments":   {"x = f(", "g(a%[1]d, \"b\", n=[%[1]d, ", ""},
 	"Bodies":      {"", "@task\ndef a%[1]d(a%[2]d):\n    return b(\"c\")\n", ""},
+	"LongPlans":   {"x\n#E1 = a[b]\nPlan: x\n", "y\n", "#E2 = a[#E1]"},
+	"NamedArgs":   {"y = g()\nx = f(", "'x', y, ", "1)\nh(x)\n"},
 	"Extras":      {"[", "{\"task_id\":\"%[1]d\",\"dependent_task_ids\":[],\"instruction\":\"a\",\"x%[1]d\":{\"y\":[1]}},", "]"},
 	"Logged":      {"", "idx: %[1]d\ntool: a\nargs: {}\nk%[1]d: v\nnoise\ndependencies: [%[2]d]\n", ""},
 	"Separators":  {"", "%[1]d. do a%[1]d, needs %[2]d\u2028", ""},
