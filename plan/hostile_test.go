@@ -101,6 +101,7 @@ var hostileTexts = map[string][3]string{
 	"Bodies":      {"", "@task\ndef a%[1]d(a%[2]d):\n    return b(\"c\")\n", ""},
 	"LongPlans":   {"x\n#E1 = a[b]\nPlan: x\n", "y\n", "#E2 = a[#E1]"},
 	"NamedArgs":   {"y = g()\nx = f(", "'x', y, ", "1)\nh(x)\n"},
+	"TextsInData": {"{\"x\":[", "{\"plan\":\"[{\\\"id\\\":\\\"t%[1]d\\\",\\\"task\\\":\\\"a\\\",\\\"needs\\\":[\\\"t%[2]d\\\"]},{\\\"id\\\":\\\"u%[1]d\\\",\\\"task\\\":\\\"a\\\",\\\"needs\\\":[\\\"t%[1]d\\\"]}]\"},", "{}]}"},
 	"Extras":      {"[", "{\"task_id\":\"%[1]d\",\"dependent_task_ids\":[],\"instruction\":\"a\",\"x%[1]d\":{\"y\":[1]}},", "]"},
 	"Logged":      {"", "idx: %[1]d\ntool: a\nargs: {}\nk%[1]d: v\nnoise\ndependencies: [%[2]d]\n", ""},
 	"Separators":  {"", "%[1]d. do a%[1]d, needs %[2]d\u2028", ""},
