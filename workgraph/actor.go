@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// Actor does the work of a node. Call may run concurrently with itself. It returns when ctx is done, at the latest soon after.
-// An error that is not an *Error counts as UNKNOWN for an UNSAFE node and as RETRYABLE otherwise.
+// Actor does the work of a node. Call may run concurrently with itself. It must return soon after ctx is
+// done. An error that is not an *Error counts as UNKNOWN for an UNSAFE node and as RETRYABLE otherwise.
 type Actor interface {
 	Call(ctx context.Context, c *Call) (Outcome, error)
 }
 
-// ActorFunc is an Actor made of a function.
+// ActorFunc is a function as an Actor.
 type ActorFunc func(ctx context.Context, c *Call) (Outcome, error)
 
 // Call calls f.
@@ -26,8 +26,9 @@ type Call struct {
 	looked    atomic.Bool
 }
 
-// Heartbeat tells that the attempt is alive and restarts its idle timeout. Details, one JSON value at most, say how far it is: whoever
-// watches the run sees them, and the next attempt after one that was lost or failed finds the last ones in Start.Details.
+// Heartbeat reports that the attempt is alive and restarts its idle timeout. Details, at most one JSON value,
+// is the progress of the call. Watchers of the run see it, and the next attempt after a lost or failed one
+// finds the last details in Start.Details.
 func (c *Call) Heartbeat(details ...json.RawMessage) {
 	if c.heartbeat == nil {
 		return
@@ -41,45 +42,50 @@ func (c *Call) Heartbeat(details ...json.RawMessage) {
 
 // ActorInfo is what validation and compilation need to know about an actor.
 type ActorInfo struct {
-	// Effect is what a call does to the world unless the node overrides it; empty counts as UNSAFE.
+	// Effect is the effect of a call unless the node overrides it. Empty counts as UNSAFE.
 	Effect Effect
-	// EffectOf decides the effect from a node's own arguments, for actors where it depends on them. It wins over Effect.
+	// EffectOf decides the effect from a node's own arguments, for actors whose effect depends on them. It
+	// wins over Effect.
 	EffectOf func(n *Node) Effect
-	// SeesPlace says that results depend on the node or visit that calls, so that a cache must tell these apart.
+	// SeesPlace says that results depend on the calling node or visit, so that a cache must tell these apart.
 	SeesPlace bool
-	// Computes says that a call keeps a processor busy for as long as it runs, so that a few at once are enough.
+	// Computes says that a call keeps a processor busy for as long as it runs, so that few calls should run
+	// at once.
 	Computes bool
-	// Elsewhere says that the work of a call is done by others: here it only waits for them, and what it holds meanwhile is small.
+	// Elsewhere says that the work of a call is done by others. The call only waits here and holds little
+	// memory.
 	Elsewhere bool
 	Version   string
 	// Schema is the JSON Schema of the named arguments, if the actor states one.
 	Schema json.RawMessage
-	// Examine looks at a node's own arguments beyond the schema, and names the expressions in them.
+	// Examine checks a node's own arguments beyond the schema, and names the expressions in them.
 	Examine func(ctx context.Context, n *Node) []Argument
 	// NeverExpands says that no outcome of the actor inserts a sub-graph.
 	NeverExpands bool
-	// WaitsFor are the arguments that bound the wait in which every call ends, the usual one first; none of an
-	// actor that does its work in the call. A node's timeouts bound calls, and nothing of such a wait.
+	// WaitsFor are the arguments that bound the wait in which every call ends, the usual one first. It is
+	// empty for an actor that does its work within the call. A node's timeouts bound calls and not such a
+	// wait.
 	WaitsFor []string
-	// Approves tells from a node's own arguments whether its calls ask for an approval. Nil says that they do not.
+	// Approves reports from a node's own arguments whether its calls ask for an approval. Nil stands for no.
 	Approves func(n *Node) bool
-	// Inner lists what calls will make of a node's own arguments: the nodes of graphs in them, or whatever they
-	// name actors for. Nil has none.
+	// Inner lists the nodes that calls will make of a node's own arguments: nodes of graphs in the arguments,
+	// or other arguments that name an actor. Nil stands for none.
 	Inner func(n *Node) []InnerNode
 }
 
 // InnerNode is a node that a call of another node's actor brings about.
 type InnerNode struct {
 	Node *Node
-	// Place is where the outer node says so, such as "named.graph.nodes[x]", and ActorPlace where it names the
-	// actor.
+	// Place is where the outer node declares it, such as "named.graph.nodes[x]". ActorPlace is where the
+	// outer node names its actor.
 	Place, ActorPlace string
 }
 
-// maxInnerID is how much of an inner node's id its place tells: nobody has looked at the id yet.
+// maxInnerID bounds, in bytes, the part of an inner node's id that stands in its place. The id is not
+// validated yet at that point.
 const maxInnerID = 100
 
-// InnerNodes are the nodes of a graph that stands at a place of a node.
+// InnerNodes are the nodes of g as inner nodes, where place is the argument of the outer node that holds g.
 func InnerNodes(place string, g *Graph) []InnerNode {
 	out := make([]InnerNode, len(g.Nodes))
 	for i := range g.Nodes {
@@ -89,14 +95,15 @@ func InnerNodes(place string, g *Graph) []InnerNode {
 	return out
 }
 
-// Argument is something about one of a node's own arguments: an expression that the actor will evaluate, or a fault.
+// Argument is a finding about one of a node's own arguments: an expression that the actor will evaluate, or a
+// fault.
 type Argument struct {
 	Arg         string
 	Expr        string
 	Fault, Hint string
 }
 
-// ActorSet knows actors by name. It is asked during validation and compilation only.
+// ActorSet finds actors by name. Only validation and compilation use it.
 type ActorSet interface {
 	ActorInfo(name string) (info ActorInfo, ok bool)
 }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Advance decides what cmd means, changes the state and returns the events to journal with the effects to act
-// on once they are durable. On error nothing changed, but after ErrAborted the State is of no use any more.
+// Advance decides what cmd means, changes the state and returns the events to journal, with the effects to
+// act on once the events are durable. An error leaves the state unchanged, except ErrAborted, after which the
+// State must be discarded.
 func (s *State) Advance(cmd Command) ([]Event, Effects, error) {
 	if s.end != nil {
 		return nil, Effects{}, ErrEnded
@@ -15,7 +16,7 @@ func (s *State) Advance(cmd Command) ([]Event, Effects, error) {
 	return s.close(s.dispatch(cmd))
 }
 
-// advanceEnded is Advance for the most frequent command, which need not be moved to the heap for it.
+// advanceEnded is Advance for the most frequent command. It avoids moving the command to the heap.
 func (s *State) advanceEnded(c *Ended) ([]Event, Effects, error) {
 	if s.end != nil {
 		return nil, Effects{}, ErrEnded
@@ -24,7 +25,7 @@ func (s *State) advanceEnded(c *Ended) ([]Event, Effects, error) {
 	return s.close(s.ended(c))
 }
 
-// open makes room for what a command brings about.
+// open prepares the scratch of a command.
 func (s *State) open() {
 	if cap(s.starts)-len(s.starts) < 2 {
 		s.starts = make([]Start, 0, startChunk)
@@ -33,8 +34,8 @@ func (s *State) open() {
 	s.fx, s.evs = &s.fxs, nil
 }
 
-// close hands out what a command brought about. The starts are taken out of their common chunk, unless they
-// outgrew it.
+// close hands out the events and effects of a command. The starts are cut out of their common chunk, unless
+// they outgrew it.
 func (s *State) close(err error) ([]Event, Effects, error) {
 	s.closeEvent()
 	evs, fx := s.evs, s.fxs
@@ -84,8 +85,8 @@ func (s *State) dispatch(cmd Command) error {
 		return s.childEnded(c)
 	case Answered:
 		return s.answered(c)
-	case TaskEnded:
-		return s.taskEnded(c)
+	case AttemptCompleted:
+		return s.attemptCompleted(c)
 	case Signaled:
 		return s.signaled(c)
 	case Delivered:
@@ -98,7 +99,7 @@ func (s *State) dispatch(cmd Command) error {
 	return fmt.Errorf("%w: unknown command %T", ErrState, cmd)
 }
 
-// openEvent adds an event; steps are recorded into the newest one.
+// openEvent adds an event. Steps are recorded into the newest event.
 func (s *State) openEvent(kind EventKind, now time.Time) *Event {
 	s.closeEvent()
 	s.seq++
@@ -112,14 +113,14 @@ func (s *State) openEvent(kind EventKind, now time.Time) *Event {
 	return s.ev
 }
 
-// How many steps, starts and upstream entries are allocated at once.
+// The numbers of steps, starts and upstream entries that are allocated at once.
 const (
 	stepChunk     = 32
 	startChunk    = 8
 	upstreamChunk = 16
 )
 
-// closeEvent takes the steps of the newest event out of the common chunk, unless they outgrew it.
+// closeEvent cuts the steps of the newest event out of their common chunk, unless they outgrew it.
 func (s *State) closeEvent() {
 	if s.ev == nil {
 		return
@@ -183,7 +184,7 @@ func (s *State) begin(c Begin) error {
 			break
 		}
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -251,7 +252,7 @@ func (s *State) ended(c *Ended) error {
 		ferr = typed(ferr)
 	}
 	if out != nil {
-		// What is not JSON cannot be journaled, so the report as a whole becomes the failure.
+		// An outcome that is not JSON cannot be journaled, so the whole report becomes a failure.
 		if err := checkOutcome(out); err != nil {
 			out, ferr = nil, err
 		}
@@ -261,11 +262,11 @@ func (s *State) ended(c *Ended) error {
 	} else {
 		s.endAttempt(AttemptEnded, u, c.Attempt, out, ferr, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-// typed makes sure of an error's type: one that is not known may have had its effect.
+// typed completes an error's type. An unknown type counts as Unknown: the attempt may have had its effect.
 func typed(e *Error) *Error {
 	switch e.Type {
 	case Retryable, Permanent, Unknown, NotPerformed:
@@ -276,13 +277,13 @@ func typed(e *Error) *Error {
 	return &c
 }
 
-// endAttempt journals the end of one attempt and works out what follows.
+// endAttempt journals the end of one attempt and decides what follows.
 func (s *State) endAttempt(kind EventKind, u unit, attempt int, out *Outcome, err *Error, now time.Time) {
 	s.openEvent(kind, now)
 	s.endOpened(u, attempt, out, err, now)
 }
 
-// endOpened is endAttempt for an event that is open already.
+// endOpened is endAttempt for an event that is already open.
 func (s *State) endOpened(u unit, attempt int, out *Outcome, err *Error, now time.Time) {
 	ev := s.ev
 	ev.Ref, ev.Attempt, ev.Outcome, ev.Error = s.ref(u.ns, u.item), attempt, out, err
@@ -313,7 +314,7 @@ func (s *State) timerDue(c TimerDue) error {
 		ev := s.openEvent(TimerFired, now)
 		ev.Ref, ev.Attempt = s.ref(u.ns, u.item), int(u.try().no)
 		if u.try().status == VisitBackoff {
-			s.unpark(u)
+			s.endSuspension(u)
 			s.restart(u)
 		} else {
 			ev.Closed, ev.Reason = s.expired(u), expiryReason(u.try().wait.kind)
@@ -321,24 +322,24 @@ func (s *State) timerDue(c TimerDue) error {
 		}
 		s.runQueues()
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-// expiryReason tells in a journal what kind of wait had its time.
+// expiryReason is the journaled reason for the expiry of a wait of this kind.
 func expiryReason(k WaitKind) string {
 	switch k {
 	case WaitInterrupt:
 		return ReasonInterruptExpired
-	case WaitTask:
-		return ReasonTaskExpired
+	case WaitCompletion:
+		return ReasonCompletionExpired
 	case WaitSignal:
 		return ReasonSignalExpired
 	}
 	return ""
 }
 
-// restart gives out the unit's next attempt.
+// restart starts the unit's next attempt.
 func (s *State) restart(u unit) {
 	t := u.try()
 	st := s.step(OpStart, u.ns, &Detail{Attempt: int(t.no), Generation: int(t.gen)})
@@ -372,7 +373,7 @@ func (s *State) reconcile(c Reconcile) error {
 		s.openEvent(Reconciled, now).By = c.By
 		s.endOpened(u, int(t.no), c.Outcome, c.Err, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -391,10 +392,10 @@ func (s *State) recover(c Recover) error {
 			i++
 			continue
 		}
-		s.endAttempt(AttemptEnded, u, int(t.no), nil, err, now) // takes the place of another flight
+		s.endAttempt(AttemptEnded, u, int(t.no), nil, err, now) // another flight takes its place at i
 		s.runQueues()
 	}
-	s.settle(now)
+	s.conclude(now)
 	for _, u := range s.openWaits() {
 		switch t := u.try(); t.wait.kind {
 		case WaitChildren:
@@ -406,7 +407,8 @@ func (s *State) recover(c Recover) error {
 	return nil
 }
 
-// deadlinePassed ends the run. One that is being canceled, or past its deadline, stays so.
+// deadlinePassed ends the run. A run that is being canceled, or whose deadline has already passed, stays as
+// it is.
 func (s *State) deadlinePassed(c DeadlinePassed) error {
 	if s.drain == drainCancel || s.drain == drainDeadline {
 		return nil
@@ -414,7 +416,7 @@ func (s *State) deadlinePassed(c DeadlinePassed) error {
 	now := instant(c.Now)
 	s.openEvent(DeadlineReached, now)
 	s.drainNow(drainDeadline)
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -426,7 +428,7 @@ func (s *State) cancel(c Cancel) error {
 	s.openEvent(CancelRequested, now).Reason = c.Reason
 	s.reason = c.Reason
 	s.drainNow(drainCancel)
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -442,8 +444,9 @@ func (s *State) pause(c Pause) error {
 	return nil
 }
 
-// settle works off what the command set in motion, then sees whether the run pauses or ends.
-func (s *State) settle(now time.Time) {
+// conclude follows everything that the command set in motion, and then decides whether the run pauses or
+// ends.
+func (s *State) conclude(now time.Time) {
 	s.runQueues()
 	for s.quiesce() {
 		s.runQueues()
@@ -469,7 +472,7 @@ func (s *State) settle(now time.Time) {
 	}
 }
 
-// runQueues follows edges until none is left, and only then asks which loops have ended: an edge under way
+// runQueues follows edges until none is left, and only then checks which loops have ended: an edge under way
 // may open the next round of a loop that looks finished.
 func (s *State) runQueues() {
 	for s.drain == "" {
@@ -481,8 +484,8 @@ func (s *State) runQueues() {
 			s.edgeQ = s.edgeQ[:0]
 			continue
 		}
-		if len(s.growQ) > 0 {
-			s.growNext()
+		if len(s.expandQ) > 0 {
+			s.expandNext()
 			continue
 		}
 		if len(s.doubts) > 0 {
@@ -496,6 +499,6 @@ func (s *State) runQueues() {
 		s.instQ = s.instQ[1:]
 		s.checkLoop(t)
 	}
-	s.growNothing()
+	s.completeUnexpanded()
 	s.edgeQ, s.instQ, s.doubts = s.edgeQ[:0], nil, nil
 }

@@ -11,19 +11,19 @@ import (
 
 // AmendPlan is what an amendment would do to a run, or why it would be refused.
 type AmendPlan struct {
-	// Revision is that of the graph the plan was made for; Amended must name it.
+	// Revision is that of the graph for which the plan was made. Amended must name it.
 	Revision int64     `json:"revision"`
 	Diff     GraphDiff `json:"diff"`
 	// Cancels are the visits under way that would be canceled: those of nodes that are removed or changed, or
 	// whose inputs are.
 	Cancels []Ref `json:"cancels,omitempty"`
-	// Starts are the attempts that would start at once, canceled visits that begin again among them.
+	// Starts are the attempts that would start at once, including those of canceled visits that begin again.
 	Starts []Ref `json:"starts,omitempty"`
-	// Refusals are everything that stands in the way, with the node and field or the edge.
+	// Refusals are all reasons to refuse the amendment, with the node and field or the edge.
 	Refusals Faults `json:"refusals,omitempty"`
 }
 
-// AmendRefused is the error of an amendment that would touch what has happened already. It is an ErrState.
+// AmendRefused is the error of an amendment that would change what has already happened. It is an ErrState.
 type AmendRefused struct{ Refusals Faults }
 
 // Error lists the refusals, one per line.
@@ -34,17 +34,17 @@ func (e *AmendRefused) Error() string {
 // Unwrap makes it an ErrState.
 func (e *AmendRefused) Unwrap() error { return ErrState }
 
-// fence is how far the attempts of a visit have come whose node an amendment has removed: should the node
-// come back, its attempts go on from there, so that no late report and no effect key is taken for another
-// one.
-type fence struct {
+// attemptNumbers are the last attempt and generation of a visit whose node an amendment has removed. If the
+// node comes back, its attempts count on from there, so that no late report and no effect key can be mistaken
+// for another.
+type attemptNumbers struct {
 	No  int32 `json:"no"`
 	Gen int32 `json:"gen"`
 }
 
-// PlanAmend tells what Amended with p would do at the time now, and changes nothing. The time matters: messages
-// expire. The error is an *AmendRefused when the amendment would be refused; the plan then holds the difference
-// and the refusals. The work ends with ctx.
+// PlanAmend says what Amended with p would do at the time now. It changes nothing. The time matters because
+// messages expire. The error is an *AmendRefused if the amendment would be refused; the plan then holds the
+// difference and the refusals. The work ends with ctx.
 func (s *State) PlanAmend(ctx context.Context, p *Program, now time.Time) (AmendPlan, error) {
 	plan := AmendPlan{Revision: s.revision}
 	if err := s.mayAmend(p); err != nil {
@@ -83,7 +83,7 @@ func (s *State) PlanAmend(ctx context.Context, p *Program, now time.Time) (Amend
 	return plan, nil
 }
 
-// Resets are the visits under way that the event canceled, since the graph was amended.
+// Resets are the visits that the event took back because of an amendment or a void approval.
 func (ev *Event) Resets() (out []Ref) {
 	for i := range ev.Steps {
 		if st := &ev.Steps[i]; st.Op == OpReset || st.Op == OpReopen {
@@ -145,11 +145,11 @@ func (s *State) amend(c Amended) error {
 	s.decideNew(a)
 	s.runQueues()
 	s.wake()
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-// amended takes over what an amendment's program does not say itself.
+// amended takes over what the amendment's program does not set itself.
 func (p *Program) amended(from *Program) {
 	actors, limits := p.actors, p.limits
 	p.inherit(from)
@@ -162,7 +162,7 @@ func (p *Program) amended(from *Program) {
 }
 
 // recompiled is the program of a graph that a run of this program has come to. The error is that of ctx, or
-// ErrCorrupt: the graph was checked when the run came to it.
+// ErrCorrupt, because the graph was checked when the run came to it.
 func (p *Program) recompiled(ctx context.Context, g *Graph) (*Program, error) {
 	q, faults, err := build(&checker{ctx: ctx, expanded: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g)
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *Program) recompiled(ctx context.Context, g *Graph) (*Program, error) {
 	return q, nil
 }
 
-// applyReset takes a visit that has not ended back to before it began. Attempts are counted on.
+// applyReset takes a visit that has not ended back to the state before it began. Attempt numbers count on.
 func (s *State) applyReset(ns *nodeState) {
 	no, gen := ns.no, ns.gen
 	if ns.m != nil {
@@ -194,7 +194,7 @@ func (s *State) applyReset(ns *nodeState) {
 	ns.before, ns.m, ns.args, ns.named, ns.key = no, nil, nil, nil, ""
 }
 
-// forgetItems drops what may still name items of a visit that will have others, or none.
+// forgetItems drops all references to items of a visit, which will have other items or none.
 func (s *State) forgetItems(ns *nodeState) {
 	s.held = slices.DeleteFunc(s.held, func(u unit) bool { return u.ns == ns })
 	timers := s.timers[:0]
@@ -214,7 +214,7 @@ func (s *State) forgetItems(ns *nodeState) {
 	}
 }
 
-// applyAmend goes over to an amended graph; visits that it removes have been reset.
+// applyAmend replaces the graph by an amended one. Visits that it removes have been reset before.
 func (s *State) applyAmend(q *Program) {
 	for i := range s.p.nodes {
 		id := s.p.nodes[i].ID
@@ -225,11 +225,11 @@ func (s *State) applyAmend(q *Program) {
 			if ns.no == 0 {
 				continue
 			}
-			if s.fences == nil {
-				s.fences = map[string]fence{}
+			if s.removed == nil {
+				s.removed = map[string]attemptNumbers{}
 			}
-			f := s.fences[id]
-			s.fences[id] = fence{max(f.No, ns.no), max(f.Gen, ns.gen)}
+			f := s.removed[id]
+			s.removed[id] = attemptNumbers{max(f.No, ns.no), max(f.Gen, ns.gen)}
 		}
 	}
 	s.applyGraph(q)
@@ -260,7 +260,7 @@ func (s *State) replayGraph(ctx context.Context, ev *Event) error {
 func (s *State) decideNew(a *amendment) {
 	for e := range s.p.edges {
 		pe := &s.p.edges[e]
-		if a.known[e] {
+		if a.hadEdge[e] {
 			continue
 		}
 		visits := s.visitsOf(pe.from)
@@ -269,7 +269,8 @@ func (s *State) decideNew(a *amendment) {
 		}
 		src := visits[len(visits)-1]
 		if l := s.latest[pe.from]; l != nil && !s.superseded(l) {
-			src = l // of a loop that is over
+			// The node is in a loop that is over: its last completed visit counts.
+			src = l
 		}
 		t := edgeTask{e: int32(e), src: src}
 		var sc *scope
@@ -279,7 +280,7 @@ func (s *State) decideNew(a *amendment) {
 			switch {
 			case pe.kind != DataEdge:
 				t.note = "NO_ERROR"
-			case src.given() == Rejected && !s.p.onResult(pe):
+			case src.decision() == Rejected && !s.p.onResult(pe):
 				t.note = Rejected
 			default:
 				t.live = true
@@ -298,20 +299,21 @@ func (s *State) decideNew(a *amendment) {
 			t.note = ReasonCanceled
 		}
 		if err := s.evalEdge(&t, &sc, values); err != nil {
-			t.live, t.travel, t.note = false, nil, err.Reason // the visit has ended and cannot fail any more
+			// The visit has ended and cannot fail any more.
+			t.live, t.propagated, t.note = false, nil, err.Reason
 		}
 		s.edgeQ = append(s.edgeQ, t)
 	}
 }
 
-// wake lets everything run that waits for nothing any more: what an amendment has added or taken back, and
-// joins that it released.
+// wake starts everything that no longer waits for anything: visits that an amendment has added or taken back,
+// and joins that it released.
 func (s *State) wake() {
 	ids := make([]string, len(s.p.nodes))
 	for i := range ids {
 		ids[i] = s.p.nodes[i].ID
 	}
-	for _, id := range ids { // by id, since what runs may change the graph again
+	for _, id := range ids { // by id, since a started visit may change the graph again
 		if s.drain != "" {
 			return
 		}
@@ -347,12 +349,12 @@ func (s *State) wake() {
 	}
 }
 
-// atToken reports whether the first visit of a start node in an irreducible loop stands at its limit.
+// atToken reports whether the first visit of a start node in an irreducible loop is held at its limit.
 func (s *State) atToken(n int32) bool {
 	return slices.ContainsFunc(s.limited, func(l limitedVisit) bool { return l.node == n })
 }
 
-// wakeAgain enters the visits of a node in a loop that were taken back. Their inputs are the same.
+// wakeAgain enters the visits of a node in a loop that were taken back. Their inputs are the same as before.
 func (s *State) wakeAgain(n int32) {
 	for _, ns := range s.visitsOf(n) {
 		if ns.status == VisitPending && ns.no > 0 && s.drain == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patched is the run's graph with a patch, compiled.
+// patched is the program of the run's graph with a patch.
 func (m *machine) patched(p Patch) *Program {
 	m.t.Helper()
 	for i := range p.PutNodes {
@@ -93,7 +93,7 @@ func TestAmend(t *testing.T) {
 		return m, p
 	}
 	chain := nodes(FirstArg(), "A", "B", "C").Chain("A", "B", "C").Graph()
-	t.Run("Pending/AdoptsTheNewDefinition", func(t *testing.T) {
+	t.Run("Pending/TakesTheNewDefinition", func(t *testing.T) {
 		m, p := begun(t, chain)
 		m.amend(Patch{PutNodes: []Node{put("C", Named("more", js(1)))}})
 		m.end("A", Outcome{Values: one("1")})
@@ -150,7 +150,7 @@ func TestAmend(t *testing.T) {
 		require.Equal(t, StatusCompleted, m.s.End().Status)
 		m.replayed(p)
 	})
-	t.Run("Running/IsCanceledFencedAndBegunAgain", func(t *testing.T) {
+	t.Run("Running/IsCanceledAndBegunAgain", func(t *testing.T) {
 		m, p := begun(t, chain)
 		m.end("A", Outcome{Values: one("1")})
 		old := m.open[m.ref("B")]

@@ -5,21 +5,20 @@ import (
 	"sync"
 )
 
-// This file knows which nodes lead to which, and so what nodes.ID means: the latest visit of an ancestor that
-// had completed when the visit began. Nothing that ends later, and nothing that only ran beside it, is seen,
-// so that an expression gives the same whenever it is evaluated: in the machine, in a call, in a second
-// attempt and after a restart.
+// This file computes which nodes lead to which. That defines nodes.ID: the latest visit of an ancestor that
+// had completed when the visit began. Visits that end later, or that only run beside it, are not seen. So an
+// expression gives the same value in the machine, in a call, in a second attempt and after a restart.
 
-// Scope is what a call may ask for of its run: what the expressions of its node see. It is safe for
-// concurrent use if that of the state is.
+// Scope is what a call may read of its run: what the expressions of its node see. It is safe for concurrent
+// use if access to the state is.
 type Scope interface {
 	// Var is the variable as JSON: input, context, state, args, named, node, visit, attempt, and item in a
-	// map. State is that of the time of asking.
+	// map. state is the one at the time of asking.
 	Var(name string) (json.RawMessage, bool)
-	// Ancestor is what the node that is called id at this place gave; ok is false unless it is an ancestor
-	// that has completed.
+	// Ancestor is what the node named id gave, as seen from the calling node. ok is false unless it is an
+	// ancestor that has completed.
 	Ancestor(id string) (NodeResult, bool)
-	// Ancestors are the ids of all nodes that Ancestor knows, as they are in the graph.
+	// Ancestors are the ids of all nodes that Ancestor finds, as they are in the graph.
 	Ancestors() []string
 }
 
@@ -32,12 +31,12 @@ type NodeResult struct {
 // Result is the one value, a list of several, or null.
 func (r NodeResult) Result() json.RawMessage { return single(r.Values) }
 
-// reach answers which nodes lead to which, over edges of all kinds. It belongs to one program and is safe for
-// concurrent use.
+// reach computes which nodes lead to which, over edges of all kinds. It belongs to one program and is safe
+// for concurrent use.
 type reach struct {
 	once sync.Once
-	// comp numbers the strongly connected components from the ends to the starts; first and from list the
-	// sources of the edges into every node, and edge the edges.
+	// comp numbers the strongly connected components from the ends to the starts. edge lists the edges into
+	// every node; those into node v are edge[first[v]:first[v+1]].
 	comp        []int32
 	first, edge []int32
 
@@ -49,7 +48,7 @@ type reach struct {
 	sets map[[2]int32]bitset
 }
 
-// maxReachSets bounds how many nodes it is remembered of what comes before them.
+// maxReachSets bounds how many nodes' sets are remembered.
 const maxReachSets = 8
 
 func (p *Program) reaches() *reach {
@@ -79,11 +78,11 @@ func (p *Program) reaches() *reach {
 	return r
 }
 
-// leadsTo reports whether a way leads from x to v, over one edge at least.
+// leadsTo reports whether a path of at least one edge leads from x to v.
 func (p *Program) leadsTo(x, v int32) bool { return p.leadsWithin(x, v, 0) }
 
-// leadsWithin is leadsTo within one round of the loop that is the region: over none of the BACK edges that
-// begin another one.
+// leadsWithin is leadsTo within one round of the region's loop: it does not follow the BACK edges that begin
+// another round.
 func (p *Program) leadsWithin(x, v, region int32) bool {
 	r := p.reaches()
 	if r.comp[x] < r.comp[v] {
@@ -92,7 +91,7 @@ func (p *Program) leadsWithin(x, v, region int32) bool {
 	if _, direct := p.edgeIndex[edgeKey{x, v, DataEdge}]; direct && region == 0 {
 		return true
 	}
-	// An expression that asks for one node asks for others, so that all are found at once.
+	// An expression that reads one node usually reads others, so all nodes before v are computed at once.
 	key := [2]int32{v, region}
 	r.mu.Lock()
 	set := r.sets[key]
@@ -113,8 +112,8 @@ func (p *Program) leadsWithin(x, v, region int32) bool {
 	return set.has(int(x))
 }
 
-// before gives every node that leads to v, within one round of the region, to visit, which says whether those
-// before it matter too.
+// before calls visit with every node that leads to v within one round of the region. visit reports whether to
+// go on to the nodes before that one.
 func (p *Program) before(v, region int32, visit func(w int32) bool) {
 	r := p.reaches()
 	head := int32(-1)
@@ -148,8 +147,8 @@ func (p *Program) within(n, region int32) bool {
 	return r == region
 }
 
-// ancestor is the visit of node x that ns sees, or nil. round says whether x leads to ns within one round of
-// a region; nil looks itself.
+// ancestor is the visit of node x that ns sees, or nil. round reports whether x leads to ns within one round
+// of a region; if it is nil, leadsWithin answers that.
 func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) bool) *nodeState {
 	if round == nil {
 		round = func(x, region int32) bool { return s.p.leadsWithin(x, ns.n, region) }
@@ -171,7 +170,7 @@ func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) boo
 		}
 		switch {
 		case token && g.region == s.p.nodes[x].region:
-			return c // visits of such loops follow each other in no other order
+			return c // visits of such loops have no other order
 		case h.serial > g.serial, h.serial == g.serial && !round(x, g.region):
 		default:
 			return c
@@ -204,8 +203,8 @@ func (s *State) ancestors(ns *nodeState) []int32 {
 	return out
 }
 
-// ScopeOf is what the call of a visit, or of an item of one, sees. It reads the state whenever it is asked,
-// so that the caller's lock must be held then.
+// ScopeOf is the Scope of a call of a visit, or of an item of one. Every read goes to the state, so the
+// caller's lock must be held then.
 func (s *State) ScopeOf(ref Ref) Scope { return visitScope{s, ref} }
 
 type visitScope struct {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sees evaluates an expression as the call of a visit in flight would.
+// sees evaluates an expression as the call of a visit in flight does.
 func (m *machine) sees(id, src string) string {
 	m.t.Helper()
 	e, err := CompileExpr(context.Background(), src)
@@ -24,7 +24,7 @@ func (m *machine) sees(id, src string) string {
 	return string(raw)
 }
 
-// everyWay lets the check hold as it is, after a replay of the journal and after a snapshot.
+// everyWay checks the state as it is, after a replay of the journal, and after a snapshot.
 func (m *machine) everyWay(check func(m *machine)) {
 	m.t.Helper()
 	check(m)
@@ -42,7 +42,7 @@ func (m *machine) everyWay(check func(m *machine)) {
 }
 
 func TestOneScope(t *testing.T) {
-	// The same expression, about a node that is no direct parent, gives the same wherever it stands.
+	// The same expression about a node that is no direct parent gives the same value at every place.
 	const src = `nodes.S.result == "s" && nodes["M"].visit == 1 && input.named.k == "v" && context.user == "u" && state.n == 1`
 	for name, at := range map[string]func(g *Graph){
 		"When":      func(g *Graph) { g.Nodes[2].When = src },
@@ -149,7 +149,7 @@ func TestAncestors(t *testing.T) {
 			m.end("h", Outcome{Values: []json.RawMessage{v}})
 			m.end("a", Outcome{Values: []json.RawMessage{v}})
 			m.everyWay(func(m *machine) {
-				want := "missing" // a runs beside b: only its earlier rounds come before
+				want := "missing" // a runs beside b, so only its earlier rounds come before b
 				if round > 0 {
 					want = string(js(10 * round))
 				}
@@ -228,7 +228,7 @@ func TestAncestors(t *testing.T) {
 }
 
 func TestCacheOfWhatWasLookedUp(t *testing.T) {
-	// What a call takes from further up, or from the state, is not in the key of its outcome.
+	// A value that a call reads from further up, or from the state, is not in the key of its outcome.
 	var mu sync.Mutex
 	calls := map[string]int{}
 	a := ActorFunc(func(_ context.Context, c *Call) (Outcome, error) {

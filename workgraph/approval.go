@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// This file is what an approval binds. A question of approval covers the node that asks and everything that
-// may run because of the answer, as the graph has it when the question is asked. A rejection ends the visit
-// unless the graph says what follows from it. A change of what is covered makes the approval void: the
-// question is asked again, and nothing that follows from it runs before.
+// This file decides what an approval binds. A question of approval covers the node that asks and everything
+// that may run because of the answer, in the graph at the time of asking. A rejection fails the visit unless
+// the graph handles it. A change of what is covered makes the approval void: the question is asked again, and
+// nothing that follows from it runs before the new answer.
 
-// ReasonRejected is the reason of a visit whose question of approval was answered with a rejection of which
-// the graph says nothing.
+// ReasonRejected is the reason of a visit whose question of approval was rejected in a graph that does not
+// handle rejections.
 const ReasonRejected = "APPROVAL_REJECTED"
 
-// CodeApproved refuses a change of what was approved when some of it has run already.
+// CodeApproved refuses a change of what was approved if some of it has already run.
 const CodeApproved = "APPROVED"
 
-// ApproveHash names what is approved: the hex SHA-256 of its canonical JSON, so that spacing and the order of
-// keys do not matter, and of what binds names beside it.
+// ApproveHash is the hex SHA-256 that names what is approved: the canonical JSON of approve, so that spacing
+// and the order of keys do not matter, and binds, which names what is covered besides.
 func ApproveHash(approve json.RawMessage, binds string) string {
 	b, err := canonicalJSON(approve)
 	if err != nil {
@@ -36,15 +36,16 @@ func ApproveHash(approve json.RawMessage, binds string) string {
 // approves reports whether the wait is for an approval.
 func (w *Wait) approves() bool { return w.Interrupt != nil && len(w.Interrupt.Approve) > 0 }
 
-// given is the decision on the visit's question of approval, or empty.
-func (ns *nodeState) given() string {
+// decision is the one on the visit's question of approval, or empty.
+func (ns *nodeState) decision() string {
 	if ns.kept == nil {
 		return ""
 	}
 	return ns.kept.Decision
 }
 
-// binds names what an approval of the visit covers besides what is asked; empty before it is asked.
+// binds names what an approval of the visit covers besides the value to approve. It is empty before the
+// question is asked.
 func (ns *nodeState) binds() string {
 	if ns.kept == nil {
 		return ""
@@ -52,7 +53,7 @@ func (ns *nodeState) binds() string {
 	return ns.kept.Binds
 }
 
-// seen and workflows are what the visit's question of approval covers beside the graph.
+// seen and workflows are what the visit's question of approval covers besides the graph.
 func (ns *nodeState) seen() map[string]string {
 	if ns.kept == nil {
 		return nil
@@ -67,27 +68,27 @@ func (ns *nodeState) workflows() map[string]string {
 	return ns.kept.Workflows
 }
 
-// recordDecision remembers a decision. Of those on the items of a map a rejection counts.
+// recordDecision saves a decision on the visit. Among the decisions on items of a map a rejection wins.
 func (ns *nodeState) recordDecision(decision string) {
-	if decision != "" && ns.given() != Rejected {
+	if decision != "" && ns.decision() != Rejected {
 		ns.saveOutcome().Decision = decision
 	}
 }
 
-// decided completes a unit with an answer, or fails it if that is a rejection and the graph does not say what
-// follows.
+// decided fails a unit if its answer is a rejection that the graph does not handle, and reports whether it
+// did.
 func (s *State) decided(u unit, o *Outcome, value json.RawMessage, decision, by string) bool {
-	if decision != Rejected || s.heedsAnswer(u.ns) {
+	if decision != Rejected || s.usesAnswer(u.ns) {
 		return false
 	}
 	s.failWait(u, Errorf(Permanent, ReasonRejected, "%s", rejection(by, value)))
 	return true
 }
 
-// maxWhy bounds how much of the answer that came with a rejection its message repeats, in bytes.
+// maxWhy bounds, in bytes, how much of a rejection's answer its message repeats.
 const maxWhy = 500
 
-// rejection says who rejected, and why if the answer is a text.
+// rejection is the message of a rejection: who rejected and, if the answer is a text, why.
 func rejection(by string, value json.RawMessage) string {
 	text := "it was rejected"
 	if by != "" {
@@ -109,18 +110,18 @@ func rejection(by string, value json.RawMessage) string {
 	return text
 }
 
-// heedsAnswer reports whether an edge out of the visit has a condition on what the visit gives.
-func (s *State) heedsAnswer(ns *nodeState) bool {
+// usesAnswer reports whether an edge out of the visit has a condition on the visit's result.
+func (s *State) usesAnswer(ns *nodeState) bool {
 	return slices.ContainsFunc(s.out(ns), func(e int32) bool { return s.p.onResult(&s.p.edges[e]) })
 }
 
-// onResult reports whether the edge has a condition on what its source gives.
+// onResult reports whether the edge has a condition on its source's result.
 func (p *Program) onResult(pe *pedge) bool {
 	return pe.kind != ErrorEdge && pe.when != nil && (pe.when.ofResult || slices.Contains(pe.when.nodeRefs, p.nodes[pe.from].ID))
 }
 
-// touched are the nodes that a change touches, by their numbers in the old and in the new program: those that
-// are changed, added or removed, and those into which edges change.
+// touched are the nodes that a change touches, by number in the old and in the new program: changed, added
+// and removed nodes, and nodes with a change among the edges into them.
 func (a *amendment) touched() (old, now []int32) {
 	touch := func(id string) {
 		if n, ok := a.s.p.index[id]; ok {
@@ -145,9 +146,8 @@ func (a *amendment) touched() (old, now []int32) {
 	return old, now
 }
 
-// approvals makes approvals void whose covered nodes the change touches: their questions are asked again.
-// What is reached from what is touched, what that is reached from, and what guards what, is searched for all
-// approvals together.
+// approvals makes the approvals void that cover a touched node; their questions are asked again. Each search
+// through the graph is done once for all approvals together.
 func (a *amendment) approvals(ctx context.Context) error {
 	old, now := a.touched()
 	if len(old)+len(now) == 0 {
@@ -156,7 +156,7 @@ func (a *amendment) approvals(ctx context.Context) error {
 	var asked []*nodeState
 	for i := range a.s.p.nodes {
 		for _, ns := range a.s.visitsOf(int32(i)) {
-			if ns.asksApproval() || ns.given() == Approved {
+			if ns.asksApproval() || ns.decision() == Approved {
 				asked = append(asked, ns)
 			}
 		}
@@ -191,7 +191,7 @@ func (a *amendment) approvals(ctx context.Context) error {
 		}
 	}
 	again, stuck := a.s.revoked(ctx, before, given, func(ns *nodeState) bool {
-		a.mayReset(ns) // what is in its way is told
+		a.mayReset(ns) // this records what is in its way
 		return true
 	})
 	for _, ns := range stuck {
@@ -214,9 +214,9 @@ func (ns *nodeState) asksApproval() bool {
 	return ns.m != nil && slices.ContainsFunc(ns.m.items, func(it itemState) bool { return open(&it.try) })
 }
 
-// revoked lists the visits that begin again when these approvals, given at visits that have ended, do not
-// hold: they, and what waits for them or was skipped. stuck are those that cannot be asked again, since
-// something that follows from them has run. may says of a visit under way whether it can be taken back.
+// revoked lists the visits that begin again if these approvals, given at visits that have ended, are void:
+// these visits, and those that wait for them or were skipped. stuck are the ones that cannot be asked again
+// because something that follows from them has run. may reports whether a visit under way can be taken back.
 func (s *State) revoked(ctx context.Context, c *cover, given []*nodeState, may func(*nodeState) bool) (again, stuck []*nodeState) {
 	if len(given) == 0 {
 		return nil, nil
@@ -241,7 +241,7 @@ func (s *State) revoked(ctx context.Context, c *cover, given []*nodeState, may f
 		}
 		switch ns := &s.root.nodes[s.p.localNode[n]]; {
 		case ns.status == VisitPending, asked[ns]:
-		case ns.status == VisitSkipped, ns.resolved() && ns.given() != "": // somebody decided: that can be asked again
+		case ns.status == VisitSkipped, ns.resolved() && ns.decision() != "": // a decision can be made again
 			again = append(again, ns)
 		case !ns.resolved() && may(ns):
 			again = append(again, ns)
@@ -258,8 +258,8 @@ func (s *State) revoked(ctx context.Context, c *cover, given []*nodeState, may f
 	return again, stuck
 }
 
-// applyReopen takes a visit back to before it began, and the edges out of it to before they were decided, so
-// that its join is met again. The graph changes after it, and joins are counted anew then.
+// applyReopen takes a visit back to the state before it began, and the edges out of it to before they were
+// decided, so that its join is met again. Afterwards the graph changes and joins are recounted.
 func (s *State) applyReopen(ns *nodeState) {
 	for _, e := range s.out(ns) {
 		if s.p.edges[e].scope == ns.f.region {
@@ -292,15 +292,15 @@ func (s *State) replayReopen(st *Step) error {
 	return nil
 }
 
-// voids finds the approvals of an earlier run that do not hold for a new run with the graph after: something
-// that follows from them would run that has run before, or is other than what was approved, or takes in what
-// is made anew.
-func (a *adopter) voids(ctx context.Context, after *Graph) (more bool, err error) {
+// voids finds the approvals of an earlier run that do not hold for a new run with the graph after. An
+// approval is void if something that follows from it would run a second time, differs from what was approved,
+// or takes in something that is made anew.
+func (a *reuseFinder) voids(ctx context.Context, after *Graph) (more bool, err error) {
 	s := a.s
 	var given []*nodeState
 	for i := range s.p.nodes {
 		for _, ns := range s.visitsOf(int32(i)) {
-			if ns.given() == Approved && !a.void[ns] && a.stable(ns) {
+			if ns.decision() == Approved && !a.void[ns] && a.stable(ns) {
 				given = append(given, ns)
 			}
 		}
@@ -326,8 +326,7 @@ func (a *adopter) voids(ctx context.Context, after *Graph) (more bool, err error
 				ran = ran || v.status == VisitCompleted || v.status == VisitAbstained
 			}
 		}
-		// What was approved was done, or what it takes in was there, and comes anew; or it is other than it
-		// was.
+		// The node was done, or its result was taken in, and it runs again; or it differs.
 		if again && ran || a.changed[s.p.nodes[n].ID] {
 			other = append(other, int32(n))
 		}
@@ -342,9 +341,9 @@ func (a *adopter) voids(ctx context.Context, after *Graph) (more bool, err error
 	return more, ctx.Err()
 }
 
-// changes are the nodes of the old graph that the new one changes or lacks, or into which it changes edges;
-// leadsOn are those that lead to a node that is new.
-func (a *adopter) changes(ctx context.Context, after *Graph) (map[string]bool, error) {
+// changes are the nodes of the old graph that the new one changes, lacks, or gives other incoming edges. It
+// also sets leadsOn to the nodes that lead to a new node.
+func (a *reuseFinder) changes(ctx context.Context, after *Graph) (map[string]bool, error) {
 	touched := map[string]bool{}
 	if after == nil {
 		return touched, nil

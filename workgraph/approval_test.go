@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pays is a graph in which node pay does what is approved at node ask, and send what comes of it.
+// pays is a graph in which node pay does what is approved at node ask, and send passes on the result.
 func pays(change func(g *Graph)) *Graph {
 	g := nodes(FirstArg(), "ask", "pay", "send").Chain("ask", "pay", "send").Graph()
 	g.Nodes[1].Named = map[string]json.RawMessage{"amount": json.RawMessage("7")}
@@ -23,7 +23,7 @@ func pays(change func(g *Graph)) *Graph {
 
 func payment(q *Interrupt) { q.Approve = json.RawMessage(`{ "to": "x", "amount": 7 }`) }
 
-// asked is a run that has asked for the approval, with the hash that it showed.
+// asked is a run that has asked for the approval, with the hash that the question showed.
 func asked(t *testing.T, g *Graph) (*machine, string) {
 	m := newMachine(t, compile(t, g))
 	m.begin()
@@ -155,7 +155,7 @@ func TestApprovalBinds(t *testing.T) {
 		m := newMachine(t, compile(t, pays(nil)))
 		m.begin("5")
 		m.end("ask", ask("q1", payment))
-		require.NotEqual(t, hash, shown(m), "what travels to it")
+		require.NotEqual(t, hash, shown(m), "its arguments")
 	})
 	t.Run("Amend/BeforeTheAnswerAsksAnew", func(t *testing.T) {
 		m, hash := asked(t, pays(nil))
@@ -245,7 +245,8 @@ func TestApprovalBinds(t *testing.T) {
 		m.end("pay", Outcome{})
 		require.Equal(t, []string{CodeApproved + " ask "}, m.refused(Patch{PutNodes: []Node{put("send", amount("1"))}}))
 	})
-	// Neither may an open question be led around, nor one that was answered before what it is for has run.
+	// An amendment may not lead around an open question, nor around an answered one before its purpose has
+	// run.
 	for name, patch := range map[string]Patch{
 		"AskIsRemoved":   {RemoveNodes: []string{"ask"}},
 		"EdgeIsRemoved":  {RemoveEdges: []Edge{{From: "ask", To: "pay"}}},
@@ -423,8 +424,8 @@ func TestApprovalLeads(t *testing.T) {
 	require.Same(t, first, again, "what leads where is found out once for a program")
 }
 
-// A graph of many approvals is amended again and again: what that takes grows with the graph, not with the
-// approvals in it times the graph.
+// A graph of many approvals is amended again and again. The cost must grow with the graph, and not with the
+// number of approvals times the graph.
 func TestAttackApprovals(t *testing.T) {
 	t.Parallel()
 	const branches, length = 1_000, 5

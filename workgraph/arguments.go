@@ -8,21 +8,24 @@ import (
 	"strings"
 )
 
-// This file holds a node's arguments against what its actor says of them, and finds out which required ones can come from nowhere.
+// This file checks a node's arguments against the schema of its actor, and finds required arguments that
+// nothing in the graph can give.
 
-// maxDemanded is how many names that an actor requires are looked for; the actor itself finds the rest missing.
+// maxDemanded bounds how many of an actor's required names are checked here. The actor itself finds the rest
+// missing.
 const maxDemanded = 100
 
-// argSchema is what is read of the JSON Schema of an actor's named arguments.
+// argSchema is the part of the JSON Schema of an actor's named arguments that validation reads.
 type argSchema struct {
 	properties map[string]json.RawMessage
-	// names are those of the properties, in order.
+	// names are those of the properties, sorted.
 	names []string
-	// closed tells that there are no others.
+	// closed says that there are no other properties.
 	closed bool
-	// demands are what a call needs: of each, one of the lists of names as a whole.
+	// demands are what a call needs. Each of them is a list of alternatives, of which all names of one are
+	// needed.
 	demands [][][]string
-	// schemas are those of single arguments that were needed; nil for one that cannot be used alone.
+	// schemas are those of single arguments that were checked. It is nil for one that cannot be used alone.
 	schemas map[string]*Schema
 }
 
@@ -47,7 +50,7 @@ func readArgSchema(raw json.RawMessage) *argSchema {
 	var either [][]string
 	for _, alt := range m.AnyOf {
 		if left -= len(alt.Required); len(alt.Required) == 0 || left < 0 {
-			return s // it asks for something else too, or for too much
+			return s // an alternative asks for something else too, or for too much
 		}
 		either = append(either, alt.Required)
 	}
@@ -57,7 +60,7 @@ func readArgSchema(raw json.RawMessage) *argSchema {
 	return s
 }
 
-// argumentsOf reads an actor's schema once; nil when it says nothing.
+// argumentsOf reads an actor's schema once. It is nil if the actor states none.
 func (c *checker) argumentsOf(actor string, schema json.RawMessage) *argSchema {
 	s, ok := c.argSchemas[actor]
 	if ok {
@@ -71,12 +74,13 @@ func (c *checker) argumentsOf(actor string, schema json.RawMessage) *argSchema {
 	return s
 }
 
-// planArguments are the named arguments that a compiled plan gives every problem, whatever its actor: what is wanted, and with what.
+// planArguments reports whether a compiled plan gives the named argument to every problem, whatever its
+// actor.
 func planArguments(name string) bool {
 	return name == "request" || name == "user_input" || name == "arguments"
 }
 
-// checkArguments looks at the node's own arguments.
+// checkArguments checks the node's own arguments.
 func (c *checker) checkArguments(i int32, n *Node, info *ActorInfo) {
 	if info.Examine != nil {
 		for _, a := range info.Examine(c.ctx, n) {
@@ -119,11 +123,11 @@ func given(names []string, n *Node) bool {
 	return true
 }
 
-// maxLikeNames is how many names are held against one that may be misspelled.
+// maxLikeNames bounds how many names are compared with one that may be misspelled.
 const maxLikeNames = 200
 
-// nearName is the one of the names that a person or a model may have meant, or nothing: one of about the same
-// letters, else one that begins with the other. Of very many only the first are looked at.
+// nearName is the one of names that was probably meant, or empty: a name with a small edit distance, else one
+// that begins with the other. Only the first maxLikeNames are compared.
 func nearName(name string, names []string) string {
 	best, most := "", max(1, len(name)/3)
 	for _, n := range names[:min(len(names), maxLikeNames)] {
@@ -145,10 +149,11 @@ func nearName(name string, names []string) string {
 	return ""
 }
 
-// minCommon is how many letters a name has of which a longer one is taken for a variant.
+// minCommon is the least length of a name that may count as the beginning of another one.
 const minCommon = 3
 
-// editDistance counts the letters to add, drop, change or swap with their neighbor, as far as most; beyond that it says more than most.
+// editDistance counts the letters to add, drop, change or swap with a neighbor. It stops counting above most
+// and then returns more than most.
 func editDistance(a, b string, most int) int {
 	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > most || len(b)-len(a) > most {
 		return most + 1
@@ -174,14 +179,15 @@ func editDistance(a, b string, most int) int {
 	return row[len(b)]
 }
 
-// need is what a node's actor asks for and the node itself does not give: one of the alternatives as a whole.
+// need is a required argument that the node itself does not give. All names of one alternative are needed.
 type need struct {
 	node         int32
 	alternatives [][]string
 }
 
-// Missing are the arguments that actors require and that can come from nowhere in a run with this input: neither from the node itself, nor
-// from the input, nor passed down by a node before it. A nil input may hold everything. The error is that of ctx if it ended first.
+// Missing are faults about arguments that actors require and nothing can give in a run with this input: not
+// the node itself, not the input, and no node before it. A nil input may hold everything. The error is that
+// of ctx if it ended first.
 func (p *Program) Missing(ctx context.Context, in *Input) ([]Fault, error) {
 	var l faultList
 	p.missing(ctx, in, nil, &l)
@@ -191,10 +197,11 @@ func (p *Program) Missing(ctx context.Context, in *Input) ([]Fault, error) {
 	return l.all(), nil
 }
 
-// maxNameWords bounds what travelingNames keeps, in words of 64 names of one node. The names beyond are left to the actors.
+// maxNameWords bounds the memory of propagatedNames, in words of 64 names of one node. Further names are left
+// to the actors.
 const maxNameWords = 2 << 20
 
-// missing is Missing, as far as ctx lasts. Anything may reach the nodes that are unsure.
+// missing is Missing, as far as ctx lasts. Nodes in unsure may receive anything.
 func (p *Program) missing(ctx context.Context, in *Input, unsure map[int32]bool, l *faultList) {
 	if len(p.needs) == 0 {
 		return
@@ -219,7 +226,7 @@ func (p *Program) missing(ctx context.Context, in *Input, unsure map[int32]bool,
 			needs = append(needs, &p.needs[i])
 		}
 	}
-	may := p.travelingNames(ctx, in, unsure, names)
+	may := p.propagatedNames(ctx, in, unsure, names)
 	for _, d := range needs {
 		if ctx.Err() != nil {
 			return
@@ -234,8 +241,8 @@ func (p *Program) missing(ctx context.Context, in *Input, unsure map[int32]bool,
 	}
 }
 
-// Warnings are what may be wrong with a graph that can run, when its runs begin with this input; a nil one is one of which nothing is known. The
-// error is that of ctx if it ended first.
+// Warnings are what may be wrong with a graph that can run, for runs with this input. A nil input stands for
+// an input that is not known. The error is that of ctx if it ended first.
 func (p *Program) Warnings(ctx context.Context, in *Input) ([]Fault, error) {
 	var l faultList
 	if in == nil {
@@ -250,8 +257,8 @@ func (p *Program) Warnings(ctx context.Context, in *Input) ([]Fault, error) {
 	return l.all(), nil
 }
 
-// OnlyWithoutInput are the warnings about a graph for which no input is known: those of the faults for an
-// empty input that are not told anyway.
+// OnlyWithoutInput are the warnings about a graph for which no input is known: the faults of missing
+// arguments with an empty input, without those in told.
 func OnlyWithoutInput(empty, told []Fault) []Fault {
 	type place struct{ node, field string }
 	known := map[place]bool{}
@@ -268,7 +275,7 @@ func OnlyWithoutInput(empty, told []Fault) []Fault {
 	return out
 }
 
-// maxLikeDemands is for how many names that are missing it is found out whether another one was meant.
+// maxLikeDemands bounds how many missing names are compared with the names of the node.
 const maxLikeDemands = 10
 
 func missing(n *Node, alternatives [][]string) Fault {
@@ -295,8 +302,8 @@ func missing(n *Node, alternatives [][]string) Fault {
 	return f
 }
 
-// ordered is what there is of an order of the nodes in a graph whose edges are at fault: without those that
-// are on an undeclared cycle or after one.
+// ordered is a partial order of the nodes of a graph whose edges are at fault. It leaves out nodes that are
+// on an undeclared cycle or after one.
 func (p *Program) ordered() []int32 {
 	left := make([]int32, len(p.nodes))
 	order := make([]int32, 0, len(p.nodes))
@@ -317,19 +324,19 @@ func (p *Program) ordered() []int32 {
 	return order
 }
 
-// carriesAnything tells that any argument may come by the edge, as far as the edge itself says.
+// carriesAnything reports whether the edge by itself may pass on any named argument.
 func (e *pedge) carriesAnything() bool {
 	switch e.mode {
 	case "", NoPassDown, ResultAsFirstArg, ResultAsLeadingArgs:
 		return false
 	case KeyPassDown:
-		return e.key == "" // a fault of its own
+		return e.key == "" // an empty key is a fault of its own
 	}
 	return true
 }
 
-// travelingNames says for every node which of the named arguments may travel to it.
-func (p *Program) travelingNames(ctx context.Context, in *Input, unsure map[int32]bool, names map[string]int) []bitset {
+// propagatedNames says for every node which of the named arguments may be propagated to it.
+func (p *Program) propagatedNames(ctx context.Context, in *Input, unsure map[int32]bool, names map[string]int) []bitset {
 	all := newBitset(len(names))
 	words := len(all)
 	for i := range all {
@@ -371,7 +378,7 @@ func (p *Program) travelingNames(ctx context.Context, in *Input, unsure map[int3
 		}
 	}
 	out := newBitset(len(names))
-	for changed := true; changed; { // once, and once more for each loop around a loop
+	for changed := true; changed; { // one pass, and one more for each level of nested loops
 		changed = false
 		for _, v := range p.topo {
 			if ctx.Err() != nil {
@@ -387,7 +394,7 @@ func (p *Program) travelingNames(ctx context.Context, in *Input, unsure map[int3
 				switch {
 				case pe.carriesAnything() || n.mayExpand:
 					out.join(all)
-				case n.inbox == nil: // messages do not travel
+				case n.inbox == nil: // messages are not propagated
 					out.join(sets[v])
 				}
 				if k, ok := names[pe.key]; ok && pe.mode == KeyPassDown {

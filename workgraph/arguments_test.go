@@ -21,8 +21,8 @@ func (k known) ActorInfo(name string) (ActorInfo, bool) {
 	return info, ok
 }
 
-// calc is like the actor that evaluates an expression, mail like one that needs an address and a text or a
-// file, any takes everything.
+// calc has three actors: calc evaluates an expression, mail needs an address and a text or a file, and any
+// takes everything.
 var calc = known{
 	"calc": {Effect: Pure, NeverExpands: true, Schema: json.RawMessage(`{"required": ["expr"], "properties": {"expr": {"type": "string"}}}`),
 		Examine: func(_ context.Context, n *Node) []Argument {
@@ -127,7 +127,7 @@ func TestReferences(t *testing.T) {
 		})
 	}
 	t.Run("Many/AreFoundInOneGo", func(t *testing.T) {
-		// Every node names another far one: one question at a time would take minutes.
+		// Every node reads another far one. Answering one question at a time would take minutes.
 		const n = 20_000 / testkit.Slower
 		b := NewBuilder("many")
 		for i := range n {
@@ -181,7 +181,7 @@ func TestMissingArguments(t *testing.T) {
 		g       *Graph
 		input   []string
 		faults  []string // with that input
-		unknown []string // when nothing is known of it
+		unknown []string // if no input is known
 		hint    string
 	}{
 		"Own":               {two(PassDown{}, "any", "to", "text"), nil, nil, nil, ""},
@@ -234,8 +234,8 @@ func TestMissingArguments(t *testing.T) {
 	})
 }
 
-// TestMissingArguments_BesideOtherFaults holds that a graph is told what is missing together with what else
-// is wrong with it, and that nothing is called missing that a mended graph may bring.
+// TestMissingArguments_BesideOtherFaults checks that missing arguments are reported together with other
+// faults, and that no argument is reported as missing that the repaired graph may provide.
 func TestMissingArguments_BesideOtherFaults(t *testing.T) {
 	t.Parallel()
 	needy := Node{ID: "m", Actor: "mail", Named: map[string]json.RawMessage{"to": js("1")}}
@@ -347,7 +347,7 @@ func TestEndlessCycles(t *testing.T) {
 	}
 }
 
-// found are the faults of a look that nothing interrupted.
+// found returns the faults of a check that was not interrupted.
 func found(faults []Fault, err error) []Fault {
 	if err != nil {
 		panic(err)

@@ -18,19 +18,19 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// longest is far more processor time than what is measured takes, and far less than it took where time grew
+// longest is far more processor time than the measured work takes, and far less than it took when time grew
 // with the square of the input.
 const (
 	longest = 10 * time.Second
-	// large is the size of graphs.
+	// large is the number of nodes of graphs.
 	large = 100_000 / testkit.Slower
 )
 
-// few is a size, less under the race detector, so that what grows with it takes as long.
+// few scales a size down under the race detector, so that the work takes as long as without it.
 func few(n int) int { return n / testkit.Slower }
 
-// soon fails the test if f takes more than any check may. Tests that use it are not parallel: it counts what
-// the whole process uses.
+// soon fails the test if f takes more processor time than any check may. It counts the time of the whole
+// process, so tests that use it are not parallel.
 func soon(t *testing.T, f func()) {
 	t.Helper()
 	begin := processorTime(t)
@@ -47,8 +47,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// countdown is a context that ends when it has been asked so many times, and counts how often it is asked
-// after that.
+// countdown is a context that ends after it has been asked a number of times. It counts the later questions.
 type countdown struct {
 	context.Context
 	left, late atomic.Int64
@@ -109,7 +108,7 @@ func TestAttackGraphs(t *testing.T) {
 			for i := 4_000 / testkit.Slower; i < len(g.Nodes); i++ {
 				g.Nodes[i].When = fmt.Sprintf("has(nodes.n%d.result) || has(nodes.n%d.result)", i%(4_000/testkit.Slower), i/2)
 			}
-			g.Nodes[0].Actor = "" // what else is right is told by nothing
+			g.Nodes[0].Actor = "" // the rest is correct and adds no fault
 			return g, CodeNoActor, 1
 		},
 		"ManyRequiredArguments": func() (*Graph, string, int) {
@@ -171,7 +170,7 @@ func TestAttackGraphs(t *testing.T) {
 		},
 		"ManyLoopsInOneTangle": func() (*Graph, string, int) {
 			g := chain(1_000)
-			g.Nodes = append(g.Nodes, Node{ID: "other", Actor: "x"}) // a second way in, so that no loop has a single entry
+			g.Nodes = append(g.Nodes, Node{ID: "other", Actor: "x"}) // a second entry, so that no loop has a single one
 			for i := 2; i < 1_000; i++ {
 				g.Edges = append(g.Edges, Edge{From: node(i), To: node(i - 2), Kind: BackEdge})
 			}
@@ -285,7 +284,7 @@ func TestAttackWarnings(t *testing.T) {
 	require.Less(t, ctx.late.Load(), int64(100))
 }
 
-// An expansion is checked within the time of its step, in the run's turn.
+// An expansion is checked within the time of its step, while the run is locked.
 func TestAttackExpansion(t *testing.T) {
 	t.Parallel()
 	p, err := Compile(t.Context(), chain(1), Actors{"x": ActorFunc(nil)})
@@ -327,8 +326,8 @@ func TestAttackSchemas(t *testing.T) {
 	numbers := func(from, n int) string {
 		return list(n, func(i int) string { return fmt.Sprintf("%d.5e3", from+i) })
 	}
-	// Lists of the same letters, cut in different places: a hash that only adds up their bytes is the same
-	// for all.
+	// Lists of the same letters, split at different places: a hash that only adds up bytes is the same for
+	// all.
 	cuts := func(n int) string {
 		return list(n, func(i int) string {
 			var b strings.Builder
@@ -382,8 +381,8 @@ func TestAttackSchemas(t *testing.T) {
 		})
 	}
 	t.Run("Check", func(t *testing.T) {
-		// A part of the steps for a part of the value: what is counted is the product of both, and of the
-		// schema.
+		// Each case has a part of the steps and a part of the value, because the count is a product of both
+		// and the schema.
 		for name, tc := range map[string]struct{ schema, value, want string }{
 			"EnumOfNumbers":         {`{"items": {"enum": [` + numbers(0, 20_000) + `]}}`, `[` + numbers(20_000-few(10_000), few(20_000)) + `]`, "value must be one of"},
 			"EnumOfNumbers/All":     {`{"items": {"enum": [` + numbers(0, 20_000) + `]}}`, `[` + numbers(0, few(20_000)) + `]`, ""},
@@ -437,7 +436,7 @@ func TestAttackSchemas(t *testing.T) {
 	})
 }
 
-// The keywords that compare whole values say what the library says.
+// The keywords that compare whole values must agree with the library.
 func TestExactValues(t *testing.T) {
 	t.Parallel()
 	var value func(depth int) *rapid.Generator[string]

@@ -15,7 +15,7 @@ var oneValue = []json.RawMessage{json.RawMessage("1")}
 
 var noop = ActorFunc(func(context.Context, *Call) (Outcome, error) { return Outcome{Values: oneValue}, nil })
 
-// chainGraph, fanGraph and layeredGraph have n nodes each.
+// chainGraph and fanGraph have n nodes each.
 func chainGraph(n int) *Graph {
 	g := &Graph{Nodes: make([]Node, n)}
 	for i := range n {
@@ -52,7 +52,7 @@ func layeredGraph(n int) *Graph {
 	return g
 }
 
-// drive runs a program on the bare machine, oneValue attempt after the other.
+// drive runs a program on the bare machine, one attempt after the other.
 func drive(tb testing.TB, p *Program) int {
 	s := New(p, "run")
 	now := time.Unix(0, 0)
@@ -120,7 +120,7 @@ func BenchmarkMapItems(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used of all its processors, which other work on the machine does not change.
+// cpuTime is the processor time of this process. Other work on the machine does not change it.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -10,7 +10,7 @@ func (s bitset) has(i int) bool { return s[uint(i)/64]&(1<<(uint(i)%64)) != 0 }
 
 func (s bitset) add(i int) { s[uint(i)/64] |= 1 << (uint(i) % 64) }
 
-// join adds another set and reports whether that changed anything.
+// join adds another set and reports whether s changed.
 func (s bitset) join(o bitset) bool {
 	changed := false
 	for k := range s {
@@ -22,7 +22,7 @@ func (s bitset) join(o bitset) bool {
 	return changed
 }
 
-// reachBatch is how many nodes are looked at in one pass over the edges.
+// reachBatch is how many nodes are handled in one pass over the edges.
 const reachBatch = 256
 
 // reachSet is a set of numbers below reachBatch, as a value.
@@ -38,7 +38,7 @@ func (s *reachSet) join(o reachSet) {
 	}
 }
 
-// without is the set less what is in the other one.
+// without is the set less the numbers of the other one.
 func (s reachSet) without(o reachSet) reachSet {
 	for k := range s {
 		s[k] &^= o[k]

@@ -6,38 +6,39 @@ import (
 	"time"
 )
 
-// Budget is what a run may use, its children included as they end. A cap that is nil does not exist. A run that has come to a cap starts
-// nothing more: what is in flight ends and is journaled, and the run is paused with BUDGET_EXHAUSTED. Under a cap of 0 nothing starts at all.
-// What a call uses is known once it has ended, so a run may use more than its budget by what was in flight when it came to a cap.
+// Budget is what a run may use, including its children as they end. A nil cap is no cap. A run that has
+// reached a cap starts nothing more: attempts in flight end and are journaled, and the run is paused with
+// BUDGET_EXHAUSTED. Under a cap of 0 nothing starts. The usage of a call is known only after its end, so a
+// run may exceed its budget by what was in flight when it reached the cap.
 type Budget struct {
-	// NanoUSD caps money. Calls of which nobody knows the price do not count; Spent tells how many there were. Under it nothing starts while
-	// something is Unsettled.
+	// NanoUSD caps money. Calls whose price is not known do not count; Spent counts how many there were.
+	// Under this cap nothing starts while some usage is Unsettled.
 	NanoUSD *int64 `json:"nano_usd,omitempty"`
 	// Tokens caps input and output tokens together.
 	Tokens *int64 `json:"tokens,omitempty"`
 }
 
-// Spent is what counts against a budget. Sums that do not fit into 64 bits stay at the largest number that does.
+// Spent is what counts against a budget. A sum that does not fit into 64 bits stays at the largest number.
 type Spent struct {
 	NanoUSD int64 `json:"nano_usd,omitempty"`
 	Tokens  int64 `json:"tokens,omitempty"`
-	// Unpriced counts calls that used tokens at a price that nobody knows.
+	// Unpriced counts calls that used tokens and whose price is not known.
 	Unpriced int64 `json:"unpriced,omitempty"`
 }
 
-// Unsettled is usage that counts against a cap in money and was not priced yet, since the price book could not be asked: of one call, or, where
-// a cap came late, of all calls of a model before it.
+// Unsettled is usage that counts against a cap in money and has no price yet, because the price book could
+// not be asked. It is that of one call or, if a cap came later, the sum of all earlier calls of a model.
 type Unsettled struct {
-	// Usage has in CostNanoUSD what the calls say themselves, which holds if the price book knows no price.
+	// Usage has in CostNanoUSD the cost that the calls reported. It holds if the price book has no price.
 	Usage Usage `json:"usage"`
-	// At is when it was used: prices change.
+	// At is the time of use, since prices change.
 	At time.Time `json:"at"`
 }
 
 // IsZero reports whether b, which may be nil, caps nothing.
 func (b *Budget) IsZero() bool { return b == nil || b.NanoUSD == nil && b.Tokens == nil }
 
-// Fault says what is wrong with a budget, and is empty when nothing is.
+// Fault says what is wrong with a budget. It is empty if nothing is.
 func (b *Budget) Fault() string {
 	if b == nil {
 		return ""
@@ -51,22 +52,22 @@ func (b *Budget) Fault() string {
 	return ""
 }
 
-// With is b with the caps of o in place of its own, where o has one. Either may be nil; neither is changed.
+// With is b with its caps replaced by those that o has. Either may be nil; neither is changed.
 func (b *Budget) With(o *Budget) *Budget {
 	return b.merge(o, func(_, given int64) int64 { return given })
 }
 
-// raised is b with the caps of o where those are higher or b has none.
+// raised is b with the caps of o that are higher than those of b or that b does not have.
 func (b *Budget) raised(o *Budget) *Budget {
 	return b.merge(o, func(own, given int64) int64 { return max(own, given) })
 }
 
-// lowered is b with the caps of o where those are lower or b has none.
+// lowered is b with the caps of o that are lower than those of b or that b does not have.
 func (b *Budget) lowered(o *Budget) *Budget {
 	return b.merge(o, func(own, given int64) int64 { return min(own, given) })
 }
 
-// merge combines two budgets cap by cap.
+// merge combines two budgets cap by cap. both gives the cap if each budget has one.
 func (b *Budget) merge(o *Budget, both func(own, given int64) int64) *Budget {
 	if b.IsZero() {
 		b = &Budget{}
@@ -95,7 +96,7 @@ func (b *Budget) merge(o *Budget, both func(own, given int64) int64) *Budget {
 	return out
 }
 
-// UsedUp reports whether so much comes to a cap of b, which may be nil.
+// UsedUp reports whether this much reaches a cap of b, which may be nil.
 func (b *Budget) UsedUp(by Spent) bool {
 	return b != nil && (b.NanoUSD != nil && by.NanoUSD >= *b.NanoUSD || b.Tokens != nil && by.Tokens >= *b.Tokens)
 }
@@ -103,7 +104,7 @@ func (b *Budget) UsedUp(by Spent) bool {
 // capsMoney reports whether b, which may be nil, has a cap in money.
 func (b *Budget) capsMoney() bool { return b != nil && b.NanoUSD != nil }
 
-// equal reports whether both, of which either may be nil, have the same caps.
+// equal reports whether both budgets, either of which may be nil, have the same caps.
 func (b *Budget) equal(o *Budget) bool {
 	if b.IsZero() || o.IsZero() {
 		return b.IsZero() && o.IsZero()
@@ -112,7 +113,7 @@ func (b *Budget) equal(o *Budget) bool {
 	return same(b.NanoUSD, o.NanoUSD) && same(b.Tokens, o.Tokens)
 }
 
-// left is what of b is not used yet. While it is not known how much money is, none is left.
+// left is the unused part of b. No money is left while some usage is unsettled.
 func (b *Budget) left(used Spent, unsettled bool) *Budget {
 	if b.IsZero() {
 		return nil
@@ -132,7 +133,7 @@ func (b *Budget) left(used Spent, unsettled bool) *Budget {
 	return out
 }
 
-// add counts what calls used. What is below 0 does not count.
+// add counts the usage of calls. Negative numbers count as 0.
 func (u *Spent) add(us []Usage) {
 	for i := range us {
 		tokens := us[i].tokens()
@@ -149,10 +150,10 @@ func (u *Spent) add(us []Usage) {
 // tokens is what counts against a cap in tokens.
 func (u *Usage) tokens() int64 { return plus(max(u.InputTokens, 0), max(u.OutputTokens, 0)) }
 
-// counts reports whether there is anything that may have cost money.
+// counts reports whether the usage may have cost money.
 func (u *Usage) counts() bool { return u.tokens() > 0 || u.CostNanoUSD != nil }
 
-// charge adds to a sum what a call cost. One unknown price makes the sum unknown.
+// charge adds the cost of a call to a sum. One unknown cost makes the sum unknown.
 func (u *Usage) charge(cost *int64) {
 	if cost == nil || u.CostNanoUSD == nil {
 		u.CostNanoUSD = nil
@@ -162,7 +163,7 @@ func (u *Usage) charge(cost *int64) {
 	u.CostNanoUSD = &sum
 }
 
-// plus adds two numbers that are not negative and stays at the largest there is.
+// plus adds two numbers that are not negative. It stays at the largest number instead of overflowing.
 func plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -170,16 +171,19 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// Budget is what the run may use, or nil. It is not to be changed.
+// Budget is what the run may use, or nil. It must not be changed.
 func (s *State) Budget() *Budget { return s.budget }
 
-// Spent is what counts against the run's budget so far; zero without one. The money of what is Unsettled is not in it.
+// Spent is what counts against the run's budget so far. It is zero without a budget. The cost of Unsettled
+// usage is not in it.
 func (s *State) Spent() Spent { return s.spent }
 
-// Unsettled is what is to be priced, by the command Settled, before the run goes on; the oldest first. It is not to be changed.
+// Unsettled is the usage that a Settled command must price before the run goes on, oldest first. It must not
+// be changed.
 func (s *State) Unsettled() []Unsettled { return s.unsettled }
 
-// Barred says why nothing may begin under the run's budget, whatever else holds it: ReasonBudget, ReasonUnsettled, or nothing.
+// Barred is the reason why nothing may begin under the run's budget: ReasonBudget, ReasonUnsettled, or empty.
+// It does not depend on other pauses.
 func (s *State) Barred() string {
 	switch {
 	case s.budget.UsedUp(s.spent):
@@ -190,7 +194,8 @@ func (s *State) Barred() string {
 	return ""
 }
 
-// Under is the budget that the run would have with the caps of b, which may be nil, and what counts against it.
+// Under is the budget that the run would have with the caps of b, which may be nil, and what counts against
+// it.
 func (s *State) Under(b *Budget) (*Budget, Spent) {
 	used := s.spent
 	if s.budget == nil {
@@ -199,13 +204,15 @@ func (s *State) Under(b *Budget) (*Budget, Spent) {
 	return s.budget.With(b), used
 }
 
-// Allowance is the budget of a child that would be started now: what it asks for itself, and at most what this run has left. Either is nil
-// for none. While something is unsettled it gets no money; Allowances tells what it gets when that is over.
+// Allowance is the budget of a child that is started now: what it asks for, and at most what this run has
+// left. Nil stands for no budget. While some usage is unsettled the child gets no money; Allowances gives its
+// budget when that is over.
 func (s *State) Allowance(own *Budget) *Budget {
 	return own.lowered(s.budget.left(s.spent, len(s.unsettled) > 0))
 }
 
-// Allowances calls yield with every child that is waited for and what it may use, as Allowance says, until yield returns false.
+// Allowances calls yield with every child that a visit waits for and its Allowance, until yield returns
+// false.
 func (s *State) Allowances(yield func(child string, b *Budget) bool) {
 	for _, u := range s.openWaits() {
 		w := u.try().wait
@@ -217,11 +224,11 @@ func (s *State) Allowances(yield func(child string, b *Budget) bool) {
 	}
 }
 
-// Prior is what a Resume with Price would have priced first if it gave b, which may be nil.
+// Prior is what a Resume with Price and the budget b, which may be nil, would have priced first.
 func (s *State) Prior(b *Budget, at time.Time) []Unsettled { return s.prior(s.budget.With(b), at) }
 
-// prior is what is to be priced before the run goes on under its first cap in money: what its calls used before, by model. The price of a sum
-// is that of its calls but for what was rounded.
+// prior is the usage to price before the run goes on under its first cap in money: that of earlier calls, by
+// model. The price of a sum is that of its calls except for rounding.
 func (s *State) prior(budget *Budget, at time.Time) (out []Unsettled) {
 	if s.budget.capsMoney() || !budget.capsMoney() {
 		return nil
@@ -234,8 +241,8 @@ func (s *State) prior(budget *Budget, at time.Time) (out []Unsettled) {
 	return out
 }
 
-// applyBudget puts the run under a budget. One that had none has used what is known in sums; from here on calls count one by one. What is
-// unsettled takes the place of the money that was counted before.
+// applyBudget puts the run under a budget. For a run that had none, the sums of earlier usage count; later
+// calls count one by one. Unsettled usage replaces the cost that was counted before.
 func (s *State) applyBudget(b *Budget, unsettled []Unsettled) {
 	if b.IsZero() {
 		return
@@ -254,7 +261,7 @@ func (s *State) applyBudget(b *Budget, unsettled []Unsettled) {
 	s.unsettled = append(s.unsettled, unsettled...)
 }
 
-// put counts what an unsettled call cost; nil is what it said itself.
+// put counts the cost of unsettled usage. If cost is nil, the cost that the call reported counts.
 func (s *State) put(u *Usage, cost *int64) {
 	if cost == nil {
 		cost = u.CostNanoUSD
@@ -273,7 +280,7 @@ func (s *State) put(u *Usage, cost *int64) {
 	}
 }
 
-// applySettled prices the oldest of what is unsettled.
+// applySettled prices the oldest unsettled usage.
 func (s *State) applySettled(costs []*int64) error {
 	if len(costs) == 0 || len(costs) > len(s.unsettled) {
 		return fmt.Errorf("%w: %d prices for %d calls", ErrState, len(costs), len(s.unsettled))
@@ -288,7 +295,8 @@ func (s *State) applySettled(costs []*int64) error {
 	return nil
 }
 
-// settled prices usage. A run that stood still for that goes on, or stands still for what came up meanwhile.
+// settled prices usage. A run that stood still for that goes on, or pauses for a reason that came up
+// meanwhile.
 func (s *State) settled(c Settled) error {
 	if len(c.Costs) == 0 || len(c.Costs) > len(s.unsettled) {
 		return s.applySettled(c.Costs)
@@ -317,11 +325,12 @@ func (s *State) settled(c Settled) error {
 			s.applyResume()
 		}
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-// checkBudget stops new starts when the budget is used up or it is not known whether it is; settle tells of it unless the run ends. An event is open.
+// checkBudget stops new starts if the budget is used up or if that is not known. conclude then records the
+// pause, unless the run ends. An event must be open.
 func (s *State) checkBudget() {
 	if s.drain != "" || s.paused {
 		return
@@ -333,7 +342,7 @@ func (s *State) checkBudget() {
 	}
 }
 
-// unspent reports whether an attempt was not begun because its run was barred by then.
+// unspent reports whether an attempt was not begun because the budget barred it.
 func (s *State) unspent(u unit, err *Error) bool {
 	if err == nil || err.Type != NotPerformed || !s.paused || s.drain != "" || u.ns.resolved() || u.try().status != VisitRunning {
 		return false
@@ -341,7 +350,7 @@ func (s *State) unspent(u unit, err *Error) bool {
 	return err.Reason == ReasonBudget && s.budget.UsedUp(s.spent) || err.Reason == ReasonUnsettled && len(s.unsettled) > 0
 }
 
-// putBack journals that an attempt was not begun; the same attempt starts when the pause is over.
+// putBack journals that an attempt was not begun. The same attempt starts when the pause ends.
 func (s *State) putBack(u unit, attempt int, err *Error, now time.Time) {
 	ev := s.openEvent(AttemptEnded, now)
 	ev.Ref, ev.Attempt, ev.Error = s.ref(u.ns, u.item), attempt, err
@@ -349,7 +358,8 @@ func (s *State) putBack(u unit, attempt int, err *Error, now time.Time) {
 	s.restart(u)
 }
 
-// pricing reports whether the run stands still until its calls are priced. Whoever pauses a run may give the reason the same name.
+// pricing reports whether the run stands still until its calls are priced. A caller may pause a run under the
+// same reason.
 func (s *State) pricing() bool {
 	return s.paused && s.reason == ReasonUnsettled && len(s.unsettled) > 0
 }
@@ -401,7 +411,7 @@ func (s *State) resume(c Resume) error {
 	}
 	if !ends {
 		s.checkBudget()
-		s.settle(now)
+		s.conclude(now)
 		return nil
 	}
 	s.applyResume()
@@ -409,10 +419,11 @@ func (s *State) resume(c Resume) error {
 		if s.drain != "" {
 			break
 		}
-		s.unlimit(s.limited[0]) // takes it out; one that comes to its limit again goes to the end
+		// This takes it out. A visit that reaches its limit again goes to the end of the list.
+		s.unlimit(s.limited[0])
 		s.runQueues()
 	}
 	s.halted = s.paused
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }

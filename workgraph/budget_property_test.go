@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBudgetHolds runs random graphs under random budgets that are raised again and again, and checks that nothing starts at a cap, that the
-// run ends as it would without one, and that every journal replays.
+// TestBudgetHolds runs random graphs under random budgets that are raised again and again. It checks that
+// nothing starts at a cap, that the run ends as it would without one, and that every journal replays.
 func TestBudgetHolds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,8 +87,9 @@ func TestBudgetHolds(t *testing.T) {
 	})
 }
 
-// TestBudgetSettles runs random graphs under caps in money while prices can often not be had, and checks that nothing starts while something
-// is unsettled or the budget used up, that the amounts are right in the end, and that every journal replays.
+// TestBudgetSettles runs random graphs under caps in money while prices are often not available. It checks
+// that nothing starts while usage is unsettled or the budget is used up, that the amounts are right in the
+// end, and that every journal replays.
 func TestBudgetSettles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -102,7 +102,7 @@ func TestBudget(t *testing.T) {
 		m.do(Resume{Budget: tokens(100), Now: m.now})
 		require.Equal(t, 1, m.open[b].Attempt, "it does not count as an attempt")
 		m.replays()
-		// Said of a run that may go on, it is a failure like any other.
+		// In a run that may go on this error is a failure like any other.
 		m.fail("B", Errorf(NotPerformed, ReasonBudget, "says who"))
 		require.Equal(t, VisitBackoff, m.status("B"))
 	})
@@ -130,9 +130,9 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("Task/WhatItUsedCounts", func(t *testing.T) {
 		m := budgeted(t, chain(), tokens(10))
-		m.end("A", Outcome{Wait: &Wait{Task: &TaskWait{}}})
+		m.end("A", Outcome{Wait: &Wait{Completion: &CompletionWait{}}})
 		out := used(10, -1)
-		m.do(TaskEnded{Ref: Ref{Node: "A", Visit: 1}, Attempt: 1, Outcome: &out, Now: m.now})
+		m.do(AttemptCompleted{Ref: Ref{Node: "A", Visit: 1}, Attempt: 1, Outcome: &out, Now: m.now})
 		require.Equal(t, int64(10), m.s.Spent().Tokens)
 		require.Equal(t, VisitHeld, m.status("B"))
 		m.standsAt(StatusPaused, ReasonBudget)
@@ -213,7 +213,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// late is what used gives when the price could not be asked for.
+// late is the outcome of used if the price could not be asked for.
 func late(n, own int64) Outcome {
 	out := used(n, own)
 	out.Usage[0].Unsettled = true
@@ -484,7 +484,7 @@ func TestBudgetOfChildren(t *testing.T) {
 		b := Ref{Node: "B", Visit: 1}
 		m.do(ChildEnded{Ref: b, Slot: ChildSlot{RunID: "x", Status: StatusCompleted, Usage: used(50, -1).Usage}, Now: m.now})
 		require.Equal(t, Spent{Tokens: 54, NanoUSD: 2, Unpriced: 1}, m.s.Spent())
-		// What the child counted itself goes before what its sums tell.
+		// The child's own count wins over the sum of its usage.
 		m.do(ChildEnded{Ref: b, Slot: ChildSlot{RunID: "y", Status: StatusCompleted, Usage: used(50, -1).Usage,
 			Spent: &Spent{Tokens: 50, NanoUSD: 7, Unpriced: 2}}, Now: m.now})
 		require.Equal(t, Spent{Tokens: 104, NanoUSD: 9, Unpriced: 3}, m.s.Spent())

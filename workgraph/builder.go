@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Builder makes a Graph in Go code. Its methods return the Builder; what is wrong with the graph is Validate's to say.
+// Builder makes a Graph in Go code. Its methods return the Builder. Faults of the graph are left to Validate.
 // The zero value is ready to use.
 type Builder struct {
 	g Graph
@@ -47,7 +47,7 @@ func (b *Builder) Chain(ids ...string) *Builder {
 	return b
 }
 
-// Back declares the edge that closes a loop: it is followed while when holds.
+// Back declares the edge that closes a loop. It is followed while the condition when holds.
 func (b *Builder) Back(from, to, when string) *Builder {
 	return b.Edge(from, to, func(e *Edge) { e.Kind, e.When = BackEdge, when })
 }
@@ -67,12 +67,13 @@ func (b *Builder) Graph() *Graph { return b.g.Clone() }
 // Pass sets how a node hands on its result.
 func Pass(p PassDown) func(*Node) { return func(n *Node) { n.PassDown = p } }
 
-// Arg adds a positional argument of a node. A value that cannot be written as JSON makes the graph invalid; a json.RawMessage goes as it is.
+// Arg adds a positional argument of a node. A json.RawMessage is taken as it is. A value that cannot be
+// written as JSON makes the graph invalid.
 func Arg(value any) func(*Node) {
 	return func(n *Node) { n.Args = append(n.Args, inJSON(value)) }
 }
 
-// Named binds one named argument of a node, to a value as Arg takes it.
+// Named binds one named argument of a node. See Arg for the value.
 func Named(name string, value any) func(*Node) {
 	return func(n *Node) {
 		if n.Named == nil {
@@ -82,7 +83,8 @@ func Named(name string, value any) func(*Node) {
 	}
 }
 
-// inJSON is a value as JSON. What cannot be written becomes a text that is none, which Validate refuses at its place.
+// inJSON is a value as JSON. A value that cannot be written becomes text that is not JSON, which Validate
+// refuses at its place.
 func inJSON(value any) json.RawMessage {
 	if raw, ok := value.(json.RawMessage); ok {
 		return raw
@@ -103,17 +105,18 @@ func WithRetry(r Retry) func(*Node) { return func(n *Node) { n.Retry = r } }
 // WithOnError says what happens when the node has failed for good.
 func WithOnError(e OnError) func(*Node) { return func(n *Node) { n.OnError = e } }
 
-// FallbackTo is what gives a node that has failed a value, as Arg takes it, in place of a result.
+// FallbackTo gives a failed node a value, as Arg takes it, in place of a result.
 func FallbackTo(value any) OnError { return OnError{Action: Fallback, Value: inJSON(value)} }
 
 // When sets an edge's condition.
 func When(cond string) func(*Edge) { return func(e *Edge) { e.When = cond } }
 
-// OnFailure makes an edge the way of its source's routed errors.
+// OnFailure makes an edge carry its source's routed errors.
 func OnFailure() func(*Edge) { return func(e *Edge) { e.Kind = ErrorEdge } }
 
-// Paths makes a graph of paths: one node per distinct id over all paths, in the order of first appearance, and one edge per
-// distinct step. Empty paths are skipped. node makes each node. Cycles are not looked for here: Validate refuses them.
+// Paths makes a graph of paths: one node for each distinct id over all paths, in the order of first
+// appearance, and one edge for each distinct step. Empty paths are skipped. node makes each node. Cycles are
+// left to Validate.
 func Paths(paths [][]string, node func(id string) Node) *Graph {
 	g := &Graph{}
 	seen := map[string]bool{}
@@ -138,9 +141,9 @@ func Paths(paths [][]string, node func(id string) Node) *Graph {
 	return g
 }
 
-// FromText makes a graph of graph text: one line per group of paths, "->" between steps, "," between the ids of one step. Every
-// id of a step leads to every id of the next one. Ids are trimmed, blank lines skipped. An empty id, as after a trailing "->",
-// is kept for Validate to report.
+// FromText makes a graph of graph text: one line per group of paths, "->" between steps, "," between the ids
+// of one step. Every id of a step leads to every id of the next one. Ids are trimmed, blank lines skipped. An
+// empty id, as after a trailing "->", is kept for Validate to report.
 func FromText(text string, node func(id string) Node) *Graph {
 	var paths [][]string
 	for line := range strings.Lines(text) {

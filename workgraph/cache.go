@@ -10,11 +10,11 @@ import (
 	"github.com/epigraph-run/epigraph/internal/lru"
 )
 
-// maxKeptOutcomes bounds the memory of outcomes that runs in memory reuse.
+// maxKeptOutcomes bounds, in bytes, the outcomes that in-memory runs of one program keep for reuse.
 const maxKeptOutcomes = 16 << 20
 
-// OutcomeCache keeps what calls of nodes with a cache gave, for equal calls to reuse. It is bounded: what was not used for the
-// longest time goes first. It reads no clock and is safe for concurrent use.
+// OutcomeCache keeps outcomes of nodes with a cache, for equal calls to reuse. Its size is bounded; the least
+// recently used outcome goes first. It reads no clock and is safe for concurrent use.
 type OutcomeCache struct {
 	maxBytes int
 
@@ -27,28 +27,28 @@ type cachedOutcome struct {
 	until time.Time
 }
 
-// NewOutcomeCache returns an empty cache for about so many bytes of values.
+// NewOutcomeCache returns an empty cache for about maxBytes bytes of values.
 func NewOutcomeCache(maxBytes int) *OutcomeCache {
 	return &OutcomeCache{maxBytes: maxBytes, byKey: lru.New[string, cachedOutcome](int64(maxBytes))}
 }
 
-// CacheKey is the same exactly for calls of one actor with equal input: arguments, sources, messages and thread, wherever in
-// whatever run they are made. The scope is what else tells calls apart: a tenant, the actor's version and, for an actor that
-// SeesPlace, the visit. It is empty when the call may not be answered from a cache: the node has none, or this is not the first
-// attempt, which is made because a result was not good enough.
+// CacheKey is equal exactly for calls of one actor with equal input: arguments, sources, messages and thread,
+// in any run. scope is what else tells calls apart: a tenant, the actor's version and, for an actor that
+// SeesPlace, the visit. The key is empty if the call may not be answered from a cache: the node has none, or
+// this is not the first attempt, which is made because an earlier result was not good enough.
 func (s *Start) CacheKey(scope ...string) string {
 	if s.CacheTTL <= 0 || s.Effect != Pure && s.Effect != Idempotent || s.Attempt > 1 {
 		return ""
 	}
 	raw, err := json.Marshal([]any{scope, s.Actor, s.Kind, s.Thread, s.Args, s.Named, s.Upstream, s.Messages})
 	if err != nil {
-		return "" // an argument that is no JSON; its actor will say so
+		return "" // an argument is not JSON; its actor reports that
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// Get returns what an equal call gave, if that may still be used. No usage comes with it, since nothing was called.
+// Get returns the outcome of an equal call if it is still valid. It has no usage, since nothing was called.
 func (c *OutcomeCache) Get(key string, now time.Time) (Outcome, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *OutcomeCache) Get(key string, now time.Time) (Outcome, bool) {
 	return kept.out, ok
 }
 
-// Put keeps an outcome until then. One that waits, or that is too large, is not kept.
+// Put keeps an outcome until the given time. An outcome that waits, expands or is too large is not kept.
 func (c *OutcomeCache) Put(key string, out Outcome, until time.Time) {
 	size := len(key)
 	for _, v := range out.Values {

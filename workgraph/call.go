@@ -6,15 +6,15 @@ import (
 	"strconv"
 )
 
-// CallOptions is what an attempt's call is given besides its Start; every field may be nil.
+// CallOptions are the parts of a call besides its Start. Every field may be nil.
 type CallOptions struct {
-	// Heartbeat takes a sign of life with the details of how far the call is; nil details leave the last ones.
+	// Heartbeat takes a heartbeat with the details of the call's progress. Nil details leave the last ones.
 	Heartbeat func(details json.RawMessage)
-	// Scope is what the call may ask for of its run: see State.ScopeOf.
+	// Scope is what the call may read of its run; see State.ScopeOf.
 	Scope Scope
 }
 
-// NewCall is the call of an attempt by whoever starts attempts outside of this package.
+// NewCall makes the call of an attempt, for callers outside of this package that start attempts.
 func NewCall(s Start, o CallOptions) *Call {
 	c := &Call{Start: s, heartbeat: o.Heartbeat}
 	if o.Scope != nil {
@@ -25,10 +25,11 @@ func NewCall(s Start, o CallOptions) *Call {
 
 var _ Scope = (*Call)(nil)
 
-// Var is one of the variables of expressions as JSON: "args", "named", "node", "visit" and "attempt" of the call, "item" in a map, and of
-// the run "input" (an object of args and named), "context" (null if there is none) and "state", which is that of the time of
-// asking. ok is false for any other name, and for those of the run in a call outside of a run. It is put together when it is asked for: what travels
-// may be large, and most expressions look at little of it.
+// Var is one of the variables of expressions as JSON. "args", "named", "node", "visit" and "attempt" are
+// those of the call; "item" is that of a map. "input" (an object of args and named), "context" (null if there
+// is none) and "state" (at the time of asking) are those of the run. ok is false for any other name, and for
+// variables of the run in a call outside of a run. The value is put together on demand: arguments may be
+// large, and most expressions read little of them.
 func (c *Call) Var(name string) (raw json.RawMessage, ok bool) {
 	switch name {
 	case "args":
@@ -45,16 +46,16 @@ func (c *Call) Var(name string) (raw json.RawMessage, ok bool) {
 	if c.scope == nil {
 		return nil, false
 	}
-	if name != "item" { // which is among the arguments
+	if name != "item" { // the item is among the arguments
 		c.looked.Store(true)
 	}
 	return c.scope(c.Ref).Var(name)
 }
 
-// Ancestor is what the node that is called id at the call's place gave: the latest visit that had completed when the call's visit began. ok is
-// false for any other node.
+// Ancestor is what the node named id gave, as seen from the place of the call: the values of the latest visit
+// that had completed when the call's visit began. ok is false for any other node.
 func (c *Call) Ancestor(id string) (r NodeResult, ok bool) {
-	if c.scope == nil { // outside of a run the sources are all there is
+	if c.scope == nil { // outside of a run only the sources are known
 		for i := range c.Upstream {
 			if u := &c.Upstream[i]; u.Node == id && u.Outcome == VisitCompleted {
 				return NodeResult{Ref: Ref{Node: u.Node, Visit: u.Visit}, Values: u.Values}, true
@@ -69,7 +70,7 @@ func (c *Call) Ancestor(id string) (r NodeResult, ok bool) {
 	return r, ok
 }
 
-// Ancestors are the ids of the nodes that Ancestor knows.
+// Ancestors are the ids of the nodes that Ancestor finds.
 func (c *Call) Ancestors() []string {
 	if c.scope == nil {
 		var ids []string
@@ -84,10 +85,12 @@ func (c *Call) Ancestors() []string {
 	return c.scope(c.Ref).Ancestors()
 }
 
-// Looked reports whether the call has asked for anything that is not in its Start. Its outcome is not that of an equal call then.
+// Looked reports whether the call has read anything that is not in its Start. Its outcome must then not be
+// reused for an equal call.
 func (c *Call) Looked() bool { return c.looked.Load() }
 
-// Var is one of the run's own variables that a call may ask for: input, context or state.
+// Var is one of the run's own variables that a call may read: input, context or state. ok is false for any
+// other name.
 func (s *State) Var(name string) (json.RawMessage, bool) {
 	var v any
 	switch name {
@@ -117,7 +120,7 @@ func (s *State) Var(name string) (json.RawMessage, bool) {
 	return raw, err == nil
 }
 
-// And are the effects of two commands whose events are made durable together, the receiver's first.
+// And joins the effects of two commands whose events are made durable together. Those of fx come first.
 func (fx Effects) And(next Effects) Effects {
 	fx.Starts = append(fx.Starts[:len(fx.Starts):len(fx.Starts)], next.Starts...)
 	fx.Cancels = append(fx.Cancels, next.Cancels...)

@@ -10,7 +10,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// Clone copies the graph deeply, but shares raw JSON bytes, which nobody may change.
+// Clone copies the graph deeply, but shares raw JSON bytes, which must not be changed.
 func (g *Graph) Clone() *Graph {
 	c := *g
 	c.Nodes = slices.Clone(g.Nodes)
@@ -39,7 +39,8 @@ func clonePtr[T any](p *T) *T {
 	return &c
 }
 
-// fillDefaults writes out what an absent field means, so that saying a default and leaving it out hash alike.
+// fillDefaults writes out the meaning of absent fields, so that a stated default and an absent one hash
+// alike.
 func (g *Graph) fillDefaults() {
 	for i := range g.Nodes {
 		n := &g.Nodes[i]

@@ -11,8 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMachineSurvivesChanges is TestMachineSurvivesEverything with visits that expand and amendments in
-// between.
+// TestMachineSurvivesChanges is TestMachineSurvivesEverything with visits that expand and with amendments.
 func TestMachineSurvivesChanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -20,7 +19,7 @@ func TestMachineSurvivesChanges(t *testing.T) {
 	})
 }
 
-// part is a random graph to expand to; now and then one that is refused.
+// part is a random graph to expand to. Some of them are refused.
 func (c *chaos) part() *Graph {
 	g := &Graph{}
 	n := c.num(1, 3, "part")
@@ -47,7 +46,7 @@ func (c *chaos) part() *Graph {
 	return g
 }
 
-// change amends the run at random, or sees it refused.
+// change amends the run at random, or expects a refusal.
 func (c *chaos) change(g *Graph) {
 	var p Patch
 	pick := func(label string) string { return g.Nodes[c.num(0, len(g.Nodes)-1, label)].ID }
@@ -108,7 +107,7 @@ func (c *chaos) change(g *Graph) {
 	got, err := c.s.Graph().Hash()
 	require.NoError(c.t, err)
 	require.Equal(c.t, want, got)
-	// What was canceled reports in vain.
+	// Late reports of canceled attempts are refused.
 	late := slices.Clone(c.open)
 	c.open = slices.DeleteFunc(c.open, func(st Start) bool {
 		u, ok := c.s.find(st.Ref)
@@ -121,7 +120,7 @@ func (c *chaos) change(g *Graph) {
 	}
 }
 
-// byHand writes an expansion into a graph the way somebody with a text editor would.
+// byHand writes an expansion into a graph as a person with a text editor would.
 func byHand(g *Graph, id string, part *Graph) *Graph {
 	out := &Graph{}
 	name := func(inner string) string { return id + "#1/" + inner }
@@ -168,9 +167,9 @@ func byHand(g *Graph, id string, part *Graph) *Graph {
 	return out
 }
 
-// TestExpandedEqualsWrittenByHand runs a graph whose visits expand and the one written out by hand side by
-// side: the same attempts with the same arguments are open at any time once the expansion is there, and the
-// outputs are the same.
+// TestExpandedEqualsWrittenByHand runs a graph whose visits expand side by side with the same graph written
+// out by hand. Once the expansion is there, both have the same open attempts with the same arguments, and the
+// same outputs in the end.
 func TestExpandedEqualsWrittenByHand(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -179,8 +178,8 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 		hand := spec.g
 		parts := map[string]*Graph{}
 		looped := map[string]bool{}
-		// A quorum is judged by the edges there are: it may be out of reach before a later expansion brings
-		// more of them.
+		// A quorum is judged by the current edges: it may be out of reach before a later expansion adds more
+		// of them.
 		counted := map[string]bool{}
 		for _, e := range spec.g.Edges {
 			if i := slices.IndexFunc(spec.g.Nodes, func(n Node) bool { return n.ID == e.To }); e.Kind == "" && spec.g.Nodes[i].Join.Mode == Quorum {
@@ -193,7 +192,8 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 			looped[p.nodes[i].ID] = p.nodes[i].region != 0
 		}
 		for _, n := range spec.g.Nodes {
-			if !looped[n.ID] && !counted[n.ID] && n.OnError.Action != Fallback && c.chance(30, "expands") { // a fallback expands to nothing
+			// A fallback has no expansion.
+			if !looped[n.ID] && !counted[n.ID] && n.OnError.Action != Fallback && c.chance(30, "expands") {
 				parts[n.ID] = c.part()
 				for i := range parts[n.ID].Nodes {
 					parts[n.ID].Nodes[i].Effect = Idempotent
@@ -224,7 +224,8 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 			slices.Sort(x)
 			slices.Sort(y)
 			if a.drain == drainFail || b.drain == drainFail {
-				break // the one that has more steps may fail before it opens what the other one opened
+				// The run with more steps may fail before it opens what the other one opened.
+				break
 			}
 			require.Equal(t, y, x, "graph %s", mustJSON(hand))
 			require.NotEmpty(t, open)

@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMachineSurvivesEverything adds what the reference does not know: maps, UNSAFE attempts and lost owners, timers, pauses,
-// limits, losers, state and irreducible loops. Every run must end or stand still for a reason that it tells, and every journal
-// must replay.
+// TestMachineSurvivesEverything adds features that the reference does not have: maps, UNSAFE attempts and
+// lost owners, timers, pauses, limits, losers, state and irreducible loops. Every run must end or stand still
+// for a stated reason, and every journal must replay.
 func TestMachineSurvivesEverything(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,13 +58,13 @@ type chaos struct {
 	j    *journalOf
 	now  time.Time
 	open []Start
-	// asked counts, to make ids.
+	// asked makes ids unique.
 	asked int
-	// changing lets the graph change under way.
+	// changing says that the graph changes while the run goes on.
 	changing bool
 }
 
-// wait is a random wait with ids of its own.
+// wait is a random wait with unique ids.
 func (c *chaos) wait(st *Start) *Wait {
 	c.asked++
 	timeout := Duration(c.num(0, 1, "timed")) * Duration(time.Second)
@@ -82,14 +82,14 @@ func (c *chaos) wait(st *Start) *Wait {
 		}
 		return &Wait{Interrupt: q}
 	case 2:
-		return &Wait{Task: &TaskWait{Timeout: timeout}}
+		return &Wait{Completion: &CompletionWait{Timeout: timeout}}
 	case 3:
 		return &Wait{Signal: &SignalWait{Name: rapid.SampledFrom([]string{"s", "t"}).Draw(c.t, "signal"), Timeout: timeout}}
 	}
 	return &Wait{Timer: &Timer{After: Duration(time.Second)}}
 }
 
-// answer brings what one of the open waits is for; false means that none is open that needs anything.
+// answer ends one of the open waits. It is false if no open wait needs a command.
 func (c *chaos) answer() bool {
 	var open []WaitInfo
 	c.s.Waits(func(w WaitInfo) bool {
@@ -114,8 +114,8 @@ func (c *chaos) answer() bool {
 	case WaitInterrupt:
 		require.NoError(c.t, c.do(Answered{ID: w.Interrupt.ID, Answer: json.RawMessage("{}"), By: "me", Now: c.now}))
 		require.Error(c.t, c.s.refused(Answered{ID: w.Interrupt.ID, Now: c.now}))
-	case WaitTask:
-		end := TaskEnded{Ref: w.Ref, Attempt: w.Attempt, Now: c.now}
+	case WaitCompletion:
+		end := AttemptCompleted{Ref: w.Ref, Attempt: w.Attempt, Now: c.now}
 		if c.chance(80, "done") {
 			end.Outcome = &Outcome{Values: []json.RawMessage{json.RawMessage(`"task"`)}}
 		} else {
@@ -129,7 +129,7 @@ func (c *chaos) answer() bool {
 	return true
 }
 
-// spice adds what the common generator leaves out.
+// spice adds features that the common generator leaves out.
 func (c *chaos) spice(g *Graph) {
 	g.State = map[string]StateKey{"log": {Reducer: Append}, "sum": {Reducer: Add}, "set": {Reducer: AppendByID}, "last": {}}
 	if c.chance(20, "irreducible") {
@@ -236,7 +236,7 @@ func (c *chaos) step(g *Graph) {
 	if c.answer() {
 		return
 	}
-	// Nothing is in flight, no timer runs and nothing comes in any more: the run must be paused and say why.
+	// Nothing is in flight, no timer runs and no command comes: the run must be paused and state a reason.
 	status, reason := c.s.Status()
 	require.Equal(c.t, StatusPaused, status, "graph %s", mustJSON(g))
 	require.NotEmpty(c.t, reason)
@@ -258,8 +258,8 @@ func (c *chaos) step(g *Graph) {
 	}
 }
 
-// begin records the intent of a start that needs one, and says whether the start is still wanted: a loss or a canceled visit may have
-// come first. A canceling visit has begun.
+// begin records the intent of a start that needs one. It reports whether the start is still wanted: a loss or
+// a cancellation may have come first. A canceling visit has begun.
 func (c *chaos) begin(st *Start) bool {
 	if !st.NeedsIntent() || c.do(Attempt{Ref: st.Ref, Attempt: st.Attempt, Now: c.now}) == nil {
 		return true
@@ -299,7 +299,7 @@ func (c *chaos) finish(g *Graph) {
 	require.ErrorIs(c.t, c.s.refused(Ended{Ref: st.Ref, Attempt: st.Attempt, Outcome: &Outcome{}}), c.wantRefusal())
 }
 
-// refused reports a second end of the same attempt, which must change nothing.
+// refused gives a command that must be refused and change nothing.
 func (s *State) refused(cmd Command) error {
 	_, _, err := s.Advance(cmd)
 	return err

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Command asks the machine to take something into account. The concrete types are Begin (of a run), Attempt,
-// Ended, TimerDue, Reconcile, Recover, Cancel, Pause, Resume, Settled, and what comes in from outside:
-// ChildEnded, Answered, TaskEnded, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's
-// clock; the machine has none.
+// Command is an input of the machine. The concrete types are Begin (of a run), Attempt, Ended, TimerDue,
+// Reconcile, Recover, Cancel, Pause, Resume and Settled; from outside of the run come ChildEnded, Answered,
+// AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock, since the
+// machine has none.
 type Command interface{ command() }
 
 // Begin starts the run.
 type Begin struct {
 	Input   Input
 	Context json.RawMessage // the CEL variable "context"
-	Budget  *Budget         // what the run may use; nil is no limit
-	// Reuse gives the ends of visits of an earlier run: a visit that would start and is listed here completes
-	// with that outcome at once, without an attempt, and counts as adopted. What is listed and never reached
-	// is left out.
+	Budget  *Budget         // what the run may use; nil stands for no limit
+	// Reuse are saved outcomes of an earlier run. A listed visit that would start completes with that outcome
+	// at once, without an attempt, and counts as reused. A listed visit that is never reached has no effect.
 	Reuse []ReusedVisit
-	// Held starts nothing, as in a pause: for a run that is ended right after it was begun.
+	// Held begins the run with starts held back, as in a pause. It is for a run that is ended right after it
+	// begins.
 	Held bool
 	Now  time.Time
 }
@@ -30,22 +30,22 @@ type Begin struct {
 type ReusedVisit struct {
 	Ref     Ref     `json:"ref"`
 	Outcome Outcome `json:"outcome"`
-	// Decision is that on the visit's question of approval, if it had one.
+	// Decision is the one on the visit's question of approval, if there was one.
 	Decision string `json:"decision,omitempty"`
-	// Seen and Workflows are what the question covers beside the graph: see Detail.
+	// Seen and Workflows are what the question covers besides the graph; see Detail.
 	Seen      map[string]string `json:"seen,omitempty"`
 	Workflows map[string]string `json:"workflows,omitempty"`
 }
 
-// ChildEnded tells that a child of a visit has ended. A child that no visit waits for (any more) is ErrStale.
+// ChildEnded reports the end of a visit's child. It is refused with ErrStale if no visit waits for the child.
 type ChildEnded struct {
 	Ref
 	Slot ChildSlot
 	Now  time.Time
 }
 
-// Answered closes a question by its id. Decision is "", APPROVED or REJECTED. A question that is not open is
-// ErrStale.
+// Answered closes the question with the id. Decision is "", APPROVED or REJECTED. A question that is not open
+// is ErrStale.
 type Answered struct {
 	ID       string
 	Answer   json.RawMessage
@@ -54,10 +54,10 @@ type Answered struct {
 	Now      time.Time
 }
 
-// TaskEnded ends a visit's wait for a task; Attempt is the one whose outcome began the wait. Exactly one of
-// Outcome (of which only Values count) and Err, which is final, is set. A visit that does not wait for it
-// (any more) is ErrStale.
-type TaskEnded struct {
+// AttemptCompleted ends a visit's wait for a completion. Attempt is the one whose outcome began the wait.
+// Exactly one of Outcome, of which only Values count, and Err, which is final, must be set. ErrStale if the
+// visit does not wait for this completion.
+type AttemptCompleted struct {
 	Ref
 	Attempt int
 	Outcome *Outcome
@@ -73,22 +73,22 @@ type Signaled struct {
 	Now     time.Time
 }
 
-// Delivered brings a message for inboxes: of the named node, or of all that take messages from the sender. One
-// in the name of a node of the run, or of InputSender, is ErrSender unless a call of that node sent it.
+// Delivered brings a message to the inbox of Node or, if Node is empty, to every inbox that takes messages
+// from the sender. A message in the name of a node of the run, or of InputSender, is ErrSender unless a call
+// of that node sent it.
 type Delivered struct {
 	From string
 	Node string
-	// Call and Attempt are the node's own call that sent it; zero for a sender outside. Whoever gives the
-	// command vouches that State.Speaks allowed the call to send when it did.
+	// Call and Attempt are the node's own call that sent the message. They are zero for an outside sender.
+	// The caller guarantees that State.Speaks allowed the call to send at that time.
 	Call    Ref
 	Attempt int
 	Message json.RawMessage
 	Now     time.Time
 }
 
-// Amended goes over to another graph. Revision is the State's that the change was made for; another one is
-// ErrState. What the change would do to visits is worked out by PlanAmend, and refused if it touches what has
-// ended.
+// Amended replaces the run's graph. Revision is the one of the State for which the change was made; any other
+// is ErrState. PlanAmend says what the change would do to visits. A change to what has ended is refused.
 type Amended struct {
 	Program  *Program
 	Revision int64
@@ -96,21 +96,21 @@ type Amended struct {
 	Now      time.Time
 }
 
-// DeadlinePassed ends the run as FAILED with DEADLINE_EXCEEDED once attempts in flight have reported their
-// ends.
+// DeadlinePassed ends the run as FAILED with DEADLINE_EXCEEDED once all attempts in flight have reported
+// their ends.
 type DeadlinePassed struct{ Now time.Time }
 
-// Attempt records the intent to perform an UNSAFE attempt. It must be durable before the actor is called, and
-// is refused with ErrStale when the attempt is no longer wanted.
+// Attempt records the intent to perform an UNSAFE attempt. It must be durable before the actor is called. It
+// is refused with ErrStale if the attempt is no longer wanted.
 type Attempt struct {
 	Ref
 	Attempt int
 	Now     time.Time
 }
 
-// Ended reports the end of an attempt: exactly one of Outcome and Err is set. Every Start is answered by one
-// Ended, also when it was canceled or never began; only a start whose Attempt was refused needs no answer. A
-// second or late report is refused with ErrStale and changes nothing.
+// Ended reports the end of an attempt. Exactly one of Outcome and Err must be set. Every Start needs one
+// Ended, also if it was canceled or never began; only a start whose Attempt was refused needs none. A second
+// or late report is refused with ErrStale and changes nothing.
 type Ended struct {
 	Ref
 	Attempt int
@@ -119,86 +119,85 @@ type Ended struct {
 	Now     time.Time
 }
 
-// TimerDue lets everything happen that is due at Now.
+// TimerDue fires every timer that is due at Now.
 type TimerDue struct{ Now time.Time }
 
-// Reconcile settles a visit in need of reconciliation: with the outcome or the definite error that a human or
-// a probe found out. An Err of type NotPerformed starts the attempt again under the same effect key. It does
-// not end the pause.
+// Reconcile tells the outcome, or the definite error, of an attempt whose outcome was unknown, as a person or
+// a probe found it out. An Err of type NotPerformed starts the attempt again under the same effect key.
+// Reconcile does not end the pause.
 type Reconcile struct {
 	Ref
 	Outcome *Outcome
 	Err     *Error
-	By      string // who says so
+	By      string // the person or probe
 	Now     time.Time
 }
 
-// Recover takes over a run whose owner is gone: UNSAFE attempts whose intent was journaled are lost and need
-// reconciliation, canceled attempts have ended. Everything else that is in flight is given out again by
-// Outstanding.
+// Recover prepares a run for a new owner after the former one is gone. UNSAFE attempts whose intent was
+// journaled count as lost and need reconciliation. Canceled attempts have ended. Outstanding lists everything
+// else that is in flight.
 type Recover struct{ Now time.Time }
 
-// Cancel ends the run as CANCELED once every attempt in flight has reported its end.
+// Cancel ends the run as CANCELED once all attempts in flight have reported their ends.
 type Cancel struct {
 	Reason string
 	Now    time.Time
 }
 
-// Pause holds back new starts; attempts in flight go on.
+// Pause holds back new starts. Attempts in flight go on.
 type Pause struct {
 	Reason string
 	Now    time.Time
 }
 
-// Resume ends a pause. A loop that stood at its limit gets its node's MaxVisits again. A run whose budget is
-// used up, with Budget taken into account, is refused with ErrBudget. A run that is not paused takes the
-// Budget alone.
+// Resume ends a pause. A loop at its limit gets MaxVisits more visits. Resume is refused with ErrBudget if
+// the run's budget, changed by Budget, is used up. A run that is not paused only takes the Budget.
 type Resume struct {
 	Reason string
-	// Budget, if not nil, has caps that take the place of the run's; those that it does not name stay.
+	// Budget, if not nil, has caps that replace those of the run. Caps that it does not name stay.
 	Budget *Budget
-	// Raise says that more may be used, and nothing else: caps are only raised, no other pause than that for
-	// the budget is ended, and nothing is refused.
+	// Raise limits the command to a higher budget. Caps are only raised, a pause ends only if the budget was
+	// its reason, and nothing is refused because of the run's state.
 	Raise bool
-	// Price has what was used before a first cap in money priced: until it is Settled the run stands still.
-	// Without it only what calls said themselves counts.
+	// Price has usage priced that came before a first cap in money. The run stands still until it is Settled.
+	// Without Price only the costs count that calls reported themselves.
 	Price bool
 	Now   time.Time
 }
 
-// Settled tells what the oldest of State.Unsettled cost: nil where nobody knows a price. A run that stood
-// still for that goes on by it.
+// Settled gives the costs of the oldest entries of State.Unsettled. Nil stands for a price that is not known.
+// A run that stood still for these prices goes on.
 type Settled struct {
 	Costs []*int64
 	Now   time.Time
 }
 
-func (Begin) command()          {}
-func (ChildEnded) command()     {}
-func (Answered) command()       {}
-func (TaskEnded) command()      {}
-func (Signaled) command()       {}
-func (Delivered) command()      {}
-func (Amended) command()        {}
-func (DeadlinePassed) command() {}
-func (Attempt) command()        {}
-func (Ended) command()          {}
-func (TimerDue) command()       {}
-func (Reconcile) command()      {}
-func (Recover) command()        {}
-func (Cancel) command()         {}
-func (Pause) command()          {}
-func (Resume) command()         {}
-func (Settled) command()        {}
+func (Begin) command()            {}
+func (ChildEnded) command()       {}
+func (Answered) command()         {}
+func (AttemptCompleted) command() {}
+func (Signaled) command()         {}
+func (Delivered) command()        {}
+func (Amended) command()          {}
+func (DeadlinePassed) command()   {}
+func (Attempt) command()          {}
+func (Ended) command()            {}
+func (TimerDue) command()         {}
+func (Reconcile) command()        {}
+func (Recover) command()          {}
+func (Cancel) command()           {}
+func (Pause) command()            {}
+func (Resume) command()           {}
+func (Settled) command()          {}
 
-// Errors of Advance and Apply. An error leaves the state as it was, except ErrCorrupt, after which the state
-// must be discarded.
+// Errors of Advance and Apply. An error leaves the state unchanged, except ErrCorrupt and ErrAborted, after
+// which the state must be discarded.
 var (
 	// ErrStale refuses a report on an attempt that is not in flight, such as a second end.
 	ErrStale = errors.New("workgraph: the attempt is not in flight")
 	// ErrEnded refuses a command to a run that has ended.
 	ErrEnded = errors.New("workgraph: the run has ended")
-	// ErrState refuses a command that does not fit the run's status.
+	// ErrState refuses a command that does not fit the run's state.
 	ErrState = errors.New("workgraph: the command does not fit the run's state")
 	// ErrReconcile refuses to resume while a visit needs reconciliation.
 	ErrReconcile = errors.New("workgraph: a visit needs reconciliation")
@@ -206,30 +205,29 @@ var (
 	ErrBudget = errors.New("workgraph: the run's budget is used up")
 	// ErrUnsettled refuses to resume a run that goes on by itself once its calls are priced.
 	ErrUnsettled = errors.New("workgraph: calls of the run are not priced yet")
-	// ErrCorrupt refuses a journal or snapshot that does not belong to the program or is not in order.
+	// ErrCorrupt refuses a journal or snapshot that does not belong to the program or is out of order.
 	ErrCorrupt = errors.New("workgraph: journal and program do not fit")
 )
 
-// Effects is what the caller should do once the events it came with are durable, and not before.
+// Effects is what the caller must do after the events that came with it are durable.
 type Effects struct {
-	// Starts may run now, in any order. Limits on how many run at once are the caller's. A start that has not
-	// begun when the state is Draining must not begin.
+	// Starts may run now, in any order. The caller limits how many run at once. A start that has not begun
+	// when the state is Draining must not begin.
 	Starts []Start
-	// Cancels are attempts in flight that should stop. Each still has to be reported by Ended.
+	// Cancels are attempts in flight that should stop. Each must still be reported by Ended.
 	Cancels []Ref
-	// Spawns are runs to start. Starting one must be idempotent: after Recover those that have not ended are
-	// asked for again.
+	// Spawns are runs to start. A start must be idempotent: Recover asks again for those that have not ended.
 	Spawns []Spawn
-	// CancelChildren are the ids of child runs that should end; asking for it is to be recorded in the same
-	// transaction as the events. Their ends need not be reported.
+	// CancelChildren are the ids of child runs to cancel. The caller records the request in the transaction
+	// of the events. The ends of these runs need not be reported.
 	CancelChildren []string
-	// Opened and Closed are questions to record, in the same transaction as the events. After Recover open
-	// ones are named again.
+	// Opened and Closed are questions to record in the transaction of the events. Recover names the open ones
+	// again.
 	Opened []OpenedInterrupt
 	Closed []ClosedInterrupt
-	// Graph is set when the run's graph has become another one, by an expansion or an amendment.
+	// Graph is the run's new graph if an expansion or an amendment changed it, else nil.
 	Graph *Graph
-	// Ended is set when the run has ended.
+	// Ended is set if the run has ended.
 	Ended *RunEnd
 }
 
@@ -239,17 +237,17 @@ type Spawn struct {
 	Child Child
 }
 
-// OpenedInterrupt is a question that a visit has asked; Due is zero when it stays open for ever.
+// OpenedInterrupt is a question that a visit has asked. Due is zero if it has no timeout.
 type OpenedInterrupt struct {
 	Ref
 	Interrupt Interrupt
-	// Binds names what a question of approval covers besides what it asks: see ApproveHash.
+	// Binds names what a question of approval covers besides the value to approve; see ApproveHash.
 	Binds string
 	Due   time.Time
 }
 
-// ClosedInterrupt is a question that is no longer open: answered (Answer is what the visit got), expired
-// (Answer is the default, if there was one) or given up with its visit.
+// ClosedInterrupt is a question that is no longer open. If it was answered, Answer is the visit's value. If
+// it expired, Answer is the default, if there was one. Otherwise the question was given up with its visit.
 type ClosedInterrupt struct {
 	ID       string          `json:"id"`
 	How      InterruptEnd    `json:"how"`
@@ -274,13 +272,14 @@ type Start struct {
 	RunID   string
 	Actor   string
 	Attempt int
-	// Generation changes the effect key only after a definite failure.
+	// Generation changes only after a definite failure. It is a part of the effect key.
 	Generation int
 	Args       []json.RawMessage
 	Named      map[string]json.RawMessage
-	// Own are the node's own named arguments, before what travels overlays them in Named.
+	// Own are the node's own named arguments, without the propagated ones that overlay them in Named.
 	Own map[string]json.RawMessage
-	// Upstream lists the sources of the visit in declared edge order, also those that failed or abstained.
+	// Upstream lists the sources of the visit in declared edge order, including those that failed or
+	// abstained.
 	Upstream       []Upstream
 	Effect         Effect
 	Timeout        time.Duration
@@ -289,16 +288,19 @@ type Start struct {
 	ConcurrencyKey string
 	Thread         string
 	Kind           Kind
-	// Canceled tells, in Outstanding only, that the attempt was asked to stop already.
+	// Canceled says that the attempt was already asked to stop. It is set in Outstanding only.
 	Canceled bool
-	// Details are those of the last heartbeat of an earlier attempt, set by whoever starts attempts.
+	// Details are those of the last heartbeat of an earlier attempt. The caller that starts attempts sets
+	// them.
 	Details json.RawMessage
-	// TaskToken names the attempt to whoever finishes its work from outside; set by whoever starts attempts.
-	TaskToken string
-	// RootRunID is the top of the run's family, the run itself if nobody spawned it; set by whoever starts
-	// attempts.
+	// AttemptToken names the attempt to an outside party that completes its work. The caller that starts
+	// attempts sets it.
+	AttemptToken string
+	// RootRunID is the root of the run, which is the run itself if it has no parent. The caller that starts
+	// attempts sets it.
 	RootRunID string
-	// Messages are what an inbox hands over, oldest first; the visit has no arguments that travel then.
+	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated
+	// arguments.
 	Messages []Message
 }
 
@@ -324,7 +326,7 @@ func EffectKey(runID string, r Ref, generation int) string {
 	return runID + "/" + r.Node + "/" + itoa(r.Visit) + "/" + itoa(r.Item) + "/" + itoa(generation)
 }
 
-// Upstream is one source of a visit. Values are its result, after its transform; Error is set when it FAILED.
+// Upstream is one source of a visit. Values are its result after its transform. Error is set if it FAILED.
 type Upstream struct {
 	Node    string            `json:"node"`
 	Visit   int               `json:"visit"`
@@ -336,8 +338,8 @@ type Upstream struct {
 // VisitStatus is where a visit, or an item of one, stands.
 type VisitStatus string
 
-// The statuses of a visit. Held visits wait for the end of a pause, Backoff and Waiting ones for a timer,
-// Canceling ones for the end of an attempt that was asked to stop.
+// The statuses of a visit. HELD waits for the end of a pause, BACKOFF for a timer, WAITING for what its
+// outcome waits for, and CANCELING for the end of an attempt that was asked to stop.
 const (
 	VisitPending        VisitStatus = "PENDING"
 	VisitHeld           VisitStatus = "HELD"

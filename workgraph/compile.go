@@ -19,21 +19,21 @@ type Program struct {
 	starts  []int32
 	index   map[string]int32
 	inboxes []int32
-	// fineCancel tells that a run may cancel some attempts and not others.
+	// fineCancel says that a run may cancel some attempts and not others.
 	fineCancel bool
-	// outcomes is what runs in memory reuse; nil when no node has a cache.
+	// outcomes is what in-memory runs reuse. It is nil if no node has a cache.
 	outcomes *OutcomeCache
 	// edgeIndex finds an edge by its ends and kind.
 	edgeIndex map[edgeKey]int32
-	// local is the place of every node and edge in the frames of its region.
+	// localNode and localEdge are the places of every node and edge in the frames of its region.
 	localNode, localEdge []int32
-	// origins tell which nodes expansions have made; nil when none has.
+	// origins say which nodes expansions have made. It is nil if there is none.
 	origins []origin
 	actors  ActorSet
 	limits  Limits
-	// evaluated tells the expressions that a call of an actor evaluates; see WithEvaluated.
+	// evaluated lists the expressions that a call of an actor evaluates; see WithEvaluated.
 	evaluated func(actor string, named map[string]json.RawMessage) []string
-	// exprs and schemas are what was compiled, by text, for programs that this one grows into.
+	// exprs and schemas are what was compiled, by text. Programs of expanded or amended graphs reuse them.
 	exprs   map[string]*Expr
 	schemas map[string]*Schema
 	bytes   int64
@@ -49,22 +49,23 @@ type edgeKey struct {
 type pnode struct {
 	*Node
 	inbox  *Inbox
-	mailed bool // an edge leads into the inbox
-	// mayExpand tells that what leaves the node may be led on by an expansion.
+	edgeIn bool // an edge leads into the inbox
+	// mayExpand says that an expansion may take the place of the node's outgoing edges.
 	mayExpand bool
-	// approves tells that the node asks for an approval.
+	// approves says that the node asks for an approval.
 	approves bool
 	level    int32 // of the inbox: how many others may stand between it and a start
 	region   int32
 	in, out  []int32 // in without BACK edges, out with them, in declared order
-	// round is the only round of its loop that an expanded node is in. The lists by round are those of rounds
-	// that differ from the rest.
+	// round is the only round of its loop in which an expanded node exists. The lists by round are those of
+	// rounds that differ from the rest.
 	round             int32
 	roundIn, roundOut map[int32][]int32
 	roundMulti        map[int32]map[string]bool
-	// grouped tells that of some of the in-edges only those of the latest round count.
+	// grouped says that for some of the incoming edges only the latest round counts.
 	grouped bool
-	// multi holds the keys that two or more of the in-edges (or of the BACK edges in) pass down under.
+	// multi and multiBack hold the keys under which two or more of the incoming edges (or of the BACK edges)
+	// pass values down.
 	multi, multiBack                 map[string]bool
 	when, transform, over, key, test *Expr
 	schema                           *Schema
@@ -77,7 +78,7 @@ type pnode struct {
 type pedge struct {
 	from, to int32
 	kind     EdgeKind
-	// message tells that the edge delivers into an inbox, peer that its target may lead back to its source.
+	// message says that the edge delivers into an inbox, peer that its target may lead back to its source.
 	message, peer bool
 
 	scope int32
@@ -85,20 +86,20 @@ type pedge struct {
 	mode  PassDownMode
 	key   string
 	merge *Expr
-	// instead is the edge in whose place this one leaves a loop, from the expansion of visit variant; variant
-	// is 0 for other edges.
+	// instead is the edge that this one replaces on the way out of a loop, from the expansion of visit
+	// variant. variant is 0 for other edges.
 	instead, variant int32
 }
 
-// Compile validates g against actors and makes it runnable. Actors may be nil: then actor names are not
-// checked, and a node that states no effect counts as UNSAFE. The error is a Faults when g is at fault, and
-// ctx's when that ended first. The graph given is not kept.
+// Compile validates g against actors and makes it runnable. If actors is nil, actor names are not checked,
+// and a node that states no effect counts as UNSAFE. The error is a Faults if g is at fault, or that of ctx
+// if it ended first. g is not kept.
 func Compile(ctx context.Context, g *Graph, actors ActorSet) (*Program, error) {
 	return compiled(build(&checker{ctx: ctx, actors: actors}, g))
 }
 
-// Recompile is Compile for a graph that a run has grown or that was patched: ids that expansions have made
-// are taken as they are.
+// Recompile is Compile for a graph that a run has expanded or that was patched. It accepts the ids of nodes
+// that expansions have made.
 func Recompile(ctx context.Context, g *Graph, actors ActorSet) (*Program, error) {
 	return compiled(build(&checker{ctx: ctx, actors: actors, expanded: true}, g))
 }
@@ -115,11 +116,11 @@ func compiled(p *Program, faults []Fault, err error) (*Program, error) {
 
 // Limits bound what expansions may make of a run's graph.
 type Limits struct {
-	// Depth is how many expansions may lie in each other; 0 is DefaultDepth.
+	// Depth is how deep expansions may be nested; 0 is DefaultDepth.
 	Depth int
-	// Nodes is how many nodes the graph may come to have; 0 is DefaultNodes.
+	// Nodes is how many nodes the graph may have; 0 is DefaultNodes.
 	Nodes int
-	// Edges is how many edges it may come to have; 0 leaves it to MaxEdges.
+	// Edges is how many edges the graph may have; 0 leaves only MaxEdges.
 	Edges int
 }
 
@@ -127,32 +128,32 @@ func (l Limits) none() bool {
 	return l.Depth == 0 && l.Nodes == 0 && l.Edges == 0
 }
 
-// The limits where none are given.
+// The limits that apply if none are given.
 const (
 	DefaultDepth = 8
 	DefaultNodes = 100_000
 )
 
-// WithLimits is the program under other limits on expansions. Runs that were begun with p keep their own.
+// WithLimits is the program with other limits on expansions. Runs that began with p keep theirs.
 func (p *Program) WithLimits(l Limits) *Program {
 	q := *p
 	q.limits = l
 	return &q
 }
 
-// WithActors is the program with the actors that expansions may call, for one that was compiled again without
-// them.
+// WithActors is the program with the actors that expansions may call, for a program that was compiled without
+// actors.
 func (p *Program) WithActors(actors ActorSet) *Program {
 	q := *p
 	q.actors = actors
 	return &q
 }
 
-// Graph is a copy of the compiled graph with every default and effect filled in. Compiling it again without
-// actors gives an equal program, so it is what a durable engine should store.
+// Graph is a copy of the compiled graph with every default and effect filled in. Compiled again without
+// actors it gives an equal program, so a durable engine should store this form.
 func (p *Program) Graph() *Graph { return p.g.Clone() }
 
-// Evaluates reports whether runs of the program evaluate expressions, or hold values against schemas.
+// Evaluates reports whether runs of the program evaluate expressions or check values against schemas.
 func (p *Program) Evaluates() bool { return len(p.exprs) > 0 || len(p.schemas) > 0 }
 
 // Node is the declared node with the given id, with defaults filled in. It must not be changed.
@@ -164,8 +165,8 @@ func (p *Program) Node(id string) (*Node, bool) {
 	return p.nodes[i].Node, true
 }
 
-// build makes the program and reports everything that stands in the way; with faults the program is of no
-// use. The error is that of the checker's ctx, if it ended first.
+// build makes the program and reports all faults. With faults the program must not be used. The error is that
+// of the checker's ctx if it ended first.
 func build(c *checker, g *Graph) (*Program, []Fault, error) {
 	c.g, c.index = g.Clone(), make(map[string]int32, len(g.Nodes))
 	if c.exprs == nil {
@@ -258,7 +259,7 @@ func (p *Program) compileNode(c *checker, i int) {
 	}
 }
 
-// expr compiles one expression; equal texts share one program.
+// expr compiles one expression. Equal texts share one program.
 func (c *checker) expr(use exprUse, src string) *Expr {
 	if src == "" {
 		return nil
@@ -279,14 +280,14 @@ func (c *checker) expr(use exprUse, src string) *Expr {
 		c.exprs[src] = e
 		c.patternSteps += e.steps
 	}
-	if len(e.nodeRefs) > 0 || len(e.strangeInput) > 0 {
+	if len(e.nodeRefs) > 0 || len(e.unknownInput) > 0 {
 		use.expr = e
 		c.uses = append(c.uses, use)
 	}
 	return e
 }
 
-// schema compiles one JSON Schema; equal texts share one.
+// schema compiles one JSON Schema. Equal texts share one.
 func (c *checker) schema(raw json.RawMessage) (*Schema, error) {
 	if s, ok := c.schemas[string(raw)]; ok {
 		return s, nil
@@ -302,19 +303,19 @@ func (c *checker) schema(raw json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// What the different schemas of one graph may come to together: a compiled schema takes much more room than
-// its text.
+// Bounds on the different schemas of one graph together: a compiled schema takes much more memory than its
+// text.
 const (
 	maxGraphSchemas     = 2_000
 	maxGraphSubschemas  = 20_000
 	maxGraphSchemaBytes = 4 << 20
-	// maxGraphPatterns bounds the instructions of the patterns in all its schemas and expressions: each takes
-	// patternBytes for as long as the program lives.
+	// maxGraphPatterns bounds the instructions of the patterns in all schemas and expressions of a graph.
+	// Each takes patternBytes for as long as the program lives.
 	maxGraphPatterns = 200_000
 )
 
-// What parts of a program take in memory, about: measured with graphs of many of them. Text that compiles
-// takes many times its length.
+// The approximate memory of parts of a program, measured with graphs of many of them. A compiled text takes
+// many times its length.
 const (
 	nodeBytes       = 600
 	edgeBytes       = 250
@@ -324,11 +325,11 @@ const (
 	patternBytes    = 56
 )
 
-// Bytes is about what the program takes in memory, besides the texts and values in its graph. It is counted
+// Bytes is the approximate memory of the program, besides the texts and values in its graph. It is computed
 // when the program is made.
 func (p *Program) Bytes() int64 { return p.bytes }
 
-// weigh counts what the program takes.
+// weigh computes Bytes.
 func (p *Program) weigh() {
 	n := nodeBytes*len(p.g.Nodes) + edgeBytes*len(p.g.Edges)
 	for src, e := range p.exprs {
@@ -340,7 +341,7 @@ func (p *Program) weigh() {
 	p.bytes = int64(n)
 }
 
-// patternsLeft is how many instructions further patterns of the graph may come to.
+// patternsLeft is how many more instructions the patterns of the graph may have.
 func (c *checker) patternsLeft() int {
 	if !c.counted {
 		c.counted = true
@@ -365,7 +366,7 @@ func (c *checker) compileSchema(raw json.RawMessage) (*Schema, error) {
 	tooMany := func() error {
 		return fmt.Errorf("the schemas of the graph hold more than %d others together", maxGraphSubschemas)
 	}
-	if c.subschemas > maxGraphSubschemas { // nothing is compiled to be refused
+	if c.subschemas > maxGraphSubschemas { // so that nothing is compiled only to be refused
 		return nil, tooMany()
 	}
 	s, cost, err := compileSchema(c.ctx, raw, min(maxPatterns, c.patternsLeft()))
@@ -413,7 +414,7 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		}
 		if in := p.nodes[to].inbox; in != nil {
 			pe.message = true
-			p.nodes[to].mailed = true
+			p.nodes[to].edgeIn = true
 			c.inboxEdge(e, to, in)
 		}
 		arcs[i] = arc{from: from, to: to, back: e.Kind == BackEdge, message: pe.message}
@@ -442,7 +443,7 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 	return arcs, whole
 }
 
-// multiKeys are the keys that two or more of the edges carry their value under.
+// multiKeys are the keys under which two or more of the edges carry their values.
 func (p *Program) multiKeys(edges []int32) map[string]bool {
 	if len(edges) < 2 {
 		return nil
@@ -502,7 +503,7 @@ func (p *Program) findLoops(c *checker, arcs []arc) {
 	c.checkExits(p)
 }
 
-// maxNamed is how many nodes one fault names.
+// maxNamed bounds how many nodes one fault names.
 const maxNamed = 20
 
 func (c *checker) loopFault(f loopFault) {
@@ -550,8 +551,8 @@ func (p *Program) number() {
 	}
 }
 
-// backoff is the pause before attempt next, from the journal alone: attempt numbers and a hash instead of
-// chance.
+// backoff is the pause before attempt next. It depends on the journal alone: on attempt numbers and a hash
+// instead of random numbers.
 func (n *pnode) backoff(next int, seed uint64) time.Duration {
 	first, limit, factor, jitter := time.Duration(n.Retry.InitialBackoff), time.Duration(n.Retry.MaxBackoff), n.Retry.Multiplier, n.Retry.Jitter
 	def(&first, time.Second)

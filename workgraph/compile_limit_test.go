@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lookedUp is a set of actors that counts how many nodes have asked it, and calls at when so many have.
+// lookedUp is a set of actors that counts lookups and calls at on one of them.
 type lookedUp struct {
 	n, when int
 	at      func()
@@ -24,8 +24,8 @@ func (l *lookedUp) ActorInfo(string) (ActorInfo, bool) {
 	return ActorInfo{Effect: Pure}, true
 }
 
-// TestCompileLimit holds that a graph which takes long to compile is given up when its context ends, as that
-// of a call does after its time limit.
+// TestCompileLimit checks that the compilation of a large graph is given up when its context ends, as that of
+// a call does after its time limit.
 func TestCompileLimit(t *testing.T) {
 	const nodes = 5000
 	g := &Graph{}

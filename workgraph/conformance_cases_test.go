@@ -66,7 +66,7 @@ func TestA10Cases(t *testing.T) {
 		result(t, "d", tr.run(g, 1))
 		require.Equal(t, []string{"A", "B", "C", "D"}, tr.calls)
 
-		// The graph is data: running it again without the terminating condition works.
+		// The graph is data, so it runs again without the terminating condition.
 		result(t, 7, newTrace(t).on("A", add(0)).on("B", add(1)).on("C", add(2)).on("D", sum).on("E", add(2)).run(g, 1))
 	})
 	t.Run("Case8/AbstainCasesAreInA1", func(t *testing.T) {

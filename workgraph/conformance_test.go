@@ -13,17 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests in this file take over the observed behavior of the system that the design was first built in.
-// Where our design decides otherwise the test shows our decision, and a comment that begins with "Ours:" says
-// what differs and why.
+// The tests in this file take over the observed behavior of the system in which the design was first built.
+// Where our design decides otherwise, the test shows our decision, and a comment that begins with "Ours:"
+// states the difference and the reason.
 
-// fn is an actor body over decoded arguments: numbers are ints, what it returns becomes the one value.
+// fn is an actor body over decoded arguments. Numbers are ints; the result becomes the only value.
 type fn func(args []any, named map[string]any) any
 
 // tuple is returned by a fn to give several values.
 type tuple []any
 
-// trace runs graphs whose nodes call the fn of their own name, and remembers who was called with what.
+// trace runs graphs whose nodes call the fn of their own name, and records the calls.
 type trace struct {
 	t     *testing.T
 	mu    sync.Mutex
@@ -176,7 +176,7 @@ func TestA1StopFlags(t *testing.T) {
 	})
 	t.Run("Terminate/OfTheSecondBranchKeepsTheFirst", func(t *testing.T) {
 		// Ours: the original gives (None, 'c') because B had handed its value to the waiting D. D never ran,
-		// so B has no completed descendant and is a sink as well: nothing is lost.
+		// so B has no completed descendant and is a sink as well. No value is lost.
 		tr := newTrace(t).on("A", text("a")).on("B", text("b")).raw("C", stop(Terminate, "c")).on("D", text("D"))
 		res := tr.run(diamond(FirstArg()))
 		result(t, []any{"b", "c"}, res)
@@ -188,7 +188,7 @@ func TestA1StopFlags(t *testing.T) {
 		require.Equal(t, []string{"A"}, tr.calls)
 	})
 	t.Run("Terminate/WhatIsInFlightFinishes", func(t *testing.T) {
-		// The original's async path gives ('b','c'): siblings already started are not canceled. So do we.
+		// As in the original, whose async path gives ('b','c'): siblings that have started are not canceled.
 		p, err := Compile(t.Context(), nodesOf("x", diamond(FirstArg())), nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)
@@ -201,9 +201,9 @@ func TestA1StopFlags(t *testing.T) {
 		require.JSONEq(t, `["b","c"]`, string(m.s.End().Result))
 	})
 	t.Run("Abstain/ValueIsLeftOutOfTheJoin", func(t *testing.T) {
-		// Ours: ('b','D') in the original, where the abstaining first branch left a None slot only when it
-		// came last. Here the result does not depend on which branch abstains: D runs on what is live, and D
-		// is the only sink.
+		// Ours: the original gives ('b','D'); an abstaining first branch left a None slot only if it came
+		// last. Here the result does not depend on which branch abstains: D runs on the live inputs, and D is
+		// the only sink.
 		for _, quiet := range []string{"B", "C"} {
 			tr := newTrace(t).on("A", text("a")).on("B", text("b1")).on("C", text("c1")).on("D", args).raw(quiet, stop(AbstainResult, "hidden"))
 			live := map[string]string{"B": "c1", "C": "b1"}[quiet]
@@ -226,13 +226,13 @@ func TestA1StopFlags(t *testing.T) {
 		require.Equal(t, []string{"A", "B", "C"}, tr.calls)
 	})
 	t.Run("Abstain/StartNodeBesideAnother", func(t *testing.T) {
-		// Ours: ('t','D') in the original; t is an input of D and so no sink.
+		// Ours: the original gives ('t','D'). t is an input of D and so no sink.
 		tr := newTrace(t).raw("s0", stop(AbstainResult, nil)).on("s1", text("t")).on("D", args)
 		result(t, []any{"t"}, tr.run(nodes(FirstArg(), "s0", "s1", "D").Edge("s0", "D").Edge("s1", "D").Graph()))
 	})
 	t.Run("Flags/AreNoValues", func(t *testing.T) {
-		// Ours: a flag is a field of the outcome, never guessed from the shape of a value, so any value may
-		// be returned.
+		// Ours: a flag is a field of the outcome and is never guessed from the shape of a value, so any value
+		// may be returned.
 		tr := newTrace(t).on("A", func([]any, map[string]any) any { return []any{"TERMINATE", 1} }).on("B", args)
 		result(t, []any{[]any{"TERMINATE", 1}}, tr.run(nodes(FirstArg(), "A", "B").Chain("A", "B").Graph()))
 	})
@@ -303,7 +303,7 @@ func TestA2PassDownModes(t *testing.T) {
 			require.JSONEq(t, c.named, string(js(named)))
 		})
 	}
-	t.Run("RemainingArguments/TravelThroughEveryHop", func(t *testing.T) {
+	t.Run("RemainingArguments/ArePropagatedThroughEveryHop", func(t *testing.T) {
 		tr := newTrace(t).on("A", text("a")).on("B", text("b")).on("C", args)
 		result(t, []any{"b", 2}, tr.run(nodes(FirstArg(), "A", "B", "C").Chain("A", "B", "C").Graph(), 1, 2))
 		tr = newTrace(t).on("A", text("a")).on("B", text("b")).on("C", args)
@@ -315,9 +315,9 @@ func TestA2PassDownModes(t *testing.T) {
 		g.Nodes[1].Named = map[string]json.RawMessage{"own": js(1), "x": js("mine")}
 		g.Edges[0].PassDown = Key("x")
 		var named map[string]any
-		tr := newTrace(t).on("A", text("travels")).on("B", func(a []any, k map[string]any) any { named = k; return a })
+		tr := newTrace(t).on("A", text("passed on")).on("B", func(a []any, k map[string]any) any { named = k; return a })
 		result(t, []any{7, 5}, tr.run(g, 5))
-		require.Equal(t, map[string]any{"own": 1, "x": "travels"}, named, "traveling arguments overlay a node's own")
+		require.Equal(t, map[string]any{"own": 1, "x": "passed on"}, named, "propagated arguments overlay a node's own")
 	})
 	t.Run("UnknownMode/IsAFault", func(t *testing.T) {
 		g := nodesOf("x", nodes(PassDown{Mode: "SIDEWAYS"}, "A").Graph())
@@ -424,7 +424,7 @@ func TestA4WhatARunReturns(t *testing.T) {
 	})
 	t.Run("InnerNodes/AreNotIncluded", func(t *testing.T) {
 		result(t, "D", newTrace(t).on("A", text("a")).on("B", text("b")).on("C", text("c")).on("D", text("D")).run(diamond(FirstArg())))
-		// Ours: the original gives (None, 'D') for a diamond under one start node; there is one sink, so
+		// Ours: the original gives (None, 'D') for a diamond under one start node. There is one sink, so
 		// there is one value.
 	})
 	t.Run("TwoStarts/ListInDeclaredOrder", func(t *testing.T) {
@@ -437,8 +437,8 @@ func TestA4WhatARunReturns(t *testing.T) {
 			run(nodes(FirstArg(), "A", "B", "D").Edge("A", "D").Edge("B", "D").Graph()))
 	})
 	t.Run("NoValue/IsNull", func(t *testing.T) {
-		// Ours: None results are dropped and unpacked by shape in the original; here the sink is there and
-		// its value is null.
+		// Ours: the original drops None results and unpacks by shape. Here the sink is there and its value is
+		// null.
 		nothing := func([]any, map[string]any) any { return nil }
 		res := newTrace(t).on("A", nothing).on("B", text("b")).run(nodes(FirstArg(), "A", "B").Graph())
 		result(t, []any{nil, "b"}, res)
@@ -447,7 +447,7 @@ func TestA4WhatARunReturns(t *testing.T) {
 		for _, v := range []any{[]any{5}, []any{[]any{5}}, []any{}} {
 			result(t, v, newTrace(t).on("A", func([]any, map[string]any) any { return v }).run(nodes(FirstArg(), "A").Graph()))
 		}
-		// Ours: the original unpacks [5] to 5, so that a list of one cannot be told from its element.
+		// Ours: the original unpacks [5] to 5, so that a list of one looks like its element.
 	})
 }
 
@@ -468,8 +468,8 @@ func TestA5Selection(t *testing.T) {
 		g, tr, seen := counter(FirstArg())
 		result(t, []any{3}, tr.run(g, 0))
 		require.Equal(t, []any{0, 1, 2}, *seen)
-		// Ours: the original runs the children after each pass that includes them; exit edges resolve when
-		// the loop has ended.
+		// Ours: the original runs the children after each pass that includes them. Our exit edges are decided
+		// when the loop has ended.
 		require.Equal(t, []string{"n", "n", "n", "after"}, tr.calls)
 	})
 	t.Run("Self/NoPassDownSeesTheSameArgument", func(t *testing.T) {
@@ -504,7 +504,7 @@ func TestA5Selection(t *testing.T) {
 func TestA6Retry(t *testing.T) {
 	quick := Retry{MaxAttempts: 5, InitialBackoff: 1}
 	t.Run("MaxAttempts/CountsAllCalls", func(t *testing.T) {
-		// Ours: the original's max_repeat=2 means up to three calls, 1 means one; ours is the number of
+		// Ours: the original's max_repeat=2 allows up to three calls, and 1 allows one. Ours is the number of
 		// calls.
 		for _, n := range []int{1, 2, 3} {
 			g := nodes(FirstArg(), "A").Graph()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// within has the machine decide its next commands under ctx.
+// within makes the machine decide its next commands under ctx.
 func (m *machine) within(ctx context.Context) {
 	m.s.OnEvaluation(func() (context.Context, context.CancelFunc) { return ctx, func() {} })
 }
@@ -25,8 +25,8 @@ func (m *machine) why(id string) string {
 	return text
 }
 
-// What makes a run's graph another one, and what holds an approval against it, ends with the context of the
-// command or of the caller.
+// Changes of a run's graph, and comparisons with an approval, end with the context of the command or of the
+// caller.
 func TestEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	t.Run("Expand/OfALargeRun", func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestEndsWithItsContext(t *testing.T) {
 		_, _, err := m.s.Advance(Ended{Ref: Ref{Node: "n0", Visit: 1}, Attempt: 1, Outcome: &Outcome{Expand: chain(1)}, Now: m.now})
 		require.ErrorIs(t, err, ErrAborted)
 	})
-	t.Run("PlanAmend/OfAGrownRun", func(t *testing.T) {
+	t.Run("PlanAmend/OfAnExpandedRun", func(t *testing.T) {
 		m := newMachine(t, compile(t, chain(2_000)))
 		m.begin()
 		m.end("n0", Outcome{Expand: chain(1)})
@@ -58,14 +58,14 @@ func TestEndsWithItsContext(t *testing.T) {
 		all := newCountdown(1 << 40)
 		_, err := m.s.examineAmend(all, q)
 		require.NoError(t, err)
-		ctx := newCountdown(1<<40 - all.left.Load() + 100) // the change alone is worked out in time
+		ctx := newCountdown(1<<40 - all.left.Load() + 100) // enough for the change alone
 		_, err = m.s.PlanAmend(ctx, q, m.now)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, ErrState, "the copy of the run is interrupted, not the change of it")
 		require.NotErrorIs(t, err, ErrCorrupt)
 		require.Less(t, ctx.late.Load(), int64(100))
 	})
-	t.Run("Replay/OfAGrownRun", func(t *testing.T) {
+	t.Run("Replay/OfAnExpandedRun", func(t *testing.T) {
 		m := newMachine(t, compile(t, chain(2_000)))
 		m.begin()
 		m.end("n0", Outcome{Expand: chain(1)})
@@ -90,8 +90,8 @@ func TestEndsWithItsContext(t *testing.T) {
 		_, err := Replay(newCountdown(0), m.p, "run", m.events)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
-	// What an approval covers is found out anew when the graph has grown. If that takes too long, what follows
-	// from the approval does not run: nobody knows whether it is what was approved.
+	// An expansion makes the cover of an approval be computed again. If that takes too long, nothing that
+	// follows from the approval runs, because it is not known whether it is what was approved.
 	expanded := func(t *testing.T) *machine {
 		m := asking(t, purse(nil))
 		m.decide("q1", Approved)

@@ -9,26 +9,27 @@ import (
 	"strings"
 )
 
-// This file is what an approval covers as far as the graph alone tells: which nodes follow from it, a digest
-// of their definitions and of all that leads to them, and what they read of the run's state. It is found out
-// once for a program, since a run may have thousands of questions of approval.
+// This file computes what an approval covers as far as the graph alone says: which nodes follow from it, a
+// digest of their definitions and of everything that leads to them, and what they read of the run's state. It
+// is computed once for a program, since a run may have thousands of questions of approval.
 
-// lead is where edges lead from each node, or come from; BACK edges count.
+// lead lists, for each node, the targets of its outgoing edges or the sources of its incoming ones. BACK
+// edges count.
 type lead [][]int32
 
-// cover is what questions of approval need to know of a program.
+// cover is what questions of approval need to know about a program.
 type cover struct {
 	out, in lead
 	// digests are, by component, of its nodes, of everything that leads to it and of everything that it leads
-	// to. They cost most, and are made when the first question is asked: see digested.
+	// to. They are expensive, so digested makes them when the first question is asked.
 	digests [][sha256.Size]byte
-	// reads is what each node reads of the state; nil when the graph declares none.
+	// reads is what each node reads of the state. It is nil if the graph declares no state.
 	reads []stateReads
 	// workflows are those that the arguments of each node name.
 	workflows map[int32][]string
 }
 
-// leads is where the edges lead from each node, and where they come from.
+// leads lists the targets and the sources of each node's edges.
 func (p *Program) leads() (out, in lead) {
 	out, in = make(lead, len(p.nodes)), make(lead, len(p.nodes))
 	for e := range p.edges {
@@ -38,8 +39,7 @@ func (p *Program) leads() (out, in lead) {
 	return out, in
 }
 
-// covers works out what questions of approval need to know of the program. The error is ctx's; a later call
-// begins anew then.
+// covers computes the cover of the program. After an error, which is that of ctx, a later call starts over.
 func (p *Program) covers(ctx context.Context) (*cover, error) {
 	r := p.reaches()
 	r.coverMu.Lock()
@@ -88,10 +88,9 @@ func (p *Program) digested(ctx context.Context) (*cover, error) {
 	return c, c.digest(ctx, p, r)
 }
 
-// digest names what every component of the graph is part of: one pass from the starts to the ends, and one
-// back.
+// digest computes the digests in one pass over the components from the starts to the ends, and one back.
 func (c *cover) digest(ctx context.Context, p *Program, r *reach) error {
-	byComp := r.order() // those of ancestors first
+	byComp := r.order() // ancestors first
 	n := 0
 	for _, k := range r.comp {
 		n = max(n, int(k)+1)
@@ -166,13 +165,13 @@ func (c *cover) digest(ctx context.Context, p *Program, r *reach) error {
 func jsonDigest(v any) [sha256.Size]byte {
 	b, err := canonicalJSON(v)
 	if err != nil {
-		b = []byte(err.Error()) // what is in a graph or journal can be written
+		b = []byte(err.Error()) // cannot happen: values of a graph or journal can be written
 	}
 	return sha256.Sum256(b)
 }
 
-// from marks what leads on from these nodes: what one edge or more lead to. When ctx ends, the marks are of
-// no use.
+// from marks the nodes that one or more edges lead to from these nodes. If ctx ends, the marks must not be
+// used.
 func (l lead) from(ctx context.Context, nodes ...int32) []bool {
 	marked := make([]bool, len(l))
 	for len(nodes) > 0 && ctx.Err() == nil {
@@ -188,8 +187,8 @@ func (l lead) from(ctx context.Context, nodes ...int32) []bool {
 	return marked
 }
 
-// before marks the nodes of which some of these, or what follows from these, are what follows: an approval
-// given at one of them covers some of these.
+// before marks the nodes where an approval covers some of these: those from which one of these, or something
+// that follows from these, follows.
 func (c *cover) before(ctx context.Context, nodes ...int32) []bool {
 	return c.in.from(ctx, append(slices.Clone(nodes), marked(c.out.from(ctx, nodes...))...)...)
 }
@@ -205,8 +204,8 @@ func marked(marks []bool) []int32 {
 	return out
 }
 
-// stateReads are the keys of the run's state that something reads, in order; all of them if it cannot be told
-// which.
+// stateReads are the keys of the run's state that something reads, in order. all says that it may read every
+// key.
 type stateReads struct {
 	keys []string
 	all  bool
@@ -235,8 +234,8 @@ func (r *stateReads) expr(e *Expr) {
 	}
 }
 
-// readsOf is what the node reads: in its own expressions, on the edges into it, in the transforms of what
-// hands it values, and in the expressions that are its own arguments.
+// readsOf is what the node reads in its own expressions, on the edges into it, in the transforms of nodes
+// that hand it values, and in the expressions among its own arguments.
 func (p *Program) readsOf(n int32) stateReads {
 	var out stateReads
 	pn := &p.nodes[n]
@@ -264,8 +263,9 @@ func (p *Program) callReads(out *stateReads, actor string, named map[string]json
 	}
 }
 
-// WithEvaluated is the program with what tells the expressions that a call of an actor with these named
-// arguments evaluates: nil for an actor that evaluates none, whatever it is called with.
+// WithEvaluated is the program with a function that lists the expressions that a call of an actor with these
+// named arguments evaluates. The function must return nil for an actor that evaluates none with any
+// arguments.
 func (p *Program) WithEvaluated(f func(actor string, named map[string]json.RawMessage) []string) *Program {
 	q := *p
 	q.evaluated, q.reach = f, &reach{}
@@ -277,8 +277,8 @@ var (
 	stateKey  = regexp.MustCompile(`^\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)\s*(\(?)`)
 )
 
-// stateWords finds what an expression reads of the state, by its words alone: what cannot be told apart reads
-// all of it.
+// stateWords finds the keys of the state that an expression reads, from its text alone. all is true if some
+// use of the state has no constant key.
 func stateWords(text string) (keys []string, all bool) {
 	if !strings.Contains(text, "state") {
 		return nil, false

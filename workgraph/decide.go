@@ -8,7 +8,7 @@ import (
 
 func validJSON(b json.RawMessage) bool { return json.Valid(b) }
 
-// checkOutcome refuses what cannot be journaled or is not supported.
+// checkOutcome refuses an outcome that cannot be journaled or is not supported.
 func checkOutcome(o *Outcome) *Error {
 	bad := func(reason, format string, args ...any) *Error {
 		e := Errorf(Permanent, reason, format, args...)
@@ -41,8 +41,8 @@ func checkOutcome(o *Outcome) *Error {
 	return nil
 }
 
-// outcome takes a successful attempt: the check, then the wait if it asked for one. The values of a loser are
-// kept, but nobody needs what it would begin: it waits for nothing and inserts nothing.
+// outcome takes a successful attempt: its check, then its wait if it asked for one. The values of an attempt
+// that lost are kept, but it begins nothing new: it does not wait and inserts nothing.
 func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 	if u.item > 0 && u.ns.resolved() { // its map ended without it
 		return
@@ -56,7 +56,7 @@ func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 		return
 	}
 	if o.Wait != nil && o.Wait.Children != nil {
-		if given, why := s.strange(u.ns, o.Wait.Children.Runs); s.doubted(doubt{u: u, given: given, why: why}) {
+		if given, why := s.otherGraphs(u.ns, o.Wait.Children.Runs); s.doubted(doubt{u: u, given: given, why: why}) {
 			return
 		}
 	}
@@ -67,8 +67,8 @@ func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 	s.performed(u, o, canceling, now)
 }
 
-// lost reports whether the run goes on and nobody in it needs what the unit gives: it was asked to stop, or
-// it is an UNSAFE call, which is not, and was under way when the joins that it leads to lost interest in it.
+// lost reports whether the run goes on and nothing in it needs the unit's result. That holds for an attempt
+// that was asked to stop, and for an UNSAFE call, which is never asked, if no join needs it any more.
 func (s *State) lost(u unit, canceling bool) bool {
 	if s.drain != "" {
 		return false
@@ -76,8 +76,8 @@ func (s *State) lost(u unit, canceling bool) bool {
 	return canceling || u.ns.moot > 0 && int(u.ns.moot) == len(s.out(u.ns))
 }
 
-// examine applies the rules on state, selection and waits and, unless the values are still to come, the
-// node's check.
+// examine applies the rules on state, selection and waits. Unless the values are still to come, it also
+// applies the node's check.
 func (s *State) examine(u unit, o *Outcome) *Error {
 	for k, v := range o.State {
 		sv, ok := s.vars[k]
@@ -112,7 +112,8 @@ func (s *State) examine(u unit, o *Outcome) *Error {
 	return s.examineValues(u, o)
 }
 
-// unknownCover is the error of a question of approval that the command's context did not leave time for.
+// unknownCover is the error of a question of approval whose cover could not be computed before the command's
+// context ended.
 func unknownCover(late error) *Error {
 	return Errorf(Retryable, ReasonTimeout, "what the approval covers cannot be worked out in time: %v", late)
 }
@@ -164,10 +165,10 @@ func (s *State) checkSelect(u unit, sel *Select) *Error {
 	return nil
 }
 
-// performed completes a unit whose outcome stands. One that was asked to stop while the run goes on neither
-// ends the run nor changes its state: whether it still answers is a matter of chance.
+// performed completes a unit whose outcome stands. A unit that was asked to stop while the run goes on
+// neither ends the run nor changes its state, because it is a matter of chance whether it still answers.
 func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
-	var task growTask
+	var task expansionTask
 	stopped := canceling && s.drain == ""
 	if o.Expand != nil && s.drain == "" && !s.lost(u, canceling) {
 		var faults []Fault
@@ -195,7 +196,7 @@ func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 	}
 	if task.ns != nil {
 		task.o, task.values, task.now = o, values, now
-		s.growQ = append(s.growQ, task)
+		s.expandQ = append(s.expandQ, task)
 		return
 	}
 	if stopped && o.Stop == Terminate {
@@ -218,8 +219,8 @@ func (s *State) transform(ns *nodeState, values []json.RawMessage) ([]json.RawMe
 	return []json.RawMessage{raw}, nil
 }
 
-// succeed completes a visit with values; o says how its attempt ended, failure is what a fallback stands in
-// for.
+// succeed completes a visit with values. o is the outcome of its attempt, or nil; failure is the error that a
+// fallback replaces, or nil.
 func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, failure *Error) {
 	var stop Stop
 	var sel *Select
@@ -258,14 +259,14 @@ func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, fai
 	}
 }
 
-// afterVisit looks at what the end of a visit may have ended with it.
+// afterVisit queues a check of the loop that the end of a visit may have ended.
 func (s *State) afterVisit(ns *nodeState) {
 	if f := ns.f; f.inst != nil {
 		s.instQ = append(s.instQ, instTask{f.region, f.parent})
 	}
 }
 
-// decideEdges evaluates every out-edge of a visit that succeeded and queues the decisions.
+// decideEdges evaluates every outgoing edge of a visit that succeeded and queues the decisions.
 func (s *State) decideEdges(ns *nodeState, values []json.RawMessage, stop Stop, sel *Select) *Error {
 	var sc *scope
 	for _, e := range s.out(ns) {
@@ -278,7 +279,7 @@ func (s *State) decideEdges(ns *nodeState, values []json.RawMessage, stop Stop, 
 			t.note = "NO_ERROR"
 		case !selected(sel, pe, s.p.nodes[pe.to].ID):
 			t.note = "NOT_SELECTED"
-		case ns.given() == Rejected && !s.p.onResult(pe):
+		case ns.decision() == Rejected && !s.p.onResult(pe):
 			t.note = Rejected
 		default:
 			t.live = true
@@ -291,7 +292,7 @@ func (s *State) decideEdges(ns *nodeState, values []json.RawMessage, stop Stop, 
 	return nil
 }
 
-// evalEdge applies the edge's condition and MERGE expression to a task that is live so far.
+// evalEdge evaluates the condition and MERGE expression of an edge that is live so far.
 func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Error {
 	pe := &s.p.edges[t.e]
 	if !t.live || pe.when == nil && pe.merge == nil {
@@ -301,7 +302,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 		*sc = s.outcomeScope(t.src, 0, values)
 	}
 	(*sc).over = pe.kind != ErrorEdge
-	(*sc).at = s.p.nodes[pe.to].ID // an edge out of an expansion was written in the graph around it
+	(*sc).at = s.p.nodes[pe.to].ID // an edge out of an expansion was written in the enclosing graph
 	if pe.when != nil {
 		ok, note, err := s.cond(pe.when, *sc)
 		if err != nil {
@@ -311,7 +312,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 	}
 	if t.live && pe.merge != nil {
 		var err error
-		if t.travel, err = s.mergePropagated(pe.merge, *sc); err != nil {
+		if t.propagated, err = s.mergePropagated(pe.merge, *sc); err != nil {
 			return Errorf(Permanent, ReasonPassDownFailed, "passing down to %s: %v", s.p.nodes[pe.to].ID, err)
 		}
 	}
@@ -321,7 +322,8 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 func selected(sel *Select, pe *pedge, to string) bool {
 	if pe.from == pe.to {
 		if sel == nil {
-			return pe.when != nil // an unconditional one-node loop goes round only when its node selects itself
+			// An unconditional one-node loop goes round only if its node selects itself.
+			return pe.when != nil
 		}
 		return sel.Self
 	}
@@ -337,7 +339,7 @@ func selected(sel *Select, pe *pedge, to string) bool {
 	return true
 }
 
-// attemptFailed takes a failed attempt: reconciliation, retry, or the end of the unit.
+// attemptFailed takes a failed attempt: it needs reconciliation, is retried, or ends the unit.
 func (s *State) attemptFailed(u unit, err *Error, canceling bool, now time.Time) {
 	n, t := s.node(u.ns), u.try()
 	if n.Effect == Unsafe && err.Type == Unknown {
@@ -381,14 +383,14 @@ func mayRetry(effect Effect, t ErrorType) bool {
 	return t != Permanent
 }
 
-// MaxLost is how many attempts of a visit may be lost with what carried them until the run pauses: a call
-// that ends every worker which takes it must not go round for ever.
+// MaxLost is how many lost attempts of a visit pause the run. It stops a call that brings down every worker
+// that takes it.
 const MaxLost = 10
 
 func (s *State) retry(u unit, err *Error, now time.Time) {
 	t := u.try()
 	attempt, gen, lost := int(t.no)+1, int(t.gen), int(t.lost)
-	// Failures and losses are put off each by their own number.
+	// Failures and losses back off separately, each by its own count.
 	nth := attempt - int(u.ns.before) - lost
 	if err.Lost {
 		lost++
@@ -398,7 +400,8 @@ func (s *State) retry(u unit, err *Error, now time.Time) {
 		}
 	}
 	if err.Type == Retryable {
-		gen++ // a definite failure; the others may have had their effect, so they keep the key
+		// The failure is definite. Other failed attempts may have had their effect, so they keep the key.
+		gen++
 	}
 	wait := s.node(u.ns).backoff(nth, s.seed(u.ns, u.item, attempt))
 	due := instant(now.Add(max(wait, time.Duration(err.RetryAfter))))
@@ -412,7 +415,7 @@ func (s *State) retry(u unit, err *Error, now time.Time) {
 	s.applyRetry(u, d, err)
 }
 
-// giveUp ends a unit that nobody waits for any more.
+// giveUp ends a unit that nothing waits for any more.
 func (s *State) giveUp(u unit, err *Error, canceling bool) {
 	if u.item > 0 {
 		s.itemEnded(u, nil, err)
@@ -438,7 +441,7 @@ func (s *State) deadEdges(ns *nodeState, note string) {
 	}
 }
 
-// failVisit applies the node's error policy. plain tells that the policy itself failed, which fails the run.
+// failVisit applies the node's error policy. plain says that the policy itself failed, which fails the run.
 func (s *State) failVisit(ns *nodeState, err *Error, plain bool) {
 	n := s.node(ns)
 	action := n.OnError.Action
@@ -476,7 +479,7 @@ func (s *State) failVisit(ns *nodeState, err *Error, plain bool) {
 	s.afterVisit(ns)
 }
 
-// route queues the edges of a visit whose failure is routed; false means that no ERROR edge takes it.
+// route queues the edges of a visit whose failure is routed. It is false if no ERROR edge is live.
 func (s *State) route(ns *nodeState, failure *Error) (bool, *Error) {
 	var sc *scope
 	routed := false
@@ -495,7 +498,7 @@ func (s *State) route(ns *nodeState, failure *Error) (bool, *Error) {
 	return routed, nil
 }
 
-// drainNow stops everything that has not begun, and what is in flight as far as the reason asks for it.
+// drainNow stops everything that has not begun, and the attempts in flight that this kind of drain cancels.
 func (s *State) drainNow(kind string) {
 	s.record(Step{Op: OpDrain, Note: kind})
 	s.edgeQ, s.instQ = s.edgeQ[:0], nil
@@ -538,7 +541,8 @@ func (s *State) cancelUnit(u unit) {
 	s.applyCancel(u)
 }
 
-// drop gives up a unit that is not in flight, and the mapped visit of which it was the last open item.
+// drop gives up a unit that is not in flight. If it was the last open item of a mapped visit, it drops the
+// visit.
 func (s *State) drop(u unit) {
 	st := s.step(OpDrop, u.ns, nil)
 	st.Item = int(u.item)

@@ -9,20 +9,20 @@ import (
 	"slices"
 )
 
-// Patch changes a graph: first nodes and edges are removed, then nodes put, then edges added.
+// Patch changes a graph: nodes and edges are removed first, then nodes put, then edges added.
 type Patch struct {
-	// RemoveNodes go with all of their edges.
+	// RemoveNodes are removed with all of their edges.
 	RemoveNodes []string `json:"remove_nodes,omitempty"`
 	// RemoveEdges are found by From, To and Kind.
 	RemoveEdges []Edge `json:"remove_edges,omitempty"`
-	// PutNodes take the place of nodes with the same id, or come after all others.
+	// PutNodes replace nodes with the same id, or are appended.
 	PutNodes []Node `json:"put_nodes,omitempty"`
-	// AddEdges come after all others, in this order.
+	// AddEdges are appended in this order.
 	AddEdges []Edge `json:"add_edges,omitempty"`
 }
 
-// ApplyPatch makes the graph that p makes of g, which stays as it is. The faults are those of the patch, all at once; whether the
-// result can run is for Recompile to say. A node of an expansion may be put in place of itself, but not added.
+// ApplyPatch applies p to a copy of g. The faults are those of the patch, all at once; Recompile finds out
+// whether the result can run. A node that an expansion made may be replaced, but not added.
 func ApplyPatch(g *Graph, p Patch) (*Graph, Faults) {
 	out := g.Clone()
 	out.fillDefaults()
@@ -109,7 +109,7 @@ func ApplyPatch(g *Graph, p Patch) (*Graph, Faults) {
 	return out, nil
 }
 
-// edgeName is what tells edges apart.
+// edgeName is the identity of an edge.
 type edgeName struct {
 	From, To string
 	Kind     EdgeKind
@@ -121,8 +121,8 @@ func nameOf(e *Edge) edgeName {
 	return k
 }
 
-// GraphDiff is the difference between two graphs. Nodes are the same by id, edges by From, To and Kind; a default that is left out
-// equals one that is said. Lists are in declared order.
+// GraphDiff is the difference between two graphs. Nodes are identified by id, edges by From, To and Kind. A
+// default that is left out equals one that is stated. Lists are in declared order.
 type GraphDiff struct {
 	AddedNodes   []string     `json:"added_nodes,omitempty"`
 	RemovedNodes []string     `json:"removed_nodes,omitempty"`
@@ -148,7 +148,7 @@ type EdgeChange struct {
 	Fields []string `json:"fields"`
 }
 
-// Empty reports whether the graphs are alike.
+// Empty reports whether the graphs are equal.
 func (d *GraphDiff) Empty() bool { return reflect.DeepEqual(*d, GraphDiff{}) }
 
 // Diff compares two graphs. The error is that of ctx if it ended first.
@@ -247,7 +247,7 @@ func changedFields[T any](a, b *T) []string {
 func fieldsOf(v any) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	if raw, err := canonicalJSON(v); err == nil {
-		_ = json.Unmarshal(raw, &out) // it was marshaled just now
+		_ = json.Unmarshal(raw, &out) // it was marshaled above
 	}
 	return out
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ending is how the run ends now, or nil while it goes on.
+// ending is how the run ends now, or nil if it goes on.
 func (s *State) ending() *RunEnd {
 	if len(s.flights) > 0 {
 		return nil
@@ -40,8 +40,8 @@ func (s *State) ending() *RunEnd {
 	return end
 }
 
-// Unknown are the UNSAFE calls, by visit or item, of which nobody knows whether they were performed: those
-// that wait for reconciliation, and of a run that has ended or ends those for which nobody has said it.
+// Unknown are the UNSAFE calls, by visit or item, whose outcome is not known: those that wait for
+// reconciliation and, in a run that has ended or is ending, those that were never reconciled.
 func (s *State) Unknown() []Ref {
 	if s.root == nil {
 		return nil
@@ -70,7 +70,7 @@ func (s *State) Unknown() []Ref {
 	return out
 }
 
-// waiting names up to ten nodes that were never resolved.
+// waiting names up to ten nodes that have not ended.
 func (s *State) waiting() string {
 	text, more := "", 0
 	for i := range s.p.nodes {
@@ -91,8 +91,8 @@ func (s *State) waiting() string {
 	return text
 }
 
-// outputs are the values of the effective sinks: visits that completed, were not gone on from by a later round of their loop,
-// and have no completed descendant; a visit that ended the run is one in any case.
+// outputs are the values of the effective sinks: visits that completed, that no later round of their loop
+// superseded, and that have no completed descendant. A visit that ended the run by TERMINATE is always one.
 func (s *State) outputs() (map[string]json.RawMessage, json.RawMessage) {
 	n := len(s.p.nodes)
 	counts := make([]bool, n)   // the node's last completed visit counts
@@ -143,7 +143,8 @@ func (s *State) outputs() (map[string]json.RawMessage, json.RawMessage) {
 	return out, joinList(list)
 }
 
-// superseded reports whether a later round of the visit's loop, or of a loop around it, has completed its head.
+// superseded reports whether a later round of the visit's loop, or of an enclosing loop, has completed its
+// head.
 func (s *State) superseded(ns *nodeState) bool {
 	if s.p.regions[ns.f.region].token {
 		return ns.superseded

@@ -7,9 +7,9 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// endlessCycles warns of cycles that nothing in the graph ends but max_visits, which pauses the run: inboxes
-// that write to each other unconditionally, loops whose conditions are always true, and loops that go on for
-// as long as a node fails. These are no faults: an actor may choose where the run goes on.
+// endlessCycles warns of cycles that nothing in the graph ends except max_visits, which pauses the run:
+// inboxes that write to each other unconditionally, loops whose conditions are always true, and loops that go
+// on while a node fails. These are not faults, because an actor may choose where the run goes on.
 func (p *Program) endlessCycles(ctx context.Context, list *faultList) {
 	always := &constants{m: newMeter(ctx, exprCostLimit)}
 	p.endlessInboxes(always, list)
@@ -25,7 +25,7 @@ func (p *Program) endlessCycles(ctx context.Context, list *faultList) {
 		}
 		f := Fault{Code: CodeEndless, From: p.nodes[e.from].ID, To: p.nodes[e.to].ID, Field: "when"}
 		switch {
-		case e.from == e.to && e.when == nil: // goes round only when its node selects itself
+		case e.from == e.to && e.when == nil: // it goes round only if its node selects itself
 			continue
 		case ways.unconditional(e.to, e.from):
 			f.Message, f.Hint = "the conditions on the way around this loop are always true", "let a condition become false; else only max_visits pauses the run, unless an actor chooses where it goes on"
@@ -67,11 +67,11 @@ func (p *Program) endlessInboxes(always *constants, list *faultList) {
 	}
 }
 
-// constants tells which conditions always hold. Nil stands for a search that takes every condition for one
-// that may be false.
+// constants says which conditions always hold. A nil *constants treats every condition as one that may be
+// false.
 type constants struct {
-	// m bounds the evaluation of all conditions together: what is beyond it counts as a condition that may be
-	// false.
+	// m bounds the evaluation of all conditions together. Beyond the bound a condition counts as one that may
+	// be false.
 	m    *meter
 	seen map[*Expr]bool
 }

@@ -8,23 +8,24 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// evaluations is what the expressions of one command share.
+// evaluations is what all expressions of one command share.
 type evaluations struct {
 	ctx   context.Context //nolint:containedctx // the value is as short-lived as the command that it belongs to
 	end   context.CancelFunc
 	spent uint64
 }
 
-// ErrAborted is the cause with which the context of a command's evaluations ends when the command is to come to nothing: Advance returns it, and
-// the State must be discarded and rebuilt.
+// ErrAborted is the cause with which a caller ends the context of a command's evaluations to abort the
+// command. Advance then returns it, and the State must be discarded and rebuilt.
 var ErrAborted = errors.New("the evaluation was aborted")
 
-// OnEvaluation has begin make the context under which the expressions of one command are evaluated, all together; it is called when the first of them
-// is. The returned function is called when the command has been decided. An evaluation whose context ends by anything but ErrAborted fails its visit as
-// any other that fails, and that is journaled. Without it nothing but what evaluations may cost ends them.
+// OnEvaluation sets begin, which makes the context for all evaluations of one command. It is called at the
+// first of them; the function that it returns is called when the command has been decided. An evaluation
+// whose context ends for another cause than ErrAborted fails its visit, and the failure is journaled. Without
+// begin only the cost limits end evaluations.
 func (s *State) OnEvaluation(begin func() (context.Context, context.CancelFunc)) { s.evaluates = begin }
 
-// evaluation is the context of the command's expressions, made when it is first asked for.
+// evaluation is the context of the command's expressions, made on first use.
 func (s *State) evaluation() context.Context {
 	e := &s.evaluations
 	if e.ctx == nil {
@@ -36,7 +37,7 @@ func (s *State) evaluation() context.Context {
 	return e.ctx
 }
 
-// meter is for the next expression of the command.
+// meter makes the meter of the command's next expression.
 func (s *State) meter() *meter {
 	ctx, e := s.evaluation(), &s.evaluations
 	left := commandCostLimit - min(commandCostLimit, e.spent)
@@ -47,7 +48,7 @@ func (s *State) meter() *meter {
 	return m
 }
 
-// close ends what the command has evaluated, and reports whether that was aborted.
+// close ends the command's evaluations and reports whether they were aborted.
 func (e *evaluations) close() (aborted bool) {
 	if e.end != nil {
 		aborted = errors.Is(context.Cause(e.ctx), ErrAborted)
@@ -57,7 +58,7 @@ func (e *evaluations) close() (aborted bool) {
 	return aborted
 }
 
-// eval evaluates x for the command that is being worked on.
+// eval evaluates x for the current command.
 func (s *State) eval(x *Expr, sc *scope) (ref.Val, error) {
 	m := s.meter()
 	v, err := x.eval(m, sc)
@@ -65,7 +66,7 @@ func (s *State) eval(x *Expr, sc *scope) (ref.Val, error) {
 	return v, err
 }
 
-// cond evaluates a condition for the command that is being worked on.
+// cond evaluates a condition for the current command.
 func (s *State) cond(x *Expr, sc *scope) (ok bool, note string, err error) {
 	m := s.meter()
 	ok, note, err = x.cond(m, sc)

@@ -7,94 +7,102 @@ import (
 	"time"
 )
 
-// MachineVersion is stored with every event and run. A binary replays events of its own and of every earlier
-// version.
+// MachineVersion is stored with every event and run. A binary replays events of its own version and of every
+// earlier one.
 const MachineVersion = 1
 
 // EventKind names what happened.
 type EventKind string
 
-// The kinds of journal events. AttemptStarted is written for UNSAFE attempts only, before the actor is
-// called.
+// The kinds of journal events. AttemptStarted is written before the actor is called, for UNSAFE attempts
+// only.
 const (
-	RunStarted      EventKind = "RUN_STARTED"
-	AttemptStarted  EventKind = "ATTEMPT_STARTED"
-	AttemptEnded    EventKind = "ATTEMPT_ENDED"
-	TimerFired      EventKind = "TIMER_FIRED"
-	Reconciled      EventKind = "RECONCILED"
-	CancelRequested EventKind = "CANCEL_REQUESTED"
-	RunPaused       EventKind = "RUN_PAUSED"
-	RunResumed      EventKind = "RUN_RESUMED"
-	RunEnded        EventKind = "RUN_ENDED"
-	ChildClosed     EventKind = "CHILD_ENDED"
-	InterruptClosed EventKind = "INTERRUPT_CLOSED"
-	TaskClosed      EventKind = "TASK_COMPLETED"
-	SignalReceived  EventKind = "SIGNAL_RECEIVED"
-	MessageReceived EventKind = "MESSAGE_DELIVERED"
-	GraphAmended    EventKind = "GRAPH_AMENDED"
-	DeadlineReached EventKind = "DEADLINE_PASSED"
-	// VisitsReused goes on with the adoptions of RUN_STARTED.
+	RunStarted         EventKind = "RUN_STARTED"
+	AttemptStarted     EventKind = "ATTEMPT_STARTED"
+	AttemptEnded       EventKind = "ATTEMPT_ENDED"
+	TimerFired         EventKind = "TIMER_FIRED"
+	Reconciled         EventKind = "RECONCILED"
+	CancelRequested    EventKind = "CANCEL_REQUESTED"
+	RunPaused          EventKind = "RUN_PAUSED"
+	RunResumed         EventKind = "RUN_RESUMED"
+	RunEnded           EventKind = "RUN_ENDED"
+	ChildClosed        EventKind = "CHILD_ENDED"
+	InterruptClosed    EventKind = "INTERRUPT_CLOSED"
+	CompletionReceived EventKind = "COMPLETION_RECEIVED"
+	SignalReceived     EventKind = "SIGNAL_RECEIVED"
+	MessageReceived    EventKind = "MESSAGE_DELIVERED"
+	GraphAmended       EventKind = "GRAPH_AMENDED"
+	DeadlineReached    EventKind = "DEADLINE_PASSED"
+	// VisitsReused continues the list of reused visits of RUN_STARTED.
 	VisitsReused EventKind = "VISITS_REUSED"
-	// BudgetChanged changes the budget of a run that goes on, or stays paused for another reason.
+	// BudgetChanged changes the budget without ending a pause: the run goes on, or stays paused for another
+	// reason.
 	BudgetChanged EventKind = "BUDGET_CHANGED"
-	// UsageSettled prices what could not be priced when it was used.
+	// UsageSettled prices usage that had no price when it was used.
 	UsageSettled EventKind = "USAGE_SETTLED"
 )
 
-// Event is one entry of a run's journal: what happened and, in Steps, everything that was decided because of
-// it. Replaying applies the steps and evaluates nothing. Events are immutable once made; Seq is dense from 1
-// within a run.
+// Event is one entry of a run's journal: what happened and, in Steps, every decision that followed. A replay
+// applies the steps and evaluates nothing. Events are immutable once made. Seq counts from 1 within a run,
+// without gaps.
 type Event struct {
 	Version int       `json:"v"`
 	Seq     int64     `json:"seq"`
 	Kind    EventKind `json:"kind"`
 	At      time.Time `json:"at"`
 
-	// Ref names the attempt of the ATTEMPT, TIMER and RECONCILED kinds, and the visit that waits of those
-	// that end a wait.
+	// Ref names the attempt in events of the ATTEMPT, TIMER and RECONCILED kinds, and the waiting visit in
+	// events that end a wait.
 	Ref
 	Attempt int `json:"attempt,omitempty"`
-	// Generation is that of the call that ATTEMPT_STARTED announces: with it, EffectKey gives the key that the
-	// call carries.
+	// Generation is that of the call that ATTEMPT_STARTED announces. EffectKey makes the call's effect key of
+	// it.
 	Generation int `json:"generation,omitempty"`
 
 	Input   *Input          `json:"input,omitempty"`   // RUN_STARTED
 	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED
-	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
-	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
-	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED, BUDGET_CHANGED; TIMER_FIRED: INTERRUPT_EXPIRED, TASK_EXPIRED, SIGNAL_EXPIRED if it was such a wait
-	By      string          `json:"by,omitempty"`      // RECONCILED, INTERRUPT_CLOSED, TASK_COMPLETED: who said so
-	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
+	// Outcome and Error are as the actor gave them: ATTEMPT_ENDED, RECONCILED, COMPLETION_RECEIVED.
+	Outcome *Outcome `json:"outcome,omitempty"`
+	Error   *Error   `json:"error,omitempty"`
+	// Reason: CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED, BUDGET_CHANGED. In TIMER_FIRED it is
+	// INTERRUPT_EXPIRED, COMPLETION_EXPIRED or SIGNAL_EXPIRED if such a wait ended, else empty.
+	Reason string  `json:"reason,omitempty"`
+	By     string  `json:"by,omitempty"`  // RECONCILED, INTERRUPT_CLOSED, COMPLETION_RECEIVED: the caller
+	End    *RunEnd `json:"end,omitempty"` // RUN_ENDED
 
-	Child  *ChildSlot `json:"child,omitempty"`  // CHILD_ENDED
-	Usage  []Usage    `json:"usage,omitempty"`  // CHILD_ENDED: the child's
-	Spent  *Spent     `json:"spent,omitempty"`  // CHILD_ENDED: what counts against budgets, where the child had one
-	Budget *Budget    `json:"budget,omitempty"` // RUN_STARTED, RUN_RESUMED, BUDGET_CHANGED: what holds from here on, where it has changed
-	// Unsettled is what is to be priced from here on. RUN_RESUMED, BUDGET_CHANGED: what was used before a
-	// first cap in money; CHILD_ENDED: what the child had not settled. What a call used says so itself.
+	Child *ChildSlot `json:"child,omitempty"` // CHILD_ENDED
+	Usage []Usage    `json:"usage,omitempty"` // CHILD_ENDED: the child's
+	// Spent is what counts against budgets: CHILD_ENDED, if the child had a budget.
+	Spent *Spent `json:"spent,omitempty"`
+	// Budget is the budget from here on, if it changed: RUN_STARTED, RUN_RESUMED, BUDGET_CHANGED.
+	Budget *Budget `json:"budget,omitempty"`
+	// Unsettled is usage to price from here on. In RUN_RESUMED and BUDGET_CHANGED it is what was used before
+	// a first cap in money; in CHILD_ENDED it is what the child had not settled. Usage of calls says by
+	// itself whether it is unsettled.
 	Unsettled []Unsettled `json:"unsettled,omitempty"`
-	// Costs are those of the oldest of what is unsettled, in nano-USD; nil where nobody knows a price.
-	// USAGE_SETTLED
-	Costs    []*int64         `json:"costs,omitempty"`
-	Closed   *ClosedInterrupt `json:"closed,omitempty"`   // INTERRUPT_CLOSED: by an answer; TIMER_FIRED: a question that expired
+	// Costs are the prices of the oldest unsettled usage, in nano-USD: USAGE_SETTLED. Nil stands for a price
+	// that is not known.
+	Costs []*int64 `json:"costs,omitempty"`
+	// Closed: INTERRUPT_CLOSED by an answer, TIMER_FIRED by the expiry of a question.
+	Closed   *ClosedInterrupt `json:"closed,omitempty"`
 	Signal   string           `json:"signal,omitempty"`   // SIGNAL_RECEIVED
 	Payload  json.RawMessage  `json:"payload,omitempty"`  // SIGNAL_RECEIVED
-	Message  *Message         `json:"message,omitempty"`  // MESSAGE_DELIVERED: to Node, or to all who take it
+	Message  *Message         `json:"message,omitempty"`  // MESSAGE_DELIVERED: to Node or all that take it
 	Graph    *Graph           `json:"graph,omitempty"`    // GRAPH_AMENDED: the new graph as a whole
-	Revision int64            `json:"revision,omitempty"` // GRAPH_AMENDED: that of the graph that it replaced
+	Revision int64            `json:"revision,omitempty"` // GRAPH_AMENDED: that of the replaced graph
 
 	Steps []Step `json:"steps,omitempty"`
 }
 
-// Ref names a visit, or one item of a mapped visit: the Visit-th time the run reached Node, and there the
-// Item-th item, both counted from 1. Item is 0 for a visit that is not mapped.
+// Ref names a visit, or one item of a mapped visit: the Visit-th time that the run reached Node, and there
+// the Item-th item. Both count from 1. Item is 0 for a visit that is not mapped.
 type Ref struct {
 	Node  string `json:"node,omitempty"`
 	Visit int    `json:"visit,omitempty"`
 	Item  int    `json:"item,omitempty"`
 }
 
-// String reads node, node@visit or node@visit[item], leaving out a first visit.
+// String reads node, node@visit or node@visit[item]. A first visit is left out.
 func (r Ref) String() string {
 	s := r.Node
 	if r.Visit > 1 {
@@ -117,18 +125,18 @@ type Op string
 
 // The steps. Unless said otherwise a step names a visit by Node and Visit.
 const (
-	// OpEdge resolves the edge Node -> To of Kind: Live or dead. Note tells why it is dead.
+	// OpEdge decides the edge Node -> To of Kind: Live or dead. Note says why it is dead.
 	OpEdge Op = "EDGE"
 	// OpEnter lets a visit run on the sources in Inputs.
 	OpEnter Op = "ENTER"
-	// OpReuse lets a visit take over what it ended in in another run, with its State updates and Select, on
-	// the sources in Inputs. It is complete with the next step about it.
+	// OpReuse lets a visit run on the sources in Inputs with the saved outcome of another run, its State
+	// updates and its Select. A later step ends the visit.
 	OpReuse Op = "REUSE"
-	// OpSkip resolves a visit without running it; Note tells why.
+	// OpSkip ends a visit without running it. Note says why.
 	OpSkip Op = "SKIP"
 	// OpComplete ends a visit with Values.
 	OpComplete Op = "COMPLETE"
-	// OpFail ends a visit with Error; Action is the policy that was applied.
+	// OpFail ends a visit with Error. Action is the policy that was applied.
 	OpFail Op = "FAIL"
 	// OpUpdate applies the State updates of the visit.
 	OpUpdate Op = "UPDATE"
@@ -136,10 +144,9 @@ const (
 	OpItem Op = "ITEM"
 	// OpRetry puts an attempt off until Due.
 	OpRetry Op = "RETRY"
-	// OpWait keeps a visit open for what the outcome waits for, at the longest until Due unless that is zero.
+	// OpWait keeps a visit open for what the outcome waits for, at most until Due unless Due is zero.
 	OpWait Op = "WAIT"
-	// OpWake ends the wait of a visit, which has got what it waited for; a wait for a signal takes the oldest
-	// one kept.
+	// OpWake ends the wait of a visit. A wait for a signal takes the oldest one in store.
 	OpWake Op = "WAKE"
 	// OpStart starts the next attempt of a visit that was put off.
 	OpStart Op = "START"
@@ -149,42 +156,43 @@ const (
 	OpLimit Op = "LIMIT"
 	// OpLoop opens the named visit of a loop's head, or of a node in an irreducible loop.
 	OpLoop Op = "LOOP"
-	// OpUnlimit lets a loop that stood at its limit go on with the named visit.
+	// OpUnlimit lets a loop that is at its limit go on with the named visit.
 	OpUnlimit Op = "UNLIMIT"
-	// OpLoopEnd ends the loop of the named head within the enclosing visit Within; Node is any node of an
-	// irreducible one.
+	// OpLoopEnd ends the loop of the named head within the enclosing visit Within. For an irreducible loop
+	// Node is any of its nodes.
 	OpLoopEnd Op = "LOOP_END"
-	// OpDeliver puts the event's message, or at the start the run's input, into the inbox of Node.
+	// OpDeliver puts the event's message into the inbox of Node. In RUN_STARTED the message is the run's
+	// input.
 	OpDeliver Op = "DELIVER"
-	// OpTake drops the Expired oldest messages of Node's inbox and, if any are Taken then, opens the named
-	// visit for them.
+	// OpTake drops the Expired oldest messages of Node's inbox. If Taken is above 0, it then opens the named
+	// visit for that many.
 	OpTake Op = "TAKE"
-	// OpMoot marks the edge Node -> To as needed by nobody any more.
+	// OpMoot marks the edge Node -> To as no longer needed.
 	OpMoot Op = "MOOT"
 	// OpCancel asks an attempt in flight to stop.
 	OpCancel Op = "CANCEL"
-	// OpDrop gives up a visit that will not be needed: not started, put off or waiting.
+	// OpDrop gives up a visit that is not needed: one that was not started, was put off, or waits.
 	OpDrop Op = "DROP"
-	// OpExpand inserts Graph after the visit's node. The steps after it are about the grown graph.
+	// OpExpand inserts Graph after the visit's node. The steps after it refer to the expanded graph.
 	OpExpand Op = "EXPAND"
-	// OpReset takes a visit that has not ended back to before it began; its attempts, waits and items are
-	// given up.
+	// OpReset takes a visit that has not ended back to the state before it began. Its attempts, waits and
+	// items are given up.
 	OpReset Op = "RESET"
-	// OpReopen takes a visit, which may have ended, back to before it began, and its edges to before they
-	// were decided: an approval does not hold.
+	// OpReopen takes a visit, ended or not, back to the state before it began, and its edges to before they
+	// were decided: an approval is void.
 	OpReopen Op = "REOPEN"
-	// OpRecount counts joins anew, after visits were taken back without a change of the graph.
+	// OpRecount recounts joins after visits were taken back without a change of the graph.
 	OpRecount Op = "RECOUNT"
-	// OpGraph goes over to the event's Graph.
+	// OpGraph replaces the run's graph by the event's Graph.
 	OpGraph Op = "GRAPH"
-	// OpDrain stops new starts; Note is FAIL, TERMINATE, CANCEL or DEADLINE.
+	// OpDrain stops new starts. Note is FAIL, TERMINATE, CANCEL or DEADLINE.
 	OpDrain Op = "DRAIN"
-	// OpPause stops new starts; Note is the reason. RUN_PAUSED follows, unless the run ends or was begun to be
-	// ended.
+	// OpPause stops new starts. Note is the reason. RUN_PAUSED follows, unless the run ends or was begun as
+	// Held.
 	OpPause Op = "PAUSE"
 )
 
-// Step is one decision of the machine, complete enough to be applied without deciding anything again.
+// Step is one decision of the machine, complete enough to be applied without another decision.
 type Step struct {
 	Op    Op       `json:"op"`
 	Node  string   `json:"node,omitempty"`
@@ -201,7 +209,7 @@ type Step struct {
 type Detail struct {
 	// Inputs are the sources whose live edges a visit runs on, in declared edge order.
 	Inputs []InputRef `json:"inputs,omitempty"`
-	// Items is the list that a map runs over; Mapped tells an empty list from none.
+	// Items is the list that a map runs over. Mapped tells an empty list from no list.
 	Mapped bool              `json:"mapped,omitempty"`
 	Items  []json.RawMessage `json:"items,omitempty"`
 	// Key is the evaluated concurrency key.
@@ -213,23 +221,23 @@ type Detail struct {
 	Action     ErrorAction       `json:"action,omitempty"`
 	Stop       Stop              `json:"stop,omitempty"`
 	Due        time.Time         `json:"due,omitzero"`
-	// Attempt and Generation number the attempt that follows.
+	// Attempt and Generation are the numbers of the next attempt.
 	Attempt    int `json:"next_attempt,omitempty"`
 	Generation int `json:"generation,omitempty"`
-	// Lost is how many attempts do not count against retry.max_attempts so far.
+	// Lost is how many attempts so far do not count against retry.max_attempts.
 	Lost int `json:"lost,omitempty"`
-	// From is the visit whose BACK edges opened a loop's visit, 0 when it was entered from outside; Within is
-	// the visit of the enclosing loop.
+	// From is the visit whose BACK edges opened a loop's visit, or 0 if the loop was entered from outside.
+	// Within is the visit of the enclosing loop.
 	From   int `json:"from_visit,omitempty"`
 	Within int `json:"within,omitempty"`
-	// Select is an adopted visit's.
+	// Select is that of a reused visit.
 	Select *Select `json:"select,omitempty"`
-	// Decision is that on an adopted visit's question of approval; Binds is what a question of approval
+	// Decision is the one on a reused visit's question of approval. Binds names what a question of approval
 	// covers.
 	Decision string `json:"decision,omitempty"`
 	Binds    string `json:"binds,omitempty"`
-	// Seen are digests of the values of the state that a question of approval covers, by key; Workflows, of
-	// an adopted visit, hashes of graphs.
+	// Seen are digests of the state values that a question of approval covers, by key. Workflows, of a reused
+	// visit, are hashes of graphs.
 	Seen      map[string]string `json:"seen,omitempty"`
 	Workflows map[string]string `json:"workflows,omitempty"`
 	// Expired and Taken count messages.
@@ -241,8 +249,7 @@ type Detail struct {
 	Graph *Graph `json:"graph,omitempty"`
 }
 
-// InputRef names one input of a join: the edge by its source and kind, and the visit of the source that
-// delivered.
+// InputRef names one input of a join: the edge by its source and kind, and the source's visit that delivered.
 type InputRef struct {
 	Node  string   `json:"node"`
 	Visit int      `json:"visit"`
@@ -252,7 +259,7 @@ type InputRef struct {
 // Status is where a run stands.
 type Status string
 
-// A run is Draining when nothing new may start but attempts are still in flight.
+// A run is DRAINING if nothing new may start and attempts are still in flight.
 const (
 	StatusPending   Status = "PENDING"
 	StatusRunning   Status = "RUNNING"
@@ -276,22 +283,21 @@ const (
 	ReasonCancelRequest  = "CANCEL_REQUESTED"
 	ReasonMaxVisits      = "MAX_VISITS"
 	ReasonReconciliation = "NEEDS_RECONCILIATION"
-	// ReasonCallsLost is the reason when attempts of one visit were lost MaxLost times with what carried
-	// them.
+	// ReasonCallsLost pauses a run after MaxLost attempts of one visit were lost; see Error.Lost.
 	ReasonCallsLost = "CALLS_LOST"
 	// ReasonBudget is also the reason of a NOT_PERFORMED error that puts back an attempt which had not begun
 	// when the budget was used up.
 	ReasonBudget = "BUDGET_EXHAUSTED"
-	// ReasonUnsettled is the reason of a pause that ends by itself, once it is known what calls cost that
-	// count against a cap in money; and of a NOT_PERFORMED error that puts back an attempt which had not
-	// begun by then.
+	// ReasonUnsettled is the reason of a pause until the costs of calls are known, under a cap in money. The
+	// pause ends by itself. It is also the reason of a NOT_PERFORMED error that puts back an attempt which
+	// had not begun by then.
 	ReasonUnsettled = "BUDGET_UNSETTLED"
-	// ReasonSettled is the reason of the resumption then.
+	// ReasonSettled is the reason of the RUN_RESUMED that ends such a pause.
 	ReasonSettled = "BUDGET_SETTLED"
 )
 
-// RunEnd is how a run ended. Outputs holds the value of every effective sink by node id; Result is the only
-// one's value, else the list of them in declared order, else null.
+// RunEnd is how a run ended. Outputs holds the value of every effective sink by node id. Result is the value
+// of the only sink, or the list of values in declared order, or null if there is no sink.
 type RunEnd struct {
 	Status  Status                     `json:"status"`
 	Reason  string                     `json:"reason,omitempty"`
@@ -301,12 +307,12 @@ type RunEnd struct {
 	// Failed is the visit whose failure ended the run.
 	Failed *Ref   `json:"failed,omitempty"`
 	Error  *Error `json:"error,omitempty"`
-	// Unknown are the UNSAFE calls of which nobody knew, when the run ended, whether they were performed.
+	// Unknown are the UNSAFE calls whose outcome was not known when the run ended.
 	Unknown []Ref `json:"unknown,omitempty"`
 }
 
 // ValuesOf are the values with which a COMPLETE or ITEM step of this event ends its visit or item. A step
-// without a Detail leaves them out because they are the outcome's own.
+// without a Detail has the outcome's values.
 func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	switch {
 	case st.Detail != nil:
@@ -317,8 +323,8 @@ func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	return nil
 }
 
-// PutBack reports whether the event tells of an attempt that was not begun, since its run was barred by then,
-// and that starts when it goes on.
+// PutBack reports whether the event puts back an attempt that had not begun when the run's budget barred it.
+// The attempt starts when the run goes on.
 func (ev *Event) PutBack() bool {
 	return ev.Kind == AttemptEnded && ev.Error != nil && (ev.Error.Reason == ReasonBudget || ev.Error.Reason == ReasonUnsettled) && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart &&
 		ev.Steps[0].Detail != nil && ev.Steps[0].Node == ev.Node && ev.Steps[0].Visit == ev.Visit && ev.Steps[0].Item == ev.Item

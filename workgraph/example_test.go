@@ -15,7 +15,7 @@ func shout(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{b}}, err
 }
 
-// A diamond: B and C run at the same time, D joins them in declared order.
+// A diamond: B and C run at the same time, and D joins them in declared order.
 func ExampleRun() {
 	g := workgraph.NewBuilder("diamond").
 		Node("A", "shout", workgraph.Pass(workgraph.FirstArg())).
@@ -33,7 +33,7 @@ func ExampleRun() {
 	// Output: COMPLETED "D[\"B[\\\"A[]\\\"]\" \"C[\\\"A[]\\\"]\"]"
 }
 
-// Validate finds everything at once, with the place and what to do about it.
+// Validate finds all faults at once, with their places and hints.
 func ExampleValidate() {
 	g := workgraph.FromText("fetch -> write\nwrite -> fetch", func(string) workgraph.Node { return workgraph.Node{Actor: "llm"} })
 	g.Nodes[0].When = "results.ok"
@@ -49,7 +49,7 @@ func ExampleValidate() {
 	// CYCLE fetch
 }
 
-// A loop is declared by the edge that closes it; its exit edges resolve when it has ended.
+// A loop is declared by the edge that closes it. Its exit edges are decided when it has ended.
 func ExampleBuilder_Back() {
 	g := workgraph.NewBuilder("refine").
 		Node("draft", "add", workgraph.Pass(workgraph.FirstArg())).
@@ -76,7 +76,8 @@ func ExampleBuilder_Back() {
 	// publish 1 3
 }
 
-// A durable engine advances the state, stores the events, and only then acts on the effects. After a crash it replays.
+// A durable engine advances the state, stores the events, and only then acts on the effects. After a crash it
+// replays.
 func ExampleState() {
 	g := workgraph.NewBuilder("").Node("A", "x", func(n *workgraph.Node) { n.Effect = workgraph.Idempotent }).Graph()
 	p, err := workgraph.Compile(context.Background(), g, nil)

@@ -11,35 +11,36 @@ import (
 	"time"
 )
 
-// This file lets a visit insert a sub-graph after its node. Outside of loops the grown graph is what somebody
-// could have written by hand: the node leads to the sub-graph's start nodes, and its sinks lead where the
-// node's DATA edges led. In a loop the node keeps its edges for its other visits.
+// This file lets a visit insert a sub-graph after its node. Outside of loops the expanded graph could have
+// been written by hand: the node leads to the sub-graph's start nodes, and its sinks lead where the node's
+// DATA edges led. In a loop the node keeps its edges for its other visits.
 
-// growTask is a visit that waits for its expansion, which happens between the edges that are being followed.
-type growTask struct {
+// expansionTask is a visit that waits for its expansion. Expansions happen between the edges that are
+// followed.
+type expansionTask struct {
 	ns     *nodeState
 	o      *Outcome
 	values []json.RawMessage
 	sub    *Graph
 	now    time.Time
-	// grown is the program that from grows into, unless another expansion comes first.
+	// expanded is the program that from becomes by the expansion, unless another expansion comes first.
 	from, expanded *Program
 }
 
-// maxFaultsTold bounds the text of a refused expansion.
-const maxFaultsTold = 20
+// maxFaultsListed bounds how many faults the error of a refused expansion lists.
+const maxFaultsListed = 20
 
-// RefusedExpansion is the error of a visit whose sub-graph has these faults; only the first are told. What
-// asks for an expansion finds the codes of the faults in its message.
+// RefusedExpansion is the error of a visit whose sub-graph has these faults. Its message lists the first of
+// them with their codes.
 func RefusedExpansion(faults []Fault) *Error {
 	more := ""
-	if n := len(faults) - maxFaultsTold; n > 0 {
-		faults, more = faults[:maxFaultsTold], "\nand "+itoa(n)+" more"
+	if n := len(faults) - maxFaultsListed; n > 0 {
+		faults, more = faults[:maxFaultsListed], "\nand "+itoa(n)+" more"
 	}
 	return Errorf(Permanent, ReasonExpandRefused, "%s%s", Faults(faults).Error(), more)
 }
 
-// expandFault says why an outcome cannot expand whatever its graph, or nothing.
+// expandFault says why an outcome cannot expand to any graph. It is empty if nothing prevents it.
 func expandFault(o *Outcome) string {
 	switch sel := o.Select; {
 	case o.Expand == nil:
@@ -56,21 +57,21 @@ func expandFault(o *Outcome) string {
 }
 
 // planExpansion checks the sub-graph by itself and at its place, and fills in its defaults and effects.
-func (s *State) planExpansion(ns *nodeState, sub *Graph) (growTask, []Fault) {
+func (s *State) planExpansion(ns *nodeState, sub *Graph) (expansionTask, []Fault) {
 	filled, faults := s.fillExpansion(ns, sub)
 	if len(faults) > 0 {
-		return growTask{}, faults
+		return expansionTask{}, faults
 	}
-	q, faults := s.grow(ns, int(ns.f.serial), filled)
-	return growTask{ns: ns, sub: filled, from: s.p, expanded: q}, faults
+	q, faults := s.expandWith(ns, int(ns.f.serial), filled)
+	return expansionTask{ns: ns, sub: filled, from: s.p, expanded: q}, faults
 }
 
-// grow is the program of the run's graph with sub in it, within the limits. A replay does not ask for the
-// limits: what was decided once stays.
-func (s *State) grow(ns *nodeState, visit int, sub *Graph) (*Program, []Fault) {
-	q, faults, err := s.p.grow(s.evaluation(), ns.n, visit, sub)
+// expandWith is the program of the run's graph with sub inserted, within the limits. A replay does not check
+// the limits, because an earlier decision stays.
+func (s *State) expandWith(ns *nodeState, visit int, sub *Graph) (*Program, []Fault) {
+	q, faults, err := s.p.expandWith(s.evaluation(), ns.n, visit, sub)
 	if err != nil {
-		return nil, []Fault{s.growsTooLong(ns, err)}
+		return nil, []Fault{s.expandsTooLong(ns, err)}
 	}
 	limit := s.p.limits.Edges
 	if len(faults) > 0 || limit <= 0 || len(q.g.Edges) <= limit {
@@ -80,8 +81,8 @@ func (s *State) grow(ns *nodeState, visit int, sub *Graph) (*Program, []Fault) {
 		Message: fmt.Sprintf("the run would have %d edges, the limit is %d", len(q.g.Edges), limit)}}
 }
 
-// growsTooLong is the fault of a sub-graph that the context of the command leaves no time for.
-func (s *State) growsTooLong(ns *nodeState, err error) Fault {
+// expandsTooLong is the fault of a sub-graph that could not be checked before the command's context ended.
+func (s *State) expandsTooLong(ns *nodeState, err error) Fault {
 	return Fault{Code: CodeTooLarge, Node: s.node(ns).ID, Field: "expand", Message: "the sub-graph cannot be checked in time: " + err.Error(),
 		Hint: "expand to less at once"}
 }
@@ -114,7 +115,7 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 	}}
 	p, faults, err := build(c, sub)
 	if err != nil {
-		return nil, []Fault{s.growsTooLong(ns, err)}
+		return nil, []Fault{s.expandsTooLong(ns, err)}
 	}
 	if len(faults) > 0 {
 		return nil, faults
@@ -142,8 +143,8 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 	return p.g, faults
 }
 
-// grow is the program of the graph with sub inserted after a visit of node n. The error is that of ctx.
-func (p *Program) grow(ctx context.Context, n int32, visit int, sub *Graph) (*Program, []Fault, error) {
+// expandWith is the program of the graph with sub inserted after a visit of node n. The error is that of ctx.
+func (p *Program) expandWith(ctx context.Context, n int32, visit int, sub *Graph) (*Program, []Fault, error) {
 	node := &p.nodes[n]
 	keeps := node.region != 0 && node.round == 0
 	c := &checker{ctx: ctx, expanded: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}
@@ -161,7 +162,7 @@ func (p *Program) grow(ctx context.Context, n int32, visit int, sub *Graph) (*Pr
 	return q, nil, nil
 }
 
-// inherit takes over what a program is given besides its graph.
+// inherit takes over the settings of a program that are not part of its graph.
 func (p *Program) inherit(from *Program) {
 	p.actors, p.limits, p.evaluated = from.actors, from.limits, from.evaluated
 	if from.outcomes != nil {
@@ -170,7 +171,7 @@ func (p *Program) inherit(from *Program) {
 	p.fineCancel = p.fineCancel || from.fineCancel
 }
 
-// inserted is g with sub after the node. keeps tells that the node's DATA edges stay, for its other visits.
+// inserted is g with sub after the node. keeps says that the node's DATA edges stay for its other visits.
 func inserted(g *Graph, node *Node, visit int, keeps bool, sub *Graph) *Graph {
 	prefix := expansionPrefix(node.ID, visit)
 	out := &Graph{Name: g.Name, State: g.State, Nodes: make([]Node, 0, len(g.Nodes)+len(sub.Nodes)),
@@ -246,8 +247,8 @@ func inserted(g *Graph, node *Node, visit int, keeps bool, sub *Graph) *Graph {
 	return out
 }
 
-// resolve finds the node that an expression at the named one calls id: one of the same sub-graph, or of a
-// graph around it.
+// resolve finds the node that id means in an expression at the node named at: one of the same sub-graph, or
+// else of the enclosing graphs.
 func (p *Program) resolve(at, id string) (int32, bool) {
 	for p.origins != nil {
 		from, _, given, ok := expansionID(at)
@@ -263,16 +264,16 @@ func (p *Program) resolve(at, id string) (int32, bool) {
 	return n, ok
 }
 
-// growNext inserts the sub-graph of the visit that has waited longest and completes the visit.
-func (s *State) growNext() {
-	t := s.growQ[0]
-	s.growQ = s.growQ[1:]
+// expandNext inserts the sub-graph of the visit that has waited longest, and completes the visit.
+func (s *State) expandNext() {
+	t := s.expandQ[0]
+	s.expandQ = s.expandQ[1:]
 	ref := s.ref(t.ns, 0)
 	q := t.expanded
 	if t.from != s.p {
 		var faults []Fault
 		if _, faults = s.fillExpansion(t.ns, t.sub); len(faults) == 0 {
-			q, faults = s.grow(t.ns, ref.Visit, t.sub)
+			q, faults = s.expandWith(t.ns, ref.Visit, t.sub)
 		}
 		if len(faults) > 0 {
 			s.attemptFailed(unit{t.ns, 0}, RefusedExpansion(faults), false, t.now)
@@ -286,17 +287,17 @@ func (s *State) growNext() {
 	s.succeed(ns, t.values, t.o, nil)
 }
 
-// growNothing completes visits whose sub-graphs come too late.
-func (s *State) growNothing() {
-	for len(s.growQ) > 0 {
-		t := s.growQ[0]
-		s.growQ = s.growQ[1:]
+// completeUnexpanded completes visits whose expansion comes too late because the run is ending.
+func (s *State) completeUnexpanded() {
+	for len(s.expandQ) > 0 {
+		t := s.expandQ[0]
+		s.expandQ = s.expandQ[1:]
 		s.succeed(t.ns, t.values, t.o, nil)
 	}
-	s.growQ = nil
+	s.expandQ = nil
 }
 
-// applyGraph goes over to another graph.
+// applyGraph replaces the run's graph.
 func (s *State) applyGraph(q *Program) {
 	s.remap(q)
 	s.revision++
@@ -308,7 +309,7 @@ func (s *State) replayExpand(ctx context.Context, st *Step, d *Detail) error {
 	if ns == nil || ns.resolved() || d.Graph == nil {
 		return fmt.Errorf("%w: no visit %s@%d to expand", ErrCorrupt, st.Node, st.Visit)
 	}
-	q, faults, err := s.p.grow(ctx, ns.n, st.Visit, d.Graph)
+	q, faults, err := s.p.expandWith(ctx, ns.n, st.Visit, d.Graph)
 	if err != nil {
 		return err
 	}
@@ -320,20 +321,20 @@ func (s *State) replayExpand(ctx context.Context, st *Step, d *Detail) error {
 	return nil
 }
 
-// MayGrow reports whether a wait of the run ends in an expansion.
-func (s *State) MayGrow() bool {
+// MayExpand reports whether some open wait of the run ends in an expansion.
+func (s *State) MayExpand() bool {
 	return slices.ContainsFunc(s.waits, func(u unit) bool { return u.try().wait.out.Expand != nil })
 }
 
-// Graph is a copy of the run's graph as it is now, with everything that expansions and amendments made of it.
+// Graph is a copy of the run's current graph, including expansions and amendments.
 func (s *State) Graph() *Graph { return s.p.Graph() }
 
-// Program is that of the graph as it is now.
+// Program is the program of the run's current graph.
 func (s *State) Program() *Program { return s.p }
 
-// GraphRevision counts how often the run's graph has become another one.
+// GraphRevision counts the changes of the run's graph.
 func (s *State) GraphRevision() int64 { return s.revision }
 
-// UseActors sets the actors that expansions may call from now on. Restored and replayed states need it when
-// their program was compiled without actors, or when what actors there are has changed.
+// UseActors sets the actors that expansions may call from now on. Restored and replayed states need it if
+// their program was compiled without actors, or if the set of actors has changed.
 func (s *State) UseActors(actors ActorSet) { s.p = s.p.WithActors(actors) }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// replayed checks that the journal and every way over a snapshot lead to the same state.
+// replayed checks that the journal, and a replay from every snapshot, lead to the same state.
 func (m *machine) replayed(p *Program) {
 	m.t.Helper()
 	want, err := m.s.Snapshot()
@@ -153,7 +153,7 @@ func TestExpand(t *testing.T) {
 		require.Equal(t, []string{"A#1/x", "A#1/y"}, m.openRefs())
 		m.replayed(p)
 	})
-	t.Run("Effects/TellTheWholeGraph", func(t *testing.T) {
+	t.Run("Effects/HaveTheWholeGraph", func(t *testing.T) {
 		p := compile(t, nodes(PassDown{}, "A", "B", "C").Chain("A", "B", "C").Graph())
 		s := New(p, "run")
 		_, _, err := s.Advance(Begin{})
@@ -245,7 +245,8 @@ func TestExpandInLoop(t *testing.T) {
 	m.replayed(p)
 
 	t.Run("Exit/OnlyTheLatestRoundCounts", func(t *testing.T) {
-		// A itself leaves the loop; the visit that did not expand comes after one that did, and the other way round.
+		// A itself leaves the loop. The visit that did not expand comes after one that did, and then before
+		// it.
 		for _, at := range []int{1, 2} {
 			p := compile(t, nodes(Key("k"), "H", "A", "Z").Chain("H", "A", "Z").Back("A", "H", "visit < 2").Graph())
 			m := newMachine(t, p)

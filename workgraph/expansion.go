@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// This file knows the ids that expansions make and what they mean for the shape of a graph. A node made by visit v of node a is
-// called a#v/id. Outside of loops nothing else is special about it. In a loop it belongs to the one round that made it: frames of
-// other rounds hold no place for it.
+// This file defines the ids that expansions make and what they mean for the shape of a graph. A node made by
+// visit v of node a is called a#v/id. Outside of loops it is like any other node. In a loop it belongs to the
+// one round that made it: frames of other rounds have no place for it.
 
-// expansionID takes the id of a node that an expansion made apart. It is not ok for the ids that graphs are given.
+// expansionID splits the id of a node that an expansion made. ok is false for the id of a declared node.
 func expansionID(id string) (origin string, visit int, given string, ok bool) {
 	slash := strings.LastIndexByte(id, '/')
 	if slash < 0 {
@@ -27,24 +27,24 @@ func expansionID(id string) (origin string, visit int, given string, ok bool) {
 	return id[:hash], visit, id[slash+1:], true
 }
 
-// expansionPrefix is what the ids of one expansion begin with.
+// expansionPrefix is the beginning of the ids of one expansion.
 func expansionPrefix(node string, visit int) string { return node + "#" + strconv.Itoa(visit) + "/" }
 
-// depthOf counts how many expansions lie in each other around a node.
+// depthOf counts the nested expansions around a node.
 func depthOf(id string) int { return strings.Count(id, "#") }
 
-// expansionPart is what one round of a loop has more than the others.
+// expansionPart is what one round of a loop has in addition to the others.
 type expansionPart struct {
 	nodes, edges, children []int32
 }
 
-// origin tells which node's expansion made a node, and at which visit.
+// origin says which node's expansion made a node, and at which visit.
 type origin struct {
-	node  int32 // -1 for a node of the graph as it was given
+	node  int32 // -1 for a declared node
 	visit int32
 }
 
-// origins reads the ids; nil when no node was made by an expansion.
+// origins reads the ids. It is nil if no expansion made a node.
 func (c *checker) origins() []origin {
 	if !c.expanded {
 		return nil
@@ -68,7 +68,8 @@ func (c *checker) origins() []origin {
 	return out
 }
 
-// widenLoops adds to every loop what its nodes have expanded to: a sink that leads out of the loop would not be found by way of the BACK edges.
+// widenLoops adds to every loop the expansions of its nodes. A sink of an expansion that leads out of the
+// loop is not found by following the BACK edges.
 func widenLoops(bodies []loopBody, from []origin) {
 	if from == nil {
 		return
@@ -99,7 +100,8 @@ func widenLoops(bodies []loopBody, from []origin) {
 	}
 }
 
-// roundOf is the frame of region r to which the node, itself or with a loop around it, is confined; 0 is every one.
+// roundOf is the frame of region r to which the node, or a loop around it, is confined. 0 stands for all
+// frames.
 func (p *Program) roundOf(r, n int32) int32 {
 	if p.origins == nil || r == 0 {
 		return 0
@@ -117,7 +119,7 @@ func (p *Program) roundOf(r, n int32) int32 {
 	return 0
 }
 
-// confine gives what belongs to single rounds of loops its place there, and none elsewhere.
+// confine gives nodes and edges that belong to single rounds of loops a place in those rounds only.
 func (p *Program) confine() {
 	if p.origins == nil {
 		return
@@ -125,7 +127,8 @@ func (p *Program) confine() {
 	for i := range p.nodes {
 		p.nodes[i].round = p.roundOf(p.nodes[i].region, int32(i))
 	}
-	rounds := make([]int32, len(p.edges)) // to which an edge is confined in the region that delivers it
+	// rounds holds for each edge the round to which it is confined in the region that delivers it, or 0.
+	rounds := make([]int32, len(p.edges))
 	for e := range p.edges {
 		pe := &p.edges[e]
 		rounds[e] = max(p.roundOf(pe.scope, pe.from), p.roundOf(pe.scope, pe.to))
@@ -149,7 +152,7 @@ func (p *Program) confine() {
 			}
 		}
 	}
-	expanded := map[int32]map[int32]bool{} // the visits at which a node of a loop has expanded
+	expanded := map[int32]map[int32]bool{} // by node of a loop: the visits that have expanded
 	for i, o := range p.origins {
 		if o.node < 0 || p.nodes[i].round == 0 && p.roundOf(p.nodes[o.node].region, int32(i)) == 0 || p.nodes[o.node].round != 0 {
 			continue
@@ -167,7 +170,7 @@ func (p *Program) confine() {
 	}
 }
 
-// member is a node that tells the region from others.
+// member is a node that identifies the region.
 func (r *region) member() int32 {
 	if r.head < 0 {
 		return r.nodes[0]
@@ -175,7 +178,7 @@ func (r *region) member() int32 {
 	return r.head
 }
 
-// take moves what is confined to one round out of a region's list.
+// take moves the members that are confined to one round out of a region's list.
 func (r *region) take(list []int32, round func(int32) int32, to func(*expansionPart) *[]int32) []int32 {
 	var kept []int32
 	for i, v := range list {
@@ -204,7 +207,7 @@ func (r *region) take(list []int32, round func(int32) int32, to func(*expansionP
 	return kept
 }
 
-// confineIn works out the in-edges that a node has in the rounds that have more than the others.
+// confineIn computes the incoming edges of a node for the rounds that differ from the others.
 func (p *Program) confineIn(n int32, rounds []int32, expanded map[int32]map[int32]bool) {
 	pn := &p.nodes[n]
 	all := pn.in
@@ -224,7 +227,7 @@ func (p *Program) confineIn(n int32, rounds []int32, expanded map[int32]map[int3
 		plain := slices.DeleteFunc(slices.Clone(common), func(e int32) bool { return p.edges[e].variant > 0 })
 		pn.multi = p.multiKeys(plain)
 	}
-	if len(special) == 0 || len(common) == 0 { // a node of the expansion itself has one list only
+	if len(special) == 0 || len(common) == 0 { // a node of the expansion itself has only one list
 		return
 	}
 	pn.in = common
@@ -243,7 +246,8 @@ func (p *Program) confineIn(n int32, rounds []int32, expanded map[int32]map[int3
 	}
 }
 
-// confineOut works out the out-edges of a node in a loop, where a visit that has expanded leads into its expansion.
+// confineOut computes the outgoing edges of a node in a loop. Visits that have expanded lead into their
+// expansion.
 func (p *Program) confineOut(pn *pnode, visits map[int32]bool, rounds []int32) {
 	all := pn.out
 	pn.out = nil
@@ -272,7 +276,8 @@ func (p *Program) confineOut(pn *pnode, visits map[int32]bool, rounds []int32) {
 
 }
 
-// group finds the edge in whose place an edge stands that leaves a loop from an expansion: of both only the latest round's delivery counts.
+// group finds the edge that this edge, which leaves a loop from an expansion, replaces. Of both edges only
+// the latest round's delivery counts.
 func (p *Program) group(pe *pedge) {
 	pe.instead = -1
 	for at, steps := pe.from, 0; steps < len(p.origins); steps++ {
@@ -291,7 +296,7 @@ func (p *Program) group(pe *pedge) {
 	}
 }
 
-// inAt are the edges that a join waits for in the round, of the loop that delivers them, with the given number.
+// inAt are the edges that a join waits for. round is that of the loop that delivers the edges.
 func (n *pnode) inAt(round int32) []int32 {
 	if n.roundIn != nil {
 		if l, ok := n.roundIn[round]; ok {
@@ -323,7 +328,7 @@ func (s *State) multiAt(n int32, edges []int32, f *frame) map[string]bool {
 	if !pn.grouped {
 		return pn.multi
 	}
-	// Of an edge that left a loop and those that stand in its place, the ones of the round that delivered count.
+	// Among an edge that leaves a loop and the edges that replace it, those of the delivering round count.
 	stands := map[int32]int32{}
 	for _, e := range edges {
 		if pe := &s.p.edges[e]; pe.variant > 0 && f.edges[s.p.localEdge[e]].state == edgeUsed {
@@ -339,7 +344,7 @@ func (s *State) multiAt(n int32, edges []int32, f *frame) map[string]bool {
 	}))
 }
 
-// newest lets, of the deliveries that stand in each other's place, only those of the latest round live.
+// newest keeps, among deliveries that replace each other, only those of the latest round live.
 func (s *State) newest(tasks []edgeTask) {
 	if s.p.origins == nil {
 		return
@@ -362,7 +367,7 @@ func (s *State) newest(tasks []edgeTask) {
 	}
 	for i := range tasks {
 		if e, v := round(&tasks[i]); tasks[i].live && v < last[e] {
-			tasks[i].live, tasks[i].travel = false, nil
+			tasks[i].live, tasks[i].propagated = false, nil
 		}
 	}
 }

@@ -25,28 +25,28 @@ type Expr struct {
 	patterns map[string]*pattern
 	// steps are the instructions of its patterns.
 	steps int
-	// nodeRefs are the ids in nodes.ID and nodes["ID"], for validation.
+	// nodeRefs are the ids in nodes.ID and nodes["ID"]. Validation reads them.
 	nodeRefs []string
-	// strange are the FIELD in nodes.ID.FIELD that no node has.
-	strange []nodeField
-	// strangeInput are the KEY in input.KEY that no input has.
-	strangeInput []string
-	// stateKeys are the KEY in state.KEY and state["KEY"]; wholeState says that it uses the state in another
-	// way.
+	// unknownFields are uses of nodes.ID.FIELD with a field that no node has.
+	unknownFields []nodeField
+	// unknownInput are the keys in input.KEY that no input has.
+	unknownInput []string
+	// stateKeys are the keys in state.KEY and state["KEY"]. wholeState says that the state is also used in
+	// another way.
 	stateKeys  []string
 	wholeState bool
-	// ofResult tells that it uses what its node gives.
+	// ofResult says that it reads result or values.
 	ofResult bool
-	// constant tells that it names nothing, so that it always gives the same.
+	// constant says that it names no variable, so that its value is always the same.
 	constant bool
-	// gives is the type of all its values, as far as the text tells it; empty if it does not. wholeNode tells
-	// that it is nodes.ID alone.
+	// gives is the type of all its values as far as the text determines it, else empty. wholeNode says that
+	// the expression is only nodes.ID.
 	gives     string
 	wholeNode bool
 }
 
-// CompileExpr compiles src. Syntax errors, unknown variables and unknown functions are reported. The text is
-// bounded such that this takes a fraction of a second; the error is ErrInterrupted when ctx ends before.
+// CompileExpr compiles src. Syntax errors, unknown variables and unknown functions are errors. The length of
+// src is bounded so that this takes a fraction of a second. The error is ErrInterrupted if ctx ends first.
 func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	env, err := exprEnv()
 	if err != nil {
@@ -83,11 +83,11 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		if id, ok := nodeRef(x); ok && !slices.Contains(e.nodeRefs, id) {
 			e.nodeRefs = append(e.nodeRefs, id)
 		}
-		if f, ok := fieldOfNode(x); ok && !slices.Contains(nodeFields, f.field) && !slices.Contains(e.strange, f) {
-			e.strange = append(e.strange, f)
+		if f, ok := fieldOfNode(x); ok && !slices.Contains(nodeFields, f.field) && !slices.Contains(e.unknownFields, f) {
+			e.unknownFields = append(e.unknownFields, f)
 		}
-		if key, ok := partOf("input", x); ok && !slices.Contains(inputFields, key) && !slices.Contains(e.strangeInput, key) {
-			e.strangeInput = append(e.strangeInput, key)
+		if key, ok := partOf("input", x); ok && !slices.Contains(inputFields, key) && !slices.Contains(e.unknownInput, key) {
+			e.unknownInput = append(e.unknownInput, key)
 		}
 		if x.Kind() == ast.ComprehensionKind && slices.Contains([]string{x.AsComprehension().IterVar(), x.AsComprehension().IterVar2()}, "input") {
 			itemInput = true
@@ -101,8 +101,8 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		}
 	}))
 	e.wholeState = whole > parts
-	if itemInput { // the items of a list are called so
-		e.strangeInput = nil
+	if itemInput { // the variable of a macro is called input
+		e.unknownInput = nil
 	}
 	root := checked.NativeRep().Expr()
 	_, e.wholeNode = nodeRef(root)
@@ -110,8 +110,8 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	return e, nil
 }
 
-// typeOf is the type of what an expression gives, checked being what the checker of CEL found, for which
-// every variable may be anything; empty if it is not known.
+// typeOf is the type of an expression's values, or empty if it is not known. checked is the type that CEL's
+// checker found, for which every variable may be anything.
 func typeOf(x ast.Expr, checked *cel.Type) string {
 	if _, ok := nodeRef(x); ok {
 		return "map"
@@ -139,16 +139,16 @@ func typeOf(x ast.Expr, checked *cel.Type) string {
 // nodeRef is the id in nodes.ID or nodes["ID"].
 func nodeRef(x ast.Expr) (id string, ok bool) { return partOf("nodes", x) }
 
-// nodeFields are what nodes.ID has.
+// nodeFields are the fields of nodes.ID.
 var nodeFields = []string{"result", "values", "visit"}
 
-// inputFields are what input has.
+// inputFields are the fields of input.
 var inputFields = []string{"args", "named"}
 
-// nodeField is what an expression asks of a node.
+// nodeField is a field of a node that an expression reads.
 type nodeField struct{ id, field string }
 
-// fieldOfNode is what nodes.ID.FIELD or nodes.ID["FIELD"] asks for.
+// fieldOfNode splits nodes.ID.FIELD and nodes.ID["FIELD"].
 func fieldOfNode(x ast.Expr) (f nodeField, ok bool) {
 	of, field, ok := keyOf(x)
 	if !ok {
@@ -164,7 +164,7 @@ func partOf(variable string, x ast.Expr) (key string, ok bool) {
 	return key, ok && of.Kind() == ast.IdentKind && strings.TrimPrefix(of.AsIdent(), ".") == variable
 }
 
-// keyOf is what OF.KEY or OF["KEY"] is made of.
+// keyOf splits OF.KEY and OF["KEY"].
 func keyOf(x ast.Expr) (of ast.Expr, key string, ok bool) {
 	switch x.Kind() {
 	case ast.SelectKind:
@@ -178,15 +178,15 @@ func keyOf(x ast.Expr) (of ast.Expr, key string, ok bool) {
 	return nil, "", false
 }
 
-// errMissing marks the use of a key, an index or a variable that is not there.
+// errMissing marks the use of a key, an index or a variable that does not exist.
 var errMissing = errors.New("missing")
 
-// missingNote begins the note of a condition that uses what is not there.
+// missingNote begins the note of a condition that uses something missing.
 const missingNote = "missing: "
 
 // Eval evaluates the expression over raw JSON variables. A variable that is not in vars counts as missing.
-// The result is raw JSON: CEL ints stay integers, doubles keep a fraction. What an evaluation may take is
-// bounded; the error is ErrInterrupted when ctx ends before it does.
+// The result is raw JSON: CEL ints stay integers, doubles keep a fraction. The cost of an evaluation is
+// bounded. The error is ErrInterrupted if ctx ends first.
 func (e *Expr) Eval(ctx context.Context, vars map[string]json.RawMessage) (json.RawMessage, error) {
 	return e.EvalLazy(ctx, func(name string) (json.RawMessage, bool) {
 		raw, ok := vars[name]
@@ -194,8 +194,8 @@ func (e *Expr) Eval(ctx context.Context, vars map[string]json.RawMessage) (json.
 	})
 }
 
-// EvalLazy is Eval for variables that cost something to write down: only those that the expression uses are
-// asked for, each once.
+// EvalLazy is Eval for variables that are expensive to write as JSON. Only the variables that the expression
+// uses are asked for, each once.
 func (e *Expr) EvalLazy(ctx context.Context, vars func(name string) (json.RawMessage, bool)) (json.RawMessage, error) {
 	v, err := e.eval(newMeter(ctx, exprCostLimit), rawVars(vars))
 	if err != nil {
@@ -204,11 +204,11 @@ func (e *Expr) EvalLazy(ctx context.Context, vars func(name string) (json.RawMes
 	return celJSON(v)
 }
 
-// Missing reports whether an evaluation failed because it used a key, an index or a variable that is not
-// there.
+// Missing reports whether an evaluation failed because it used a key, an index or a variable that does not
+// exist.
 func Missing(err error) bool { return errors.Is(err, errMissing) }
 
-// variables give an expression its values, each charged to the evaluation that asks for it.
+// variables gives an expression its values and charges each to the evaluation that reads it.
 type variables interface {
 	value(m *meter, name string) (any, bool)
 }
@@ -229,15 +229,16 @@ func (e *Expr) eval(m *meter, vars variables) (ref.Val, error) {
 		return nil, over
 	}
 	if err == nil {
-		// What is large, or still to be put together, is charged while somebody watches.
-		return v, m.protect(func() { v = m.settle(v) })
+		// A large value, or one that is put together only now, is charged within protect.
+		return v, m.protect(func() { v = m.complete(v) })
 	}
 	msg := err.Error()
 	missing := false
 	for _, p := range []string{"no such key", "index out of bounds", "no such attribute"} {
 		missing = missing || strings.Contains(msg, p)
 	}
-	if msg == noSuchOverload { // calls say it in words of their own: this is one of the operators below
+	// Calls report this in their own words, so it comes from one of the operators below.
+	if msg == noSuchOverload {
 		msg = "a value has a type that its operator does not take: &&, ||, ! and ? take true or false, and - takes numbers"
 	}
 	if len(msg) > maxIssue {
@@ -249,7 +250,7 @@ func (e *Expr) eval(m *meter, vars variables) (ref.Val, error) {
 	return nil, errors.New(msg)
 }
 
-// cond evaluates a condition: a missing key makes it false with a note, any other failure is an error.
+// cond evaluates a condition. A missing key makes it false with a note. Any other failure is an error.
 func (e *Expr) cond(m *meter, vars variables) (ok bool, note string, err error) {
 	v, err := e.eval(m, vars)
 	if Missing(err) {
@@ -268,7 +269,7 @@ func (e *Expr) cond(m *meter, vars variables) (ok bool, note string, err error) 
 	return true, "", nil
 }
 
-// resolved keeps each variable for one evaluation: a comprehension asks for it in every round.
+// resolved keeps each variable for one evaluation, because a comprehension reads it in every round.
 type resolved struct {
 	of   variables
 	m    *meter
@@ -291,7 +292,7 @@ func (r *resolved) ResolveName(name string) (any, bool) {
 
 func (r *resolved) Parent() cel.Activation { return nil }
 
-// rawVars resolves variables from raw JSON, decoding only what is used.
+// rawVars resolves variables from raw JSON and decodes only those that are used.
 type rawVars func(name string) (json.RawMessage, bool)
 
 func (r rawVars) value(m *meter, name string) (any, bool) {

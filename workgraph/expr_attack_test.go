@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exprLoad is what an expression made of its machine.
+// exprLoad is the result of an expression and its cost.
 type exprLoad struct {
 	out   json.RawMessage
 	err   error
@@ -25,7 +25,8 @@ type exprLoad struct {
 	units uint64
 }
 
-// load compiles and evaluates src and measures what that took besides time, of which other work on the machine has its part.
+// load compiles and evaluates src and measures the cost besides time, which depends on other work on the
+// machine.
 func load(t *testing.T, ctx context.Context, src string, vars map[string]json.RawMessage) exprLoad {
 	t.Helper()
 	e, err := CompileExpr(ctx, src)
@@ -46,7 +47,7 @@ func loadExpr(ctx context.Context, e *Expr, vars map[string]json.RawMessage, lim
 	return l
 }
 
-// allocated is what was allocated since the test program began, whatever was given back.
+// allocated is the sum of all allocations since the test program began, freed memory included.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -54,16 +55,16 @@ func allocated() uint64 {
 }
 
 const (
-	// mostBytes is more than any evaluation may allocate, counting what is given back during it.
+	// mostBytes is more than any evaluation may allocate, freed memory included.
 	mostBytes = 300 << 20
-	// patience is how long an attack may take on a machine that is busy with other things. Without bounds it took minutes.
+	// patience is how long an attack may take on a busy machine. Without bounds it took minutes.
 	patience = 60 * time.Second
 )
 
-// largeVars are made once: it takes seconds under the race detector.
+// largeVars are made once, because that takes seconds under the race detector.
 var largeVars = sync.OnceValue(func() map[string]json.RawMessage { return attackVars(1) })
 
-// attackVars are large variables, or such that are small by a factor.
+// attackVars are large variables, divided in size by a factor.
 func attackVars(factor int) map[string]json.RawMessage {
 	raw := func(v any) json.RawMessage {
 		b, err := json.Marshal(v)
@@ -92,25 +93,25 @@ func attackVars(factor int) map[string]json.RawMessage {
 	}
 }
 
-// doubled is a list that holds itself twice, 25 times over, as text.
+// doubled is the text of a list that contains itself twice, 25 times over.
 var doubled = "[1]" + strings.Repeat(".map(a, [a, a])", 25)
 
-// TestExprAttack holds every function that grows or is worse than linear against what it was abused for.
+// TestExprAttack checks every function whose result grows, or whose time is worse than linear.
 func TestExprAttack(t *testing.T) {
-	// A tenth of the limit, over a tenth of what goes in: what an evaluation takes grows with both.
+	// A tenth of the limit, with a tenth of the input: the cost of an evaluation grows with both.
 	const factor = 10
 	vars := attackVars(factor)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
 	for _, src := range []string{
-		// What grows.
+		// Results that grow.
 		`named.s.replace("a", named.s)`, `named.s.replace("", named.s)`, `named.s.replace("a", named.s, 100000)`,
 		`item.map(x, named.s).join(named.s)`, `state.join(named.s)`, `input.split("")`, `values.map(x, input.split("é"))`,
 		`lists.range(1000000)`, `item.map(x, lists.range(900))`, `item.map(x, "%.99f %s".format([1e300, args]))`,
 		`args.map(x, item + item)`, `args.map(x, args)`, `args.map(x, input)`, `args.map(x, bytes(named.s))`, `args.map(x, input.substring(1))`,
 		`args.map(x, input.upperAscii())`, `args.map(x, strings.quote(input))`, `args.map(x, args.reverse())`, `args.map(x, args.slice(1, 90000))`,
 		"[named.s]" + strings.Repeat(".map(a, a + a)", 20),
-		// What is worse than linear.
+		// Worse than linear.
 		`sets.equivalent(args, args)`, `sets.contains(args, args)`, `sets.intersects(args, [-1, -2, -3].map(x, x) + args.map(x, -x))`,
 		`args.hasAll(args)`, `args.hasOnly(args)`, `args.map(x, -x).hasAny(args)`, `args.hasExactly(args)`,
 		`args.distinct()`, `args.all(x, x in args)`, `item.map(x, args.sort())`, `item.sortBy(x, named.s)`, `named.s.indexOf(named.needle)`,
@@ -120,7 +121,7 @@ func TestExprAttack(t *testing.T) {
 		// Rounds that call nothing.
 		`args.filter(x, args.filter(y, false) == [])`, `args.all(x, args.all(y, true))`, `args.exists(x, args.exists(y, false))`,
 		`args.exists_one(x, args.exists_one(y, false))`,
-		// Errors that print what they are about, and that an operator swallows.
+		// Errors that print their value and that an operator swallows.
 		`args.exists(x, {}[values] == 1)`, `args.exists(x, [1][input.size() > 0 ? args : args] == 1)`, `args.exists(x, int(input) == 1)`,
 		`args.exists(x, timestamp(input) == null)`, `args.exists(x, [args].join() == "")`, `args.exists(x, {}[input] == 1)`,
 		// Shared structure.
@@ -157,7 +158,7 @@ func TestExprAttack(t *testing.T) {
 	})
 }
 
-// TestExprRoom holds that what is large but reasonable still goes.
+// TestExprRoom checks that large but reasonable evaluations are allowed.
 func TestExprRoom(t *testing.T) {
 	vars := largeVars()
 	for _, src := range []string{
@@ -312,8 +313,8 @@ func TestExprInterrupt(t *testing.T) {
 	}
 }
 
-// TestExprFunctions lists every function of the language with what was decided about it, so that one that a new release of the library
-// brings is decided about, too.
+// TestExprFunctions lists every function of the language with its rule, so that a function of a new release
+// of the library must get a rule, too.
 func TestExprFunctions(t *testing.T) {
 	env, err := exprEnv()
 	require.NoError(t, err)
@@ -354,7 +355,7 @@ func TestExprFunctions(t *testing.T) {
 	require.Equal(t, string(want), got, "the functions of the language have changed: see that exprRules is right about each, then run with -update")
 }
 
-// TestExprNodes holds the variable nodes: each result is read once for one evaluation, and charged.
+// TestExprNodes checks the variable nodes: each result is read once for an evaluation, and charged.
 func TestExprNodes(t *testing.T) {
 	large := "[" + strings.TrimSuffix(strings.Repeat("1,", 20_000), ",") + "]"
 	const begun = "C has begun"
@@ -381,7 +382,7 @@ func TestExprNodes(t *testing.T) {
 	require.Contains(t, run(`lists.range(50).map(n, nodes.A.result.map(x, [nodes])) == []`), "cost limit")
 }
 
-// TestExprTogether holds what the expressions of one command cost together.
+// TestExprTogether checks the common cost limit of the expressions of one command.
 func TestExprTogether(t *testing.T) {
 	t.Parallel()
 	g := nodes(FirstArg(), "A").Graph()
@@ -398,7 +399,7 @@ func TestExprTogether(t *testing.T) {
 	require.Contains(t, m.s.End().Error.Message, "together")
 }
 
-// TestExprTimeLimit holds the limit of time that a program gives the expressions of one command.
+// TestExprTimeLimit checks the time limit that a program sets for the expressions of one command.
 func TestExprTimeLimit(t *testing.T) {
 	made, ended := 0, 0
 	over := errors.New("over time")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchExprs are expressions as graphs have them, from a comparison to a filter of a list.
+// benchExprs are typical expressions of graphs, from a comparison to a filter of a list.
 var benchExprs = []struct{ name, src string }{
 	{"compare", `result.score > 10 && named.mode == "fast"`},
 	{"text", `"Hello " + named.user + ", you have " + string(result.score) + " points"`},

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzExpr evaluates what a fuzzer makes of expressions and values. However they look, what they cost stays within the limit and what
-// they allocate within a multiple of it; what they give is JSON.
+// FuzzExpr evaluates random expressions and values. The cost stays within the limit, the allocations within a
+// multiple of it, and every result is JSON.
 func FuzzExpr(f *testing.F) {
 	value := `{"s": "aaaaaaaaaa", "l": [1, 2.5, "x", null, true, [[], {}]], "n": 3, "m": {"k": [1, 2, 3]}}`
 	for _, src := range []string{

@@ -59,9 +59,9 @@ func TestExpr(t *testing.T) {
 		vars := map[string]json.RawMessage{"args": json.RawMessage(`["yyyyyyyyyy"]`), "input": many, "item": long}
 		for _, src := range []string{
 			"args.map(a, a + a)" + strings.Repeat(".map(a, a + a)", 24),           // 2^24 times ten letters
-			"[input]" + strings.Repeat(".map(a, a + a)", 24),                      // 2^24 times as many elements, that share what they hold
+			"[input]" + strings.Repeat(".map(a, a + a)", 24),                      // 2^24 times as many elements, with shared contents
 			"[[1, 2]]" + strings.Repeat(".map(a, a + a)", 24) + ".map(a, 5 in a)", // as many comparisons
-			"input.map(x, item)",          // ten billion letters once it is written
+			"input.map(x, item)",          // ten billion letters when written
 			"input.all(x, !(5 in input))", // ten billion comparisons
 			"[[1]]" + strings.Repeat(".map(a, [a, a, a, a, a, a, a, a, a, a])", 12), // 10^12 leaves
 		} {

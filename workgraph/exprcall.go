@@ -12,11 +12,11 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// planner decorates the nodes of one expression while the library plans it. It folds what is constant, within
-// its own meter, and lets no function run unless it was charged.
+// planner decorates the nodes of one expression while the library plans it. It folds constants within its own
+// meter, and makes every function call be charged before it runs.
 type planner struct {
 	m *meter
-	// patterns are the constant ones.
+	// patterns are the constant regular expressions.
 	patterns map[string]*pattern
 }
 
@@ -88,7 +88,7 @@ func constantText(i interpreter.InterpretableV2) (string, bool) {
 	return string(s), ok
 }
 
-// sized is a node that makes a value out of others: a list, a map, or what a macro collects. The value is
+// sized is a node that makes a value out of others: a list, a map, or the result of a macro. The value is
 // measured.
 type sized struct{ interpreter.InterpretableV2 }
 
@@ -147,7 +147,7 @@ func (c *guarded) invoke(m *meter, args []ref.Val) ref.Val {
 	return unsuited(c.library(args), c.name, args)
 }
 
-// library calls the library's own implementation as its planner would.
+// library calls the library's own implementation in the same way as the library's planner.
 func (c *guarded) library(args []ref.Val) ref.Val {
 	if o := c.op; o != nil && (o.OperandTrait == 0 || args[0].Type().HasTrait(o.OperandTrait)) {
 		switch {
@@ -165,7 +165,8 @@ func (c *guarded) library(args []ref.Val) ref.Val {
 	return types.NewErr("no such overload: %s", c.name)
 }
 
-// equal compares as == does, step by step: a value may hold the same part more often than can be counted.
+// equal compares like ==, but step by step: a value may contain the same part so often that its size cannot
+// be counted.
 func (m *meter) equal(a, b ref.Val) bool {
 	m.step()
 	switch x := a.(type) {
@@ -251,7 +252,7 @@ func (m *meter) distinct(l traits.Lister) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(out)
 }
 
-// concat joins two lists by copying them: a view of a view of a view would take longer and longer to read.
+// concat joins two lists by copying them. A view of views would become slower and slower to read.
 func (m *meter) concat(a, b traits.Lister) ref.Val {
 	m.room(m.size(a) + m.size(b))
 	n, k := length(a.Size()), length(b.Size())

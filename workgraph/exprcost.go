@@ -14,24 +14,28 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// exprCostLimit bounds one evaluation. A unit is a step, sixteen bytes of text that are read or made, a value that is decoded, or
-// a few list elements that are compared or copied: some hundred nanoseconds, and at most about a hundred bytes.
+// exprCostLimit bounds one evaluation. A unit is a step, sixteen bytes of text read or made, a decoded value,
+// or a few list elements compared or copied. It takes some hundred nanoseconds and at most about a hundred
+// bytes.
 const exprCostLimit = 1_000_000
 
-// compileCostLimit bounds what it takes to prepare the constants of one expression: patterns, times.
+// compileCostLimit bounds the preparation of the constants of one expression, such as patterns and times.
 const compileCostLimit = 200_000
 
-// commandCostLimit bounds all evaluations of one command together: a node may have a thousand edges with a condition each.
+// commandCostLimit bounds all evaluations of one command together. A node may have a thousand edges with
+// conditions.
 const commandCostLimit = 10 * exprCostLimit
 
 const (
-	// maxValueParts bounds every value that an expression makes: its elements and entries, and a part for each sixteen bytes of
-	// text. Values share what they hold, so a small one in memory may be endless when it is compared, printed or written.
+	// maxValueParts bounds every value that an expression makes, in parts: elements, entries, and each
+	// sixteen bytes of text. Values share their contents, so a value that is small in memory may be endless
+	// when it is compared, printed or written.
 	maxValueParts = 1 << 20
 	textUnit      = 16
-	// stepsPerUnit is how many comparisons of elements, or parts that are counted, make a unit.
+	// stepsPerUnit is how many comparisons of elements, or counted parts, make a unit.
 	stepsPerUnit = 8
-	// stepsPerCheck is how many steps there are between two looks at the context. None takes longer than some milliseconds.
+	// stepsPerCheck is how many steps there are between two checks of the context. They take some
+	// milliseconds at most.
 	stepsPerCheck = 32
 )
 
@@ -42,35 +46,37 @@ func interrupted(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(ctx))
 }
 
-// meter charges one evaluation for what it does, before it is done, and ends it by a panic that the library or protect catches. The
-// library charges the same account for the nodes of an expression that call nothing.
+// meter charges one evaluation for its work before the work is done. It ends the evaluation by a panic that
+// the library or protect recovers. The library charges the same account for nodes of an expression that call
+// nothing.
 type meter struct {
 	ctx  context.Context //nolint:containedctx // the library calls back without one; a meter lives as long as one evaluation
 	done <-chan struct{}
 	// tracker is the account.
 	tracker cost.Tracker
 	limit   uint64
-	// blame says in an error what has taken too much.
+	// blame is the error text for a cost beyond the limit, if it is not the usual one.
 	blame string
-	// next is what the tracker is told that a call costs.
+	// next is the cost of the next call, as the tracker is told.
 	next   uint64
 	checks uint32
 	steps  uint32
-	// ended says why the evaluation was stopped.
+	// ended is the error with which the evaluation was stopped.
 	ended error
-	// args holds the operands of the calls under way.
+	// args holds the operands of the current calls.
 	args []ref.Val
-	// fixed are the constant patterns of the expression, patterns those that this evaluation made.
+	// fixed are the constant patterns of the expression; patterns are those that this evaluation compiled.
 	fixed, patterns map[string]*pattern
 }
 
-// meterStop is what the meter panics with; why is in the meter, since the library turns every panic into an error of its own.
+// meterStop is the value of the meter's panic. The reason is in the meter, because the library turns every
+// panic into an error of its own.
 type meterStop struct{}
 
 var account = func() *cost.Tracker {
 	t, err := cost.NewTracker(nil, cost.TrackerLimitExceededHandler(func() { panic(meterStop{}) }))
 	if err != nil {
-		panic(err) // no option that could fail
+		panic(err) // cannot happen: the option never fails
 	}
 	return t
 }()
@@ -84,13 +90,13 @@ func newMeter(ctx context.Context, limit uint64) *meter {
 // meterOf is the meter of the evaluation that frame belongs to.
 func meterOf(frame *interpreter.ExecutionFrame) *meter { return frame.CostTracker().Estimator.(*meter) }
 
-// CallCost tells the tracker what a call costs: a unit, or what charge says.
+// CallCost tells the tracker the cost of a call: one unit, or the amount that charge set.
 func (m *meter) CallCost(string, string, []ref.Val, ref.Val) *uint64 {
 	m.check()
 	return &m.next
 }
 
-// check looks now and then whether the evaluation is to stop.
+// check stops the evaluation if its context has ended. It looks only once in stepsPerCheck calls.
 func (m *meter) check() {
 	if m.checks++; m.checks%stepsPerCheck != 0 || m.done == nil {
 		return
@@ -102,13 +108,13 @@ func (m *meter) check() {
 	}
 }
 
-// anyCall is a call of which the tracker need know nothing.
+// anyCall is a call about which the tracker needs no information.
 type anyCall struct{}
 
 func (anyCall) Function() string   { return "" }
 func (anyCall) OverloadID() string { return "" }
 
-// charge takes n units, and ends the evaluation if it has not that many left.
+// charge takes n units. It ends the evaluation if fewer are left.
 func (m *meter) charge(n uint64) {
 	m.next = n
 	m.tracker.EvalZeroArity(nil, 0, anyCall{}, nil)
@@ -122,10 +128,10 @@ func (m *meter) step() {
 	}
 }
 
-// text charges for going through n bytes of text.
+// text charges for reading n bytes of text.
 func (m *meter) text(n int) { m.charge(1 + uint64(n)/textUnit) }
 
-// spent is what was charged.
+// spent is the sum of all charges.
 func (m *meter) spent() uint64 { return m.tracker.ActualCost() }
 
 // stop ends the evaluation.
@@ -134,7 +140,7 @@ func (m *meter) stop(err error) {
 	panic(meterStop{})
 }
 
-// over says why the meter has ended the evaluation; nil if it has not.
+// over is the error with which the meter has ended the evaluation, or nil.
 func (m *meter) over() error {
 	switch {
 	case m.ended != nil:
@@ -147,7 +153,7 @@ func (m *meter) over() error {
 	return fmt.Errorf("the expression is beyond the cost limit of %d units", m.limit)
 }
 
-// protect calls f and turns its end by the meter into an error.
+// protect calls f and turns a stop by the meter into an error.
 func (m *meter) protect(f func()) (err error) {
 	defer func() {
 		p := recover()
@@ -159,7 +165,8 @@ func (m *meter) protect(f func()) (err error) {
 	return nil
 }
 
-// room charges for a value that is made of others, which is n parts large, and ends the evaluation if that is too large.
+// room charges for a value of n parts that is made of others. It ends the evaluation if the value is too
+// large.
 func (m *meter) room(n int) {
 	if n > maxValueParts {
 		m.stop(fmt.Errorf("a value would have more than %d parts (elements, entries, and each %d bytes of text)", maxValueParts, textUnit))
@@ -167,13 +174,14 @@ func (m *meter) room(n int) {
 	m.charge(uint64(n) / stepsPerUnit)
 }
 
-// size is how many parts v has, counting what it holds as often as it holds it. It stops beyond the limit.
+// size is the number of parts of v. Shared contents count as often as they occur. It stops counting at the
+// limit.
 func (m *meter) size(v any) int {
 	left := weigh(v, maxValueParts)
 	return maxValueParts - left
 }
 
-// weigh takes the parts of v from left and stops when that is below zero.
+// weigh subtracts the parts of v from left and stops below zero.
 func weigh(v any, left int) int {
 	if left--; left < 0 {
 		return left
@@ -225,7 +233,7 @@ func weighAll[T any](list []T, left int) int {
 	return left
 }
 
-// weighOther weighs a list or map of an inner form that is not known here.
+// weighOther weighs a list or map whose inner form is not one of the known ones.
 func weighOther(v ref.Val, left int) int {
 	if m, ok := v.(traits.Mapper); ok {
 		for it := m.Iterator(); left >= 0 && it.HasNext() == types.True; {
@@ -271,7 +279,7 @@ func (m *meter) decodeMap(vals map[string]json.RawMessage) any {
 	return out
 }
 
-// jsonParts is how many values stand in raw, and a part for each sixteen bytes.
+// jsonParts is the number of values in raw, plus one for each sixteen bytes.
 func jsonParts(raw json.RawMessage) uint64 {
 	n, quoted := len(raw)/textUnit, false
 	for i := 0; i < len(raw); i++ {
@@ -287,8 +295,8 @@ func jsonParts(raw json.RawMessage) uint64 {
 	return uint64(n)
 }
 
-// settle puts together what a result still leaves to its reader.
-func (m *meter) settle(v ref.Val) ref.Val {
+// complete puts together a result that the library leaves to its reader.
+func (m *meter) complete(v ref.Val) ref.Val {
 	if n, ok := v.(*nodesVal); ok {
 		return n.asMap()
 	}
@@ -303,7 +311,7 @@ func length(v ref.Val) int {
 	return int(n)
 }
 
-// times multiplies what may be too much to be counted.
+// times multiplies and caps the product if it might overflow.
 func times(a, b int) uint64 {
 	if a <= 0 || b <= 0 {
 		return 0

@@ -18,12 +18,13 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// exprNames are the variables an expression may use. Which of them have a value depends on where the expression stands.
+// exprNames are the variables that an expression may use. Which of them have a value depends on the place of
+// the expression.
 var exprNames = [...]string{
 	"input", "result", "values", "args", "named", "state", "nodes", "node", "visit", "attempt", "item", "context",
 }
 
-// Functions of our own, which no text can name. See rewrite.
+// Functions of our own, which an expression's text cannot name. See rewriter.
 const (
 	stepFunction  = "@step"
 	indexFunction = "@index"
@@ -32,7 +33,7 @@ const (
 // environment is the language of expressions.
 type environment struct {
 	*cel.Env
-	// operations are the implementations of functions, by name and by the id of their overloads.
+	// operations are the implementations of functions, by name and by overload id.
 	operations map[string]*functions.Overload
 }
 
@@ -67,7 +68,7 @@ var exprEnv = sync.OnceValues(func() (*environment, error) {
 	return e, nil
 })
 
-// operation is the implementation that the library would call; nil leaves it to the first operand.
+// operation is the implementation that the library would call. Nil leaves the call to the first operand.
 func operation(name, overload string) *functions.Overload {
 	env, err := exprEnv()
 	if err != nil {
@@ -79,7 +80,8 @@ func operation(name, overload string) *functions.Overload {
 	return env.operations[name]
 }
 
-// asIndex lets through what can be a key or an index. Errors about anything else would print it, whatever its size.
+// asIndex accepts values that can be a key or an index. An error of the library would print any other value,
+// whatever its size.
 func asIndex(v ref.Val) ref.Val {
 	switch v.(type) {
 	case types.String, types.Int, types.Uint, types.Double, types.Bool:
@@ -88,11 +90,11 @@ func asIndex(v ref.Val) ref.Val {
 	return types.NewErr("a %s is neither an index nor a key", v.Type().TypeName())
 }
 
-// rule says what a call costs before it is made, and may make the call in the library's place. The zero rule is for what takes the
-// same short time whatever it is given.
+// rule says what a call costs before it is made, and may make the call in place of the library. The zero rule
+// is for calls whose short time does not depend on the arguments.
 type rule struct {
 	cost func(m *meter, args []ref.Val)
-	// run gives nil to leave the call to the library.
+	// run returns nil to leave the call to the library.
 	run func(m *meter, args []ref.Val) ref.Val
 }
 
@@ -162,7 +164,7 @@ var exprRules = map[string]rule{
 	"hasExactly":            {run: onLists(func(m *meter, a, b traits.Lister) bool { return m.hasAll(a, b) && m.hasAll(b, a) })},
 }
 
-// bytesOf is how long a text is; 0 for what is none.
+// bytesOf is the length of a text. It is 0 for other values.
 func bytesOf(v ref.Val) int {
 	switch x := v.(type) {
 	case types.String:
@@ -173,7 +175,7 @@ func bytesOf(v ref.Val) int {
 	return 0
 }
 
-// readTextCost charges for going through every text among args.
+// readTextCost charges for reading every text among args.
 func readTextCost(m *meter, args []ref.Val) {
 	n := 0
 	for _, a := range args {
@@ -182,7 +184,7 @@ func readTextCost(m *meter, args []ref.Val) {
 	m.text(n)
 }
 
-// copyTextCost charges for texts that are taken apart into characters, which take four bytes each.
+// copyTextCost charges for texts that are split into characters, which take four bytes each.
 func copyTextCost(m *meter, args []ref.Val) {
 	n := 0
 	for _, a := range args {
@@ -191,7 +193,7 @@ func copyTextCost(m *meter, args []ref.Val) {
 	m.text(2 * n)
 }
 
-// searchTextCost charges for a search that compares at every place with all that is sought.
+// searchTextCost charges for a search that compares the whole sought text at every place.
 func searchTextCost(m *meter, args []ref.Val) {
 	copyTextCost(m, args)
 	if len(args) > 1 {
@@ -200,7 +202,7 @@ func searchTextCost(m *meter, args []ref.Val) {
 	}
 }
 
-// convertCost charges for texts that are read as something else. What cannot be read is printed in the error.
+// convertCost charges for texts that are converted. A text that cannot be converted is printed in the error.
 func convertCost(m *meter, args []ref.Val) {
 	n := 0
 	for _, a := range args {
@@ -209,7 +211,7 @@ func convertCost(m *meter, args []ref.Val) {
 	m.text(4 * n)
 }
 
-// zoneLookup is what it takes to look up a time zone by its name.
+// zoneLookup is the cost of looking up a time zone by its name.
 const zoneLookup = 200
 
 func zoneCost(m *meter, args []ref.Val) {
@@ -288,8 +290,8 @@ func joinCost(m *meter, args []ref.Val) {
 	m.room(int(min(total/textUnit, math.MaxInt32)))
 }
 
-// clauseCost is what a clause of a format may write besides the value itself: a number has up to 309 digits before the point and
-// 100 after it.
+// clauseCost is what a clause of a format may write besides the value itself. A number has up to 309 digits
+// before the point and 100 after it.
 const clauseCost = 32
 
 func formatCost(m *meter, args []ref.Val) {
@@ -305,7 +307,7 @@ func formatCost(m *meter, args []ref.Val) {
 	m.room(n)
 }
 
-// copyListCost charges for copying the elements of lists, and for turning texts around.
+// copyListCost charges for copying the elements of lists and for reversing texts.
 func copyListCost(m *meter, args []ref.Val) {
 	n := 0
 	for _, a := range args {
@@ -317,7 +319,7 @@ func copyListCost(m *meter, args []ref.Val) {
 	m.charge(1 + uint64(n)/2)
 }
 
-// sortCost charges for n log n comparisons, each of which may go through the longest text.
+// sortCost charges for n log n comparisons, each of which may read the longest text.
 func sortCost(m *meter, args []ref.Val) {
 	longest, n := 0, 0
 	for _, a := range args {
@@ -351,7 +353,7 @@ func runAdd(m *meter, args []ref.Val) ref.Val {
 		n := bytesOf(args[0]) + bytesOf(args[1])
 		m.text(n)
 		m.room(n / textUnit)
-	case traits.MutableLister: // what a macro collects
+	case traits.MutableLister: // the result of a macro so far
 		m.charge(1)
 	case traits.Lister:
 		if b, ok := args[1].(traits.Lister); ok {

@@ -14,7 +14,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// pointAt is a message with the place that it is about: a line from 1 and a column from 0, in characters.
+// pointAt is a message with its place in src. line counts from 1, column from 0 in characters.
 func pointAt(src string, line, column int, message string) string {
 	lines := strings.Split(src, "\n")
 	if line < 1 || line > len(lines) {
@@ -44,8 +44,8 @@ func pointAt(src string, line, column int, message string) string {
 	return fmt.Sprintf("%s: %s\n%s%s%s\n%s^", at, message, lead, string(text[from:to]), tail, strings.Repeat(" ", len([]rune(lead))+column-from))
 }
 
-// exprSaid turns what the checker says into words; each has the form that it takes first.
-var exprSaid = []struct {
+// exprWordings rewords messages of CEL's parser and checker. The first form that matches is used.
+var exprWordings = []struct {
 	form *regexp.Regexp
 	say  func(m []string) string
 }{
@@ -93,14 +93,14 @@ var exprSaid = []struct {
 	{regexp.MustCompile(`^unexpected failed resolution of '(.*)'`), func(m []string) string { return fmt.Sprintf("%q cannot be resolved", m[1]) }},
 }
 
-// otherwise are words and signs of other languages, and what CEL has in their place.
+// otherwise are words and signs of other languages, with their form in CEL.
 var otherwise = map[string]string{
 	"and": "&&", "AND": "&&", "&": "&&", "or": "||", "OR": "||", "|": "||", "not": "!", "NOT": "!", "is": "==", "=": "==",
 	"True": "true", "TRUE": "true", "False": "false", "FALSE": "false", "None": "null", "nil": "null", "NULL": "null", "undefined": "null",
 	"len": "size(…)", "length": "size(…)", "count": "size(…)", "str": "string(…)", "float": "double(…)", "number": "double(…)",
 }
 
-// inCEL says what to write in place of a word of other languages; empty for any other word.
+// inCEL says what to write in place of a word of another language. It is empty for any other word.
 func inCEL(word string) string {
 	if w := otherwise[word]; w != "" {
 		return "; CEL writes " + w
@@ -108,7 +108,7 @@ func inCEL(word string) string {
 	return ""
 }
 
-// cannotApply says that an operator or a function, which has CEL's name, does not take values of these types.
+// cannotApply says that an operator or function, given by CEL's name, does not take values of these types.
 func cannotApply(name string, types []string) string {
 	var hint string
 	number := func(t string) bool { return t == "int" || t == "double" || t == "uint" }
@@ -123,7 +123,7 @@ func cannotApply(name string, types []string) string {
 	return fmt.Sprintf("%s cannot be applied to %s%s", operatorNames.Replace(strings.Trim(name, "_@")), strings.ReplaceAll(strings.Join(types, " and "), "null_type", "null"), hint)
 }
 
-// unsuited replaces what the library says of arguments that a function does not take.
+// unsuited replaces the library's error about arguments that a function does not take.
 func unsuited(v ref.Val, name string, args []ref.Val) ref.Val {
 	e, isErr := v.(*types.Err)
 	if !isErr || !strings.HasPrefix(e.String(), noSuchOverload) {
@@ -138,16 +138,16 @@ func unsuited(v ref.Val, name string, args []ref.Val) ref.Val {
 
 const noSuchOverload = "no such overload"
 
-// operatorNames are CEL's names of operators that do not look like them.
+// operatorNames rewrites CEL's names of operators that do not look like the operator.
 var operatorNames = strings.NewReplacer("[_]", "[…]", "_", " ")
 
-// exprWords is what the checker says, in words and of bounded length.
+// exprWords is a message of the parser or checker in plain words and bounded length.
 func exprWords(said string) string {
 	said, _, _ = strings.Cut(said, "\n")
 	if len(said) > maxIssue {
 		said = strings.ToValidUTF8(said[:maxIssue], "") + "…"
 	}
-	for _, s := range exprSaid {
+	for _, s := range exprWordings {
 		if m := s.form.FindStringSubmatch(said); m != nil {
 			return s.say(m)
 		}
@@ -155,8 +155,8 @@ func exprWords(said string) string {
 	return strings.TrimPrefix(said, "Syntax error: ")
 }
 
-// PatternFault says in words why a regular expression of RE2 cannot be used, with a caret below the place if
-// that is known.
+// PatternFault says in plain words why a regular expression of RE2 cannot be used, with a caret below the
+// place if it is known.
 func PatternFault(pattern string, err error) string {
 	e, ok := errors.AsType[*syntax.Error](err)
 	if !ok {

@@ -21,7 +21,7 @@ func celJSON(v ref.Val) (json.RawMessage, error) {
 	return w.b, nil
 }
 
-// maxExprResult bounds the JSON that one expression gives, and maxExprValues the values in it.
+// maxExprResult bounds the bytes of JSON that one expression gives, and maxExprValues the values in it.
 const (
 	maxExprResult = 16 << 20
 	maxExprValues = 2 << 20
@@ -30,7 +30,7 @@ const (
 // celWriter writes JSON within the limits.
 type celWriter struct {
 	b    []byte
-	left int // values that may still come
+	left int // values that may still be written
 }
 
 func (w *celWriter) value(v ref.Val, depth int) (err error) {
@@ -75,7 +75,7 @@ func (w *celWriter) value(v ref.Val, depth int) (err error) {
 	return err
 }
 
-// room reports whether n more bytes are too many.
+// room is an error if n more bytes are too many.
 func (w *celWriter) room(n int) error {
 	if len(w.b)+n > maxExprResult {
 		return fmt.Errorf("the result is longer than %d bytes", maxExprResult)

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// maxPattern bounds the text of a regular expression, and maxPatternSteps the instructions that it
-	// compiles to: matching takes as many steps for every character, at worst.
+	// maxPattern bounds the text of a regular expression in bytes. maxPatternSteps bounds the instructions
+	// that it compiles to, which at worst is the number of steps for each character of the text.
 	maxPattern      = 1000
 	maxPatternSteps = 2000
-	// maxFoldedRanges bounds ranges like [α-ω] in a pattern that ignores case: each is followed character by
-	// character.
+	// maxFoldedRanges bounds ranges like [α-ω] in a pattern that ignores case. The compiler handles each of
+	// them character by character.
 	maxFoldedRanges = 4
-	// What it costs to read such a range, and a class of Unicode.
+	// The costs of such a range and of a Unicode class.
 	foldedRangeCost = 10_000
 	classCost       = 200
 )
@@ -29,10 +29,10 @@ type pattern struct {
 	steps int
 }
 
-// foldsCase finds the flag that lets a pattern ignore case.
+// foldsCase finds the flag that makes a pattern ignore case.
 var foldsCase = regexp.MustCompile(`\(\?[a-zA-Z]*i`)
 
-// compilePattern compiles a regular expression once what it takes is known and charged.
+// compilePattern charges the cost of a regular expression and then compiles it.
 func (m *meter) compilePattern(text string) (*pattern, error) {
 	if len(text) > maxPattern {
 		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxPattern)
@@ -61,7 +61,7 @@ func (m *meter) compilePattern(text string) (*pattern, error) {
 	return &pattern{re, steps}, nil
 }
 
-// patternSteps is about how many instructions a pattern compiles to, or more than limit.
+// patternSteps estimates how many instructions a pattern compiles to. Above limit it stops counting.
 func patternSteps(re *syntax.Regexp, limit int) int {
 	n := 2
 	if re.Op == syntax.OpLiteral {

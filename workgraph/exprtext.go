@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// maxExprLen bounds the text of one expression in bytes, maxExprTokens the words, numbers, texts and signs in it: the parser takes
-	// some ten microseconds for each.
+	// maxExprLen bounds the text of one expression in bytes. maxExprTokens bounds the words, numbers, texts
+	// and signs in it; the parser takes some ten microseconds for each.
 	maxExprLen    = 16 << 10
 	maxExprTokens = 4000
-	// maxExprDepth bounds how deep an expression may be nested for the parser.
+	// maxExprDepth bounds the nesting that the parser accepts.
 	maxExprDepth = 250
-	// maxExprNesting bounds how deep lists, maps and macros may stand in each other, maxExprTypes the sum of the squares of those
-	// depths: the type of each is as long as it is deep, and checking one goes through all that it holds.
+	// maxExprNesting bounds the nesting of lists, maps and macros, and maxExprTypes the sum of the squares of
+	// these depths: the type of each is as long as it is deep, and the checker walks through everything in
+	// it.
 	maxExprNesting = 32
 	maxExprTypes   = 30_000
 )
 
-// parse reads the text of an expression, refuses what would take the checker long, and makes every round of a macro and every
-// computed index a call, so that both are charged.
+// parse reads the text of an expression and refuses text that would take the checker long. It makes every
+// round of a macro and every computed index a call, so that both are charged.
 func (env *environment) parse(ctx context.Context, src string) (*cel.Ast, error) {
 	if len(src) > maxExprLen {
 		return nil, fmt.Errorf("expression is longer than %d bytes", maxExprLen)
@@ -52,7 +53,8 @@ func (env *environment) parse(ctx context.Context, src string) (*cel.Ast, error)
 	return parsed, nil
 }
 
-// firstIssue says in words what the parser or the checker found first, with the place; nil if nothing. src is the expression.
+// firstIssue is the first error of the parser or the checker in plain words, with its place in src. It is nil
+// if there is none.
 func firstIssue(src string, iss *cel.Issues) error {
 	if iss.Err() == nil {
 		return nil
@@ -65,7 +67,7 @@ func firstIssue(src string, iss *cel.Issues) error {
 	return errors.New(pointAt(src, at.Line(), at.Column(), exprWords(all[0].Message)))
 }
 
-// maxIssue bounds what is said about a fault: the checker prints types.
+// maxIssue bounds, in bytes, the message about a fault, because the checker prints types.
 const maxIssue = 400
 
 // countTokens counts words, numbers, texts and signs.
@@ -93,7 +95,8 @@ func wordByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }
 
-// quoted is how long the text is that src begins with. One that is not closed on its line is a sign.
+// quoted is the length of the quoted text at the start of src. A quote that is not closed on its line counts
+// as a sign.
 func quoted(src string, raw bool) int {
 	end := src[:1]
 	if strings.HasPrefix(src, strings.Repeat(end, 3)) {
@@ -112,7 +115,7 @@ func quoted(src string, raw bool) int {
 	return 1
 }
 
-// rewriter goes through a parsed expression.
+// rewriter walks through a parsed expression.
 type rewriter struct {
 	tree  *ast.AST
 	make  ast.ExprFactory
@@ -121,8 +124,8 @@ type rewriter struct {
 	fault string
 }
 
-// visit measures e, which stands in depth lists, maps and macros, and everything below it. It returns how many of them stand in each
-// other there.
+// visit measures e, at nesting depth in lists, maps and macros, and everything below it. It returns how deep
+// lists, maps and macros are nested in e.
 func (r *rewriter) visit(e ast.Expr, depth int) (below int) {
 	if r.fault != "" {
 		return 0
@@ -149,7 +152,7 @@ func (r *rewriter) visit(e ast.Expr, depth int) (below int) {
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
 		kids(c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
-		// A condition that calls nothing would let a round pass for nothing.
+		// A condition that calls nothing would make a round free of charge.
 		if cond := c.LoopCondition(); cond.Kind() == ast.LiteralKind && cond.AsLiteral() == types.True {
 			cond.SetKindCase(r.make.NewCall(cond.ID(), stepFunction))
 		}

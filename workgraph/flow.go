@@ -13,7 +13,7 @@ const (
 	verdictFail
 )
 
-// joinVerdict says what a join's inputs, which frame serial holds, mean so far.
+// joinVerdict says what the inputs of a join mean so far. serial is that of the frame that holds them.
 func (n *pnode) joinVerdict(j *joinCount, serial int32) verdict {
 	total := int32(len(n.inAt(serial)))
 	switch {
@@ -37,15 +37,15 @@ func (n *pnode) joinVerdict(j *joinCount, serial int32) verdict {
 	return verdictSkip // nothing before it ran: the branch was not taken
 }
 
-// follow resolves one edge and wakes what waited for it.
+// follow records the decision of one edge and wakes the visits that waited for it.
 func (s *State) follow(t *edgeTask) {
 	pe := &s.p.edges[t.e]
 	st := Step{Op: OpEdge, Node: s.p.nodes[pe.from].ID, Visit: int(t.src.f.serial), To: s.p.nodes[pe.to].ID, Live: t.live, Note: t.note}
 	if pe.kind != DataEdge {
 		st.Kind = pe.kind
 	}
-	if t.travel != nil {
-		st.Detail = &Detail{Propagated: t.travel}
+	if t.propagated != nil {
+		st.Detail = &Detail{Propagated: t.propagated}
 	}
 	s.record(st)
 	task := *t // the queue may move while this edge is followed
@@ -56,14 +56,14 @@ func (s *State) follow(t *edgeTask) {
 	}
 }
 
-// arrived sees what an edge that was delivered in f means for its target.
+// arrived decides what an edge that was delivered in f means for its target.
 func (s *State) arrived(f *frame, t *edgeTask) {
 	pe := &s.p.edges[t.e]
 	r := s.p.nodes[pe.to].region
 	switch {
 	case s.p.regions[r].token:
 		if t.live {
-			s.tokenVisit(r, pe.to, t.e, t.src, t.travel)
+			s.tokenVisit(r, pe.to, t.e, t.src, t.propagated)
 		}
 		s.instQ = append(s.instQ, instTask{r, s.root})
 	case pe.kind == BackEdge:
@@ -106,7 +106,7 @@ func (s *State) skip(ns *nodeState, note string) {
 	s.afterVisit(ns)
 }
 
-// enter lets a visit run whose join is met, unless its own condition says no.
+// enter lets a visit run whose join is met, unless its own condition is false.
 func (s *State) enter(ns *nodeState) {
 	n := s.node(ns)
 	edges, f := s.sources(ns)
@@ -171,7 +171,7 @@ func (s *State) enter(ns *nodeState) {
 	}
 }
 
-// liveInputs names the live edges of a join. A single in-edge needs no naming.
+// liveInputs names the live edges of a join. A single incoming edge needs no naming.
 func (s *State) liveInputs(edges []int32, f *frame) []InputRef {
 	refs := make([]InputRef, 0, len(edges))
 	for _, e := range edges {
@@ -219,7 +219,7 @@ func (s *State) evalEntry(n *pnode, sc *scope) (key string, items []json.RawMess
 	return key, items, nil
 }
 
-// losers stops the work that only a decided ANY or QUORUM join would have used.
+// losers stops work that only this decided ANY or QUORUM join would have used.
 func (s *State) losers(ns *nodeState, edges []int32, f *frame) {
 	if s.node(ns).Join.Losers != CancelLosers || s.p.regions[ns.f.region].token {
 		return
@@ -253,8 +253,8 @@ func (s *State) dropVisit(ns *nodeState) {
 	s.afterVisit(ns)
 }
 
-// moot marks the open ones of the edges as needed by nobody and adds the sources that have no other use.
-// Sources within loops go on: a loop ends as a whole.
+// moot marks the open edges among these as no longer needed, and adds their sources that have no other use.
+// Sources within loops go on, because a loop ends as a whole.
 func (s *State) moot(todo []*nodeState, edges []int32, f *frame) []*nodeState {
 	for _, e := range edges {
 		es := &f.edges[s.p.localEdge[e]]
@@ -271,8 +271,8 @@ func (s *State) moot(todo []*nodeState, edges []int32, f *frame) []*nodeState {
 	return todo
 }
 
-// openLoop opens the next frame of a loop, entered from outside when prev is nil, unless its head stands at
-// its limit.
+// openLoop opens the next frame of a loop, unless its head is at its limit or an approval before it is void.
+// prev is nil if the loop is entered from outside.
 func (s *State) openLoop(region int32, parent, prev *frame, v verdict) {
 	if prev == nil && parent == s.root && v == verdictRun && s.loopVoid(region) {
 		return
@@ -280,7 +280,7 @@ func (s *State) openLoop(region int32, parent, prev *frame, v verdict) {
 	s.openRound(region, parent, prev, v)
 }
 
-// openRound is openLoop for a loop that nothing speaks against.
+// openRound is openLoop without the check of approvals.
 func (s *State) openRound(region int32, parent, prev *frame, v verdict) {
 	head := s.p.regions[region].head
 	serial := len(s.frames[region]) + 1
@@ -306,7 +306,7 @@ func (s *State) atLimit(n int32, visit int) bool {
 }
 
 func (s *State) recordLimit(op Op, l limitedVisit, visit int) {
-	d := &Detail{Propagated: l.travel}
+	d := &Detail{Propagated: l.propagated}
 	if l.parent != nil {
 		d.Within = int(l.parent.serial)
 	}
@@ -319,7 +319,7 @@ func (s *State) recordLimit(op Op, l limitedVisit, visit int) {
 	s.record(Step{Op: op, Node: s.p.nodes[l.node].ID, Visit: visit, Detail: d})
 }
 
-// unlimit lets a visit go on that stood at the limit.
+// unlimit lets a visit go on that was held at its limit.
 func (s *State) unlimit(l limitedVisit) {
 	visit := len(s.frames[l.region]) + 1
 	if s.p.regions[l.region].token {
@@ -336,25 +336,25 @@ func (s *State) unlimit(l limitedVisit) {
 		s.checkInbox(l.node)
 		return
 	}
-	s.tokenVisit(l.region, l.node, l.edge, l.src, l.travel)
+	s.tokenVisit(l.region, l.node, l.edge, l.src, l.propagated)
 }
 
 // tokenVisit makes one visit in an irreducible loop.
-func (s *State) tokenVisit(region, n, e int32, src *nodeState, travel *Input) {
+func (s *State) tokenVisit(region, n, e int32, src *nodeState, propagated *Input) {
 	visit := len(s.tokens[n]) + 1
 	if s.atLimit(n, visit) {
-		l := limitedVisit{region: region, parent: s.root, edge: e, src: src, node: n, travel: travel}
+		l := limitedVisit{region: region, parent: s.root, edge: e, src: src, node: n, propagated: propagated}
 		s.recordLimit(OpLimit, l, visit)
 		s.applyLimit(l)
 		s.wantPause = ReasonMaxVisits
 		return
 	}
-	d := &Detail{Within: 1, Propagated: travel}
+	d := &Detail{Within: 1, Propagated: propagated}
 	if src != nil {
 		d.Inputs = []InputRef{{Node: s.node(src).ID, Visit: int(src.f.serial), Kind: s.p.edges[e].kind}}
 	}
 	s.record(Step{Op: OpLoop, Node: s.p.nodes[n].ID, Visit: visit, Detail: d})
-	s.enter(s.applyToken(region, n, e, src, travel))
+	s.enter(s.applyToken(region, n, e, src, propagated))
 }
 
 // checkLoop ends a loop in which nothing is open.
@@ -377,7 +377,7 @@ func (s *State) checkLoop(t instTask) {
 	}
 	s.record(Step{Op: OpLoopEnd, Node: s.p.nodes[node].ID, Visit: int(inst.last), Detail: &Detail{Within: int(t.parent.serial)}})
 	for _, e := range s.applyLoopEnd(t.region, inst, t.parent) {
-		if s.drain == "" { // what an earlier edge woke may have failed the run
+		if s.drain == "" { // an earlier edge may have failed the run
 			s.arrived(t.parent, &e)
 		}
 	}

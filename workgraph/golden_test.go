@@ -15,9 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden journals and snapshots of this machine version anew")
 
-// goldenJournal is one run as a binary of its machine version has stored it. Files of released machine
-// versions are never written again: every later binary must replay them to the same position. The first line
-// is this struct, each other line an event, or a snapshot.
+// goldenJournal is one run as a binary of its machine version stored it. Files of released machine versions
+// are never rewritten: every later binary must replay them to the same position. The first line is this
+// struct, each other line an event or a snapshot.
 type goldenJournal struct {
 	Machine int      `json:"machine"`
 	Graph   *Graph   `json:"graph"`
@@ -73,8 +73,8 @@ func TestGoldenJournals(t *testing.T) {
 	}
 }
 
-// TestGoldenSnapshots restores what binaries of every machine version kept of a run under way, and brings the
-// run to its end.
+// TestGoldenSnapshots restores snapshots that binaries of every machine version made of a run under way, and
+// runs it to its end.
 func TestGoldenSnapshots(t *testing.T) {
 	if *update {
 		writeWaiting(t)
@@ -120,8 +120,8 @@ func TestGoldenSnapshots(t *testing.T) {
 	}
 }
 
-// TestLaterMachineVersions holds that a binary takes neither an event nor a snapshot of a version that it
-// does not know.
+// TestLaterMachineVersions checks that a binary refuses events and snapshots of a version that it does not
+// know.
 func TestLaterMachineVersions(t *testing.T) {
 	p, err := Compile(t.Context(), nodesOf("x", nodes(PassDown{}, "A").Graph()), nil)
 	require.NoError(t, err)
@@ -151,7 +151,7 @@ func writeGolden(t *testing.T, name string, m *goldenRun) {
 	m.write(t, name+".jsonl", lines...)
 }
 
-// writeWaiting keeps a snapshot of a run in which something waits in each way.
+// writeWaiting writes a snapshot of a run with one wait of each kind.
 func writeWaiting(t *testing.T) {
 	g := nodesOf("x", nodes(FirstArg(), "T", "M", "R", "H", "end", "kids", "ask", "hear").Edge("H", "end").Back("H", "H", "visit < 3").State("log", Append).Graph())
 	g.Nodes[1].Map = &Map{Over: "[1,2,3]", MaxParallel: 2}
@@ -187,7 +187,7 @@ type goldenRun struct {
 	p *Program
 }
 
-// goldenRuns plays runs that between them take every step that the machine knows.
+// goldenRuns are runs that together contain every step of the machine.
 func goldenRuns(t *testing.T) map[string]*goldenRun {
 	start := func(g *Graph, args ...string) *goldenRun {
 		p, err := Compile(t.Context(), g, nil)
@@ -309,17 +309,17 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	r.end("late", late)
 	r.end("ask", ask("q", func(q *Interrupt) { q.Approve = js("this") }))
 	r.end("old", ask("q2", func(q *Interrupt) { q.Timeout, q.Default = Duration(time.Minute), js("never mind") }))
-	r.end("task", Outcome{Wait: &Wait{Task: &TaskWait{}}})
+	r.end("task", Outcome{Wait: &Wait{Completion: &CompletionWait{}}})
 	r.end("hear", Outcome{Wait: &Wait{Signal: &SignalWait{Name: "go"}}})
 	r.endRef(Ref{Node: "items", Visit: 1, Item: 1}, &Outcome{Wait: &Wait{Signal: &SignalWait{Name: "early"}}}, nil)
-	r.endRef(Ref{Node: "items", Visit: 1, Item: 2}, &Outcome{Wait: &Wait{Task: &TaskWait{Timeout: Duration(time.Second)}}}, nil)
+	r.endRef(Ref{Node: "items", Visit: 1, Item: 2}, &Outcome{Wait: &Wait{Completion: &CompletionWait{Timeout: Duration(time.Second)}}}, nil)
 	require.NoError(t, r.child(Ref{Node: "late", Visit: 1}, "l2", StatusCompleted, "2"))
 	r.later(time.Minute)
 	r.do(ChildEnded{Ref: Ref{Node: "kids", Visit: 1}, Slot: ChildSlot{RunID: "c2", Status: StatusFailed, Error: Errorf(Permanent, "NO", ""),
 		Usage: []Usage{{Model: "m", InputTokens: 4}}}, Now: r.now})
 	require.NoError(t, r.child(Ref{Node: "kids", Visit: 1}, "c1", StatusCompleted, `{"a":1}`))
 	r.do(Answered{ID: "q", Decision: Approved, By: "ann", Now: r.now})
-	r.do(TaskEnded{Ref: Ref{Node: "task", Visit: 1}, Attempt: 1, Outcome: &Outcome{Values: one(`"built"`)}, By: "ci", Now: r.now})
+	r.do(AttemptCompleted{Ref: Ref{Node: "task", Visit: 1}, Attempt: 1, Outcome: &Outcome{Values: one(`"built"`)}, By: "ci", Now: r.now})
 	r.do(Signaled{Name: "go", Payload: js("now"), Now: r.now})
 	r.end("end", Outcome{})
 	require.Equal(t, StatusCompleted, r.s.End().Status)

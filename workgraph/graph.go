@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Graph is the work of one run: nodes that call actors and edges that order them and carry values. Declared order matters:
-// it decides the order of join inputs, of results and of upstream lists. A Graph is plain data; Validate says whether it can
-// run, Compile makes it runnable.
+// Graph is the work of one run: nodes that call actors, and edges that order the nodes and carry values. The
+// declared order matters: it decides the order of join inputs, of results and of upstream lists. A Graph is
+// plain data. Validate says whether it can run; Compile makes it runnable.
 type Graph struct {
 	Name  string `json:"name,omitempty"`
 	Nodes []Node `json:"nodes"`
@@ -22,41 +22,44 @@ type Graph struct {
 	State map[string]StateKey `json:"state,omitempty"`
 }
 
-// Node is one step of a graph. Only ID and Actor are required; the zero value of every other field is its default.
+// Node is one step of a graph. Only ID and Actor are required. The zero value of every other field is its
+// default.
 type Node struct {
 	ID    string `json:"id"`
 	Name  string `json:"name,omitempty"`
 	Kind  Kind   `json:"kind,omitempty"`
 	Actor string `json:"actor"`
-	// Args and Named are the node's own arguments, bound like a partial: an actor is called with Args followed by the
-	// traveling positionals, and with Named overlaid by the traveling named arguments.
+	// Args and Named are the node's own arguments, bound as in a partial application. The actor is called
+	// with Args followed by the propagated positional arguments, and with Named overlaid by the propagated
+	// named ones.
 	Args  []json.RawMessage          `json:"args,omitempty"`
 	Named map[string]json.RawMessage `json:"named,omitempty"`
 	// Transform is a CEL expression over the outcome; its value becomes the visit's single value.
 	Transform string   `json:"transform,omitempty"`
 	PassDown  PassDown `json:"result_pass_down_mode,omitzero"`
 	Join      Join     `json:"join,omitzero"`
-	// When is a CEL condition evaluated once the join is met; false skips the visit.
+	// When is a CEL condition that is evaluated once the join is met. False skips the visit.
 	When string `json:"when,omitempty"`
-	// On says what activates the node. Nil means its edges.
+	// On says what activates the node. Nil stands for its edges.
 	On      *Trigger `json:"on,omitempty"`
 	Retry   Retry    `json:"retry,omitzero"`
 	Check   *Check   `json:"check,omitempty"`
 	Timeout Duration `json:"timeout,omitempty"`
-	// IdleTimeout bounds the time between two signs of life of one attempt.
+	// IdleTimeout bounds the time between two heartbeats of one attempt.
 	IdleTimeout Duration `json:"idle_timeout,omitempty"`
 	OnError     OnError  `json:"on_error,omitzero"`
 	Map         *Map     `json:"map,omitempty"`
-	// MaxVisits bounds how often a run may reach the node: 0 is DefaultMaxVisits, Unlimited must be said. Reaching the
-	// limit pauses the run with its work kept.
+	// MaxVisits bounds how often a run may reach the node. 0 is DefaultMaxVisits; Unlimited turns the bound
+	// off. A run that reaches the bound is paused and keeps its work.
 	MaxVisits int    `json:"max_visits,omitempty"`
 	Cache     *Cache `json:"cache,omitempty"`
-	// ConcurrencyKey is a CEL expression giving a string; attempts with equal keys never overlap. Whoever starts attempts
-	// enforces it.
+	// ConcurrencyKey is a CEL expression that gives a string. Attempts with equal keys never overlap; the
+	// caller that starts the attempts enforces this.
 	ConcurrencyKey string `json:"concurrency_key,omitempty"`
-	// Thread is refused when it is set: no actor works on one.
+	// Thread is reserved: Validate refuses a graph that sets it, because no actor works on a thread.
 	Thread string `json:"thread,omitempty"`
-	// Effect overrides what the actor declares. Compile fills it in, so a compiled graph says it for every node.
+	// Effect overrides the effect that the actor declares. Compile fills it in, so every node of a compiled
+	// graph has one.
 	Effect Effect `json:"effect,omitempty"`
 }
 
@@ -65,28 +68,29 @@ type Edge struct {
 	From string   `json:"from"`
 	To   string   `json:"to"`
 	Kind EdgeKind `json:"kind,omitempty"`
-	// When is a CEL condition evaluated when From ends; false makes the edge dead.
+	// When is a CEL condition that is evaluated when From ends. False makes the edge dead.
 	When string `json:"when,omitempty"`
-	// PassDown overrides From's mode for this edge when its Mode is set.
+	// PassDown overrides From's mode for this edge if its Mode is set.
 	PassDown PassDown `json:"result_pass_down_mode,omitzero"`
 }
 
-// DefaultMaxVisits bounds loops that do not say their own bound; Unlimited turns the bound off.
+// DefaultMaxVisits bounds a loop that states no bound of its own. Unlimited turns the bound off.
 const (
 	DefaultMaxVisits = 100
 	Unlimited        = -1
 )
 
-// MaxParallelItems bounds how many items of one map may be under way at once: each is held in memory from when it may begin.
+// MaxParallelItems bounds how many items of one map may be under way at once. Each of them is held in memory
+// from the time when it may begin.
 const MaxParallelItems = 1_000
 
-// DefaultMapParallel is the window of a map that states none.
+// DefaultMapParallel is how many items of a map run at once if the map does not say.
 const DefaultMapParallel = 16
 
 // Kind tells readers what a node stands for. The machine treats all kinds alike.
 type Kind string
 
-// The kinds known to the suite; the empty kind counts as ActionKind.
+// The kinds that this project knows. The empty kind counts as ActionKind.
 const (
 	ActionKind     Kind = "ACTION"
 	AgentKind      Kind = "AGENT"
@@ -94,7 +98,7 @@ const (
 	ProblemKind    Kind = "PROBLEM"
 )
 
-// EdgeKind tells DATA, ERROR and BACK edges apart. The empty kind is Data.
+// EdgeKind tells DATA, ERROR and BACK edges apart. The empty kind is DataEdge.
 type EdgeKind string
 
 // ErrorEdge is live only when From failed under the Route policy; BackEdge closes a declared loop.
@@ -107,17 +111,17 @@ const (
 // Effect says what repeating an attempt would do to the world.
 type Effect string
 
-// Pure and Idempotent attempts may be repeated after an unknown end, Unsafe ones never are.
+// Pure and Idempotent attempts may be repeated when their outcome is unknown. Unsafe ones never are.
 const (
 	Pure       Effect = "PURE"
 	Idempotent Effect = "IDEMPOTENT"
 	Unsafe     Effect = "UNSAFE"
 )
 
-// PassDownMode names a way in which a result travels on.
+// PassDownMode names a way in which a result is passed on to the next nodes.
 type PassDownMode string
 
-// The modes; the empty mode is NoPassDown on a node and "as the node says" on an edge.
+// The modes. The empty mode is NoPassDown on a node, and the mode of the node on an edge.
 const (
 	NoPassDown          PassDownMode = "NO_PASS_DOWN"
 	ResultAsFirstArg    PassDownMode = "RESULT_AS_FIRST_ARG"
@@ -131,36 +135,38 @@ type PassDown struct {
 	Mode PassDownMode `json:"mode,omitempty"`
 	// Key is the named argument of KEY.
 	Key string `json:"key,omitempty"`
-	// Expr is the CEL map {args, named} of MERGE; a part that is absent or null stays as it was.
+	// Expr is the CEL map {args, named} of MERGE. A part that is absent or null stays as it was.
 	Expr string `json:"expr,omitempty"`
 }
 
 // Key passes the result on as the named argument name.
 func Key(name string) PassDown { return PassDown{Mode: KeyPassDown, Key: name} }
 
-// Merge passes on what expr, a CEL map {args, named}, evaluates to.
+// Merge passes on the value of expr, which is a CEL map {args, named}.
 func Merge(expr string) PassDown { return PassDown{Mode: MergePassDown, Expr: expr} }
 
-// FirstArg replaces the first traveling positional by the result.
+// FirstArg replaces the first propagated positional argument by the result.
 func FirstArg() PassDown { return PassDown{Mode: ResultAsFirstArg} }
 
-// LeadingArgs puts every element of the result before the traveling positionals.
+// LeadingArgs puts every element of the result before the propagated positional arguments.
 func LeadingArgs() PassDown { return PassDown{Mode: ResultAsLeadingArgs} }
 
-// JoinMode says when a node with several in-edges runs. The empty mode is All.
+// JoinMode says when a node with several incoming edges runs. The empty mode is All.
 type JoinMode string
 
-// All waits for every in-edge, Any for the first live one, Quorum for N live ones.
+// All waits for every incoming edge, Any for the first live one, Quorum for N live ones.
 const (
 	All    JoinMode = "ALL"
 	Any    JoinMode = "ANY"
 	Quorum JoinMode = "QUORUM"
 )
 
-// Losers says what becomes of work that an ANY or QUORUM join no longer needs. The empty value is Finish.
+// Losers says what happens to work that an ANY or QUORUM join no longer needs. The empty value is
+// FinishLosers.
 type Losers string
 
-// CancelLosers stops attempts that can serve nothing but the join; FinishLosers lets them end and ignores what they deliver.
+// CancelLosers stops attempts that serve nothing but the join. FinishLosers lets them end and ignores what
+// they deliver.
 const (
 	CancelLosers Losers = "CANCEL"
 	FinishLosers Losers = "FINISH"
@@ -173,19 +179,21 @@ type Join struct {
 	Losers Losers   `json:"losers,omitempty"`
 }
 
-// Retry bounds repeated attempts. MaxAttempts counts all calls; 0 is 3, or 1 for an UNSAFE node. An UNSAFE node is retried
-// only after an attempt that was not performed. What was lost with what carried it (Error.Lost) is made again and not counted.
+// Retry bounds repeated attempts. MaxAttempts counts all calls; 0 stands for 3, or for 1 on an UNSAFE node.
+// An UNSAFE node is retried only after an attempt that was not performed. A lost attempt (Error.Lost) is
+// repeated and does not count.
 type Retry struct {
 	MaxAttempts int `json:"max_attempts,omitempty"`
-	// InitialBackoff (default 1s) grows by Multiplier (default 2) up to MaxBackoff (default 1m). Up to Jitter (default 0.2,
-	// Unlimited's -1 for none) of it is taken off by a hash of the attempt, so that replays agree.
+	// InitialBackoff (1s unless set) grows by Multiplier (2 unless set) up to MaxBackoff (1m unless set).
+	// Jitter is the largest share that is taken off a back-off (0.2 unless set; -1 for none). A hash of the
+	// attempt decides how much, so that replays agree.
 	InitialBackoff Duration `json:"initial_backoff,omitempty"`
 	MaxBackoff     Duration `json:"max_backoff,omitempty"`
 	Multiplier     float64  `json:"multiplier,omitempty"`
 	Jitter         float64  `json:"jitter,omitempty"`
 }
 
-// Check is what an attempt's result must satisfy; a result that does not is a retryable CHECK_FAILED.
+// Check is a condition on an attempt's result. A result that does not satisfy it is a retryable CHECK_FAILED.
 type Check struct {
 	// Schema is a JSON Schema without remote references.
 	Schema json.RawMessage `json:"schema,omitempty"`
@@ -195,7 +203,8 @@ type Check struct {
 // ErrorAction says what the failure of a visit means for the run. The empty action is Fail.
 type ErrorAction string
 
-// Fail ends the run, Continue makes the out-edges dead, Fallback goes on with a value, Route fires the ERROR edges.
+// Fail ends the run. Continue makes the outgoing edges dead. Fallback goes on with a value. Route fires the
+// ERROR edges.
 const (
 	Fail     ErrorAction = "FAIL"
 	Continue ErrorAction = "CONTINUE"
@@ -212,27 +221,30 @@ type OnError struct {
 // ItemErrors says what a failed item means for its map. The empty value is FailFast.
 type ItemErrors string
 
-// FailFast fails the visit at the first failed item, ContinueItems records it, QuorumItems needs Map.Quorum good ones.
+// FailFast fails the visit at the first failed item. ContinueItems records the failure and goes on.
+// QuorumItems needs Map.Quorum items that succeed.
 const (
 	FailFast      ItemErrors = "FAIL_FAST"
 	ContinueItems ItemErrors = "CONTINUE"
 	QuorumItems   ItemErrors = "QUORUM"
 )
 
-// Map calls the node's actor once per item of a list. The visit's value is the list, in item order, of objects
-// {"ok": value}, {"error": {...}} or {"abstained": true}.
+// Map calls the node's actor once for each item of a list. The visit's value is a list of objects in item
+// order: {"ok": value}, {"error": {...}} or {"abstained": true}.
 type Map struct {
 	// Over is the CEL expression of the list.
 	Over string `json:"over"`
-	// As names the named argument that carries the item; when empty the item is the first traveling positional.
+	// As names the named argument that carries the item. If it is empty, the item is the first positional
+	// argument.
 	As          string     `json:"as,omitempty"`
 	MaxParallel int        `json:"max_parallel,omitempty"`
 	OnItemError ItemErrors `json:"on_item_error,omitempty"`
 	Quorum      int        `json:"quorum,omitempty"`
 }
 
-// Cache allows whoever starts attempts of a PURE or IDEMPOTENT node to answer a first attempt with the outcome of an equal call, up to TTL old,
-// of this or another run. It is a wish: outcomes are kept in memory and may be forgotten.
+// Cache allows a first attempt of a PURE or IDEMPOTENT node to be answered with the outcome of an equal call,
+// of this run or another one, that is at most TTL old. It is a hint: saved outcomes may be forgotten at any
+// time.
 type Cache struct {
 	TTL Duration `json:"ttl"`
 }
@@ -242,21 +254,24 @@ type Trigger struct {
 	Inbox *Inbox `json:"inbox,omitempty"`
 }
 
-// Inbox activates a node by messages, one visit at a time. An edge into the node delivers the value of its source as a message from it;
-// what leaves the node for nodes without inboxes is delivered once, when no message can come any more.
+// Inbox activates a node by messages, one visit at a time. An edge into the node delivers the value of its
+// source as a message. Edges from the node to nodes without inboxes deliver once, when no message can come
+// any more.
 type Inbox struct {
-	// From names the senders whose messages are taken: nodes, InputSender, or senders outside. Empty takes all.
+	// From names the senders whose messages are taken: nodes, InputSender, or outside senders. Empty takes
+	// all.
 	From []string `json:"from,omitempty"`
-	// BatchSize messages (1 when 0) wake a visit, fewer when nothing else can move.
+	// BatchSize messages (1 when 0) start a visit. Fewer start one when nothing else in the run can move.
 	BatchSize int `json:"batch_size,omitempty"`
-	// TTL above 0 drops messages that have not woken a visit so long after their delivery.
+	// TTL above 0 drops a message that has not started a visit within this time after its delivery.
 	TTL Duration `json:"ttl,omitempty"`
 }
 
-// Reducer combines an update with what a state key holds, in journal order.
+// Reducer combines an update with the current value of a state key, in journal order.
 type Reducer string
 
-// Append adds a value, or the elements of a list; AppendByID replaces elements with the same "id"; Add sums numbers.
+// Append adds a value, or the elements of a list. AppendByID replaces elements with the same "id". Add sums
+// numbers.
 const (
 	Replace    Reducer = "REPLACE"
 	Append     Reducer = "APPEND"
@@ -264,7 +279,8 @@ const (
 	Add        Reducer = "ADD"
 )
 
-// StateKey declares one key of a run's state. An absent Initial is null for Replace, [] for the appends, 0 for Add.
+// StateKey declares one key of a run's state. An absent Initial is null for Replace, [] for Append and
+// AppendByID, and 0 for Add.
 type StateKey struct {
 	Reducer Reducer         `json:"reducer,omitempty"`
 	Initial json.RawMessage `json:"initial,omitempty"`
@@ -286,7 +302,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Decode reads one graph from JSON. Unknown fields and trailing data are errors.
+// Decode reads one graph from JSON. Unknown fields and data after the graph are errors.
 func Decode(b []byte) (*Graph, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -300,8 +316,9 @@ func Decode(b []byte) (*Graph, error) {
 	return &g, nil
 }
 
-// Canonical is the graph as JSON with defaults written out, object keys sorted and insignificant space removed. Two graphs
-// that run alike by declaration have equal canonical forms; declared order stays, since it has meaning.
+// Canonical is the graph as JSON with defaults written out, object keys sorted and insignificant space
+// removed. Graphs that differ only in these points have equal canonical forms. Declared order stays, because
+// it has a meaning.
 func (g *Graph) Canonical() ([]byte, error) {
 	c := g.Clone()
 	c.fillDefaults()

@@ -6,32 +6,31 @@ import (
 	"math/bits"
 )
 
-// This file is what keeps a question of approval in the way of what it is asked for: an amendment must not
-// lead around it.
+// This file checks that an amendment does not lead around a question of approval.
 
-// guards finds which of up to reachBatch nodes guard each node of a program: a node is guarded by one that
-// asks if it cannot begin before a visit of that one is over, since each way to it leads through the other, or
-// it waits for the other beside others. All of those that ask are looked at in one pass over the edges, each
-// by a bit of its own.
+// guards computes which of up to reachBatch asking nodes guard each node of a program. An asking node guards
+// a node that cannot begin before a visit of the asking node is over: either every path to the node leads
+// through it, or the node's join waits for it. One pass over the edges handles all asking nodes, each as one
+// bit.
 type guards struct {
 	p *Program
 	// own has the bit of each node that asks.
 	own map[int32]reachSet
-	// free are the questions without which the node can begin; fresh is what of that was not handed on.
+	// free are the questions without which the node can begin. fresh is the part that was not handed on yet.
 	free, fresh []reachSet
-	// come counts, for each question, the edges into the node that come without it: the first set has the
-	// lowest binary digit of all these numbers.
+	// come counts, for each question, the edges into the node that arrive without it. Each set holds one
+	// binary digit of all these numbers, the lowest first.
 	come [][]reachSet
 	// senders has, for each node, the inboxes that name it.
 	senders map[int32][]int32
-	// rank orders the nodes so that those come first that lead to others. queue has a bit for each rank
-	// whose node has something fresh.
+	// rank orders the nodes with ancestors first. queue has a bit for each rank whose node has something
+	// fresh.
 	rank  []int32
 	queue bitset
 }
 
-// guardedBy tells of each node which of those that ask guard it, each by the bit of its place in the list, of
-// at most reachBatch; -1 in the list guards nothing.
+// guardedBy computes for each node which of the asking nodes guard it, by the bit of their place in asks.
+// asks has at most reachBatch entries; an entry of -1 guards nothing.
 func (p *Program) guardedBy(ctx context.Context, asks []int32) ([]reachSet, error) {
 	g := guards{p: p, own: map[int32]reachSet{}, free: make([]reachSet, len(p.nodes)), fresh: make([]reachSet, len(p.nodes)),
 		come: make([][]reachSet, len(p.nodes)), senders: map[int32][]int32{}, rank: make([]int32, len(p.nodes)), queue: newBitset(len(p.nodes))}
@@ -71,13 +70,13 @@ func (p *Program) guardedBy(ctx context.Context, asks []int32) ([]reachSet, erro
 	return guarded, nil
 }
 
-// start begins what waits for nothing in the graph.
+// start begins the nodes that wait for nothing in the graph.
 func (g *guards) start(all reachSet) {
 	for i := range g.p.nodes {
 		n, pn := int32(i), &g.p.nodes[i]
 		switch {
 		case pn.inbox == nil:
-			if len(pn.in) == 0 && !pn.mailed {
+			if len(pn.in) == 0 && !pn.edgeIn {
 				g.begin(n, all)
 			}
 		case len(pn.inbox.From) == 0:
@@ -108,7 +107,7 @@ func (g *guards) begin(n int32, without reachSet) {
 	g.queue.add(int(g.rank[n]))
 }
 
-// handOn lets what the node leads to begin without the questions without which the node newly can.
+// handOn lets the next nodes begin without the questions without which the node can now begin.
 func (g *guards) handOn(n int32) {
 	fresh := g.fresh[n]
 	g.fresh[n] = reachSet{}
@@ -119,9 +118,9 @@ func (g *guards) handOn(n int32) {
 		pe := &g.p.edges[e]
 		to := &g.p.nodes[pe.to]
 		switch {
-		case pe.message, g.p.regions[to.region].token: // each that comes begins a visit
+		case pe.message, g.p.regions[to.region].token: // each delivery begins a visit
 			g.begin(pe.to, fresh)
-		case pe.kind == BackEdge: // its loop has begun
+		case pe.kind == BackEdge: // its loop has already begun
 		default:
 			need := int(to.quorum)
 			if need == 0 {
@@ -132,8 +131,8 @@ func (g *guards) handOn(n int32) {
 	}
 }
 
-// count adds one to the numbers of these questions at the node, of whose edges at most so many come, and
-// gives those whose number is the needed one now.
+// count adds one to the node's number for each of these questions. It returns the questions whose number has
+// just reached need. most is the largest possible number.
 func (g *guards) count(n int32, most, need int, fresh reachSet) reachSet {
 	if need == 1 {
 		return fresh
@@ -156,8 +155,8 @@ func (g *guards) count(n int32, most, need int, fresh reachSet) reachSet {
 	return reached
 }
 
-// stillGuarded refuses an amendment after which something need not wait any more for what was asked at one of
-// the visits, which are of different nodes.
+// stillGuarded refuses an amendment after which some node need no longer wait for a question that was asked
+// at one of these visits. The visits are of different nodes.
 func (a *amendment) stillGuarded(ctx context.Context, asked []*nodeState) error {
 	for len(asked) > 0 {
 		batch := asked[:min(len(asked), reachBatch)]
@@ -187,7 +186,7 @@ func (a *amendment) stillGuarded(ctx context.Context, asked []*nodeState) error 
 	return nil
 }
 
-// lostGuards refuses that the node need not wait any more for some of what was asked at the visits.
+// lostGuards records the refusal for one node, which would no longer wait for the lost questions.
 func (a *amendment) lostGuards(n int32, asked []*nodeState, lost reachSet) {
 	if ended, begun := a.ended(n); ended && !begun {
 		return

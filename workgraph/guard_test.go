@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// questionsGraph has as many nodes that ask, each guarding a chain of eight nodes, and one end that all of
-// them lead to.
+// questionsGraph has a number of asking nodes, each guarding a chain of eight nodes, and one end to which all
+// of them lead.
 func questionsGraph(questions int) *Graph {
 	g := &Graph{Nodes: []Node{{ID: "end", Actor: "noop"}}}
 	for i := range questions {
@@ -28,7 +28,7 @@ func questionsGraph(questions int) *Graph {
 	return g
 }
 
-// allAsked is a run of the graph in which every start has asked for an approval.
+// allAsked is a run of the graph in which every start node has asked for an approval.
 func allAsked(tb testing.TB, g *Graph) *State {
 	tb.Helper()
 	p, err := Compile(tb.Context(), g, nil)
@@ -45,8 +45,8 @@ func allAsked(tb testing.TB, g *Graph) *State {
 	return s
 }
 
-// BenchmarkAmendGuarded examines an amendment of what follows from all of a thousand open questions, in a
-// graph of about ten thousand nodes.
+// BenchmarkAmendGuarded examines an amendment of the end of a graph of about ten thousand nodes with a
+// thousand open questions.
 func BenchmarkAmendGuarded(b *testing.B) {
 	g := questionsGraph(1000)
 	s := allAsked(b, g)
@@ -61,9 +61,9 @@ func BenchmarkAmendGuarded(b *testing.B) {
 	}
 }
 
-// guardedByOne is guardedBy of one question, marked node by node.
+// guardedByOne is guardedBy for one question, node by node.
 func guardedByOne(p *Program, asks int32) []bool {
-	free := make([]bool, len(p.nodes)) // those that can
+	free := make([]bool, len(p.nodes)) // those that can begin without the answer
 	come := make([]int32, len(p.nodes))
 	var queue []int32
 	begin := func(n int32) {
@@ -72,12 +72,12 @@ func guardedByOne(p *Program, asks int32) []bool {
 			queue = append(queue, n)
 		}
 	}
-	senders := map[string][]int32{} // inboxes that take messages of a node
+	senders := map[string][]int32{} // by node: inboxes that take messages from it
 	for i := range p.nodes {
 		n, pn := int32(i), &p.nodes[i]
 		switch {
 		case pn.inbox == nil:
-			if len(pn.in) == 0 && !pn.mailed {
+			if len(pn.in) == 0 && !pn.edgeIn {
 				begin(n)
 			}
 		case len(pn.inbox.From) == 0:
@@ -103,9 +103,9 @@ func guardedByOne(p *Program, asks int32) []bool {
 			to := &p.nodes[pe.to]
 			come[pe.to]++
 			switch {
-			case pe.message, p.regions[to.region].token: // each that comes begins a visit
+			case pe.message, p.regions[to.region].token: // each delivery begins a visit
 				begin(pe.to)
-			case pe.kind == BackEdge: // its loop has begun
+			case pe.kind == BackEdge: // its loop has already begun
 			case to.quorum == 0 && int(come[pe.to]) < len(to.in):
 			case come[pe.to] >= to.quorum:
 				begin(pe.to)
@@ -119,7 +119,7 @@ func guardedByOne(p *Program, asks int32) []bool {
 	return guarded
 }
 
-// TestGuardedByAgreesWithOneByOne asks for all nodes of random graphs together, and one by one.
+// TestGuardedByAgreesWithOneByOne asks about all nodes of random graphs together, and one by one.
 func TestGuardedByAgreesWithOneByOne(t *testing.T) {
 	t.Parallel()
 	agrees := func(t *rapid.T, p *Program) {
@@ -146,7 +146,7 @@ func TestGuardedByAgreesWithOneByOne(t *testing.T) {
 	})
 	t.Run("InboxesAndQuorums", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
-			p, err := Compile(t.Context(), mailGraph(&gen{t: t}), nil)
+			p, err := Compile(t.Context(), messageGraph(&gen{t: t}), nil)
 			if err != nil {
 				t.Skip(err)
 			}
@@ -155,8 +155,8 @@ func TestGuardedByAgreesWithOneByOne(t *testing.T) {
 	})
 }
 
-// mailGraph makes up to eighty nodes with random forward edges, joins and inboxes.
-func mailGraph(g *gen) *Graph {
+// messageGraph makes up to eighty nodes with random forward edges, joins and inboxes.
+func messageGraph(g *gen) *Graph {
 	out := &Graph{}
 	size := g.num(2, g.num(2, 80, "most"), "size")
 	for i := range size {

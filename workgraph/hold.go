@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// This file is how an approval holds while a run goes on. A question of approval keeps digests of the values
-// of the state that what follows from it reads, and of the workflows that it names. They are compared when
-// the answer comes, when what follows begins, and when it has evaluated expressions or spawns runs. What
-// follows may itself change the state: that is part of what was approved.
+// This file keeps approvals valid while a run goes on. A question of approval keeps digests of the state
+// values that the nodes following from it read, and hashes of the workflows that they name. These are
+// compared when the answer comes, when a following node begins, and when it has evaluated expressions or
+// spawns runs. A following node may change the state itself: that is part of what was approved.
 
-// ReasonApprovalVoid is the reason of a visit that is not what was approved any more, when that cannot be
+// ReasonApprovalVoid is the reason of a visit that differs from what was approved, if the question cannot be
 // asked again.
 const ReasonApprovalVoid = "APPROVAL_VOID"
 
-// questioned is what the visit's question of approval covers: a digest of it all, and those of the values of
-// the state. The error is that of ctx.
+// questioned computes what the visit's question of approval covers: a digest of everything, and the digests
+// of the state values. The error is that of ctx.
 func (s *State) questioned(ctx context.Context, ns *nodeState, q *Interrupt) (binds string, seen map[string]string, err error) {
-	c, err := s.p.digested(ctx) // found out before, in examine
+	c, err := s.p.digested(ctx) // examine has computed it before
 	if err != nil {
 		return "", nil, err
 	}
@@ -49,8 +49,7 @@ func (s *State) questioned(ctx context.Context, ns *nodeState, q *Interrupt) (bi
 	return hex.EncodeToString(sum[:]), seen, nil
 }
 
-// approvals are the visits whose question of approval of values of the state, or of workflows, was answered
-// with APPROVED.
+// approvals are the visits with an approved question that covers state values or workflows.
 func (s *State) approvals() []*nodeState {
 	if !s.watched {
 		return nil
@@ -59,7 +58,7 @@ func (s *State) approvals() []*nodeState {
 		s.approved = []*nodeState{}
 		for i := range s.p.nodes {
 			for _, ns := range s.visitsOf(int32(i)) {
-				if ns.given() == Approved && (len(ns.kept.Seen) > 0 || len(ns.kept.Workflows) > 0) {
+				if ns.decision() == Approved && (len(ns.kept.Seen) > 0 || len(ns.kept.Workflows) > 0) {
 					s.approved = append(s.approved, ns)
 				}
 			}
@@ -68,16 +67,16 @@ func (s *State) approvals() []*nodeState {
 	return s.approved
 }
 
-// forgetApprovals has approvals looked for again.
+// forgetApprovals drops the computed lists of approvals.
 func (s *State) forgetApprovals() { s.approved, s.outdated = nil, nil }
 
-// recordQuestion remembers what the visit's question of approval covers.
+// recordQuestion saves what the visit's question of approval covers.
 func (s *State) recordQuestion(ns *nodeState, binds string, seen, workflows map[string]string) {
 	if binds == "" && len(seen) == 0 && len(workflows) == 0 {
 		return
 	}
 	k := ns.saveOutcome()
-	k.Seen = make(map[string]string, len(seen)) // it moves on with what follows from the approval
+	k.Seen = make(map[string]string, len(seen)) // a copy, because moveOn changes it
 	for key, v := range seen {
 		k.Seen[key] = v
 	}
@@ -86,7 +85,7 @@ func (s *State) recordQuestion(ns *nodeState, binds string, seen, workflows map[
 	s.forgetApprovals()
 }
 
-// holds reports whether the values that the visit's question of approval covers are as they were.
+// holds reports whether the state values that the visit's question of approval covers are unchanged.
 func (s *State) holds(ns *nodeState) bool {
 	for k, was := range ns.kept.Seen {
 		if v := s.vars[k]; v != nil && v.digest() != was {
@@ -96,8 +95,8 @@ func (s *State) holds(ns *nodeState) bool {
 	return true
 }
 
-// outdatedFor marks the nodes that follow from an approval of another value of the key than it has now. The
-// error is that of ctx, and nothing is kept then.
+// outdatedFor marks the nodes that follow from an approval of another value of the key than its current one.
+// The error is that of ctx; nothing is kept then.
 func (s *State) outdatedFor(ctx context.Context, key string) ([]bool, error) {
 	if marks, ok := s.outdated[key]; ok {
 		return marks, nil
@@ -125,9 +124,8 @@ func (s *State) outdatedFor(ctx context.Context, key string) ([]bool, error) {
 	return marks, nil
 }
 
-// ApprovedAt is the visit whose question of approval was answered with APPROVED and of which the visit
-// follows, the last one if there are several, with the workflows that such questions covered; ok is false if
-// there is none.
+// ApprovedAt is the last visit with an approved question from which the visit ref follows, with the workflows
+// that all such questions covered. ok is false if there is none.
 func (s *State) ApprovedAt(ref Ref) (at Ref, workflows map[string]string, ok bool) {
 	n, known := s.p.index[ref.Node]
 	if !known || s.root == nil {
@@ -135,7 +133,7 @@ func (s *State) ApprovedAt(ref Ref) (at Ref, workflows map[string]string, ok boo
 	}
 	for i := range s.p.nodes {
 		for _, ns := range s.visitsOf(int32(i)) {
-			if ns.given() != Approved || !s.p.leadsTo(ns.n, n) {
+			if ns.decision() != Approved || !s.p.leadsTo(ns.n, n) {
 				continue
 			}
 			at, ok = s.ref(ns, 0), true
@@ -150,9 +148,9 @@ func (s *State) ApprovedAt(ref Ref) (at Ref, workflows map[string]string, ok boo
 	return at, workflows, ok
 }
 
-// void are the approvals that cover the node and are of other values of the state than it would read now,
-// with the keys. named is what travels to it. If the command's context ends first they are those that may
-// cover it, since nobody knows what was approved then: late says why.
+// void are the approvals that cover node n and whose state values differ from those that n would read now,
+// with the names of the keys. named are the propagated arguments. If the command's context ends first, late
+// is its cause, and given are all approvals that may cover the node.
 func (s *State) void(n int32, named map[string]json.RawMessage) (given []*nodeState, why string, late error) {
 	if len(s.approvals()) == 0 || len(s.vars) == 0 {
 		return nil, "", nil
@@ -199,19 +197,20 @@ func (s *State) void(n int32, named map[string]json.RawMessage) (given []*nodeSt
 	return given, "state " + strings.Join(keys, ", ") + " has changed", nil
 }
 
-// covering are the approvals of which the node follows.
+// covering are the approvals from which the node follows.
 func (s *State) covering(n int32) []*nodeState {
 	return slices.DeleteFunc(slices.Clone(s.approvals()), func(ns *nodeState) bool { return !s.p.leadsTo(ns.n, n) })
 }
 
-// superseding puts an approval aside that is of other values than those of now.
+// superseding puts a unit aside if it was approved for other values than the current ones, and reports
+// whether it did.
 func (s *State) superseding(u unit, decision string) bool {
 	return decision == Approved && !s.holds(u.ns) && s.doubted(doubt{u: u, given: []*nodeState{u.ns}, why: "what was asked has changed"})
 }
 
-// strange are the approvals that cover the visit and are of other graphs than those of the workflows that it
+// otherGraphs are the approvals that cover the visit and were given for other graphs of the workflows that it
 // is to run.
-func (s *State) strange(ns *nodeState, runs []Child) (given []*nodeState, why string) {
+func (s *State) otherGraphs(ns *nodeState, runs []Child) (given []*nodeState, why string) {
 	for _, a := range s.approvals() {
 		for i := range runs {
 			c := &runs[i]
@@ -226,7 +225,8 @@ func (s *State) strange(ns *nodeState, runs []Child) (given []*nodeState, why st
 	return given, why
 }
 
-// enteredVoid puts a visit aside that would begin with another state than was approved.
+// enteredVoid puts a visit aside that would begin with another state than was approved, and reports whether
+// it did.
 func (s *State) enteredVoid(ns *nodeState, named map[string]json.RawMessage) bool {
 	if !s.watched || s.reuse != nil && s.reuse[s.ref(ns, 0)] != nil {
 		return false
@@ -235,7 +235,8 @@ func (s *State) enteredVoid(ns *nodeState, named map[string]json.RawMessage) boo
 	return s.doubted(doubt{u: unit{ns, 0}, given: given, why: why, late: late})
 }
 
-// loopVoid puts a loop aside that would begin with another state than was approved.
+// loopVoid puts a loop aside that would begin with another state than was approved, and reports whether it
+// did.
 func (s *State) loopVoid(region int32) bool {
 	if !s.watched || s.reuse != nil {
 		return false
@@ -248,8 +249,8 @@ func (s *State) loopVoid(region int32) bool {
 	return true
 }
 
-// foundVoid puts a visit aside whose call has evaluated expressions over a state that was not approved. What
-// a call has done to the world stays done.
+// foundVoid puts a visit aside whose call has evaluated expressions over a state that was not approved. It
+// does not undo the effects of the call.
 func (s *State) foundVoid(u unit) bool {
 	n := s.node(u.ns)
 	if !s.watched || s.p.evaluated == nil || n.Effect == Unsafe || u.ns.resolved() || s.p.evaluated(n.Actor, n.Named) == nil {
@@ -259,18 +260,18 @@ func (s *State) foundVoid(u unit) bool {
 	return s.doubted(doubt{u: u, given: given, why: why, late: late})
 }
 
-// doubt is a visit that is not what was approved at the visits given.
+// doubt is a visit that differs from what was approved at the given visits.
 type doubt struct {
 	u unit
-	// region is the loop, in place of a visit, that would begin.
+	// region is set instead of u for a loop that would begin.
 	region int32
 	given  []*nodeState
 	why    string
-	// late is why it is not known, in time, whether it is what was approved.
+	// late is the error if the comparison could not be made in time.
 	late error
 }
 
-// doubted puts a visit aside that is not what was approved: see askDoubtsAgain.
+// doubted queues a visit or item for askDoubtsAgain, and reports whether it is put aside.
 func (s *State) doubted(d doubt) bool {
 	if len(d.given) == 0 || s.drain != "" {
 		return false
@@ -281,9 +282,9 @@ func (s *State) doubted(d doubt) bool {
 	return true
 }
 
-// askDoubtsAgain asks again what was approved otherwise than it is now, or fails what would follow from it if
-// some of it has run. When the command's context ends first, what would follow fails: it must not run
-// unless it is known to be what was approved.
+// askDoubtsAgain asks again the questions whose approval does not hold, or fails the unit that was put aside
+// if something that follows from the approval has run. If the command's context ends first, the unit fails:
+// it must not run unless it is known to be what was approved.
 func (s *State) askDoubtsAgain() {
 	d := s.doubts[0]
 	s.doubts = s.doubts[1:]
@@ -342,16 +343,16 @@ func (s *State) askDoubtsAgain() {
 	s.wake()
 }
 
-// unsure is the error of a visit of which it is not known in time whether it is what was approved.
+// unsure is the error of a unit that could not be compared with what was approved in time.
 func (s *State) unsure(late error) *Error {
 	return Errorf(Permanent, ReasonApprovalVoid, "whether it is what was approved cannot be worked out in time: %v", late)
 }
 
-// refuseDoubted fails what is put aside.
+// refuseDoubted fails a unit or loop that was put aside.
 func (s *State) refuseDoubted(d doubt, err *Error) {
 	switch {
 	case d.region > 0:
-		s.openRound(d.region, s.root, nil, verdictRun) // its head fails
+		s.openRound(d.region, s.root, nil, verdictRun) // its head then fails
 	case d.u.ns.status == VisitPending:
 		s.failVisit(d.u.ns, err, false)
 	default:
@@ -359,10 +360,10 @@ func (s *State) refuseDoubted(d doubt, err *Error) {
 	}
 }
 
-// applyRecount counts anew what visits that were taken back had been counted for.
+// applyRecount recounts joins after visits were taken back.
 func (s *State) applyRecount() { s.recount(s.root) }
 
-// unstart takes starts back that this command gave out and that are not wanted any more.
+// unstart removes starts of this command that are no longer wanted.
 func (s *State) unstart() {
 	gone := map[Ref]bool{}
 	s.fx.Starts = slices.DeleteFunc(s.fx.Starts, func(st Start) bool {
@@ -376,8 +377,8 @@ func (s *State) unstart() {
 	s.fx.Cancels = slices.DeleteFunc(s.fx.Cancels, func(r Ref) bool { return gone[r] })
 }
 
-// moveOn lets approvals go along with an update of the state by what follows from them. before are the
-// digests of what is updated.
+// moveOn updates approvals after a following node has changed the state. before are the digests of the
+// changed values.
 func (s *State) moveOn(ns *nodeState, before map[string]string) {
 	s.outdated = nil
 	for _, a := range s.approvals() {
@@ -389,7 +390,7 @@ func (s *State) moveOn(ns *nodeState, before map[string]string) {
 	}
 }
 
-// digest names the value of the variable. Lists that only grow are not read again.
+// digest names the value of the variable. Elements of a list that only grows are not read again.
 func (v *stateVar) digest() string {
 	if v.reducer != Append && v.reducer != AppendByID {
 		if v.sum == "" {

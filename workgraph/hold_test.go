@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// purse is a graph in which pay spends state.x once it is approved at ask and slow has ended, and send tells
-// of it; aside may change the state.
+// purse is a graph in which pay spends state.x once it is approved at ask and slow has ended. send passes on
+// the result; aside may change the state.
 func purse(change func(*Graph)) *Graph {
 	g := nodes(FirstArg(), "ask", "slow", "pay", "send", "aside").Chain("ask", "pay", "send").Edge("slow", "pay").Graph()
 	g.State = map[string]StateKey{"x": {Reducer: Replace, Initial: js(7)}, "y": {Reducer: Replace, Initial: js(1)}, "log": {Reducer: Append}}
@@ -20,7 +20,7 @@ func purse(change func(*Graph)) *Graph {
 	return g
 }
 
-// evaluating is what tells that calls of the actor "cel" evaluate their argument expr.
+// evaluating says that calls of the actor "cel" evaluate their argument expr.
 func evaluating(actor string, named map[string]json.RawMessage) []string {
 	if actor != "cel" {
 		return nil
@@ -60,7 +60,7 @@ func (m *machine) asksAgain(id string) string {
 	return shown(m)
 }
 
-// finish lets everything that is left run.
+// finish lets the rest of the run happen.
 func (m *machine) finish() {
 	m.t.Helper()
 	for _, id := range []string{"slow", "pay", "send", "aside"} {
@@ -202,7 +202,7 @@ func TestApprovalOfState(t *testing.T) {
 		m.end("pay", Outcome{})
 		m.finish()
 	})
-	t.Run("Call/WithAnExpressionThatTravels", func(t *testing.T) {
+	t.Run("Call/WithAPropagatedExpression", func(t *testing.T) {
 		m := asking(t, purse(func(g *Graph) {
 			cel("state.x")(g)
 			g.Nodes[1].PassDown = Key("expr")
@@ -258,8 +258,8 @@ func TestApprovalOfState(t *testing.T) {
 		m.decide("q1", Approved)
 		m.end("aside", updates("x", 8))
 		m.end("both", Outcome{})
-		// What was approved at ask has run in part, so that two fails, and the run with it; one is not left
-		// behind.
+		// Part of what was approved at ask has run, so two fails, and the run with it. The doubt about one is
+		// not forgotten.
 		require.Equal(t, ReasonApprovalVoid, m.failure("two"))
 	})
 	t.Run("Loop/BeginsOnlyAsApproved", func(t *testing.T) {

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// InputSender is who the run's input comes from, as a message to inboxes: to those that name it, and to those that take messages
-// from all and that no edge leads into. The message's body is the Input as JSON.
+// InputSender is the sender of the run's input as a message to inboxes: to those that name it, and to those
+// that take messages from all and have no incoming edge. The body of the message is the Input as JSON.
 const InputSender = "input"
 
-// What an inbox may hold and ask for. Messages from outside are refused beyond the first two; those of nodes always find a place.
+// Bounds of an inbox. Messages from outside are refused above the first two. Messages of nodes are always
+// accepted.
 const (
 	MaxMessages     = 10_000
 	MaxMessageBytes = 4 << 20
@@ -25,7 +26,7 @@ type inboxState struct {
 	bytes    int
 }
 
-// box is the state of a node's inbox.
+// box is the inbox of a node.
 func (s *State) box(n int32) *inboxState {
 	b := s.inboxes[n]
 	if b == nil {
@@ -38,7 +39,7 @@ func (s *State) box(n int32) *inboxState {
 	return b
 }
 
-// expired counts the messages whose time is over; they are the oldest ones.
+// expired counts the messages whose TTL is over. They are the oldest ones.
 func (b *inboxState) expired(ttl time.Duration, now time.Time) int {
 	k := 0
 	if ttl > 0 {
@@ -49,7 +50,8 @@ func (b *inboxState) expired(ttl time.Duration, now time.Time) int {
 	return k
 }
 
-// accepts reports whether the node's inbox takes messages from the sender. Nobody writes to himself.
+// accepts reports whether the node's inbox takes messages from the sender. A node never takes its own
+// messages.
 func (n *pnode) accepts(from string) bool {
 	in := n.inbox
 	switch {
@@ -58,17 +60,17 @@ func (n *pnode) accepts(from string) bool {
 	case len(in.From) > 0:
 		return slices.Contains(in.From, from)
 	case from == InputSender:
-		return !n.mailed
+		return !n.edgeIn
 	}
 	return true
 }
 
-// instanceOf is the life of the node's inbox in this run.
+// instanceOf is the loop instance that holds the visits of the node's inbox.
 func (s *State) instanceOf(n int32) *instance {
 	return &s.root.insts[s.p.regions[s.p.nodes[n].region].slot]
 }
 
-// deliverInput delivers the run's input at its start.
+// deliverInput delivers the run's input at the start of the run.
 func (s *State) deliverInput() {
 	for _, n := range s.p.inboxes {
 		if s.p.nodes[n].accepts(InputSender) {
@@ -80,12 +82,12 @@ func (s *State) deliverInput() {
 func (s *State) inputMessage() Message {
 	b, err := json.Marshal(s.input)
 	if err != nil {
-		b = rawNull // it was checked to be JSON
+		b = rawNull // cannot happen: it was checked to be JSON
 	}
 	return Message{From: InputSender, Body: b, At: s.at}
 }
 
-// deliverTo records the delivery of the event's message, or of the input, and looks whether it wakes the node.
+// deliverTo records the delivery of the event's message, or of the input, and queues a check of the inbox.
 func (s *State) deliverTo(n int32, m Message) {
 	s.record(Step{Op: OpDeliver, Node: s.p.nodes[n].ID})
 	s.applyDelivery(n, m)
@@ -101,7 +103,7 @@ func (s *State) delivered(c Delivered) error {
 	case !validJSON(c.Message):
 		return fmt.Errorf("%w: the message is not JSON", ErrState)
 	}
-	if err := s.mayBear(&c); err != nil {
+	if err := s.checkSender(&c); err != nil {
 		return err
 	}
 	var to []int32
@@ -127,11 +129,12 @@ func (s *State) delivered(c Delivered) error {
 	for _, n := range to {
 		s.deliverTo(n, m)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-// checkInbox wakes a node whose inbox holds a batch. One visit of it goes on at a time, so that messages are worked off in order.
+// checkInbox starts a visit of a node whose inbox holds a batch. Only one visit of the node runs at a time,
+// so that messages are handled in order.
 func (s *State) checkInbox(n int32) {
 	b, in := s.inboxes[n], s.p.nodes[n].inbox
 	if inst := s.instanceOf(n); b == nil || inst.closed || inst.active > 0 || inst.limited > 0 {
@@ -145,7 +148,7 @@ func (s *State) checkInbox(n int32) {
 	}
 }
 
-// activate makes a visit of the oldest messages, unless the node stands at its limit.
+// activate starts a visit for the oldest messages, unless the node is at its limit.
 func (s *State) activate(n int32, expired, count int) {
 	region := s.p.nodes[n].region
 	visit := len(s.tokens[n]) + 1
@@ -164,8 +167,9 @@ func (s *State) take(n int32, visit, expired, count int) *nodeState {
 	return s.applyTake(n, expired, count)
 }
 
-// quiesce does what is left to do when nothing else can move: it hands over batches that are not full, and then closes inboxes that
-// nobody can write to any more, those that may write to others first. It reports whether something happened.
+// quiesce acts when nothing else in the run can move. It hands over batches that are not full, and then
+// closes inboxes to which nothing can write any more. Inboxes that may write to others come first. It reports
+// whether it did anything.
 func (s *State) quiesce() bool {
 	if len(s.p.inboxes) == 0 || s.drain != "" || s.paused || s.wantPause != "" || len(s.flights) > 0 || s.suspended > 0 || s.unknown > 0 ||
 		len(s.limited) > 0 {
@@ -204,17 +208,18 @@ func (s *State) quiesce() bool {
 	return len(open) > 0
 }
 
-// closeInbox ends the life of an inbox: what leaves the node is delivered now, from the latest visit that let it out.
+// closeInbox ends the inbox. The edges out of its node are delivered now, from the latest visit that let each
+// out.
 func (s *State) closeInbox(n int32) {
 	s.record(Step{Op: OpLoopEnd, Node: s.p.nodes[n].ID, Visit: len(s.tokens[n]), Detail: &Detail{Within: 1}})
 	for _, e := range s.applyLoopEnd(s.p.nodes[n].region, s.instanceOf(n), s.root) {
-		if s.drain == "" { // what an earlier edge woke may have failed the run
+		if s.drain == "" { // an earlier edge may have failed the run
 			s.arrived(s.root, &e)
 		}
 	}
 }
 
-// What follows changes the state, in Advance and in Apply alike.
+// The functions up to replayInbox change the state, in Advance and in Apply alike.
 
 func (s *State) applyDelivery(n int32, m Message) {
 	b := s.box(n)
@@ -222,7 +227,7 @@ func (s *State) applyDelivery(n int32, m Message) {
 	b.bytes += len(m.Body)
 }
 
-// applyTake drops expired messages and hands the next ones to a visit.
+// applyTake drops expired messages and gives the next ones to a new visit.
 func (s *State) applyTake(n int32, expired, count int) *nodeState {
 	b := s.box(n)
 	batch := b.messages[expired : expired+count : expired+count]
@@ -261,7 +266,7 @@ func (s *State) replayInbox(ev *Event, st *Step, d *Detail) error {
 	return nil
 }
 
-// batch is what a visit of an inbox gets as its named argument "messages".
+// batchArgument is the named argument "messages" of a visit of an inbox.
 func batchArgument(messages []Message) map[string]json.RawMessage {
 	if len(messages) == 0 {
 		return nil
@@ -276,14 +281,14 @@ func batchArgument(messages []Message) map[string]json.RawMessage {
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
-		b = rawNull // the bodies were checked to be JSON
+		b = rawNull // cannot happen: the bodies were checked to be JSON
 	}
 	return map[string]json.RawMessage{"messages": b}
 }
 
-// The declaration of inboxes.
+// The rest of this file validates inboxes.
 
-// checkTrigger looks at what activates a node.
+// checkTrigger checks what activates a node.
 func (c *checker) checkTrigger(n *Node) {
 	if n.On == nil || n.On.Inbox == nil {
 		return
@@ -307,7 +312,7 @@ func (c *checker) checkTrigger(n *Node) {
 	}
 }
 
-// inboxEdge looks at an edge that delivers messages.
+// inboxEdge checks an edge that delivers messages.
 func (c *checker) inboxEdge(e *Edge, to int32, in *Inbox) {
 	switch {
 	case e.Kind == BackEdge:
@@ -317,8 +322,8 @@ func (c *checker) inboxEdge(e *Edge, to int32, in *Inbox) {
 	}
 }
 
-// checkReach refuses inboxes that no message can come to: from nodes that may run, from the input, or from somebody outside, who is whoever is named and is
-// no node.
+// checkReach refuses inboxes that no message can reach: from nodes that may run, from the input, or from
+// outside. A sender that is named and is no node counts as outside.
 func (p *Program) checkReach(c *checker) {
 	reached := make([]bool, len(p.nodes))
 	todo := slices.Clone(p.starts)
@@ -349,7 +354,7 @@ func (p *Program) checkReach(c *checker) {
 	}
 }
 
-// accepts is the node's, for many senders.
+// accepts is pnode.accepts with an index of the named senders.
 func (c *checker) accepts(n *pnode, v int32, from string) bool {
 	if len(n.inbox.From) == 0 || from == n.ID {
 		return n.accepts(from)
@@ -371,7 +376,8 @@ func (c *checker) takesFrom(node int32, in *Inbox, from string) bool {
 	return c.senders[node][from]
 }
 
-// findInboxes orders the inboxes: whoever may write to another one comes before it, unless the other may write back.
+// findInboxes orders the inboxes. An inbox that may write to another one comes before it, unless the other
+// may write back.
 func (p *Program) findInboxes(c *checker, arcs []arc) {
 	if len(p.inboxes) == 0 {
 		return
@@ -399,7 +405,7 @@ func (p *Program) findInboxes(c *checker, arcs []arc) {
 	} else {
 		p.checkReach(c)
 	}
-	// An order that respects messages too, for results, and levels by components.
+	// topo gets an order that respects messages too, for results. Levels are computed by component.
 	order := make([]int32, 0, n)
 	for v := range n {
 		if left[v] == 0 {

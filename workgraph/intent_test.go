@@ -9,7 +9,7 @@ import (
 
 func TestIntentNamesTheKeyOfItsCall(t *testing.T) {
 	t.Parallel()
-	// intend records the intent of the open call and compares it with what the call carries.
+	// intend records the intent of the open call and compares its key with that of the call.
 	intend := func(t *testing.T, m *machine, ref Ref) string {
 		t.Helper()
 		st := m.open[ref]
@@ -63,7 +63,7 @@ func TestIntentNamesTheKeyOfItsCall(t *testing.T) {
 		intend(t, m, u)
 		m.end("U", Outcome{Values: one(`1`)})
 		require.Equal(t, "run/U/2/0/1", intend(t, m, Ref{Node: "U", Visit: 2}))
-	}) // Nothing else raises the generation of an UNSAFE call: a definite failure ends its visit.
+	}) // Nothing else changes the generation of an UNSAFE call, since a definite failure ends its visit.
 	t.Run("AmendedAfterARetryableError", func(t *testing.T) {
 		m := unsafe(t, func(g *Graph) { g.Nodes[0].Effect, g.Nodes[0].Retry.MaxAttempts = Idempotent, 3 })
 		m.fail("U", Errorf(Retryable, "BUSY", ""))
@@ -76,7 +76,7 @@ func TestIntentNamesTheKeyOfItsCall(t *testing.T) {
 		s := New(m.p, "run")
 		for _, ev := range m.events {
 			if ev.Kind == AttemptStarted {
-				ev.Generation = 7 // as a machine that counts in another way may have recorded it
+				ev.Generation = 7 // as a machine with another way of counting may have recorded it
 			}
 			_, err := s.Apply(t.Context(), ev)
 			require.NoError(t, err)

@@ -2,7 +2,7 @@ package workgraph
 
 import "encoding/json"
 
-// itemEnded journals the end of one item of a map and sees how the map goes on.
+// itemEnded journals the end of one item of a map and decides how the map goes on.
 func (s *State) itemEnded(u unit, o *Outcome, err *Error) {
 	var values []json.RawMessage
 	var stop Stop
@@ -30,7 +30,7 @@ func (s *State) itemEnded(u unit, o *Outcome, err *Error) {
 	}
 }
 
-// mapVerdict sees whether an item's failure fails the map.
+// mapVerdict fails the map if an item's failure does so.
 func (s *State) mapVerdict(ns *nodeState, err *Error) {
 	if err != nil && s.node(ns).Map.OnItemError == FailFast {
 		s.stopItems(ns)
@@ -40,7 +40,8 @@ func (s *State) mapVerdict(ns *nodeState, err *Error) {
 	s.mapProgress(ns)
 }
 
-// mapProgress ends the map if it is done, fails it if its quorum is lost, and fills its window otherwise.
+// mapProgress ends the map if it is done, fails it if its quorum can no longer be met, and otherwise starts
+// items up to its window.
 func (s *State) mapProgress(ns *nodeState) {
 	m, n := ns.m, s.node(ns)
 	if q := n.Map.Quorum; n.Map.OnItemError == QuorumItems && len(m.list)-m.bad < q {
@@ -77,7 +78,7 @@ func (s *State) finishMap(ns *nodeState) {
 	s.succeed(ns, values, nil, nil)
 }
 
-// results is the typed list of a map, with canceled slots for items that did not end.
+// results is the typed list of a map. Items that did not end have canceled entries.
 func (m *mapState) results() json.RawMessage {
 	list := make([]json.RawMessage, len(m.items))
 	for i := range m.items {
@@ -88,7 +89,7 @@ func (m *mapState) results() json.RawMessage {
 	return joinList(list)
 }
 
-// stopItems stops the open items of a map that ends without them; UNSAFE calls under way go on to their end.
+// stopItems stops the open items of a map that ends without them. UNSAFE calls under way run to their end.
 func (s *State) stopItems(ns *nodeState) {
 	unsafe := s.node(ns).Effect == Unsafe
 	for i := range ns.m.next {

@@ -6,28 +6,29 @@ import (
 	"sort"
 )
 
-// shape is the control structure of a graph: which nodes belong to which loop. It is made from indexes alone.
+// shape is the control structure of a graph: which nodes belong to which loop. It is computed from indexes
+// alone.
 type shape struct {
 	regions []region // regions[0] is the whole graph
 	nodeOf  []int32  // innermost region of each node
-	topo    []int32  // nodes in an order that respects every edge but BACK ones
+	topo    []int32  // nodes in an order that respects every edge except BACK ones
 }
 
-// region is the whole graph, or the body of one declared loop with the single entry head.
+// region is the whole graph, or the body of one declared loop whose only entry is head.
 type region struct {
 	head   int32 // -1 for the whole graph and for token regions
 	parent int32 // -1 for the whole graph
 	slot   int32 // place among the parent's children
 	depth  int32
-	// token marks an irreducible cycle of ANY joins: every live delivery makes a visit of its own.
+	// token marks an irreducible cycle of ANY joins, in which every live delivery makes a visit of its own.
 	token    bool
-	inbox    bool    // a token region of one node, whose visits are made of messages
+	inbox    bool    // a token region of one node with an inbox
 	nodes    []int32 // direct members, in declared order
 	children []int32
 	edges    []int32 // edges delivered within the region, in declared order
 	backs    []int32 // the BACK edges to head among them
 	exits    []int32 // edges from inside, at any depth, to the outside, in declared order
-	// expanded is what single rounds have more.
+	// expanded is what single rounds have in addition.
 	expanded map[int32]*expansionPart
 	in       int32 // for a token region: edges from outside plus start nodes inside
 }
@@ -36,18 +37,19 @@ type region struct {
 type arc struct {
 	from, to int32
 	back     bool
-	message  bool // carries messages, and orders nothing
+	message  bool // carries messages and orders nothing
 }
 
 // loopFault is a structural fault found while looking for loops.
 type loopFault struct {
 	code  string
-	edge  int32 // -1 when the fault is about nodes
+	edge  int32 // -1 if the fault is about nodes
 	nodes []int32
 }
 
-// findShape finds the loops. anyJoin tells which nodes have an ANY join, inboxes which are activated by messages, from which an expansion
-// has made; from is nil when there is none. When ctx has ended the shape is nil.
+// findShape finds the loops. anyJoin says which nodes have an ANY join; inboxes are the nodes that messages
+// activate. from says which nodes expansions have made, or is nil. The shape is nil if ctx has ended or there
+// are faults.
 func findShape(ctx context.Context, n int, arcs []arc, anyJoin []bool, inboxes []int32, from []origin) (*shape, []loopFault) {
 	out, in := make([][]int32, n), make([][]int32, n)
 	forwardIn := make([]int32, n)
@@ -107,8 +109,8 @@ func findShape(ctx context.Context, n int, arcs []arc, anyJoin []bool, inboxes [
 	return s, nil
 }
 
-// Graphs may come from a model, so the work that their loops cause is bounded: the sizes of all loops together, and how deep
-// loops may lie in each other.
+// A graph may come from a model, so the work for its loops is bounded: the sizes of all loops together, and
+// how deep loops are nested.
 const (
 	maxLoopWork  = 20_000_000
 	maxLoopDepth = 64
@@ -119,7 +121,7 @@ func (s *shape) anyBack(arcs []arc, head int32) int32 {
 	return int32(slices.IndexFunc(arcs, func(a arc) bool { return a.back && a.to == head }))
 }
 
-// topoOrder orders the nodes by all edges but BACK ones, smallest declared index first among equals of one level.
+// topoOrder orders the nodes by all edges except BACK ones, and by declared index within a level.
 func topoOrder(n int, arcs []arc, out [][]int32, forwardIn []int32) []int32 {
 	left := slices.Clone(forwardIn)
 	order := make([]int32, 0, n)
@@ -140,13 +142,13 @@ func topoOrder(n int, arcs []arc, out [][]int32, forwardIn []int32) []int32 {
 	return order
 }
 
-// findCycle names the nodes of one undeclared cycle, in its order.
+// findCycle lists the nodes of one undeclared cycle in its order.
 func findCycle(n int, arcs []arc, out [][]int32, topo []int32) []int32 {
 	done := make([]bool, n)
 	for _, v := range topo {
 		done[v] = true
 	}
-	// Every node that is left has a predecessor that is left, so walking backwards must meet itself.
+	// Every remaining node has a remaining predecessor, so a walk backward must meet itself.
 	pred := make([]int32, n)
 	for i := range pred {
 		pred[i] = -1
@@ -185,7 +187,7 @@ type loopBody struct {
 	inbox       bool
 }
 
-// loopBodies finds the loop of every head of BACK edges: what leads back to it.
+// loopBodies finds the loop of every head of BACK edges: the nodes that lead back to it.
 func loopBodies(ctx context.Context, n int, arcs []arc, out, in [][]int32, forwardIn []int32) ([]loopBody, []loopFault) {
 	var heads []int32
 	backs := map[int32][]int32{}
@@ -223,18 +225,19 @@ func loopBodies(ctx context.Context, n int, arcs []arc, out, in [][]int32, forwa
 	return bodies, faults
 }
 
-// loopWalk goes over the graph, once for each head of a loop and direction, and counts what it does.
+// loopWalk walks over the graph once for each loop head and direction, and counts its work.
 type loopWalk struct {
 	arcs      []arc
 	out, in   [][]int32
 	forwardIn []int32
-	// mark tells nodes of the present walk, which has the number stamp, from others.
+	// mark holds the stamp of the last walk that visited a node. stamp is that of the current walk.
 	mark  []int32
 	stamp int32
 	left  int
 }
 
-// body is what leads to the head over its BACK edges, in declared order. multi tells that the loop can be entered other than through its head.
+// body are the nodes that lead to the head over its BACK edges, in declared order. multi says that the loop
+// can be entered at another node than its head.
 func (w *loopWalk) body(head int32, backs []int32) (body []int32, multi bool) {
 	w.stamp++
 	w.mark[head] = w.stamp
@@ -262,7 +265,7 @@ func (w *loopWalk) add(list []int32, v int32) []int32 {
 	return append(list, v)
 }
 
-// reached marks what of the body the head leads to without leaving it, and returns the mark.
+// reached marks the nodes of the body to which the head leads without leaving it, and returns the mark.
 func (w *loopWalk) reached(head int32, body []int32) int32 {
 	within := w.stamp
 	w.stamp++
@@ -338,13 +341,13 @@ func components(n int, arcs []arc, out [][]int32) []int32 {
 	return comp
 }
 
-// tokenLoop is the whole component of an irreducible cycle; ok tells that every join in it is ANY.
+// tokenLoop is the whole component of an irreducible cycle. ok says that every join in it is ANY.
 type tokenLoop struct {
 	nodes []int32
 	ok    bool
 }
 
-// tokenLoops are the components by their numbers.
+// tokenLoops are the components by number.
 func tokenLoops(scc []int32, in [][]int32, anyJoin []bool) map[int32]tokenLoop {
 	out := map[int32]tokenLoop{}
 	for v, c := range scc {
@@ -356,7 +359,7 @@ func tokenLoops(scc []int32, in [][]int32, anyJoin []bool) map[int32]tokenLoop {
 	return out
 }
 
-// dropCovered removes loops that lie in a token region, and doubles of one token region.
+// dropCovered removes loops within a token region, and duplicates of one token region.
 func dropCovered(bodies []loopBody) []loopBody {
 	covered := map[int32]bool{}
 	var kept []loopBody
@@ -384,7 +387,7 @@ func (s *shape) nest(n int, bodies []loopBody) {
 	for k, b := range bodies {
 		r := &s.regions[k+1]
 		r.head, r.token, r.inbox = b.head, b.head < 0, b.inbox
-		r.parent = s.nodeOf[b.nodes[0]] // larger regions are assigned already, and regions nest
+		r.parent = s.nodeOf[b.nodes[0]] // larger regions were assigned before, and regions nest
 		r.depth = s.regions[r.parent].depth + 1
 		r.slot = int32(len(s.regions[r.parent].children))
 		s.regions[r.parent].children = append(s.regions[r.parent].children, int32(k+1))
@@ -398,7 +401,7 @@ func (s *shape) nest(n int, bodies []loopBody) {
 	}
 }
 
-// placeEdges finds for every edge the region that delivers it and the loops that it leaves on its way.
+// placeEdges finds for every edge the region that delivers it and the loops that it leaves.
 func (s *shape) placeEdges(arcs []arc, forwardIn []int32) {
 	for e, a := range arcs {
 		if a.message {
@@ -424,7 +427,8 @@ func (s *shape) placeEdges(arcs []arc, forwardIn []int32) {
 	}
 }
 
-// scope is the region whose frames hold the edge: the target's, or the parent's when the edge enters the target's loop.
+// scope is the region whose frames hold the edge: that of the target, or its parent if the edge enters the
+// target's loop.
 func (s *shape) scope(a arc) int32 {
 	to := s.nodeOf[a.to]
 	if a.back && s.regions[to].head == a.to {

@@ -8,18 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waits are outcomes with which a visit goes on to wait.
+// waits are outcomes that begin a wait.
 func waits() map[string]Outcome {
 	return map[string]Outcome{
 		"Timer":    {Wait: &Wait{Timer: &Timer{After: Duration(time.Hour)}}},
 		"Children": spawn("x"),
 		"Question": {Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"?"`)}}},
 		"Signal":   {Wait: &Wait{Signal: &SignalWait{Name: "s"}}},
-		"Task":     {Wait: &Wait{Task: &TaskWait{}}},
+		"Task":     {Wait: &Wait{Completion: &CompletionWait{}}},
 	}
 }
 
-// lostRace is a run in which B was faster than A, whose call is under way. C goes on beside them.
+// lostRace is a run in which B was faster than A, whose call is still under way. C runs beside them.
 func lostRace(t *testing.T, change func(*Graph)) *machine {
 	t.Helper()
 	g := nodes(FirstArg(), "A", "B", "J", "C").Edge("A", "J").Edge("B", "J").Graph()
@@ -35,7 +35,7 @@ func lostRace(t *testing.T, change func(*Graph)) *machine {
 	return m
 }
 
-// completes ends C and with it the run.
+// completes ends C and so the run.
 func completes(m *machine) {
 	m.t.Helper()
 	require.Nil(m.t, m.s.End(), "C goes on")
@@ -46,8 +46,8 @@ func completes(m *machine) {
 	m.replays()
 }
 
-// TestStoppedLosers is about calls that were told to stop, since no join needs them any more, and answer all
-// the same.
+// TestStoppedLosers is about calls that were told to stop, since no join needs them any more, and that answer
+// anyway.
 func TestStoppedLosers(t *testing.T) {
 	stopped := func(t *testing.T, change func(*Graph)) *machine {
 		m := lostRace(t, change)
@@ -96,7 +96,7 @@ func TestStoppedLosers(t *testing.T) {
 	})
 }
 
-// TestUnsafeLosers is about UNSAFE calls, which run to their end though no join needs them any more.
+// TestUnsafeLosers is about UNSAFE calls, which run to their end although no join needs them any more.
 func TestUnsafeLosers(t *testing.T) {
 	unsafe := func(g *Graph) { g.Nodes[0].Effect = Unsafe }
 	race := func(t *testing.T) *machine {
@@ -104,7 +104,7 @@ func TestUnsafeLosers(t *testing.T) {
 		require.Empty(t, m.cancels)
 		return m
 	}
-	// counts reports that a fork knows that the call was made.
+	// counts checks that a fork counts the call as made.
 	counts := func(m *machine) {
 		m.t.Helper()
 		require.Equal(m.t, []Ref{{Node: "A", Visit: 1}}, PerformedUnsafe(m.s))
@@ -135,7 +135,7 @@ func TestUnsafeLosers(t *testing.T) {
 		require.Equal(t, VisitCanceled, m.status("A"))
 		completes(m)
 	})
-	t.Run("Graph/DoesNotGrow", func(t *testing.T) {
+	t.Run("Graph/IsNotExpanded", func(t *testing.T) {
 		m := race(t)
 		m.end("A", Outcome{Values: one("1"), Expand: nodes(FirstArg(), "x").Graph()})
 		require.Equal(t, VisitCompleted, m.status("A"))

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// again lets the back-off of the only open visit end.
+// again ends the back-off of the only open visit.
 func again(m *machine) {
 	m.t.Helper()
 	at, ok := m.s.NextTimer()
@@ -27,7 +27,7 @@ func TestLost(t *testing.T) {
 			require.Equal(t, VisitBackoff, m.status("A"))
 			again(m)
 		}
-		// Of its own three tries none is used up.
+		// None of its own three attempts is used up.
 		for range 2 {
 			m.fail("A", Errorf(Retryable, "X", ""))
 			again(m)
@@ -86,7 +86,8 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// TestLostNeverFails kills whatever carries a call, again and again: no run whose actors always succeed fails for that.
+// TestLostNeverFails loses executors, workers and connections again and again. A run whose actors always
+// succeed must not fail because of that.
 func TestLostNeverFails(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,7 +130,7 @@ func TestLostNeverFails(t *testing.T) {
 				}
 				c.open = append(c.open[:i:i], c.open[i+1:]...)
 				end := Ended{Ref: st.Ref, Attempt: st.Attempt, Outcome: &Outcome{Values: []json.RawMessage{json.RawMessage("1")}}, Now: c.now}
-				if kill < 3 { // the worker, or the way to it
+				if kill < 3 { // the worker, or the connection to it
 					end.Outcome, end.Err = nil, Lostf(Unknown, "killed")
 					killed++
 				}
@@ -151,7 +152,7 @@ func TestLostNeverFails(t *testing.T) {
 				}
 			}
 		}
-		if end := c.s.End(); end.Status == StatusFailed { // by what the graph itself says
+		if end := c.s.End(); end.Status == StatusFailed { // because of the graph itself
 			require.Contains(t, []string{ReasonQuorumUnreachable, ReasonPassDownFailed, ReasonConditionFailed}, end.Error.Reason, "%v\ngraph %s", end, mustJSON(g))
 		}
 		c.j.check(t, "run")

@@ -7,9 +7,9 @@ import (
 )
 
 // This file holds the only code that changes a state because of a step. Advance calls it while it decides,
-// Apply while it replays; none of it evaluates anything or looks for consequences.
+// and Apply while it replays. Nothing here evaluates an expression or looks for consequences.
 
-// newFrame opens a frame with everything in it unresolved.
+// newFrame opens a frame in which nothing is decided.
 func (s *State) newFrame(region int32, serial int32, parent, prev *frame, inst *instance) *frame {
 	r := &s.p.regions[region]
 	f := &frame{region: region, serial: serial, parent: parent, prev: prev, inst: inst, tokenEdge: -1}
@@ -57,7 +57,7 @@ func (s *State) applyBegin(in *Input, context json.RawMessage) error {
 	return nil
 }
 
-// applyLoop opens a frame of a loop: the first of its instance when prev is nil, else the next one.
+// applyLoop opens a frame of a loop: the first of its instance if prev is nil, else the next one.
 func (s *State) applyLoop(region int32, parent, prev *frame) *frame {
 	inst := &parent.insts[s.p.regions[region].slot]
 	if s.frames == nil {
@@ -72,8 +72,8 @@ func (s *State) applyLoop(region int32, parent, prev *frame) *frame {
 	return f
 }
 
-// applyToken makes a visit in an irreducible loop from one live delivery; e is -1 for a start node.
-func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *nodeState {
+// applyToken makes a visit in an irreducible loop from one live delivery. e is -1 for a start node.
+func (s *State) applyToken(region, n, e int32, src *nodeState, propagated *Input) *nodeState {
 	inst := &s.root.insts[s.p.regions[region].slot]
 	if s.tokens == nil {
 		s.tokens = map[int32][]*nodeState{}
@@ -81,7 +81,7 @@ func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *n
 	serial := int32(len(s.tokens[n]) + 1)
 	f := &frame{region: region, serial: serial, parent: s.root, inst: inst, open: 1, tokenEdge: e, tokenSrc: src}
 	f.nodes = []nodeState{{f: f, n: n, try: try{status: VisitPending, pos: -1}}}
-	f.edges = []edgeState{{src: src, propagated: travel}}
+	f.edges = []edgeState{{src: src, propagated: propagated}}
 	ns := &f.nodes[0]
 	s.tokens[n] = append(s.tokens[n], ns)
 	inst.opened = true
@@ -95,8 +95,8 @@ func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *n
 	return ns
 }
 
-// applyEdge resolves an edge and reports the frame it was delivered in, or nil when it waits for the end of a
-// loop.
+// applyEdge decides an edge and returns the frame in which it was delivered, or nil if it waits for the end
+// of a loop.
 func (s *State) applyEdge(t *edgeTask) *frame {
 	if pe := &s.p.edges[t.e]; pe.message {
 		if t.live {
@@ -106,7 +106,8 @@ func (s *State) applyEdge(t *edgeTask) *frame {
 	}
 	scope := s.p.edges[t.e].scope
 	f := t.src.f
-	for f.region != scope && f.inst.closed { // decided after the loop has ended, because an amendment has added the edge
+	// An amendment has added the edge after the end of the loop.
+	for f.region != scope && f.inst.closed {
 		f = f.parent
 	}
 	if f.region == scope {
@@ -119,7 +120,7 @@ func (s *State) applyEdge(t *edgeTask) *frame {
 	return nil
 }
 
-// leave notes an edge that leaves a loop: the live delivery of the latest visit stands.
+// leave records an edge that leaves a loop. The live delivery of the latest visit counts.
 func (s *State) leave(f *frame, t *edgeTask) {
 	slot, _ := slices.BinarySearch(s.p.regions[f.region].exits, t.e)
 	x := &f.inst.exits[slot]
@@ -127,14 +128,14 @@ func (s *State) leave(f *frame, t *edgeTask) {
 		return
 	}
 	if x.src == nil || t.live && (!x.live || t.src.f.serial >= x.src.f.serial) {
-		*x = exitState{src: t.src, live: t.live, travel: t.travel}
+		*x = exitState{src: t.src, live: t.live, propagated: t.propagated}
 	}
 }
 
 func (s *State) setEdge(f *frame, t *edgeTask) {
 	pe := &s.p.edges[t.e]
 	es := &f.edges[s.p.localEdge[t.e]]
-	es.src, es.propagated, es.state = t.src, t.travel, edgeDead
+	es.src, es.propagated, es.state = t.src, t.propagated, edgeDead
 	if t.live {
 		es.state = edgeLive
 	}
@@ -163,7 +164,7 @@ func (s *State) setEdge(f *frame, t *edgeTask) {
 	j.ran = j.ran || t.src != nil && t.src.status != VisitSkipped && t.src.status != VisitCanceled
 }
 
-// applyLoopEnd hands on what left the loop. It returns the edges that are delivered in the parent frame, in
+// applyLoopEnd delivers the edges that left the loop. It returns those delivered in the parent frame, in
 // declared order.
 func (s *State) applyLoopEnd(region int32, inst *instance, parent *frame) []edgeTask {
 	inst.closed = true
@@ -172,8 +173,8 @@ func (s *State) applyLoopEnd(region int32, inst *instance, parent *frame) []edge
 	exits := s.p.regions[region].exits
 	tasks := make([]edgeTask, len(exits))
 	for i, e := range exits {
-		x := &inst.exits[i] // without a source when no visit ever reached it
-		tasks[i] = edgeTask{e: e, src: x.src, live: x.live, travel: x.travel}
+		x := &inst.exits[i] // its src is nil if no visit ever reached it
+		tasks[i] = edgeTask{e: e, src: x.src, live: x.live, propagated: x.propagated}
 	}
 	s.newest(tasks)
 	var out []edgeTask
@@ -193,7 +194,7 @@ func (s *State) resolve(ns *nodeState) {
 	if ns.f.messages != nil {
 		ns.f.messages, ns.named = nil, nil
 	}
-	ns.failed = nil // a visit that failed has its error by itself
+	ns.failed = nil // a failed visit has its error in err
 	ns.f.open--
 	s.closeFrame(ns.f)
 }
@@ -204,7 +205,7 @@ func (s *State) closeFrame(f *frame) {
 	}
 }
 
-// markInputs marks the live edges that a visit runs on; nil marks every live one.
+// markInputs marks the live edges that a visit runs on. Nil refs mark every live one.
 func (s *State) markInputs(ns *nodeState, refs []InputRef) {
 	if s.p.regions[ns.f.region].token {
 		return
@@ -231,7 +232,7 @@ func (s *State) markInputs(ns *nodeState, refs []InputRef) {
 	}
 }
 
-// unmarkInputs takes markInputs back for a visit that does not run after all.
+// unmarkInputs undoes markInputs for a visit that does not run after all.
 func (s *State) unmarkInputs(ns *nodeState) {
 	if s.p.regions[ns.f.region].token {
 		return
@@ -244,10 +245,10 @@ func (s *State) unmarkInputs(ns *nodeState) {
 	}
 }
 
-// applyEnter lets a visit run with what travels to it.
+// applyEnter lets a visit run with its propagated arguments.
 func (s *State) applyEnter(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, mapped bool, items []json.RawMessage, key string) {
 	ns.args, ns.named, ns.key = args, named, key
-	if f, ok := s.fences[s.node(ns).ID]; ok && ns.no == 0 {
+	if f, ok := s.removed[s.node(ns).ID]; ok && ns.no == 0 {
 		ns.no, ns.gen, ns.before = f.No, f.Gen, f.No
 	}
 	ns.no, ns.gen = ns.no+1, ns.gen+1 // 1 and 1 unless an amendment has taken the visit back
@@ -274,7 +275,7 @@ func (s *State) applyNextItem(ns *nodeState) {
 	s.launch(ns, int32(m.next))
 }
 
-// launch gives out the unit's current attempt, or holds it while the run is paused.
+// launch starts the unit's current attempt, or holds it while the run is paused.
 func (s *State) launch(ns *nodeState, item int32) {
 	u := unit{ns, item}
 	t := u.try()
@@ -293,7 +294,7 @@ func (s *State) launch(ns *nodeState, item int32) {
 	s.makeStart(&s.fx.Starts[len(s.fx.Starts)-1], ns, item)
 }
 
-// land takes the unit's attempt out of flight.
+// land removes the unit's attempt from those in flight.
 func (s *State) land(u unit) {
 	t := u.try()
 	last := len(s.flights) - 1
@@ -305,7 +306,7 @@ func (s *State) land(u unit) {
 	t.pos = -1
 }
 
-// applyRetry puts the next attempt off, after one that ended with err.
+// applyRetry delays the next attempt after one that ended with err.
 func (s *State) applyRetry(u unit, d *Detail, err *Error) {
 	t := u.try()
 	t.recordError(err)
@@ -313,8 +314,7 @@ func (s *State) applyRetry(u unit, d *Detail, err *Error) {
 	s.suspend(u, VisitBackoff, d.Due)
 }
 
-// applyNotPerformed goes over to the attempt that takes the place of one which was found not to have been
-// performed.
+// applyNotPerformed numbers the attempt that replaces one that was found not to have been performed.
 func (t *try) applyNotPerformed() { t.no, t.lost = t.no+1, t.lost+1 }
 
 func (s *State) suspend(u unit, status VisitStatus, due time.Time) {
@@ -327,13 +327,13 @@ func (s *State) suspend(u unit, status VisitStatus, due time.Time) {
 	}
 }
 
-// unpark ends a back-off or a wait.
-func (s *State) unpark(u unit) {
+// endSuspension ends a back-off or a wait.
+func (s *State) endSuspension(u unit) {
 	s.suspended--
 	u.try().due = time.Time{}
 }
 
-// applyUpdates combines state updates that were checked when they were decided.
+// applyUpdates combines state updates. They were checked when they were decided.
 func (s *State) applyUpdates(ns *nodeState, up map[string]json.RawMessage) {
 	s.recordUpdates(ns, up)
 	var before map[string]string
@@ -400,7 +400,7 @@ func (s *State) applyItem(ns *nodeState, item int32, values []json.RawMessage, s
 	}
 }
 
-// applyReconcile marks an attempt whose effect nobody knows.
+// applyReconcile marks an attempt whose outcome is unknown.
 func (s *State) applyReconcile(u unit, err *Error) {
 	u.try().recordError(err)
 	u.try().status = VisitReconciliation
@@ -412,7 +412,7 @@ func (s *State) applyCancel(u unit) {
 	s.fx.Cancels = append(s.fx.Cancels, s.ref(u.ns, u.item))
 }
 
-// applyDrop gives up a unit that is not, or not really, in flight.
+// applyDrop gives up a unit. The unit may be counted as in flight only if its call has not begun.
 func (s *State) applyDrop(u unit) {
 	t := u.try()
 	s.letGo(u)
@@ -427,12 +427,12 @@ func (s *State) applyDrop(u unit) {
 	s.resolve(u.ns)
 }
 
-// letGo takes a unit out of flight, back-off or wait.
+// letGo removes a unit from flight, back-off or wait.
 func (s *State) letGo(u unit) {
 	t := u.try()
 	switch t.status {
 	case VisitBackoff:
-		s.unpark(u)
+		s.endSuspension(u)
 	case VisitWaiting:
 		s.applyWake(u, nil)
 	case VisitRunning, VisitCanceling:
@@ -444,20 +444,20 @@ func (s *State) letGo(u unit) {
 }
 
 func (s *State) applyDrain(kind string) {
-	if s.drain == "" { // a run that fails stays failed when it is canceled on top
+	if s.drain == "" { // a run that fails stays failed if it is canceled later
 		s.drain = kind
 	}
 	s.paused = false
-	s.timers, s.held = nil, nil // what they held is dropped by the steps that follow
+	s.timers, s.held = nil, nil // the steps that follow drop what they held
 }
 
-// applyEnded is the part of an attempt's end that holds whatever is decided next.
+// applyEnded is the part of an attempt's end that does not depend on the next decision.
 func (s *State) applyEnded(u unit, out *Outcome, err *Error) {
 	t := u.try()
 	if t.pos >= 0 {
 		s.land(u)
 	} else {
-		s.unknown-- // it was in need of reconciliation
+		s.unknown-- // it needed reconciliation
 		t.status = VisitRunning
 		t.found = err == nil || err.Type != NotPerformed
 	}
@@ -474,7 +474,7 @@ func (s *State) applyEnded(u unit, out *Outcome, err *Error) {
 	}
 }
 
-// applyMoot marks an open edge as needed by nobody and returns its source when that has no other use left.
+// applyMoot marks an open edge as no longer needed. It returns the edge's source if that has no other use.
 func (s *State) applyMoot(f *frame, e int32) *nodeState {
 	f.edges[s.p.localEdge[e]].moot = true
 	u := &f.nodes[s.p.localNode[s.p.edges[e].from]]
@@ -492,12 +492,12 @@ func (s *State) applyLimit(l limitedVisit) {
 }
 
 func (s *State) applyPause(reason string) {
-	if !s.paused || s.reason == ReasonUnsettled { // that one would end by itself
+	if !s.paused || s.reason == ReasonUnsettled { // that pause would end by itself
 		s.paused, s.reason = true, reason
 	}
 }
 
-// applyResume lets held starts go, once everything is settled. Loops at their limit follow by their own
+// applyResume starts what was held, unless usage is still unsettled. Loops at their limit follow by their own
 // steps.
 func (s *State) applyResume() {
 	if len(s.unsettled) > 0 {
@@ -520,7 +520,7 @@ func (s *State) applyResume() {
 	}
 }
 
-// applyUnlimit takes a loop off its limit.
+// applyUnlimit removes a loop from those at their limit.
 func (s *State) applyUnlimit(l limitedVisit) {
 	s.limited = slices.DeleteFunc(s.limited, func(o limitedVisit) bool { return o == l })
 	if l.parent != nil {
@@ -528,7 +528,7 @@ func (s *State) applyUnlimit(l limitedVisit) {
 	}
 }
 
-// use counts what the run's own calls used.
+// use counts the usage of the run's own calls.
 func (s *State) use(us []Usage) {
 	if s.budget.capsMoney() {
 		us = s.putOff(us)
@@ -539,7 +539,7 @@ func (s *State) use(us []Usage) {
 	}
 }
 
-// putOff takes the costs out of us that are not settled.
+// putOff removes unsettled costs from us and records them as unsettled.
 func (s *State) putOff(us []Usage) []Usage {
 	if !slices.ContainsFunc(us, func(u Usage) bool { return u.Unsettled }) {
 		return us

@@ -8,23 +8,22 @@ import (
 	"strings"
 )
 
-// This file finds the workflows that arguments name: a question of approval covers their graphs, not only
+// This file finds the workflows that arguments name. A question of approval covers their graphs, not only
 // their names.
 
-// RefSelf names the graph of the run itself where a graph is named.
+// RefSelf is the name of the run's own graph.
 const RefSelf = "self"
 
-// refPrefix begins the name of a version of a workflow: workflow/SLUG@VERSION.
+// refPrefix begins the name of a workflow version: workflow/SLUG@VERSION.
 const refPrefix = "workflow/"
 
-// maxNested is how deep texts that are JSON are read within each other.
+// maxNested bounds how deep JSON texts within JSON texts are read.
 const maxNested = 8
 
-// Workflows lists what an approval given at the node covers of workflows: those that the arguments of what
-// follows from it name, and self if these name the run's own graph. It is found out once for a program; the
-// error is ctx's.
+// Workflows lists the workflows that an approval given at the node covers: those named in the arguments of
+// the nodes that follow from it, including self. It is computed once for a program. The error is that of ctx.
 func (p *Program) Workflows(ctx context.Context, node string) ([]string, error) {
-	c, err := p.digested(ctx) // which the question needs as well
+	c, err := p.digested(ctx) // the question needs the digests as well
 	n, ok := p.index[node]
 	if err != nil || !ok || len(c.workflows) == 0 {
 		return nil, err
@@ -62,8 +61,7 @@ func WorkflowsAmong(in Input) []string {
 
 func workflowsOf(n *Node) []string { return WorkflowsAmong(Input{Args: n.Args, Named: n.Named}) }
 
-// namedIn adds the names in a JSON value, and in JSON that is written as a text in it. key is that of the
-// value.
+// namedIn adds the names in a JSON value, and in JSON texts within it. key is the key of the value.
 func namedIn(out []string, raw []byte, key string, depth int) []string {
 	// Most arguments name none. A letter may be written as an escape.
 	if depth > maxNested || !bytes.Contains(raw, []byte(refPrefix)) && !bytes.Contains(raw, []byte(RefSelf)) && !bytes.ContainsRune(raw, '\\') {

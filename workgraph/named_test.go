@@ -114,7 +114,7 @@ func TestApprovalOfWorkflows(t *testing.T) {
 	})
 }
 
-// What arguments name is found out once for a graph, in steps that a context ends.
+// The workflows in arguments are found once for a graph, in steps that a context can end.
 func TestAttackWorkflows(t *testing.T) {
 	t.Parallel()
 	g := chain(2_000)

@@ -11,41 +11,41 @@ import (
 // Stop says what a visit means for the rest of its run.
 type Stop string
 
-// Proceed (the zero value) goes on; Terminate ends the run as COMPLETED once what is in flight has ended;
-// AbstainResult leaves the visit's value out and makes its edges dead.
+// Proceed (the zero value) goes on. Terminate ends the run as COMPLETED once all attempts in flight have
+// ended. AbstainResult leaves the visit's value out and makes its edges dead.
 const (
 	Proceed       Stop = ""
 	Terminate     Stop = "TERMINATE"
 	AbstainResult Stop = "ABSTAIN_RESULT"
 )
 
-// Outcome is what a successful attempt gives.
+// Outcome is the result of a successful attempt.
 type Outcome struct {
 	// Values holds nothing, one value, or the elements of a tuple.
 	Values []json.RawMessage `json:"values,omitempty"`
 	Stop   Stop              `json:"stop,omitempty"`
-	// Select narrows which out-edges may fire; nil leaves it to their conditions.
+	// Select narrows which outgoing edges may fire. Nil leaves that to their conditions.
 	Select *Select `json:"select,omitempty"`
-	// Expand is inserted after the visit's node: it runs before the node's successors, on what the visit
-	// passes down, and they run on what its sinks give. Its ids become "node#visit/id".
+	// Expand is a graph to insert after the visit's node. It runs before the node's successors, on what the
+	// visit passes down, and the successors run on what its sinks give. Its ids become "node#visit/id".
 	Expand *Graph `json:"expand,omitempty"`
 	Wait   *Wait  `json:"wait,omitempty"`
-	// State holds updates by key, combined by the key's reducer.
+	// State holds updates by key. The key's reducer combines each with the current value.
 	State map[string]json.RawMessage `json:"state,omitempty"`
 	Usage []Usage                    `json:"usage,omitempty"`
 }
 
 // Select is a visit's own choice among its out-edges.
 type Select struct {
-	// Self fires the node's own BACK edge (From == To), if its condition holds too.
+	// Self fires the node's own BACK edge (From == To) if its condition holds as well.
 	Self bool `json:"self,omitempty"`
-	// Others says whether the other out-edges may fire; the empty value is SelectAll.
+	// Others says whether the other outgoing edges may fire. The empty value is SelectAll.
 	Others Others `json:"others,omitempty"`
 	// Names are the targets that may fire under SelectNames.
 	Names []string `json:"names,omitempty"`
 }
 
-// Others is the part of a Select that is not the node itself.
+// Others is the part of a Select about edges to other nodes.
 type Others string
 
 // SelectNames limits the edges to the targets in Select.Names.
@@ -55,46 +55,46 @@ const (
 	SelectNames Others = "NAMES"
 )
 
-// Wait keeps the visit open after the attempt. Exactly one field is set. While it waits the visit holds
-// nothing but its place in the state; what it waits for comes in by a command.
+// Wait keeps the visit open after the attempt. Exactly one field must be set. A visit that waits uses no
+// memory but its place in the state. A command ends the wait.
 type Wait struct {
-	// Timer ends the visit with the outcome's values at a time.
+	// Timer ends the visit at a time, with the outcome's values.
 	Timer *Timer `json:"timer,omitempty"`
-	// Children spawns runs; the visit's value is the list of their slots (ChildSlot) in the order asked.
+	// Children spawns runs. The visit's value is the list of their slots (ChildSlot) in the order of Runs.
 	Children *Children `json:"children,omitempty"`
-	// Interrupt asks somebody; the visit's value is the answer.
+	// Interrupt asks a person. The visit's value is the answer.
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
-	// Task waits for work that goes on outside; the visit's values are those that it is completed with.
-	Task *TaskWait `json:"task,omitempty"`
-	// Signal takes the first signal of a name that no earlier wait took; the visit's value is its payload.
+	// Completion waits for work that goes on outside. The visit's values are those of the completion.
+	Completion *CompletionWait `json:"completion,omitempty"`
+	// Signal takes the first signal of a name that no earlier wait took. The visit's value is its payload.
 	Signal *SignalWait `json:"signal,omitempty"`
 }
 
 // Children are runs that a visit spawns and waits for.
 type Children struct {
 	Runs []Child `json:"runs"`
-	// Timeout, if above 0, ends the wait: children that still go on are canceled and their slots say
+	// Timeout, if above 0, ends the wait. Children that still run are then canceled, and their slots say
 	// TIMED_OUT.
 	Timeout Duration `json:"timeout,omitempty"`
-	// FailFast fails the visit with CHILD_FAILED, and cancels the others, at the first child that does not
-	// complete.
+	// FailFast fails the visit with CHILD_FAILED at the first child that does not complete, and cancels the
+	// others.
 	FailFast bool `json:"fail_fast,omitempty"`
-	// AsResult, with exactly one run, makes that run stand for the visit: its result is the visit's value in
-	// place of the list of slots, and unless it completes, and its result comes along, the visit fails with
-	// CHILD_FAILED.
+	// AsResult makes the only run stand for the visit: the visit's value is that run's result instead of a
+	// list of slots. The visit fails with CHILD_FAILED if the run does not complete or its result was left
+	// out. Exactly one run must be given.
 	AsResult bool `json:"as_result,omitempty"`
 }
 
-// strict tells that the visit fails with the first child that does not complete.
+// strict reports whether the first child that does not complete fails the visit.
 func (c *Children) strict() bool { return c.FailFast || c.AsResult }
 
-// fails tells that the visit fails by what became of a child. One that completed has an error if its result
+// fails reports whether the end of a child fails the visit. A child that completed has an error if its result
 // was left out.
 func (c *Children) fails(sl *ChildSlot) bool {
 	return c.strict() && sl.Status != StatusCompleted || c.AsResult && sl.Error != nil
 }
 
-// Child is a run to be. ID must be set, unique and stable, by whoever gives the outcome to the machine.
+// Child is a run to spawn. The caller that gives the outcome to the machine must set ID, unique and stable.
 type Child struct {
 	ID string `json:"id"`
 	// Exactly one of Graph and Ref ("self" or "workflow/SLUG@version") is set.
@@ -103,14 +103,14 @@ type Child struct {
 	Input  Input             `json:"input,omitzero"`
 	TaskID string            `json:"task_id,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// SameDepth says that the child is a part of the work of the run that spawns it, moved to a run of its
-	// own to keep that one small: it stands no deeper, so that a bound on nesting does not count it.
+	// SameDepth says that the child is a part of the spawning run's own work, moved to another run to keep
+	// that one small. The child has the depth of its parent, so that a bound on nesting does not count it.
 	SameDepth bool `json:"same_depth,omitempty"`
-	// Workflow is what named the graph, and WorkflowHash its hash when the child was asked for. Who gives the
-	// outcome to the machine sets them.
+	// Workflow is the name by which the graph was given, and WorkflowHash the graph's hash when the child was
+	// asked for. The caller that gives the outcome to the machine sets both.
 	Workflow     string `json:"workflow,omitempty"`
 	WorkflowHash string `json:"workflow_hash,omitempty"`
-	// Budget is what it may use. It gets at most what the run that spawns it has left by then.
+	// Budget is what the child may use. It gets at most what its parent has left when it is spawned.
 	Budget *Budget `json:"budget,omitempty"`
 	// TraceParent and TraceState are the W3C trace context of the call that asked for the child. The machine
 	// keeps them and does not read them.
@@ -118,8 +118,8 @@ type Child struct {
 	TraceState  string `json:"trace_state,omitempty"`
 }
 
-// ChildSlot is what became of one child: Status is COMPLETED, FAILED, CANCELED or TIMED_OUT. Usage rolls up
-// into the parent's.
+// ChildSlot is the end of one child. Status is COMPLETED, FAILED, CANCELED or TIMED_OUT. Usage is added to
+// the parent's.
 type ChildSlot struct {
 	RunID   string                     `json:"run_id"`
 	Status  Status                     `json:"status"`
@@ -128,36 +128,36 @@ type ChildSlot struct {
 	Outputs map[string]json.RawMessage `json:"outputs,omitempty"`
 	Error   *Error                     `json:"error,omitempty"`
 	Usage   []Usage                    `json:"-"`
-	// Spent is what counts against the parent's budget; nil counts Usage.
+	// Spent is what counts against the parent's budget. If it is nil, Usage counts.
 	Spent *Spent `json:"-"`
-	// Unsettled is what the child used and could not price; Usage and Spent have none of its money.
+	// Unsettled is usage of the child that has no price yet. Usage and Spent do not contain its cost.
 	Unsettled []Unsettled `json:"-"`
 }
 
-// StatusTimedOut is the status of a child's slot whose wait ended before the child.
+// StatusTimedOut is the status of a child's slot if the wait ended before the child did.
 const StatusTimedOut Status = "TIMED_OUT"
 
-// Interrupt is a question. ID must be set, unique and stable, by whoever gives the outcome to the machine.
+// Interrupt is a question to a person. The caller that gives the outcome to the machine must set ID, unique
+// and stable.
 type Interrupt struct {
 	ID     string          `json:"id"`
 	Prompt json.RawMessage `json:"prompt,omitempty"`
-	// Schema is the JSON Schema of the answer; who takes the answer in checks it.
+	// Schema is the JSON Schema of the answer. The caller that accepts the answer checks it.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	// Timeout, if above 0, closes the question: the answer then is Default, or without one the visit fails
-	// with INTERRUPT_EXPIRED.
+	// Timeout, if above 0, closes the question. The answer is then Default; without one the visit fails with
+	// INTERRUPT_EXPIRED.
 	Timeout Duration        `json:"timeout,omitempty"`
 	Default json.RawMessage `json:"default,omitempty"`
-	// Approve makes it a question of approval of exactly this. The visit's value then is
-	// {"decision": "APPROVED" | "REJECTED", "by": …, "approve_hash": …, "answer": …}.
+	// Approve makes it a question of approval of exactly this value. The visit's value then is {"decision":
+	// "APPROVED" | "REJECTED", "by": …, "approve_hash": …, "answer": …}.
 	Approve json.RawMessage `json:"approve,omitempty"`
-	// Workflows are the hashes of the graphs of the workflows that what is to be approved names, by what
-	// names them. Who gives the outcome to the machine sets it: the machine compares with it what children
-	// are made of.
+	// Workflows are graph hashes of the workflows that the value to approve names, by name. The caller that
+	// gives the outcome to the machine sets them. The machine compares them with the graphs of children.
 	Workflows map[string]string `json:"workflows,omitempty"`
 }
 
-// TaskWait is work that goes on outside. A Timeout above 0 fails the visit with TASK_EXPIRED.
-type TaskWait struct {
+// CompletionWait is work that goes on outside. A Timeout above 0 fails the visit with COMPLETION_EXPIRED.
+type CompletionWait struct {
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
@@ -167,14 +167,14 @@ type SignalWait struct {
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
-// Timer is due at Until, or After the attempt's end when Until is zero.
+// Timer is due at Until, or if Until is zero, After the end of the attempt.
 type Timer struct {
 	Until time.Time `json:"until,omitzero"`
 	After Duration  `json:"after,omitempty"`
 }
 
-// Usage is what one model call consumed. Costs are integers; CostNanoUSD is nil when the actor does not know
-// a price.
+// Usage is what one model call consumed. Costs are integers. CostNanoUSD is nil if the actor does not know a
+// price.
 type Usage struct {
 	Provider        string `json:"provider,omitempty"`
 	Model           string `json:"model,omitempty"`
@@ -183,18 +183,18 @@ type Usage struct {
 	CachedTokens    int64  `json:"cached_tokens,omitempty"`
 	ReasoningTokens int64  `json:"reasoning_tokens,omitempty"`
 	CostNanoUSD     *int64 `json:"cost_nano_usd,omitempty"`
-	// Call tells several calls of one attempt apart in the books.
+	// Call tells several calls of one attempt apart in the accounting.
 	Call string `json:"call,omitempty"`
-	// Unsettled is set by whoever ran the call when its price could not be asked for: under a cap in money
-	// nothing starts until Settled tells it.
+	// Unsettled is set by the caller of the actor if the price could not be asked for. Under a cap in money
+	// nothing starts until a Settled command gives the price.
 	Unsettled bool `json:"unsettled,omitempty"`
 }
 
 // ErrorType says what is known about an attempt that failed.
 type ErrorType string
 
-// Retryable and Permanent are definite failures. Unknown means that the effect may or may not have happened;
-// NotPerformed that it surely has not.
+// Retryable and Permanent are definite failures. Unknown means that the effect may or may not have happened.
+// NotPerformed means that it has not happened for certain.
 const (
 	Retryable    ErrorType = "RETRYABLE"
 	Permanent    ErrorType = "PERMANENT"
@@ -202,7 +202,7 @@ const (
 	NotPerformed ErrorType = "NOT_PERFORMED"
 )
 
-// Reasons that the machine and the runner give themselves. Actors add their own.
+// Reasons that the machine and the runner use. Actors add their own.
 const (
 	ReasonCheckFailed       = "CHECK_FAILED"
 	ReasonTransformFailed   = "TRANSFORM_FAILED"
@@ -216,7 +216,7 @@ const (
 	ReasonBadOutcome        = "BAD_OUTCOME"
 	ReasonUnsupported       = "NOT_SUPPORTED"
 	ReasonInterruptExpired  = "INTERRUPT_EXPIRED"
-	ReasonTaskExpired       = "TASK_EXPIRED"
+	ReasonCompletionExpired = "COMPLETION_EXPIRED"
 	ReasonSignalExpired     = "SIGNAL_EXPIRED"
 	ReasonChildFailed       = "CHILD_FAILED"
 	ReasonBadChild          = "BAD_CHILD"
@@ -233,23 +233,23 @@ const (
 	ReasonActorError        = "ACTOR_ERROR"
 )
 
-// Error is the typed failure of an attempt. As a Go error it may be returned by an Actor.
+// Error is the typed failure of an attempt. An Actor may return it as a Go error.
 type Error struct {
 	Type ErrorType `json:"type"`
-	// Reason is a stable word. An actor whose context has ended may leave it out: TIMEOUT, IDLE_TIMEOUT or
-	// CANCELED takes its place, by what ended the context.
+	// Reason is a stable word. An actor whose context has ended may leave it empty: the cause of that end,
+	// TIMEOUT, IDLE_TIMEOUT or CANCELED, then takes its place.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// RetryAfter delays the next attempt at least this long when the other side asked for it.
+	// RetryAfter is the least delay before the next attempt, as the other side asked for it.
 	RetryAfter Duration `json:"retry_after,omitempty"`
-	// Usage is what the failed attempt consumed all the same.
+	// Usage is what the failed attempt consumed.
 	Usage []Usage `json:"usage,omitempty"`
-	// Lost says that what carried the call went away in the middle of it: an executor, a worker, the
-	// connection to it. Such an attempt does not count against retry.max_attempts.
+	// Lost says that the executor, the worker or the connection to it went away during the call. Such an
+	// attempt does not count against retry.max_attempts.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// Lostf makes the error of an attempt that was lost with what carried it.
+// Lostf makes the error of a lost attempt; see Error.Lost.
 func Lostf(t ErrorType, format string, args ...any) *Error {
 	e := Errorf(t, ReasonLost, format, args...)
 	e.Lost = true
@@ -269,10 +269,9 @@ func Errorf(t ErrorType, reason, format string, args ...any) *Error {
 	return &Error{Type: t, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Classify makes a typed error of what the call of an actor returned. The type and reason that the actor gave
-// stand. cut is the error of a call whose context ended first, or nil: it names the reason if the actor gave
-// none. Of an UNSAFE call that failed without a type it is unknown whether it was performed; others may be
-// tried again.
+// Classify makes a typed error of the error that an actor returned. The type and reason of the actor stand.
+// cut is the error of a call whose context ended first, or nil; it gives the reason if the actor gave none.
+// An UNSAFE call that failed without a type is UNKNOWN. Other calls without a type are RETRYABLE.
 func Classify(err error, effect Effect, cut *Error) *Error {
 	unclear := Retryable
 	if effect == Unsafe {

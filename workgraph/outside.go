@@ -10,52 +10,56 @@ import (
 	"time"
 )
 
-// This file is what a run in memory has to do with things outside of it: child runs, questions, and what comes in.
+// This file connects a run in memory with things outside of it: child runs, questions, and commands from
+// outside.
 
-// ReasonWaiting is the reason of a Result that is PAUSED because nothing in this process can bring what the run waits for.
+// ReasonWaiting is the reason of a Result that is PAUSED because nothing in this process can end the run's
+// waits.
 const ReasonWaiting = "WAITING"
 
 // maxDepth is how deep runs in memory may spawn each other.
 const maxDepth = 3
 
-// Answer is how somebody answers a question; Decision is set exactly for a question of approval.
+// Answer is the answer to a question. Decision must be set exactly for a question of approval.
 type Answer struct {
 	Value    json.RawMessage
 	Decision string
 	By       string
 }
 
-// WithInterrupts asks f the questions of the run and of its children. It is called in a goroutine of its own per question, with a
-// context that ends with the question. On an error the question stays open until it expires.
+// WithInterrupts asks f the questions of the run and of its children. f is called in a goroutine per
+// question, with a context that ends with the question. After an error the question stays open until it
+// expires.
 func WithInterrupts(f func(ctx context.Context, q OpenedInterrupt) (Answer, error)) Option {
 	return func(c *runConfig) { c.ask = f }
 }
 
-// WithCommands takes what comes in from outside: Signaled, Delivered, Answered, TaskEnded, Pause, Resume, Cancel and DeadlinePassed, with
-// Now set here when it is zero. While the channel is open a run that waits goes on waiting. A command that is not taken is given to
-// refused, unless that is nil.
+// WithCommands takes commands from outside: Signaled, Delivered, Answered, AttemptCompleted, Pause, Resume,
+// Settled, Cancel and DeadlinePassed. A zero Now is set to the current time. While the channel is open a run
+// that waits goes on waiting. A command that is not accepted goes to refused, unless that is nil.
 func WithCommands(in <-chan Command, refused func(Command, error)) Option {
 	return func(c *runConfig) { c.in, c.refused = in, refused }
 }
 
-// WithWorkflows finds the graphs of children that name something other than "self".
+// WithWorkflows finds the graphs of children that are named by another ref than "self".
 func WithWorkflows(f func(ref string) (*Graph, error)) Option {
 	return func(c *runConfig) { c.workflows = f }
 }
 
-// outside is the part of a runner that is about things outside of its run. It is empty for most runs.
+// outside is the part of a runner that connects its run with things outside. Most runs do not use it.
 type outside struct {
 	program *Program
-	// fresh makes a context that ends by the run's own decision alone: a child must not be seen to end before the run is canceled itself.
+	// fresh makes a context that only this run ends. A child must not be seen to end before the run itself is
+	// canceled.
 	fresh func() (context.Context, context.CancelCauseFunc)
 	all   Actors
-	// going are what stops children and questions, by id.
+	// going are the functions that stop children and questions, by id.
 	going map[string]context.CancelCauseFunc
 	busy  int // goroutines that will report something
 	fed   bool
 }
 
-// nameWaits gives children and questions that have none ids of their own. What the actor gave is left as it is.
+// nameWaits gives ids to children and questions without one. It does not change the actor's values.
 func nameWaits(c *Call, w *Wait) *Wait {
 	name := func(i int) string {
 		id := fmt.Sprintf("%s/%d/%d", c.EffectKey(), c.Attempt, i)
@@ -84,8 +88,8 @@ func nameWaits(c *Call, w *Wait) *Wait {
 	return &named
 }
 
-// reachOut does what a command asks for outside of the run. The lock is held.
-func (r *runner) reachOut(ctx context.Context, fx *Effects) {
+// actOutside acts on the effects that concern things outside of the run. The lock is held.
+func (r *runner) actOutside(ctx context.Context, fx *Effects) {
 	for _, id := range fx.CancelChildren {
 		r.out.stop(id)
 	}
@@ -139,7 +143,7 @@ func (o *outside) stop(id string) {
 	}
 }
 
-// report brings the end of a child or question; nil tells that it brings nothing.
+// report takes the end of a child or question. A nil cmd says that nothing came of it.
 func (r *runner) report(ctx context.Context, id string, cmd Command) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +196,7 @@ func (r *runner) child(ctx context.Context, c *Child) ChildSlot {
 		return failed(ReasonBadChild, "%v", err)
 	}
 	slot := ChildSlot{RunID: c.ID, Status: res.Status, Reason: res.Reason, Result: res.Result, Outputs: res.Outputs, Error: res.Error, Usage: res.Usage}
-	if res.Status == StatusPaused { // nobody can resume it
+	if res.Status == StatusPaused { // nothing can resume it
 		slot.Status, slot.Error = StatusFailed, Errorf(Permanent, res.Reason, "the child stands still")
 	}
 	return slot
@@ -230,7 +234,7 @@ func (r *runner) listen(ctx context.Context) {
 	}
 }
 
-// stamped is a command from outside with its time, if it is one that may come from there.
+// stamped is a command from outside with its time. It is an error if the command may not come from outside.
 func stamped(cmd Command) (Command, error) {
 	now := func(t *time.Time) {
 		if t.IsZero() {
@@ -247,7 +251,7 @@ func stamped(cmd Command) (Command, error) {
 	case Answered:
 		now(&c.Now)
 		return c, nil
-	case TaskEnded:
+	case AttemptCompleted:
 		now(&c.Now)
 		return c, nil
 	case Pause:
@@ -269,7 +273,8 @@ func stamped(cmd Command) (Command, error) {
 	return cmd, fmt.Errorf("%w: %T does not come from outside", ErrState, cmd)
 }
 
-// checkOver sees whether the run has ended, or stands still for good as far as this process goes. The lock is held.
+// checkOver finds out whether the run has ended, or whether nothing in this process can make it go on. The
+// lock is held.
 func (r *runner) checkOver() {
 	if r.done {
 		return

@@ -11,12 +11,12 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// sources gives the edges that a visit joins, in declared order, and the frame that holds them.
+// sources returns the edges that a visit joins, in declared order, and the frame that holds them.
 func (s *State) sources(ns *nodeState) ([]int32, *frame) {
 	f := ns.f
 	r := &s.p.regions[f.region]
 	switch {
-	case r.token: // its one input is in the frame itself
+	case r.token: // its only input is in the frame itself
 		return nil, f
 	case r.head != ns.n:
 		return s.p.nodes[ns.n].inAt(f.serial), f
@@ -27,7 +27,7 @@ func (s *State) sources(ns *nodeState) ([]int32, *frame) {
 	}
 }
 
-// propagate computes what a visit receives from the inputs marked as used.
+// propagate computes the arguments of a visit from the inputs marked as used.
 func (s *State) propagate(ns *nodeState) ([]json.RawMessage, map[string]json.RawMessage) {
 	if s.p.regions[ns.f.region].token {
 		if s.p.nodes[ns.n].inbox != nil {
@@ -52,14 +52,15 @@ func (s *State) propagate(ns *nodeState) ([]json.RawMessage, map[string]json.Raw
 	return s.merge(edges, f, s.multiAt(ns.n, edges, f))
 }
 
-// What may travel into one visit. Positionals concatenate at joins, so that every join of two branches doubles them, and a
-// key of several edges is one list.
+// Bounds of the arguments that are propagated to one visit. Positional arguments concatenate at joins, so
+// each join of two branches doubles them. A key of several edges becomes one list.
 const (
 	maxPropagatedArgs  = 50_000
 	maxPropagatedBytes = 64 << 20
 )
 
-// tooMuch reports used edges that bring more together than a visit may receive, before any of it is put together.
+// tooMuch is an error if the used edges together carry more than a visit may receive. It is checked before
+// anything is put together.
 func (s *State) tooMuch(edges []int32, f *frame) *Error {
 	count, size := 0, 0
 	for _, e := range edges {
@@ -85,7 +86,7 @@ func (s *State) tooMuch(edges []int32, f *frame) *Error {
 	switch {
 	case count > maxPropagatedArgs && count > len(edges):
 		return Errorf(Permanent, ReasonTooManyArguments, "%d positional arguments come together here, the limit is %d: every join of branches adds up what "+
-			"travels down each of them; pass results down by KEY, or choose with MERGE what goes on", count, maxPropagatedArgs)
+			"is passed on along each of them; pass results down by KEY, or choose with MERGE what goes on", count, maxPropagatedArgs)
 	case size > maxPropagatedBytes:
 		return Errorf(Permanent, ReasonArgumentsTooLarge, "%d bytes of results come together here, the limit is %d: keep large results outside and pass "+
 			"references", size, maxPropagatedBytes)
@@ -93,8 +94,9 @@ func (s *State) tooMuch(edges []int32, f *frame) *Error {
 	return nil
 }
 
-// merge joins the used edges: positionals concatenate and named merge in declared order. A value passed down under a key at
-// this very join stands above equally named traveling arguments; keys of two or more declared edges become lists.
+// merge joins the used edges: positional arguments concatenate and named ones merge in declared order. A
+// value passed down under a key at this join wins over propagated arguments of that name. Keys of two or more
+// declared edges become lists.
 func (s *State) merge(edges []int32, f *frame, multi map[string]bool) ([]json.RawMessage, map[string]json.RawMessage) {
 	var args []json.RawMessage
 	var named map[string]json.RawMessage
@@ -156,7 +158,7 @@ func cloneNamed(m map[string]json.RawMessage, more int) map[string]json.RawMessa
 	return c
 }
 
-// passed is R: what the edge has to hand on.
+// passed is the value that the edge hands on: the source's error on an ERROR edge, else its result.
 func (s *State) passed(pe *pedge, src *nodeState) []json.RawMessage {
 	if pe.kind == ErrorEdge && src.err != nil {
 		return []json.RawMessage{errorJSON(src.err)}
@@ -164,12 +166,13 @@ func (s *State) passed(pe *pedge, src *nodeState) []json.RawMessage {
 	return src.values
 }
 
-// pass applies the edge's mode to the source's arguments; the value of KEY is left to the caller, who knows the join.
+// pass applies the edge's mode to the source's arguments. The caller, which knows the join, adds the value of
+// KEY.
 func (s *State) pass(e int32, es *edgeState) ([]json.RawMessage, map[string]json.RawMessage) {
 	pe, src := &s.p.edges[e], es.src
 	named := src.named
 	if s.p.nodes[src.n].inbox != nil {
-		named = nil // messages do not travel
+		named = nil // messages are not propagated
 	}
 	switch pe.mode {
 	case ResultAsFirstArg:
@@ -193,7 +196,7 @@ func errorJSON(e *Error) json.RawMessage {
 	c := Error{Type: e.Type, Reason: e.Reason, Message: e.Message}
 	b, err := json.Marshal(c)
 	if err != nil {
-		return rawNull // three strings always marshal
+		return rawNull // cannot happen: three strings can always be written
 	}
 	return b
 }
@@ -206,7 +209,7 @@ func (s *State) mergePropagated(x *Expr, sc *scope) (*Input, error) {
 	}
 	out := &Input{Args: sc.args, Named: sc.named}
 	if sc.s.node(sc.ns).inbox != nil {
-		out.Named = nil // messages do not travel
+		out.Named = nil // messages are not propagated
 	}
 	if v.Type() == types.NullType {
 		return out, nil
@@ -215,7 +218,7 @@ func (s *State) mergePropagated(x *Expr, sc *scope) (*Input, error) {
 	if !ok {
 		return nil, fmt.Errorf("MERGE gives %s, not a map {args, named}", v.Type().TypeName())
 	}
-	// A null part is an absent one: arguments are dropped by an empty list or map, never by a value that is missing.
+	// A null part counts as absent: an empty list or map drops arguments, a missing value never does.
 	if a, ok := m.Find(types.String("args")); ok && a.Type() != types.NullType {
 		raw, err := celJSON(a)
 		if err != nil {
@@ -275,8 +278,8 @@ func (s *State) makeStart(st *Start, ns *nodeState, item int32) {
 	st.Upstream = s.upstream(ns)
 }
 
-// upstream lists the sources that ran: with their values where the edge is an input, with the fact where they failed or
-// abstained.
+// upstream lists the sources that ran: with their values if the edge is an input, and with their status if
+// they failed or abstained.
 func (s *State) upstream(ns *nodeState) []Upstream {
 	if s.p.regions[ns.f.region].token {
 		if ns.f.tokenEdge < 0 {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// generated is a random graph together with the loops it was made of.
+// generated is a random graph together with the loops that it was made of.
 type generated struct {
 	g          *Graph
 	loopOf, up map[string]string
@@ -49,7 +49,7 @@ func (g *gen) node(loop string) string {
 	return id
 }
 
-// item is a node or a loop in a block: edges lead to in and from any of outs.
+// item is a node or a loop in a block. Edges lead to in and from any of outs.
 type item struct {
 	in   string
 	outs []string
@@ -68,7 +68,7 @@ func (g *gen) block(loop string, size, depth int) []item {
 	for k, it := range items {
 		first := 0
 		if loop != "" {
-			first = -1 // nodes of a loop hang on its head, which the caller has made
+			first = -1 // nodes of a loop follow its head, which the caller has made
 		}
 		n := 0
 		for j := range k {
@@ -93,7 +93,7 @@ func (g *gen) loop(around string, depth int) item {
 	for _, it := range body {
 		outs = append(outs, it.outs...)
 	}
-	// Which nodes are in a natural loop is decided by who leads back: everything that has no way back gets one.
+	// The nodes that lead back to the head form a natural loop, so every node without a path back gets one.
 	back := map[string]bool{}
 	for i := len(body) - 1; i >= 0; i-- {
 		if !g.leadsBack(body[i].outs, head, back) {
@@ -252,7 +252,8 @@ func refKey(v *refVisit) string {
 	return fmt.Sprintf("%s#%d %q %v", v.ref(), v.attempt, args, v.named)
 }
 
-// journalOf checks that every journal replays: from the first event, from every snapshot to the next, and from some of them to the end.
+// journalOf checks that a journal replays: from the first event, from every snapshot to the next, and from
+// some of them to the end.
 type journalOf struct {
 	p      *Program
 	events []Event
@@ -278,8 +279,10 @@ func (j *journalOf) check(t interface {
 }, runID string) {
 	s := New(j.p, runID)
 	var compared int
-	var next *State               // restored from the snapshot before
-	far := max(1, len(j.snaps)/8) // all of them in a short journal: what is compared grows with the journal, not with its square
+	var next *State // restored from the previous snapshot
+	// A short journal is replayed from all snapshots, a long one from a share of them, so that the work stays
+	// linear.
+	far := max(1, len(j.snaps)/8)
 	for i, ev := range j.events {
 		require.Equal(t, int64(i+1), ev.Seq, "sequence numbers are dense")
 		_, err := s.Apply(t.Context(), ev)
@@ -290,7 +293,7 @@ func (j *journalOf) check(t interface {
 		}
 		want, ok := j.snaps[ev.Seq]
 		if !ok {
-			continue // in the middle of a command
+			continue // within a command
 		}
 		got, err := s.Snapshot()
 		require.NoError(t, err)
@@ -327,7 +330,8 @@ func keys(starts []Start) []string {
 	return out
 }
 
-// TestMachineAgreesWithReference runs random graphs with random ends in random order on the machine and on the reference.
+// TestMachineAgreesWithReference runs random graphs with random ends in random order on the machine and on
+// the reference.
 func TestMachineAgreesWithReference(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -386,7 +390,7 @@ func TestMachineAgreesWithReference(t *testing.T) {
 	})
 }
 
-// compareStarts demands that the machine and the reference have the same attempts open, with the same arguments.
+// compareStarts requires the same open attempts with the same arguments in the machine and the reference.
 func compareStarts(t *rapid.T, g *Graph, s *State, ref *refRun) {
 	got := map[string]bool{}
 	for _, st := range s.Outstanding() {

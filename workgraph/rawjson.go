@@ -54,7 +54,7 @@ func exactNumbers(v any) (any, error) {
 	return v, nil
 }
 
-// exactNumber reads an integer exactly if 64 bits hold it, and as a double otherwise.
+// exactNumber reads an integer exactly if it fits into 64 bits, and as a double otherwise.
 func exactNumber(s string) (any, error) {
 	if !strings.ContainsAny(s, ".eE") {
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
@@ -75,7 +75,7 @@ func appendInt(b []byte, i int64) []byte { return strconv.AppendInt(b, i, 10) }
 
 func appendUint(b []byte, u uint64) []byte { return strconv.AppendUint(b, u, 10) }
 
-// appendFloat keeps a mark of being a double, so that reading it back does not give an integer.
+// appendFloat writes a double so that it is not read back as an integer.
 func appendFloat(b []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil, errors.New("a double that is not finite has no JSON form")
@@ -115,7 +115,7 @@ func joinList(vals []json.RawMessage) json.RawMessage {
 	return append(b, ']')
 }
 
-// joinMap writes raw values as one JSON object, by name.
+// joinMap writes raw values as one JSON object, sorted by name.
 func joinMap(m map[string]json.RawMessage) json.RawMessage {
 	n := 2
 	for k, v := range m {
@@ -135,12 +135,12 @@ func joinMap(m map[string]json.RawMessage) json.RawMessage {
 func textJSON(s string) json.RawMessage {
 	b, err := appendString(nil, s)
 	if err != nil {
-		return json.RawMessage(`""`) // texts always marshal
+		return json.RawMessage(`""`) // cannot happen: texts can always be written
 	}
 	return b
 }
 
-// splitList reads the elements of a JSON list; ok is false when raw is no list.
+// splitList reads the elements of a JSON list. ok is false if raw is no list.
 func splitList(raw json.RawMessage) (items []json.RawMessage, ok bool) {
 	t := bytes.TrimLeft(raw, " \t\r\n")
 	if len(t) == 0 || t[0] != '[' {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// refRun is the slow, obvious interpreter that the machine is compared with. It knows the loops from the generator instead of
-// finding them, keeps everything in maps, and after every event looks at everything again until nothing changes.
+// refRun is the slow, obvious interpreter with which the machine is compared. It gets the loops from the
+// generator instead of finding them, keeps everything in maps, and checks everything after every event until
+// nothing changes.
 type refRun struct {
 	g      *Graph
 	loopOf map[string]string // node -> the head of its innermost loop, "" for none
@@ -77,7 +78,7 @@ func (v *refVisit) over() bool {
 func newRefRun(g *Graph, loopOf, up map[string]string, in Input) *refRun {
 	r := &refRun{g: g, loopOf: loopOf, up: up, input: in, frames: map[string][]*refFrame{}, started: map[string]*refVisit{}, status: StatusRunning}
 	r.newFrame("", nil, nil)
-	r.settle()
+	r.runToRest()
 	return r
 }
 
@@ -120,7 +121,7 @@ func (r *refRun) inside(l, around string) bool {
 	}
 }
 
-// deliver resolves edge i of a visit, in frame f or at the exit of f's loop.
+// deliver records the decision of edge i, in frame f or at the exit of f's loop.
 func (r *refRun) deliver(f *refFrame, i int, x refEdge) {
 	if r.scope(&r.g.Edges[i]) == f.loop {
 		f.edges[i] = x
@@ -132,7 +133,7 @@ func (r *refRun) deliver(f *refFrame, i int, x refEdge) {
 	}
 }
 
-// inputs are the edges that a visit joins and the frame that has them.
+// inputs are the edges that a visit joins and the frame that holds them.
 func (r *refRun) inputs(v *refVisit) (idx []int, f *refFrame) {
 	head := v.frame.loop == v.node.ID
 	f = v.frame
@@ -150,9 +151,9 @@ func (r *refRun) inputs(v *refVisit) (idx []int, f *refFrame) {
 	return idx, f
 }
 
-// settle delivers edge by edge, in the order in which they were fired, and looks at the target of each; then it looks at
-// everything until nothing changes any more.
-func (r *refRun) settle() {
+// runToRest delivers edges in the order in which they were fired and checks the target of each. Then it
+// checks everything until nothing changes any more.
+func (r *refRun) runToRest() {
 	for changed := true; changed && r.stopped == ""; {
 		for len(r.queue) > 0 && r.stopped == "" {
 			d := r.queue[0]
@@ -172,7 +173,7 @@ func (r *refRun) settle() {
 	}
 }
 
-// look sees what edge i means for its target if f is where it is delivered.
+// look decides what edge i means for its target if f is the frame that delivers it.
 func (r *refRun) look(f *refFrame, i int) {
 	e := &r.g.Edges[i]
 	if r.scope(e) != f.loop {
@@ -190,7 +191,7 @@ func (r *refRun) look(f *refFrame, i int) {
 	}
 }
 
-// open enters a loop within f when its head's join is decided.
+// open enters a loop within f once its head's join is decided.
 func (r *refRun) open(f *refFrame, head string) bool {
 	l := f.loops[head]
 	if len(l.rounds) > 0 || r.judge(&refVisit{node: r.node(head), frame: &refFrame{loop: head, parent: f}}) == verdictWait {
@@ -303,7 +304,7 @@ func (r *refRun) frameDone(f *refFrame) bool {
 	return true
 }
 
-// judge reads the join rule of the design off the edges.
+// judge applies the design's join rule to the edges.
 func (r *refRun) judge(v *refVisit) verdict {
 	idx, f := r.inputs(v)
 	if len(idx) == 0 {
@@ -319,7 +320,7 @@ func (r *refRun) judge(v *refVisit) verdict {
 			ran = ran || x.src.status != VisitSkipped
 		}
 	}
-	if v.frame.prev != nil && v.frame.loop == v.node.ID { // a round is opened only when its BACK edges are decided
+	if v.frame.prev != nil && v.frame.loop == v.node.ID { // a round opens only after its BACK edges are decided
 		return verdictRun
 	}
 	switch v.node.Join.Mode {
@@ -354,7 +355,7 @@ func (r *refRun) decide(v *refVisit) bool {
 		idx, _ := r.inputs(v)
 		r.policy(v, Errorf(Permanent, ReasonQuorumUnreachable, "a quorum of %d out of %d inputs can no longer be met", v.node.Join.N, len(idx)))
 	case verdictRun:
-		r.travel(v)
+		r.propagate(v)
 		if w := v.node.When; w != "" && !refCond(w, v) {
 			r.skip(v)
 			return true
@@ -378,7 +379,7 @@ func (r *refRun) fire(v *refVisit, live func(*Edge) bool) {
 	}
 }
 
-// refCond knows the few conditions that the generator writes.
+// refCond evaluates the few conditions that the generator writes.
 func refCond(when string, v *refVisit) bool {
 	var k int
 	switch {
@@ -392,8 +393,8 @@ func refCond(when string, v *refVisit) bool {
 	}
 }
 
-// travel is section 4.3, word by word.
-func (r *refRun) travel(v *refVisit) {
+// propagate follows section 4.3 of the design literally.
+func (r *refRun) propagate(v *refVisit) {
 	idx, f := r.inputs(v)
 	v.named = map[string]string{}
 	if len(idx) == 0 {
@@ -472,7 +473,7 @@ func refSingle(vals []string) string {
 	return "[" + strings.Join(vals, ",") + "]"
 }
 
-// end takes the end of an attempt and reports whether it is tried again.
+// end takes the end of an attempt and reports whether it is retried.
 func (r *refRun) end(ref Ref, out *Outcome, err *Error) (again bool) {
 	v := r.started[ref.String()]
 	delete(r.started, ref.String())
@@ -484,7 +485,7 @@ func (r *refRun) end(ref Ref, out *Outcome, err *Error) (again bool) {
 			return true
 		}
 		r.policy(v, err)
-		r.settle()
+		r.runToRest()
 		return false
 	}
 	for _, x := range out.Values {
@@ -507,7 +508,7 @@ func (r *refRun) end(ref Ref, out *Outcome, err *Error) (again bool) {
 			return e.Kind != ErrorEdge && r.chosen(e, out.Select) && (e.When == "" || refCond(e.When, v))
 		})
 	}
-	r.settle()
+	r.runToRest()
 	return false
 }
 
@@ -558,7 +559,7 @@ func (r *refRun) policy(v *refVisit, err *Error) {
 	}
 }
 
-// finish is how the run ended, once nothing is in flight.
+// finish is how the run ended. Nothing may be in flight.
 func (r *refRun) finish() (Status, map[string]string) {
 	status := StatusCompleted
 	if r.stopped == "FAIL" {
@@ -567,8 +568,9 @@ func (r *refRun) finish() (Status, map[string]string) {
 	return status, r.outputs()
 }
 
-// outputs finds the effective sinks by their definition: a completed visit without a completed descendant. Of a node in a loop
-// only the last completed visit can be one, and only while no later round has completed the loop's head.
+// outputs finds the effective sinks by their definition: completed visits without a completed descendant. Of
+// a node in a loop only the last completed visit can be one, and only while no later round has completed the
+// loop's head.
 func (r *refRun) outputs() map[string]string {
 	last := map[string]*refVisit{}
 	for _, fs := range r.frames {

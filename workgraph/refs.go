@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// exprUse is one place where an expression stands, and what it says about other nodes.
+// exprUse is one place of an expression that reads other nodes or the input.
 type exprUse struct {
 	expr  *Expr
 	place Fault // without code and message
-	// of is the node whose ancestors it sees, at the one by whose place names are resolved. over says that of itself has completed.
+	// of is the node whose ancestors the expression sees. at is the node from whose place names are resolved.
+	// over says that of itself has completed.
 	of, at string
 	over   bool
 }
@@ -26,8 +27,8 @@ func (c *checker) edgeExpr(e *Edge, field, src string) *Expr {
 	return c.expr(exprUse{place: Fault{From: e.From, To: e.To, Field: field}, of: e.From, at: e.To, over: e.Kind != ErrorEdge}, src)
 }
 
-// giving reports an expression that can never give what is wanted where it stands. Stored graphs are taken as
-// they are.
+// giving reports an expression that can never give the type that its place needs. Stored graphs are accepted
+// as they are.
 func (c *checker) giving(want string, place Fault, e *Expr) *Expr {
 	if e == nil || e.gives == "" || e.gives == want || c.expanded && c.actors == nil || c.full() {
 		return e
@@ -40,11 +41,11 @@ func (c *checker) giving(want string, place Fault, e *Expr) *Expr {
 	return e
 }
 
-// checkNodeRefs reports nodes.ID where no such node is declared, or where it can never have ended when the
-// expression is evaluated, and what is asked of it that no node has. whole says that every edge is known.
+// checkNodeRefs reports a nodes.ID that is not declared or cannot have ended when the expression is
+// evaluated, and fields that no node or input has. whole says that every edge is known.
 func (c *checker) checkNodeRefs(p *Program, whole bool) {
 	if c.expanded && c.actors == nil {
-		return // they were checked where each part of the graph was given
+		return // each part of the graph was checked when it was given
 	}
 	type question struct {
 		use *exprUse
@@ -54,10 +55,11 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 	var pairs [][2]int32
 	for i := range c.uses {
 		u := &c.uses[i]
-		for _, f := range u.expr.strange { // evaluated, it would be a missing key, which makes a condition false without a word
+		// At run time it would be a missing key, which makes a condition false without an error.
+		for _, f := range u.expr.unknownFields {
 			c.refFault(u, CodeBadExpression, "a node has "+strings.Join(nodeFields, ", "), "%q asks for %q of nodes.%s, which no node has", u.expr.src, f.field, f.id)
 		}
-		for _, key := range u.expr.strangeInput {
+		for _, key := range u.expr.unknownInput {
 			c.refFault(u, CodeBadExpression, "write input.named."+key, "%q asks for %q of input, which has args and named", u.expr.src, key)
 		}
 		for _, id := range u.expr.nodeRefs {
@@ -78,7 +80,7 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 			case !declared:
 				c.refFault(u, CodeUnknownNodeRef, c.nearest(id), "%q refers to nodes.%s, which is not declared", u.expr.src, id)
 			case !before:
-				c.refFault(u, CodeNotBefore, "let the result travel to the node, or draw an edge", "%q refers to nodes.%s, which does not lead here", u.expr.src, id)
+				c.refFault(u, CodeNotBefore, "pass the result on to the node, or draw an edge", "%q refers to nodes.%s, which does not lead here", u.expr.src, id)
 			}
 		}
 	}
@@ -87,7 +89,7 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 			continue
 		}
 		q, x, v := asked[k], pairs[k][0], pairs[k][1]
-		hint := fmt.Sprintf("draw an edge from %q, or let its result travel", p.nodes[x].ID)
+		hint := fmt.Sprintf("draw an edge from %q, or pass its result on", p.nodes[x].ID)
 		switch {
 		case x == v && q.use.place.Node == "":
 			hint = "on an ERROR edge result is the error of the source"
@@ -109,8 +111,8 @@ func (c *checker) refFault(u *exprUse, code, hint, format string, args ...any) {
 	c.add(f)
 }
 
-// leadAll answers leadsTo for many pairs at once: one pass over the edges for each reachBatch different sources. When ctx ends, the answers are of no
-// use.
+// leadAll answers leadsTo for many pairs, in one pass over the edges for each reachBatch different sources.
+// If ctx ends, the answers must not be used.
 func (p *Program) leadAll(ctx context.Context, pairs [][2]int32) []bool {
 	out := make([]bool, len(pairs))
 	var open []int
@@ -161,10 +163,10 @@ func (r *reach) order() []int32 {
 	return out
 }
 
-// reachFrom gives for every component which of the sources, by their bits, lead to its nodes.
+// reachFrom computes for every component which of the sources, by their bits, lead to its nodes.
 func (p *Program) reachFrom(r *reach, byComp []int32, bits map[int32]int) []reachSet {
 	sets := make([]reachSet, len(r.comp))
-	own := make([]int32, len(r.comp)) // one more than the bit of a source
+	own := make([]int32, len(r.comp)) // the bit of a source, plus one
 	for x, b := range bits {
 		own[x] = int32(b) + 1
 	}

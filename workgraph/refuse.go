@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Codes of refusals: what an amendment must leave as it is, because it has happened.
+// Codes of refusals: an amendment must leave these things as they are, because they have happened.
 const (
 	CodeNodeEnded       = "NODE_ENDED"
 	CodeInputsDelivered = "INPUTS_DELIVERED"
@@ -16,7 +16,7 @@ const (
 	CodeUnsafeInFlight  = "UNSAFE_IN_FLIGHT"
 	CodeReconcileFirst  = "NEEDS_RECONCILIATION"
 	CodeUnknownEdge     = "UNKNOWN_EDGE"
-	CodeCannotExpand    = "CANNOT_EXPAND" // of an expansion: what a sub-graph, or one at that place, cannot have
+	CodeCannotExpand    = "CANNOT_EXPAND" // of an expansion: its content or its place is not allowed
 )
 
 // amendment is an examined change from one program to another.
@@ -26,19 +26,19 @@ type amendment struct {
 	nodes, edges, regions []int32
 	diff                  GraphDiff
 	refusals              Faults
-	// changed are the fields of the old nodes and edges that differ.
+	// changedNode and changedEdge are the fields that differ, by old node and edge.
 	changedNode map[int32][]string
 	changedEdge map[int32][]string
-	// resets are the visits under way that must begin again or go.
+	// resets are the visits under way that must begin again or go away.
 	resets []*nodeState
-	// reopens are visits that have ended, and what waits for them, that begin again because an approval does
-	// not hold any more.
+	// reopens are visits that begin again because an approval is void: visits that have ended, and those that
+	// wait for them.
 	reopens []*nodeState
-	// known tells the new program's edges that the old one had.
-	known []bool
+	// hadEdge says which edges of the new program the old one had.
+	hadEdge []bool
 }
 
-// refuse keeps what stands in the way, as much of it as is told.
+// refuse records a refusal, up to MaxFaults of them.
 func (a *amendment) refuse(f Fault) {
 	switch n := len(a.refusals); {
 	case n < MaxFaults:
@@ -48,18 +48,18 @@ func (a *amendment) refuse(f Fault) {
 	}
 }
 
-// examineAmend finds what the change means for the visits of the run, and everything that stands in its way.
-// The error is ctx's.
+// examineAmend finds what the change means for the visits of the run, and every reason to refuse it. The
+// error is that of ctx.
 func (s *State) examineAmend(ctx context.Context, q *Program) (*amendment, error) {
 	diff, err := Diff(ctx, s.p.g, q.g)
 	if err != nil {
 		return nil, err
 	}
-	a := &amendment{s: s, q: q, diff: diff, changedNode: map[int32][]string{}, changedEdge: map[int32][]string{}, known: make([]bool, len(q.edges))}
+	a := &amendment{s: s, q: q, diff: diff, changedNode: map[int32][]string{}, changedEdge: map[int32][]string{}, hadEdge: make([]bool, len(q.edges))}
 	a.nodes, a.edges, a.regions = q.match(s.p)
 	for _, e := range a.edges {
 		if e >= 0 {
-			a.known[e] = true
+			a.hadEdge[e] = true
 		}
 	}
 	for _, c := range a.diff.ChangedNodes {
@@ -92,20 +92,20 @@ func (s *State) examineAmend(ctx context.Context, q *Program) (*amendment, error
 	return a, a.approvals(ctx)
 }
 
-// inLists are the edges into every node, BACK edges among them, in declared order.
+// inLists are the edges into every node, including BACK edges, in declared order.
 func inLists(p *Program) [][]int32 {
 	in := make([][]int32, len(p.nodes))
 	for e := range p.edges {
 		to := p.edges[e].to
 		if p.edges[e].message {
-			continue // what comes in later is no input of visits that have begun
+			continue // later messages are no inputs of visits that have begun
 		}
 		in[to] = append(in[to], int32(e))
 	}
 	return in
 }
 
-// ended and begun tell whether a visit of the node is over, and whether one is under way.
+// ended reports whether a visit of the node is over, and whether one is under way.
 func (a *amendment) ended(n int32) (ended, begun bool) {
 	for _, ns := range a.s.visitsOf(n) {
 		switch {
@@ -174,7 +174,7 @@ func (a *amendment) mayReset(ns *nodeState) bool {
 	return f == nil
 }
 
-// irrevocable says why a visit that has not ended cannot be taken back; nil if it can.
+// irrevocable is the reason why a visit that has not ended cannot be taken back, or nil if it can.
 func (s *State) irrevocable(ns *nodeState) *Fault {
 	units := []unit{{ns, 0}}
 	if ns.m != nil {
@@ -284,7 +284,7 @@ func (a *amendment) region(k int32) {
 	}
 }
 
-// all are the members of a region in whatever round.
+// all are the members of a region in any round.
 func (r *region) all() (nodes, edges []int32) {
 	nodes, edges = r.nodes, r.edges
 	for _, g := range r.expanded {
@@ -293,7 +293,7 @@ func (r *region) all() (nodes, edges []int32) {
 	return nodes, edges
 }
 
-// newEdges refuses new ways out of loops that go on: rounds that are over have decided without them.
+// newEdges refuses new edges out of loops that go on, because earlier rounds were decided without them.
 func (a *amendment) newEdges(frozen []bool) {
 	back := make([]int32, len(a.q.nodes))
 	for i := range back {
@@ -306,7 +306,7 @@ func (a *amendment) newEdges(frozen []bool) {
 	}
 	for e := range a.q.edges {
 		pe := &a.q.edges[e]
-		if a.known[e] || back[pe.from] < 0 {
+		if a.hadEdge[e] || back[pe.from] < 0 {
 			continue
 		}
 		old := back[pe.from]
@@ -330,7 +330,7 @@ func (a *amendment) newEdges(frozen []bool) {
 	}
 }
 
-// over reports whether the loop, with everything around it, has ended for good.
+// over reports whether the loop and all enclosing loops have ended.
 func (a *amendment) over(r int32) bool {
 	for a.s.p.regions[r].parent != 0 {
 		r = a.s.p.regions[r].parent

@@ -2,9 +2,9 @@ package workgraph
 
 import "slices"
 
-// remap moves the state over to a program of another graph. Nodes and edges are the same if their ids are,
-// loops if their heads are. What the new graph does not have is forgotten, what is new begins as pending.
-// Pointers to visits that others hold on to do not survive; frames do. Nothing is decided.
+// remap moves the state to the program of another graph. Nodes and edges are the same if their ids are, and
+// loops if their heads are. State of parts that the new graph does not have is dropped; new parts begin as
+// pending. Pointers to visits become invalid, pointers to frames stay valid. Nothing is decided.
 func (s *State) remap(q *Program) {
 	m := &move{s: s, p: s.p, q: q}
 	s.forgetApprovals()
@@ -42,7 +42,7 @@ func (s *State) remap(q *Program) {
 	}
 }
 
-// match finds for everything of an older program what it is in this one, or -1.
+// match finds the number of each node, edge and region of an older program in this one, or -1.
 func (p *Program) match(old *Program) (nodes, edges, regions []int32) {
 	nodes, edges, regions = make([]int32, len(old.nodes)), make([]int32, len(old.edges)), make([]int32, len(old.regions))
 	for i := range old.nodes {
@@ -85,7 +85,7 @@ func (p *Program) match(old *Program) (nodes, edges, regions []int32) {
 	return nodes, edges, regions
 }
 
-// move is one rebase under way.
+// move is one remap under way.
 type move struct {
 	s                     *State
 	p, q                  *Program
@@ -100,7 +100,7 @@ type oldFrame struct {
 	insts  []instance
 }
 
-// visit is where a visit has moved to. The frames must have been laid out.
+// visit is the new place of a visit. The frames must have been laid out.
 func (m *move) visit(ns *nodeState) *nodeState {
 	if ns == nil || m.nodes[ns.n] < 0 {
 		return nil
@@ -126,7 +126,7 @@ func (m *move) layOut(f *frame) {
 	m.q.layOut(f, r)
 }
 
-// fill brings what a frame held to its new places.
+// fill moves the contents of a frame to their new places.
 func (m *move) fill(o *oldFrame) {
 	for i := range o.nodes {
 		old := &o.nodes[i]
@@ -161,7 +161,7 @@ func (m *move) fill(o *oldFrame) {
 	})
 }
 
-// eachIn calls do for what every frame of a region has and for what the given one has more.
+// eachIn calls do with the parts that every frame of a region has, and with those that only this frame has.
 func (p *Program) eachIn(r *region, serial int32, do func(*expansionPart)) {
 	do(&expansionPart{r.nodes, r.edges, r.children})
 	if g := r.expanded[serial]; g != nil {
@@ -179,7 +179,7 @@ func (m *move) instance(to, from *instance, old, now int32) {
 		}
 		if k, ok := slices.BinarySearch(m.q.regions[now].exits, m.edges[e]); ok {
 			x := from.exits[i]
-			exits[k] = exitState{src: m.visit(x.src), travel: x.travel, live: x.live}
+			exits[k] = exitState{src: m.visit(x.src), propagated: x.propagated, live: x.live}
 		}
 	}
 }
@@ -249,12 +249,12 @@ func (m *move) rest() {
 	for i := range s.instQ {
 		s.instQ[i].region = m.regions[s.instQ[i].region]
 	}
-	for i := range s.growQ {
-		s.growQ[i].ns = m.visit(s.growQ[i].ns)
+	for i := range s.expandQ {
+		s.expandQ[i].ns = m.visit(s.expandQ[i].ns)
 	}
 	timers := s.timers[:0]
 	for _, t := range s.timers {
-		if !t.valid() { // asks the old places, which are as they were
+		if !t.valid() { // valid reads the old places, which are unchanged
 			continue
 		}
 		if t.ns = m.visit(t.ns); t.ns != nil {
@@ -265,7 +265,7 @@ func (m *move) rest() {
 	s.timers = timers
 }
 
-// waits moves the open waits with what finds them.
+// waits moves the open waits and their indexes.
 func (m *move) waits() {
 	s := m.s
 	for i := range s.waits {
@@ -299,7 +299,7 @@ func (m *move) units(us []unit) []unit {
 	return out
 }
 
-// recount works out what a frame counts, from what it holds.
+// recount computes the counters of a frame from its contents.
 func (s *State) recount(f *frame) {
 	p := s.p
 	if p.regions[f.region].token {
@@ -334,7 +334,7 @@ func (s *State) recount(f *frame) {
 	})
 }
 
-// countJoin counts what has come in so far.
+// countJoin counts the edges that have been decided so far.
 func (s *State) countJoin(edges []int32, f *frame) joinCount {
 	var j joinCount
 	for _, e := range edges {

@@ -7,15 +7,15 @@ import (
 	"runtime"
 )
 
-// Apply replays one journaled event; Seq must follow the last one applied. Nothing is decided: the steps in
-// the event are carried out. The effects are those of the original decision; a recovering owner ignores them
-// in favor of Outstanding.
+// Apply replays one journaled event. Its Seq must follow the last one applied. Nothing is decided: the steps
+// in the event are carried out. The effects are those of the original decision; a recovering owner ignores
+// them in favor of Outstanding.
 //
-// A replay ends with ctx, whose error is returned then: the graph of a run that grew or was amended is
-// compiled again on the way, once for each time. After any error some of the event's steps may be carried out
-// and others not, and the state must be discarded. So a replay may be interrupted only where its state is
-// nobody's yet. Who replays a run that goes on meanwhile, or owes the outcome of a call, gives a context that
-// lasts as long as the run does.
+// A replay ends with ctx, whose error is returned then: it compiles the graph of an expanded or amended run
+// again, once for each change. After any error some of the event's steps may have been carried out, and the
+// state must be discarded. So a replay may be interrupted only while nothing else uses the state. A caller
+// that replays a run that is going on, or that must report the outcome of a call, needs a context that lasts
+// as long as the run.
 func (s *State) Apply(ctx context.Context, ev Event) (fx Effects, err error) {
 	if ctx.Err() != nil {
 		return Effects{}, context.Cause(ctx)
@@ -44,8 +44,8 @@ func (s *State) Apply(ctx context.Context, ev Event) (fx Effects, err error) {
 	return fx, nil
 }
 
-// corrupt turns an index or nil fault, which only a journal or snapshot of another program can cause, into
-// ErrCorrupt.
+// corrupt turns an index or nil fault into ErrCorrupt. Only a journal or snapshot of another program can
+// cause one.
 func corrupt(fault any, err error) error {
 	switch f := fault.(type) {
 	case nil:
@@ -70,7 +70,7 @@ func (s *State) applyEvent(ev *Event) error {
 			return fmt.Errorf("%w: no visit %s", ErrCorrupt, ev.Ref)
 		}
 		return s.applyAttempt(ev, u)
-	case ChildClosed, InterruptClosed, TaskClosed:
+	case ChildClosed, InterruptClosed, CompletionReceived:
 		return s.replayWait(ev)
 	case SignalReceived:
 		s.applySignal(ev.Signal, ev.Payload)
@@ -112,14 +112,15 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 		if t.pos < 0 || ev.Generation < 1 {
 			return misfit
 		}
-		// The call was made with the key of this generation, and is repeated with it should it not have been performed.
+		// The call was made with the key of this generation. If it was not performed, it is repeated with the
+		// same key.
 		t.intent, t.gen = true, int32(ev.Generation)
 	case TimerFired:
 		if t.status != VisitBackoff && t.status != VisitWaiting {
 			return misfit
 		}
 		if t.status == VisitBackoff {
-			s.unpark(u)
+			s.endSuspension(u)
 			t.status = VisitRunning
 			return nil
 		}
@@ -137,7 +138,7 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 	return nil
 }
 
-// outcomeOf is the outcome that a step without values of its own is about.
+// outcomeOf is the outcome for a step that has no values of its own.
 func (s *State) outcomeOf(ev *Event, u unit) *Outcome {
 	if ev.Outcome != nil {
 		return ev.Outcome
@@ -151,7 +152,7 @@ func (s *State) outcomeOf(ev *Event, u unit) *Outcome {
 	return &Outcome{}
 }
 
-// chosen is the outcome that says how a visit which completes chose among its edges.
+// chosen is the outcome whose Select applies to a visit that completes, or nil.
 func (s *State) chosen(ev *Event, ns *nodeState) *Outcome {
 	switch ref := s.ref(ns, 0); {
 	case s.woke != nil && s.woken == ref:
@@ -344,7 +345,7 @@ func (s *State) replayEdge(st *Step, d *Detail) error {
 	if src == nil || !src.resolved() {
 		return fmt.Errorf("%w: edge of %s@%d, which is not over", ErrCorrupt, st.Node, st.Visit)
 	}
-	s.applyEdge(&edgeTask{e: e, src: src, live: st.Live, travel: d.Propagated})
+	s.applyEdge(&edgeTask{e: e, src: src, live: st.Live, propagated: d.Propagated})
 	return nil
 }
 
@@ -369,7 +370,7 @@ func (s *State) replayLoop(st *Step, d *Detail) error {
 		return fmt.Errorf("%w: node %s is in no loop", ErrCorrupt, st.Node)
 	}
 	r := &s.p.regions[region]
-	l := limitedVisit{region: region, parent: s.frameAt(r.parent, d.Within), node: n, travel: d.Propagated}
+	l := limitedVisit{region: region, parent: s.frameAt(r.parent, d.Within), node: n, propagated: d.Propagated}
 	if d.From > 0 {
 		l.prev = s.frameAt(region, d.From)
 	}
@@ -390,7 +391,7 @@ func (s *State) replayLoop(st *Step, d *Detail) error {
 	switch st.Op {
 	case OpLoop:
 		if r.token {
-			s.applyToken(region, n, l.edge, l.src, l.travel)
+			s.applyToken(region, n, l.edge, l.src, l.propagated)
 			return nil
 		}
 		s.applyLoop(region, l.parent, l.prev)
@@ -414,7 +415,7 @@ func (s *State) replayLoop(st *Step, d *Detail) error {
 	return nil
 }
 
-// Replay rebuilds the state of a run from its journal. It ends with ctx: see Apply.
+// Replay rebuilds the state of a run from its journal. See Apply for ctx.
 func Replay(ctx context.Context, p *Program, runID string, events []Event) (*State, error) {
 	s := New(p, runID)
 	for _, ev := range events {

@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// An event of adopted visits is closed when it has grown to one of these.
+// An event of reused visits is closed when it reaches one of these sizes.
 const (
 	reuseSteps = 1_000
 	reuseBytes = 1 << 20
 )
 
-// savedOutcome is what a visit's outcome said beyond its values, for a fork to say it again.
+// savedOutcome is what a visit's outcome contained besides its values, so that a fork can reuse it.
 type savedOutcome struct {
-	State  map[string]json.RawMessage `json:"state,omitempty"` // all updates put together
+	State  map[string]json.RawMessage `json:"state,omitempty"` // all updates, combined
 	Select *Select                    `json:"select,omitempty"`
 	Expand *Graph                     `json:"expand,omitempty"`
-	// Decision is that on the visit's question of approval, Binds what the question covers: Seen of it are
-	// digests of values of the state, as far as what follows from the approval has not changed them itself,
-	// and Workflows are the hashes of graphs by what names them.
+	// Decision is the one on the visit's question of approval, and Binds names what the question covers. Seen
+	// are digests of state values, updated by changes that follow from the approval itself. Workflows are
+	// hashes of graphs by name.
 	Decision  string            `json:"decision,omitempty"`
 	Binds     string            `json:"binds,omitempty"`
 	Seen      map[string]string `json:"seen,omitempty"`
@@ -35,14 +35,14 @@ func (ns *nodeState) saveOutcome() *savedOutcome {
 	return ns.kept
 }
 
-// recordSelection remembers how a visit that completes has chosen among its edges.
+// recordSelection saves the Select of a visit that completes.
 func (ns *nodeState) recordSelection(o *Outcome) {
 	if o != nil && o.Select != nil {
 		ns.saveOutcome().Select = o.Select
 	}
 }
 
-// recordUpdates adds to the state updates of a visit. Those of the items of a map become one.
+// recordUpdates adds to the state updates of a visit. Updates of the items of a map are combined.
 func (s *State) recordUpdates(ns *nodeState, up map[string]json.RawMessage) {
 	if len(up) == 0 {
 		return
@@ -60,7 +60,7 @@ func (s *State) recordUpdates(ns *nodeState, up map[string]json.RawMessage) {
 		if old, ok := sum[key]; ok && s.vars[key] != nil {
 			both, err := newStateVar(StateKey{Reducer: s.vars[key].reducer})
 			if err != nil {
-				continue // an empty variable can always be made
+				continue // cannot happen: an empty variable can always be made
 			}
 			both.update(old)
 			both.update(v)
@@ -71,25 +71,24 @@ func (s *State) recordUpdates(ns *nodeState, up map[string]json.RawMessage) {
 	k.State = sum
 }
 
-// checkReused refuses what could not be journaled.
+// checkReused refuses outcomes that cannot be journaled.
 func checkReused(list []ReusedVisit) error {
 	for i := range list {
 		a := &list[i]
 		if a.Ref.Item != 0 || a.Ref.Visit < 1 {
-			return fmt.Errorf("%w: adopted visit %s: a whole visit must be named, counted from 1", ErrState, a.Ref)
+			return fmt.Errorf("%w: reused visit %s: a whole visit must be named, counted from 1", ErrState, a.Ref)
 		}
 		if a.Outcome.Wait != nil {
-			return fmt.Errorf("%w: adopted visit %s still waits", ErrState, a.Ref)
+			return fmt.Errorf("%w: reused visit %s still waits", ErrState, a.Ref)
 		}
 		if err := checkOutcome(&a.Outcome); err != nil {
-			return fmt.Errorf("%w: adopted visit %s: %w", ErrState, a.Ref, err)
+			return fmt.Errorf("%w: reused visit %s: %w", ErrState, a.Ref, err)
 		}
 	}
 	return nil
 }
 
-// reuseVisit completes a visit with the outcome that it had in another run. Check and transform have been
-// applied there.
+// reuseVisit completes a visit with its outcome in another run. Check and transform were applied there.
 func (s *State) reuseVisit(ns *nodeState, refs []InputRef, args []json.RawMessage, named map[string]json.RawMessage, a *ReusedVisit) {
 	o := &a.Outcome
 	up := make(map[string]json.RawMessage, len(o.State))
@@ -116,10 +115,10 @@ func (s *State) reuseVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 		return
 	}
 	task.o, task.values, task.now = &c, o.Values, s.at
-	s.growQ = append(s.growQ, task)
+	s.expandQ = append(s.expandQ, task)
 }
 
-// splitReuse begins a new event when the last one has become large.
+// splitReuse begins a new event when the current one has become large.
 func (s *State) splitReuse() {
 	if s.reuse != nil && (len(s.ev.Steps) >= reuseSteps || s.reused >= reuseBytes) {
 		s.reused = 0
@@ -138,18 +137,19 @@ func (s *State) applyReuse(ns *nodeState, args []json.RawMessage, named map[stri
 	s.applyUpdates(ns, d.State)
 }
 
-// ReuseFrom says which ended visits of an earlier run a new run of it may take over, when everything from the
-// given visit on is to run again, or when only what did not complete is (from is nil): those that completed
-// or abstained and depend on nothing that runs again. Visits of inboxes and of irreducible loops, whose
-// numbers are a matter of chance, run again, and so does a visit that ended its run, and one whose approval
-// does not hold for the graph after (nil is the same graph). unsafeAgain are the UNSAFE visits that were, or
-// may have been, performed and are not taken over. The earlier run may go on: what is under way in it, or
-// waits, has not ended. The error is ctx's.
+// ReuseFrom lists the ended visits of an earlier run that a new run may reuse. Everything from the visit from
+// on runs again; if from is nil, only what did not complete runs again. A visit is reused if it completed or
+// abstained and depends on nothing that runs again. These run again: visits of inboxes and of irreducible
+// loops, because their numbers are a matter of chance; a visit that ended its run by TERMINATE; and a visit
+// whose approval does not hold for the graph after, where nil stands for the same graph.
+//
+// unsafeAgain are the UNSAFE visits that were, or may have been, performed and are not reused. The earlier
+// run may still be going on; a visit that is under way or waits has not ended. The error is that of ctx.
 func ReuseFrom(ctx context.Context, old *State, from *Ref, before, after *Graph) (reused []ReusedVisit, unsafeAgain []Ref, err error) {
 	if old.root == nil {
 		return nil, nil, nil
 	}
-	a := &adopter{s: old, from: from, visits: map[*nodeState]bool{}, loops: map[loopKey]bool{}, ended: map[*nodeState]bool{}, before: before, void: map[*nodeState]bool{}}
+	a := &reuseFinder{s: old, from: from, visits: map[*nodeState]bool{}, loops: map[loopKey]bool{}, ended: map[*nodeState]bool{}, before: before, void: map[*nodeState]bool{}}
 	for _, ns := range old.terminated {
 		a.ended[ns] = true
 	}
@@ -164,7 +164,7 @@ func ReuseFrom(ctx context.Context, old *State, from *Ref, before, after *Graph)
 		for _, ns := range old.visitsOf(int32(i)) {
 			switch {
 			case ns.status != VisitPending && ns.status != VisitSkipped && a.stable(ns):
-				reused = append(reused, ReusedVisit{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.given(), Seen: maps.Clone(ns.seen()), Workflows: ns.workflows()})
+				reused = append(reused, ReusedVisit{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.decision(), Seen: maps.Clone(ns.seen()), Workflows: ns.workflows()})
 			case old.p.nodes[i].Effect == Unsafe && ns.performed():
 				unsafeAgain = append(unsafeAgain, old.ref(ns, 0))
 			}
@@ -173,7 +173,7 @@ func ReuseFrom(ctx context.Context, old *State, from *Ref, before, after *Graph)
 	return reused, unsafeAgain, nil
 }
 
-// outcome is how the visit ended, in the form in which it can be adopted.
+// outcome is how the visit ended, in the form in which it can be reused.
 func (ns *nodeState) outcome() Outcome {
 	o := Outcome{Values: ns.values}
 	if ns.status == VisitAbstained {
@@ -185,7 +185,7 @@ func (ns *nodeState) outcome() Outcome {
 	return o
 }
 
-// performed reports whether an UNSAFE visit has, or may have, done to the world what it does.
+// performed reports whether an UNSAFE visit has, or may have, had its effect.
 func (ns *nodeState) performed() bool {
 	if ns.m == nil {
 		return ns.reused || ns.done(ns.err)
@@ -224,7 +224,7 @@ func (t *try) done(err *Error) bool {
 func afterwards(reason string) bool {
 	switch reason {
 	case ReasonCheckFailed, ReasonTransformFailed, ReasonConditionFailed, ReasonPassDownFailed, ReasonUnknownSelection, ReasonBadOutcome,
-		ReasonStateRefused, ReasonInterruptExpired, ReasonTaskExpired, ReasonSignalExpired, ReasonChildFailed, ReasonExpandRefused, ReasonRejected:
+		ReasonStateRefused, ReasonInterruptExpired, ReasonCompletionExpired, ReasonSignalExpired, ReasonChildFailed, ReasonExpandRefused, ReasonRejected:
 		return true
 	}
 	return false
@@ -235,27 +235,27 @@ type loopKey struct {
 	within *frame
 }
 
-// adopter finds out which visits would come out the same again.
-type adopter struct {
+// reuseFinder finds the visits whose outcome a new run may reuse.
+type reuseFinder struct {
 	s      *State
 	from   *Ref
 	visits map[*nodeState]bool
 	loops  map[loopKey]bool
 	ended  map[*nodeState]bool
-	// before is the graph with which a new run is compared, void the approvals that do not hold for it.
-	// changed and leadsOn are the difference: see changes.
+	// before is the graph with which the graph of the new run is compared. void are the approvals that do not
+	// hold for the new run. changed and leadsOn are the difference; see changes.
 	before  *Graph
 	void    map[*nodeState]bool
 	changed map[string]bool
 	leadsOn []int32
 }
 
-// stable reports whether the visit ended and everything that led to it is stable.
-func (a *adopter) stable(ns *nodeState) bool {
+// stable reports whether the visit has ended and everything that led to it is stable.
+func (a *reuseFinder) stable(ns *nodeState) bool {
 	if known, ok := a.visits[ns]; ok {
 		return known
 	}
-	a.visits[ns] = false // nothing depends on itself
+	a.visits[ns] = false // a visit does not depend on itself
 	ok := false
 	switch ref := a.s.ref(ns, 0); {
 	case a.s.p.regions[ns.f.region].token, a.ended[ns], a.void[ns]:
@@ -267,7 +267,7 @@ func (a *adopter) stable(ns *nodeState) bool {
 	return ok
 }
 
-func (a *adopter) sources(ns *nodeState) bool {
+func (a *reuseFinder) sources(ns *nodeState) bool {
 	s := a.s
 	edges, f := s.sources(ns)
 	some := s.node(ns).quorum > 0 && ns.status != VisitSkipped
@@ -294,7 +294,7 @@ func (a *adopter) sources(ns *nodeState) bool {
 }
 
 // loop reports whether a whole loop within a frame has ended and is stable.
-func (a *adopter) loop(region int32, within *frame) bool {
+func (a *reuseFinder) loop(region int32, within *frame) bool {
 	key := loopKey{region, within}
 	if known, ok := a.loops[key]; ok {
 		return known

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// forkOf starts a run that takes over what it may of an old one.
+// forkOf starts a run that reuses everything that it may of an old one.
 func forkOf(old *machine, from *Ref, args ...string) (*machine, []Ref) {
 	reused, unsafe, err := ReuseFrom(old.t.Context(), old.s, from, nil, nil)
 	require.NoError(old.t, err)
@@ -244,7 +244,7 @@ func TestReuse(t *testing.T) {
 	})
 	t.Run("BadList/IsRefused", func(t *testing.T) {
 		for _, a := range []ReusedVisit{{Ref: Ref{Node: "A"}}, {Ref: Ref{Node: "A", Visit: 1, Item: 1}}, {Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("{")}},
-			{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Wait: &Wait{Task: &TaskWait{}}}}} {
+			{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Wait: &Wait{Completion: &CompletionWait{}}}}} {
 			m := newMachine(t, compile(t, nodes(FirstArg(), "A").Graph()))
 			require.ErrorIs(t, m.try(Begin{Now: m.now, Reuse: []ReusedVisit{a}}), ErrState)
 			m.begin()
@@ -268,8 +268,8 @@ func TestReuse(t *testing.T) {
 	})
 }
 
-// TestForksAgree forks random runs at random visits. With actors that always answer alike a fork ends as its
-// origin did, calls nothing that it took over, and calls again whatever depends on the visit.
+// TestForksAgree forks random runs at random visits. If the actors always answer alike, a fork ends as its
+// origin did, calls nothing that it reused, and calls again everything that depends on the visit.
 func TestForksAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -316,14 +316,14 @@ func TestForksAgree(t *testing.T) {
 			require.True(t, again[*from], "%s is what the fork begins with", *from)
 		}
 		if old.End() == nil || old.End().Status != StatusCompleted {
-			return // which of several failures comes first may differ
+			return // several failures may come in another order
 		}
 		require.Equal(t, string(js(old.End())), string(js(fork.End())), "graph %s", mustJSON(spec.g))
 		require.Equal(t, len(called), len(reused)+len(again))
 	})
 }
 
-// answer is a random outcome that depends on nothing but the visit.
+// answer is a random outcome that depends only on the visit and the seed.
 func answer(g *Graph, seed int, r Ref) (*Outcome, *Error) {
 	h := fnv.New32a()
 	fmt.Fprint(h, seed, r)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Result is what a run in memory ended in, or where it paused.
+// Result is how a run in memory ended, or where it paused.
 type Result struct {
 	RunEnd
 	// Events counts the journal entries of the run.
@@ -50,13 +50,16 @@ func WithBudget(b Budget) Option { return func(c *runConfig) { c.budget = &b } }
 // WithProgress receives every event in order. It is called under the run's lock and must be quick.
 func WithProgress(f func(Event)) Option { return func(c *runConfig) { c.progress = f } }
 
-// Run compiles g and runs it in this process. Nothing is kept: a run that pauses (a loop at its limit, an UNSAFE attempt that
-// ended in the unknown, a budget that is used up, a wait that nothing here can end) returns with status PAUSED and the reason, and its partial outputs. Children run
-// in this process too, beside the run. The error is non-nil only when the
-// graph or the input is at fault; how the run went is in the Result. Canceling ctx cancels the run. All actors have returned
-// when Run returns.
+// Run compiles g and runs it in this process. Nothing is stored. A run that pauses returns with the status
+// PAUSED, the reason and its partial outputs: for a loop at its limit, an UNSAFE attempt whose outcome is
+// unknown, a budget that is used up, or a wait that nothing here can end. Children run in this process too,
+// beside the run.
+//
+// The error is non-nil only if the graph or the input is at fault; the Result says how the run went.
+// Canceling ctx cancels the run. All actors have returned when Run returns.
 func Run(ctx context.Context, g *Graph, actors Actors, input Input, opts ...Option) (Result, error) {
-	p, err := Compile(context.WithoutCancel(ctx), g, actors) // a run whose context has ended is one that was canceled
+	// A run whose context has ended is a canceled run and not an error.
+	p, err := Compile(context.WithoutCancel(ctx), g, actors)
 	if err != nil {
 		return Result{}, err
 	}
@@ -78,7 +81,8 @@ func (p *Program) run(ctx context.Context, actors Actors, input Input, cfg runCo
 			return Result{}, Faults{{Code: CodeUnknownActor, Node: p.nodes[i].ID, Field: "actor", Message: "no actor is called " + name}}
 		}
 	}
-	asked := ctx // canceling ctx below is how attempts are stopped, canceling this one cancels the run
+	// Canceling ctx below stops attempts. Canceling asked cancels the run.
+	asked := ctx
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
 	r := &runner{s: New(p, cfg.runID), actors: actors, cfg: cfg, fine: p.fineCancel, halt: halt, fresh: func() (context.Context, context.CancelCauseFunc) { return context.WithCancelCause(asked) }, over: make(chan struct{})}
@@ -98,7 +102,8 @@ func (p *Program) run(ctx context.Context, actors Actors, input Input, cfg runCo
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if !r.done {
-				_ = r.advance(ctx, Cancel{Reason: context.Cause(asked).Error(), Now: time.Now()}) // refused once the run has ended
+				// It is refused once the run has ended.
+				_ = r.advance(ctx, Cancel{Reason: context.Cause(asked).Error(), Now: time.Now()})
 			}
 		})
 		defer stop()
@@ -139,16 +144,17 @@ var (
 	errIdleTimeout = errors.New("the attempt gave no sign of life within its idle timeout")
 )
 
-// runner drives one State. Whoever finishes an attempt takes the lock, advances the state and goes on with the next start, so
-// that a chain of nodes runs on one goroutine.
+// runner drives one State. The goroutine that finishes an attempt takes the lock, advances the state and goes
+// on with the next start, so that a chain of nodes runs on one goroutine.
 type runner struct {
 	s      *State
 	actors Actors
 	cfg    runConfig
-	// fine tells that attempts may be canceled one by one; otherwise halt cancels all there are.
+	// fine says that attempts may be canceled one by one. Otherwise halt cancels all of them.
 	fine bool
 	halt context.CancelCauseFunc
-	// fresh makes the context of an attempt that may be canceled by itself; coarse counts the others in flight.
+	// fresh makes the context of an attempt that may be canceled by itself. coarse counts the other attempts
+	// in flight.
 	fresh  func() (context.Context, context.CancelCauseFunc)
 	coarse int
 
@@ -169,7 +175,7 @@ type runner struct {
 	scope    func(Ref) Scope
 }
 
-// runnerScope is what a call sees, under the run's lock.
+// runnerScope is the Scope of a call. It reads the state under the run's lock.
 type runnerScope struct {
 	r   *runner
 	ref Ref
@@ -193,7 +199,7 @@ func (v runnerScope) Ancestors() []string {
 	return v.r.s.ScopeOf(v.ref).Ancestors()
 }
 
-// advance moves the state on and takes care of the effects. The lock is held.
+// advance takes a command and acts on its effects. The lock is held.
 func (r *runner) advance(ctx context.Context, cmd Command) error {
 	evs, fx, err := r.s.Advance(cmd)
 	if err == nil {
@@ -202,7 +208,7 @@ func (r *runner) advance(ctx context.Context, cmd Command) error {
 	return err
 }
 
-// effects does what the command that has just been taken asks for. The lock is held.
+// effects acts on the effects of a command. The lock is held.
 func (r *runner) effects(ctx context.Context, evs []Event, fx *Effects) {
 	if r.cfg.progress != nil {
 		for i := range evs {
@@ -223,7 +229,7 @@ func (r *runner) effects(ctx context.Context, evs []Event, fx *Effects) {
 		go r.work(ctx)
 	}
 	if len(fx.Spawns)+len(fx.CancelChildren)+len(fx.Opened)+len(fx.Closed) > 0 {
-		r.reachOut(ctx, fx)
+		r.actOutside(ctx, fx)
 	}
 	r.arm(ctx)
 	r.checkOver()
@@ -231,7 +237,7 @@ func (r *runner) effects(ctx context.Context, evs []Event, fx *Effects) {
 
 func (r *runner) cancel(refs []Ref) {
 	if len(refs) > 0 && (!r.fine || r.coarse > 0 && r.s.Draining()) {
-		r.halt(errCanceled) // reaches attempts that began before some could be canceled one by one
+		r.halt(errCanceled) // this also reaches attempts that began before fine was set
 		if !r.fine {
 			return
 		}
@@ -263,8 +269,8 @@ func (r *runner) enqueue(st *Start) {
 	r.queue = append(r.queue, *st)
 }
 
-// release hands the concurrency key of an attempt that is over to the next one.
-func (r *runner) release(k string) {
+// releaseKey gives the concurrency key of an attempt that is over to the next start that waits for it.
+func (r *runner) releaseKey(k string) {
 	if k == "" {
 		return
 	}
@@ -292,7 +298,8 @@ func (r *runner) arm(ctx context.Context) {
 		defer r.mu.Unlock()
 		r.timer = nil
 		if !r.done {
-			_ = r.advance(ctx, TimerDue{Now: time.Now()}) // refused once the run has ended
+			// It is refused once the run has ended.
+			_ = r.advance(ctx, TimerDue{Now: time.Now()})
 		}
 	})
 }
@@ -321,9 +328,10 @@ func (r *runner) work(ctx context.Context) {
 			end.Now = time.Now()
 		}
 		r.idle++
-		r.release(call.ConcurrencyKey)
+		r.releaseKey(call.ConcurrencyKey)
 		if end.Outcome != nil || end.Err != nil {
-			if evs, fx, err := r.s.advanceEnded(&end); err == nil { // only a dropped attempt is refused, and nobody waits for that
+			// Only a dropped attempt is refused, and nothing waits for its end.
+			if evs, fx, err := r.s.advanceEnded(&end); err == nil {
 				r.effects(ctx, evs, &fx)
 			}
 		}
@@ -331,12 +339,12 @@ func (r *runner) work(ctx context.Context) {
 	r.workers--
 }
 
-// intend journals the intent of an UNSAFE attempt; false means that it is no longer wanted.
+// intend journals the intent of an UNSAFE attempt. It is false if the attempt is no longer wanted.
 func (r *runner) intend(ctx context.Context, c *Call) bool {
 	return !c.NeedsIntent() || r.advance(ctx, Attempt{Ref: c.Ref, Attempt: c.Attempt, Now: time.Now()}) == nil
 }
 
-// perform calls the actor without the lock.
+// perform calls the actor. It releases the lock during the call.
 func (r *runner) perform(ctx context.Context, c *Call) (*Outcome, *Error) {
 	var stop context.CancelCauseFunc
 	if r.fine {
@@ -368,7 +376,8 @@ func (r *runner) perform(ctx context.Context, c *Call) (*Outcome, *Error) {
 	return out, err
 }
 
-// reuse answers a call from an equal earlier one of this program if its node allows it, and calls the actor otherwise.
+// reuse answers a call with the outcome of an equal earlier one of this program if the node has a cache, and
+// calls the actor otherwise.
 func (p *Program) reuse(ctx context.Context, actor Actor, c *Call) (*Outcome, *Error) {
 	key := c.CacheKey()
 	if key == "" || p.outcomes == nil {
@@ -384,7 +393,7 @@ func (p *Program) reuse(ctx context.Context, actor Actor, c *Call) (*Outcome, *E
 	return out, err
 }
 
-// call calls the actor within its timeouts and types what went wrong.
+// call calls the actor within its timeouts and makes a typed error of a failure.
 func call(ctx context.Context, actor Actor, c *Call) (*Outcome, *Error) {
 	if ctx.Err() != nil {
 		return nil, Errorf(NotPerformed, ReasonCanceled, "%v", context.Cause(ctx))

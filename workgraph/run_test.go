@@ -194,7 +194,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func TestCallTellsOwnArgumentsFromTravelingOnes(t *testing.T) {
+func TestCallTellsOwnArgumentsFromPropagatedOnes(t *testing.T) {
 	t.Parallel()
 	g := &Graph{Nodes: []Node{{ID: "a", Actor: "spy", Named: map[string]json.RawMessage{"method": json.RawMessage(`"GET"`)}}}}
 	var own, named string

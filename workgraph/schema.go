@@ -18,31 +18,31 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// Bounds of a JSON Schema, which may come from a model or a stranger: time and memory to read one grow much
-// faster than its text.
+// Bounds of a JSON Schema. It may come from a model or a stranger, and the time and memory to read one grow
+// much faster than its text.
 const (
 	maxSchemaBytes = 256 << 10
 	maxSchemaDepth = 64
-	// maxSubschemas is how many objects, arrays and booleans one schema may hold: the compiler's time grows
-	// with their square.
+	// maxSubschemas bounds the objects, arrays and booleans in one schema. The compiler's time grows with
+	// their square.
 	maxSubschemas = 5_000
-	// maxSchemaNames bounds the sum of the lengths of the paths to them: the compiler writes each path out
+	// maxSchemaNames bounds the sum of the lengths of the paths to them. The compiler writes each path out
 	// several times.
 	maxSchemaNames = 2 << 20
-	// maxSchemaIDs and maxSchemaRefs bound resources, and references into parts that the compiler does not
-	// know to hold schemas, each times the number of subschemas: for each of them the compiler goes through
+	// maxSchemaIDs bounds resources, and maxSchemaRefs references into parts that the compiler does not know
+	// to hold schemas, each multiplied by the number of subschemas: for each of them the compiler walks over
 	// all subschemas.
 	maxSchemaIDs  = 1_000_000
 	maxSchemaRefs = 100_000
-	// maxPatternBytes is how long one pattern may be, maxPatterns what the patterns of one schema together
-	// may come to, in instructions of the matcher.
+	// maxPatternBytes bounds one pattern in bytes. maxPatterns bounds the matcher instructions of all
+	// patterns of one schema.
 	maxPatternBytes = 8 << 10
 	maxPatterns     = 50_000
 	// maxExponent keeps a number of few digits from becoming one of a million.
 	maxExponent = 400
 )
 
-// schemaURL names a schema that is read; nothing is ever loaded from it.
+// schemaURL is the name of the schema that is compiled. Nothing is ever loaded from it.
 const schemaURL = "schema:///schema.json"
 
 type noLoader struct{}
@@ -51,26 +51,27 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("reference to %s: remote schemas are not read", url)
 }
 
-// Schema is a JSON Schema that values can be held against. It is immutable and safe for concurrent use.
+// Schema is a compiled JSON Schema. It is immutable and safe for concurrent use.
 type Schema struct {
 	s *jsonschema.Schema
-	// probe is what s refuses. It tells whether s takes a value without keeping what is wrong with the value.
+	// probe is the negation of s. It tells whether s accepts a value without collecting the faults of the
+	// value.
 	probe *jsonschema.Schema
-	// lists is what the lists of property names in a schema cost to look through.
+	// lists is the cost of looking through the lists of property names in each schema.
 	lists map[*jsonschema.Schema]int
 	// steps are the instructions of its patterns.
 	steps int
 }
 
-// CompileSchema makes a JSON Schema (2020-12) usable, within bounds. It reads nothing from elsewhere: a $ref
-// to another document is an error.
+// CompileSchema compiles a JSON Schema (2020-12) within bounds. It reads nothing from elsewhere: a $ref to
+// another document is an error.
 func CompileSchema(ctx context.Context, raw json.RawMessage) (*Schema, error) {
 	s, _, err := compileSchema(ctx, raw, maxPatterns)
 	return s, err
 }
 
-// compileSchema is CompileSchema with what its patterns may come to. A schema that is refused may have cost
-// as much as one that holds so many others.
+// compileSchema is CompileSchema with a bound on the instructions of its patterns. cost is the number of
+// subschemas that were looked at; it is set also if the schema is refused.
 func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (_ *Schema, cost int, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -91,7 +92,7 @@ func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (_ *S
 	c, left := jsonschema.NewCompiler(), patterns
 	whose := "schema"
 	if patterns < maxPatterns {
-		whose = "graph" // its other schemas have left less
+		whose = "graph" // its other schemas have used some
 	}
 	var unread error // of the first pattern that cannot be read
 	c.UseLoader(noLoader{})
@@ -119,13 +120,13 @@ func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (_ *S
 	return out, cost, nil
 }
 
-// schemaSurvey is what the text of a schema holds, as far as the compiler's time and memory depend on it.
+// schemaSurvey is what a schema's text contains, as far as the compiler's time and memory depend on it.
 type schemaSurvey struct {
 	doc              any
 	subschemas       int
 	names, ids, refs int
 	old              bool
-	told             map[string]bool
+	seenRefs         map[string]bool
 }
 
 // surveySchema refuses a schema that would take the compiler long. It returns how many objects, arrays and
@@ -134,7 +135,7 @@ func surveySchema(doc any) (int, error) {
 	if n := wildNumber(doc); n != "" {
 		return 0, fmt.Errorf("the number %.40s in the schema is out of range", n)
 	}
-	w := &schemaSurvey{doc: doc, told: map[string]bool{}}
+	w := &schemaSurvey{doc: doc, seenRefs: map[string]bool{}}
 	w.drafts(doc)
 	w.walk(doc, 0)
 	switch {
@@ -206,16 +207,16 @@ func (w *schemaSurvey) keyword(k, text string) {
 			w.ids++
 		}
 	case "$ref":
-		if !w.told[text] && !w.known(text) {
+		if !w.seenRefs[text] && !w.compilerFinds(text) {
 			w.refs++
 		}
-		w.told[text] = true
+		w.seenRefs[text] = true
 	}
 }
 
-// known reports whether the compiler finds the schema that a reference points to on its own way through the
-// document.
-func (w *schemaSurvey) known(ref string) bool {
+// compilerFinds reports whether the compiler finds the schema that a reference points to during its own walk
+// over the document.
+func (w *schemaSurvey) compilerFinds(ref string) bool {
 	if ref == "#" || strings.HasPrefix(ref, "#") && !strings.HasPrefix(ref, "#/") {
 		return true
 	}
@@ -255,13 +256,14 @@ func (w *schemaSurvey) known(ref string) bool {
 	return true
 }
 
-// schemaPattern is a regular expression that knows how large it is.
+// schemaPattern is a regular expression with its size.
 type schemaPattern struct {
 	*regexp.Regexp
 	size int
 }
 
-// compilePattern takes the pattern's size from what is left for all patterns of whose it is.
+// compilePattern subtracts the pattern's size from left, which is shared by all patterns of the schema or
+// graph.
 func compilePattern(text, whose string, left *int) (*schemaPattern, error) {
 	if len(text) > maxPatternBytes {
 		return nil, fmt.Errorf("a pattern has %d bytes, the limit is %d", len(text), maxPatternBytes)
@@ -281,7 +283,7 @@ func compilePattern(text, whose string, left *int) (*schemaPattern, error) {
 	return &schemaPattern{compiled, size}, nil
 }
 
-// instructions estimates what a pattern comes to when its repetitions are written out, and stops counting at
+// instructions estimates the size of a pattern with its repetitions written out. It stops counting above
 // most.
 func instructions(re *syntax.Regexp, most int) int {
 	n := 1 + len(re.Rune)
@@ -297,8 +299,8 @@ func instructions(re *syntax.Regexp, most int) int {
 	return n
 }
 
-// prepare goes through everything that holding a value against the schema may reach. What the library does in
-// more time than the value's and the schema's size together is put in our hands.
+// prepare walks over all schemas that a check may reach. It replaces the checks of the library whose time is
+// not linear in the sizes of the value and the schema.
 func (s *Schema) prepare(top *jsonschema.Schema) error {
 	todo := []*jsonschema.Schema{top}
 	for len(todo) > 0 {
@@ -311,7 +313,7 @@ func (s *Schema) prepare(top *jsonschema.Schema) error {
 			continue
 		}
 		if at.DynamicRef != nil || at.RecursiveRef != nil {
-			// Where they lead is decided while a value is looked at, so nobody can count what comes of them.
+			// Their target depends on the value, so the cost cannot be counted.
 			return errors.New("$dynamicRef and $recursiveRef are not taken: use $ref")
 		}
 		s.lists[at] = nameLists(at)
@@ -351,7 +353,7 @@ func appendSubschemas(list []*jsonschema.Schema, s *jsonschema.Schema) []*jsonsc
 	return list
 }
 
-// nameLists is what it costs to look up every name that a schema lists.
+// nameLists is the cost of looking up every name that a schema lists.
 func nameLists(s *jsonschema.Schema) int {
 	n := 0
 	names := func(list []string) {
@@ -376,7 +378,7 @@ func nameLists(s *jsonschema.Schema) int {
 	return n
 }
 
-// regexFormat takes texts that can be read as patterns.
+// regexFormat accepts texts that are valid patterns.
 func regexFormat(v any) error {
 	text, ok := v.(string)
 	switch {
@@ -389,8 +391,8 @@ func regexFormat(v any) error {
 	return err
 }
 
-// Check tells why a value is not what the schema asks for; nil if it is. The error is a SchemaFaults, or,
-// when this could not be found out within bounds or before ctx ended, another one.
+// Check is nil if the value satisfies the schema. Otherwise the error is a SchemaFaults, or another error if
+// the check exceeded its bounds or ctx ended first.
 func (s *Schema) Check(ctx context.Context, raw json.RawMessage) error {
 	return s.check(ctx, raw, maxSchemaSteps)
 }
@@ -423,15 +425,14 @@ func (s *Schema) check(ctx context.Context, raw json.RawMessage, steps int) erro
 	return err
 }
 
-// SchemaFault is one place of a value that is not what a schema asks for.
+// SchemaFault is one place of a value that does not satisfy a schema.
 type SchemaFault struct {
-	// Place is the JSON pointer of the place, empty for the value as a whole.
+	// Place is the JSON pointer of the place. It is empty for the whole value.
 	Place   string
 	Message string
 }
 
-// SchemaFaults are the places of a value at which it is not what a schema asks for, so many of them that a
-// reader can use.
+// SchemaFaults are the places of a value that do not satisfy a schema, up to a number that a reader can use.
 type SchemaFaults []SchemaFault
 
 // Error lists the places in one line.
@@ -446,7 +447,7 @@ func (f SchemaFaults) Error() string {
 	return strings.Join(list, "; ")
 }
 
-// maxPlaces is how many places are named, maxFaultText how many bytes the text of one fault has.
+// maxPlaces bounds how many places are named, and maxFaultText the text of one fault in bytes.
 const (
 	maxPlaces    = 50
 	maxFaultText = 1000
@@ -494,7 +495,7 @@ func jsonPointer(path []string) string {
 	return b.String()
 }
 
-// clipText shortens a text to about so many bytes, at the border of a character.
+// clipText shortens a text to about most bytes, between two characters.
 func clipText(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -505,7 +506,7 @@ func clipText(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// wildNumber is a number in v whose value would take much room; empty if there is none.
+// wildNumber is a number in v whose value would take much memory. It is empty if there is none.
 func wildNumber(v any) string {
 	switch v := v.(type) {
 	case json.Number:

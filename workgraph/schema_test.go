@@ -72,10 +72,11 @@ func TestSchemaBounds(t *testing.T) {
 	}
 }
 
-// TestSchemasBeyondTheBoundOfAGraph holds that what is refused with the whole graph is not compiled before.
+// TestSchemasBeyondTheBoundOfAGraph checks that a schema is not compiled if the whole graph is refused
+// because of it.
 func TestSchemasBeyondTheBoundOfAGraph(t *testing.T) {
 	const fit = maxGraphSubschemas / 2_400
-	// allocates is what it takes to find out that a graph holds so many schemas of 2,400 others.
+	// allocates is the cost of refusing a graph with n schemas of 2,400 subschemas each.
 	allocates := func(t *testing.T, n int, broken string) uint64 {
 		g := &Graph{}
 		for i := range n {

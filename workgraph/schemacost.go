@@ -7,10 +7,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// What holding a value against a schema may take. A step is about ten nanoseconds.
+// Bounds of a check of a value against a schema. A step is about ten nanoseconds.
 const (
 	maxSchemaSteps = 50_000_000
-	// maxSchemaMemory bounds what a list of everything that is wrong may take, in bytes.
+	// maxSchemaMemory bounds a list of all faults, in bytes.
 	maxSchemaMemory = 64 << 20
 
 	stepsVisit       = 50 // one subschema at one place
@@ -18,31 +18,32 @@ const (
 	stepsNumber      = 60 // the value of a number of few digits
 	stepsText        = 3  // looking up one name
 	stepsInstruction = 4  // of a pattern at one byte
-	bytesPerStep     = 16 // of a text that is looked through
+	bytesPerStep     = 16 // of a text that is read
 	bytesFault       = 300
 )
 
-// schemaCost counts what holding a schema against a value takes at worst, before it is done: a validator cannot be stopped, and every keyword
-// of every branch that is reached counts, as often as it is reached.
+// schemaCost computes the worst-case cost of checking a value against a schema before the check, because a
+// validator cannot be stopped. Every keyword of every branch counts as often as it is reached.
 type schemaCost struct {
 	s   *Schema
 	ctx context.Context //nolint:containedctx // it lives as long as the one call that it is for
-	// left are the steps that are left, memory what faults at every place would take.
+	// left is the number of steps left. memory is the size of faults at every place.
 	left, memory int
 	visits       int
 }
 
-// place is where in a value, and how deep in a schema, a visit is.
+// place is a position in a value and in a schema.
 type place struct {
-	// depth is that in the value; level that of all visits around; chain how many of them are at the same place.
+	// depth is that in the value, level the nesting of all visits, and chain how many visits are at the same
+	// place.
 	depth, level, chain int
-	// tracks tells that a schema around asks which elements no other schema has looked at.
+	// tracks says that an enclosing schema asks which elements no other schema has checked.
 	tracks bool
 }
 
 func (p place) below() place { return place{depth: p.depth + 1, level: p.level + 1} }
 
-// visit reports whether there are steps left after s was held against v.
+// visit counts a check of v against s, and reports whether steps are left.
 func (w *schemaCost) visit(s *jsonschema.Schema, v any, at place) bool {
 	if s == nil {
 		return true
@@ -98,7 +99,7 @@ func (w *schemaCost) text(s *jsonschema.Schema, v string) {
 	w.match(s.Pattern, v)
 }
 
-// match counts a pattern against a text: in the worst case every instruction is tried at every byte.
+// match counts a pattern against a text. At worst every instruction is tried at every byte.
 func (w *schemaCost) match(re jsonschema.Regexp, text string) {
 	if p, ok := re.(*schemaPattern); ok {
 		w.left -= stepsInstruction * p.size * (len(text) + 1)

@@ -11,8 +11,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// exact are the keywords that compare whole values: enum, const and uniqueItems. The library holds every value against every other one, and
-// reads numbers anew each time; here values are written in a form that is the same exactly for equal ones, and looked up.
+// exact holds the keywords that compare whole values: enum, const and uniqueItems. The library compares every
+// value with every other one and parses numbers each time. Here each value is written in a form that is the
+// same exactly for equal values, and looked up.
 type exact struct {
 	enum   map[string]struct{}
 	among  []any
@@ -64,7 +65,7 @@ func (x *exact) Validate(ctx *jsonschema.ValidatorContext, v any) {
 	}
 }
 
-// appendExact writes v so that two values are written alike exactly if JSON Schema calls them equal.
+// appendExact writes v. Two values have the same form exactly if JSON Schema considers them equal.
 func appendExact(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -92,15 +93,16 @@ func appendExact(b []byte, v any) []byte {
 		}
 		return append(b, '}')
 	}
-	return append(b, '?') // nothing else comes from JSON
+	return append(b, '?') // cannot happen: nothing else comes from JSON
 }
 
-// appendNumber writes a JSON number as its digits without zeros at either end, and the exponent of the last one.
+// appendNumber writes a JSON number as its digits, without zeros at either end, and the exponent of the last
+// digit.
 func appendNumber(b []byte, n string) []byte {
 	n, negative := strings.CutPrefix(n, "-")
 	n = strings.ToLower(n)
 	mantissa, exponent, _ := strings.Cut(n, "e")
-	exp, _ := strconv.Atoi(exponent) // of numbers that wildNumber has let pass
+	exp, _ := strconv.Atoi(exponent) // wildNumber has accepted the number
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	exp -= len(fraction)
 	digits := strings.TrimLeft(whole+fraction, "0")

@@ -13,17 +13,17 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// maxSchemaPlaces is how many places of a schema are named that are wrong, maxSchemaLeaves how many of the
-// compiler's findings are looked at.
+// maxSchemaPlaces bounds how many wrong places of a schema are named, and maxSchemaLeaves how many findings
+// of the compiler are read.
 const (
 	maxSchemaPlaces = 5
 	maxSchemaLeaves = 1000
 )
 
-// schemaTypes are the names of types, as a schema writes them.
+// schemaTypes are the names of types in a schema.
 var schemaTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-// schemaFault says in words why a schema cannot be used, at which place, and what to write.
+// schemaFault says in plain words why a schema cannot be used, at which place, and what to write.
 func schemaFault(doc any, err error) string {
 	if ref, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		return danglingRef(doc, ref.URL)
@@ -49,17 +49,17 @@ func danglingRef(doc any, target string) string {
 	return fmt.Sprintf(`%s%q leads to nothing in the schema; what it names has to be there, as below $defs`, atPlace(placeOfRef(doc, ref)), clipText(ref, 200))
 }
 
-// schemaPlace is a place of a schema that is not as it must be, with what the compiler found there.
+// schemaPlace is a wrong place of a schema, with the findings of the compiler there.
 type schemaPlace struct {
 	path []string
-	// types are those that the value may be of, names whether it may be the name of one.
+	// types are the types that the value may have. names says that the value may be the name of a type.
 	types []string
 	names bool
-	// least is the smallest number that may stand there, other what else was found.
+	// least is the smallest number allowed there. other is any other finding.
 	least, other string
 }
 
-// misshapen names the places of a schema that are not as the rules for schemas have them.
+// misshapen lists the places of a schema that break the rules for schemas.
 func misshapen(doc any, err *jsonschema.ValidationError) string {
 	found := map[string]*schemaPlace{}
 	todo := []*jsonschema.ValidationError{err}
@@ -81,7 +81,7 @@ func misshapen(doc any, err *jsonschema.ValidationError) string {
 	var out []string
 	more := 0
 	for _, key := range keys {
-		// A value that may be one thing or a list of them is at fault where the list is.
+		// For a value that may be one thing or a list of things, the fault inside the list counts.
 		if slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, key+"/") }) {
 			continue
 		}
@@ -100,7 +100,7 @@ func misshapen(doc any, err *jsonschema.ValidationError) string {
 func (p *schemaPlace) add(e *jsonschema.ValidationError) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Enum:
-		p.names = true // the one enumeration in the rules for schemas
+		p.names = true // it is the only enumeration in the rules for schemas
 	case *kind.Type:
 		for _, t := range k.Want {
 			if !slices.Contains(p.types, t) {
@@ -154,7 +154,7 @@ var typeWords = map[string]string{
 	"array": "a list", "boolean": "true or false", "integer": "a whole number", "null": "null", "number": "a number", "object": "an object", "string": "a text",
 }
 
-// jsonKind is what a value is, as a person says it.
+// jsonKind names the kind of a value in plain words.
 func jsonKind(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -171,7 +171,7 @@ func jsonKind(v any) string {
 	return "an object"
 }
 
-// schemaAt is the value at a place; nil if there is none.
+// schemaAt is the value at a place, or nil if there is none.
 func schemaAt(doc any, path []string) any {
 	for _, p := range path {
 		switch v := doc.(type) {
@@ -190,7 +190,7 @@ func schemaAt(doc any, path []string) any {
 	return doc
 }
 
-// atPlace begins a sentence about a place; the schema as a whole is not named.
+// atPlace is the start of a sentence about a place. It is empty for the whole schema.
 func atPlace(pointer string) string {
 	if pointer == "" {
 		return ""
@@ -198,8 +198,8 @@ func atPlace(pointer string) string {
 	return "at " + clipText(pointer, 200) + ": "
 }
 
-// placeOfRef is where a schema refers to something, as a JSON pointer; empty if that is not found, as of one
-// that is relative.
+// placeOfRef is the JSON pointer of a reference in a schema. It is empty if it is not found, for example if
+// the reference is relative.
 func placeOfRef(doc any, ref string) string {
 	return placeOf(doc, func(key string, v any) bool {
 		text, ok := v.(string)
@@ -207,7 +207,7 @@ func placeOfRef(doc any, ref string) string {
 	})
 }
 
-// placeOfPattern is where a schema has a pattern.
+// placeOfPattern is the JSON pointer of a pattern in a schema.
 func placeOfPattern(doc any, pattern string) string {
 	return placeOf(doc, func(key string, v any) bool {
 		if all, ok := v.(map[string]any); ok && key == "patternProperties" {
@@ -218,7 +218,7 @@ func placeOfPattern(doc any, pattern string) string {
 	})
 }
 
-// placeOf is the first place, by the order of names, at which a key and its value are what is looked for.
+// placeOf is the first place, in the order of names, for which is returns true.
 func placeOf(doc any, is func(key string, v any) bool) string {
 	var look func(v any, path []string) ([]string, bool)
 	look = func(v any, path []string) ([]string, bool) {

@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// scope resolves the variables of one expression, decoding only what is used.
+// scope resolves the variables of one expression and decodes only those that are used.
 type scope struct {
 	s         *State
 	ns        *nodeState
@@ -20,18 +20,19 @@ type scope struct {
 	args      []json.RawMessage
 	named     map[string]json.RawMessage
 	item      int32
-	// at is the node whose place in the graph decides what nodes.ID means; the visit's own when empty.
+	// at is the node from whose place names in nodes.ID are resolved. Empty stands for the visit's own node.
 	at string
-	// over says that the visit itself has completed, with values: on the edges that leave it, it is an ancestor like those before it.
+	// over says that the visit itself has completed with values. On the edges that leave it, it is an
+	// ancestor like those before it.
 	over bool
 }
 
-// outcomeScope is the scope of expressions over what a visit gave.
+// outcomeScope is the scope of expressions over a visit's outcome.
 func (s *State) outcomeScope(ns *nodeState, item int32, values []json.RawMessage) *scope {
 	return &scope{s: s, ns: ns, values: values, hasResult: true, args: ns.args, named: ns.named, item: item}
 }
 
-// value gives the variable's value, or false where it has none.
+// value is the value of a variable. It is false if the variable has none.
 func (c *scope) value(m *meter, name string) (any, bool) {
 	switch name {
 	case "input":
@@ -78,13 +79,13 @@ func (c *scope) value(m *meter, name string) (any, bool) {
 	return nil, false
 }
 
-// nodeSource finds what nodes.ID stands for.
+// nodeSource finds the node that nodes.ID stands for.
 type nodeSource interface {
 	Ancestor(id string) (NodeResult, bool)
 	Ancestors() []string
 }
 
-// stateNodes are those that a visit sees in its run.
+// stateNodes are the nodes that a visit sees in its run.
 type stateNodes struct {
 	c  *scope
 	at string
@@ -115,7 +116,8 @@ func (n stateNodes) Ancestors() []string {
 	return s.ids(list)
 }
 
-// EvalIn is Eval over what a call sees of its run; only what the expression uses is asked for.
+// EvalIn is Eval over the variables that a call sees of its run. Only those that the expression uses are
+// read.
 func (e *Expr) EvalIn(ctx context.Context, sc Scope) (json.RawMessage, error) {
 	v, err := e.eval(newMeter(ctx, exprCostLimit), scopeVars{sc})
 	if err != nil {
@@ -138,8 +140,8 @@ func (v scopeVars) value(m *meter, name string) (any, bool) {
 	return m.decode(raw), true
 }
 
-// nodesVal is the CEL map of the ancestors that have completed: nodes.ID.result, .values, .visit. Only what is asked for is read. It belongs to one
-// evaluation and keeps what that has asked for.
+// nodesVal is the CEL map of the ancestors that have completed: nodes.ID.result, .values, .visit. It reads
+// entries on demand and keeps them for one evaluation.
 type nodesVal struct {
 	of   nodeSource
 	m    *meter
@@ -197,7 +199,7 @@ func (v *nodesVal) Iterator() traits.Iterator {
 }
 func (v *nodesVal) Size() ref.Val { return types.Int(len(v.completed())) }
 
-// asMap is the map with everything in it, for the rare use as a whole.
+// asMap is the complete map, for the rare use as a whole.
 func (v *nodesVal) asMap() ref.Val {
 	m := map[string]any{}
 	for _, id := range v.completed() {

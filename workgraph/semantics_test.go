@@ -83,8 +83,8 @@ func TestJoins(t *testing.T) {
 		require.Equal(t, &Ref{Node: "J", Visit: 1}, m.s.End().Failed)
 	})
 	t.Run("Quorum/OfABranchThatWasNotTakenIsSkipped", func(t *testing.T) {
-		// The design fails a quorum that cannot be met; where not one of its parents ran, the branch was not taken at all, and
-		// skipping travels on as for the other joins.
+		// The design fails a quorum that cannot be met. If none of its sources ran, the branch was not taken
+		// at all, and the skip goes on as for the other joins.
 		g := star(2, Join{Mode: Quorum, N: 2})
 		g.Nodes[0].When, g.Nodes[1].When = "false", "false"
 		m := newMachine(t, compile(t, g))
@@ -92,7 +92,7 @@ func TestJoins(t *testing.T) {
 		require.Equal(t, StatusCompleted, m.s.End().Status)
 		require.Equal(t, VisitSkipped, m.status("J"))
 	})
-	t.Run("Skipped/TravelsOn", func(t *testing.T) {
+	t.Run("Skipped/GoesOn", func(t *testing.T) {
 		g := nodes(PassDown{}, "A", "B", "C", "D").Chain("A", "B", "C", "D").Graph()
 		g.Nodes[1].When = "false"
 		m := newMachine(t, compile(t, g))
@@ -138,7 +138,7 @@ func TestJoins(t *testing.T) {
 }
 
 func TestLoops(t *testing.T) {
-	// refine loops H -> W -> back to H until W's result is good, then goes on to X.
+	// refine loops H -> W -> back to H until W's result is good enough, and then goes on to X.
 	refine := func(limit int) *Graph {
 		g := nodes(FirstArg(), "H", "W", "X").Chain("H", "W").Edge("W", "X").Back("W", "H", "result < 3").Graph()
 		g.Nodes[0].MaxVisits = limit
@@ -193,7 +193,8 @@ func TestLoops(t *testing.T) {
 		require.Contains(t, m.open, Ref{Node: "H", Visit: 2})
 	})
 	t.Run("Rounds/OverlapAndJoinsMatchByVisit", func(t *testing.T) {
-		// There is no barrier between rounds: what is slow in round 1 goes on beside round 2, and delivers to its own round only.
+		// There is no barrier between rounds: a slow node of round 1 runs beside round 2, and delivers to its
+		// own round only.
 		g := nodes(FirstArg(), "H", "F", "S", "J", "X").Edge("H", "F").Edge("H", "S").Edge("F", "J").Edge("S", "J").
 			Back("J", "H", "visit < 2").Edge("J", "X").Graph()
 		g.Nodes[3].Join.Mode = Any
@@ -319,7 +320,7 @@ func TestUnsafe(t *testing.T) {
 		m.do(Resume{Now: m.now})
 		require.Equal(t, []string{`"it happened"`}, m.args("next"))
 	})
-	t.Run("Unknown/IsToldByTheEndOfARunThatEndsFirst", func(t *testing.T) {
+	t.Run("Unknown/IsInTheEndOfARunThatEndsFirst", func(t *testing.T) {
 		told := []Ref{{Node: "U", Visit: 1}}
 		ended := func(t *testing.T, m *machine, st Status) {
 			t.Helper()
@@ -550,7 +551,7 @@ func TestState(t *testing.T) {
 	require.Equal(t, ReasonStateRefused, m.s.End().Error.Reason)
 }
 
-func TestTravelLimits(t *testing.T) {
+func TestPropagationLimits(t *testing.T) {
 	t.Parallel()
 	echo := Actors{"x": ActorFunc(func(_ context.Context, c *Call) (Outcome, error) { return Outcome{Values: one("1")}, nil })}
 	// lattice is n diamonds in a row.
@@ -578,7 +579,7 @@ func TestTravelLimits(t *testing.T) {
 		g := star(maxPropagatedArgs+1, Join{})
 		res, err := Run(t.Context(), g, echo, Input{Args: one("1")})
 		require.NoError(t, err)
-		require.Equal(t, StatusCompleted, res.Status, "one for each edge is no growth")
+		require.Equal(t, StatusCompleted, res.Status, "one for each edge is allowed")
 	})
 	t.Run("Key/WhatComesTogetherIsBounded", func(t *testing.T) {
 		large, err := json.Marshal(strings.Repeat("y", maxPropagatedBytes/8))

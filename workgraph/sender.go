@@ -6,18 +6,19 @@ import (
 	"fmt"
 )
 
-// This file is who may send messages in which name. What a node waits for may be the message of a node that
-// asks for an approval, so nobody but that node's own calls sends in its name.
+// This file decides which names a sender may use. A node may wait for the message of a node that asks for an
+// approval, so only a node's own calls send in its name.
 
 // ErrSender refuses a message in the name of a node, or of the run's input, that no call of that node sent.
 var ErrSender = errors.New("workgraph: the sender's name is that of a node, in which only its own calls send")
 
-// CodeMessagesHeld refuses an amendment by which a node takes the name of a sender outside while an inbox
-// holds messages of it: they would count as the node's.
+// CodeMessagesHeld refuses an amendment by which a node takes the name of an outside sender while an inbox
+// holds messages of that sender: they would count as the node's.
 const CodeMessagesHeld = "MESSAGES_HELD"
 
-// ReservedSender reports whether only the run itself sends in that name: it is InputSender, or that of a node
-// or of one that a visit of a node may insert. declared tells the ids of the graph's nodes.
+// ReservedSender reports whether only the run itself sends in that name: it is InputSender, the id of a node,
+// or the id of a node that an expansion may insert. declared reports whether an id is that of a node of the
+// graph.
 func ReservedSender(name string, declared func(id string) bool) bool {
 	if name == InputSender {
 		return true
@@ -32,13 +33,13 @@ func ReservedSender(name string, declared func(id string) bool) bool {
 	return true
 }
 
-// reserves reports whether nobody outside sends in that name.
+// reserves reports whether outside senders must not use the name.
 func (p *Program) reserves(name string) bool {
 	return ReservedSender(name, func(id string) bool { _, ok := p.index[id]; return ok })
 }
 
-// Speaks reports whether a call may send messages in its node's name now: it is under way and was not asked
-// to stop, or it is over but for work that goes on outside.
+// Speaks reports whether a call may send messages in its node's name now. It may while it is under way and
+// was not asked to stop, and while its work goes on outside.
 func (s *State) Speaks(ref Ref, attempt int) bool {
 	if s.root == nil {
 		return false
@@ -51,14 +52,14 @@ func (s *State) Speaks(ref Ref, attempt int) bool {
 	case VisitRunning:
 		return t.pos >= 0
 	case VisitWaiting:
-		return t.wait != nil && t.wait.kind == WaitTask
+		return t.wait != nil && t.wait.kind == WaitCompletion
 	}
 	return false
 }
 
-// mayBear reports whether the message may bear the name of its sender. A message is read some time after it
-// was taken, so its call may be over by now; but a call that was taken back has sent nothing.
-func (s *State) mayBear(c *Delivered) error {
+// checkSender checks the sender's name of a message. The message is applied some time after it was accepted,
+// so its call may be over by now. A call that was taken back has sent nothing.
+func (s *State) checkSender(c *Delivered) error {
 	if c.Call == (Ref{}) {
 		if s.p.reserves(c.From) {
 			return fmt.Errorf("%w: nobody sends as %q from outside", ErrSender, c.From)
@@ -74,7 +75,7 @@ func (s *State) mayBear(c *Delivered) error {
 	return nil
 }
 
-// senders refuses names for new nodes that senders outside have whose messages are held.
+// senders refuses new nodes that take the name of an outside sender whose messages are held.
 func (a *amendment) senders() {
 	told := map[string]bool{}
 	for _, n := range a.s.p.inboxes {
@@ -95,9 +96,9 @@ func (a *amendment) senders() {
 	}
 }
 
-// beforeAnswers warns of inboxes behind a question of approval that take messages from outside, or the run's
-// input: such a message starts the node, whatever the answer will be. An inbox that takes the input and leads
-// to the question begins before it on purpose.
+// beforeAnswers warns of inboxes behind a question of approval that take messages from outside or the run's
+// input: such a message starts the node whatever the answer is. An inbox that takes the input and leads to
+// the question is not warned of, because it begins before the question on purpose.
 func (p *Program) beforeAnswers(ctx context.Context, list *faultList) {
 	var asks []int32
 	for i := range p.nodes {
@@ -111,7 +112,7 @@ func (p *Program) beforeAnswers(ctx context.Context, list *faultList) {
 	out, in := p.leads()
 	behind, ahead := out.from(ctx, asks...), in.from(ctx, asks...)
 	if ctx.Err() != nil {
-		return // the marks are of no use
+		return // the marks must not be used
 	}
 	for _, n := range p.inboxes {
 		from, open := p.nodes[n].inbox.From, "anybody"

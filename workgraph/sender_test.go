@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// as sends in the name of a node, as its call at that attempt.
+// as sends a message in the name of the call's node, as that call at that attempt.
 func (m *machine) as(call Ref, attempt int, node, body string) error {
 	return m.try(Delivered{From: call.Node, Call: call, Attempt: attempt, Node: node, Message: json.RawMessage(body), Now: m.now})
 }
 
-// TestSender is about who may send messages in which name: in that of a node only its own calls.
+// TestSender is about the names that a sender may use. Only a node's own calls use the node's name.
 func TestSender(t *testing.T) {
 	t.Parallel()
 	approval := Outcome{Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"pay?"`), Approve: json.RawMessage(`7`)}}}
@@ -63,9 +63,9 @@ func TestSender(t *testing.T) {
 		require.False(t, m.s.Speaks(ask, 2))
 		m.end("ask", approval)
 		require.False(t, m.s.Speaks(ask, 1), "it waits for an answer that others give")
-		m.end("other", Outcome{Wait: &Wait{Task: &TaskWait{}}})
+		m.end("other", Outcome{Wait: &Wait{Completion: &CompletionWait{}}})
 		require.True(t, m.s.Speaks(Ref{Node: "other", Visit: 1}, 1), "its work goes on outside")
-		m.do(TaskEnded{Ref: Ref{Node: "other", Visit: 1}, Attempt: 1, Outcome: &Outcome{}, Now: m.now})
+		m.do(AttemptCompleted{Ref: Ref{Node: "other", Visit: 1}, Attempt: 1, Outcome: &Outcome{}, Now: m.now})
 		require.False(t, m.s.Speaks(Ref{Node: "other", Visit: 1}, 1))
 		require.False(t, m.s.Speaks(Ref{Node: "nobody", Visit: 1}, 1))
 	})
@@ -96,7 +96,7 @@ func TestSender(t *testing.T) {
 		require.NoError(t, m.as(m.ref("A#1/x"), 1, "I", "2"))
 		m.replays()
 	})
-	t.Run("Amended/MailInANameThatANodeTakesIsRefused", func(t *testing.T) {
+	t.Run("Amended/MessagesInANameThatANodeTakesAreRefused", func(t *testing.T) {
 		m := newMachine(t, compile(t, inbox(nodes(FirstArg(), "work", "pay").Graph(), Inbox{From: []string{"ask"}}, "pay")))
 		m.begin()
 		m.do(Amended{Program: compile(t, inbox(nodes(FirstArg(), "work", "pay", "ask").Edge("ask", "pay").Graph(), Inbox{From: []string{"ask"}}, "pay")), Revision: m.s.revision, Now: m.now})
@@ -131,7 +131,7 @@ func TestSender(t *testing.T) {
 	})
 }
 
-// TestSender_BeforeAnswer is the warning about inboxes that open the way around a question of approval.
+// TestSender_BeforeAnswer is about the warning of inboxes that lead around a question of approval.
 func TestSender_BeforeAnswer(t *testing.T) {
 	t.Parallel()
 	actors := known{"act": {Effect: Pure}, "approve": {Effect: Pure, Approves: func(*Node) bool { return true }}}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What a run keeps of signals that nobody has waited for yet.
+// Bounds of the signals that a run keeps while no visit waits for them.
 const (
 	MaxSignals     = 10_000
 	MaxSignalBytes = 4 << 20
@@ -19,7 +19,7 @@ type listener struct {
 
 func (l listener) valid() bool { return l.try().wait == l.w }
 
-// listening drops listeners that are void and reports whether somebody waits for the name.
+// listening drops void listeners and reports whether some unit waits for the name.
 func (s *State) listening(name string) bool {
 	ls := s.listeners[name]
 	for len(ls) > 0 && !ls[0].valid() {
@@ -33,7 +33,8 @@ func (s *State) listening(name string) bool {
 	return true
 }
 
-// RoomForSignal reports whether a signal of that name with a payload of so many bytes would be kept, or heard at once.
+// RoomForSignal reports whether a signal with this name and a payload of size bytes would be accepted: a
+// visit waits for it, or there is room to keep it.
 func (s *State) RoomForSignal(name string, size int) bool {
 	return s.listening(name) || s.signalCount < MaxSignals && s.signalBytes+len(name)+size <= MaxSignalBytes
 }
@@ -65,11 +66,11 @@ func (s *State) signaled(c Signaled) error {
 		o := u.try().wait.out
 		s.waited(u, o, []json.RawMessage{s.takeSignal(u)}, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-// takeSignal records that the unit's wait has got its signal, and gives its payload.
+// takeSignal records that the unit's wait has got its signal, and returns the payload.
 func (s *State) takeSignal(u unit) json.RawMessage {
 	first := s.signals[u.try().wait.out.Wait.Signal.Name][0]
 	s.endWait(u)
@@ -86,7 +87,7 @@ func (s *State) applySignal(name string, payload json.RawMessage) {
 	s.signalBytes += len(name) + len(payload)
 }
 
-// dropSignal forgets the oldest signal of a name.
+// dropSignal removes the oldest signal of a name.
 func (s *State) dropSignal(name string) {
 	list := s.signals[name]
 	if len(list) == 0 {

@@ -5,33 +5,34 @@ import (
 	"strings"
 )
 
-// Why a visit was skipped.
+// Reasons of skipped visits.
 const (
-	// ReasonConditionFalse: its condition is false.
+	// ReasonConditionFalse: the visit's condition is false.
 	ReasonConditionFalse = "CONDITION_FALSE"
-	// ReasonKeyMissing: its condition uses a key, an index or a variable that is not there, and so is false.
+	// ReasonKeyMissing: the visit's condition uses a key, an index or a variable that does not exist, and so
+	// is false.
 	ReasonKeyMissing = "KEY_MISSING"
-	// ReasonNoLiveInput: every edge that leads to it is dead.
+	// ReasonNoLiveInput: every edge that leads to the visit is dead.
 	ReasonNoLiveInput = "NO_LIVE_INPUT"
 )
 
-// maxToldEdges is how many edges the message of a skipped visit names.
-const maxToldEdges = 4
+// maxNamedEdges bounds how many edges the message of a skipped visit names.
+const maxNamedEdges = 4
 
-// Skips tells why the visits of one event were skipped. The zero value is ready for the event's steps.
+// Skips finds the reasons of skipped visits in one event. The zero value is ready for the event's steps.
 type Skips struct {
-	// edges are those whose conditions use a missing key, by the node that they lead to.
+	// edges are those whose conditions use a missing key, by target node.
 	edges map[string]deadEdges
 }
 
 type deadEdges struct {
-	told []string
-	more int
+	named []string
+	more  int
 }
 
-// Step takes the next step of the event. Of an OpSkip it returns why the visit is skipped, one of the reasons
-// above, and what is missing, for people; of a visit without a live input the message names the edges whose
-// conditions the same event found to use a missing key, the first four.
+// Step takes the next step of the event. For an OpSkip it returns one of the reasons above and, for people, a
+// message about the missing key. If no input is live, the message names the first four edges into the node
+// whose conditions used a missing key in the same event.
 func (k *Skips) Step(st *Step) (reason, message string) {
 	missing, ok := strings.CutPrefix(st.Note, missingNote)
 	switch {
@@ -40,8 +41,8 @@ func (k *Skips) Step(st *Step) (reason, message string) {
 			k.edges = map[string]deadEdges{}
 		}
 		e := k.edges[st.To]
-		if len(e.told) < maxToldEdges {
-			e.told = append(e.told, "the edge from "+st.Node+": "+missing)
+		if len(e.named) < maxNamedEdges {
+			e.named = append(e.named, "the edge from "+st.Node+": "+missing)
 		} else {
 			e.more++
 		}
@@ -58,7 +59,7 @@ func (k *Skips) Step(st *Step) (reason, message string) {
 }
 
 func (e deadEdges) String() string {
-	s := strings.Join(e.told, "; ")
+	s := strings.Join(e.named, "; ")
 	if e.more > 0 {
 		s += fmt.Sprintf("; and %d more", e.more)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The saved types are the JSON form of a State. Arguments are not saved: they follow from the inputs of every
-// visit.
+// The saved types are the JSON form of a State. Arguments are not saved, because they follow from the inputs
+// of every visit.
 
 type savedState struct {
 	Version    int                        `json:"v"`
@@ -39,10 +39,10 @@ type savedState struct {
 
 	Signals map[string][]json.RawMessage `json:"signals,omitempty"`
 	Inboxes map[int32][]Message          `json:"inboxes,omitempty"`
-	// Graph is the run's own once it differs from the one that it was begun with.
-	Graph    *Graph           `json:"graph,omitempty"`
-	Revision int64            `json:"rev,omitempty"`
-	Fences   map[string]fence `json:"fences,omitempty"`
+	// Graph is the run's own graph. It is set once it differs from the one that the run began with.
+	Graph    *Graph                    `json:"graph,omitempty"`
+	Revision int64                     `json:"rev,omitempty"`
+	Removed  map[string]attemptNumbers `json:"removed,omitempty"`
 
 	Budget *Budget `json:"budget,omitempty"`
 	Spent  *Spent  `json:"spent,omitempty"` // with a budget
@@ -83,7 +83,7 @@ type savedFrame struct {
 	Nodes    []savedNode     `json:"nodes"`
 	Edges    []savedEdge     `json:"edges,omitempty"`
 	Insts    []savedInstance `json:"insts,omitempty"`
-	// TokenEdge is one more than the edge of a visit in an irreducible loop, 0 for other frames.
+	// TokenEdge is the edge of a visit in an irreducible loop plus one. It is 0 for other frames.
 	TokenEdge int32     `json:"te,omitempty"`
 	TokenSrc  *savedRef `json:"ts,omitempty"`
 	Messages  []Message `json:"msg,omitempty"`
@@ -134,7 +134,7 @@ type savedTry struct {
 	Slots []*savedSlot `json:"slots,omitempty"`
 }
 
-// savedSlot is a child's end, or null while it goes on.
+// savedSlot is a child's end. It is null while the child goes on.
 type savedSlot ChildSlot
 
 type savedNode struct {
@@ -157,7 +157,7 @@ type savedNode struct {
 
 type savedMap struct {
 	List  []json.RawMessage `json:"list,omitempty"`
-	Items []savedItem       `json:"items,omitempty"` // those that were started
+	Items []savedItem       `json:"items,omitempty"` // only started ones
 	Next  int               `json:"next,omitempty"`
 	Open  int               `json:"open,omitempty"`
 	Done  int               `json:"done,omitempty"`
@@ -169,8 +169,8 @@ type savedItem struct {
 	Result json.RawMessage `json:"res,omitempty"`
 }
 
-// Snapshot is the state as bytes for Restore of this or a later machine version. It is a cache: losing it
-// costs a longer replay.
+// Snapshot is the state as bytes for Restore, of this or a later machine version. It is a cache: without it a
+// replay takes longer.
 func (s *State) Snapshot() ([]byte, error) {
 	c := savedState{Version: MachineVersion, RunID: s.runID, Seq: s.seq, Status: s.status, Paused: s.paused, Reason: s.reason,
 		Drain: s.drain, Failed: s.failed, Failure: s.failure, End: s.end, Input: s.input, Context: s.context, Usage: s.usage,
@@ -181,7 +181,7 @@ func (s *State) Snapshot() ([]byte, error) {
 	if s.budget != nil {
 		c.Budget, c.Spent, c.Unsettled = s.budget, &s.spent, s.unsettled
 	}
-	if c.Revision, c.Fences = s.revision, s.fences; s.revision > 0 {
+	if c.Revision, c.Removed = s.revision, s.removed; s.revision > 0 {
 		c.Graph = s.p.g
 	}
 	c.Vars = s.StateValues()
@@ -211,7 +211,7 @@ func (s *State) Snapshot() ([]byte, error) {
 		}
 	}
 	for _, l := range s.limited {
-		sl := savedLimit{Region: l.region, Parent: l.parent.serial, Node: l.node, Edge: l.edge, Src: saveRef(l.src), Propagated: l.travel}
+		sl := savedLimit{Region: l.region, Parent: l.parent.serial, Node: l.node, Edge: l.edge, Src: saveRef(l.src), Propagated: l.propagated}
 		if l.prev != nil {
 			sl.Prev = l.prev.serial
 		}
@@ -270,7 +270,7 @@ func saveFrame(f *frame) savedFrame {
 		si := savedInstance{Join: savedJoin{in.join.seen, in.join.live, in.join.ran}, Opened: in.opened, Closed: in.closed,
 			Active: in.active, Limited: in.limited, Entries: in.entries, Last: in.last}
 		for _, x := range in.exits {
-			si.Exits = append(si.Exits, savedExit{Src: saveRef(x.src), Live: x.live, Propagated: x.travel})
+			si.Exits = append(si.Exits, savedExit{Src: saveRef(x.src), Live: x.live, Propagated: x.propagated})
 		}
 		c.Insts = append(c.Insts, si)
 	}
@@ -326,9 +326,9 @@ func (r *restorer) visit(ref *savedRef) *nodeState {
 	return ns
 }
 
-// Restore rebuilds a state from a snapshot made with the same program, by this or an earlier machine version.
-// A run whose graph has become another one brings that graph along: p then is the program that the run was
-// begun with or any later one of it, and gives actors and limits; that graph is compiled within ctx, whose
+// Restore rebuilds a state from a snapshot that was made with the same program, by this or an earlier machine
+// version. The snapshot of a run whose graph has changed contains the graph; p may then be the program that
+// the run began with or any later one, and gives actors and limits. The graph is compiled within ctx, whose
 // error is returned if it ends first.
 func Restore(ctx context.Context, p *Program, snapshot []byte) (st *State, err error) {
 	defer func() { err = corrupt(recover(), err) }()
@@ -345,7 +345,7 @@ func Restore(ctx context.Context, p *Program, snapshot []byte) (st *State, err e
 		}
 	}
 	s := New(p, c.RunID)
-	s.seq, s.revision, s.fences = c.Seq, c.Revision, c.Fences
+	s.seq, s.revision, s.removed = c.Seq, c.Revision, c.Removed
 	if !c.Begun {
 		return s, nil
 	}
@@ -375,7 +375,7 @@ func Restore(ctx context.Context, p *Program, snapshot []byte) (st *State, err e
 	return s, nil
 }
 
-// frames makes every frame first and links them then, since they refer to each other.
+// frames makes all frames before it links them, because they refer to each other.
 func (r *restorer) frames(c *savedState) {
 	s := r.s
 	made := make([]*frame, len(c.Frames))
@@ -398,7 +398,7 @@ func (r *restorer) frames(c *savedState) {
 	}
 	for _, f := range made {
 		for i := range f.nodes {
-			s.retravel(&f.nodes[i])
+			s.propagateAgain(&f.nodes[i])
 		}
 	}
 }
@@ -472,7 +472,7 @@ func (r *restorer) fillFrame(f *frame, sf *savedFrame) {
 			return
 		}
 		for k, x := range si.Exits {
-			in.exits[k] = exitState{src: r.visit(x.Src), live: x.Live, travel: x.Propagated}
+			in.exits[k] = exitState{src: r.visit(x.Src), live: x.Live, propagated: x.Propagated}
 		}
 	}
 }
@@ -554,7 +554,7 @@ func (r *restorer) rest(c *savedState) {
 			s.latest[i] = r.visit(&savedRef{int32(i), v})
 		}
 	}
-	// Signals are heard in the order in which the waits began.
+	// Waits receive signals in the order in which they began.
 	slices.SortStableFunc(r.waits, func(a, b restoredWait) int { return cmp.Compare(a.w.order, b.w.order) })
 	for _, x := range r.waits {
 		s.addWait(x.u, x.w)
@@ -581,7 +581,7 @@ func (r *restorer) rest(c *savedState) {
 			r.fail("region of a limit")
 			return
 		}
-		o := limitedVisit{region: l.Region, node: l.Node, edge: l.Edge, src: r.visit(l.Src), travel: l.Propagated}
+		o := limitedVisit{region: l.Region, node: l.Node, edge: l.Edge, src: r.visit(l.Src), propagated: l.Propagated}
 		if o.parent = s.frameAt(s.p.regions[l.Region].parent, int(l.Parent)); o.parent == nil {
 			r.fail("parent of a limit")
 			return
@@ -622,18 +622,18 @@ func (ns *nodeState) entered() bool {
 	return (ns.no > ns.before || ns.m != nil || ns.reused) && ns.status != VisitPending
 }
 
-// retravel computes a visit's arguments again from its inputs, the inputs' arguments first.
-func (s *State) retravel(ns *nodeState) {
+// propagateAgain computes a visit's arguments again from its inputs, after those of the inputs.
+func (s *State) propagateAgain(ns *nodeState) {
 	todo := []*nodeState{ns}
 	for len(todo) > 0 {
 		v := todo[len(todo)-1]
-		if !v.entered() || v.traveled {
+		if !v.entered() || v.propagated {
 			todo = todo[:len(todo)-1]
 			continue
 		}
 		n := len(todo)
 		for _, src := range s.inputsOf(v) {
-			if !src.traveled && src.entered() {
+			if !src.propagated && src.entered() {
 				todo = append(todo, src)
 			}
 		}
@@ -641,7 +641,7 @@ func (s *State) retravel(ns *nodeState) {
 			continue
 		}
 		v.args, v.named = s.propagate(v)
-		v.traveled = true
+		v.propagated = true
 		todo = todo[:n-1]
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStarvedJoinFailsTheRun breaks the machine on purpose: no sequence of commands is known that leaves a join waiting, and if
-// oneValue is ever found the run must say so instead of ending as if it were complete.
+// TestStarvedJoinFailsTheRun breaks the machine on purpose. No sequence of commands is known that leaves a
+// join waiting. If one is ever found, the run must fail instead of ending as if it were complete.
 func TestStarvedJoinFailsTheRun(t *testing.T) {
 	p, err := Compile(t.Context(), &Graph{Nodes: []Node{{ID: "A", Actor: "x", Effect: Pure}, {ID: "B", Actor: "x", Effect: Pure}},
 		Edges: []Edge{{From: "A", To: "B"}}}, nil)

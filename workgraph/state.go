@@ -24,7 +24,7 @@ type State struct {
 	status  Status
 	paused  bool
 	reason  string // of the pause
-	drain   string // why nothing starts any more: drainFail, drainTerminate, drainCancel
+	drain   string // why nothing starts any more: one of the drain constants
 	failed  *Ref
 	failure *Error
 	end     *RunEnd
@@ -33,14 +33,14 @@ type State struct {
 	context json.RawMessage
 	vars    map[string]*stateVar
 	usage   []Usage
-	// budget is nil for a run without one, and then spent is not kept.
+	// budget is nil for a run without one. spent is then not counted.
 	budget *Budget
 	spent  Spent
-	// unsettled is what has no price yet that counts against a cap in money.
+	// unsettled is usage that counts against a cap in money and has no price yet.
 	unsettled []Unsettled
 
 	root *frame
-	// frames of each loop by serial number; tokens are the visits of nodes in irreducible loops.
+	// frames are those of each loop by serial number. tokens are the visits of nodes in irreducible loops.
 	frames map[int32][]*frame
 	tokens map[int32][]*nodeState
 	// latest is the last completed visit of every node.
@@ -55,55 +55,57 @@ type State struct {
 	held      []unit
 	timers    timerHeap
 	suspended int // visits and items in back-off or waiting
-	// waits are the open ones, in no order; asks are the questions among them by id, listeners those for
-	// signals by name.
+	// waits are the open ones, in no order. asks are the questions among them by id, and listeners the waits
+	// for signals by name.
 	waits     []unit
 	asks      map[string]unit
 	listeners map[string][]listener
-	// signals that nobody has taken yet, by name.
+	// signals are those that no visit has taken yet, by name.
 	signals     map[string][]json.RawMessage
 	signalCount int
 	signalBytes int
-	// inboxes by node, made when first used.
+	// inboxes by node, created on first use.
 	inboxes map[int32]*inboxState
 	at      time.Time // of the newest event
 	unknown int       // visits and items in need of reconciliation
 
-	// revision counts the changes of the graph; fences are the attempts of visits whose nodes an amendment
-	// has removed.
+	// revision counts the changes of the graph. removed are the last attempts, by node id, of nodes that an
+	// amendment has removed.
 	revision int64
-	fences   map[string]fence
-	// watched says that some question of approval covers values of the state or workflows. approved are those
-	// that were approved, outdated the nodes that follow from an approval of another value, by key; both nil
-	// until they are asked for.
+	removed  map[string]attemptNumbers
+	// watched says that some question of approval covers values of the state or workflows. approved are the
+	// visits whose questions were approved. outdated are, by key, the nodes that follow from an approval of
+	// another value. Both are computed on demand and nil until then.
 	watched  bool
 	approved []*nodeState
 	outdated map[string][]bool
 
-	// Scratch of the command being worked on.
+	// evaluates is what OnEvaluation set.
+	evaluates func() (context.Context, context.CancelFunc)
+
+	// The rest is scratch of the current command.
 	evaluations evaluations
-	evaluates   func() (context.Context, context.CancelFunc)
 	ev          *Event
 	evs         []Event
 	fxs         Effects
-	steps       []Step // chunks that steps, starts and sources are taken from
+	steps       []Step // chunks from which steps, starts and sources are allocated
 	starts      []Start
 	upstreams   []Upstream
 	fx          *Effects
 	edgeQ       []edgeTask
 	instQ       []instTask
-	growQ       []growTask
+	expandQ     []expansionTask
 	doubts      []doubt
-	// woken is the visit or item whose wait has ended last, woke its outcome.
+	// woken is the visit or item whose wait ended last, and woke its outcome.
 	woken Ref
 	woke  *Outcome
-	// reuse are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over
-	// into the newest event.
+	// reuse are outcomes of another run by visit, while the run begins. reused counts their bytes in the
+	// newest event.
 	reuse  map[Ref]*ReusedVisit
 	reused int
-	// wantPause is the reason to pause that came up in this command.
+	// wantPause is the reason for a pause that came up in this command.
 	wantPause string
-	// halted says that this command has stopped new starts by itself.
+	// halted says that this command has stopped new starts because of the budget.
 	halted bool
 }
 
@@ -114,49 +116,49 @@ const (
 	drainDeadline  = "DEADLINE"
 )
 
-// frame is the whole graph, or one time around one loop: the state of the nodes directly in it and of the
-// edges it delivers.
+// frame is the whole graph, or one round of one loop. It holds the state of the nodes directly in it and of
+// the edges that it delivers.
 type frame struct {
 	region   int32
 	serial   int32 // the visit number of its nodes
 	parent   *frame
-	prev     *frame // whose BACK edges opened it
+	prev     *frame // the frame whose BACK edges opened this one
 	inst     *instance
 	nodes    []nodeState
 	edges    []edgeState
 	insts    []instance // one per child region
-	open     int32      // nodes and child loops not yet resolved
+	open     int32      // nodes and child loops that have not ended
 	backSeen int32
 	backLive int32
-	// tokenEdge and tokenSrc are the one input of a visit in an irreducible loop; tokenEdge is -1 for a start
-	// node.
+	// tokenEdge and tokenSrc are the only input of a visit in an irreducible loop. tokenEdge is -1 for a
+	// start node.
 	tokenEdge int32
 	tokenSrc  *nodeState
-	// messages are what a visit of an inbox was woken by, until it is over.
+	// messages are those that started a visit of an inbox, until the visit is over.
 	messages []Message
 }
 
-// instance is one loop within one frame of what surrounds it, from the first entry to the last exit.
+// instance is one loop within one frame of the enclosing region, from the first entry to the last exit.
 type instance struct {
 	join    joinCount // of the edges that enter
 	opened  bool
 	closed  bool
-	active  int32 // frames with something open
+	active  int32 // frames with open nodes or loops
 	limited int32
-	entries int32 // token loops: entering edges seen
+	entries int32 // token loops: entering edges decided
 	last    int32 // serial of the newest frame
 	exits   []exitState
 }
 
 type exitState struct {
-	src    *nodeState
-	travel *Input
-	live   bool
+	src        *nodeState
+	propagated *Input
+	live       bool
 }
 
 type joinCount struct {
 	seen, live int32
-	ran        bool // a source of a dead edge had run
+	ran        bool // the source of a dead edge had run
 }
 
 type edgeState struct {
@@ -173,24 +175,24 @@ const (
 	edgeUsed // live and an input of its target's visit
 )
 
-// try is where a visit, or an item of one, stands with its attempts.
+// try is the state of a visit, or of one item, with its attempts.
 type try struct {
 	status VisitStatus
 	no     int32 // attempt
 	gen    int32
 	lost   int32 // attempts that do not count against retry.max_attempts
 	intent bool
-	// found: somebody found out that the attempt, of which nobody knew it, was performed.
+	// found says that an attempt whose outcome was unknown was found to have been performed.
 	found bool
 	pos   int32 // index in flights when in flight
 	due   time.Time
 	wait  *waitState
-	// failed is what the attempt before ended with, while there is another one to come or nobody knows what
-	// became of it.
+	// failed is the error of the previous attempt, while another attempt is to come or the outcome is
+	// unknown.
 	failed *Error
 }
 
-// recordError keeps what an attempt ended with, for whoever asks why the visit has not ended.
+// recordError keeps the error of an attempt for State.Why, or clears it if err is nil.
 func (t *try) recordError(err *Error) {
 	if t.failed = nil; err != nil {
 		t.failed = &Error{Type: err.Type, Reason: err.Reason, Message: err.Message, Lost: err.Lost}
@@ -201,24 +203,24 @@ type nodeState struct {
 	try
 	f      *frame
 	n      int32
-	moot   int32 // out-edges that nobody needs
+	moot   int32 // outgoing edges that are not needed
 	join   joinCount
-	args   []json.RawMessage // traveling
+	args   []json.RawMessage // propagated
 	named  map[string]json.RawMessage
 	values []json.RawMessage
 	err    *Error
 	key    string
 	note   string
 	m      *mapState
-	// superseded: a later visit of an irreducible loop went on from here.
+	// superseded says that a later visit of an irreducible loop went on from here.
 	superseded bool
-	// enteredAt and endedAt are places in State.order: when the visit began to run, and when it completed.
+	// enteredAt and endedAt are positions in State.order at which the visit began to run and completed.
 	enteredAt, endedAt int64
 	// before counts the attempts that amendments have canceled.
-	before   int32
-	traveled bool // scratch of Restore
-	reused   bool // taken over from another run
-	kept     *savedOutcome
+	before     int32
+	propagated bool // scratch of Restore
+	reused     bool // its outcome is that of another run
+	kept       *savedOutcome
 }
 
 type mapState struct {
@@ -227,12 +229,12 @@ type mapState struct {
 	next  int // index of the next item to start
 	open  int // items started and not ended
 	done  int
-	bad   int // of these, failed
+	bad   int // failed items among done
 }
 
 type itemState struct {
 	try
-	result json.RawMessage // typed ok | error | abstained
+	result json.RawMessage // an object with ok, error or abstained
 }
 
 type unit struct {
@@ -250,21 +252,21 @@ type limitedVisit struct {
 	parent *frame
 	prev   *frame
 	node   int32
-	// edge, src and travel are what arrived in an irreducible loop.
-	edge   int32
-	src    *nodeState
-	travel *Input
+	// edge, src and propagated are the edge, its source and its input that arrived in an irreducible loop.
+	edge       int32
+	src        *nodeState
+	propagated *Input
 }
 
 type edgeTask struct {
-	e      int32
-	src    *nodeState
-	live   bool
-	note   string
-	travel *Input
+	e          int32
+	src        *nodeState
+	live       bool
+	note       string
+	propagated *Input
 }
 
-// instTask asks whether a loop has ended.
+// instTask checks whether a loop has ended.
 type instTask struct {
 	region int32
 	parent *frame
@@ -294,8 +296,8 @@ func (s *State) Status() (Status, string) {
 	return s.status, ""
 }
 
-// Draining reports that nothing new may start: an attempt that was given out but has not begun must not
-// begin, and is reported by Ended with a NOT_PERFORMED error.
+// Draining reports that nothing new may start. An attempt that was given out and has not begun must not
+// begin; the caller reports it by Ended with a NOT_PERFORMED error.
 func (s *State) Draining() bool { return s.drain != "" }
 
 // InFlight counts attempts that were started and have not ended.
@@ -307,8 +309,7 @@ func (s *State) End() *RunEnd { return s.end }
 // Usage sums up what every attempt reported, by provider and model, in the order of first use.
 func (s *State) Usage() []Usage { return s.usage }
 
-// NextTimer is the earliest time at which TimerDue would do something; ok is false when nothing waits for a
-// timer.
+// NextTimer is the earliest time at which TimerDue would do something. ok is false if no timer is set.
 func (s *State) NextTimer() (at time.Time, ok bool) {
 	s.timers.prune()
 	if len(s.timers) == 0 || s.drain != "" || s.end != nil {
@@ -317,8 +318,8 @@ func (s *State) NextTimer() (at time.Time, ok bool) {
 	return s.timers[0].due, true
 }
 
-// Outstanding lists every attempt that is in flight as far as the state knows, in the order of their starts:
-// after Recover, what the new owner must start again.
+// Outstanding lists every attempt in flight, in the order of their starts. After Recover the new owner must
+// start these again.
 func (s *State) Outstanding() []Start {
 	fs := append([]flight(nil), s.flights...)
 	sort.Slice(fs, func(i, j int) bool { return fs[i].order < fs[j].order })
@@ -336,12 +337,12 @@ type VisitInfo struct {
 	Status     VisitStatus
 	Attempt    int
 	Generation int
-	Due        time.Time // when the back-off or wait ends
-	Wait       WaitKind  // what a waiting visit waits for
+	Due        time.Time // end of the back-off or wait
+	Wait       WaitKind  // of a visit that waits
 	Values     []json.RawMessage
 	Error      *Error
 	Note       string // why it was skipped
-	Reused     bool   // taken over from another run, without an attempt
+	Reused     bool   // its outcome is that of another run; there was no attempt
 	// Of is the number of the last attempt that may be made.
 	Of int
 }
@@ -375,7 +376,7 @@ func (s *State) Visits(yield func(VisitInfo) bool) {
 	}
 }
 
-// Visit returns the visit or item of a map that ref names, if the run has reached or skipped it.
+// Visit returns the visit or item that ref names, if the run has reached or skipped it.
 func (s *State) Visit(ref Ref) (v VisitInfo, ok bool) {
 	ns := s.lookup(ref.Node, ref.Visit)
 	switch {
@@ -401,7 +402,7 @@ func (s *State) info(ns *nodeState) VisitInfo {
 		Of: s.lastAttempt(unit{ns: ns})}
 }
 
-// lastAttempt is the number of the last attempt that may be made of a unit: lost ones, and those that
+// lastAttempt is the number of the last attempt that may be made of a unit. Lost attempts, and those that
 // amendments canceled, do not count.
 func (s *State) lastAttempt(u unit) int {
 	return s.node(u.ns).maxAttempts + int(u.ns.before) + int(u.try().lost)
@@ -414,7 +415,7 @@ func (t *try) waitKind() WaitKind {
 	return t.wait.kind
 }
 
-// visitsOf lists the visits of a node, the first one first.
+// visitsOf lists the visits of a node in their order.
 func (s *State) visitsOf(n int32) []*nodeState {
 	r := s.p.nodes[n].region
 	switch {
@@ -445,7 +446,7 @@ func (s *State) StateValues() map[string]json.RawMessage {
 	return out
 }
 
-// lookup finds the visit, or nil.
+// lookup finds a visit. It is nil if there is none.
 func (s *State) lookup(node string, visit int) *nodeState {
 	n, ok := s.p.index[node]
 	if !ok || s.root == nil {
@@ -499,14 +500,14 @@ func (ns *nodeState) resolved() bool {
 	return false
 }
 
-// seed is the hash that takes the place of chance in back-offs.
+// seed is a hash that replaces randomness in back-offs, so that replays agree.
 func (s *State) seed(ns *nodeState, item int32, attempt int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s/%d/%d/%d", s.runID, s.node(ns).ID, ns.f.serial, item, attempt)
 	return h.Sum64()
 }
 
-// timer is one entry of the heap; it is void once the unit's due time differs.
+// timer is one entry of the heap. It is void if the unit's due time has changed.
 type timer struct {
 	due time.Time
 	unit

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a TERMINATE deep in a graph finds: nodes start breadth-first, what is in flight finishes, nothing else begins.
-// Ours: the original runs one branch to its end before it looks at the next one, so that a nested terminate keeps whole branches from
-// starting. Here a node starts as soon as its own inputs are there.
+// A TERMINATE deep in a graph: nodes start breadth-first, attempts in flight finish, and nothing else begins.
+// Ours: the original runs one branch to its end before the next one, so that a nested TERMINATE keeps whole
+// branches from starting. Here a node starts as soon as its own inputs are there.
 func TestNestedTerminate(t *testing.T) {
 	type edges [][2]string
 	for name, c := range map[string]struct {
@@ -98,7 +98,8 @@ func TestNestedTerminate(t *testing.T) {
 		result(t, []any{"from below"}, res)
 	})
 	t.Run("InFlight/FinishesWhateverItsEnd", func(t *testing.T) {
-		// A terminates while every other start node is in flight: each ends in its own way, and none of their successors starts.
+		// A terminates while every other start node is in flight. Each of these ends in its own way, and none
+		// of their successors starts.
 		names := []string{"A", "done", "failed", "retried", "stops", "waits", "abstains"}
 		b := nodes(FirstArg(), append(names, "after")...)
 		for _, n := range names[1:] {

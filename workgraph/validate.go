@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Codes of faults. They are stable: programs and models act on them.
+// Codes of faults. They are stable, because programs and models act on them.
 const (
 	CodeEmptyGraph     = "EMPTY_GRAPH"
 	CodeTooLarge       = "TOO_LARGE"
@@ -57,8 +57,8 @@ const (
 	MaxIDLen = 256
 )
 
-// Fault is one thing that keeps a graph from running. Code is stable; exactly the fields of the place that
-// apply are set.
+// Fault is one reason why a graph cannot run. Code is stable. The fields that describe the place are set as
+// far as they apply.
 type Fault struct {
 	Code    string `json:"code"`
 	Node    string `json:"node,omitempty"`
@@ -89,7 +89,7 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Faults is every fault of a graph as one error.
+// Faults is all faults of a graph as one error.
 type Faults []Fault
 
 // Error lists the faults, one per line.
@@ -101,25 +101,25 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// MaxFaults is how many faults of one graph are told; one more says how many there are besides.
+// MaxFaults bounds how many faults of one graph are listed. One more fault counts the rest.
 const MaxFaults = 100
 
-// Validate returns the faults of g at once, at most MaxFaults: nodes and edges in declared order, then what
-// concerns the whole. None means that Compile succeeds. A nil actors skips the checks that need them. The
-// error is that of ctx if it ended first.
+// Validate returns the faults of g, at most MaxFaults and one that counts the rest: those of nodes and edges
+// in declared order, then those of the whole graph. No fault means that Compile succeeds. A nil actors skips
+// the checks that need them. The error is that of ctx if it ended first.
 func Validate(ctx context.Context, g *Graph, actors ActorSet) ([]Fault, error) {
 	_, faults, err := build(&checker{ctx: ctx, actors: actors}, g)
 	return faults, err
 }
 
-// ValidateFor is Validate for a run with this input.
+// ValidateFor is Validate for runs with this input.
 func ValidateFor(ctx context.Context, g *Graph, actors ActorSet, in *Input) ([]Fault, error) {
 	_, faults, err := build(&checker{ctx: ctx, actors: actors, input: in}, g)
 	return faults, err
 }
 
-// ValidatePart is Validate for a graph that is going to be inserted into another one, whose nodes it may
-// refer to. It returns the effects of the nodes.
+// ValidatePart is Validate for a graph that will be inserted into another one and may refer to its nodes. It
+// returns the effects of the nodes.
 func ValidatePart(ctx context.Context, g *Graph, actors ActorSet) ([]Effect, []Fault, error) {
 	p, faults, err := build(&checker{ctx: ctx, actors: actors, outer: func(string) (declared, before bool) { return true, true }}, g)
 	if len(faults) > 0 || err != nil {
@@ -139,36 +139,36 @@ type checker struct {
 	actors ActorSet
 	faultList
 	index map[string]int32
-	// folded finds an id by what is left of it without letter case and space; made when first needed.
+	// folded finds an id without its letter case and surrounding space. It is made on first use.
 	folded map[string]int32
 	exprs  map[string]*Expr
-	// schemas are those of checks, by text; the counts are of all that were compiled for this graph.
+	// schemas are those of checks, by text. The counts are of all schemas that were compiled for this graph.
 	schemas                              map[string]*Schema
 	schemaCount, schemaBytes, subschemas int
-	// patternSteps are the instructions of all patterns, once counted says so.
+	// patternSteps are the instructions of all patterns. It is valid once counted is true.
 	patternSteps int
 	counted      bool
-	// input is what a run is to be begun with, if that is known.
+	// input is the input of the run, if it is known.
 	input *Input
-	// uses are the places of expressions that name nodes.
+	// uses are the places of expressions that read nodes or the input.
 	uses []exprUse
 	// senders are those that inboxes name, by node.
 	senders map[int32]map[string]bool
-	// expanded lets ids that expansions have made pass; outer tells which nodes there are around a graph that is
-	// going to be part of another one, and which of them come before it.
+	// expanded allows ids that expansions have made. outer, for a graph that will be part of another one,
+	// reports whether the enclosing graph declares a node and whether the node comes before.
 	expanded bool
 	outer    func(id string) (declared, before bool)
-	// argSchemas are what actors say of their arguments, needs what nodes do not give themselves. mayExpand
-	// is about the node that was looked at last.
+	// argSchemas are the schemas of actors' arguments. needs are required arguments that nodes do not give
+	// themselves. mayExpand and approves are about the last checked node.
 	argSchemas map[string]*argSchema
 	needs      []need
 	mayExpand  bool
 	approves   bool
-	// unsure are the nodes of which it is not known what reaches them, since an edge or an id is at fault.
+	// unsure are the nodes whose inputs are not known, because an edge or an id is at fault.
 	unsure map[int32]bool
 }
 
-// doubt makes a node unsure.
+// doubt marks a node as unsure.
 func (c *checker) doubt(i int32) {
 	if c.unsure == nil {
 		c.unsure = map[int32]bool{}
@@ -176,13 +176,13 @@ func (c *checker) doubt(i int32) {
 	c.unsure[i] = true
 }
 
-// faultList is what is told of one graph: the first faults, and how many there are besides.
+// faultList holds the first faults of one graph and the number of the others.
 type faultList struct {
 	faults []Fault
 	more   int
 }
 
-// add keeps a fault, or counts it when there are enough.
+// add records a fault, or counts it if there are enough.
 func (l *faultList) add(f Fault) {
 	if len(l.faults) == MaxFaults {
 		l.more++
@@ -192,7 +192,7 @@ func (l *faultList) add(f Fault) {
 	l.faults = append(l.faults, f)
 }
 
-// full counts a fault that is not going to be told, so that nobody puts it into words.
+// full reports whether there are enough faults and counts one more then, so that the caller need not word it.
 func (l *faultList) full() bool {
 	if len(l.faults) < MaxFaults {
 		return false
@@ -201,7 +201,7 @@ func (l *faultList) full() bool {
 	return true
 }
 
-// all are the faults, the last of which counts those that are not told.
+// all are the faults. The last one counts those that are not listed.
 func (l *faultList) all() []Fault {
 	if l.more == 0 {
 		return l.faults
@@ -223,7 +223,7 @@ func (c *checker) edge(code string, e *Edge, field, hint, format string, args ..
 	c.add(Fault{Code: code, From: e.From, To: e.To, Field: field, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
-// idFault says what is wrong with an id, or nothing.
+// idFault says what is wrong with an id. It is empty if nothing is.
 func idFault(id string) (code, msg string) {
 	switch {
 	case id == "":
@@ -240,7 +240,7 @@ func idFault(id string) (code, msg string) {
 	return "", ""
 }
 
-// idFault lets the ids that expansions have made pass where they may be.
+// idFault also allows ids that expansions have made, if c.expanded is set.
 func (c *checker) idFault(id string) (code, msg string) {
 	code, msg = idFault(id)
 	if code != CodeReservedID || !c.expanded {
@@ -285,7 +285,7 @@ func (c *checker) checkNode(i int32) {
 	c.checkTrigger(n)
 }
 
-// checkActor looks the node's actor up and fills in the effect.
+// checkActor finds the node's actor and fills in the effect.
 func (c *checker) checkActor(i int32, n *Node) {
 	c.mayExpand, c.approves = true, false
 	if n.Actor == "" {
@@ -317,11 +317,11 @@ func (c *checker) checkActor(i int32, n *Node) {
 	c.checkArguments(i, n, &info)
 }
 
-// checkArg holds one of the node's own arguments against what its actor says of it.
+// checkArg checks one of the node's own arguments against the actor's schema.
 func (c *checker) checkArg(n *Node, name string, takes *argSchema) {
 	s, ok := takes.schemas[name]
 	if !ok {
-		s, _ = c.compileSchema(takes.properties[name]) // a part that cannot stand alone is left to the actor
+		s, _ = c.compileSchema(takes.properties[name]) // the actor checks a part that cannot stand alone
 		takes.schemas[name] = s
 	}
 	if s == nil || !json.Valid(n.Named[name]) {
@@ -353,7 +353,7 @@ func (c *checker) passDown(p PassDown, fault func(code, field, hint, msg string)
 	}
 }
 
-// oneOf reports a value outside its list; the empty value stands for the default.
+// oneOf reports a value that is not in its list. The empty value stands for the default.
 func oneOf[T ~string](c *checker, id, field string, v T, list ...T) {
 	if v == "" {
 		return
@@ -376,7 +376,7 @@ func notNegative[T int | time.Duration](c *checker, id, field string, v T) {
 
 func (c *checker) checkPolicies(n *Node) {
 	if n.Thread != "" {
-		c.node(CodeUnused, n.ID, "thread", "drop it: what an agent is to know of earlier work travels to it in its arguments", "no actor works on a thread, so that it would do nothing")
+		c.node(CodeUnused, n.ID, "thread", "drop it: an agent learns of earlier work from its arguments", "no actor works on a thread, so that it would do nothing")
 	}
 	oneOf(c, n.ID, "effect", n.Effect, Pure, Idempotent, Unsafe)
 	oneOf(c, n.ID, "join.mode", n.Join.Mode, All, Any, Quorum)
@@ -464,7 +464,8 @@ func (c *checker) checkEdge(i int, seen map[Edge]bool) (from, to int32, ok bool)
 	return from, to, okFrom && okTo
 }
 
-// nearest names the declared id that differs only in letter case or space, which is how models misspell ids.
+// nearest names the declared id that differs only in letter case or surrounding space, since models misspell
+// ids like that.
 func (c *checker) nearest(id string) string {
 	if c.folded == nil {
 		c.folded = make(map[string]int32, len(c.g.Nodes))
@@ -500,7 +501,7 @@ func (c *checker) checkState() {
 	}
 }
 
-// checkExits demands that every way around a declared loop passes a condition.
+// checkExits requires a condition on every path around a declared loop.
 func (c *checker) checkExits(p *Program) {
 	ways := exitSearch{p: p, left: maxLoopWork}
 	for i := range p.edges {
@@ -522,21 +523,21 @@ func (c *checker) checkExits(p *Program) {
 	}
 }
 
-// exitSearch finds what is reached without any condition, from one head of a loop after the other.
+// exitSearch finds the nodes that are reached without any condition, from one loop head after the other.
 type exitSearch struct {
 	p *Program
-	// failing says that ERROR edges count as ways.
+	// failing says that ERROR edges count as paths.
 	failing bool
-	// always says which conditions count as none; nil when all count.
+	// always says which conditions count as none. If it is nil, no condition does.
 	always *constants
-	// left is how many more nodes and edges may be gone over; below zero nothing is found any more.
+	// left is how many more nodes and edges may be visited. Below zero nothing is found any more.
 	left int
-	// found is what is reached from which head.
+	// found are the reached nodes by head.
 	found map[int32]map[int32]bool
 }
 
-// unconditional reports whether head leads to to over edges and nodes without any condition. Only the loop
-// itself is searched: what leads back to the head lies in it.
+// unconditional reports whether a path without any condition leads from head to to. Only the loop itself is
+// searched, because every path back to the head lies in it.
 func (x *exitSearch) unconditional(head, to int32) bool {
 	seen, ok := x.found[head]
 	if !ok {
@@ -573,7 +574,7 @@ func (x *exitSearch) search(head int32) map[int32]bool {
 	return seen
 }
 
-// inLoop reports whether the node lies in the loop, at whatever depth.
+// inLoop reports whether the node lies in the loop, at any depth.
 func (p *Program) inLoop(v, loop int32) bool {
 	for r := p.nodes[v].region; r >= 0; r = p.regions[r].parent {
 		if r == loop {

@@ -16,7 +16,7 @@ type actorSet map[string]ActorInfo
 
 func (a actorSet) ActorInfo(name string) (ActorInfo, bool) { i, ok := a[name]; return i, ok }
 
-// faultsOf is Validate without an end.
+// faultsOf is Validate without a context.
 func faultsOf(g *Graph, actors ActorSet) []Fault {
 	faults, _ := Validate(context.Background(), g, actors)
 	return faults
@@ -201,7 +201,7 @@ func FuzzDecodeEvent(f *testing.F) {
 				return
 			}
 			if _, err := s.Apply(t.Context(), ev); err != nil {
-				return // corrupt journals are refused, never a panic
+				return // corrupt journals are refused without a panic
 			}
 		}
 	})

@@ -5,11 +5,13 @@ import (
 	"fmt"
 )
 
-// MaxValueDepth is how deep arrays and objects may stand in each other within one value. What is written down puts values into each
-// other (a result into an event, a slot, a list), and readers of JSON give up at some depth, so values keep well away from it.
+// MaxValueDepth bounds the nesting of arrays and objects within one value. Stored forms nest values further
+// (a result in an event, a slot, a list), and readers of JSON have a limit, so values must stay well below
+// it.
 const MaxValueDepth = 1000
 
-// ValueFault says what keeps a text from being a value of a run, ready to follow its name ("the answer is not JSON"); it is empty if nothing does.
+// ValueFault says why a text is not a value of a run, as the end of a sentence ("the answer is not JSON"). It
+// is empty if the text is one.
 func ValueFault(raw json.RawMessage) string {
 	switch {
 	case tooDeep(raw):
@@ -22,9 +24,9 @@ func ValueFault(raw json.RawMessage) string {
 
 func tooDeep(raw json.RawMessage) bool { return deeper(raw, MaxValueDepth) }
 
-// deeper counts brackets, so it says something about valid JSON only.
+// deeper reports whether raw is nested deeper than limit. It counts brackets, so raw must be valid JSON.
 func deeper(raw json.RawMessage, limit int) bool {
-	if len(raw) <= 2*limit { // each level takes two bytes at least
+	if len(raw) <= 2*limit { // each level takes at least two bytes
 		return false
 	}
 	depth, quoted := 0, false
@@ -46,7 +48,7 @@ func deeper(raw json.RawMessage, limit int) bool {
 	return false
 }
 
-// deepValues refuses values that were put together too deep to be written down and read again.
+// deepValues refuses combined values that are nested too deep to be stored and read again.
 func deepValues(values []json.RawMessage) *Error {
 	for _, v := range values {
 		if tooDeep(v) {

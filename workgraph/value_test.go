@@ -39,7 +39,7 @@ func TestDeepValues(t *testing.T) {
 		require.Equal(t, "value 0 is nested more than 1000 deep", res.Error.Message)
 	})
 	t.Run("Loop/CannotWrapItsResultForEver", func(t *testing.T) {
-		// Each round puts the last one's result into a list of slots.
+		// Each round puts the previous round's result into a list of slots.
 		g := &Graph{Nodes: []Node{{ID: "m", Actor: "x", Map: &Map{Over: "[args[0]]"}, MaxVisits: Unlimited, PassDown: FirstArg()}},
 			Edges: []Edge{{From: "m", To: "m", Kind: BackEdge, When: "visit < 2000"}}}
 		res, err := Run(t.Context(), g, Actors{"x": ActorFunc(func(_ context.Context, c *Call) (Outcome, error) {

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// stateVar is one key of a run's state. Lists are kept split, so that appending costs what is appended.
+// stateVar is one key of a run's state. Lists are kept split, so that the cost of appending depends on the
+// new elements only.
 type stateVar struct {
 	reducer Reducer
 	scalar  json.RawMessage
 	list    []json.RawMessage
 	byID    map[string]int
-	// sum is the digest of scalar once it was asked for, chain that of the first summed elements of list.
+	// sum is the digest of scalar, once computed. chain is that of the first summed elements of list.
 	sum    string
 	summed int
 	chain  [sha256.Size]byte
@@ -56,7 +57,7 @@ func newStateVar(k StateKey) (*stateVar, error) {
 	return v, nil
 }
 
-// check reports whether update could take the value.
+// check is an error if update cannot take the value.
 func (v *stateVar) check(raw json.RawMessage) error {
 	if fault := ValueFault(raw); fault != "" {
 		return errors.New("the update " + fault)
@@ -76,7 +77,7 @@ func (v *stateVar) check(raw json.RawMessage) error {
 	return nil
 }
 
-// update combines a checked value with what is there.
+// update combines a checked value with the current one.
 func (v *stateVar) update(raw json.RawMessage) {
 	v.sum = ""
 	switch v.reducer {
@@ -126,7 +127,7 @@ func elementID(raw json.RawMessage) (string, bool) {
 	return *el.ID, true
 }
 
-// number reads a JSON number exactly when it is an integer.
+// number reads a JSON number. Integers are exact and in i, others in f.
 func number(raw json.RawMessage) (i *big.Int, f float64, ok bool) {
 	s := strings.TrimSpace(string(raw))
 	if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
@@ -139,7 +140,7 @@ func number(raw json.RawMessage) (i *big.Int, f float64, ok bool) {
 	return nil, f, json.Unmarshal(raw, &f) == nil
 }
 
-// addNumbers adds exactly while both are integers.
+// addNumbers adds exactly if both are integers.
 func addNumbers(a, b json.RawMessage) json.RawMessage {
 	ai, _, _ := number(a)
 	bi, _, _ := number(b)

@@ -13,28 +13,28 @@ type WaitKind string
 
 // The kinds of waits.
 const (
-	WaitTimer     WaitKind = "TIMER"
-	WaitChildren  WaitKind = "CHILDREN"
-	WaitInterrupt WaitKind = "INTERRUPT"
-	WaitTask      WaitKind = "TASK"
-	WaitSignal    WaitKind = "SIGNAL"
+	WaitTimer      WaitKind = "TIMER"
+	WaitChildren   WaitKind = "CHILDREN"
+	WaitInterrupt  WaitKind = "INTERRUPT"
+	WaitCompletion WaitKind = "COMPLETION"
+	WaitSignal     WaitKind = "SIGNAL"
 )
 
-// What one wait may ask for.
+// Bounds of one wait.
 const (
 	MaxChildren   = 10_000
 	maxSignalName = 256
 	maxWaitID     = 512
 )
 
-// kind is what the wait is for, or empty when not exactly one thing is asked.
+// kind is what the wait is for. It is empty unless exactly one field is set.
 func (w *Wait) kind() WaitKind {
 	var k WaitKind
 	n := 0
 	for _, c := range [...]struct {
 		set  bool
 		kind WaitKind
-	}{{w.Timer != nil, WaitTimer}, {w.Children != nil, WaitChildren}, {w.Interrupt != nil, WaitInterrupt}, {w.Task != nil, WaitTask},
+	}{{w.Timer != nil, WaitTimer}, {w.Children != nil, WaitChildren}, {w.Interrupt != nil, WaitInterrupt}, {w.Completion != nil, WaitCompletion},
 		{w.Signal != nil, WaitSignal}} {
 		if c.set {
 			n++
@@ -60,8 +60,8 @@ func (w *Wait) due(now time.Time) time.Time {
 		after = w.Children.Timeout
 	case WaitInterrupt:
 		after = w.Interrupt.Timeout
-	case WaitTask:
-		after = w.Task.Timeout
+	case WaitCompletion:
+		after = w.Completion.Timeout
 	case WaitSignal:
 		after = w.Signal.Timeout
 	}
@@ -79,7 +79,7 @@ type approval struct {
 	Answer   json.RawMessage `json:"answer,omitempty"`
 }
 
-// answerValue is what a visit gets for its question.
+// answerValue is the visit's value for an answered question.
 func answerValue(q *Interrupt, binds string, answer json.RawMessage, decision, by string) json.RawMessage {
 	if len(q.Approve) == 0 {
 		if len(answer) == 0 {
@@ -89,7 +89,7 @@ func answerValue(q *Interrupt, binds string, answer json.RawMessage, decision, b
 	}
 	b, err := json.Marshal(approval{Decision: decision, By: by, Hash: ApproveHash(q.Approve, binds), Answer: answer})
 	if err != nil {
-		return rawNull // the answer was checked to be JSON
+		return rawNull // cannot happen: the answer was checked to be JSON
 	}
 	return b
 }
@@ -97,10 +97,10 @@ func answerValue(q *Interrupt, binds string, answer json.RawMessage, decision, b
 // waitState is an open wait of a visit or item.
 type waitState struct {
 	kind  WaitKind
-	out   *Outcome // which applies, but for its values, when the wait ends
+	out   *Outcome // applies, except for its values, when the wait ends
 	order int64
 	at    int32 // place in State.waits
-	// slots of the children, nil for those that go on; place finds them by id.
+	// slots are those of the children, nil while a child goes on. place finds them by id.
 	slots []*ChildSlot
 	left  int
 	place map[string]int
@@ -118,7 +118,7 @@ func newWait(o *Outcome) *waitState {
 	return w
 }
 
-// values is the list of the children's slots, or the result of the one that stands for the visit.
+// values is the list of the children's slots, or the result of the one child that stands for the visit.
 func (w *waitState) values() []json.RawMessage {
 	if w.out.Wait.Children.AsResult {
 		if sl := w.slots[0]; sl != nil && len(sl.Result) > 0 {
@@ -133,7 +133,7 @@ func (w *waitState) values() []json.RawMessage {
 		}
 		b, err := json.Marshal(sl)
 		if err != nil {
-			b = rawNull // its parts were checked to be JSON
+			b = rawNull // cannot happen: its parts were checked to be JSON
 		}
 		list[i] = b
 	}
@@ -143,7 +143,7 @@ func (w *waitState) values() []json.RawMessage {
 // replaces reports whether the wait gives values of its own.
 func (o *Outcome) replaces() bool { return o.Wait != nil && o.Wait.Timer == nil }
 
-// waits reports whether the outcome waits for anything: a timer whose time has come is nothing to wait for.
+// waits reports whether the outcome waits for anything. A timer that is already due does not count.
 func (o *Outcome) waits(now time.Time) bool {
 	return o.Wait != nil && (o.Wait.Timer == nil || o.Wait.due(now).After(now))
 }
@@ -175,7 +175,7 @@ func (s *State) await(u unit, o *Outcome, now time.Time) {
 	}
 }
 
-// endWait records that the unit's wait is over and takes it out.
+// endWait records that the unit's wait is over, and removes it.
 func (s *State) endWait(u unit) {
 	st := s.step(OpWake, u.ns, nil)
 	st.Item = int(u.item)
@@ -183,7 +183,7 @@ func (s *State) endWait(u unit) {
 	s.applyEndWait(u)
 }
 
-// waited completes a unit with what its wait gave.
+// waited completes a unit with the values of its wait.
 func (s *State) waited(u unit, o *Outcome, values []json.RawMessage, now time.Time) {
 	fin := *o
 	fin.Values, fin.Wait, fin.Usage = values, nil, nil
@@ -198,7 +198,7 @@ func (s *State) waited(u unit, o *Outcome, values []json.RawMessage, now time.Ti
 	s.performed(u, &fin, false, now)
 }
 
-// failWait ends a unit whose wait failed: for good, whatever its policy on retries.
+// failWait ends a unit whose wait failed. It is not retried.
 func (s *State) failWait(u unit, err *Error) {
 	if u.item > 0 {
 		s.itemEnded(u, nil, err)
@@ -207,7 +207,7 @@ func (s *State) failWait(u unit, err *Error) {
 	s.failVisit(u.ns, err, false)
 }
 
-// waitDue ends a wait whose time has come. The wait is taken out already.
+// waitDue ends a wait that is due. The wait was removed before.
 func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 	o := w.out
 	switch w.kind {
@@ -234,14 +234,14 @@ func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 		if !s.superseding(u, decision) && !s.decided(u, o, value, decision, "") {
 			s.waited(u, o, []json.RawMessage{value}, now)
 		}
-	case WaitTask:
-		s.failWait(u, Errorf(Permanent, ReasonTaskExpired, "the task was not completed within %s", time.Duration(o.Wait.Task.Timeout)))
+	case WaitCompletion:
+		s.failWait(u, Errorf(Permanent, ReasonCompletionExpired, "it was not completed within %s", time.Duration(o.Wait.Completion.Timeout)))
 	case WaitSignal:
 		s.failWait(u, Errorf(Permanent, ReasonSignalExpired, "no signal %q came within %s", o.Wait.Signal.Name, time.Duration(o.Wait.Signal.Timeout)))
 	}
 }
 
-// defaultAnswer is what a visit gets for a question that expired.
+// defaultAnswer is the visit's value for a question that expired.
 func (s *State) defaultAnswer(ns *nodeState, q *Interrupt) json.RawMessage {
 	if len(q.Approve) > 0 {
 		return answerValue(q, ns.binds(), nil, defaultDecision(q), "")
@@ -249,7 +249,7 @@ func (s *State) defaultAnswer(ns *nodeState, q *Interrupt) json.RawMessage {
 	return q.Default
 }
 
-// waitingFor finds the unit that a report from outside is about, if it waits for that kind of thing.
+// waitingFor finds the unit of a report from outside, if it waits for that kind.
 func (s *State) waitingFor(r Ref, kind WaitKind) (unit, *waitState, bool) {
 	u, ok := s.find(r)
 	if !ok {
@@ -293,7 +293,7 @@ func (s *State) childEnded(c ChildEnded) error {
 		s.endWait(u)
 		s.waited(u, o, w.values(), now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
@@ -337,17 +337,17 @@ func (s *State) answered(c Answered) error {
 	if !s.superseding(u, c.Decision) && !s.decided(u, o, value, c.Decision, c.By) {
 		s.waited(u, o, []json.RawMessage{value}, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-func (s *State) taskEnded(c TaskEnded) error {
-	u, w, ok := s.waitingFor(c.Ref, WaitTask)
+func (s *State) attemptCompleted(c AttemptCompleted) error {
+	u, w, ok := s.waitingFor(c.Ref, WaitCompletion)
 	if !ok || int(u.try().no) != c.Attempt {
 		return ErrStale
 	}
 	if (c.Outcome == nil) == (c.Err == nil) {
-		return fmt.Errorf("%w: a task ends in an outcome or an error", ErrState)
+		return fmt.Errorf("%w: a completion has an outcome or an error", ErrState)
 	}
 	now := instant(c.Now)
 	var values []json.RawMessage
@@ -359,27 +359,27 @@ func (s *State) taskEnded(c TaskEnded) error {
 		}
 		values = c.Outcome.Values
 	}
-	ev := s.openEvent(TaskClosed, now)
+	ev := s.openEvent(CompletionReceived, now)
 	ev.Ref, ev.Attempt, ev.By = c.Ref, c.Attempt, c.By
 	if c.Err != nil {
 		ev.Error = typed(c.Err)
 	} else {
 		ev.Outcome = &Outcome{Values: values, Usage: c.Outcome.Usage}
 	}
-	s.applyTask(u, ev)
+	s.applyCompletion(u, ev)
 	s.checkBudget()
 	if c.Err != nil {
 		s.failWait(u, ev.Error)
 	} else {
 		s.waited(u, w.out, values, now)
 	}
-	s.settle(now)
+	s.conclude(now)
 	return nil
 }
 
-// What follows changes the state, in Advance and in Apply alike.
+// The rest of this file changes the state, in Advance and in Apply alike.
 
-// applyWait parks a unit until its wait ends.
+// applyWait suspends a unit until its wait ends.
 func (s *State) applyWait(u unit, o *Outcome, d *Detail) *waitState {
 	due := d.Due
 	if d.Binds != "" {
@@ -398,7 +398,7 @@ func (s *State) applyWait(u unit, o *Outcome, d *Detail) *waitState {
 	return w
 }
 
-// addWait makes a wait known by what ends it.
+// addWait registers a wait with the index that finds it.
 func (s *State) addWait(u unit, w *waitState) {
 	u.try().wait = w
 	w.at = int32(len(s.waits))
@@ -429,12 +429,12 @@ func (s *State) spawns(list []Spawn, u unit) []Spawn {
 	return list
 }
 
-// applyWake ends a wait: children that go on are canceled, an open question is closed, as given up unless how
-// says more.
+// applyWake ends a wait. Children that still run are canceled. An open question is closed: as how says, or as
+// canceled if how is nil.
 func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 	t := u.try()
 	w := t.wait
-	s.unpark(u)
+	s.endSuspension(u)
 	t.status, t.wait = VisitRunning, nil
 	s.woken, s.woke = s.ref(u.ns, u.item), w.out
 	last := len(s.waits) - 1
@@ -470,17 +470,17 @@ func (s *State) applyEndWait(u unit) {
 	}
 }
 
-// waitAt notes the place of a unit's wait among all.
+// waitAt records the place of a unit's wait in State.waits.
 func (u unit) waitAt(at int32) {
 	if w := u.try().wait; w != nil {
 		w.at = at
 	}
 }
 
-// expire ends a wait because its time has come.
+// expire ends a wait that is due.
 func (s *State) expire(u unit) *waitState { return s.applyWake(u, s.expired(u)) }
 
-// expired is how the question of a wait closes whose time has come; nil if it waits for something else.
+// expired is how the question of a due wait closes. It is nil if the unit waits for something else.
 func (s *State) expired(u unit) *ClosedInterrupt {
 	w := u.try().wait
 	if w.kind != WaitInterrupt {
@@ -519,7 +519,7 @@ func (s *State) applyChild(w *waitState, i int, slot *ChildSlot, ev *Event) {
 	}
 }
 
-func (s *State) applyTask(u unit, ev *Event) {
+func (s *State) applyCompletion(u unit, ev *Event) {
 	if ev.Outcome != nil {
 		s.use(ev.Outcome.Usage)
 	} else {
@@ -528,7 +528,8 @@ func (s *State) applyTask(u unit, ev *Event) {
 	s.applyWake(u, nil)
 }
 
-// Spawns are the children that are waited for and have not ended, in the order in which the waits began.
+// Spawns are the children that a visit waits for and that have not ended, in the order in which the waits
+// began.
 func (s *State) Spawns() (list []Spawn) {
 	for _, u := range s.openWaits() {
 		if u.try().wait.kind == WaitChildren {
@@ -547,9 +548,9 @@ func (s *State) openWaits() []unit {
 	return us
 }
 
-// replayWait applies an event that ends a wait, or comes closer to its end.
+// replayWait applies an event that ends a wait or brings it closer to its end.
 func (s *State) replayWait(ev *Event) error {
-	kind := map[EventKind]WaitKind{ChildClosed: WaitChildren, InterruptClosed: WaitInterrupt, TaskClosed: WaitTask}[ev.Kind]
+	kind := map[EventKind]WaitKind{ChildClosed: WaitChildren, InterruptClosed: WaitInterrupt, CompletionReceived: WaitCompletion}[ev.Kind]
 	u, w, ok := s.waitingFor(ev.Ref, kind)
 	if !ok {
 		return fmt.Errorf("%w: %s of %s, which does not wait for it", ErrCorrupt, ev.Kind, ev.Ref)
@@ -569,11 +570,11 @@ func (s *State) replayWait(ev *Event) error {
 			return fmt.Errorf("%w: an answer to another question than that of %s", ErrCorrupt, ev.Ref)
 		}
 		s.applyWake(u, ev.Closed)
-	case TaskClosed:
+	case CompletionReceived:
 		if (ev.Outcome == nil) == (ev.Error == nil) {
-			return fmt.Errorf("%w: a task's end without how", ErrCorrupt)
+			return fmt.Errorf("%w: a completion without an outcome", ErrCorrupt)
 		}
-		s.applyTask(u, ev)
+		s.applyCompletion(u, ev)
 	}
 	return nil
 }
@@ -584,7 +585,7 @@ type WaitInfo struct {
 	Kind WaitKind
 	// Attempt is the one whose outcome began the wait.
 	Attempt int
-	// Due is when the wait ends by itself; zero when it does not.
+	// Due is when the wait ends by itself. It is zero if it does not.
 	Due time.Time
 	// Children are the ids of those that have not ended.
 	Children []string
@@ -594,7 +595,7 @@ type WaitInfo struct {
 	Signal string
 }
 
-// Waits calls yield for every open wait, the one that began first first, until yield returns false.
+// Waits calls yield for every open wait, oldest first, until yield returns false.
 func (s *State) Waits(yield func(WaitInfo) bool) {
 	for _, u := range s.openWaits() {
 		if !yield(s.waitInfo(u)) {

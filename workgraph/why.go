@@ -8,13 +8,13 @@ import (
 // Cause says why a visit has not ended.
 type Cause string
 
-// The causes, in the order in which Why lists them: what somebody must do something about comes first.
+// The causes, in the order of Why: those that need somebody to act come first.
 const (
 	CauseReconciliation Cause = "NEEDS_RECONCILIATION"
 	CauseLimit          Cause = "MAX_VISITS"
 	CauseHeld           Cause = "HELD"
 	CauseInterrupt      Cause = "INTERRUPT"
-	CauseTask           Cause = "TASK"
+	CauseCompletion     Cause = "COMPLETION"
 	CauseSignal         Cause = "SIGNAL"
 	CauseChildren       Cause = "CHILDREN"
 	CauseTimer          Cause = "TIMER"
@@ -25,25 +25,25 @@ const (
 	CauseDependency     Cause = "DEPENDENCY"
 )
 
-// Reason is one fact about why a run is not further than it is.
+// Reason is one fact about why a run has not got further.
 type Reason struct {
 	Ref
 	Cause   Cause
 	Attempt int
-	// Generation is that of the call whose outcome nobody knows, for EffectKey; 0 for other causes.
+	// Generation is that of the call whose outcome is unknown, for EffectKey. It is 0 for other causes.
 	Generation int
-	// Due is when a timer or back-off ends, or when a wait does by itself; zero when it does not.
+	// Due is when a timer or back-off ends, or when a wait ends by itself. It is zero if it does not.
 	Due time.Time
-	// On names what is waited for: nodes (DEPENDENCY: the parents that are not decided), child runs, the question's id or the signal's
-	// name. More counts those left out.
+	// On names what is waited for: nodes (DEPENDENCY: the sources whose edges are not decided), child runs,
+	// the question's id or the signal's name. More counts names that were left out.
 	On   []string
 	More int
 	// Have and Need count the messages of an INBOX and of its batch.
 	Have, Need int
 	// Note is the reason of the pause that holds a HELD visit.
 	Note string
-	// Of is the number of the last attempt that may be made, and Error what the attempt before ended with (the attempt itself, where
-	// nobody knows what became of it); both are for visits that have attempts.
+	// Of is the number of the last attempt that may be made. Error is the error of the previous attempt, or
+	// of the attempt itself if its outcome is unknown. Both are set only for visits with attempts.
 	Of    int
 	Error *Error
 }
@@ -59,9 +59,9 @@ func (r *Reason) on(name string) {
 	r.More++
 }
 
-// Why lists up to limit facts on why the run has not ended (100 when limit is not above 0): one per open visit or item that has been
-// reached or whose parents have. Status and its reason say the rest: a run that is paused or ending starts nothing. The cost is that
-// of looking at every visit.
+// Why lists up to limit facts about why the run has not ended (100 if limit is not above 0): one for each
+// open visit or item that has been reached, or of which a source has. Status and its reason say the rest,
+// since a run that is paused or ending starts nothing. Why looks at every visit.
 func (s *State) Why(limit int) []Reason {
 	if limit <= 0 {
 		limit = 100
@@ -91,7 +91,7 @@ type why struct {
 	out   []Reason
 }
 
-// add makes room for one more fact, or gives nil when there are enough.
+// add adds a fact. It is nil if there are enough.
 func (w *why) add(c Cause, r Ref) *Reason {
 	if len(w.out) >= w.limit {
 		return nil
@@ -100,7 +100,7 @@ func (w *why) add(c Cause, r Ref) *Reason {
 	return &w.out[len(w.out)-1]
 }
 
-// standing are visits that go on only after somebody has done something.
+// standing are visits that go on only after somebody has acted.
 func (w *why) standing() {
 	s := w.s
 	if s.unknown > 0 {
@@ -134,7 +134,7 @@ func (w *why) standing() {
 func (w *why) waits() {
 	s := w.s
 	us := s.openWaits()
-	for _, kind := range [...]WaitKind{WaitInterrupt, WaitTask, WaitSignal, WaitChildren, WaitTimer} {
+	for _, kind := range [...]WaitKind{WaitInterrupt, WaitCompletion, WaitSignal, WaitChildren, WaitTimer} {
 		for _, u := range us {
 			t := u.try()
 			if t.wait.kind != kind {
@@ -207,7 +207,7 @@ func (w *why) inboxes() {
 	}
 }
 
-// dependencies are visits whose parents are not decided.
+// dependencies are visits whose inputs are not decided.
 func (w *why) dependencies() {
 	s := w.s
 	for i := range s.p.nodes {
@@ -233,7 +233,7 @@ func (w *why) dependencies() {
 	}
 }
 
-// unopened is a loop that has not been entered.
+// unopened adds a loop that has not been entered.
 func (w *why) unopened(n, r int32) {
 	s := w.s
 	up := s.p.regions[r].parent

@@ -1,9 +1,8 @@
 package dbkit
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,40 +12,30 @@ import (
 
 // Collect reads and closes the rows of a query whose error, if it failed, comes with them. It returns nil if
 // there are none, and all or nothing: no rows with an error.
-func Collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
+func Collect[R Rows, T any](rows R, err error, scan func(R) (T, error)) ([]T, error) {
 	return collect(rows, err, scan, func(T) (bool, error) { return false, nil })
 }
 
 // CollectPage is Collect for rows of a page: it stops behind the first row that the page has no room for, and
 // what it reads counts for the answer of ctx.
-func CollectPage[T page.Row](ctx context.Context, rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
+func CollectPage[R Rows, T page.Row](ctx context.Context, rows R, err error, scan func(R) (T, error)) ([]T, error) {
 	return collect(rows, err, scan, fillPage[T](ctx))
 }
 
 // CollectPagePostgres is CollectPage for rows of PostgreSQL.
 func CollectPagePostgres[T page.Row](ctx context.Context, rows pgx.Rows, err error, scan pgx.RowToFunc[T]) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	out, err := read(rows.Next, func() (T, error) { return scan(rows) }, fillPage[T](ctx))
-	rows.Close()
-	if err == nil {
-		err = rows.Err()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	same := func(err error) error { return err }
+	return CollectPage(ctx, Rows(postgresRows{rows, same}), err, func(Rows) (T, error) { return scan(rows) })
 }
 
-func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error), add func(T) (bool, error)) ([]T, error) {
+func collect[R Rows, T any](rows R, err error, scan func(R) (T, error), add func(T) (bool, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() // also when a scan panics
+	defer func() { _ = rows.Close() }() // also when a scan panics
 	out, err := read(rows.Next, func() (T, error) { return scan(rows) }, add)
-	if ended := errors.Join(rows.Err(), rows.Close()); err == nil {
+	closed := rows.Close()
+	if ended := cmp.Or(rows.Err(), closed); err == nil {
 		err = ended
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 const maxDocsColumns = 100
 
 // notWrapped are pages whose prose may still be wider.
-var notWrapped = map[string]bool{"docs/dialects.md": true, "docs/events.md": true, "docs/rest.md": true, "docs/workgraph.md": true}
+var notWrapped = map[string]bool{"docs/events.md": true, "docs/rest.md": true}
 
 // doc is a page of the documentation: its path from the root of the repository, and its lines.
 type doc struct {
@@ -27,13 +27,16 @@ type doc struct {
 	lines []string
 }
 
-// docs reads docs/ and the pages at the root of the repository and of the SDK.
+// docs reads docs/ and the pages at the root of the repository, of the SDK, the examples and the benchmarks.
 func docs(t *testing.T) (pages []doc) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	names, err := filepath.Glob(filepath.Join(root, "*.md"))
-	require.NoError(t, err)
-	names = append(names, filepath.Join(root, "sdk", "README.md"), filepath.Join(root, "examples", "README.md"))
+	var names []string
+	for _, pattern := range []string{"*.md", "sdk/*.md", "bench/*.md", "examples/*.md", "examples/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		require.NoError(t, err)
+		names = append(names, found...)
+	}
 	require.NoError(t, filepath.WalkDir(filepath.Join(root, "docs"), func(name string, _ fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(name) == ".md" {
 			names = append(names, name)
@@ -189,6 +192,9 @@ func TestDocsPictures(t *testing.T) {
 	require.Positive(t, pictures)
 }
 
+// reserved finds a word of the flowchart's grammar where the name of a box must stand.
+var reserved = regexp.MustCompile(`(^|> ?|\| ?|-- ?)(graph|flowchart|subgraph|end|style|click|class|default)\[`)
+
 // mermaidFaults are those of a picture that a reader would not be shown.
 func mermaidFaults(lines []string) (faults []string) {
 	if len(lines) == 0 {
@@ -209,6 +215,8 @@ func mermaidFaults(lines []string) (faults []string) {
 			if open--; open < 0 {
 				faults = append(faults, "an end of nothing")
 			}
+		case kind == "flowchart" && reserved.MatchString(line):
+			faults = append(faults, "a word of mermaid's own as the name of a box: "+line)
 		case kind == "sequenceDiagram" && strings.Contains(line, ";"):
 			faults = append(faults, "a semicolon ends a statement: "+line)
 		}

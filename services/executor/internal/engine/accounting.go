@@ -154,8 +154,8 @@ func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journ
 		return nil, nil
 	}
 	var out []journal.Out
-	if len(x.entries) > 0 {
-		o, err := outbox.Usage{Entries: x.entries, Trace: x.trace}.Out()
+	if len(x.attempt.entries) > 0 {
+		o, err := outbox.Usage{Entries: x.attempt.entries, Trace: x.attempt.trace}.Out()
 		if err != nil {
 			return nil, err
 		}

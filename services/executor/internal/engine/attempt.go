@@ -129,39 +129,20 @@ func (t *session) perform(a *attempt) {
 	ctx, cancel := a.begin(trace.ContextWithSpanContext(t.calls, a.run.trace))
 	defer cancel(nil)
 	if !t.lease.Await(ctx) && ctx.Err() == nil {
-		return // the successor of this term makes the call
+		return // the next owner makes the call
 	}
-	if ctx.Err() != nil {
-		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
-		return
-	}
-	if bar := a.run.barred(); bar != nil {
-		a.barred = true
-		t.finish(a, nil, bar, outbox.Trace{})
-		return
-	}
-	doer, info, ok, err := t.actor(ctx, a)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
-		return
-	case err != nil:
-		t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "it cannot be told where actor %q is: %v", a.start.Actor, errs.From(err).Message), outbox.Trace{})
-		return
-	case !ok:
-		t.finish(a, nil, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor), outbox.Trace{})
-		return
-	}
-	if n := t.e.oversize(a.start.Args, a.start.Named); n > 0 {
-		t.finish(a, nil, workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload), outbox.Trace{})
+	doer, info, refused := t.admit(ctx, a)
+	if refused != nil {
+		t.report(a, nil, refused, outbox.Trace{}, true)
 		return
 	}
 	holds := t.e.calling.Share(a.run.namespace)
 	defer holds.Free()
-	// A call that is made here has its arguments in a form of their own; what a remote worker gets is made when it is sent.
+	// A call that is made here has its arguments in a form of their own. What a remote worker gets is made when it
+	// is sent.
 	if n := 2 * record.InputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.task.Request.Remote {
 		if err := holds.Wait(ctx, min(n, t.e.calling.Most())); err != nil {
-			t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
+			t.report(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{}, true)
 			return
 		}
 	}
@@ -172,9 +153,38 @@ func (t *session) perform(a *attempt) {
 		}
 		failpoint.Hit(failpoint.IntentAfter)
 	}
-	report := reporter{t.e.hub, a}
-	report.tell(Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
-	ctx = context.WithValue(actor.WithReporter(ctx, report), attemptKey{}, a)
+	t.call(ctx, a, doer, info)
+}
+
+// admit finds who makes the call, and says why it is not to be made.
+func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, info ActorInfo, refused *workgraph.Error) {
+	if ctx.Err() != nil {
+		return nil, info, notPerformed(context.Cause(ctx))
+	}
+	if bar := a.run.barred(); bar != nil {
+		a.barred = true
+		return nil, info, bar
+	}
+	doer, info, ok, err := t.actor(ctx, a)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, info, notPerformed(context.Cause(ctx))
+	case err != nil:
+		return nil, info, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "it cannot be told where actor %q is: %v", a.start.Actor, errs.From(err).Message)
+	case !ok:
+		return nil, info, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor)
+	}
+	if n := t.e.oversize(a.start.Args, a.start.Named); n > 0 {
+		return nil, info, workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+	}
+	return doer, info, nil
+}
+
+// call calls the actor and reports what comes of it, once: an actor that does not return is given up.
+func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info ActorInfo) {
+	progress := reporter{t.e.hub, a}
+	progress.tell(Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
+	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	span := trace.SpanFromContext(ctx) // nobody's to end, and says nothing
 	if a.run.recorded() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
@@ -187,16 +197,17 @@ func (t *session) perform(a *attempt) {
 		carried = carry(ctx)
 	}
 	var once sync.Once
-	end := func(out *workgraph.Outcome, err *workgraph.Error) {
+	ended := func(out *workgraph.Outcome, err *workgraph.Error, leads bool) {
 		once.Do(func() {
 			if err != nil {
 				span.SetStatus(codes.Error, err.Error())
 				span.SetAttributes(attribute.String("error.type", err.Reason))
 			}
 			span.End()
-			t.finish(a, out, err, carried)
+			t.report(a, out, err, carried, leads)
 		})
 	}
+	end := func(out *workgraph.Outcome, err *workgraph.Error) { ended(out, err, true) }
 	if a.run.suspect.Load() && !a.task.Request.Remote && !info.Elsewhere {
 		done, err := t.watched(ctx, a)
 		if err != nil {
@@ -207,6 +218,7 @@ func (t *session) perform(a *attempt) {
 	}
 	leave := func() {} // gives a turn to compute back
 	if info.Computes {
+		var err error
 		if leave, err = t.e.computing.Enter(ctx, a.run.namespace); err != nil {
 			end(nil, notPerformed(err))
 			return
@@ -229,9 +241,8 @@ func (t *session) perform(a *attempt) {
 	undo := context.AfterFunc(call, func() {
 		time.AfterFunc(t.e.cfg.Grace, func() {
 			leave()
-			end(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace))
+			ended(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace), false)
 			t.sched.Done(&a.task)
-			t.writer.Lead(nil)
 		})
 	})
 	out, err := t.reuse(call, doer, info, a)
@@ -311,9 +322,9 @@ func (t *session) intend(ctx context.Context, a *attempt) bool {
 	case err == nil && ctx.Err() == nil:
 		return true
 	case err == nil:
-		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
+		t.report(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{}, true)
 	case errors.Is(err, workgraph.ErrStale) || errors.Is(err, workgraph.ErrState) || errors.Is(err, workgraph.ErrEnded):
-		t.finish(a, nil, notPerformed(errCanceled), outbox.Trace{})
+		t.report(a, nil, notPerformed(errCanceled), outbox.Trace{}, true)
 	}
 	return false
 }
@@ -398,7 +409,7 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 	}()
 	c, _ := ctx.Value(clocksKey{}).(*clocks)
 	start := a.start
-	start.TaskToken, start.RootRunID = a.run.taskToken(start.Ref, start.Attempt), a.run.root
+	start.AttemptToken, start.RootRunID = a.run.attemptToken(start.Ref, start.Attempt), a.run.root
 	start.Details = t.detailsOf(a)
 	call := workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {
@@ -439,9 +450,15 @@ func notPerformed(cause error) *workgraph.Error {
 	return workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "%v", cause)
 }
 
-// finish reports the end of an attempt to the machine, once. Whoever calls it lets the writer lead soon after. An attempt that was only interrupted by the end of this owner is
-// not reported: the next owner sees it as it is in the journal.
+// finish reports the end of an attempt to the machine, once, and wakes the writer. An attempt that was only
+// interrupted by the end of this ownership is not reported: the next owner finds it in the journal as it is.
 func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace) {
+	t.report(a, out, fail, carried, false)
+}
+
+// report is finish; leads says that the caller runs on a goroutine of the scheduler, which lets the writer lead as
+// soon as perform returns, so that no other goroutine need be woken.
+func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace, leads bool) {
 	if !a.reported.CompareAndSwap(false, true) {
 		return
 	}
@@ -472,8 +489,8 @@ func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	now := time.Now().UTC()
 	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with what the calls say themselves
 	t.price(a, usage, now)
-	x := extra{startTime: a.startTime(), actor: a.start.Actor, reporter: reporter, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage, leads: true}
-	x.entries = entries
+	x := extra{progress: true, leads: leads, attempt: endedAttempt{start: a.startTime(), actor: a.start.Actor, reporter: reporter,
+		cached: a.cached.Load() && out != nil, trace: carried, usage: usage, entries: entries}}
 	t.e.meters.ended(a, fail, usage)
 	if out != nil && out.Expand != nil {
 		r.regraphed.Store(true)
@@ -515,7 +532,7 @@ func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing)
 	t, cmd := r.t, end
 	cmd.Outcome, cmd.Err = r.holdOutcome(end.Outcome, end.Err)
 	if r.early {
-		r.early, x.more = false, true
+		r.early, x.from.more = false, true
 		defer t.pollCommandsSoon()
 	}
 	x.again = func(first *closing) {
@@ -539,7 +556,7 @@ func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing)
 	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
 	case isTooLarge(err):
 		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: ReasonPayloadTooLarge,
-			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: x.usage}
+			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: x.attempt.usage}
 		x.leads = false
 		r.mend(func(first *closing) { r.insist(first, cmd, x) })
 	default:

@@ -276,7 +276,7 @@ func isLeft(m journal.Command) bool { return m.Left }
 
 // computes reports whether commands changes a graph, or brings an outcome from outside, which may let it grow.
 func computes(m journal.Command) bool {
-	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandTaskEnded || m.Kind == journal.CommandReconcile
+	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandCompletion || m.Kind == journal.CommandReconcile
 }
 
 func isCancel(m journal.Command) bool { return m.Kind == journal.CommandCancel }
@@ -317,18 +317,18 @@ func (r *run) applyLocked(commands []journal.Command) (news bool) {
 // open gives the machine the command in one command. Commands that comes too late, or that does not fit the
 // run any more, is taken up without an effect: see drop. more says that other commands of the run follows.
 func (r *run) open(m *journal.Command, more bool) error {
-	x := extra{applied: m.ID, more: more}
+	x := extra{from: origin{id: m.ID, more: more}}
 	now := time.Now().UTC()
 	l, err := record.DecodePayload(m.Body)
 	if err != nil {
 		return r.drop(m, x, err)
 	}
-	x.requestID, x.principal = l.RequestID, l.Principal
+	x.from.requestID, x.from.principal = l.RequestID, l.Principal
 	r.linkCommand(m.Kind, l.Trace)
 	cmd := l.Command(m.Kind, now)
 	switch m.Kind {
 	case journal.CommandAmend:
-		if cmd, x.regraph, err = r.amendment(l, now); errors.Is(err, workgraph.ErrAborted) {
+		if cmd, x.from.change, err = r.amendment(l, now); errors.Is(err, workgraph.ErrAborted) {
 			delete(r.taken, m.ID) // it is taken up after what ends the run
 			return errDropped
 		} else if err != nil {
@@ -337,7 +337,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 		}
 	case journal.CommandChildEnded:
 		if l.Totals != nil {
-			x.rollup = *l.Totals
+			x.from.rollup = *l.Totals
 		}
 		if l.Slot != nil {
 			delete(r.children, l.Slot.RunID)
@@ -366,7 +366,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 		return err
 	case m.Kind == journal.CommandAmend && !isTooLarge(err):
 		r.refusal, x.keep = refusalOf(l, err, now), true
-	case m.Kind == journal.CommandTaskEnded && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
+	case m.Kind == journal.CommandCompletion && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
 		// Its work was quicker than the call that began it: the commands wait for the end of the call.
 		delete(r.taken, m.ID)
 		r.early = true
@@ -375,11 +375,11 @@ func (r *run) open(m *journal.Command, more bool) error {
 		// What follows from it cannot be written: the run goes on without it.
 		r.mend(func(end *closing) {
 			r.endFirst(end)
-			if end != nil && end.x.applied == m.ID || r.mending != nil {
+			if end != nil && end.x.from.id == m.ID || r.mending != nil {
 				return
 			}
 			r.taken[m.ID] = true
-			x := extra{applied: m.ID}
+			x := extra{from: origin{id: m.ID}}
 			if m.Kind == journal.CommandAmend {
 				r.refusal, x.keep = refusalOf(l, err, now), true
 			}
@@ -405,7 +405,7 @@ func (r *run) drop(m *journal.Command, x extra, why error) error {
 
 // note writes that commands were taken up, and nothing else. The caller holds r.mu.
 func (r *run) note(x extra) error {
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Applied: []int64{x.applied}, Progress: x.progress}
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Applied: []int64{x.from.id}, Progress: x.progress}
 	was := r.snapSeq
 	if x.keep {
 		var err error
@@ -415,7 +415,7 @@ func (r *run) note(x extra) error {
 		r.snapSeq = r.seq
 	}
 	c := consequence{keep: true, applied: w.Applied}
-	if !x.more && r.idle() && r.idleTTL() == 0 {
+	if !x.from.more && r.idle() && r.idleTTL() == 0 {
 		if err := r.position(w); err != nil {
 			return err
 		}

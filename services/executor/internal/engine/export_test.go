@@ -31,7 +31,6 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 		if a.start.Node == node && t.sched.Remove(&a.task) {
 			a.barred = true
 			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonBudget, "barred"), carryContext(r.trace))
-			t.writer.Lead(nil)
 			return true
 		}
 	}

@@ -201,7 +201,7 @@ func (r *run) closing(commands []journal.Command, now time.Time) *closing {
 		}
 		r.taken[m.ID] = true
 		r.linkCommand(m.Kind, l.Trace)
-		return &closing{l.Command(m.Kind, now), extra{applied: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}
+		return &closing{l.Command(m.Kind, now), extra{from: origin{id: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}}
 	}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
 		return &closing{cmd: workgraph.DeadlinePassed{Now: now}}
@@ -215,7 +215,7 @@ func (r *run) endFirst(end *closing) {
 		return
 	}
 	if err := r.advance(end.cmd, end.x); err != nil && !errors.Is(err, errDropped) {
-		delete(r.taken, end.x.applied)
+		delete(r.taken, end.x.from.id)
 		r.t.e.log.WarnContext(r.t.background, "end of the run refused", "err", err, "run_id", r.id)
 	}
 }
@@ -225,24 +225,24 @@ func (r *run) endFirst(end *closing) {
 func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
 	evs, eff, err := r.state.Advance(end.cmd)
 	if err != nil {
-		delete(r.taken, end.x.applied)
+		delete(r.taken, end.x.from.id)
 		return r.advance(cmd, x)
 	}
 	more, fx, err := r.state.Advance(cmd)
 	switch {
 	case errors.Is(err, workgraph.ErrAborted):
-		delete(r.taken, end.x.applied)
+		delete(r.taken, end.x.from.id)
 		r.mend(x.again)
 		return errDropped
 	case err != nil:
 		end.x.leads = x.leads
 		return errors.Join(r.commit(evs, eff, end.x), err)
 	}
-	x.applied, x.more, x.requestID, x.principal = end.x.applied, end.x.more, end.x.requestID, end.x.principal
+	x.from.id, x.from.more, x.from.requestID, x.from.principal = end.x.from.id, end.x.from.more, end.x.from.requestID, end.x.from.principal
 	eff = eff.And(fx)
 	r.slim(eff.Ended)
 	if err = r.commit(append(evs, more...), eff, x); err != nil {
-		delete(r.taken, end.x.applied)
+		delete(r.taken, end.x.from.id)
 	}
 	return err
 }

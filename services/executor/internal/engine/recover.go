@@ -224,7 +224,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	}
 	r.trace = t.continued(row)
 	r.suspect.Store(suspect)
-	r.regraphed.Store(r.state.MayGrow())
+	r.regraphed.Store(r.state.MayExpand())
 	done() // what it takes is known
 	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
 		give, ok := t.e.computing.Try(r.namespace)

@@ -141,40 +141,49 @@ type run struct {
 
 // extra is what goes along with a command besides the machine's own decision.
 type extra struct {
-	startTime time.Time
-	actor     string
-	// reporter is whose key told how the attempt ended.
-	reporter string
-	cached   bool
-	usage    []workgraph.Usage
-	entries  []outbox.Entry
-	trace    outbox.Trace
+	attempt endedAttempt
+	from    origin
+	// progress says that the run has come on with it: what counts against it in take-overs is forgotten.
 	progress bool
-	// applied is the command that the command came by, or 0; more says that another waits already.
-	applied int64
-	more    bool
-	// rollup is what a child used.
-	rollup journal.Usage
 	// keep has the position written, though nothing happened.
 	keep bool
-	// regraph are the nodes that an amendment changes.
-	regraph *record.GraphChange
-	// requestID goes into the event of the request.
-	requestID string
-	// principal goes into it, too.
-	principal string
 	// begins says that a run which was recorded earlier begins with this.
 	begins bool
 	// recover starts what is outstanding instead of what the decision alone would start.
 	recover bool
 	// leads says that the caller lets the writer lead right after it has given r.mu back.
 	leads bool
-	// after is called once the decision is durable, or cannot become so; it must not block. It is not called if advance
-	// returns an error.
+	// after is called once the decision is durable, or cannot become so; it must not block. It is not called if
+	// advance returns an error.
 	after func(error)
 	// again is called with r.mu held when the evaluation of the command was aborted and the machine is whole
 	// again: see mend. Nil is for what comes again by itself, as commands and timers do.
 	again func(*closing)
+}
+
+// endedAttempt is what the journal and the accounts keep of an attempt that ends with a decision.
+type endedAttempt struct {
+	start time.Time
+	actor string
+	// reporter is whose key told how the attempt ended.
+	reporter string
+	cached   bool
+	usage    []workgraph.Usage
+	entries  []outbox.Entry
+	trace    outbox.Trace
+}
+
+// origin is the durable command that a decision comes from; the zero value is none.
+type origin struct {
+	// id is that of the command; more says that another one waits already.
+	id   int64
+	more bool
+	// requestID and principal are those of the request that wrote it. They go into its event.
+	requestID, principal string
+	// rollup is what a child used.
+	rollup journal.Usage
+	// change are the nodes that an amendment changes.
+	change *record.GraphChange
 }
 
 var errDropped = errors.New("engine: the run is no longer held here")
@@ -205,7 +214,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		}
 	}
 	r.slim(eff.Ended)
-	if len(evs) == 0 && x.applied == 0 {
+	if len(evs) == 0 && x.from.id == 0 {
 		if x.recover {
 			c := r.consequence(nil, eff)
 			c.recovered = true
@@ -305,14 +314,14 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	if w.GraphHash != "" {
 		r.regraphed.Store(true)
 	}
-	changes := record.GraphChanges(evs, was, w.GraphHash, x.regraph)
+	changes := record.GraphChanges(evs, was, w.GraphHash, x.from.change)
 	for i := range evs {
 		d := &record.Durable{Event: evs[i], GraphChange: changes[i]}
 		if d.Kind == workgraph.AttemptEnded {
-			d.StartTime, d.Actor, d.Cached, d.Principal = x.startTime, x.actor, x.cached, x.reporter
+			d.StartTime, d.Actor, d.Cached, d.Principal = x.attempt.start, x.attempt.actor, x.attempt.cached, x.attempt.reporter
 		}
-		if i == 0 && (x.requestID != "" || x.principal != "") {
-			d.RequestID, d.Principal = x.requestID, x.principal
+		if i == 0 && (x.from.requestID != "" || x.from.principal != "") {
+			d.RequestID, d.Principal = x.from.requestID, x.from.principal
 		}
 		row, err := record.EncodeEvent(d)
 		if err != nil {
@@ -328,11 +337,11 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		}
 		out = append(out, ev)
 	}
-	r.count(x.usage)
-	r.roll(x.rollup)
+	r.count(x.attempt.usage)
+	r.roll(x.from.rollup)
 	r.seq += int64(len(evs))
-	if x.applied != 0 {
-		w.Applied = []int64{x.applied}
+	if x.from.id != 0 {
+		w.Applied = []int64{x.from.id}
 	}
 	now := dbkit.Now()
 	var err error
@@ -363,7 +372,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	r.webhookJobs(w, evs, eff)
 	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes longer.
 	c := r.consequence(out, eff)
-	leaves := c.idle && c.idleTimer == 0 && !x.more && !x.recover
+	leaves := c.idle && c.idleTimer == 0 && !x.from.more && !x.recover
 	if r.wantsSnapshot(eff.Ended != nil, leaves) || w.GraphHash != "" {
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return consequence{}, err

@@ -411,7 +411,7 @@ func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *closing
 		return
 	}
 	r.slim(eff.Ended)
-	if err := r.commit(evs, eff, extra{actor: list[0].start.Actor, progress: true}); err != nil && isTooLarge(err) {
+	if err := r.commit(evs, eff, extra{progress: true, attempt: endedAttempt{actor: list[0].start.Actor}}); err != nil && isTooLarge(err) {
 		r.t.lose(r, err)
 	}
 }

@@ -422,7 +422,7 @@ func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error
 
 // record writes the run down without beginning it.
 func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
-	s := &journal.Start{Graph: r.program.body}
+	s := &journal.Start{Append: journal.Append{Graph: r.program.body}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
@@ -470,7 +470,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	var w journal.Append
 	// A run that has nothing to do at once leaves the memory by a write of its own: a start has no place for
 	// that.
-	c, err := r.fill(&w, evs, eff, extra{more: true})
+	c, err := r.fill(&w, evs, eff, extra{from: origin{more: true}})
 	if err != nil {
 		return nil, err
 	}
@@ -478,7 +478,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, err
 	}
 	c.outbox = len(w.Outbox) > 0
-	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}
+	s := &journal.Start{Append: journal.Append{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,13 @@ func RunNotEnded(id string, s State) error {
 	return errs.New(errs.FailedPrecondition, ReasonRunNotEnded, "run %q has not ended", id).Set("state", s.String()).Hint("cancel it first")
 }
 
-// PurgeTables are the tables of a run's rows by run_id, largest first, but for that of the run itself. Drivers only.
-func PurgeTables() []string {
-	return []string{"events", "snapshots", "blob_refs", "interrupts", "commands", "run_labels", "run_costs", "run_details"}
+// PurgeTable is a table of a run's rows, by run_id. The key tells the rows of one run apart. Drivers only.
+type PurgeTable struct{ Name, Key string }
+
+// PurgeTables are the tables of a run's rows, largest first, but for that of the run itself. Drivers only.
+func PurgeTables() []PurgeTable {
+	return []PurgeTable{
+		{"events", "seq"}, {"snapshots", "run_id"}, {"blob_refs", "hash"}, {"interrupts", "id"}, {"commands", "id"},
+		{"run_labels", "key"}, {"run_costs", "run_id"}, {"run_details", "run_id"},
+	}
 }

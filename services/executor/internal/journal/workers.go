@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -138,4 +139,9 @@ func ActorRoom(n, fresh, limit int, size, grown int64) error {
 		return ActorsTooLarge()
 	}
 	return nil
+}
+
+// Wakes reports whether the change makes free places known, for which others may wait. Drivers only.
+func (w WorkerSync) Wakes() bool {
+	return slices.ContainsFunc(w.Routes, func(r NamedRoute) bool { return r.Busy < r.Slots })
 }

@@ -18,8 +18,8 @@ func deleteCases(t *testing.T, d Driver) {
 	}
 	rows := func(w *world, id string) int {
 		n := 0
-		for _, table := range append(journal.PurgeTables(), "runs") {
-			n += len(d.Query(w.t, w.place, fmt.Sprintf("SELECT run_id FROM %s WHERE run_id = '%s'", table, id)))
+		for _, table := range append(journal.PurgeTables(), journal.PurgeTable{Name: "runs"}) {
+			n += len(d.Query(w.t, w.place, fmt.Sprintf("SELECT run_id FROM %s WHERE run_id = '%s'", table.Name, id)))
 		}
 		return n
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 const (
@@ -23,21 +24,7 @@ const (
 	// meant, if it believes that they are few.
 	claimOwnerless = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state + 0 IN (3, 4)
 		AND` + hasCommands + ` RETURNING r.run_id`
-	// oldestCommand orders that of one run. By the id as it is, PostgreSQL may look through the commands of all
-	// runs.
-	oldestCommand  = ` ORDER BY m.id + 0`
-	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM commands m`
 )
-
-// scanCommand scans what selectCommands gives, with Left as its last column.
-func scanCommand(row pgx.CollectableRow) (m journal.Command, err error) {
-	err = row.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &m.Time, &m.Left)
-	m.Time = m.Time.UTC()
-	if len(m.Body) == 0 {
-		m.Body = nil
-	}
-	return m, err
-}
 
 // queueOwnerNotices wakes the owners of runs that got commands, except the owner that knows of it already.
 // PostgreSQL lets one transaction with a NOTIFY commit at a time, so needless ones are avoided.
@@ -86,7 +73,7 @@ func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted j
 		}
 		return s.hand(ctx, tx, p, write, &posted)
 	})
-	if err = away(err); err != nil {
+	if err = sqlstore.Away(err); err != nil {
 		if errs.Is(err, errs.Internal) {
 			return journal.Enqueued{}, fmt.Errorf("post commands: %w", err)
 		}
@@ -115,13 +102,13 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest) (f j
 			return nil
 		})
 	}
-	b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, p.Command.Namespace, p.Command.RunID)
+	b.Queue(`SELECT FROM runs r WHERE`+sqlstore.ThisRun+` FOR NO KEY UPDATE`, p.Command.Namespace, p.Command.RunID)
 	// What stands in the row is read by a statement of its own: that of the lock may have begun before a
 	// take-over ended.
 	there := true
 	b.Queue(`SELECT r.revision, r.state, r.cancel_time IS NOT NULL, r.owner_id, r.owner_incarnation,
 			EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
-		FROM runs r WHERE`+thisRun, p.Command.Namespace, p.Command.RunID).QueryRow(func(row pgx.Row) error {
+		FROM runs r WHERE`+sqlstore.ThisRun, p.Command.Namespace, p.Command.RunID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&f.Revision, &f.State, &f.CancelAsked, &f.Owner.ID, &f.Owner.Incarnation, &f.OwnerLive)
 		if there = !errors.Is(err, pgx.ErrNoRows); !there {
 			return nil
@@ -133,9 +120,9 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest) (f j
 			p.Command.RunID, journal.MaxWaiting).QueryRow(func(row pgx.Row) error { return row.Scan(&f.Waiting, &f.WaitingBytes) })
 	}
 	if p.Answer != nil {
-		b.Queue(selectInterrupts+` WHERE i.namespace = $1 AND i.id = $2 AND i.run_id = $3 FOR UPDATE`, p.Command.Namespace, p.Answer.InterruptID, p.Command.RunID).
+		b.Queue(sqlstore.SelectInterrupts+` FROM interrupts i WHERE i.namespace = $1 AND i.id = $2 AND i.run_id = $3 FOR UPDATE`, p.Command.Namespace, p.Answer.InterruptID, p.Command.RunID).
 			QueryRow(func(row pgx.Row) (err error) {
-				if q, err = scanInterrupt(row); errors.Is(err, pgx.ErrNoRows) {
+				if q, err = sqlstore.ScanInterrupt(row); errors.Is(err, pgx.ErrNoRows) {
 					q, err = journal.Interrupt{}, nil
 				}
 				return err
@@ -193,8 +180,8 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueReq
 			b.Queue(`SELECT pg_notify('`+commandChannel+`', $1)`, posted.Owner.ID)
 		}
 	}
-	b.Queue(selectRun, m.Namespace, m.RunID).QueryRow(func(row pgx.Row) (err error) {
-		posted.Run, err = scanRun(row, true)
+	b.Queue(s.SelectRun+sqlstore.ThisRun, m.Namespace, m.RunID).QueryRow(func(row pgx.Row) (err error) {
+		posted.Run, err = sqlstore.ScanRun(row, true)
 		return err
 	})
 	b.Queue("COMMIT")
@@ -224,34 +211,7 @@ func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look j
 			FROM mine CROSS JOIN LATERAL (SELECT * FROM commands WHERE id = mine.id OFFSET 0) m
 			CROSS JOIN LATERAL (SELECT $7 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= $7 AS small) l ORDER BY m.id`,
 		owner.ID, owner.Incarnation, look.Limit, look.Reads(), look.Busy, look.Ending, look.Small)
-	return collect(rows, err, scanCommand)
-}
-
-// UnappliedCommands implements journal.Commands.
-func (s *Store) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
-	rows, err := s.hot.Query(ctx, selectCommands+` WHERE m.run_id = $2 AND m.namespace = $1`+oldestCommand+` LIMIT $3`, namespace, runID, limit)
-	return collect(rows, err, scanCommand)
-}
-
-// FindCommand implements journal.Commands.
-func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
-	rows, err := s.hot.Query(ctx, `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN $5::boolean THEN m.body END, m.time, NOT $5::boolean FROM commands m
-		WHERE m.run_id = $2 AND m.kind = $3 AND m.key = $4 AND m.namespace = $1`, namespace, runID, string(kind), key, whole)
-	ms, err := collect(rows, err, scanCommand)
-	if err != nil || len(ms) == 0 {
-		return journal.Command{}, false, err
-	}
-	return ms[0], true, nil
-}
-
-// unreadKinds are those of the run's commands.
-const unreadKinds = `SELECT array_agg(k.kind ORDER BY k.first) FROM
-	(SELECT m.kind, min(m.id) AS first FROM commands m WHERE m.run_id = $2 AND m.namespace = $1 GROUP BY m.kind) k`
-
-// Outstanding implements journal.Commands.
-func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out journal.Outstanding, err error) {
-	err = s.read.QueryRow(ctx, `SELECT (`+openInterrupts+`), (`+unreadKinds+`)`, namespace, runID).Scan(&out.Interrupts, &out.Unread)
-	return out, away(err)
+	return collect(rows, err, func(row pgx.CollectableRow) (journal.Command, error) { return sqlstore.ScanCommand(row) })
 }
 
 // CommandWakes implements journal.Commands.

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // Commit implements journal.Log. Without request ids and business keys everything goes out in one
@@ -430,7 +431,7 @@ func queueGraphs(b *pgx.Batch, graphs map[journal.Key][]byte) {
 func (s *Store) classifyConflicts(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, lost []*journal.RunBatch, done *journal.Outcomes) error {
 	for _, u := range lost {
 		st := journal.FoundRow{Found: true}
-		err := conn.QueryRow(ctx, `SELECT r.namespace, r.owner_id, r.owner_incarnation, `+lastSeq+`, r.revision, r.create_time FROM runs r WHERE r.run_id = $1`, u.RunID).
+		err := conn.QueryRow(ctx, `SELECT r.namespace, r.owner_id, r.owner_incarnation, `+lastSeq()+`, r.revision, r.create_time FROM runs r WHERE r.run_id = $1`, u.RunID).
 			Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision, &st.CreateTime)
 		if errors.Is(err, pgx.ErrNoRows) {
 			st.Found = false
@@ -438,18 +439,12 @@ func (s *Store) classifyConflicts(ctx context.Context, conn *pgxpool.Conn, owner
 			return fmt.Errorf("read back run: %w", err)
 		}
 		if st.Found && len(u.Events) > 0 {
-			rows, err := conn.Query(ctx, selectEvents+` WHERE run_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq`, u.RunID, u.Expected, u.LastSeq())
-			if st.Events, err = collect(rows, err, scanEvent); err != nil {
+			rows, err := conn.Query(ctx, sqlstore.SelectEvents+` WHERE run_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq`, u.RunID, u.Expected, u.LastSeq())
+			if st.Events, err = collect(rows, err, func(row pgx.CollectableRow) (journal.Event, error) { return sqlstore.ScanEvent(row) }); err != nil {
 				return fmt.Errorf("read back events: %w", err)
 			}
 		}
 		journal.ClassifyConflict(u, owner, st, done)
 	}
 	return nil
-}
-
-// SweepRequestIDs implements journal.Log.
-func (s *Store) SweepRequestIDs(ctx context.Context, before time.Time) (int, error) {
-	tag, err := s.hot.Exec(ctx, `DELETE FROM request_ids WHERE create_time < $1`, before)
-	return int(tag.RowsAffected()), err
 }

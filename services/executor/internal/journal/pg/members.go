@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // claimSQL gives a run another owner.
@@ -38,10 +39,10 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 // TokenKey implements journal.Members. Who comes second waits for the first, and reads what that one wrote.
 func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
 	if _, err = s.hot.Exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, $1) ON CONFLICT DO NOTHING`, fresh); err != nil {
-		return nil, away(fmt.Errorf("keep key of task tokens: %w", err))
+		return nil, sqlstore.Away(fmt.Errorf("keep key of attempt token: %w", err))
 	}
 	err = s.hot.QueryRow(ctx, `SELECT key FROM token_key`).Scan(&key)
-	return key, away(err)
+	return key, sqlstore.Away(err)
 }
 
 // Heartbeat implements journal.Members.
@@ -102,7 +103,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		}
 		// A row that another take-over has just claimed may slip through the statements before, since they
 		// wait for nothing and are checked again only in part. This one sees it as it is under our lock.
-		rows, err := tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing FROM runs r
+		rows, err := tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq()+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing FROM runs r
 			WHERE r.run_id = ANY ($1) AND`+claimable+` ORDER BY r.run_id`, locked)
 		found, err := collect(rows, err, func(row pgx.CollectableRow) (f journal.RunRef, err error) {
 			err = row.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation, &f.Doing, &f.DiedDoing)
@@ -241,7 +242,7 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 		f.LastSeq++
 		e.RunID, e.Seq, e.Time = f.RunID, f.LastSeq, dbkit.Micros(e.Time)
 		names := s.sql.events.names("")
-		b.Queue(`INSERT INTO events (`+names+`) SELECT `+names+` FROM `+s.sql.events.from(1, "e"), s.sql.events.args([]eventRow{{f.Namespace, &e}})...)
+		b.Queue(`INSERT INTO events (`+names+`) SELECT `+names+` FROM `+s.sql.events.from(1, "e"), s.sql.events.args([]sqlstore.EventRow{{Namespace: f.Namespace, Event: &e}})...)
 	}
 	b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0, takeovers = $2, state = $3, state_reason = $4, last_seq = $5,
 		update_time = now(), revision = revision + 1, doing = '', died_doing = $6 WHERE run_id = $1`,
@@ -259,11 +260,11 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		var b pgx.Batch
 		b.Queue("BEGIN")
 		b.Queue(`SELECT executor_fence($1, $2)`, self.ID, self.Incarnation)
-		b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, namespace, runID)
+		b.Queue(`SELECT FROM runs r WHERE`+sqlstore.ThisRun+` FOR NO KEY UPDATE`, namespace, runID)
 		b.Queue(`SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers, r.doing, r.died_doing,
 				EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation),
 				EXISTS (SELECT FROM commands m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
-			FROM runs r WHERE`+thisRun, namespace, runID).QueryRow(func(row pgx.Row) error {
+			FROM runs r WHERE`+sqlstore.ThisRun, namespace, runID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.Doing, &c.DiedDoing, &c.OwnerLive, &c.Summoned)
 			if there = !errors.Is(err, pgx.ErrNoRows); !there {
 				return nil

@@ -15,8 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
-	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // Schema is the schema that the tables live in.
@@ -54,6 +54,7 @@ type Options struct {
 // Store is a journal.Journal. Commits and the engine's other statements have small pools of their own,
 // so that no crowd of readers can hold up a commit or a heartbeat.
 type Store struct {
+	*sqlstore.Store
 	commit *pgxpool.Pool
 	hot    *pgxpool.Pool
 	read   *pgxpool.Pool
@@ -100,8 +101,24 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s.m.With(s.queueTables())
+	s.Store = sqlstore.New(s.shared())
 	return s, nil
 }
+
+// shared is what the SQL that both databases share runs on.
+func (s *Store) shared() sqlstore.Database {
+	return sqlstore.Database{
+		Read: dbkit.PostgresPool(s.read, sqlstore.Away), Engine: dbkit.PostgresPool(s.hot, nil), Dialect: dbkit.DialectPostgres,
+		DueOutbox:   dueOutbox(),
+		TryLock:     `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`,
+		WaitLock:    `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`,
+		TellWorkers: `SELECT pg_notify('` + workerChannel + `', '')`,
+		ByValue:     []any{pgx.QueryExecModeCacheDescribe},
+	}
+}
+
+// lastSeq is where the journal of r ends.
+func lastSeq() string { return sqlstore.LastSeq(dbkit.DialectPostgres) }
 
 // openEngine opens a pool whose statements are the same all the time, so that none is planned anew.
 func openEngine(ctx context.Context, url string, o Options, conns int32, off ...string) (*pgxpool.Pool, error) {
@@ -160,15 +177,6 @@ func inRow(err error) bool {
 	}
 	// 22 data exception, 23 integrity, 54 program limit.
 	return c[:2] == "22" || c[:2] == "23" || c[:2] == "54"
-}
-
-// away tells callers of the API that the database is gone for the moment, which is no fault of ours nor
-// theirs.
-func away(err error) error {
-	if dbkit.ConnectionLost(err) {
-		return errs.DatabaseUnreachable("executor").With(err)
-	}
-	return err
 }
 
 func null(t time.Time) *time.Time {

@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // node is one of a plan that was carried out.
@@ -164,6 +165,7 @@ func TestReads(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	w := &witness{t: t}
 	s.read, s.hot = w.watch(s.read), w.watch(s.hot)
+	s.Store = sqlstore.New(s.shared())
 	me, err := s.Register(ctx, "me", "")
 	require.NoError(t, err)
 
@@ -224,7 +226,7 @@ func TestReads(t *testing.T) {
 			}),
 			other("Requested", 10, func() error { _, _, err := s.Requested(ctx, ns, "StartRun", old.ID); return err }),
 			other("Load", 20, func() error { _, err := s.Load(ctx, old.ID); return err }),
-			other("UnreadMail", 10, func() error { _, err := s.UnappliedCommands(ctx, ns, old.ID, 10); return err }),
+			other("UnappliedCommands", 10, func() error { _, err := s.UnappliedCommands(ctx, ns, old.ID, 10); return err }),
 			other("Outstanding", 20, func() error { _, err := s.Outstanding(ctx, ns, old.ID); return err }),
 			other("Commit/AroundMail", 80, func() error {
 				ids := []string{"nobody", old.ID, busy.ID, recent.ID}

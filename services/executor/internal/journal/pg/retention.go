@@ -2,14 +2,13 @@ package pg
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 const (
@@ -19,70 +18,17 @@ const (
 	partLockWait = `SET LOCAL lock_timeout = '2s'`
 )
 
-// Expired implements journal.Retention. It goes from namespace to namespace, each of which has its ended runs in order.
-func (s *Store) Expired(ctx context.Context, before func(namespace string) time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
-	root := ` AND r.create_time < $2 AND r.end_time < $2 AND (r.create_time, r.run_id) > ($3, $4)
-		AND (r.parent_run_id = '' OR (SELECT true FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace || '' = r.namespace) IS NULL)`
-	query := `SELECT r.run_id, r.create_time, EXISTS (
-			WITH RECURSIVE below AS (
-				SELECT c.run_id, c.state, c.end_time FROM runs c WHERE c.namespace = $1 AND c.parent_run_id = r.run_id AND c.parent_run_id <> ''
-				UNION ALL
-				SELECT r.run_id, r.state, r.end_time FROM below b` + itsChildren + `)
-			SELECT FROM below WHERE state < 6 OR end_time IS NULL OR end_time >= $2)
-		FROM (` + dbkit.Merged(journal.EndedStates(), func(state string) string {
-		return `SELECT r.run_id, r.create_time FROM runs r WHERE r.namespace = $1 AND ` + state + root
-	}, "r", "create_time, run_id", "$5") + `) r ORDER BY r.create_time, r.run_id`
-	for next := `>=`; len(ends) < limit; next = `>` {
-		var namespace *string
-		if err := s.read.QueryRow(ctx, `SELECT min(namespace) FROM runs WHERE namespace `+next+` $1`, after.Namespace).Scan(&namespace); err != nil {
-			return nil, away(err)
-		}
-		if namespace == nil {
-			break
-		}
-		if *namespace != after.Namespace {
-			after = journal.Ended{Namespace: *namespace}
-		}
-		end := before(*namespace)
-		if *namespace == journal.Deleted || end.IsZero() {
-			continue
-		}
-		rows, err := s.read.Query(ctx, query, *namespace, end, after.CreateTime, after.RunID, limit-len(ends))
-		more, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Ended, error) {
-			e := journal.Ended{Namespace: *namespace}
-			err := row.Scan(&e.RunID, &e.CreateTime, &e.Skipped)
-			e.CreateTime = e.CreateTime.UTC()
-			return e, err
-		})
-		if err != nil {
-			return nil, away(err)
-		}
-		ends = append(ends, more...)
-	}
-	return ends, nil
-}
-
-// NoteArchive implements journal.Retention.
-func (s *Store) NoteArchive(ctx context.Context, namespace, runID, place string) error {
-	_, err := s.hot.Exec(ctx, `INSERT INTO archives (namespace, run_id, place) VALUES ($1, $2, $3)
-		ON CONFLICT (namespace, run_id) DO UPDATE SET place = excluded.place, archive_time = now()`, namespace, runID, place)
-	return err
-}
-
-// ArchiveOf implements journal.Retention.
-func (s *Store) ArchiveOf(ctx context.Context, namespace, runID string) (place string, err error) {
-	err = s.read.QueryRow(ctx, `SELECT place FROM archives WHERE namespace = $1 AND run_id = $2`, namespace, runID).Scan(&place)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
-	}
-	return place, away(err)
-}
-
 // eventPart is a partition of the events.
 type eventPart struct {
 	name, bound string
 	// end is where it ends; zero for the last one.
 	end time.Time
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 func eventParts(ctx context.Context, q querier) (parts []eventPart, err error) {
@@ -127,7 +73,7 @@ func (s *Store) Extend(ctx context.Context, width, ahead time.Duration) (p journ
 	}
 	now, err := look(s.read)
 	if err != nil || !p.End.Before(now.Add(ahead)) {
-		return p, away(err)
+		return p, sqlstore.Away(err)
 	}
 	err = s.maintain(ctx, func(tx pgx.Tx) error {
 		if now, err = look(tx); err != nil {
@@ -230,57 +176,4 @@ func (s *Store) Shrink(ctx context.Context, before time.Time, limit int) (more b
 		return err
 	})
 	return false, err
-}
-
-// SweepGraphs implements journal.Retention.
-func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal.Key, limit int) (removed int, next journal.Key, err error) {
-	rows, err := s.read.Query(ctx, `SELECT namespace, hash, use_time FROM graphs WHERE (namespace, hash) > ($1, $2) ORDER BY namespace, hash LIMIT $3`,
-		after.Namespace, after.Name, limit)
-	page, err := collect(rows, err, func(row pgx.CollectableRow) (g journal.UsedGraph, err error) {
-		err = row.Scan(&g.Namespace, &g.Name, &g.Used)
-		return g, err
-	})
-	if err != nil {
-		return 0, next, away(err)
-	}
-	if len(page) == limit {
-		next = page[len(page)-1].Key
-	}
-	// Where there are too many runs to look at the index alone tells so.
-	many := `SELECT count(*) FROM (` + dbkit.Merged(journal.AllStates(), func(state string) string {
-		return `SELECT r.create_time, r.run_id FROM runs r WHERE r.namespace = $1 AND ` + state + ` AND r.create_time < $2`
-	}, "r", "create_time, run_id", "$3") + `) r`
-	users := `SELECT count(*), graph_hash, first_graph FROM (` +
-		dbkit.Merged(journal.AllStates(), func(state string) string {
-			return `SELECT r.graph_hash, r.first_graph, r.create_time, r.run_id FROM runs r WHERE r.namespace = $1 AND ` + state + ` AND r.create_time < $2`
-		}, "r", "create_time, run_id", "$3") + `) r GROUP BY graph_hash, first_graph`
-	groups, begun := journal.OldGraphs(page, before)
-	for i, group := range groups {
-		var n int
-		if err := s.read.QueryRow(ctx, many, group[0].Namespace, begun[i], journal.MaxGraphUsers+1).Scan(&n); err != nil {
-			return removed, next, away(err)
-		}
-		if n > journal.MaxGraphUsers {
-			continue
-		}
-		rows, err := s.read.Query(ctx, users, group[0].Namespace, begun[i], journal.MaxGraphUsers+1)
-		found, err := collect(rows, err, func(row pgx.CollectableRow) (u journal.GraphUser, err error) {
-			err = row.Scan(&u.Runs, &u.Hash, &u.First)
-			return u, err
-		})
-		if err != nil {
-			return removed, next, away(err)
-		}
-		hashes := journal.UnusedGraphs(group, found)
-		if len(hashes) == 0 {
-			continue
-		}
-		// An executor that takes one meanwhile says so in the row, and the row is looked at again.
-		tag, err := s.read.Exec(ctx, `DELETE FROM graphs WHERE namespace = $1 AND hash = ANY ($2) AND use_time < $3`, group[0].Namespace, hashes, before)
-		if err != nil {
-			return removed, next, away(err)
-		}
-		removed += int(tag.RowsAffected())
-	}
-	return removed, next, nil
 }

@@ -3,12 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 const (
@@ -19,14 +19,10 @@ const (
 	// sendCommand is insertCommand to a run that may be another namespace's, which gets none.
 	sendCommand = `INSERT INTO commands (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.namespace <> ?2) ON CONFLICT DO NOTHING`
-	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, FALSE`
 	// pendingCommands is that of an owner's runs.
 	pendingCommands = ` FROM commands m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
 	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
 	pendingByRun = ` FROM runs r CROSS JOIN commands m WHERE r.owner_id = ?1 AND r.owner_incarnation = ?2 AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
-	// findCommand is the piece with a kind and key.
-	findCommand = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(?5, m.body, NULL), m.time, NOT ?5 FROM commands m
-		WHERE m.run_id = ?2 AND m.kind = ?3 AND m.key = ?4 AND m.namespace = ?1`
 	// inHand leaves out what the owner has in hand, small which bodies come along.
 	inHand  = ` AND (m.kind = 'CANCEL' OR m.run_id NOT IN (SELECT value FROM json_each(?4))) AND m.run_id NOT IN (SELECT value FROM json_each(?5))`
 	small   = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(` + isSmall + `, m.body, NULL), m.time, NOT (` + isSmall + `)`
@@ -40,17 +36,6 @@ const (
 	// each command: a run that goes on may have thousands.
 	tidyCommands = `DELETE FROM commands WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
 )
-
-// scanCommand scans what selectCommands and small give, with Left as their last column.
-func scanCommand(rows *sql.Rows) (m journal.Command, err error) {
-	var at int64
-	err = rows.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &at, &m.Left)
-	m.Time = dbkit.FromUnixMicros(at)
-	if len(m.Body) == 0 {
-		m.Body = nil
-	}
-	return m, err
-}
 
 // ownerOf returns the id of the owner of an open run, or nothing.
 func (t txn) ownerOf(ctx context.Context, runID string) (owner string, err error) {
@@ -122,7 +107,7 @@ func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted j
 				return err
 			}
 		}
-		posted.Run, err = get(ctx, t.tx, m.Namespace, m.RunID)
+		posted.Run, err = s.ReadRun(ctx, dbkit.SQLiteTx(t.tx), m.Namespace, m.RunID)
 		return err
 	})
 	if err != nil {
@@ -158,7 +143,7 @@ func (t txn) request(ctx context.Context, p journal.EnqueueRequest) (repeated bo
 // answer closes the question that p answers and reports whether that was new.
 func (t txn) answer(ctx context.Context, p journal.EnqueueRequest) (closed bool, err error) {
 	a := p.Answer
-	i, err := scanInterrupt(t.row(ctx, selectInterrupts+` WHERE i.namespace = ? AND i.id = ? AND i.run_id = ?`, p.Command.Namespace, a.InterruptID, p.Command.RunID))
+	i, err := sqlstore.ScanInterrupt(t.row(ctx, sqlstore.SelectInterrupts+` FROM interrupts i WHERE i.namespace = ? AND i.id = ? AND i.run_id = ?`, p.Command.Namespace, a.InterruptID, p.Command.RunID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, journal.InterruptNotFound(a.InterruptID)
 	} else if err != nil {
@@ -200,37 +185,7 @@ func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look j
 	}
 	rows, err := s.db.Read.QueryContext(ctx, small+query+inHand+` ORDER BY m.id LIMIT ?3`, owner.ID, owner.Incarnation, look.Limit,
 		textList(look.Busy), textList(look.Ending), look.Small)
-	return dbkit.Collect(rows, err, scanCommand)
-}
-
-// UnappliedCommands implements journal.Commands.
-func (s *Store) UnappliedCommands(ctx context.Context, namespace, runID string, limit int) ([]journal.Command, error) {
-	rows, err := s.db.Read.QueryContext(ctx, selectCommands+` FROM commands m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
-	return dbkit.Collect(rows, err, scanCommand)
-}
-
-// FindCommand implements journal.Commands.
-func (s *Store) FindCommand(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string, whole bool) (journal.Command, bool, error) {
-	rows, err := s.db.Read.QueryContext(ctx, findCommand, namespace, runID, string(kind), key, whole)
-	ms, err := dbkit.Collect(rows, err, scanCommand)
-	if err != nil || len(ms) == 0 {
-		return journal.Command{}, false, err
-	}
-	return ms[0], true, nil
-}
-
-// unreadKinds are those of the run's commands, as a JSON list.
-const unreadKinds = `SELECT json_group_array(k.kind ORDER BY k.first) FROM
-	(SELECT m.kind, min(m.id) AS first FROM commands m WHERE m.run_id = ?2 AND m.namespace = ?1 GROUP BY m.kind) k`
-
-// Outstanding implements journal.Commands.
-func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out journal.Outstanding, err error) {
-	var unread []byte
-	err = s.db.Read.QueryRowContext(ctx, `SELECT (`+openInterrupts+`), (`+unreadKinds+`)`, namespace, runID).Scan(&out.Interrupts, &unread)
-	if err == nil {
-		err = json.Unmarshal(unread, &out.Unread)
-	}
-	return out, err
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Command, error) { return sqlstore.ScanCommand(rows) })
 }
 
 // CommandWakes implements journal.Commands. Commands from this process comes at once, that of another on

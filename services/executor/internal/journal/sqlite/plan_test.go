@@ -1,15 +1,19 @@
 package sqlite
 
 import (
+	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // Lists walk along an index, which has the rows in the order in which they are wanted, and end when the page is full.
@@ -21,6 +25,8 @@ func TestListsFollowAnIndex(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	_, err = s.Migrations().Up(ctx)
 	require.NoError(t, err)
+	asked := &lastQuery{Pool: dbkit.SQLitePool(s.db, s.db.Update)}
+	s.Store = sqlstore.New(sqlstore.Database{Read: asked, Engine: asked, Dialect: dbkit.DialectSQLite})
 	listed, now := "runs_listed", time.Now()
 	for name, c := range map[string]struct {
 		filter journal.Filter
@@ -40,8 +46,9 @@ func TestListsFollowAnIndex(t *testing.T) {
 		"its state": {journal.Filter{Labels: map[string]string{"a": "b"}, States: []journal.State{journal.StateFailed}}, "run_labels_by_value"},
 	} {
 		for _, after := range []page.Cursor{{}, {CreateTime: now, ID: "run_1"}} {
-			query, args := listRuns("n", c.filter, after, 20)
-			followed(t, s, name, c.index, query, args)
+			_, err := s.List(ctx, "n", c.filter, after, 20)
+			require.NoError(t, err)
+			followed(t, s, name, c.index, asked.query, asked.args)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -52,14 +59,29 @@ func TestListsFollowAnIndex(t *testing.T) {
 		"expired":    {journal.InterruptFilter{States: []journal.InterruptState{journal.InterruptExpired}}, "interrupts_listed"},
 		"of run":     {journal.InterruptFilter{RunID: "x", States: []journal.InterruptState{journal.InterruptOpen}}, "interrupts_by_root"},
 	} {
-		query, args := listInterrupts("n", c.filter, page.Cursor{CreateTime: now, ID: "int_1"}, 20)
-		followed(t, s, name, c.index, query, args)
+		_, err := s.ListInterrupts(ctx, "n", c.filter, page.Cursor{CreateTime: now, ID: "int_1"}, 20)
+		require.NoError(t, err)
+		followed(t, s, name, c.index, asked.query, asked.args)
 	}
-	followed(t, s, "commands", "sqlite_autoindex_commands_1", findCommand, []any{"n", "run", "SIGNAL", "key", true})
+	_, _, err = s.FindCommand(ctx, "n", "run", journal.CommandSignal, "key", true)
+	require.NoError(t, err)
+	followed(t, s, "commands", "sqlite_autoindex_commands_1", asked.query, asked.args)
+}
+
+// lastQuery remembers the last query of a pool.
+type lastQuery struct {
+	dbkit.Pool
+	query string
+	args  []any
+}
+
+func (q *lastQuery) Query(ctx context.Context, query string, args ...any) (dbkit.Rows, error) {
+	q.query, q.args = query, slices.Clone(args)
+	return q.Pool.Query(ctx, query, args...)
 }
 
 func followed(t *testing.T, s *Store, name, index, query string, args []any) {
-	rows, err := s.db.Read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	rows, err := dbkit.SQLitePool(s.db, s.db.Update).Query(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
 	require.NoError(t, err, query)
 	defer func() { require.NoError(t, rows.Close()) }()
 	var plan strings.Builder

@@ -23,6 +23,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 const (
@@ -43,6 +44,7 @@ type Options struct {
 
 // Store is a journal.Journal on one file. Its writers take turns.
 type Store struct {
+	*sqlstore.Store
 	db *dbkit.SQLite
 	m  *dbkit.Migrations
 	// path is that of the file, without symbolic links.
@@ -52,6 +54,7 @@ type Store struct {
 	// owners are the locked files of the owners that were registered here, by id.
 	owners map[string]*os.File
 	stmts  map[string]*sql.Stmt
+	w      *writes
 	wakes  map[chan struct{}]string
 	feeds  map[chan string]bool
 }
@@ -62,7 +65,11 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, path: resolved(path), owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
+	s := &Store{db: db, w: newWrites(), path: resolved(path), owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
+	pool := dbkit.SQLitePool(db, func(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+		return s.update(ctx, func(ctx context.Context, t txn) error { return fn(ctx, t.tx) })
+	})
+	s.Store = sqlstore.New(sqlstore.Database{Read: pool, Engine: pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox()})
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		// A batch changes some pages per run, and must not spill in the middle of it. What it does not need
@@ -80,6 +87,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	return s, nil
 }
+
+// lastSeq is where the journal of r ends.
+func lastSeq() string { return sqlstore.LastSeq(dbkit.DialectSQLite) }
 
 // Migrations brings the schema up or checks it.
 func (s *Store) Migrations() *dbkit.Migrations { return s.m }
@@ -118,6 +128,7 @@ func inRow(err error) bool {
 // txn is a write transaction whose statements live as long as the store.
 type txn struct {
 	tx    *sql.Tx
+	w     *writes
 	stmts map[string]*sql.Stmt
 	// bound are those of stmts that this transaction has used.
 	bound map[string]*sql.Stmt
@@ -141,7 +152,7 @@ func (s *Store) update(ctx context.Context, fn func(context.Context, txn) error)
 	queued := map[string]bool{}
 	err = s.db.Update(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		clear(queued)
-		return fn(ctx, txn{tx, stmts, make(map[string]*sql.Stmt, len(stmts)), map[journal.Key]bool{}, queued})
+		return fn(ctx, txn{tx, s.w, stmts, make(map[string]*sql.Stmt, len(stmts)), map[journal.Key]bool{}, queued})
 	})
 	if err == nil && len(queued) > 0 {
 		s.announce(queued)
@@ -158,7 +169,7 @@ func (s *Store) prepare(ctx context.Context) (map[string]*sql.Stmt, error) {
 		return s.stmts, nil
 	}
 	stmts := map[string]*sql.Stmt{}
-	for _, q := range hotStatements() {
+	for _, q := range s.w.hot() {
 		st, err := s.db.Write.PrepareContext(ctx, q) //nolint:sqlclosecheck // lives until Close
 		if err != nil {
 			for _, st := range stmts {

@@ -1,4 +1,4 @@
-package pg
+package sqlstore
 
 import (
 	"testing"
@@ -14,12 +14,12 @@ func TestStoredResult(t *testing.T) {
 	t.Run("OnlyOutputIsKeptOnce", func(t *testing.T) {
 		t.Parallel()
 		for _, result := range []string{`1`, `"a}b"`, `{"a":{}}`, `[]`, `"\":"`, `null`} {
-			stored := storedResult(&journal.Outcome{Result: []byte(result), Outputs: []byte(`{"n1":` + result + `}`)})
+			stored := StoredResult(&journal.Outcome{Result: []byte(result), Outputs: []byte(`{"n1":` + result + `}`)})
 			require.NotNil(t, stored)
 			require.Empty(t, stored, result)
 		}
-		require.Nil(t, storedResult(&journal.Outcome{Outputs: []byte(`{}`)}))
-		require.Equal(t, `[1,2]`, string(storedResult(&journal.Outcome{Result: []byte(`[1,2]`), Outputs: []byte(`{"a":1,"b":2}`)})))
+		require.Nil(t, StoredResult(&journal.Outcome{Outputs: []byte(`{}`)}))
+		require.Equal(t, `[1,2]`, string(StoredResult(&journal.Outcome{Result: []byte(`[1,2]`), Outputs: []byte(`{"a":1,"b":2}`)})))
 	})
 	t.Run("WhateverWasKeptIsRead", func(t *testing.T) {
 		t.Parallel()
@@ -29,7 +29,7 @@ func TestStoredResult(t *testing.T) {
 			if rapid.Bool().Draw(t, "only") {
 				o.Outputs = []byte(`{"n":` + string(o.Result) + `}`)
 			}
-			got := readResult(storedResult(&o), o.Outputs)
+			got := readResult(StoredResult(&o), o.Outputs)
 			require.Equal(t, string(o.Result), string(got))
 			require.Equal(t, len(o.Result) == 0, got == nil)
 		})

@@ -1,0 +1,135 @@
+package dbkit
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Dialect renders the fragments in which the SQL of PostgreSQL and SQLite differs. Whatever stands between
+// them both databases understand; LIMIT, window functions, upserts, RETURNING and row values included.
+type Dialect uint8
+
+// The dialects.
+const (
+	DialectPostgres Dialect = iota
+	DialectSQLite
+)
+
+func (d Dialect) choose(postgres, sqlite string) string {
+	if d == DialectSQLite {
+		return sqlite
+	}
+	return postgres
+}
+
+// Now is the database's clock at the start of the statement.
+func (d Dialect) Now() string {
+	return d.choose(`statement_timestamp()`, `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`)
+}
+
+// Span is a parameter that is a time.Duration, to be added to a time or subtracted from one.
+func (d Dialect) Span(param string) string { return d.choose(param+`::interval`, param) }
+
+// Unset holds for a time that is not set.
+func (d Dialect) Unset(column string) string { return d.choose(column+` IS NULL`, column+` = 0`) }
+
+// In holds for an expression that is one of the values of a parameter, which is a list.
+func (d Dialect) In(expr, param string) string {
+	return d.choose(expr+` = ANY (`+param+`)`, expr+` IN (SELECT value FROM json_each(`+param+`))`)
+}
+
+// InSelect holds for an expression that is one of the values of a select. The select runs once, before
+// anything is looked up.
+func (d Dialect) InSelect(expr, query string) string {
+	return d.choose(expr+` = ANY (ARRAY (`+query+`))`, expr+` IN (`+query+`)`)
+}
+
+// LookUp joins the rows of a table for which the condition holds, as an alias. They are looked up for each
+// row of what stands before, whatever the database believes about sizes.
+func (d Dialect) LookUp(table, alias, cond string) string {
+	return d.choose(
+		fmt.Sprintf(` CROSS JOIN LATERAL (SELECT * FROM %[1]s %[2]s WHERE %[3]s OFFSET 0) %[2]s`, table, alias, cond),
+		fmt.Sprintf(` CROSS JOIN %s %s ON %s`, table, alias, cond))
+}
+
+// Lists is a table of an alias with one column for each of some parameters, which are lists of the same length,
+// from $1 on. A column is its name and its type, text or bigint.
+func (d Dialect) Lists(alias string, columns ...[2]string) string {
+	var outer, inner, names []string
+	for i, c := range columns {
+		name, param := c[0], fmt.Sprintf("$%d", i+1)
+		names = append(names, name)
+		if d == DialectSQLite {
+			outer = append(outer, fmt.Sprintf("l%d.value AS %s", i, name))
+			inner = append(inner, fmt.Sprintf("json_each(%s) l%d", param, i))
+			if i > 0 {
+				inner[i] += fmt.Sprintf(" ON l%d.key = l0.key", i)
+			}
+			continue
+		}
+		if c[1] == "text" {
+			name += ` COLLATE "C" AS ` + name
+		}
+		outer = append(outer, name)
+		inner = append(inner, param+"::"+c[1]+"[]")
+	}
+	from := strings.Join(inner, " JOIN ")
+	if d == DialectPostgres {
+		from = "unnest(" + strings.Join(inner, ", ") + ") AS u (" + strings.Join(names, ", ") + ")"
+	}
+	return "(SELECT " + strings.Join(outer, ", ") + " FROM " + from + ") " + alias
+}
+
+// Text is a parameter that is a text and stands where its type and its order, which is that of its bytes,
+// must be told.
+func (d Dialect) Text(param string) string { return d.choose(param+`::text COLLATE "C"`, param) }
+
+// Greatest is the larger of two values, of which none is null.
+func (d Dialect) Greatest(a, b string) string {
+	return d.choose(`greatest`, `max`) + `(` + a + `, ` + b + `)`
+}
+
+// Least is the smaller of two values, of which none is null.
+func (d Dialect) Least(a, b string) string {
+	return d.choose(`least`, `min`) + `(` + a + `, ` + b + `)`
+}
+
+// Position is where a piece lies in a value of bytes, from 1; 0 means that it is not there.
+func (d Dialect) Position(piece, bytes string) string {
+	return d.choose(`position(`+piece+` IN `+bytes+`)`, `instr(`+bytes+`, `+piece+`)`)
+}
+
+// Locked ends a select whose rows stay locked until the end of the transaction. On SQLite a transaction that
+// writes is alone from its start.
+func (d Dialect) Locked() string { return d.choose(` FOR UPDATE`, ``) }
+
+// LockedFree is Locked for those rows that no other transaction has locked.
+func (d Dialect) LockedFree() string { return d.choose(` FOR UPDATE SKIP LOCKED`, ``) }
+
+// Kept is Locked against a delete of the rows only.
+func (d Dialect) Kept() string { return d.choose(` FOR KEY SHARE`, ``) }
+
+// Instant reads a time of either database into a time.Time: in UTC, and zero for one that is not set.
+type Instant time.Time
+
+var _ sql.Scanner = (*Instant)(nil)
+
+// At is the destination of a time.
+func At(t *time.Time) *Instant { return (*Instant)(t) }
+
+// Scan implements sql.Scanner.
+func (i *Instant) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*i = Instant{}
+	case time.Time:
+		*i = Instant(v.UTC())
+	case int64:
+		*i = Instant(FromUnixMicros(v))
+	default:
+		return fmt.Errorf("%T is no time", v)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package sqlstore
+
+import (
+	"context"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// SelectInterrupts reads rows i for ScanInterrupt.
+const SelectInterrupts = `SELECT i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema,
+	i.approve, i.binds, i.answer, i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal`
+
+// ScanInterrupt reads a row of SelectInterrupts.
+func ScanInterrupt(row dbkit.Scanner) (i journal.Interrupt, err error) {
+	err = row.Scan(&i.ID, &i.Namespace, &i.RunID, &i.RootID, &i.NodeID, &i.Visit, &i.Item, &i.State, &i.Prompt, &i.Schema,
+		&i.Approve, &i.Binds, &i.Answer, &i.Default, &i.Decision, &i.By, dbkit.At(&i.CreateTime), dbkit.At(&i.ExpireTime),
+		dbkit.At(&i.CloseTime), &i.Principal)
+	return i, err
+}
+
+// GetInterrupt implements journal.Interrupts.
+func (s *Store) GetInterrupt(ctx context.Context, namespace, id string) (journal.Interrupt, error) {
+	i, err := ScanInterrupt(dbkit.FirstRow(s.db.Read.Query(ctx, SelectInterrupts+` FROM interrupts i WHERE i.namespace = $1 AND i.id = $2`, namespace, id)))
+	if none(err) {
+		return journal.Interrupt{}, journal.InterruptNotFound(id)
+	}
+	return i, err
+}
+
+// ListInterrupts implements journal.Interrupts.
+func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.InterruptFilter, after page.Cursor, limit int) ([]journal.Interrupt, error) {
+	query, args := s.listInterrupts(namespace, f, after, limit)
+	rows, err := s.db.Read.Query(ctx, query, args...)
+	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (journal.Interrupt, error) { return ScanInterrupt(rows) })
+}
+
+func (s *Store) listInterrupts(namespace string, f journal.InterruptFilter, after page.Cursor, limit int) (query string, args []any) {
+	var a arguments
+	conds := []string{"i.namespace = " + a.add(namespace)}
+	states := f.States
+	if f.RunID != "" {
+		a.add(f.RunID)
+		// The root finds them; states must not lead away from there.
+		conds = []string{"i.namespace || '' = $1 AND" + s.ofRoot}
+		if len(states) > 0 {
+			conds = append(conds, s.d.In("i.state + 0", a.add(numbers(states))))
+			states = nil
+		}
+	} else if len(states) == 0 {
+		states = []journal.InterruptState{journal.InterruptOpen, journal.InterruptAnswered, journal.InterruptExpired, journal.InterruptCanceled}
+	}
+	if !after.IsZero() {
+		conds = append(conds, "(i.create_time, i.id) < ("+a.add(after.CreateTime)+", "+a.add(after.ID)+")")
+	}
+	found := dbkit.Merged(states, func(state string) string {
+		return "SELECT i.create_time AS create_time, i.id AS id FROM interrupts i WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
+	}, "i", "create_time DESC, id DESC", a.add(limit))
+	return SelectInterrupts + " FROM (" + found + ") p" + s.d.LookUp("interrupts", "i", "i.id = p.id") + " ORDER BY p.create_time DESC, p.id DESC", a
+}

@@ -1,0 +1,41 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+)
+
+// KeptOutcome implements journal.OutcomeCache.
+func (s *Store) KeptOutcome(ctx context.Context, namespace string, key []byte, now time.Time) (outcome []byte, until time.Time, err error) {
+	err = dbkit.FirstRow(s.db.Read.Query(ctx, `SELECT outcome, expire_time FROM kept_outcomes
+		WHERE namespace = $1 AND key = $2 AND expire_time > $3`, namespace, key, now)).Scan(&outcome, dbkit.At(&until))
+	if none(err) {
+		return nil, time.Time{}, nil
+	}
+	return outcome, until, err
+}
+
+// KeepOutcome implements journal.OutcomeCache.
+func (s *Store) KeepOutcome(ctx context.Context, namespace string, key, outcome []byte, until time.Time) error {
+	return Away(s.write(ctx, `INSERT INTO kept_outcomes (namespace, key, outcome, expire_time) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (namespace, key) DO UPDATE SET outcome = excluded.outcome, expire_time = excluded.expire_time`,
+		namespace, key, outcome, until))
+}
+
+// SweepOutcomes implements journal.OutcomeCache.
+func (s *Store) SweepOutcomes(ctx context.Context, now time.Time, most int) (int, error) {
+	expired, err := s.db.Read.Exec(ctx, `DELETE FROM kept_outcomes WHERE expire_time <= $1`, now)
+	if err != nil {
+		return 0, fmt.Errorf("remove expired outcomes: %w", err)
+	}
+	tooMany, err := s.db.Read.Exec(ctx, `DELETE FROM kept_outcomes WHERE (namespace, key) IN (SELECT namespace, key FROM (
+		SELECT namespace, key, row_number() OVER (PARTITION BY namespace ORDER BY expire_time DESC, key) AS place FROM kept_outcomes) o
+		WHERE place > $1)`, most)
+	if err != nil {
+		return int(expired), fmt.Errorf("remove outcomes beyond the limit: %w", err)
+	}
+	return int(expired + tooMany), nil
+}

@@ -1,0 +1,63 @@
+// Package sqlstore holds the SQL of the journal that PostgreSQL and SQLite share: reads, workers, interrupts,
+// the outbox, kept outcomes, blobs, deletes and retention. What differs is a fragment of dbkit.Dialect, or a
+// text that the driver gives. The drivers hold the rest: commits, locks, take-overs, notices, jobs and
+// partitions. It must not know which driver calls it, nor what events mean.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Database is what the store must be told of its database.
+type Database struct {
+	// Read answers the API. It reports a server that cannot be reached by Away.
+	Read dbkit.Pool
+	// Engine serves the executor itself, and returns errors as they are. It may be the same as Read.
+	Engine  dbkit.Pool
+	Dialect dbkit.Dialect
+	// DueOutbox is a CTE up to its "due (id)", with $1 as the limit: see ClaimOutbox.
+	DueOutbox string
+	// TryLock returns whether the transaction holds the lock of a name, $1, from now on; WaitLock waits for it.
+	// Empty means that a transaction is alone anyway.
+	TryLock, WaitLock string
+	// TellWorkers wakes the executors that wait for workers, at the commit. Empty means that the driver does it
+	// itself.
+	TellWorkers string
+	// ByValue goes before the arguments of a statement that is to be planned for them.
+	ByValue []any
+}
+
+// Store is the shared part of a journal. It is safe for concurrent use.
+type Store struct {
+	db Database
+	d  dbkit.Dialect
+	statements
+}
+
+// New returns the shared part of the journal in a database. The database stays the caller's.
+func New(db Database) *Store {
+	return &Store{db: db, d: db.Dialect, statements: newStatements(db.Dialect)}
+}
+
+// Away turns the error of a server that cannot be reached into what callers of the API are told: it is
+// neither their fault nor ours. Other errors stay as they are.
+func Away(err error) error {
+	if dbkit.ConnectionLost(err) {
+		return errs.DatabaseUnreachable("executor").With(err)
+	}
+	return err
+}
+
+// none reports whether a row was not there.
+func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+// write runs one statement of the engine for its effect.
+func (s *Store) write(ctx context.Context, query string, args ...any) error {
+	_, err := s.db.Engine.Exec(ctx, query, args...)
+	return err
+}
