@@ -1,6 +1,6 @@
-// Package drive owns the talk between the harness and the process of a contestant: one JSON object per line,
-// requests on the standard input, answers on the standard output. It drives the contestant's engine and times
-// it, the same way for all, and counts that every node ran once and not before those it depends on. It must
+// Package drive owns the protocol between the harness and the process of a contestant: one JSON object per
+// line, requests on the standard input, answers on the standard output. It drives the contestant's engine and
+// times it, the same way for all, and checks that every node ran once and after those it depends on. It must
 // not know any engine.
 package drive
 
@@ -91,7 +91,7 @@ type AtLeastOnce interface {
 	MayRepeat()
 }
 
-// Called is what a node gives back that tells when it was called, in nanoseconds since 1970, and by which
+// Called is the result of a node that reports when it was called, in nanoseconds since 1970, and by which
 // executor.
 type Called struct {
 	At       int64  `json:"t"`
@@ -101,7 +101,7 @@ type Called struct {
 // Run is one run of a graph.
 type Run struct {
 	Graph *load.Graph
-	// Number tells the runs of a process apart.
+	// Number identifies a run of a process.
 	Number int64
 
 	left    atomic.Int64
@@ -167,7 +167,7 @@ func (r *Run) Check(mayRepeat bool) error {
 }
 
 // Walk runs the nodes of a run in this process as each becomes ready. commit makes a node's result durable;
-// what waits for the node goes on only after that.
+// the nodes that wait for it go on only after that.
 func Walk(ctx context.Context, r *Run, commit func(ctx context.Context, node int, result []byte) error) error {
 	next, waits := r.Graph.Successors(), make([]atomic.Int32, len(r.Graph.Nodes))
 	var ready []int
@@ -209,8 +209,7 @@ func Walk(ctx context.Context, r *Run, commit func(ctx context.Context, node int
 	return context.Cause(ctx)
 }
 
-// Main runs a contestant's process until its standard input ends or it is told to stop, and returns its exit
-// code.
+// Main runs a contestant's process until its standard input ends or it is stopped, and returns its exit code.
 func Main(open func(ctx context.Context) (Engine, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

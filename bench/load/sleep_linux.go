@@ -25,7 +25,7 @@ func Sleep(d time.Duration) {
 	<-a.add(time.Now().Add(d))
 }
 
-// theAlarm is that of the process; nil where the kernel gives none.
+// theAlarm is the alarm of the process; nil if the kernel has none.
 var theAlarm = sync.OnceValue(newAlarm)
 
 // alarm is a kernel timer that is always set to the earliest of those who sleep.

@@ -2,6 +2,9 @@
 // connections, those of each namespace and all together; where there is no room, it closes the connection
 // that is idle longest. An HTTP/2 connection that sends many frames without work is read more slowly. The
 // package must not know the calls on a connection, nor how a caller is authenticated.
+//
+// Frames are counted here, from their headers in passing, because the Framer of x/net decodes a stream that
+// it owns.
 package conns
 
 import (

@@ -1,5 +1,6 @@
-// Package turns owns how many at once of one kind of work each key may have under way, and how many all keys
-// may have together. It must not know what the work is.
+// Package turns bounds how much of one kind of work each key has under way, and all keys together. It must
+// not know what the work is. It is written here because semaphores of libraries have one queue, in which a
+// key with much work delays the others.
 package turns
 
 import (

@@ -121,7 +121,7 @@ func both(a, b func(context.Context, *harness) error) func(context.Context, *har
 	return func(ctx context.Context, h *harness) error { return errors.Join(a(ctx, h), b(ctx, h)) }
 }
 
-// kept runs make unless it already did for the same inputs: what is built is kept between runs.
+// kept runs make unless it already did for the same inputs: results are kept between runs.
 func (h *harness) kept(name string, inputs []string, make func(dir string) error) error {
 	sum := sha256.New()
 	for _, in := range inputs {

@@ -44,14 +44,14 @@ type harness struct {
 	schedule    *schedule
 }
 
-// Fault is what went wrong with a contestant. It ends neither the run nor, unless it is about all of them,
-// the contestant's other loads.
+// Fault is the failure of a contestant. It ends neither the run nor, unless it is about all of them, the
+// contestant's other loads.
 type Fault struct {
 	Contestant string `json:"contestant"`
 	// Load is empty if the contestant took part in nothing.
 	Load string `json:"load,omitempty"`
 	Text string `json:"text"`
-	// Ours tells faults of Epigraph, and of what it is held against, from those of other engines.
+	// Ours marks faults of Epigraph and of its floors, in contrast to other engines.
 	Ours bool `json:"ours,omitempty"`
 }
 
@@ -76,7 +76,7 @@ type contestant struct {
 
 func (c *contestant) driver() *child { return c.procs[len(c.procs)-1] }
 
-// ours tells that the contestant is an executor whose memory is looked at.
+// ours says that the contestant is an executor whose memory is measured.
 func (c *contestant) ours() bool { return c.name == epigraphLocal || c.name == epigraphLite }
 
 func (c *contestant) pids() []int {
@@ -188,8 +188,8 @@ func tail(s string) string {
 
 var notWord = regexp.MustCompile(`[^a-z0-9]+`)
 
-// start brings the contestants up, each with a database of its own. One that does not come up is left out,
-// and named.
+// start starts the contestants, each with a database of its own. A contestant that does not start is left
+// out, and named.
 func (h *harness) start(ctx context.Context, specs []*spec) {
 	for _, s := range specs {
 		if ctx.Err() != nil {
@@ -399,8 +399,8 @@ func (h *harness) able(l *loadSpec) []*contestant {
 	return out
 }
 
-// drop takes a contestant out of a load at which it failed. Its figures there do not count. It starts anew
-// for the other loads: what is left of the failed runs would not let it be compared.
+// drop takes a contestant out of a load at which it failed. Its figures there do not count. It restarts for
+// the other loads: the rest of the failed runs would distort the comparison.
 func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err error) {
 	if ctx.Err() != nil {
 		return
@@ -429,7 +429,7 @@ const leastFirst = 20 * time.Second
 // mostLives is how often a contestant is started that fails again and again.
 const mostLives = 4
 
-// turnLimit bounds a turn, whatever a contestant does.
+// turnLimit bounds a turn of any contestant.
 const turnLimit = time.Minute
 
 func (h *harness) ask(ctx context.Context, c *contestant, req drive.Request) (drive.Answer, error) {

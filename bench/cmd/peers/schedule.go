@@ -17,7 +17,7 @@ const leastRounds = 3
 // schedule shares out the time of the whole run. It is used by one goroutine.
 type schedule struct {
 	began, until time.Time
-	left         int // what the loads to come weigh together
+	left         int // the weight of the coming loads together
 }
 
 func newSchedule(began time.Time, most time.Duration, loads []*loadSpec) *schedule {
@@ -28,7 +28,8 @@ func newSchedule(began time.Time, most time.Duration, loads []*loadSpec) *schedu
 	return s
 }
 
-// share is until when a load may take further rounds. It takes the load off what is to come.
+// share is the end of the time in which a load may take further rounds. It subtracts the load from the coming
+// ones.
 func (s *schedule) share(l *loadSpec, now time.Time) time.Time {
 	if s.left == 0 {
 		return now
@@ -57,7 +58,7 @@ func (o options) takes(all []*contestant, round int, costs map[*contestant]time.
 	if round >= min(leastRounds, o.rounds) && own > left {
 		return nil
 	}
-	// What ours will take in the rounds that they take in any case is spent already.
+	// The time of our contestants in the mandatory rounds is subtracted already.
 	left -= own * time.Duration(max(1, min(leastRounds, o.rounds)-round))
 	slices.SortStableFunc(peers, func(a, b *contestant) int { return cmp.Compare(costs[a], costs[b]) })
 	in := map[*contestant]bool{}

@@ -74,7 +74,7 @@ func (r *rig) wait(ctx context.Context, o options, n int, out io.Writer) error {
 		run, err := h.api.StartRun(ctx, &executorv1.StartRunRequest{Graph: graphs[k]})
 		return waiter{run.GetId(), k}, err
 	}
-	// What a process needs once is there before it is measured.
+	// Memory that a process needs once is allocated before the measurement.
 	const warm = 200
 	if err := drive.Each(ctx, warm, 16, func(ctx context.Context, i int) error {
 		w, err := begin(ctx, kind(i)%kinds)
@@ -99,7 +99,7 @@ func (r *rig) wait(ctx context.Context, o options, n int, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	starts := n * int(kinds) / (int(kinds) + 1) // each of the last kind brings a child
+	starts := n * int(kinds) / (int(kinds) + 1) // each of the last kind has a child
 	waiters := make([]waiter, starts)
 	began := time.Now()
 	if err := drive.Each(ctx, starts, o.clients, func(ctx context.Context, i int) (err error) {

@@ -89,7 +89,7 @@ func (c *client) Run(ctx context.Context, r *drive.Run) error {
 	return nil
 }
 
-// await asks for the events after the last node's, which is the end of the run: nobody else needs to be told
+// await asks for the events after the last node's, which is the end of the run: nobody else needs the event
 // of each node.
 func (c *client) await(ctx context.Context, id string, nodes int) (*executorv1.RunEnded, error) {
 	events, err := c.api.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: id, AfterSeq: int64(nodes), DurableOnly: true})

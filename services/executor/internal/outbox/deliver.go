@@ -357,6 +357,8 @@ func (d *Deliverer) retry(to []journal.OutboxRetry, items []journal.OutboxItem, 
 	return to
 }
 
+// backoff is the pause before the next try of an item. It follows from the stored number of attempts, so a
+// library that counts in memory does not fit.
 func (d *Deliverer) backoff(attempts int) time.Duration {
 	wait := 250 * time.Millisecond
 	for range min(attempts-1, 20) {

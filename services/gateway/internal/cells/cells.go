@@ -2,6 +2,9 @@
 // executors and the registry that work on it. Each cell has connections, a bound on calls under way, and a
 // breaker of its own, so that a cell that is down or hangs costs the others nothing. It must not know the
 // meaning of calls, nor how placements are configured.
+//
+// The breaker is written here, as two functions over two atomics: gobreaker refuses all calls while a probe
+// hangs, and this one probes again after each pause.
 package cells
 
 import (
