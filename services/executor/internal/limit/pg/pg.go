@@ -283,10 +283,25 @@ func (s *Store) List(ctx context.Context, namespace, after string, most int) ([]
 
 const changed = `UPDATE limits_version SET version = version + 1`
 
-// Put implements limit.Store. Changes take turns by the row of the version.
-func (s *Store) Put(ctx context.Context, l limit.Limit) (limit.Limit, error) {
-	err := dbkit.PostgresTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, changed); err != nil {
+// Update implements limit.Store. Changes take turns by the row of the version.
+func (s *Store) Update(ctx context.Context, k limit.Key, change limit.Change) (l limit.Limit, err error) {
+	err = dbkit.PostgresTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, changed); err != nil { // locks out other changes
+			return err
+		}
+		rows, err := tx.Query(ctx, `SELECT `+limitColumns+` FROM limits AS l WHERE namespace = $1 AND name = $2`, k.Namespace, k.Name)
+		if err != nil {
+			return err
+		}
+		old, err := pgx.CollectExactlyOneRow(rows, scanLimit)
+		found := !errors.Is(err, pgx.ErrNoRows)
+		if err != nil && found {
+			return err
+		}
+		if !found {
+			old = limit.Limit{Key: k}
+		}
+		if l, err = change(old, found); err != nil {
 			return err
 		}
 		var n int
@@ -296,7 +311,7 @@ func (s *Store) Put(ctx context.Context, l limit.Limit) (limit.Limit, error) {
 		if n >= limit.MaxLimits {
 			return limit.TooMany()
 		}
-		rows, err := tx.Query(ctx, `INSERT INTO limits AS l (namespace, name, max_concurrent, max_rate, rate_interval_us, max_open_runs, max_fan_out, max_bytes,
+		rows, err = tx.Query(ctx, `INSERT INTO limits AS l (namespace, name, max_concurrent, max_rate, rate_interval_us, max_open_runs, max_fan_out, max_bytes,
 				max_pending_runs, retention_us, update_time, principal) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now(), $11)
 			ON CONFLICT (namespace, name) DO UPDATE SET max_concurrent = excluded.max_concurrent, max_rate = excluded.max_rate, rate_interval_us = excluded.rate_interval_us,
 				max_open_runs = excluded.max_open_runs, max_fan_out = excluded.max_fan_out, max_bytes = excluded.max_bytes,
@@ -308,7 +323,7 @@ func (s *Store) Put(ctx context.Context, l limit.Limit) (limit.Limit, error) {
 		if l, err = pgx.CollectExactlyOneRow(rows, scanLimit); err != nil {
 			return err
 		}
-		return notify(ctx, tx, l.Key)
+		return notify(ctx, tx, k)
 	})
 	return l, err
 }

@@ -208,10 +208,21 @@ func (s *Store) List(ctx context.Context, namespace, after string, most int) ([]
 
 const changed = `UPDATE limits_version SET version = version + 1`
 
-// Put implements limit.Store.
-func (s *Store) Put(ctx context.Context, l limit.Limit) (kept limit.Limit, err error) {
+// Update implements limit.Store.
+func (s *Store) Update(ctx context.Context, k limit.Key, change limit.Change) (kept limit.Limit, err error) {
 	err = s.update(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, changed); err != nil {
+			return err
+		}
+		old, err := limits(tx.QueryContext(ctx, selectLimits+` WHERE namespace = ? AND name = ?`, k.Namespace, k.Name))
+		if err != nil {
+			return err
+		}
+		l := limit.Limit{Key: k}
+		if len(old) > 0 {
+			l = old[0]
+		}
+		if l, err = change(l, len(old) > 0); err != nil {
 			return err
 		}
 		var n int
@@ -235,7 +246,7 @@ func (s *Store) Put(ctx context.Context, l limit.Limit) (kept limit.Limit, err e
 	if err != nil {
 		return limit.Limit{}, err
 	}
-	s.tell(limit.Key{}, l.Key)
+	s.tell(limit.Key{}, k)
 	return kept, nil
 }
 
