@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // live holds for the owner of r if it is registered.
@@ -230,7 +231,8 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 	if o.QuarantineEvent != nil {
 		e := o.QuarantineEvent(*f)
 		f.LastSeq++
-		if _, err := t.exec(ctx, insertEvents(1), f.RunID, f.LastSeq, f.Namespace, dbkit.Micros(e.Time).UnixMicro(), e.Kind, e.NodeID, e.Visit, blob(e.Data)); err != nil {
+		e.RunID, e.Seq = f.RunID, f.LastSeq
+		if _, err := t.exec(ctx, t.w.insertEvents[1], values(t.w.events, sqlstore.EventRow{Namespace: f.Namespace, Event: &e})...); err != nil {
 			return err
 		}
 	}
