@@ -125,7 +125,7 @@ type StartRunRequest struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,17,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// What it may use before it is paused; absent is no limit.
 	Budget *RunBudget `protobuf:"bytes,18,opt,name=budget,proto3" json:"budget,omitempty"`
-	// Who is told what becomes of it. Runs that it spawns do not inherit them, but their questions are told as its own; forks and retries
+	// Who is told what becomes of it. Runs that it spawns do not inherit them, but their interrupts are told as its own; forks and retries
 	// of it do.
 	Webhooks      []*Webhook `protobuf:"bytes,19,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3239,12 +3239,12 @@ func (x *BulkDeleteRunsResponse) GetMore() bool {
 	return false
 }
 
-// ListInterruptsRequest filters questions; all filters must hold.
+// ListInterruptsRequest filters interrupts; all filters must hold.
 type ListInterruptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Questions of this run and of all its descendants.
+	// Interrupts of this run and of all its descendants.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Questions in any of these states; without, OPEN.
+	// Interrupts in any of these states; without, OPEN.
 	States []InterruptState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=epigraph.executor.v1.InterruptState" json:"states,omitempty"`
 	// How many to return: 50 when 0, at most 1000.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -3312,10 +3312,10 @@ func (x *ListInterruptsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListInterruptsResponse is one page of questions.
+// ListInterruptsResponse is one page of interrupts.
 type ListInterruptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The questions.
+	// The interrupts.
 	Interrupts []*Interrupt `protobuf:"bytes,1,rep,name=interrupts,proto3" json:"interrupts,omitempty"`
 	// The token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -3367,10 +3367,10 @@ func (x *ListInterruptsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// GetInterruptRequest names a question.
+// GetInterruptRequest names an interrupt.
 type GetInterruptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question.
+	// The interrupt.
 	InterruptId   string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3416,15 +3416,15 @@ func (x *GetInterruptRequest) GetInterruptId() string {
 // AnswerInterruptRequest is an answer.
 type AnswerInterruptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question.
+	// The interrupt.
 	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
-	// The answer. To a question of approval it may be absent.
+	// The answer. To an approval it may be absent.
 	Answer *v1.Payload `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
-	// The decision on a question of approval.
+	// The decision on an approval.
 	Decision Decision `protobuf:"varint,3,opt,name=decision,proto3,enum=epigraph.executor.v1.Decision" json:"decision,omitempty"`
 	// Who answers, for whoever reads the history.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	// What was seen by who approves: must be the question's approve_hash, if given.
+	// What was seen by who approves: must be the interrupt's approve_hash, if given.
 	ApproveHash   string `protobuf:"bytes,5,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

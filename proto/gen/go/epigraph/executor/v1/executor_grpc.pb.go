@@ -117,7 +117,7 @@ type ExecutorServiceClient interface {
 	AmendRun(ctx context.Context, in *AmendRunRequest, opts ...grpc.CallOption) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*ExplainRunResponse, error)
-	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, questions, descendants that have ended.
+	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, interrupts, descendants that have ended.
 	// A run that goes on refuses with RUN_NOT_ENDED.
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
@@ -128,12 +128,12 @@ type ExecutorServiceClient interface {
 	BulkRetryRuns(ctx context.Context, in *BulkRetryRunsRequest, opts ...grpc.CallOption) (*BulkRetryRunsResponse, error)
 	// BulkDeleteRuns removes the ended runs that a filter finds.
 	BulkDeleteRuns(ctx context.Context, in *BulkDeleteRunsRequest, opts ...grpc.CallOption) (*BulkDeleteRunsResponse, error)
-	// ListInterrupts lists questions, newest first: of the namespace, or of a run and all its descendants.
+	// ListInterrupts lists interrupts, newest first: of the namespace, or of a run and all its descendants.
 	ListInterrupts(ctx context.Context, in *ListInterruptsRequest, opts ...grpc.CallOption) (*ListInterruptsResponse, error)
-	// GetInterrupt shows a question.
+	// GetInterrupt shows an interrupt.
 	GetInterrupt(ctx context.Context, in *GetInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error)
-	// AnswerInterrupt answers a question, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
-	// satisfy the schema refuses with ANSWER_INVALID and leaves the question open.
+	// AnswerInterrupt answers an interrupt, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
+	// satisfy the schema refuses with ANSWER_INVALID and leaves the interrupt open.
 	AnswerInterrupt(ctx context.Context, in *AnswerInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error)
 	// CompleteAttempt ends a visit's wait for work that went on outside, by the token that the attempt was given.
 	CompleteAttempt(ctx context.Context, in *CompleteAttemptRequest, opts ...grpc.CallOption) (*CompleteAttemptResponse, error)
@@ -494,7 +494,7 @@ type ExecutorServiceServer interface {
 	AmendRun(context.Context, *AmendRunRequest) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error)
-	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, questions, descendants that have ended.
+	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, interrupts, descendants that have ended.
 	// A run that goes on refuses with RUN_NOT_ENDED.
 	DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
@@ -505,12 +505,12 @@ type ExecutorServiceServer interface {
 	BulkRetryRuns(context.Context, *BulkRetryRunsRequest) (*BulkRetryRunsResponse, error)
 	// BulkDeleteRuns removes the ended runs that a filter finds.
 	BulkDeleteRuns(context.Context, *BulkDeleteRunsRequest) (*BulkDeleteRunsResponse, error)
-	// ListInterrupts lists questions, newest first: of the namespace, or of a run and all its descendants.
+	// ListInterrupts lists interrupts, newest first: of the namespace, or of a run and all its descendants.
 	ListInterrupts(context.Context, *ListInterruptsRequest) (*ListInterruptsResponse, error)
-	// GetInterrupt shows a question.
+	// GetInterrupt shows an interrupt.
 	GetInterrupt(context.Context, *GetInterruptRequest) (*Interrupt, error)
-	// AnswerInterrupt answers a question, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
-	// satisfy the schema refuses with ANSWER_INVALID and leaves the question open.
+	// AnswerInterrupt answers an interrupt, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
+	// satisfy the schema refuses with ANSWER_INVALID and leaves the interrupt open.
 	AnswerInterrupt(context.Context, *AnswerInterruptRequest) (*Interrupt, error)
 	// CompleteAttempt ends a visit's wait for work that went on outside, by the token that the attempt was given.
 	CompleteAttempt(context.Context, *CompleteAttemptRequest) (*CompleteAttemptResponse, error)
