@@ -1,6 +1,6 @@
-// Package testkit owns what tests of every package share: the check for leaked goroutines with the
-// one list of known exceptions, a logger that writes to the test, and waiting for a condition. It must not know any service,
-// and no production code may import it.
+// Package testkit owns what tests of every package share: the check for leaked goroutines with the one list
+// of known exceptions, a logger that writes to the test, and waiting for a condition. It must not know any
+// service, and no production code may import it.
 package testkit
 
 import (
@@ -39,8 +39,8 @@ func Context(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Eventually waits until cond holds and fails the test if it does not within patience. Unlike require.Eventually it asks cond on the test's own
-// goroutine, so that cond may fail the test by itself.
+// Eventually waits until cond holds and fails the test if it does not within patience. Unlike
+// require.Eventually it calls cond on the test's own goroutine, so that cond may fail the test by itself.
 func Eventually(t require.TestingT, cond func() bool, patience, pause time.Duration, msgAndArgs ...any) {
 	if h, ok := t.(interface{ Helper() }); ok {
 		h.Helper()
