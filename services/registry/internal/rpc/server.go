@@ -30,7 +30,7 @@ type Server struct {
 
 var _ registryv1.RegistryServiceServer = (*Server)(nil)
 
-// New returns a server of these books.
+// New returns a server of these use cases.
 func New(b *books.Books) *Server { return &Server{books: b} }
 
 // CreateEpic implements registryv1.RegistryServiceServer.
