@@ -19,7 +19,7 @@ import (
 const maxCommentColumns = 110
 
 // wideComments are folders whose comments may still be wider.
-var wideComments = []string{"plan/", "services/executor/internal/engine/", "services/executor/internal/journal/", "workgraph/"}
+var wideComments = []string{"plan/", "services/executor/internal/engine/", "workgraph/"}
 
 // TestCommentsFit holds the width of comments in all Go files of the repository that are not generated. A
 // linter for line lengths would hold code to the same width.

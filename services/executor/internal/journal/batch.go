@@ -358,7 +358,7 @@ type FoundRow struct {
 	Events []Event
 }
 
-// ClassifyConflict tells why a batch was not written: it was written before by an identical commit, or it lost.
+// ClassifyConflict tells why a batch was not written: an identical commit wrote it before, or it lost.
 func ClassifyConflict(u *RunBatch, owner Owner, s FoundRow, done *Outcomes) {
 	switch {
 	case !s.Found && u.Start != nil:

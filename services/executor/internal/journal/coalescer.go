@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// statusCoalescer remembers what the rows of an owner's runs say, so that an append need not change a row only
-// because a count in it has moved on: the journal itself tells where a run is. Such a status is written when
-// something else in the row changes, with the run's next append after every, or by itself soon after. Safe
-// for concurrent use, as long as no run is in two batches at once.
+// statusCoalescer remembers what the rows of an owner's runs say, so that an append need not change a row
+// only because a count in it has moved on: the journal itself tells where a run is. Such a status is
+// written when something else in the row changes, with the run's next append after every, or by itself soon
+// after. It is safe for concurrent use, as long as no run is in two batches at once.
 type statusCoalescer struct {
 	every time.Duration
 	mu    sync.Mutex

@@ -14,7 +14,8 @@ type held struct {
 	item
 	store func(context.Context) Write
 	ready bool
-	// awaits counts the starts that it has commands for, behind are the writes that have commands for this one.
+	// awaits counts the starts to which the write has commands. behind are the writes with commands to this
+	// one.
 	awaits int
 	behind []*held
 }
@@ -41,8 +42,8 @@ func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 	return true
 }
 
-// addressed are the starts among what is held that a write has commands for: commands that came first would find no
-// run, and be dropped.
+// addressed are the held starts to which a write has commands. Commands that came first would find no run,
+// and be dropped.
 func (w *Writer) addressed(wr Write) (starts []*held) {
 	if wr.Append == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 )
 
-// Job is a hint that something is to be done, by whatever executor, not before a time. Jobs are at-least-once.
+// Job is a hint that some executor is to do something, not before a time. Jobs are at-least-once.
 type Job struct {
 	Kind JobKind
 	// RunID is the run that it is about; empty means the run of the write that inserts it.
@@ -22,7 +22,8 @@ type Job struct {
 	Args []byte
 }
 
-// JobWorkerPrefix begins the name under which a process of an executor works jobs; names of other forms are not ours to judge.
+// JobWorkerPrefix begins the name under which a process of an executor works jobs. Names of other forms are
+// not ours.
 const JobWorkerPrefix = "executor/"
 
 // JobKind says what a job is for.
@@ -50,7 +51,8 @@ type ScheduleArgs struct {
 	Due time.Time `json:"due,omitzero"`
 }
 
-// ScheduleEarly is how long before its time a job of a schedule is due, so that whoever takes it can hold it to the instant.
+// ScheduleEarly is how long before its time a job of a schedule is due, so that the executor that takes it
+// can act on the instant.
 const ScheduleEarly = time.Second
 
 // ScheduleJob asks for a schedule to be looked after, not before due.
@@ -71,8 +73,8 @@ type JobArgs struct {
 	RunID     string `json:"run_id"`
 }
 
-// Queue is where jobs of this kind stand in line, apart from those of others: wake-ups do not wait behind a backlog of starts, nor
-// anything behind receivers outside that are slow.
+// Queue is the queue of jobs of this kind. Wake-ups do not wait behind a backlog of starts, and nothing
+// waits behind slow receivers of webhooks.
 func (k JobKind) Queue() string {
 	switch k {
 	case JobWake, JobStart, JobSchedule, JobWebhook:
@@ -86,7 +88,8 @@ func Queues() []string {
 	return []string{JobWake.Queue(), JobStart.Queue(), JobSchedule.Queue(), JobWebhook.Queue(), JobKind("").Queue()}
 }
 
-// WakeEarly is how long before its time a wake-up for a timer is due, so that the executor that takes it can hold it to the instant.
+// WakeEarly is how long before its time a wake-up for a timer is due, so that the executor that takes it
+// can act on the instant.
 const WakeEarly = 2 * time.Second
 
 // JobRow is a job as its row. Drivers only.
@@ -129,6 +132,7 @@ func MakeJob(namespace, runID string, j Job) JobRow {
 
 // Jobs inserts jobs that no other write of the journal causes.
 type Jobs interface {
-	// InsertJobs inserts them in one transaction; one that waits already with the same kind, arguments and time is not inserted again.
+	// InsertJobs inserts jobs in one transaction. A job that waits already with the same kind, arguments
+	// and time is not inserted again.
 	InsertJobs(ctx context.Context, namespace string, jobs []Job) error
 }

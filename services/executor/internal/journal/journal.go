@@ -118,7 +118,8 @@ type Reader interface {
 	Head(ctx context.Context, namespace, runID string) (Run, error)
 	// Graph returns the body of the graph that the run is pinned to, and its hash. ReasonRunNotFound.
 	Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error)
-	// GraphBody returns the body of a graph that a run of the namespace is or was pinned to. ReasonGraphNotFound.
+	// GraphBody returns the body of a graph that a run of the namespace is or was pinned to.
+	// ReasonGraphNotFound.
 	GraphBody(ctx context.Context, namespace, hash string) ([]byte, error)
 	// Requested returns the run that a request came to, and the hash of its body; empty ones if no such
 	// request is known.
@@ -209,7 +210,8 @@ type TakeOverOptions struct {
 // is recorded before it is done, and it is quarantined only if its owner went down while it did something.
 // So a run whose calls are all made elsewhere is never quarantined.
 type TakeOverPolicy struct {
-	// MaxTakeovers defaults to DefaultMaxTakeovers; 1 is as 2, since nothing is recorded before the first death.
+	// MaxTakeovers defaults to DefaultMaxTakeovers. 1 is as 2, since nothing is recorded before the first
+	// death.
 	MaxTakeovers int
 	// Outlived says that the caller's own process was this owner and only lost its lease: its runs did not
 	// bring it down, so they count no take-over. Nil means that no owner was.

@@ -38,8 +38,9 @@ func (l *Lease) Held() bool {
 	return l.err == nil && time.Since(l.renewed) < l.life/2
 }
 
-// Await waits until the owner may act, which is at once unless a heartbeat is late, and reports whether it may: not if the lease is lost for good
-// or ctx ends first. A late heartbeat may still arrive, so whoever found the lease not held must come back, and not take it for lost.
+// Await waits until the owner may act, and reports whether it may. It returns at once unless a heartbeat is
+// late, and false if the lease is lost for good or ctx ends first. A late heartbeat may still arrive, so a
+// caller that finds the lease not held must ask again, and not take it for lost.
 func (l *Lease) Await(ctx context.Context) bool {
 	for !l.Held() {
 		pause := time.NewTimer(l.life / 100)
@@ -67,7 +68,8 @@ func (l *Lease) Err() error {
 	return l.err
 }
 
-// Beat is the time between two heartbeats of a lease that lasts so long: eight in each life, and one a second at least.
+// Beat is the time between two heartbeats of a lease of this length: an eighth of it, and one second at
+// most.
 func Beat(life time.Duration) time.Duration { return min(life/8, time.Second) }
 
 // Run sends heartbeats until ctx ends (nil) or the lease is lost (the reason,

@@ -23,13 +23,15 @@ const (
 	ReasonRunExists = "RUN_ALREADY_EXISTS"
 	// ReasonRequestIDReused is the reason when a request id comes with another body.
 	ReasonRequestIDReused = "REQUEST_ID_REUSED"
-	// ReasonBusinessKeyTaken is why a run is canceled whose business key ConflictCancelExisting gave to another.
+	// ReasonBusinessKeyTaken is why a run is canceled whose business key ConflictCancelExisting gave to
+	// another.
 	ReasonBusinessKeyTaken = "BUSINESS_KEY_TAKEN"
 	// ReasonBusinessKeyInUse is the reason when an open run holds the business key; Meta "run_id" names it.
 	ReasonBusinessKeyInUse = "BUSINESS_KEY_IN_USE"
 	// ReasonRunEnded is the reason when a run is over and takes no more commands.
 	ReasonRunEnded = "RUN_ENDED"
-	// ReasonStateRefuses is the reason when a run is in no state for this commands; Meta "state" tells in which.
+	// ReasonStateRefuses is the reason when a run is in no state for this command; Meta "state" names the
+	// state.
 	ReasonStateRefuses = "RUN_STATE_REFUSES"
 	// ReasonInterruptNotFound is the reason when there is no such question in the namespace.
 	ReasonInterruptNotFound = "INTERRUPT_NOT_FOUND"

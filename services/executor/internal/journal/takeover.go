@@ -23,12 +23,12 @@ func (p TakeOverPolicy) Suspect(takeovers int) bool { return takeovers >= p.most
 // MaySuspect is how many take-overs a run has at least that is a suspect once it is claimed. Drivers only.
 func (p TakeOverPolicy) MaySuspect() int { return p.most() - 2 }
 
-// SuspectsFound is how many suspects a driver finds for each owner, those that were at work first: one to claim, and another to know that
-// there are more. Drivers only.
+// SuspectsFound is how many suspects a driver finds for each owner, those that were at work first: one to
+// claim, and another to know that there are more. Drivers only.
 const SuspectsFound = 2
 
-// SortOut decides which found runs are claimed, which are quarantined and which become parked, and counts their take-overs.
-// Drivers only.
+// SortOut decides which of the runs that were found are claimed, which are quarantined and which only lose
+// their owner, and counts their take-overs. Drivers only.
 func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []RunRef) {
 	res.More = len(found) >= o.Limit
 	at := map[Owner]bool{}
@@ -37,7 +37,8 @@ func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []Ru
 			at[f.From] = true
 		}
 	}
-	// A run that was at work goes first, so that the others of the same owner are known to be innocent of its end, now and later.
+	// A run that was at work goes first: from then on the others of the same owner are known to be innocent
+	// of its end.
 	found = slices.Clone(found)
 	slices.SortStableFunc(found, func(a, b RunRef) int {
 		switch {
@@ -84,12 +85,14 @@ func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []Ru
 	return res, parked
 }
 
-// died reports whether from is an owner that went down: not one that gave the run back, nor one that only lost its lease.
+// died reports whether from is an owner that went down. An owner that gave the run back, or only lost its
+// lease, did not.
 func (p TakeOverPolicy) died(from Owner) bool {
 	return !from.IsZero() && (p.Outlived == nil || !p.Outlived(from))
 }
 
-// count is how many take-overs a run has seen when somebody goes on with it after from, which is gone, and whether that is one too many.
+// count is how many take-overs a run has seen when it is claimed after from, which is gone, and whether
+// that is one too many.
 func (p TakeOverPolicy) count(from Owner, before int, doing, died string) (now int, over bool) {
 	if !p.died(from) || doing == "" && p.Explained != nil && p.Explained(from) {
 		return before, false
@@ -101,13 +104,15 @@ func (p TakeOverPolicy) count(from Owner, before int, doing, died string) (now i
 	case doing == "":
 		return before, false
 	case doing == DoingReading && died != DoingReading:
-		// Every suspect is read, so it may be chance that its owner was killed just then. It is read once more, before all others.
+		// The owner may have been killed just then by chance, as every suspect is read. It is read once
+		// more, before all others.
 		return before, false
 	}
 	return before + 1, true
 }
 
-// Claimable is a run that somebody wants to claim, as a driver finds it under the lock of its row. Drivers only.
+// Claimable is a run that an executor wants to claim, as a driver finds it under the lock of its row.
+// Drivers only.
 type Claimable struct {
 	State     State
 	Owner     Owner
@@ -150,7 +155,8 @@ type Freed struct {
 	WakeTime         time.Time
 }
 
-// JobsOfFreed returns the jobs that let freed runs go on, and those to be inserted if commands wait. Running ones are for TakeOver. Drivers only.
+// JobsOfFreed returns the jobs that let freed runs go on, and those to be inserted if commands wait.
+// Running ones are for TakeOver. Drivers only.
 func JobsOfFreed(free []Freed) (jobs, wakes []JobRow) {
 	for _, f := range free {
 		switch f.State {
@@ -191,7 +197,8 @@ type Found struct {
 	CancelAsked bool
 	Owner       Owner
 	OwnerLive   bool
-	// Waiting and WaitingBytes are what waits for the run of what may be sent without end; counted only for such commands.
+	// Waiting and WaitingBytes are the unapplied commands of kinds that may come without end. They are
+	// counted only for a command of these kinds.
 	Waiting, WaitingBytes int64
 }
 

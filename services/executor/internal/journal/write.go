@@ -26,14 +26,14 @@ type Start struct {
 	// Run carries ID, Namespace, CreateTime, inputs and the first Status and Outcome. An empty RootID means
 	// the run itself.
 	Run Run
-	// Append is what hangs on the run. It names no run and no graph, since Run does, and changes nothing in the
-	// row; Graph is the body of Run.GraphHash and is stored once per namespace and hash. At least one event is
-	// needed, unless the run is pending and has no outbox items.
+	// Append is what hangs on the run. It names no run and no graph, since Run does, and changes nothing in
+	// the row. Graph is the body of Run.GraphHash and is stored once per namespace and hash. At least one
+	// event is needed, unless the run is pending and has no outbox items.
 	Append
 	Request  Request
 	Conflict ConflictPolicy
-	// Cancel is the body of the command by which ConflictCancelExisting asks for the end of the run that has the
-	// key.
+	// Cancel is the body of the command by which ConflictCancelExisting asks for the end of the run that
+	// has the key.
 	Cancel []byte
 }
 

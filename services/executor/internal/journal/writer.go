@@ -607,8 +607,8 @@ func (w *Writer) rest(wait time.Duration) {
 	}
 }
 
-// notify wakes who takes the next batch. While one batch is being committed, either Run's goroutine or the one
-// for a second batch may be idle, so both are woken. It is called with w.mu held.
+// notify wakes the goroutine that takes the next batch. While one batch is being committed, either Run's
+// goroutine or the one for a second batch may be idle, so both are woken. It is called with w.mu held.
 func (w *Writer) notify() {
 	if w.flights > 0 && w.broken == nil && w.closed == nil {
 		if !w.mayFly() {

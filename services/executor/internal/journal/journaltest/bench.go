@@ -15,8 +15,9 @@ const benchData = 200
 // fast as the database can be asked to: what the driver's figures stand beside.
 type Raw func(ctx context.Context, runID string, firstSeq int64, rows int, data []byte) error
 
-// Bench measures rows/s of Commit at several batch sizes, each row an event of a run of its own
-// ("spread", and "rows" where its run's row changes too) or all of one run ("single"), beside raw inserts of the same rows.
+// Bench measures rows/s of Commit at several batch sizes, each row an event of a run of its own ("spread",
+// and "rows" where its run's row changes too) or all of one run ("single"), beside raw inserts of the same
+// rows.
 func Bench(b *testing.B, d Driver, raw func(b *testing.B, place string) Raw) {
 	ctx := b.Context()
 	place := d.Fresh(b)

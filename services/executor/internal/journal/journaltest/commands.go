@@ -289,8 +289,8 @@ func commandCases(t *testing.T, d Driver) {
 		require.Empty(t, w.unread(id))
 	})
 	t.Run("Append/MailsAcrossExecutorsInACircle", func(t *testing.T) {
-		// Each executor ends its runs and commands the other's in the same commits: no order of locks may make
-		// them wait for each other.
+		// Each executor ends its runs and sends commands to the other's in the same commits. No order of
+		// locks may make them wait for each other.
 		w := open(t, d)
 		const n = 12
 		var mine [2][]string

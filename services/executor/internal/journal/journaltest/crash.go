@@ -37,8 +37,8 @@ func Child(d Driver) {
 	os.Exit(0)
 }
 
-// child starts runs, appends to them, commands with each append, and parks them in the end, for as long as it lives, and prints each write
-// after it was told that it is durable.
+// child starts runs, appends to them with commands, and releases them in the end, for as long as it lives.
+// It prints each write after it was told that it is durable.
 func child(ctx context.Context, d Driver, place string) error {
 	j, err := d.Open(ctx, place)
 	if err != nil {

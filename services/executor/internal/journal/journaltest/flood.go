@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// BenchCommands measures a look for commands by an owner of 200 runs, each with a letter, beside 100,000 unread
-// letters to runs of another. exec runs SQL that writes.
+// BenchCommands measures PendingCommands of an owner of 200 runs, each with a command, beside 100,000
+// unapplied commands to runs of another owner. exec runs SQL that writes.
 func BenchCommands(b *testing.B, d Driver, exec func(b *testing.B, place, sql string)) {
 	const own, foreign, each = 200, 1000, 100
 	ctx := b.Context()

@@ -7,16 +7,17 @@ import (
 )
 
 const (
-	// sweepBatch is how many blobs are removed in one go, again when a removal that got stuck is tried anew, and removeTime how long one may take: far less, so that no
-	// two try the same one.
+	// sweepBatch is how many blobs are removed in one go. again is when a removal that got stuck is tried
+	// anew. removeTime bounds one removal: it is far less than again, so that no two try the same one.
 	sweepBatch = 200
 	again      = 30 * time.Minute
 	removeTime = 10 * time.Second
 	sweepTime  = 10 * time.Minute
 )
 
-// Collect removes blobs to which nothing refers and that were not written within grace, and returns how many. It may be ended at any point, and run
-// by several at once. Grace must be longer than a write can be under way.
+// Collect removes blobs to which nothing refers and that were not written within grace, and returns how
+// many. It may be ended at any point, and run by several at once. Grace must be longer than a write can be
+// under way.
 func (s *Offload) Collect(ctx context.Context, grace time.Duration) (n int, err error) {
 	if s.o.Store == nil {
 		return 0, nil

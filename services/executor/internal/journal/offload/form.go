@@ -7,14 +7,15 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Values are kept as they are unless their first byte is one of these, which no JSON text and nothing else that runs keep begins with.
+// Values are kept as they are unless their first byte is one of these. No JSON text, and nothing else that
+// runs keep, begins with them.
 const (
 	// formPlain is followed by a value whose own first byte is one of these.
 	formPlain = 0xe0
 	// formZstd is followed by a frame.
 	formZstd = 0xe1
-	// formCut is followed by the number of pieces that are kept elsewhere, for each the length of what stands before it, its own length and its
-	// hash, and then by what is left of the value, in a form itself.
+	// formCut is followed by the number of pieces that are kept elsewhere, for each the length of what
+	// stands before it, its own length and its hash, and then by the rest of the value, in a form itself.
 	formCut = 0xe2
 
 	formFirst, formLast = formPlain, formCut
@@ -130,7 +131,8 @@ func (c *codec) parts(b []byte) (pieces []piece, rest []byte, err error) {
 // span is a piece of a text.
 type span struct{ from, to int }
 
-// spans returns the innermost values of the JSON text b that are longer than over, in order. Those of a text that is no JSON are pieces all the same.
+// spans returns the innermost values of the JSON text b that are longer than over, in order. Parts of a
+// text that is no JSON are pieces as well.
 func spans(b []byte, over int) []span {
 	type frame struct {
 		from int

@@ -8,7 +8,8 @@ import (
 // maxGraphs bounds the bytes of graphs that are remembered with their forms.
 const maxGraphs = 1 << 20
 
-// graphForms remembers the forms of the graphs that runs were started with last, since many runs share one. The zero value is usable.
+// graphForms remembers the forms of the graphs that runs were started with last, since many runs share one.
+// The zero value is usable.
 type graphForms struct {
 	mu    sync.Mutex
 	forms map[string]graphForm

@@ -168,8 +168,8 @@ func (s *Store) LastRunID(ctx context.Context) (first, last string, err error) {
 // partitionReserve is how long before its end the last partition must have a successor.
 const partitionReserve = 12 * time.Hour
 
-// partitions looks whether new events have a partition, and that none lie in the one for what has no other. Tables that are not
-// partitioned are fine.
+// partitions finds missing partitions for new events, and events in the partition for those that have no
+// other.
 func partitions(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]string, error) {
 	parts, err := eventParts(ctx, tx)
 	if err != nil || len(parts) == 0 {
@@ -199,7 +199,8 @@ func partitions(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]str
 	return found[:min(len(found), limit)], nil
 }
 
-// upper is the time of the upper bound of a partition by run id: FOR VALUES FROM ('run_01…') TO ('run_01…').
+// upper is the time of the upper bound of a partition by run id: FOR VALUES FROM ('run_01…') TO
+// ('run_01…').
 func upper(bound string) (time.Time, bool) {
 	_, to, ok := strings.Cut(bound, ") TO ('")
 	if !ok {

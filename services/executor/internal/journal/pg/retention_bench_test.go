@@ -18,7 +18,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 )
 
-// rowsEnv lists how many events are in the journal when it is measured, as in "0,1000000,10000000"; a tenth as many runs have ended, a hundredth are parked.
+// rowsEnv lists how many events are in the journal when it is measured, as in "0,1000000,10000000". A tenth
+// as many runs have ended, a hundredth wait without an owner.
 const rowsEnv = "EPIGRAPH_GROWTH_ROWS"
 
 // BenchmarkGrowth tells whether what a visit costs depends on how much there is.

@@ -16,7 +16,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
-// Lists walk along an index, which has the rows in the order in which they are wanted, and end when the page is full.
+// Lists follow an index, which has the rows in the order in which they are wanted, and end when the page is
+// full.
 func TestListsFollowAnIndex(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -36,8 +36,8 @@ func (s *Store) Mark(ctx context.Context, owner journal.Owner, runID, doing, har
 // overdue is by how much ExpediteUnpriced makes runs overdue.
 const overdue = 10 * time.Second
 
-// ExpediteUnpriced implements journal.Members. The state by itself would lead away from the index of what is to
-// be woken.
+// ExpediteUnpriced implements journal.Members. By the state as it is, PostgreSQL could leave the index of
+// wake-ups.
 func (s *Store) ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error) {
 	now := s.d.Now()
 	n, err := s.db.Engine.Exec(ctx, `UPDATE runs SET wake_time = `+now+` - `+s.d.Span(`$3`)+` WHERE `+s.d.InSelect(`run_id`, `
