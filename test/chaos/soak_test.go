@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -132,7 +134,7 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 			for _, p := range s.procs {
 				p.sample()
 			}
-			pause(ctx, 50*time.Millisecond)
+			sleep.For(ctx, 50*time.Millisecond)
 		}
 	})
 	took := s.neighbor(long)
@@ -414,15 +416,6 @@ func (s *soak) used() []time.Duration {
 		}
 	}
 	return out
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	tick := time.NewTimer(d)
-	defer tick.Stop()
-	select {
-	case <-ctx.Done():
-	case <-tick.C:
-	}
 }
 
 // attacks are those that are written down, in two sizes, and variants of them, in an order of their own.
