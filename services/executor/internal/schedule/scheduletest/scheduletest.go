@@ -406,7 +406,7 @@ func Run(t *testing.T, d Driver) {
 			testkit.Eventually(t, func() bool {
 				b, _ := os.ReadFile(l.path)
 				return strings.Count(string(b), "\n") > i*times/kills/2
-			}, time.Minute, time.Millisecond, out.String())
+			}, out.String())
 			require.NoError(t, child.Process.Kill())
 			_ = child.Wait()
 		}
