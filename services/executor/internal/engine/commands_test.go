@@ -124,7 +124,7 @@ func (j *heldCommands) Commit(ctx context.Context, o journal.Owner, ws []journal
 	return j.Journal.Commit(ctx, o, ws)
 }
 
-func TestMail(t *testing.T) {
+func TestCommands(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		t.Run("Signal/IsHeardOnceThoughItWasReadBeforeItWasTakenUp", func(t *testing.T) {
