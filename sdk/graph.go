@@ -112,11 +112,11 @@ func (w *wire) passDown(p workgraph.PassDown) *graphv1.PassDown {
 	case "":
 		return nil
 	case workgraph.NoPassDown:
-		return &graphv1.PassDown{Mode: &graphv1.PassDown_NoPassDown{NoPassDown: true}}
+		return &graphv1.PassDown{Mode: &graphv1.PassDown_NoPassDown{NoPassDown: &graphv1.NoPassDown{}}}
 	case workgraph.ResultAsFirstArg:
-		return &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: true}}
+		return &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: &graphv1.ResultAsFirstArg{}}}
 	case workgraph.ResultAsLeadingArgs:
-		return &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsLeadingArgs{ResultAsLeadingArgs: true}}
+		return &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsLeadingArgs{ResultAsLeadingArgs: &graphv1.ResultAsLeadingArgs{}}}
 	case workgraph.KeyPassDown:
 		return &graphv1.PassDown{Mode: &graphv1.PassDown_Key{Key: p.Key}}
 	case workgraph.MergePassDown:

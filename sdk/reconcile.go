@@ -6,11 +6,11 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// CallOutcome is the outcome of a call whose result was unknown. Its errors are those of Reconcile.
-type CallOutcome func(*executorv1.ReconcileVisitRequest) error
+// AttemptOutcome is the outcome of a call whose result was unknown. Its errors are those of Reconcile.
+type AttemptOutcome func(*executorv1.ReconcileVisitRequest) error
 
 // Performed says that the call was made and gave values: none, one, or a tuple.
-func Performed(values ...any) CallOutcome {
+func Performed(values ...any) AttemptOutcome {
 	return func(r *executorv1.ReconcileVisitRequest) error {
 		done, err := performed(values)
 		r.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: done}
@@ -18,25 +18,25 @@ func Performed(values ...any) CallOutcome {
 	}
 }
 
-// FailedCall says that the call was made and failed for good.
-func FailedCall(reason, message string) CallOutcome {
+// FailedAttempt says that the call was made and failed for good.
+func FailedAttempt(reason, message string) AttemptOutcome {
 	return func(r *executorv1.ReconcileVisitRequest) error {
-		r.Outcome = &executorv1.ReconcileVisitRequest_Failed{Failed: &executorv1.CallFailed{Reason: reason, Message: message}}
+		r.Outcome = &executorv1.ReconcileVisitRequest_Failed{Failed: &executorv1.AttemptFailed{Reason: reason, Message: message}}
 		return nil
 	}
 }
 
 // NotPerformed says that the call was not made: it is made once more, under the same effect key.
-func NotPerformed() CallOutcome {
+func NotPerformed() AttemptOutcome {
 	return func(r *executorv1.ReconcileVisitRequest) error {
-		r.Outcome = &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: true}
+		r.Outcome = &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: &executorv1.AttemptNotPerformed{}}
 		return nil
 	}
 }
 
 // Reconcile records the outcome of an UNSAFE call whose result is unknown; by names the person or program that says so. Explain and Visits name the visits that
 // need it. The run stays paused until Resume, unless it ends by what is said.
-func (r *Run) Reconcile(ctx context.Context, visit *executorv1.VisitRef, outcome CallOutcome, by string) error {
+func (r *Run) Reconcile(ctx context.Context, visit *executorv1.VisitRef, outcome AttemptOutcome, by string) error {
 	req := &executorv1.ReconcileVisitRequest{RunId: r.ID, Visit: visit, By: by}
 	if err := outcome(req); err != nil {
 		return err
@@ -45,8 +45,8 @@ func (r *Run) Reconcile(ctx context.Context, visit *executorv1.VisitRef, outcome
 	return err
 }
 
-func performed(values []any) (*executorv1.CallPerformed, error) {
-	done := &executorv1.CallPerformed{}
+func performed(values []any) (*executorv1.AttemptPerformed, error) {
+	done := &executorv1.AttemptPerformed{}
 	for _, v := range values {
 		p, err := Payload(v)
 		if err != nil {

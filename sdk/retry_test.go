@@ -45,8 +45,8 @@ func (b *busy) StartRun(_ context.Context, r *executorv1.StartRunRequest) (*exec
 	return &executorv1.Run{Id: "run_1"}, b.refuse(r.GetRequestId())
 }
 
-func (b *busy) CompleteTask(context.Context, *executorv1.CompleteTaskRequest) (*executorv1.CompleteTaskResponse, error) {
-	return &executorv1.CompleteTaskResponse{}, b.refuse("")
+func (b *busy) CompleteAttempt(context.Context, *executorv1.CompleteAttemptRequest) (*executorv1.CompleteAttemptResponse, error) {
+	return &executorv1.CompleteAttemptResponse{}, b.refuse("")
 }
 
 func TestFull(t *testing.T) {
@@ -102,7 +102,7 @@ func TestFull(t *testing.T) {
 	t.Run("NotWhatMayNotBeRepeated", func(t *testing.T) {
 		t.Parallel()
 		b := &busy{full: 1, pause: soon}
-		_, err := serve(t, b).Executor.CompleteTask(t.Context(), &executorv1.CompleteTaskRequest{TaskToken: "t"})
+		_, err := serve(t, b).Executor.CompleteAttempt(t.Context(), &executorv1.CompleteAttemptRequest{AttemptToken: "t"})
 		require.Error(t, err)
 		require.Len(t, b.ids, 1)
 	})

@@ -348,19 +348,19 @@ func (r *Run) Signal(ctx context.Context, name string, payload any) error {
 func (r *Run) Send(ctx context.Context, from, node string, message any) error {
 	token := ""
 	if call := calling.Of(ctx); call.RunID == r.ID && call.NodeID == from {
-		token = call.TaskToken
+		token = call.AttemptToken
 	}
 	return r.SendAs(ctx, token, from, node, message)
 }
 
-// SendAs is Send in the name of a node whose call has this task token, for work that goes on outside of the
+// SendAs is Send in the name of a node whose call has this attempt token, for work that goes on outside of the
 // call's context.
 func (r *Run) SendAs(ctx context.Context, token, from, node string, message any) error {
 	p, err := Payload(message)
 	if err != nil {
 		return err
 	}
-	_, err = r.c.Executor.SendMessage(ctx, &executorv1.SendMessageRequest{RunId: r.ID, From: from, NodeId: node, Message: p, TaskToken: token})
+	_, err = r.c.Executor.SendMessage(ctx, &executorv1.SendMessageRequest{RunId: r.ID, From: from, NodeId: node, Message: p, AttemptToken: token})
 	return err
 }
 
@@ -424,20 +424,20 @@ func (c *Client) Decide(ctx context.Context, question string, approve bool, hash
 	return err
 }
 
-// CompleteTask ends a visit's wait for work outside with values.
-func (c *Client) CompleteTask(ctx context.Context, token string, values ...any) error {
+// CompleteAttempt ends a visit's wait for work outside with values.
+func (c *Client) CompleteAttempt(ctx context.Context, token string, values ...any) error {
 	done, err := performed(values)
 	if err != nil {
 		return err
 	}
-	_, err = c.Executor.CompleteTask(ctx, &executorv1.CompleteTaskRequest{TaskToken: token, Result: &executorv1.CompleteTaskRequest_Completed{Completed: done}})
+	_, err = c.Executor.CompleteAttempt(ctx, &executorv1.CompleteAttemptRequest{AttemptToken: token, Result: &executorv1.CompleteAttemptRequest_Completed{Completed: done}})
 	return err
 }
 
-// FailTask ends a visit's wait for work outside in a failure that is final.
-func (c *Client) FailTask(ctx context.Context, token, reason, message string) error {
-	_, err := c.Executor.CompleteTask(ctx, &executorv1.CompleteTaskRequest{TaskToken: token,
-		Result: &executorv1.CompleteTaskRequest_Failed{Failed: &executorv1.CallFailed{Reason: reason, Message: message}}})
+// FailAttempt ends a visit's wait for work outside in a failure that is final.
+func (c *Client) FailAttempt(ctx context.Context, token, reason, message string) error {
+	_, err := c.Executor.CompleteAttempt(ctx, &executorv1.CompleteAttemptRequest{AttemptToken: token,
+		Result: &executorv1.CompleteAttemptRequest_Failed{Failed: &executorv1.AttemptFailed{Reason: reason, Message: message}}})
 	return err
 }
 

@@ -85,8 +85,8 @@ func (s *State) dispatch(cmd Command) error {
 		return s.childEnded(c)
 	case Answered:
 		return s.answered(c)
-	case TaskEnded:
-		return s.taskEnded(c)
+	case AttemptCompleted:
+		return s.attemptCompleted(c)
 	case Signaled:
 		return s.signaled(c)
 	case Delivered:
@@ -331,8 +331,8 @@ func expiryReason(k WaitKind) string {
 	switch k {
 	case WaitInterrupt:
 		return ReasonInterruptExpired
-	case WaitTask:
-		return ReasonTaskExpired
+	case WaitCompletion:
+		return ReasonCompletionExpired
 	case WaitSignal:
 		return ReasonSignalExpired
 	}

@@ -130,9 +130,9 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("Task/WhatItUsedCounts", func(t *testing.T) {
 		m := budgeted(t, chain(), tokens(10))
-		m.end("A", Outcome{Wait: &Wait{Task: &TaskWait{}}})
+		m.end("A", Outcome{Wait: &Wait{Completion: &CompletionWait{}}})
 		out := used(10, -1)
-		m.do(TaskEnded{Ref: Ref{Node: "A", Visit: 1}, Attempt: 1, Outcome: &out, Now: m.now})
+		m.do(AttemptCompleted{Ref: Ref{Node: "A", Visit: 1}, Attempt: 1, Outcome: &out, Now: m.now})
 		require.Equal(t, int64(10), m.s.Spent().Tokens)
 		require.Equal(t, VisitHeld, m.status("B"))
 		m.standsAt(StatusPaused, ReasonBudget)

@@ -82,7 +82,7 @@ func (c *chaos) wait(st *Start) *Wait {
 		}
 		return &Wait{Interrupt: q}
 	case 2:
-		return &Wait{Task: &TaskWait{Timeout: timeout}}
+		return &Wait{Completion: &CompletionWait{Timeout: timeout}}
 	case 3:
 		return &Wait{Signal: &SignalWait{Name: rapid.SampledFrom([]string{"s", "t"}).Draw(c.t, "signal"), Timeout: timeout}}
 	}
@@ -114,8 +114,8 @@ func (c *chaos) answer() bool {
 	case WaitInterrupt:
 		require.NoError(c.t, c.do(Answered{ID: w.Interrupt.ID, Answer: json.RawMessage("{}"), By: "me", Now: c.now}))
 		require.Error(c.t, c.s.refused(Answered{ID: w.Interrupt.ID, Now: c.now}))
-	case WaitTask:
-		end := TaskEnded{Ref: w.Ref, Attempt: w.Attempt, Now: c.now}
+	case WaitCompletion:
+		end := AttemptCompleted{Ref: w.Ref, Attempt: w.Attempt, Now: c.now}
 		if c.chance(80, "done") {
 			end.Outcome = &Outcome{Values: []json.RawMessage{json.RawMessage(`"task"`)}}
 		} else {

@@ -8,7 +8,7 @@ import (
 
 // Command is an input of the machine. The concrete types are Begin (of a run), Attempt, Ended, TimerDue,
 // Reconcile, Recover, Cancel, Pause, Resume and Settled; from outside of the run come ChildEnded, Answered,
-// TaskEnded, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock, since the machine
+// AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock, since the machine
 // has none.
 type Command interface{ command() }
 
@@ -54,10 +54,10 @@ type Answered struct {
 	Now      time.Time
 }
 
-// TaskEnded ends a visit's wait for a task. Attempt is the one whose outcome began the wait. Exactly one of
+// AttemptCompleted ends a visit's wait for a completion. Attempt is the one whose outcome began the wait. Exactly one of
 // Outcome, of which only Values count, and Err, which is final, must be set. ErrStale if the visit does not
 // wait for this task.
-type TaskEnded struct {
+type AttemptCompleted struct {
 	Ref
 	Attempt int
 	Outcome *Outcome
@@ -172,23 +172,23 @@ type Settled struct {
 	Now   time.Time
 }
 
-func (Begin) command()          {}
-func (ChildEnded) command()     {}
-func (Answered) command()       {}
-func (TaskEnded) command()      {}
-func (Signaled) command()       {}
-func (Delivered) command()      {}
-func (Amended) command()        {}
-func (DeadlinePassed) command() {}
-func (Attempt) command()        {}
-func (Ended) command()          {}
-func (TimerDue) command()       {}
-func (Reconcile) command()      {}
-func (Recover) command()        {}
-func (Cancel) command()         {}
-func (Pause) command()          {}
-func (Resume) command()         {}
-func (Settled) command()        {}
+func (Begin) command()            {}
+func (ChildEnded) command()       {}
+func (Answered) command()         {}
+func (AttemptCompleted) command() {}
+func (Signaled) command()         {}
+func (Delivered) command()        {}
+func (Amended) command()          {}
+func (DeadlinePassed) command()   {}
+func (Attempt) command()          {}
+func (Ended) command()            {}
+func (TimerDue) command()         {}
+func (Reconcile) command()        {}
+func (Recover) command()          {}
+func (Cancel) command()           {}
+func (Pause) command()            {}
+func (Resume) command()           {}
+func (Settled) command()          {}
 
 // Errors of Advance and Apply. An error leaves the state unchanged, except ErrCorrupt and ErrAborted, after
 // which the state must be discarded.
@@ -293,9 +293,9 @@ type Start struct {
 	// Details are those of the last heartbeat of an earlier attempt. The caller that starts attempts sets
 	// them.
 	Details json.RawMessage
-	// TaskToken names the attempt to an outside party that completes its work. The caller that starts
+	// AttemptToken names the attempt to an outside party that completes its work. The caller that starts
 	// attempts sets it.
-	TaskToken string
+	AttemptToken string
 	// RootRunID is the root of the run, which is the run itself if it has no parent. The caller that starts
 	// attempts sets it.
 	RootRunID string

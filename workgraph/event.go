@@ -17,22 +17,22 @@ type EventKind string
 // The kinds of journal events. AttemptStarted is written before the actor is called, for UNSAFE attempts
 // only.
 const (
-	RunStarted      EventKind = "RUN_STARTED"
-	AttemptStarted  EventKind = "ATTEMPT_STARTED"
-	AttemptEnded    EventKind = "ATTEMPT_ENDED"
-	TimerFired      EventKind = "TIMER_FIRED"
-	Reconciled      EventKind = "RECONCILED"
-	CancelRequested EventKind = "CANCEL_REQUESTED"
-	RunPaused       EventKind = "RUN_PAUSED"
-	RunResumed      EventKind = "RUN_RESUMED"
-	RunEnded        EventKind = "RUN_ENDED"
-	ChildClosed     EventKind = "CHILD_ENDED"
-	InterruptClosed EventKind = "INTERRUPT_CLOSED"
-	TaskClosed      EventKind = "TASK_COMPLETED"
-	SignalReceived  EventKind = "SIGNAL_RECEIVED"
-	MessageReceived EventKind = "MESSAGE_DELIVERED"
-	GraphAmended    EventKind = "GRAPH_AMENDED"
-	DeadlineReached EventKind = "DEADLINE_PASSED"
+	RunStarted         EventKind = "RUN_STARTED"
+	AttemptStarted     EventKind = "ATTEMPT_STARTED"
+	AttemptEnded       EventKind = "ATTEMPT_ENDED"
+	TimerFired         EventKind = "TIMER_FIRED"
+	Reconciled         EventKind = "RECONCILED"
+	CancelRequested    EventKind = "CANCEL_REQUESTED"
+	RunPaused          EventKind = "RUN_PAUSED"
+	RunResumed         EventKind = "RUN_RESUMED"
+	RunEnded           EventKind = "RUN_ENDED"
+	ChildClosed        EventKind = "CHILD_ENDED"
+	InterruptClosed    EventKind = "INTERRUPT_CLOSED"
+	CompletionReceived EventKind = "COMPLETION_RECEIVED"
+	SignalReceived     EventKind = "SIGNAL_RECEIVED"
+	MessageReceived    EventKind = "MESSAGE_DELIVERED"
+	GraphAmended       EventKind = "GRAPH_AMENDED"
+	DeadlineReached    EventKind = "DEADLINE_PASSED"
 	// VisitsReused continues the list of reused visits of RUN_STARTED.
 	VisitsReused EventKind = "VISITS_REUSED"
 	// BudgetChanged changes the budget without ending a pause: the run goes on, or stays paused for another
@@ -61,13 +61,13 @@ type Event struct {
 
 	Input   *Input          `json:"input,omitempty"`   // RUN_STARTED
 	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED
-	// Outcome and Error are as the actor gave them: ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED.
+	// Outcome and Error are as the actor gave them: ATTEMPT_ENDED, RECONCILED, COMPLETION_RECEIVED.
 	Outcome *Outcome `json:"outcome,omitempty"`
 	Error   *Error   `json:"error,omitempty"`
 	// Reason: CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED, BUDGET_CHANGED. In TIMER_FIRED it is
-	// INTERRUPT_EXPIRED, TASK_EXPIRED or SIGNAL_EXPIRED if such a wait ended, else empty.
+	// INTERRUPT_EXPIRED, COMPLETION_EXPIRED or SIGNAL_EXPIRED if such a wait ended, else empty.
 	Reason string  `json:"reason,omitempty"`
-	By     string  `json:"by,omitempty"`  // RECONCILED, INTERRUPT_CLOSED, TASK_COMPLETED: the caller
+	By     string  `json:"by,omitempty"`  // RECONCILED, INTERRUPT_CLOSED, COMPLETION_RECEIVED: the caller
 	End    *RunEnd `json:"end,omitempty"` // RUN_ENDED
 
 	Child *ChildSlot `json:"child,omitempty"` // CHILD_ENDED

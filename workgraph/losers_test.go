@@ -15,7 +15,7 @@ func waits() map[string]Outcome {
 		"Children": spawn("x"),
 		"Question": {Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"?"`)}}},
 		"Signal":   {Wait: &Wait{Signal: &SignalWait{Name: "s"}}},
-		"Task":     {Wait: &Wait{Task: &TaskWait{}}},
+		"Task":     {Wait: &Wait{Completion: &CompletionWait{}}},
 	}
 }
 

@@ -64,8 +64,8 @@ type Wait struct {
 	Children *Children `json:"children,omitempty"`
 	// Interrupt asks a person. The visit's value is the answer.
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
-	// Task waits for work that goes on outside. The visit's values are those that the task is completed with.
-	Task *TaskWait `json:"task,omitempty"`
+	// Completion waits for work that goes on outside. The visit's values are those that the task is completed with.
+	Completion *CompletionWait `json:"completion,omitempty"`
 	// Signal takes the first signal of a name that no earlier wait took. The visit's value is its payload.
 	Signal *SignalWait `json:"signal,omitempty"`
 }
@@ -156,8 +156,8 @@ type Interrupt struct {
 	Workflows map[string]string `json:"workflows,omitempty"`
 }
 
-// TaskWait is work that goes on outside. A Timeout above 0 fails the visit with TASK_EXPIRED.
-type TaskWait struct {
+// CompletionWait is work that goes on outside. A Timeout above 0 fails the visit with COMPLETION_EXPIRED.
+type CompletionWait struct {
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
@@ -216,7 +216,7 @@ const (
 	ReasonBadOutcome        = "BAD_OUTCOME"
 	ReasonUnsupported       = "NOT_SUPPORTED"
 	ReasonInterruptExpired  = "INTERRUPT_EXPIRED"
-	ReasonTaskExpired       = "TASK_EXPIRED"
+	ReasonCompletionExpired = "COMPLETION_EXPIRED"
 	ReasonSignalExpired     = "SIGNAL_EXPIRED"
 	ReasonChildFailed       = "CHILD_FAILED"
 	ReasonBadChild          = "BAD_CHILD"

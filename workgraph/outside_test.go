@@ -131,7 +131,7 @@ func TestRunOutside(t *testing.T) {
 	t.Run("Commands/WhenClosedTheRunStandsStill", func(t *testing.T) {
 		in := make(chan Command)
 		close(in)
-		res := run(t, first(Outcome{Wait: &Wait{Task: &TaskWait{}}}), WithCommands(in, nil))
+		res := run(t, first(Outcome{Wait: &Wait{Completion: &CompletionWait{}}}), WithCommands(in, nil))
 		require.Equal(t, ReasonWaiting, res.Reason)
 	})
 	t.Run("Inboxes/Chat", func(t *testing.T) {

@@ -70,7 +70,7 @@ func (s *State) applyEvent(ev *Event) error {
 			return fmt.Errorf("%w: no visit %s", ErrCorrupt, ev.Ref)
 		}
 		return s.applyAttempt(ev, u)
-	case ChildClosed, InterruptClosed, TaskClosed:
+	case ChildClosed, InterruptClosed, CompletionReceived:
 		return s.replayWait(ev)
 	case SignalReceived:
 		s.applySignal(ev.Signal, ev.Payload)

@@ -244,7 +244,7 @@ func TestReuse(t *testing.T) {
 	})
 	t.Run("BadList/IsRefused", func(t *testing.T) {
 		for _, a := range []ReusedVisit{{Ref: Ref{Node: "A"}}, {Ref: Ref{Node: "A", Visit: 1, Item: 1}}, {Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("{")}},
-			{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Wait: &Wait{Task: &TaskWait{}}}}} {
+			{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Wait: &Wait{Completion: &CompletionWait{}}}}} {
 			m := newMachine(t, compile(t, nodes(FirstArg(), "A").Graph()))
 			require.ErrorIs(t, m.try(Begin{Now: m.now, Reuse: []ReusedVisit{a}}), ErrState)
 			m.begin()

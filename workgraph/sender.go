@@ -52,7 +52,7 @@ func (s *State) Speaks(ref Ref, attempt int) bool {
 	case VisitRunning:
 		return t.pos >= 0
 	case VisitWaiting:
-		return t.wait != nil && t.wait.kind == WaitTask
+		return t.wait != nil && t.wait.kind == WaitCompletion
 	}
 	return false
 }

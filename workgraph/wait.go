@@ -13,11 +13,11 @@ type WaitKind string
 
 // The kinds of waits.
 const (
-	WaitTimer     WaitKind = "TIMER"
-	WaitChildren  WaitKind = "CHILDREN"
-	WaitInterrupt WaitKind = "INTERRUPT"
-	WaitTask      WaitKind = "TASK"
-	WaitSignal    WaitKind = "SIGNAL"
+	WaitTimer      WaitKind = "TIMER"
+	WaitChildren   WaitKind = "CHILDREN"
+	WaitInterrupt  WaitKind = "INTERRUPT"
+	WaitCompletion WaitKind = "COMPLETION"
+	WaitSignal     WaitKind = "SIGNAL"
 )
 
 // Bounds of one wait.
@@ -34,7 +34,7 @@ func (w *Wait) kind() WaitKind {
 	for _, c := range [...]struct {
 		set  bool
 		kind WaitKind
-	}{{w.Timer != nil, WaitTimer}, {w.Children != nil, WaitChildren}, {w.Interrupt != nil, WaitInterrupt}, {w.Task != nil, WaitTask},
+	}{{w.Timer != nil, WaitTimer}, {w.Children != nil, WaitChildren}, {w.Interrupt != nil, WaitInterrupt}, {w.Completion != nil, WaitCompletion},
 		{w.Signal != nil, WaitSignal}} {
 		if c.set {
 			n++
@@ -60,8 +60,8 @@ func (w *Wait) due(now time.Time) time.Time {
 		after = w.Children.Timeout
 	case WaitInterrupt:
 		after = w.Interrupt.Timeout
-	case WaitTask:
-		after = w.Task.Timeout
+	case WaitCompletion:
+		after = w.Completion.Timeout
 	case WaitSignal:
 		after = w.Signal.Timeout
 	}
@@ -234,8 +234,8 @@ func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 		if !s.superseding(u, decision) && !s.decided(u, o, value, decision, "") {
 			s.waited(u, o, []json.RawMessage{value}, now)
 		}
-	case WaitTask:
-		s.failWait(u, Errorf(Permanent, ReasonTaskExpired, "the task was not completed within %s", time.Duration(o.Wait.Task.Timeout)))
+	case WaitCompletion:
+		s.failWait(u, Errorf(Permanent, ReasonCompletionExpired, "it was not completed within %s", time.Duration(o.Wait.Completion.Timeout)))
 	case WaitSignal:
 		s.failWait(u, Errorf(Permanent, ReasonSignalExpired, "no signal %q came within %s", o.Wait.Signal.Name, time.Duration(o.Wait.Signal.Timeout)))
 	}
@@ -341,13 +341,13 @@ func (s *State) answered(c Answered) error {
 	return nil
 }
 
-func (s *State) taskEnded(c TaskEnded) error {
-	u, w, ok := s.waitingFor(c.Ref, WaitTask)
+func (s *State) attemptCompleted(c AttemptCompleted) error {
+	u, w, ok := s.waitingFor(c.Ref, WaitCompletion)
 	if !ok || int(u.try().no) != c.Attempt {
 		return ErrStale
 	}
 	if (c.Outcome == nil) == (c.Err == nil) {
-		return fmt.Errorf("%w: a task ends in an outcome or an error", ErrState)
+		return fmt.Errorf("%w: a completion has an outcome or an error", ErrState)
 	}
 	now := instant(c.Now)
 	var values []json.RawMessage
@@ -359,14 +359,14 @@ func (s *State) taskEnded(c TaskEnded) error {
 		}
 		values = c.Outcome.Values
 	}
-	ev := s.openEvent(TaskClosed, now)
+	ev := s.openEvent(CompletionReceived, now)
 	ev.Ref, ev.Attempt, ev.By = c.Ref, c.Attempt, c.By
 	if c.Err != nil {
 		ev.Error = typed(c.Err)
 	} else {
 		ev.Outcome = &Outcome{Values: values, Usage: c.Outcome.Usage}
 	}
-	s.applyTask(u, ev)
+	s.applyCompletion(u, ev)
 	s.checkBudget()
 	if c.Err != nil {
 		s.failWait(u, ev.Error)
@@ -519,7 +519,7 @@ func (s *State) applyChild(w *waitState, i int, slot *ChildSlot, ev *Event) {
 	}
 }
 
-func (s *State) applyTask(u unit, ev *Event) {
+func (s *State) applyCompletion(u unit, ev *Event) {
 	if ev.Outcome != nil {
 		s.use(ev.Outcome.Usage)
 	} else {
@@ -550,7 +550,7 @@ func (s *State) openWaits() []unit {
 
 // replayWait applies an event that ends a wait or brings it closer to its end.
 func (s *State) replayWait(ev *Event) error {
-	kind := map[EventKind]WaitKind{ChildClosed: WaitChildren, InterruptClosed: WaitInterrupt, TaskClosed: WaitTask}[ev.Kind]
+	kind := map[EventKind]WaitKind{ChildClosed: WaitChildren, InterruptClosed: WaitInterrupt, CompletionReceived: WaitCompletion}[ev.Kind]
 	u, w, ok := s.waitingFor(ev.Ref, kind)
 	if !ok {
 		return fmt.Errorf("%w: %s of %s, which does not wait for it", ErrCorrupt, ev.Kind, ev.Ref)
@@ -570,11 +570,11 @@ func (s *State) replayWait(ev *Event) error {
 			return fmt.Errorf("%w: an answer to another question than that of %s", ErrCorrupt, ev.Ref)
 		}
 		s.applyWake(u, ev.Closed)
-	case TaskClosed:
+	case CompletionReceived:
 		if (ev.Outcome == nil) == (ev.Error == nil) {
-			return fmt.Errorf("%w: a task's end without how", ErrCorrupt)
+			return fmt.Errorf("%w: a completion without an outcome", ErrCorrupt)
 		}
-		s.applyTask(u, ev)
+		s.applyCompletion(u, ev)
 	}
 	return nil
 }

@@ -290,7 +290,7 @@ func TestWaitForChildren(t *testing.T) {
 		"Children": spawn("x"),
 		"Question": {Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"?"`)}}},
 		"Signal":   {Wait: &Wait{Signal: &SignalWait{Name: "s"}}},
-		"Task":     {Wait: &Wait{Task: &TaskWait{}}},
+		"Task":     {Wait: &Wait{Completion: &CompletionWait{}}},
 	} {
 		t.Run("Loser/CanceledInFlightWaitsForNothing/"+name, func(t *testing.T) {
 			m := late(t, Pure)
@@ -403,7 +403,7 @@ func TestWaitForChildren(t *testing.T) {
 func TestWaitFaults(t *testing.T) {
 	for name, w := range map[string]*Wait{
 		"nothing":          {},
-		"two":              {Timer: &Timer{}, Task: &TaskWait{}},
+		"two":              {Timer: &Timer{}, Completion: &CompletionWait{}},
 		"child without id": {Children: &Children{Runs: []Child{{Ref: "self"}}}},
 		"same child twice": {Children: &Children{Runs: []Child{{ID: "a", Ref: "self"}, {ID: "a", Ref: "self"}}}},
 		"child of nothing": {Children: &Children{Runs: []Child{{ID: "a"}}}},
@@ -413,7 +413,7 @@ func TestWaitFaults(t *testing.T) {
 		"default for ever": {Interrupt: &Interrupt{ID: "q", Default: json.RawMessage("1")}},
 		"default approval": {Interrupt: &Interrupt{ID: "q", Default: json.RawMessage("1"), Approve: json.RawMessage("1"), Timeout: 1}},
 		"signal":           {Signal: &SignalWait{}},
-		"negative":         {Task: &TaskWait{Timeout: -1}},
+		"negative":         {Completion: &CompletionWait{Timeout: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := single1(t, nil)
@@ -531,25 +531,25 @@ func TestWaitForAnswer(t *testing.T) {
 
 func TestWaitForTask(t *testing.T) {
 	task := func(timeout time.Duration) Outcome {
-		return Outcome{Wait: &Wait{Task: &TaskWait{Timeout: Duration(timeout)}}}
+		return Outcome{Wait: &Wait{Completion: &CompletionWait{Timeout: Duration(timeout)}}}
 	}
 	a := Ref{Node: "A", Visit: 1}
 	t.Run("Outcome/GivesTheValues", func(t *testing.T) {
 		m := single1(t, nil)
 		m.end("A", task(0))
-		require.ErrorIs(t, m.try(TaskEnded{Ref: a, Attempt: 2, Outcome: &Outcome{}, Now: m.now}), ErrStale)
-		require.ErrorIs(t, m.try(TaskEnded{Ref: a, Attempt: 1, Now: m.now}), ErrState)
+		require.ErrorIs(t, m.try(AttemptCompleted{Ref: a, Attempt: 2, Outcome: &Outcome{}, Now: m.now}), ErrStale)
+		require.ErrorIs(t, m.try(AttemptCompleted{Ref: a, Attempt: 1, Now: m.now}), ErrState)
 		m.crash()
-		m.do(TaskEnded{Ref: a, Attempt: 1, Outcome: &Outcome{Values: one("5"), Stop: Terminate, Usage: []Usage{{Model: "m", InputTokens: 3}}}, By: "ci", Now: m.now})
+		m.do(AttemptCompleted{Ref: a, Attempt: 1, Outcome: &Outcome{Values: one("5"), Stop: Terminate, Usage: []Usage{{Model: "m", InputTokens: 3}}}, By: "ci", Now: m.now})
 		require.Equal(t, []string{"5"}, m.args("B"), "of its outcome only values and usage count")
 		require.Equal(t, int64(3), m.s.Usage()[0].InputTokens)
-		require.ErrorIs(t, m.try(TaskEnded{Ref: a, Attempt: 1, Outcome: &Outcome{}, Now: m.now}), ErrStale)
+		require.ErrorIs(t, m.try(AttemptCompleted{Ref: a, Attempt: 1, Outcome: &Outcome{}, Now: m.now}), ErrStale)
 		m.replays()
 	})
 	t.Run("Nothing/IsAValueToo", func(t *testing.T) {
 		m := single1(t, nil)
 		m.end("A", task(0))
-		m.do(TaskEnded{Ref: a, Attempt: 1, Outcome: &Outcome{}, Now: m.now})
+		m.do(AttemptCompleted{Ref: a, Attempt: 1, Outcome: &Outcome{}, Now: m.now})
 		require.Equal(t, []string{"null"}, m.args("B"))
 		m.replays()
 	})
@@ -557,7 +557,7 @@ func TestWaitForTask(t *testing.T) {
 		m := single1(t, func(n *Node) { n.Effect, n.Retry.MaxAttempts = Unsafe, 3 })
 		m.do(Attempt{Ref: a, Attempt: 1, Now: m.now})
 		m.end("A", task(0))
-		m.do(TaskEnded{Ref: a, Attempt: 1, Err: Errorf(Unknown, "ELSEWHERE", ""), Now: m.now})
+		m.do(AttemptCompleted{Ref: a, Attempt: 1, Err: Errorf(Unknown, "ELSEWHERE", ""), Now: m.now})
 		require.Equal(t, "ELSEWHERE", m.s.End().Error.Reason)
 		m.replays()
 	})
@@ -565,7 +565,7 @@ func TestWaitForTask(t *testing.T) {
 		m := single1(t, nil)
 		m.end("A", task(time.Minute))
 		m.later(time.Minute)
-		require.Equal(t, ReasonTaskExpired, m.s.End().Error.Reason)
+		require.Equal(t, ReasonCompletionExpired, m.s.End().Error.Reason)
 		m.replays()
 	})
 }

@@ -13,9 +13,9 @@ func waitFault(w *Wait) string {
 		return childrenFault(w.Children)
 	case WaitInterrupt:
 		return interruptFault(w.Interrupt)
-	case WaitTask:
-		if w.Task.Timeout < 0 {
-			return "the task's timeout is negative"
+	case WaitCompletion:
+		if w.Completion.Timeout < 0 {
+			return "the completion's timeout is negative"
 		}
 	case WaitSignal:
 		switch n := len(w.Signal.Name); {
@@ -25,7 +25,7 @@ func waitFault(w *Wait) string {
 			return "the signal's timeout is negative"
 		}
 	default:
-		return "a wait must ask for exactly one of timer, children, interrupt, task and signal"
+		return "a wait must ask for exactly one of timer, children, interrupt, completion and signal"
 	}
 	return ""
 }

@@ -14,7 +14,7 @@ const (
 	CauseLimit          Cause = "MAX_VISITS"
 	CauseHeld           Cause = "HELD"
 	CauseInterrupt      Cause = "INTERRUPT"
-	CauseTask           Cause = "TASK"
+	CauseCompletion     Cause = "COMPLETION"
 	CauseSignal         Cause = "SIGNAL"
 	CauseChildren       Cause = "CHILDREN"
 	CauseTimer          Cause = "TIMER"
@@ -134,7 +134,7 @@ func (w *why) standing() {
 func (w *why) waits() {
 	s := w.s
 	us := s.openWaits()
-	for _, kind := range [...]WaitKind{WaitInterrupt, WaitTask, WaitSignal, WaitChildren, WaitTimer} {
+	for _, kind := range [...]WaitKind{WaitInterrupt, WaitCompletion, WaitSignal, WaitChildren, WaitTimer} {
 		for _, u := range us {
 			t := u.try()
 			if t.wait.kind != kind {

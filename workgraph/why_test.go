@@ -44,11 +44,11 @@ func TestWhy(t *testing.T) {
 		m.end("kids", kids)
 		require.NoError(t, m.child(Ref{Node: "kids", Visit: 1}, "c1", StatusCompleted, ""))
 		m.end("ask", ask("q", nil))
-		m.end("task", Outcome{Wait: &Wait{Task: &TaskWait{}}})
+		m.end("task", Outcome{Wait: &Wait{Completion: &CompletionWait{}}})
 		m.end("sig", Outcome{Wait: &Wait{Signal: &SignalWait{Name: "go"}}})
 		m.end("timer", Outcome{Wait: &Wait{Timer: &Timer{After: Duration(time.Minute)}}})
 		require.NoError(t, m.send("u", "I", "1"))
-		require.Equal(t, []string{"ask INTERRUPT q", "task TASK", "sig SIGNAL go", "kids CHILDREN c2 +1h0m0s", "timer TIMER +1m0s", "back BACKOFF +1s",
+		require.Equal(t, []string{"ask INTERRUPT q", "task COMPLETION", "sig SIGNAL go", "kids CHILDREN c2 +1h0m0s", "timer TIMER +1m0s", "back BACKOFF +1s",
 			"run RUNNING", "I INBOX 1/3", "J DEPENDENCY run ask", "H DEPENDENCY J", "after DEPENDENCY H"}, whys(m.s))
 		require.Len(t, m.s.Why(3), 3)
 		m.do(Pause{Reason: "BUDGET", Now: m.now})

@@ -102,12 +102,12 @@ func TestSDK(t *testing.T) {
 		unsafe := func(n *workgraph.Node) { n.Effect = workgraph.Unsafe }
 		unknown := workgraph.NewBuilder("pay").Node("pay", "fail", unsafe, workgraph.Named("type", "UNKNOWN"), workgraph.Named("attempts", 1), workgraph.Named("value", "paid")).Graph()
 		for _, s := range []struct {
-			outcome epigraph.CallOutcome
+			outcome epigraph.AttemptOutcome
 			state   executorv1.RunState
 			result  string
 		}{
 			{epigraph.Performed("by hand"), executorv1.RunState_RUN_STATE_COMPLETED, `"by hand"`},
-			{epigraph.FailedCall("DECLINED", "no money"), executorv1.RunState_RUN_STATE_FAILED, ""},
+			{epigraph.FailedAttempt("DECLINED", "no money"), executorv1.RunState_RUN_STATE_FAILED, ""},
 			{epigraph.NotPerformed(), executorv1.RunState_RUN_STATE_COMPLETED, `"paid"`},
 		} {
 			r, err := c.StartRun(ctx, unknown)

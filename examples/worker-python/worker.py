@@ -97,13 +97,13 @@ class Stream:
         try:
             named = {k: json.loads(v.json) for k, v in visit.named.items()}
             value = ACTORS[visit.actor][2](named)
-            answer = worker_pb2.WorkRequest(outcome=worker_pb2.VisitOutcome(token=visit.token, outcome=outcome_pb2.Outcome(values=[payload(value)])))
+            answer = worker_pb2.WorkRequest(outcome=worker_pb2.AttemptOutcome(token=visit.token, outcome=outcome_pb2.Outcome(values=[payload(value)])))
         except PermanentError as e:
             error = outcome_pb2.CallError(type='ERROR_TYPE_PERMANENT', reason='ARGUMENTS_INVALID', message=str(e))
-            answer = worker_pb2.WorkRequest(error=worker_pb2.VisitError(token=visit.token, error=error))
+            answer = worker_pb2.WorkRequest(error=worker_pb2.AttemptFailure(token=visit.token, error=error))
         except Exception as e:
             error = outcome_pb2.CallError(type='ERROR_TYPE_RETRYABLE', reason='ACTOR_ERROR', message=repr(e))
-            answer = worker_pb2.WorkRequest(error=worker_pb2.VisitError(token=visit.token, error=error))
+            answer = worker_pb2.WorkRequest(error=worker_pb2.AttemptFailure(token=visit.token, error=error))
         self.says.put(answer)
 
     def drain(self):

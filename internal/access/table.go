@@ -60,9 +60,9 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/ListInterrupts":  {Run, Approve},
 	"epigraph.executor.v1.ExecutorService/GetInterrupt":    {Run, Approve},
 	"epigraph.executor.v1.ExecutorService/AnswerInterrupt": approve,
-	// The task token says which visit it is; whoever does the work, worker or not, was given it.
-	"epigraph.executor.v1.ExecutorService/CompleteTask": {Run, Worker},
-	// A worker sends with the task token of its call alone, in the name of the call's node.
+	// The attempt token says which visit it is; whoever does the work, worker or not, was given it.
+	"epigraph.executor.v1.ExecutorService/CompleteAttempt": {Run, Worker},
+	// A worker sends with the attempt token of its call alone, in the name of the call's node.
 	"epigraph.executor.v1.ExecutorService/SendMessage": {Run, Worker},
 	"epigraph.executor.v1.ExecutorService/ListActors":  {Run, Worker},
 

@@ -91,6 +91,11 @@ func (d Dialect) Greatest(a, b string) string {
 	return d.choose(`greatest`, `max`) + `(` + a + `, ` + b + `)`
 }
 
+// Least is the smaller of two values, of which none is null.
+func (d Dialect) Least(a, b string) string {
+	return d.choose(`least`, `min`) + `(` + a + `, ` + b + `)`
+}
+
 // Position is where a piece lies in a value of bytes, from 1; 0 means that it is not there.
 func (d Dialect) Position(piece, bytes string) string {
 	return d.choose(`position(`+piece+` IN `+bytes+`)`, `instr(`+bytes+`, `+piece+`)`)

@@ -39,6 +39,10 @@ type Pool interface {
 	// Update runs fn in one transaction: it commits if fn returns nil, and rolls back otherwise. fn may run
 	// more than once and must have no other effect.
 	Update(ctx context.Context, fn func(context.Context, Querier) error) error
+	// Exchange runs statements, and then those that are decided from what they found, in one transaction. It
+	// rolls back if the decision is an error. On PostgreSQL each half is one round trip. begin may be called more
+	// than once and must have no other effect.
+	Exchange(ctx context.Context, begin func() (first []Stmt, decide func() ([]Stmt, error))) error
 	// View runs statements that read, all on the same snapshot. On PostgreSQL that is one round trip.
 	View(ctx context.Context, stmts ...Stmt) error
 }

@@ -91,6 +91,36 @@ func (p postgresPool) Update(ctx context.Context, fn func(context.Context, Queri
 	return nil
 }
 
+// Exchange implements Pool.
+func (p postgresPool) Exchange(ctx context.Context, begin func() ([]Stmt, func() ([]Stmt, error))) error {
+	conn, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return p.fault(fmt.Errorf("acquire connection: %w", err))
+	}
+	// A connection that is left inside a transaction is closed by the pool, which rolls back.
+	defer conn.Release()
+	first, decide := begin()
+	var b pgx.Batch
+	b.Queue("BEGIN")
+	p.queue(&b, first)
+	var then []Stmt
+	if err = conn.SendBatch(ctx, &b).Close(); err == nil {
+		if then, err = decide(); err == nil {
+			b = pgx.Batch{}
+			p.queue(&b, then)
+			b.Queue("COMMIT")
+			err = conn.SendBatch(ctx, &b).Close()
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if conn.Conn().PgConn().TxStatus() != 'I' && ctx.Err() == nil {
+		_, _ = conn.Exec(ctx, "ROLLBACK") // if this fails the pool closes the connection
+	}
+	return p.fault(err)
+}
+
 // View implements Pool.
 func (p postgresPool) View(ctx context.Context, stmts ...Stmt) error {
 	conn, err := p.pool.Acquire(ctx)

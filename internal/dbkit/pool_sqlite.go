@@ -100,6 +100,21 @@ func (p sqlitePool) Update(ctx context.Context, fn func(context.Context, Querier
 	return p.update(ctx, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, SQLiteTx(tx)) })
 }
 
+// Exchange implements Pool.
+func (p sqlitePool) Exchange(ctx context.Context, begin func() ([]Stmt, func() ([]Stmt, error))) error {
+	return p.Update(ctx, func(ctx context.Context, q Querier) error {
+		first, decide := begin()
+		if err := q.Batch(ctx, first...); err != nil {
+			return err
+		}
+		then, err := decide()
+		if err != nil {
+			return err
+		}
+		return q.Batch(ctx, then...)
+	})
+}
+
 // View implements Pool.
 func (p sqlitePool) View(ctx context.Context, stmts ...Stmt) error {
 	return p.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error { return SQLiteTx(tx).Batch(ctx, stmts...) })

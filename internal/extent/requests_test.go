@@ -33,7 +33,7 @@ func unbounded() map[string]string {
 		"epigraph.graph.v1.Node":                   graphs,
 		"epigraph.graph.v1.PassDown":               graphs,
 		"epigraph.graph.v1.Payload":                payloads,
-		"epigraph.executor.v1.VisitTask":           services,
+		"epigraph.executor.v1.Attempt":             services,
 		"epigraph.executor.v1.Upstream":            services,
 		"epigraph.executor.v1.InboxMessage":        services,
 		"epigraph.executor.v1.InvokeRequest":       services,

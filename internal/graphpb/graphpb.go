@@ -28,8 +28,6 @@ const (
 	CodeEnum = "VALUE_UNKNOWN"
 	// CodeDuration is a duration out of range.
 	CodeDuration = "DURATION_INVALID"
-	// CodePassDown is a result_pass_down_mode that is named and switched off at once.
-	CodePassDown = "PASS_DOWN_INVALID"
 )
 
 // ReasonGraphInvalid is the reason of the error that FaultError makes.

@@ -84,8 +84,7 @@ func TestFaults(t *testing.T) {
 		wire := &graphv1.Graph{
 			Nodes: []*graphv1.Node{{
 				Id: "a", Kind: 77, Args: []*graphv1.Payload{{Json: []byte(`{`)}}, Named: map[string]*graphv1.Payload{"b": {Json: []byte("\xff")}, "a": {Json: []byte("1 2")}},
-				Timeout:            &durationpb.Duration{Seconds: math.MaxInt64},
-				ResultPassDownMode: &graphv1.PassDown{Mode: &graphv1.PassDown_NoPassDown{}},
+				Timeout: &durationpb.Duration{Seconds: math.MaxInt64},
 			}},
 			Edges: []*graphv1.Edge{{From: "a", To: "b", Kind: -1}},
 			State: map[string]*graphv1.StateKey{"s": {Reducer: 9}, "r": {Initial: &graphv1.Payload{Json: []byte("x")}}},
@@ -102,7 +101,7 @@ func TestFaults(t *testing.T) {
 		require.ElementsMatch(t, []string{
 			"VALUE_UNKNOWN graph.nodes[a].kind", "PAYLOAD_INVALID graph.nodes[a].args[0]",
 			"PAYLOAD_INVALID graph.nodes[a].named.a", "PAYLOAD_INVALID graph.nodes[a].named.b",
-			"PASS_DOWN_INVALID graph.nodes[a].result_pass_down_mode", "DURATION_INVALID graph.nodes[a].timeout",
+			"DURATION_INVALID graph.nodes[a].timeout",
 			"VALUE_UNKNOWN graph.edges[a -> b].kind", "PAYLOAD_INVALID graph.state.r.initial", "VALUE_UNKNOWN graph.state.s.reducer",
 		}, places)
 	})

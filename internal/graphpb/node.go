@@ -98,11 +98,11 @@ func (w *writer) passDown(p workgraph.PassDown) *graphv1.PassDown {
 	case "":
 		return nil
 	case workgraph.NoPassDown:
-		return &graphv1.PassDown{Mode: &graphv1.PassDown_NoPassDown{NoPassDown: true}}
+		return &graphv1.PassDown{Mode: &graphv1.PassDown_NoPassDown{NoPassDown: &graphv1.NoPassDown{}}}
 	case workgraph.ResultAsFirstArg:
-		return &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: true}}
+		return &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: &graphv1.ResultAsFirstArg{}}}
 	case workgraph.ResultAsLeadingArgs:
-		return &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsLeadingArgs{ResultAsLeadingArgs: true}}
+		return &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsLeadingArgs{ResultAsLeadingArgs: &graphv1.ResultAsLeadingArgs{}}}
 	case workgraph.KeyPassDown:
 		return &graphv1.PassDown{Mode: &graphv1.PassDown_Key{Key: p.Key}}
 	case workgraph.MergePassDown:
@@ -114,20 +114,13 @@ func (w *writer) passDown(p workgraph.PassDown) *graphv1.PassDown {
 }
 
 func (r *reader) passDown(p *graphv1.PassDown) workgraph.PassDown {
-	on := func(set bool, mode workgraph.PassDownMode) workgraph.PassDown {
-		if !set {
-			r.add(CodePassDown, "result_pass_down_mode", fmt.Sprintf("%s is named but set to false", mode), "set it to true or leave it out")
-			return workgraph.PassDown{}
-		}
-		return workgraph.PassDown{Mode: mode}
-	}
 	switch m := p.GetMode().(type) {
 	case *graphv1.PassDown_NoPassDown:
-		return on(m.NoPassDown, workgraph.NoPassDown)
+		return workgraph.PassDown{Mode: workgraph.NoPassDown}
 	case *graphv1.PassDown_ResultAsFirstArg:
-		return on(m.ResultAsFirstArg, workgraph.ResultAsFirstArg)
+		return workgraph.PassDown{Mode: workgraph.ResultAsFirstArg}
 	case *graphv1.PassDown_ResultAsLeadingArgs:
-		return on(m.ResultAsLeadingArgs, workgraph.ResultAsLeadingArgs)
+		return workgraph.PassDown{Mode: workgraph.ResultAsLeadingArgs}
 	case *graphv1.PassDown_Key:
 		return workgraph.Key(m.Key)
 	case *graphv1.PassDown_Merge:

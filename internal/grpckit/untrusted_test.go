@@ -335,7 +335,7 @@ func TestInFlight(t *testing.T) {
 		w, err := executorv1.NewWorkerServiceClient(g.conn(t, "key-a")).Work(t.Context())
 		require.NoError(t, err)
 		answer := func(n int) *executorv1.WorkRequest {
-			return &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.VisitOutcome{Token: "t",
+			return &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.AttemptOutcome{Token: "t",
 				Outcome: &executorv1.Outcome{Values: []*graphv1.Payload{{Json: bytes.Repeat([]byte("1"), n)}}}}}}
 		}
 		require.NoError(t, w.Send(answer(10)))

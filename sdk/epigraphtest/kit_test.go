@@ -80,10 +80,10 @@ func TestKit(t *testing.T) {
 	t.Run("Outside/SignalsTasksMessages", func(t *testing.T) {
 		k := epigraphtest.New(t)
 		k.Returns("signal", wait(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}))
-		k.Returns("task", wait(workgraph.Wait{Task: &workgraph.TaskWait{}}))
-		r := k.Start(workgraph.NewBuilder("g").Node("a", "signal").Node("b", "task").Chain("a", "b").Graph())
+		k.Returns("completion", wait(workgraph.Wait{Completion: &workgraph.CompletionWait{}}))
+		r := k.Start(workgraph.NewBuilder("g").Node("a", "signal").Node("b", "completion").Chain("a", "b").Graph())
 		r.Signal("go", 1)
-		r.CompleteTask("b", "finished")
+		r.CompleteAttempt("b", "finished")
 		var got string
 		r.Result(&got)
 		require.Equal(t, "finished", got)

@@ -133,7 +133,7 @@ func (r *Run) step() bool {
 		r.k.Crash()
 		return true
 	}
-	start.Details, start.TaskToken = r.details[start.Ref], r.ID+"/"+start.Node
+	start.Details, start.AttemptToken = r.details[start.Ref], r.ID+"/"+start.Node
 	r.k.calls = append(r.k.calls, Call{Actor: start.Actor, Node: start.Node, Start: start})
 	call := workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(d json.RawMessage) {
@@ -274,8 +274,8 @@ func (r *Run) Send(from, node string, message any) {
 	r.outside(workgraph.Delivered{From: from, Node: node, Message: r.k.json(message), Now: r.k.now})
 }
 
-// CompleteTask ends the wait of a node's visit for work outside.
-func (r *Run) CompleteTask(node string, values ...any) {
+// CompleteAttempt ends the wait of a node's visit for work outside.
+func (r *Run) CompleteAttempt(node string, values ...any) {
 	r.k.t.Helper()
 	out := &workgraph.Outcome{}
 	for _, v := range values {
@@ -283,7 +283,7 @@ func (r *Run) CompleteTask(node string, values ...any) {
 	}
 	for w := range r.state.Waits {
 		if w.Node == node {
-			r.outside(workgraph.TaskEnded{Ref: w.Ref, Attempt: w.Attempt, Outcome: out, By: "test", Now: r.k.now})
+			r.outside(workgraph.AttemptCompleted{Ref: w.Ref, Attempt: w.Attempt, Outcome: out, By: "test", Now: r.k.now})
 			return
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Result is an outcome that says more than one value. Make one with Values, Terminate, Abstain, Sleep, Ask, Approve, Task, AwaitSignal,
+// Result is an outcome that says more than one value. Make one with Values, Terminate, Abstain, Sleep, Ask, Approve, AwaitCompletion, AwaitSignal,
 // Spawn or Expand, and add to it with its methods.
 type Result struct {
 	m   *executorv1.Outcome
@@ -106,13 +106,13 @@ func (r Result) Default(answer any) Result {
 	return r
 }
 
-// Task leaves the visit open until somebody completes it with the visit's TaskToken. A timeout above 0 fails it then.
-func Task(timeout time.Duration) Result {
-	t := &executorv1.TaskWait{}
+// AwaitCompletion leaves the visit open until CompleteAttempt with its AttemptToken. A timeout above 0 fails it then.
+func AwaitCompletion(timeout time.Duration) Result {
+	t := &executorv1.CompletionWait{}
 	if timeout > 0 {
 		t.Timeout = durationpb.New(timeout)
 	}
-	return waits(&executorv1.Wait{Wait: &executorv1.Wait_Task{Task: t}})
+	return waits(&executorv1.Wait{Wait: &executorv1.Wait_Completion{Completion: t}})
 }
 
 // AwaitSignal leaves the visit open until a signal of that name comes; its value is the signal's payload.
@@ -225,7 +225,7 @@ func (r Result) Set(key string, v any) Result {
 }
 
 // Used records what a model used.
-func (r Result) Used(usage ...*executorv1.CallUsage) Result {
+func (r Result) Used(usage ...*executorv1.ModelUsage) Result {
 	r.m.Usage = append(r.m.Usage, usage...)
 	return r
 }

@@ -315,8 +315,8 @@ func (s *stream) receive(ctx context.Context) error {
 			return err
 		}
 		switch m := m.GetMessage().(type) {
-		case *executorv1.WorkResponse_Visit:
-			s.begin(ctx, m.Visit)
+		case *executorv1.WorkResponse_Attempt:
+			s.begin(ctx, m.Attempt)
 		case *executorv1.WorkResponse_Cancel:
 			s.mu.Lock()
 			if c := s.calls[m.Cancel.GetToken()]; c != nil {
@@ -336,7 +336,7 @@ func (s *stream) receive(ctx context.Context) error {
 }
 
 // begin calls the function on a goroutine of its own.
-func (s *stream) begin(ctx context.Context, t *executorv1.VisitTask) {
+func (s *stream) begin(ctx context.Context, t *executorv1.Attempt) {
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": t.GetTraceparent(), "tracestate": t.GetTracestate()})
 	ctx, cancel := context.WithCancelCause(ctx)
 	giveUp := func() {}
@@ -345,7 +345,7 @@ func (s *stream) begin(ctx context.Context, t *executorv1.VisitTask) {
 	}
 	v := newVisit(t)
 	v.tell = s.say
-	ctx = calling.With(context.WithValue(ctx, visitKey{}, v), calling.Call{RunID: v.RunID, NodeID: v.NodeID, TaskToken: v.TaskToken})
+	ctx = calling.With(context.WithValue(ctx, visitKey{}, v), calling.Call{RunID: v.RunID, NodeID: v.NodeID, AttemptToken: v.AttemptToken})
 	s.mu.Lock()
 	s.calls[t.GetToken()] = &call{cancel}
 	alive := time.Now().Before(s.until)
@@ -357,7 +357,7 @@ func (s *stream) begin(ctx context.Context, t *executorv1.VisitTask) {
 		if alive {
 			answer = s.answer(ctx, v)
 		} else {
-			answer = &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Declined{Declined: &executorv1.VisitDeclined{Token: t.GetToken()}}}
+			answer = &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Declined{Declined: &executorv1.AttemptDeclined{Token: t.GetToken()}}}
 		}
 		if answer == nil {
 			s.w.log.WarnContext(ctx, "a visit was cut off by the end of the worker", "run_id", v.RunID, "node", v.NodeID)
@@ -377,8 +377,8 @@ func (s *stream) begin(ctx context.Context, t *executorv1.VisitTask) {
 	}()
 }
 
-func failed(t *executorv1.VisitTask, e *executorv1.CallError) *executorv1.WorkRequest {
-	return &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Error{Error: &executorv1.VisitError{Token: t.GetToken(), Error: e}}}
+func failed(t *executorv1.Attempt, e *executorv1.AttemptError) *executorv1.WorkRequest {
+	return &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Error{Error: &executorv1.AttemptFailure{Token: t.GetToken(), Error: e}}}
 }
 
 // answer calls the function. It is nil if the call was cut off because the worker stops: the executor counts it as lost with the stream, which uses
@@ -394,9 +394,9 @@ func (s *stream) answer(ctx context.Context, v *Visit) *executorv1.WorkRequest {
 		}
 	}
 	if err != nil {
-		return failed(v.Task, callError(ctx, err))
+		return failed(v.Message, callError(ctx, err))
 	}
-	return &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.VisitOutcome{Token: v.Task.GetToken(), Outcome: out}}}
+	return &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.AttemptOutcome{Token: v.Message.GetToken(), Outcome: out}}}
 }
 
 func (s *stream) perform(ctx context.Context, v *Visit) (out *executorv1.Outcome, err error) {

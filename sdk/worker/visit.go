@@ -29,10 +29,10 @@ type Visit struct {
 	Effect    EffectKind
 	// Details are those of the last heartbeat of an earlier attempt, to go on from; nil if there are none.
 	Details json.RawMessage
-	// TaskToken is what CompleteTask takes when the function returns Task, and SendAs takes meanwhile.
-	TaskToken string
-	// Task is everything as it came.
-	Task *executorv1.VisitTask
+	// AttemptToken is what CompleteAttempt takes when the function returns AwaitCompletion, and SendAs takes meanwhile.
+	AttemptToken string
+	// Message is everything as it came.
+	Message *executorv1.Attempt
 
 	tell func(*executorv1.WorkRequest) error
 }
@@ -45,10 +45,10 @@ func Call(ctx context.Context) *Visit {
 	return v
 }
 
-func newVisit(t *executorv1.VisitTask) *Visit {
+func newVisit(t *executorv1.Attempt) *Visit {
 	v := &Visit{RunID: t.GetRunId(), RootRunID: t.GetRootRunId(), NodeID: t.GetVisit().GetNodeId(), Number: int(t.GetVisit().GetVisit()), Item: int(t.GetVisit().GetItem()),
 		Attempt: int(t.GetAttempt()), Actor: t.GetActor(), EffectKey: t.GetEffectKey(), Effect: EffectKind(t.GetEffect()), Details: t.GetDetails().GetJson(),
-		TaskToken: t.GetTaskToken(), Task: t}
+		AttemptToken: t.GetAttemptToken(), Message: t}
 	for _, a := range t.GetArgs() {
 		v.Args = append(v.Args, a.GetJson())
 	}
@@ -64,7 +64,7 @@ func newVisit(t *executorv1.VisitTask) *Visit {
 // Heartbeat tells that the call goes on and restarts its idle timeout. Details, if not nil, say how far it is: watchers of the run see
 // them, and the next attempt after a lost one is given the last.
 func (v *Visit) Heartbeat(details any) error {
-	beat := &executorv1.VisitHeartbeat{Token: v.Task.GetToken()}
+	beat := &executorv1.AttemptHeartbeat{Token: v.Message.GetToken()}
 	if details != nil {
 		raw, err := json.Marshal(details)
 		if err != nil {
@@ -77,7 +77,7 @@ func (v *Visit) Heartbeat(details any) error {
 
 // Text shows a piece of text, as a model writes it, to whoever watches the run.
 func (v *Visit) Text(piece string) error {
-	return v.tell(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.VisitTokens{Token: v.Task.GetToken(), Text: piece}}})
+	return v.tell(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.AttemptTokens{Token: v.Message.GetToken(), Text: piece}}})
 }
 
 func (v *Visit) decode(named bool, in any) error {
@@ -129,7 +129,7 @@ type Error struct {
 	// RetryAfter delays the next attempt at least so long.
 	RetryAfter time.Duration
 	// Usage is what models used all the same.
-	Usage []*executorv1.CallUsage
+	Usage []*executorv1.ModelUsage
 	cause error
 }
 
@@ -164,15 +164,15 @@ func Unknown(reason string, err error) error { return typed(UnknownError, reason
 // NotPerformed says that the effect surely has not happened.
 func NotPerformed(reason string, err error) error { return typed(NotPerformedError, reason, err) }
 
-func callError(ctx context.Context, err error) *executorv1.CallError {
+func callError(ctx context.Context, err error) *executorv1.AttemptError {
 	if e, ok := errors.AsType[*Error](err); ok {
-		m := &executorv1.CallError{Type: executorv1.ErrorType(e.Type), Reason: e.Reason, Message: cut(e.Message), Usage: e.Usage}
+		m := &executorv1.AttemptError{Type: executorv1.ErrorType(e.Type), Reason: e.Reason, Message: cut(e.Message), Usage: e.Usage}
 		if e.RetryAfter > 0 {
 			m.RetryAfter = durationpb.New(e.RetryAfter)
 		}
 		return m
 	}
-	m := &executorv1.CallError{Message: cut(err.Error())}
+	m := &executorv1.AttemptError{Message: cut(err.Error())}
 	if ctx.Err() == nil {
 		m.Reason = "ACTOR_ERROR"
 	}

@@ -77,11 +77,11 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 			t.Helper()
 			require.Equal(t, "NEEDS_RECONCILIATION", got.is(executorv1.RunState_RUN_STATE_PAUSED).GetStateReason())
 		}
-		lost := &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "LOST"}
+		lost := &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "LOST"}
 		notPerformed := func(t *testing.T, id string, ref *executorv1.VisitRef) {
 			t.Helper()
 			_, err := c.ReconcileVisit(t.Context(), &executorv1.ReconcileVisitRequest{RunId: id, Visit: ref,
-				Outcome: &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: true}})
+				Outcome: &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: &executorv1.AttemptNotPerformed{}}})
 			require.NoError(t, err)
 			_, err = c.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: id})
 			require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 			w := r.worker(t, hello(1, unsafe("pays")))
 			n := &graphv1.Node{Id: "pay", Actor: "pays", Effect: graphv1.Effect_EFFECT_IDEMPOTENT, Retry: hourly}
 			got := start(t, c, nodes(n))
-			w.fail(w.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "BUSY"})
+			w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "BUSY"})
 			becomesUnsafe(t, got.GetId(), n)
 			v := w.visit()
 			w.fail(v.GetToken(), lost)
@@ -182,7 +182,7 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 		t.Run("Worker/ChildRun", func(t *testing.T) {
 			w := r.worker(t, hello(2, unsafe("inner"), pure("spawns")))
 			got := start(t, c, nodes(&graphv1.Node{Id: "a", Actor: "spawns"}))
-			w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.VisitOutcome{Token: w.visit().GetToken(),
+			w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.AttemptOutcome{Token: w.visit().GetToken(),
 				Outcome: &executorv1.Outcome{Wait: &executorv1.Wait{Wait: &executorv1.Wait_Children{Children: &executorv1.ChildrenWait{Children: []*executorv1.ChildRun{
 					{Target: &executorv1.ChildRun_Graph{Graph: nodes(&graphv1.Node{Id: "b", Actor: "inner"})}}}}}}}}}})
 			v := w.visit()
@@ -211,7 +211,7 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 			w := r.worker(t, hello(1, unsafe("taken")))
 			n := &graphv1.Node{Id: "pay", Actor: "taken", Effect: graphv1.Effect_EFFECT_IDEMPOTENT, Retry: hourly}
 			got := start(t, c, nodes(n))
-			w.fail(w.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "BUSY"})
+			w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "BUSY"})
 			becomesUnsafe(t, got.GetId(), n)
 			key := w.visit().GetEffectKey()
 			r.server.Stop()

@@ -129,7 +129,7 @@ type Config struct {
 	Workers worker.Config
 	// MaxStreamAge makes workers connect anew now and then; 0 means never. It is that of connections.
 	MaxStreamAge time.Duration `conf:"-"`
-	// TokenKeys sign task tokens, the first those that are given out. All executors of a database need the same. The one that is kept in the database comes last.
+	// TokenKeys sign attempt token, the first those that are given out. All executors of a database need the same. The one that is kept in the database comes last.
 	TokenKeys [][]byte `conf:"-"`
 }
 
@@ -341,7 +341,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	_, _ = rand.Read(fresh) // it never fails
 	kept, err := j.TokenKey(ctx, fresh)
 	if err != nil {
-		return nil, fmt.Errorf("read key of task tokens: %w", err)
+		return nil, fmt.Errorf("read key of attempt token: %w", err)
 	}
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})

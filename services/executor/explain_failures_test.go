@@ -93,7 +93,7 @@ func TestExplainFailures(t *testing.T) {
 				Message: "the run ended before anybody knew whether 1 UNSAFE call had been performed: n"}, x.GetBlockers()[1])
 			events := f.watch(t, &executorv1.WatchRunRequest{RunId: id})
 			end := events[len(events)-1].GetRunEnded()
-			require.Empty(t, cmp.Diff([]*executorv1.VisitRef{n}, end.GetUnknownCalls(), protocmp.Transform()))
+			require.Empty(t, cmp.Diff([]*executorv1.VisitRef{n}, end.GetUnknownAttempts(), protocmp.Transform()))
 		})
 		t.Run("Child/SaysWhichOneAndWithWhat", func(t *testing.T) {
 			child := `{"graph": {"nodes": [{"id": "n", "actor": "busy", "retry": {"max_attempts": 1}}]}}`

@@ -243,10 +243,10 @@ func largeCases() map[string]func(*largeWorld) {
 		"ExecutorService/ReconcileVisit": func(w *largeWorld) {
 			worker := w.worker(w.t, hello(1, unsafe("loses")))
 			id := w.start(&graphv1.Node{Id: "lost", Actor: "loses"})
-			worker.fail(worker.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "GONE"})
+			worker.fail(worker.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "GONE"})
 			w.is(id, paused)
 			got, err := w.c.ReconcileVisit(w.t.Context(), &executorv1.ReconcileVisitRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "lost"},
-				Outcome: &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{value(large)}}}})
+				Outcome: &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{value(large)}}}})
 			require.NoError(w.t, err)
 			w.whole(got)
 			require.JSONEq(w.t, large, string(w.is(id, completed).GetResult().GetJson()))
@@ -377,11 +377,11 @@ func largeCases() map[string]func(*largeWorld) {
 			}
 			require.JSONEq(w.t, large, string(w.is(id, completed).GetResult().GetJson()))
 		},
-		"ExecutorService/CompleteTask": func(w *largeWorld) {
-			id, v := w.waits(actorNode("work", "task", `{}`))
+		"ExecutorService/CompleteAttempt": func(w *largeWorld) {
+			id, v := w.waits(actorNode("work", "completion", `{}`))
 			for range 2 {
-				_, err := w.c.CompleteTask(w.t.Context(), &executorv1.CompleteTaskRequest{TaskToken: v.GetWait().GetTaskToken(),
-					Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{Values: []*graphv1.Payload{value(large)}}}})
+				_, err := w.c.CompleteAttempt(w.t.Context(), &executorv1.CompleteAttemptRequest{AttemptToken: v.GetWait().GetAttemptToken(),
+					Result: &executorv1.CompleteAttemptRequest_Completed{Completed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{value(large)}}}})
 				require.NoError(w.t, err)
 			}
 			require.JSONEq(w.t, large, string(w.is(id, completed).GetResult().GetJson()))
@@ -409,7 +409,7 @@ func largeCases() map[string]func(*largeWorld) {
 			worker := w.worker(w.t, hello(1, pure("echoes")))
 			stream, err := executorv1.NewPeerServiceClient(w.dial(serviceToken)).Invoke(w.t.Context())
 			require.NoError(w.t, err)
-			require.NoError(w.t, stream.Send(&executorv1.InvokeRequest{Namespace: "acme", Visit: &executorv1.VisitTask{Token: "t", RunId: "run_x", Actor: "echoes",
+			require.NoError(w.t, stream.Send(&executorv1.InvokeRequest{Namespace: "acme", Attempt: &executorv1.Attempt{Token: "t", RunId: "run_x", Actor: "echoes",
 				Visit: &executorv1.VisitRef{NodeId: "n", Visit: 1}, Attempt: 1, Named: map[string]*graphv1.Payload{"big": value(large)}}}))
 			v := worker.visit()
 			worker.answer(v.GetToken(), string(v.GetNamed()["big"].GetJson()))

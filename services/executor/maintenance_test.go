@@ -52,9 +52,8 @@ func TestMaintenance(t *testing.T) {
 	begin := func(state journal.State, end time.Time, parent string, graph ...string) string {
 		hash := append(graph, "g")[0]
 		id := ids.New("run")
-		_, store := kept.Pack(journal.Write{Start: &journal.Start{Graph: []byte(`{"nodes":[]}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"a":1}`)}, {Kind: 17, NodeID: "n", Visit: 1, Data: []byte(big)}},
-			Run: journal.Run{ID: id, Namespace: "acme", ParentID: parent, GraphHash: hash, CreateTime: now.Add(-3 * time.Hour), Args: []byte(`[1]`), Status: journal.Status{State: state, EndTime: end},
-				Metadata: []byte(`{"user":{"k":"v"},"webhooks":[{"url":"https://example.com","headers":{"authorization":"hidden"},"secret":"hidden"}]}`)}}})
+		_, store := kept.Pack(journal.Write{Start: &journal.Start{Append: journal.Append{Graph: []byte(`{"nodes":[]}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"a":1}`)}, {Kind: 17, NodeID: "n", Visit: 1, Data: []byte(big)}}}, Run: journal.Run{ID: id, Namespace: "acme", ParentID: parent, GraphHash: hash, CreateTime: now.Add(-3 * time.Hour), Args: []byte(`[1]`), Status: journal.Status{State: state, EndTime: end},
+			Metadata: []byte(`{"user":{"k":"v"},"webhooks":[{"url":"https://example.com","headers":{"authorization":"hidden"},"secret":"hidden"}]}`)}}})
 		require.NotNil(t, store)
 		res, err := j.Commit(ctx, me, []journal.Write{store(ctx)})
 		require.NoError(t, err)

@@ -212,21 +212,21 @@ func principals(t *testing.T, r *replica) {
 			w := r.worker(t, hello(1, unsafe("loses")))
 			run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "lost", Actor: "loses"})})
 			require.NoError(t, err)
-			w.fail(w.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "GONE"})
+			w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "GONE"})
 			event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetRunPaused() != nil })
 			_, err = runs.ReconcileVisit(ctx, &executorv1.ReconcileVisitRequest{RunId: run.GetId(), Visit: &executorv1.VisitRef{NodeId: "lost"}, By: "key:other",
-				Outcome: &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{value(`1`)}}}})
+				Outcome: &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{value(`1`)}}}})
 			require.NoError(t, err)
 			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetReconciled() != nil }).GetPrincipal()
 		},
-		executors + "CompleteTask": func(t *testing.T) string {
-			run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "work", Actor: "task"})})
+		executors + "CompleteAttempt": func(t *testing.T) string {
+			run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "work", Actor: "completion"})})
 			require.NoError(t, err)
-			token := event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetAttemptEnded() != nil }).GetAttemptEnded().GetWait().GetTaskToken()
-			_, err = runs.CompleteTask(ctx, &executorv1.CompleteTaskRequest{TaskToken: token, By: "key:other",
-				Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{}}})
+			token := event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetAttemptEnded() != nil }).GetAttemptEnded().GetWait().GetAttemptToken()
+			_, err = runs.CompleteAttempt(ctx, &executorv1.CompleteAttemptRequest{AttemptToken: token, By: "key:other",
+				Result: &executorv1.CompleteAttemptRequest_Completed{Completed: &executorv1.AttemptPerformed{}}})
 			require.NoError(t, err)
-			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetTaskCompleted() != nil }).GetPrincipal()
+			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetCompletionReceived() != nil }).GetPrincipal()
 		},
 		executors + "RetryRun": func(t *testing.T) string {
 			again, err := runs.RetryRun(ctx, &executorv1.RetryRunRequest{RunId: failed(t, nil)})
@@ -302,7 +302,7 @@ func principals(t *testing.T, r *replica) {
 	})
 	t.Run("Worker/Error", func(t *testing.T) {
 		require.Equal(t, me, ended(t, "fails", func(w *raw, token string) {
-			w.fail(token, &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_PERMANENT, Reason: "NO"})
+			w.fail(token, &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_PERMANENT, Reason: "NO"})
 		}).GetPrincipal())
 	})
 	t.Run("Worker/LostSaysNothing", func(t *testing.T) {

@@ -157,7 +157,7 @@ func TestRepeats(t *testing.T) {
 			},
 			"ReconcileVisit": {"": func(t *testing.T, id string) (proto.Message, func()) {
 				run := begin(t, paused, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "pay", Actor: "pays"}, waits)})
-				done := &executorv1.CallPerformed{Values: []*graphv1.Payload{value(`1`)}}
+				done := &executorv1.AttemptPerformed{Values: []*graphv1.Payload{value(`1`)}}
 				req := &executorv1.ReconcileVisitRequest{RunId: run, Visit: &executorv1.VisitRef{NodeId: "pay"}, RequestId: id,
 					Outcome: &executorv1.ReconcileVisitRequest_Performed{Performed: done}}
 				return req, func() { done.Values = []*graphv1.Payload{value(`2`)} }

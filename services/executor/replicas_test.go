@@ -69,7 +69,7 @@ func TestReplicas(t *testing.T) {
 		_, err := c.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: got.GetId()})
 		require.NoError(t, err)
 		require.Equal(t, "CANCELED", w.next().GetCancel().GetReason())
-		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
+		w.fail(v.GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
 		got.is(executorv1.RunState_RUN_STATE_CANCELED)
 	})
 

@@ -25,7 +25,7 @@ func TestSender(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
 		f := serve(t, workgraph.Actors{"waits": asks(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
-			"delegates": asks(workgraph.Wait{Task: &workgraph.TaskWait{}}),
+			"delegates": asks(workgraph.Wait{Completion: &workgraph.CompletionWait{}}),
 			"grows":     outcomes(workgraph.Outcome{Expand: &workgraph.Graph{Nodes: []workgraph.Node{{ID: "x", Actor: "delegates", Effect: workgraph.Pure}}}})}, store)
 		box := func(id string, from ...string) *graphv1.Node {
 			n := actorNode(id, "cel", `{"expr": "named.messages.map(m, m.from)"}`)
@@ -52,7 +52,7 @@ func TestSender(t *testing.T) {
 				v := visits(t, id, node)
 				out = ""
 				if len(v) == 1 {
-					out = v[0].GetWait().GetTaskToken()
+					out = v[0].GetWait().GetAttemptToken()
 				}
 				return out != ""
 			})
@@ -60,7 +60,7 @@ func TestSender(t *testing.T) {
 		}
 		send := func(t *testing.T, id, from, node, token string) error {
 			t.Helper()
-			_, err := f.SendMessage(t.Context(), &executorv1.SendMessageRequest{RunId: id, From: from, NodeId: node, Message: value(`1`), TaskToken: token})
+			_, err := f.SendMessage(t.Context(), &executorv1.SendMessageRequest{RunId: id, From: from, NodeId: node, Message: value(`1`), AttemptToken: token})
 			return err
 		}
 		reserved := func(t *testing.T, err error) {
@@ -133,23 +133,23 @@ func TestSender(t *testing.T) {
 			one := begin(t, []*graphv1.Edge{{From: "w", To: "b"}}, w, box("b", "w"))
 			two := begin(t, []*graphv1.Edge{{From: "w", To: "b"}}, w, box("b", "w"))
 			reserved(t, send(t, two, "w", "b", token(t, one, "w")))
-			require.Equal(t, "TASK_TOKEN_INVALID", errs.ReasonOf(send(t, two, "w", "b", "t2.e30.AAAA")))
+			require.Equal(t, "ATTEMPT_TOKEN_INVALID", errs.ReasonOf(send(t, two, "w", "b", "t2.e30.AAAA")))
 		})
 		t.Run("Call/ThatIsOverIsRefused", func(t *testing.T) {
 			id := begin(t, []*graphv1.Edge{{From: "w", To: "b", When: "false"}}, &graphv1.Node{Id: "w", Actor: "delegates"}, &graphv1.Node{Id: "s", Actor: "waits"}, box("b", "w"))
 			over := token(t, id, "w")
-			_, err := f.CompleteTask(t.Context(), &executorv1.CompleteTaskRequest{TaskToken: over,
-				Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{}}})
+			_, err := f.CompleteAttempt(t.Context(), &executorv1.CompleteAttemptRequest{AttemptToken: over,
+				Result: &executorv1.CompleteAttemptRequest_Completed{Completed: &executorv1.AttemptPerformed{}}})
 			require.NoError(t, err)
 			reserved(t, send(t, id, "w", "b", over))
 		})
 		t.Run("Repeat/OfALaterAttemptIsTheSame", func(t *testing.T) {
 			id := begin(t, []*graphv1.Edge{{From: "w", To: "b"}}, &graphv1.Node{Id: "w", Actor: "delegates"}, box("b", "w"))
-			req := &executorv1.SendMessageRequest{RunId: id, From: "w", Message: value(`1`), TaskToken: token(t, id, "w"), RequestId: "once"}
+			req := &executorv1.SendMessageRequest{RunId: id, From: "w", Message: value(`1`), AttemptToken: token(t, id, "w"), RequestId: "once"}
 			_, err := f.SendMessage(t.Context(), req)
 			require.NoError(t, err)
 			taken(t, id, "b", "w")
-			req.TaskToken = ""
+			req.AttemptToken = ""
 			_, err = f.SendMessage(t.Context(), req)
 			require.NoError(t, err)
 			req.RequestId = "twice"
@@ -212,7 +212,7 @@ func TestSender_Worker(t *testing.T) {
 	answers := make(chan *executorv1.Run, 1)
 	worker.Register(w, "answers", func(ctx context.Context, _ any) (any, error) {
 		v := worker.Call(ctx)
-		m, err := hands.Executor.SendMessage(ctx, &executorv1.SendMessageRequest{RunId: v.RunID, From: v.NodeID, Message: value(`1`), TaskToken: v.TaskToken})
+		m, err := hands.Executor.SendMessage(ctx, &executorv1.SendMessageRequest{RunId: v.RunID, From: v.NodeID, Message: value(`1`), AttemptToken: v.AttemptToken})
 		if err == nil {
 			answers <- m
 		}
@@ -231,19 +231,19 @@ func TestSender_Worker(t *testing.T) {
 		require.Empty(t, cmp.Diff(&executorv1.Run{Id: run.ID}, <-answers, protocmp.Transform()))
 	})
 	t.Run("Outside/SendsByTheTokenItWasGiven", func(t *testing.T) {
-		run := begin(t, "task")
+		run := begin(t, "completion")
 		var token string
 		testkit.Eventually(t, func() bool {
 			v, err := c.Executor.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: run.ID, NodeId: "tells"})
 			require.NoError(t, err)
 			if len(v.GetVisits()) == 1 {
-				token = v.GetVisits()[0].GetWait().GetTaskToken()
+				token = v.GetVisits()[0].GetWait().GetAttemptToken()
 			}
 			return token != ""
 		})
 		require.Equal(t, "SENDER_RESERVED", epigraph.ReasonOf(run.Send(t.Context(), "tells", "box", 1)))
 		require.NoError(t, run.SendAs(t.Context(), token, "tells", "box", 1))
-		require.NoError(t, c.CompleteTask(t.Context(), token, 1))
+		require.NoError(t, c.CompleteAttempt(t.Context(), token, 1))
 		got, err := epigraph.Result[string](t.Context(), run)
 		require.NoError(t, err)
 		require.Equal(t, "tells", got)

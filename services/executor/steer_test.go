@@ -98,7 +98,7 @@ func TestSteer(t *testing.T) {
 				Schema: json.RawMessage(`{"type": "object", "required": ["color"], "properties": {"color": {"type": "string"}}}`)}}),
 			"approves": asks(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"may I?"`), Approve: json.RawMessage(`{"pay": 7}`)}}),
 			"hurries":  asks(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"now?"`), Timeout: workgraph.Duration(50 * time.Millisecond), Default: json.RawMessage(`"late"`)}}),
-			"listens":  asks(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}), "delegates": asks(workgraph.Wait{Task: &workgraph.TaskWait{}}),
+			"listens":  asks(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}), "delegates": asks(workgraph.Wait{Completion: &workgraph.CompletionWait{}}),
 		}, store)
 		begin := func(t *testing.T, g *graphv1.Graph) string {
 			t.Helper()
@@ -295,21 +295,21 @@ func TestSteer(t *testing.T) {
 			require.NoError(t, err)
 			f.wait(t, first.GetId(), completed)
 		})
-		t.Run("CompleteTask/ByTokenOnce", func(t *testing.T) {
+		t.Run("CompleteAttempt/ByTokenOnce", func(t *testing.T) {
 			id := begin(t, nodes(&graphv1.Node{Id: "w", Actor: "delegates"}))
-			token := visit(t, id, "w", waiting).GetWait().GetTaskToken()
-			_, err := f.CompleteTask(t.Context(), &executorv1.CompleteTaskRequest{TaskToken: "nonsense", Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{}}})
-			require.Equal(t, "TASK_TOKEN_INVALID", errs.ReasonOf(err))
-			done := &executorv1.CompleteTaskRequest{TaskToken: token, By: "ada",
-				Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{Values: []*graphv1.Payload{value(`{"score": 7}`)}}}}
+			token := visit(t, id, "w", waiting).GetWait().GetAttemptToken()
+			_, err := f.CompleteAttempt(t.Context(), &executorv1.CompleteAttemptRequest{AttemptToken: "nonsense", Result: &executorv1.CompleteAttemptRequest_Completed{Completed: &executorv1.AttemptPerformed{}}})
+			require.Equal(t, "ATTEMPT_TOKEN_INVALID", errs.ReasonOf(err))
+			done := &executorv1.CompleteAttemptRequest{AttemptToken: token, By: "ada",
+				Result: &executorv1.CompleteAttemptRequest_Completed{Completed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{value(`{"score": 7}`)}}}}
 			for range 2 {
-				r, err := f.CompleteTask(t.Context(), done)
+				r, err := f.CompleteAttempt(t.Context(), done)
 				require.NoError(t, err)
 				require.Equal(t, id, r.GetRunId())
 			}
 			f.wait(t, id, completed)
 			done.GetCompleted().Values[0] = value(`8`)
-			_, err = f.CompleteTask(t.Context(), done)
+			_, err = f.CompleteAttempt(t.Context(), done)
 			require.Equal(t, "TASK_NOT_WAITING", errs.ReasonOf(err))
 		})
 		t.Run("PauseRun/HoldsNewStarts", func(t *testing.T) {

@@ -23,7 +23,7 @@ func TestTokenKeys(t *testing.T) {
 	given := map[string]string{} // tokens of attempts that wait, by the step that gave them out
 	complete := func(t *testing.T, f *fixture, token string) string {
 		t.Helper()
-		_, err := f.CompleteTask(t.Context(), &executorv1.CompleteTaskRequest{TaskToken: token, Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{}}})
+		_, err := f.CompleteAttempt(t.Context(), &executorv1.CompleteAttemptRequest{AttemptToken: token, Result: &executorv1.CompleteAttemptRequest_Completed{Completed: &executorv1.AttemptPerformed{}}})
 		return errs.ReasonOf(err)
 	}
 	token := func(t *testing.T, f *fixture) (id, token string) {
@@ -34,7 +34,7 @@ func TestTokenKeys(t *testing.T) {
 			r, err := f.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: run.GetId()})
 			require.NoError(t, err)
 			if len(r.GetVisits()) == 1 {
-				token = r.GetVisits()[0].GetWait().GetTaskToken()
+				token = r.GetVisits()[0].GetWait().GetAttemptToken()
 			}
 			return token != ""
 		})
@@ -54,19 +54,19 @@ func TestTokenKeys(t *testing.T) {
 		{name: "FirstIsGone", keys: [][]byte{second}, takes: []string{"NextSigns"}, refuses: []string{"First/kept"}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			f := serve(t, workgraph.Actors{"delegates": asks(workgraph.Wait{Task: &workgraph.TaskWait{}})}, func(c *executor.Config) { c.SQLitePath, c.TokenKeys = path, step.keys })
+			f := serve(t, workgraph.Actors{"delegates": asks(workgraph.Wait{Completion: &workgraph.CompletionWait{}})}, func(c *executor.Config) { c.SQLitePath, c.TokenKeys = path, step.keys })
 			for _, name := range step.takes {
 				require.Empty(t, complete(t, f, given[name]), name)
 			}
 			for _, name := range step.refuses {
-				require.Equal(t, engine.ReasonTaskToken, complete(t, f, given[name]), name)
+				require.Equal(t, engine.ReasonAttemptToken, complete(t, f, given[name]), name)
 			}
 			_, given[step.name] = token(t, f)
 			var id string
 			id, given[step.name+"/kept"] = token(t, f)
 			for _, guess := range []engine.Tokens{{}, engine.NewTokens(nil), engine.NewTokens([]byte{}), engine.NewTokens(make([]byte, 32))} {
-				made := guess.Sign(engine.TaskToken{Namespace: "acme", RunID: id, Node: "w", Visit: 1, Attempt: 1})
-				require.Equal(t, engine.ReasonTaskToken, complete(t, f, made), "a token cannot be made up")
+				made := guess.Sign(engine.AttemptToken{Namespace: "acme", RunID: id, Node: "w", Visit: 1, Attempt: 1})
+				require.Equal(t, engine.ReasonAttemptToken, complete(t, f, made), "a token cannot be made up")
 			}
 		})
 	}

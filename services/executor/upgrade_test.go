@@ -88,7 +88,7 @@ func releaseRuns() map[string]releaseRun {
 			"edges": [{"from": "a", "to": "pay"}, {"from": "pay", "to": "after"}]}`},
 		"asks":    {executorv1.RunState_RUN_STATE_WAITING, `{"nodes": [{"id": "ask", "actor": "human", "named": {"prompt": "go on?", "approve": {"amount": 7}}}]}`},
 		"hears":   {executorv1.RunState_RUN_STATE_WAITING, `{"nodes": [{"id": "hear", "actor": "signal", "named": {"name": "go"}}]}`},
-		"outside": {executorv1.RunState_RUN_STATE_WAITING, `{"nodes": [{"id": "build", "actor": "task"}]}`},
+		"outside": {executorv1.RunState_RUN_STATE_WAITING, `{"nodes": [{"id": "build", "actor": "completion"}]}`},
 		"family": {executorv1.RunState_RUN_STATE_WAITING, `{"nodes": [{"id": "spawn", "actor": "spawn", "named": {"as_result": true,
 			"graph": {"name": "child", "nodes": [{"id": "nap", "actor": "sleep", "named": {"duration": "95s", "value": "grown"}}]}}}]}`},
 		"grown": {executorv1.RunState_RUN_STATE_WAITING, `{"nodes": [{"id": "more", "actor": "expand", "named": {
@@ -146,7 +146,7 @@ func TestMakeRelease(t *testing.T) {
 		require.ElementsMatch(t, []string{"/get", "/pay"}, []string{<-called, <-called})
 		visits, err := f.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: ids["outside"]})
 		require.NoError(t, err)
-		tokens[store] = visits.GetVisits()[0].GetWait().GetTaskToken()
+		tokens[store] = visits.GetVisits()[0].GetWait().GetAttemptToken()
 		require.NotEmpty(t, tokens[store])
 
 		dump := dumpSQLite
@@ -412,9 +412,9 @@ func goOn(t *testing.T, cfg executor.Config, token string) {
 		require.NoError(t, err)
 		require.Equal(t, `"now"`, completed(t, "hears"))
 	})
-	t.Run("TaskTokenIsGood", func(t *testing.T) {
-		_, err := f.CompleteTask(t.Context(), &executorv1.CompleteTaskRequest{TaskToken: token,
-			Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{Values: []*graphv1.Payload{value(`"built"`)}}}})
+	t.Run("AttemptTokenIsGood", func(t *testing.T) {
+		_, err := f.CompleteAttempt(t.Context(), &executorv1.CompleteAttemptRequest{AttemptToken: token,
+			Result: &executorv1.CompleteAttemptRequest_Completed{Completed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{value(`"built"`)}}}})
 		require.NoError(t, err)
 		require.Equal(t, `"built"`, completed(t, "outside"))
 	})
@@ -429,7 +429,7 @@ func goOn(t *testing.T, cfg executor.Config, token string) {
 		run := f.wait(t, id["unsafe"], executorv1.RunState_RUN_STATE_PAUSED)
 		require.Equal(t, "NEEDS_RECONCILIATION", run.GetStateReason())
 		_, err := f.ReconcileVisit(t.Context(), &executorv1.ReconcileVisitRequest{RunId: run.GetId(), Visit: &executorv1.VisitRef{NodeId: "pay"}, By: "auditor",
-			Outcome: &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{value(`{"paid":true}`)}}}})
+			Outcome: &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{value(`{"paid":true}`)}}}})
 		require.NoError(t, err)
 		_, err = f.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: run.GetId()})
 		require.NoError(t, err)

@@ -217,15 +217,15 @@ func (w *raw) next() *executorv1.WorkResponse {
 	}
 }
 
-func (w *raw) visit() *executorv1.VisitTask {
+func (w *raw) visit() *executorv1.Attempt {
 	w.t.Helper()
 	for {
 		m := w.next()
 		if m.GetHeartbeat() != nil {
 			continue
 		}
-		require.NotNil(w.t, m.GetVisit(), "got %v", m)
-		return m.GetVisit()
+		require.NotNil(w.t, m.GetAttempt(), "got %v", m)
+		return m.GetAttempt()
 	}
 }
 
@@ -234,20 +234,20 @@ func (w *raw) answer(token string, values ...string) {
 	for _, v := range values {
 		out.Values = append(out.Values, value(v))
 	}
-	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.VisitOutcome{Token: token, Outcome: out}}})
+	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.AttemptOutcome{Token: token, Outcome: out}}})
 }
 
-func (w *raw) fail(token string, e *executorv1.CallError) {
-	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Error{Error: &executorv1.VisitError{Token: token, Error: e}}})
+func (w *raw) fail(token string, e *executorv1.AttemptError) {
+	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Error{Error: &executorv1.AttemptFailure{Token: token, Error: e}}})
 }
 
 // echo answers every visit with its node's name until the stream ends, and obeys cancels.
 func (w *raw) echo() {
 	for m := range w.got {
 		if c := m.GetCancel(); c != nil {
-			w.fail(c.GetToken(), &executorv1.CallError{})
+			w.fail(c.GetToken(), &executorv1.AttemptError{})
 		}
-		if v := m.GetVisit(); v != nil {
+		if v := m.GetAttempt(); v != nil {
 			w.answer(v.GetToken(), fmt.Sprintf("%q", v.GetVisit().GetNodeId()))
 		}
 	}
@@ -302,7 +302,7 @@ func TestWorkers(t *testing.T) {
 		w := r.worker(t, hello(2, pure("carry"), pure("carried")))
 		got := start(t, c, nodes(
 			&graphv1.Node{Id: "a", Actor: "carry", Args: []*graphv1.Payload{value(`1`)}, Named: map[string]*graphv1.Payload{"x": value(`{"y":[1]}`)},
-				ResultPassDownMode: &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: true}}},
+				ResultPassDownMode: &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: &graphv1.ResultAsFirstArg{}}}},
 			node("b", "carried")))
 		v := w.visit()
 		require.Equal(t, got.GetId(), v.GetRunId())
@@ -387,7 +387,7 @@ func TestWorkers(t *testing.T) {
 		open := map[string]int{}
 		var tokens []string
 		for len(tokens) < 3 {
-			if v := w.next().GetVisit(); v != nil {
+			if v := w.next().GetAttempt(); v != nil {
 				open[v.GetActor()]++
 				tokens = append(tokens, v.GetToken())
 			}
@@ -403,7 +403,7 @@ func TestWorkers(t *testing.T) {
 	t.Run("Errors/KeepTheirType", func(t *testing.T) {
 		w := r.worker(t, hello(1, unsafe("fails")))
 		got := start(t, c, nodes(node("a", "fails")))
-		w.fail(w.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_PERMANENT, Reason: "NO_CREDIT", Message: "pay first"})
+		w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_PERMANENT, Reason: "NO_CREDIT", Message: "pay first"})
 		e := got.is(failed).GetError()
 		require.Equal(t, []string{"NO_CREDIT", "pay first"}, []string{e.GetReason(), e.GetMessage()})
 	})
@@ -420,7 +420,7 @@ func TestWorkers(t *testing.T) {
 
 		got = start(t, c, nodes(node("a", "odd")))
 		v = w.visit()
-		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.VisitOutcome{Token: v.GetToken(),
+		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.AttemptOutcome{Token: v.GetToken(),
 			Outcome: &executorv1.Outcome{Wait: &executorv1.Wait{}}}}})
 		require.NotNil(t, w.next().GetRefused(), "a broken rule of shape")
 		require.Equal(t, "BAD_OUTCOME", got.is(failed).GetError().GetReason())
@@ -465,7 +465,7 @@ func TestWorkers(t *testing.T) {
 		w := r.worker(t, hello(1, pure("claims")))
 		got := start(t, c, nodes(soonAgain(node("a", "claims"))))
 		for range 3 {
-			w.fail(w.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "LOST"})
+			w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "LOST"})
 		}
 		got.is(failed)
 	})
@@ -474,7 +474,7 @@ func TestWorkers(t *testing.T) {
 		first := r.worker(t, hello(1, unsafe("declines")))
 		got := start(t, c, nodes(node("a", "declines")))
 		v := first.visit()
-		first.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Declined{Declined: &executorv1.VisitDeclined{Token: v.GetToken()}}})
+		first.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Declined{Declined: &executorv1.AttemptDeclined{Token: v.GetToken()}}})
 		for range first.got {
 		}
 		require.ErrorIs(t, first.err, io.EOF, "it takes no more visits")
@@ -517,7 +517,7 @@ func TestWorkers(t *testing.T) {
 		require.NoError(t, err)
 		cancel := w.next().GetCancel()
 		require.Equal(t, []string{v.GetToken(), "CANCELED"}, []string{cancel.GetToken(), cancel.GetReason()})
-		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
+		w.fail(v.GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
 		got.is(executorv1.RunState_RUN_STATE_CANCELED)
 	})
 
@@ -541,7 +541,7 @@ func TestWorkers(t *testing.T) {
 			}
 		}()
 		testkit.Eventually(t, func() bool {
-			w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.VisitTokens{Token: v.GetToken(), Text: "word"}}})
+			w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.AttemptTokens{Token: v.GetToken(), Text: "word"}}})
 			select {
 			case s := <-seen:
 				return s == "word"
@@ -549,8 +549,8 @@ func TestWorkers(t *testing.T) {
 				return false
 			}
 		})
-		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Progress{Progress: &executorv1.VisitHeartbeat{Token: v.GetToken(), Details: value(`{"page":3}`)}}})
-		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "AGAIN"})
+		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Progress{Progress: &executorv1.AttemptHeartbeat{Token: v.GetToken(), Details: value(`{"page":3}`)}}})
+		w.fail(v.GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "AGAIN"})
 		v = w.visit()
 		require.JSONEq(t, `{"page":3}`, string(v.GetDetails().GetJson()))
 		require.EqualValues(t, 2, v.GetAttempt())

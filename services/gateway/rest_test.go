@@ -286,13 +286,13 @@ func TestSender(t *testing.T) {
 	t.Parallel()
 	r := start(t, options{})
 	r.executor.send = func(_ context.Context, req *executorv1.SendMessageRequest) (*executorv1.Run, error) {
-		if req.GetTaskToken() != "t2.x.y" {
+		if req.GetAttemptToken() != "t2.x.y" {
 			return nil, errs.New(errs.PermissionDenied, "SENDER_RESERVED", "%q is the name of a node", req.GetFrom()).Hint("send in another name")
 		}
 		return &executorv1.Run{Id: req.GetRunId()}, nil
 	}
-	t.Run("TaskToken/ReachesTheExecutor", func(t *testing.T) {
-		res := r.call(t, "POST", "/v1/runs/run_1:send", `{"from": "ask", "message": 1, "taskToken": "t2.x.y"}`)
+	t.Run("AttemptToken/ReachesTheExecutor", func(t *testing.T) {
+		res := r.call(t, "POST", "/v1/runs/run_1:send", `{"from": "ask", "message": 1, "attemptToken": "t2.x.y"}`)
 		require.Equal(t, http.StatusOK, res.status, res.body)
 	})
 	t.Run("Reserved/IsForbidden", func(t *testing.T) {

@@ -99,7 +99,7 @@ func calls(log *slog.Logger, method string) func(context.Context, target) (worke
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 			return none, err
 		}
-		return worker.Values(v.EffectKey).Used(&executorv1.CallUsage{Provider: "chaos", Model: "chaos", InputTokens: 6, OutputTokens: 4}), nil
+		return worker.Values(v.EffectKey).Used(&executorv1.ModelUsage{Provider: "chaos", Model: "chaos", InputTokens: 6, OutputTokens: 4}), nil
 	}
 }
 

@@ -180,7 +180,7 @@ func makeJob(t *testing.T, o *outside, shape string) *job {
 	case "signal":
 		chain(node("s", "sleep", "seconds", "0.2"), node("w", "signal", "name", `"go"`), call("p", "POST"))
 	case "task":
-		chain(call("u", "PUT"), workgraph.Node{ID: "w", Actor: "task"}, call("p", "POST"))
+		chain(call("u", "PUT"), workgraph.Node{ID: "w", Actor: "completion"}, call("p", "POST"))
 	case "long":
 		nodes := make([]workgraph.Node, 40)
 		for i := range nodes {
@@ -470,9 +470,9 @@ func (l *load) help(ctx context.Context, r *executorv1.Run) {
 			}
 			req := &executorv1.ReconcileVisitRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: v.GetNodeId(), Visit: v.GetVisit()}, By: "chaos"}
 			if l.o.performed(id, v.GetNodeId(), v.GetVisit()) {
-				req.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{{Json: []byte(`"found"`)}}}}
+				req.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{{Json: []byte(`"found"`)}}}}
 			} else {
-				req.Outcome = &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: true}
+				req.Outcome = &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: &executorv1.AttemptNotPerformed{}}
 			}
 			l.mu.Lock()
 			delete(l.seen, key)
@@ -488,10 +488,10 @@ func (l *load) help(ctx context.Context, r *executorv1.Run) {
 				_, err := e.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: w.GetInterruptId(), Answer: &graphv1.Payload{Json: []byte(`"yes"`)}, By: "chaos"})
 				return err
 			})
-		case w.GetKind() == executorv1.WaitKind_WAIT_KIND_TASK && w.GetTaskToken() != "":
+		case w.GetKind() == executorv1.WaitKind_WAIT_KIND_COMPLETION && w.GetAttemptToken() != "":
 			tell("complete", func(ctx context.Context, e executorv1.ExecutorServiceClient) error {
-				_, err := e.CompleteTask(ctx, &executorv1.CompleteTaskRequest{TaskToken: w.GetTaskToken(), By: "chaos",
-					Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{Values: []*graphv1.Payload{{Json: []byte(`"done"`)}}}}})
+				_, err := e.CompleteAttempt(ctx, &executorv1.CompleteAttemptRequest{AttemptToken: w.GetAttemptToken(), By: "chaos",
+					Result: &executorv1.CompleteAttemptRequest_Completed{Completed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{{Json: []byte(`"done"`)}}}}})
 				return err
 			})
 		case w.GetKind() == executorv1.WaitKind_WAIT_KIND_SIGNAL && r.GetLabels()["shape"] == "amend" && !l.amend(ctx, r):

@@ -26,7 +26,7 @@ func isolation(t *testing.T, s *suite) {
 		{"CancelRun", "RUN_NOT_FOUND", request{path: "/v1/runs/" + own.ID + ":cancel", body: map[string]any{}}},
 		{"ResumeRun", "RUN_NOT_FOUND", request{path: "/v1/runs/" + own.ID + ":resume", body: map[string]any{}}},
 		{"ReconcileVisit", "RUN_NOT_FOUND", request{path: "/v1/runs/" + own.ID + ":reconcile",
-			body: map[string]any{"visit": map[string]any{"nodeId": "n"}, "notPerformed": true}}},
+			body: map[string]any{"visit": map[string]any{"nodeId": "n"}, "notPerformed": map[string]any{}}}},
 		{"StartRunForItsTask", "TASK_NOT_FOUND", request{path: "/v1/runs", body: map[string]any{"graph": s.compile(t, tripPlan), "taskId": taskID}}},
 		{"GetEpic", "EPIC_NOT_FOUND", request{path: "/v1/epics/" + epicID}},
 		{"UpdateEpic", "EPIC_NOT_FOUND", request{method: http.MethodPatch, path: "/v1/epics/" + epicID, body: map[string]any{"title": "mine"}}},

@@ -55,7 +55,7 @@ func paused(t *testing.T, s *suite) {
 		r := unclear(t)
 		refused(t, r.ID, "resume", `{}`, http.StatusBadRequest, "RECONCILIATION_NEEDED")
 		refused(t, r.ID, "reconcile", `{"visit":{"nodeId":"pay"}}`, http.StatusBadRequest, "REQUEST_INVALID")
-		refused(t, r.ID, "reconcile", `{"visit":{"nodeId":"pay","visit":2},"notPerformed":true}`, http.StatusBadRequest, "VISIT_NOT_IN_RECONCILIATION")
+		refused(t, r.ID, "reconcile", `{"visit":{"nodeId":"pay","visit":2},"notPerformed":{}}`, http.StatusBadRequest, "VISIT_NOT_IN_RECONCILIATION")
 		// The only node: nothing is left to wait for.
 		got := post(t, r.ID, "reconcile", `{"visit":{"nodeId":"pay","visit":1},"performed":{"values":[{"receipt":[1,"two"]}]},"by":"ada"}`)
 		require.Equal(t, "RUN_STATE_COMPLETED", got.State)
@@ -66,7 +66,7 @@ func paused(t *testing.T, s *suite) {
 	})
 	t.Run("Unsafe/NotPerformedIsCalledOnceMore", func(t *testing.T) {
 		r := unclear(t)
-		require.Equal(t, "RUN_STATE_PAUSED", post(t, r.ID, "reconcile", `{"visit":{"nodeId":"pay"},"notPerformed":true}`).State)
+		require.Equal(t, "RUN_STATE_PAUSED", post(t, r.ID, "reconcile", `{"visit":{"nodeId":"pay"},"notPerformed":{}}`).State)
 		post(t, r.ID, "resume", `{}`)
 		r = s.awaitEnd(t, r.ID)
 		require.JSONEq(t, `"paid"`, string(r.Result))

@@ -18,7 +18,7 @@ type visit struct {
 	Cached, Adopted      bool
 	Attempts             int
 	Usage                *usage
-	Wait                 *struct{ Kind, TaskToken string }
+	Wait                 *struct{ Kind, AttemptToken string }
 }
 
 func (s *suite) visits(t *testing.T, runID string) map[string]visit {
@@ -41,18 +41,18 @@ func (s *suite) run(t *testing.T, body string) (r run) {
 // verbs does over REST what runs can be told and what is told of them.
 func verbs(t *testing.T, s *suite) {
 	t.Run("Task/IsCompletedByItsToken", func(t *testing.T) {
-		r := s.run(t, `{"graph":{"name":"task","nodes":[{"id":"w","actor":"task"}]}}`)
+		r := s.run(t, `{"graph":{"name":"task","nodes":[{"id":"w","actor":"completion"}]}}`)
 		var token string
 		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 			if w := s.visits(t, r.ID)["w"].Wait; w != nil {
-				token = w.TaskToken
+				token = w.AttemptToken
 			}
 			return token != ""
 		})
-		status, body := s.do(t, request{path: "/v1/tasks:complete", key: keyB, body: map[string]any{"taskToken": token, "completed": map[string]any{}}})
+		status, body := s.do(t, request{path: "/v1/attempts:complete", key: keyB, body: map[string]any{"attemptToken": token, "completed": map[string]any{}}})
 		require.NotEqual(t, http.StatusOK, status, "another tenant has the token: %s", body)
 		for range 2 {
-			s.ask(t, request{path: "/v1/tasks:complete", body: map[string]any{"taskToken": token, "completed": map[string]any{"values": []any{map[string]any{"score": 7}}}}}, nil)
+			s.ask(t, request{path: "/v1/attempts:complete", body: map[string]any{"attemptToken": token, "completed": map[string]any{"values": []any{map[string]any{"score": 7}}}}}, nil)
 		}
 		require.JSONEq(t, `{"score":7}`, string(s.awaitEnd(t, r.ID).Result))
 	})

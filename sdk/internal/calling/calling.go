@@ -7,8 +7,8 @@ import "context"
 // Call is a call of a node's actor.
 type Call struct {
 	RunID, NodeID string
-	// TaskToken shows that the call is this one.
-	TaskToken string
+	// AttemptToken shows that the call is this one.
+	AttemptToken string
 }
 
 type key struct{}

@@ -138,6 +138,9 @@ type commands struct {
 	Workers struct {
 		List workersListCmd `cmd:"" aliases:"ls" help:"List the workers that are connected."`
 	} `cmd:"" help:"Look at remote workers." group:"work"`
+	Attempts struct {
+		Complete attemptsCompleteCmd `cmd:"" help:"End a visit's wait for work outside, by the token of its attempt."`
+	} `cmd:"" help:"Complete attempts whose work goes on outside." group:"work"`
 	Actors actorsCmd `cmd:"" help:"List what nodes can call." group:"work"`
 
 	Epics struct {
@@ -154,7 +157,6 @@ type commands struct {
 		Create     tasksCreateCmd     `cmd:"" help:"Add a task to an epic."`
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
 		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
-		Complete   tasksCompleteCmd   `cmd:"" help:"End a visit's wait for work outside, by its token."`
 	} `cmd:"" help:"Keep tasks." group:"books"`
 	Usage  usageCmd `cmd:"" help:"Show what was used, and what it cost." group:"books"`
 	Prices struct {

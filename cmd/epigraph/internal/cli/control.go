@@ -140,7 +140,7 @@ type runsSendCmd struct {
 	Message   string `arg:"" help:"The message, as JSON or text."`
 	From      string `help:"Who sends it, as the inboxes name senders; the name of a node needs --token." required:"" placeholder:"NAME"`
 	Node      string `help:"The node whose inbox gets it; without, every inbox that takes messages of the sender." placeholder:"ID"`
-	Token     string `help:"The task token of the node's call that sends it." placeholder:"TOKEN"`
+	Token     string `help:"The attempt token of the node's call that sends it." placeholder:"TOKEN"`
 	RequestID string `help:"Makes the command repeatable: the same id sends once." placeholder:"ID"`
 }
 
@@ -159,7 +159,7 @@ func (c *runsSendCmd) Run(e *env) error {
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.executor.SendMessage(ctx, &executorv1.SendMessageRequest{
-			RunId: c.ID, From: c.From, NodeId: c.Node, Message: message, RequestId: c.RequestID, TaskToken: c.Token})
+			RunId: c.ID, From: c.From, NodeId: c.Node, Message: message, RequestId: c.RequestID, AttemptToken: c.Token})
 		if err != nil {
 			return err
 		}
@@ -553,29 +553,29 @@ func (c *runsBulkDeleteCmd) Run(e *env) error {
 	})
 }
 
-type tasksCompleteCmd struct {
-	Token  string   `arg:"" help:"The token that the call was given; \"epigraph runs show\" tells it."`
+type attemptsCompleteCmd struct {
+	Token  string   `arg:"" help:"The token that the attempt was given; \"epigraph runs show\" tells it."`
 	Values []string `help:"What the work gave, as JSON or text; give it again for more values." name:"value" placeholder:"VALUE" sep:"none" xor:"outcome"`
 	Failed *string  `help:"The work failed for good, by this reason." placeholder:"REASON" xor:"outcome"`
 	Why    string   `help:"Why it failed, for a person." name:"message" placeholder:"TEXT"`
 	By     string   `help:"Who says so, for whoever reads the history." placeholder:"NAME"`
 }
 
-// Help tells these tasks from those of epics.
-func (tasksCompleteCmd) Help() string {
-	return `This is about work outside for which a visit of a run waits, not about a task of an epic: that one is moved by "epigraph tasks transition".
+// Help shows how an attempt is completed.
+func (attemptsCompleteCmd) Help() string {
+	return `The work may have been done by a program or a person; "runs show" names the tokens that are waited for.
 
-    epigraph tasks complete TOKEN --value '{"score": 7}'
-    epigraph tasks complete TOKEN --failed REJECTED --message 'the customer said no'`
+    epigraph attempts complete TOKEN --value '{"score": 7}'
+    epigraph attempts complete TOKEN --failed REJECTED --message 'the customer said no'`
 }
 
 // Run completes.
-func (c *tasksCompleteCmd) Run(e *env) error {
-	req := &executorv1.CompleteTaskRequest{TaskToken: c.Token, By: c.By}
+func (c *attemptsCompleteCmd) Run(e *env) error {
+	req := &executorv1.CompleteAttemptRequest{AttemptToken: c.Token, By: c.By}
 	if c.Failed != nil {
-		req.Result = &executorv1.CompleteTaskRequest_Failed{Failed: &executorv1.CallFailed{Reason: *c.Failed, Message: c.Why}}
+		req.Result = &executorv1.CompleteAttemptRequest_Failed{Failed: &executorv1.AttemptFailed{Reason: *c.Failed, Message: c.Why}}
 	} else {
-		done := &executorv1.CallPerformed{}
+		done := &executorv1.AttemptPerformed{}
 		for _, v := range c.Values {
 			p, err := finalValue(v)
 			if err != nil {
@@ -583,10 +583,10 @@ func (c *tasksCompleteCmd) Run(e *env) error {
 			}
 			done.Values = append(done.Values, p)
 		}
-		req.Result = &executorv1.CompleteTaskRequest_Completed{Completed: done}
+		req.Result = &executorv1.CompleteAttemptRequest_Completed{Completed: done}
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.CompleteTask(ctx, req)
+		r, err := s.executor.CompleteAttempt(ctx, req)
 		if err != nil {
 			return err
 		}

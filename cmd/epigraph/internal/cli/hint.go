@@ -24,7 +24,7 @@ var commandOf = map[string]string{
 	"ListEpics": "epics ls", "GetEpic": "epics get", "CreateEpic": "epics create", "UpdateEpic": "epics update", "TransitionEpic": "epics transition",
 	"DeleteEpic": "epics rm",
 	"ListTasks":  "tasks ls", "GetTask": "tasks get", "CreateTask": "tasks create", "TransitionTask": "tasks transition", "DeleteTask": "tasks rm",
-	"CompleteTask": "tasks complete", "ListUsage": "usage", "GetNamespaceUsage": "usage", "ListPrices": "prices ls", "CreatePrice": "prices set",
+	"CompleteAttempt": "attempts complete", "ListUsage": "usage", "GetNamespaceUsage": "usage", "ListPrices": "prices ls", "CreatePrice": "prices set",
 }
 
 // flagOf names the flag that says what a field of a request says, for fields that hints speak of.

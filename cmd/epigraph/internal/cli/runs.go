@@ -233,8 +233,8 @@ func waitsFor(w *executorv1.WaitInfo) string {
 		return "child runs " + some(w.GetChildRunIds(), 3) + due
 	case executorv1.WaitKind_WAIT_KIND_INTERRUPT:
 		return "answer to " + w.GetInterruptId() + due
-	case executorv1.WaitKind_WAIT_KIND_TASK:
-		return "work outside, token " + w.GetTaskToken() + due
+	case executorv1.WaitKind_WAIT_KIND_COMPLETION:
+		return "work outside, token " + w.GetAttemptToken() + due
 	case executorv1.WaitKind_WAIT_KIND_SIGNAL:
 		return "signal " + view.OneLine(w.GetSignal(), 40) + due
 	}
@@ -438,11 +438,11 @@ func (c *runsReconcileCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		req.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{given}}}
+		req.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.AttemptPerformed{Values: []*graphv1.Payload{given}}}
 	case c.Failed != nil:
-		req.Outcome = &executorv1.ReconcileVisitRequest_Failed{Failed: &executorv1.CallFailed{Reason: *c.Failed}}
+		req.Outcome = &executorv1.ReconcileVisitRequest_Failed{Failed: &executorv1.AttemptFailed{Reason: *c.Failed}}
 	default:
-		req.Outcome = &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: true}
+		req.Outcome = &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: &executorv1.AttemptNotPerformed{}}
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.executor.ReconcileVisit(ctx, req)

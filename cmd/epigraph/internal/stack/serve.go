@@ -321,13 +321,13 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 	return nil, unknownService(name)
 }
 
-// tokenKeys are the keys of task tokens, made from secrets that all executors share and that outlive them.
+// tokenKeys are the keys of attempt token, made from secrets that all executors share and that outlive them.
 func tokenKeys(secrets ...conf.Secret) [][]byte {
 	var keys [][]byte
 	for _, s := range secrets {
 		if !s.IsZero() {
 			h := hmac.New(sha256.New, []byte(s.Reveal()))
-			_, _ = h.Write([]byte("epigraph task tokens")) // it never fails
+			_, _ = h.Write([]byte("epigraph attempt token")) // it never fails
 			keys = append(keys, h.Sum(nil))
 		}
 	}

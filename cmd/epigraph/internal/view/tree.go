@@ -240,10 +240,10 @@ func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 		n := t.node(e.InterruptClosed.GetVisit())
 		t.questions = slices.DeleteFunc(t.questions, func(q question) bool { return q.id == e.InterruptClosed.GetInterruptId() })
 		return t.line(s, n, e.InterruptClosed.GetInterruptId()+" "+closedText(e.InterruptClosed)), n
-	case *executorv1.RunEvent_TaskCompleted:
-		n := t.node(e.TaskCompleted.GetVisit())
+	case *executorv1.RunEvent_CompletionReceived:
+		n := t.node(e.CompletionReceived.GetVisit())
 		note := "the work outside has ended"
-		if e.TaskCompleted.GetExpired() {
+		if e.CompletionReceived.GetExpired() {
 			note = "the work outside did not end in time"
 		}
 		return t.line(s, n, note), n
@@ -449,7 +449,7 @@ func waitText(w *executorv1.WaitInfo) string {
 		return Plural(len(w.GetChildRunIds()), "child run")
 	case executorv1.WaitKind_WAIT_KIND_INTERRUPT:
 		return "answer to " + w.GetInterruptId()
-	case executorv1.WaitKind_WAIT_KIND_TASK:
+	case executorv1.WaitKind_WAIT_KIND_COMPLETION:
 		return "work outside"
 	case executorv1.WaitKind_WAIT_KIND_SIGNAL:
 		return "signal " + OneLine(w.GetSignal(), 40)

@@ -477,7 +477,7 @@ func TestTree(t *testing.T) {
 		s.after(0, waits("late", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_SIGNAL, Signal: "go"}))
 		s.after(0, waits("child", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_CHILDREN, ChildRunIds: []string{"run_2"}}))
 		s.after(0, waits("nap", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_TIMER}))
-		s.after(0, waits("off", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_TASK}))
+		s.after(0, waits("off", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_COMPLETION}))
 		require.Contains(t, s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80, Height: 24}), "ask asks to approve: {\"amount\":7}\n  `epigraph interrupts answer int_1 yes|no`\n",
 			"a picture that moves shows open questions below the tree")
 		require.Equal(t, 9, strings.Count(s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80, Height: 9}), "\n"))

@@ -239,8 +239,7 @@ func started(t testing.TB, s *store, me journal.Owner) string {
 	t.Helper()
 	id, at := ids.New("run"), dbkit.Now()
 	res, err := s.Commit(t.Context(), me, []journal.Write{{Start: &journal.Start{
-		Run:    journal.Run{ID: id, Namespace: ns, GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
-		Events: []journal.Event{{Kind: 1, Time: at}},
+		Run: journal.Run{ID: id, Namespace: ns, GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}}, Append: journal.Append{Events: []journal.Event{{Kind: 1, Time: at}}},
 	}}})
 	require.NoError(t, err)
 	require.NoError(t, res[0].Err)

@@ -144,7 +144,7 @@ func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, er
 type MessageRequest struct {
 	Namespace, RunID string
 	From, Node       string
-	// Token is the task token of the call that sends in its node's name; empty for a sender outside.
+	// Token is the attempt token of the call that sends in its node's name; empty for a sender outside.
 	Token   string
 	Message json.RawMessage
 	Request journal.Request
@@ -326,9 +326,9 @@ type CompleteRequest struct {
 	By               string
 }
 
-// CompleteTask ends a visit's wait for work outside and returns its run's id. Saying the same again does
+// CompleteAttempt ends a visit's wait for work outside and returns its run's id. Saying the same again does
 // nothing.
-func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string, error) {
+func (e *Engine) CompleteAttempt(ctx context.Context, req CompleteRequest) (string, error) {
 	token, err := e.Tokens().Parse(req.Namespace, req.Token)
 	if err != nil {
 		return "", err
@@ -349,7 +349,7 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 		return row.ID, err
 	}
 	posted, err := e.enqueue(ctx, journal.EnqueueRequest{Open: started(),
-		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandTaskEnded, Key: token.name()}},
+		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandCompletion, Key: token.name()}},
 		&record.Payload{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {
 		return "", refusedCommand(err)
@@ -360,15 +360,15 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 		}
 		return row.ID, nil
 	}
-	_, err = e.applied(ctx, token.Namespace, token.RunID, journal.CommandTaskEnded, token.name())
+	_, err = e.applied(ctx, token.Namespace, token.RunID, journal.CommandCompletion, token.name())
 	return row.ID, err
 }
 
 // saidOfTask reports whether the same was said of a task before. An error says that it cannot be completed so
 // any more.
-func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToken, end CompleteRequest) (bool, error) {
+func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token AttemptToken, end CompleteRequest) (bool, error) {
 	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
-	m, unread, err := e.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandTaskEnded, token.name(), true)
+	m, unread, err := e.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCompletion, token.name(), true)
 	if err != nil {
 		return false, err
 	}
@@ -390,7 +390,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToke
 		open := false
 		look(func(s *workgraph.State) {
 			s.Waits(func(w workgraph.WaitInfo) bool {
-				open = w.Ref == token.Ref() && w.Attempt == token.Attempt && w.Kind == workgraph.WaitTask
+				open = w.Ref == token.Ref() && w.Attempt == token.Attempt && w.Kind == workgraph.WaitCompletion
 				return !open
 			})
 			for _, start := range s.Outstanding() { // its work may be quicker than the call that begins it
@@ -403,7 +403,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToke
 	}
 	same := false
 	found, err := e.happened(ctx, row, func(d *record.Durable) bool {
-		if d.Kind != workgraph.TaskClosed || d.Ref != token.Ref() || d.Attempt != token.Attempt && d.Attempt != 0 {
+		if d.Kind != workgraph.CompletionReceived || d.Ref != token.Ref() || d.Attempt != token.Attempt && d.Attempt != 0 {
 			return false
 		}
 		same = sameOutcome(d.Outcome, end.Outcome) && sameError(d.Error, end.Err)

@@ -149,7 +149,7 @@ func rawRate(b *testing.B, j journal.Journal, _ journal.Owner) float64 {
 			for k := range evs {
 				evs[k] = journal.Event{Time: now, Kind: 12, NodeID: "n", Visit: 1, Data: data}
 			}
-			ws = append(ws, journal.Write{Start: &journal.Start{Graph: []byte("{}"), Events: evs, Run: journal.Run{ID: id, Namespace: ns, GraphHash: "h",
+			ws = append(ws, journal.Write{Start: &journal.Start{Append: journal.Append{Graph: []byte("{}"), Events: evs}, Run: journal.Run{ID: id, Namespace: ns, GraphHash: "h",
 				CreateTime: now, Status: journal.Status{State: journal.StateCompleted, UpdateTime: now}}}})
 		}
 		_, err := j.Commit(b.Context(), owner, ws)

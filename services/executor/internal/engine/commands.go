@@ -276,7 +276,7 @@ func isLeft(m journal.Command) bool { return m.Left }
 
 // computes reports whether commands changes a graph, or brings an outcome from outside, which may let it grow.
 func computes(m journal.Command) bool {
-	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandTaskEnded || m.Kind == journal.CommandReconcile
+	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandCompletion || m.Kind == journal.CommandReconcile
 }
 
 func isCancel(m journal.Command) bool { return m.Kind == journal.CommandCancel }
@@ -366,7 +366,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 		return err
 	case m.Kind == journal.CommandAmend && !isTooLarge(err):
 		r.refusal, x.keep = refusalOf(l, err, now), true
-	case m.Kind == journal.CommandTaskEnded && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
+	case m.Kind == journal.CommandCompletion && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
 		// Its work was quicker than the call that began it: the commands wait for the end of the call.
 		delete(r.taken, m.ID)
 		r.early = true

@@ -188,8 +188,8 @@ func TestCommands(t *testing.T) {
 		t.Run("Task/IsCompletedOnceThoughMuchMailStandsBefore", func(t *testing.T) {
 			tokens := make(chan string, 1)
 			l := run(t, s, actors{"ok": &recorder{}, "task": outcome(func(c *workgraph.Call) workgraph.Outcome {
-				tokens <- c.TaskToken
-				return workgraph.Outcome{Wait: &workgraph.Wait{Task: &workgraph.TaskWait{}}}
+				tokens <- c.AttemptToken
+				return workgraph.Outcome{Wait: &workgraph.Wait{Completion: &workgraph.CompletionWait{}}}
 			})})
 			g := chain(2, "ok")
 			g.Nodes[0].Actor, g.Edges[0].When = "task", "true" // what it hears is decided in a turn
@@ -201,7 +201,7 @@ func TestCommands(t *testing.T) {
 			}
 			token := <-tokens
 			complete := func(ctx context.Context, value string) error {
-				_, err := l.CompleteTask(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(value)}}})
+				_, err := l.CompleteAttempt(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(value)}}})
 				return err
 			}
 			ctx, leave := context.WithCancel(t.Context())
@@ -209,7 +209,7 @@ func TestCommands(t *testing.T) {
 			go func() { said <- complete(ctx, "1") }()
 			testkit.Eventually(t, func() bool {
 				out, err := l.j.Outstanding(t.Context(), ns, id)
-				return err == nil && slices.Contains(out.Unread, journal.CommandTaskEnded)
+				return err == nil && slices.Contains(out.Unread, journal.CommandCompletion)
 			})
 			leave()
 			<-said

@@ -31,7 +31,7 @@ type Config struct {
 	Parallel int
 	// ParallelRemote is how many attempts wait for remote workers at once; they do not count for Parallel.
 	ParallelRemote int
-	// TokenKeys sign task tokens: the first those that are given out, all those that come back. Every
+	// TokenKeys sign attempt token: the first those that are given out, all those that come back. Every
 	// executor of a database needs the same.
 	TokenKeys [][]byte
 	// MaxPayload is the hard limit in bytes of one argument and of the values of one outcome together.

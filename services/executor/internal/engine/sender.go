@@ -11,39 +11,39 @@ import (
 // ReasonSenderReserved is the reason of a message in the name of a node that no running call of it sends.
 const ReasonSenderReserved = "SENDER_RESERVED"
 
-// bears refuses a message in the name of a node, or of the run's input, unless it comes with the task token
+// bears refuses a message in the name of a node, or of the run's input, unless it comes with the attempt token
 // of a call of that node that is under way. It returns the call; zero for a sender outside. The machine looks
 // again when it reads the message, since the graph may have other nodes by then.
-func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (TaskToken, error) {
+func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (AttemptToken, error) {
 	reserved := func(format string, args ...any) error {
 		return errs.New(errs.PermissionDenied, ReasonSenderReserved, format, args...).Set("sender", req.From).
-			Hint("send in another name, or as the node's call does: in the node's name, with the call's task_token, while the call is under way")
+			Hint("send in another name, or as the node's call does: in the node's name, with the call's attempt_token, while the call is under way")
 	}
 	if req.Token == "" {
 		if workgraph.ReservedSender(req.From, func(id string) bool { _, ok := nodes[id]; return ok }) {
-			return TaskToken{}, reserved("%q is the name of a node of the run, or of its input: nobody else sends messages in it", req.From)
+			return AttemptToken{}, reserved("%q is the name of a node of the run, or of its input: nobody else sends messages in it", req.From)
 		}
-		return TaskToken{}, nil
+		return AttemptToken{}, nil
 	}
 	token, err := e.Tokens().Parse(req.Namespace, req.Token)
 	switch {
 	case err != nil:
-		return TaskToken{}, err
+		return AttemptToken{}, err
 	case token.RunID != req.RunID:
-		return TaskToken{}, reserved("the task token is one of another run")
+		return AttemptToken{}, reserved("the attempt token is one of another run")
 	case token.Node != req.From:
-		return TaskToken{}, reserved("the task token is one of node %q, whose calls do not send as %q", token.Node, req.From)
+		return AttemptToken{}, reserved("the attempt token is one of node %q, whose calls do not send as %q", token.Node, req.From)
 	case row.State.Ended():
 		return token, nil // the run refuses any message
 	}
 	look, _, err := e.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
-		return TaskToken{}, err
+		return AttemptToken{}, err
 	}
 	speaks := false
 	look(func(s *workgraph.State) { speaks = s.Speaks(token.Ref(), token.Attempt) })
 	if !speaks {
-		return TaskToken{}, reserved("%s, attempt %d, is not under way", token.Ref(), token.Attempt)
+		return AttemptToken{}, reserved("%s, attempt %d, is not under way", token.Ref(), token.Attempt)
 	}
 	return token, nil
 }

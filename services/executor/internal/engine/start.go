@@ -422,7 +422,7 @@ func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error
 
 // record writes the run down without beginning it.
 func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
-	s := &journal.Start{Graph: r.program.body}
+	s := &journal.Start{Append: journal.Append{Graph: r.program.body}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
@@ -478,7 +478,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, err
 	}
 	c.outbox = len(w.Outbox) > 0
-	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}
+	s := &journal.Start{Append: journal.Append{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}

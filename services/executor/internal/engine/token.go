@@ -15,21 +15,21 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonTaskToken is the reason of a task token that this service never gave out, or gave out in another namespace.
-const ReasonTaskToken = "TASK_TOKEN_INVALID"
+// ReasonAttemptToken is the reason of a attempt token that this service never gave out, or gave out in another namespace.
+const ReasonAttemptToken = "ATTEMPT_TOKEN_INVALID"
 
-// tokenPrefix is the version of task tokens.
+// tokenPrefix is the version of attempt token.
 const tokenPrefix = "t1."
 
-// maxToken bounds a task token in bytes.
+// maxToken bounds a attempt token in bytes.
 const maxToken = 1024
 
 // macBytes is the length of a token's signature: 128 bits of HMAC-SHA256.
 const macBytes = 16
 
-// TaskToken names an attempt to whoever finishes its work from outside. To its holders it is opaque and cannot be made up. Whoever comes with it must be
+// AttemptToken names an attempt to whoever finishes its work from outside. To its holders it is opaque and cannot be made up. Whoever comes with it must be
 // let into its namespace all the same, and it counts only while the visit waits for that very attempt.
-type TaskToken struct {
+type AttemptToken struct {
 	Namespace string `json:"n"`
 	RunID     string `json:"r"`
 	Node      string `json:"o"`
@@ -38,7 +38,7 @@ type TaskToken struct {
 	Attempt   int    `json:"a"`
 }
 
-// Tokens signs task tokens by the first of its keys and takes those of all. Every executor of a database needs the same. The zero value signs by an
+// Tokens signs attempt token by the first of its keys and takes those of all. Every executor of a database needs the same. The zero value signs by an
 // empty key, which keeps out mistakes alone: an executor has the key of its database at least.
 type Tokens struct{ keys [][]byte }
 
@@ -46,7 +46,7 @@ type Tokens struct{ keys [][]byte }
 func NewTokens(keys ...[]byte) Tokens { return Tokens{keys} }
 
 // Sign is the token as it is given out; empty for one that would be too long.
-func (k Tokens) Sign(t TaskToken) string {
+func (k Tokens) Sign(t AttemptToken) string {
 	name := t.name()
 	if name == "" {
 		return ""
@@ -59,22 +59,22 @@ func (k Tokens) Sign(t TaskToken) string {
 }
 
 // Parse reads a token. The namespace is that of the caller, who gets no other's runs by it.
-func (k Tokens) Parse(namespace, s string) (TaskToken, error) {
-	bad := errs.New(errs.InvalidArgument, ReasonTaskToken, "the task token is not one of this namespace").
+func (k Tokens) Parse(namespace, s string) (AttemptToken, error) {
+	bad := errs.New(errs.InvalidArgument, ReasonAttemptToken, "the attempt token is not one of this namespace").
 		Hint("pass on the token as the call or the visit shows it, whole and unchanged")
 	if len(s) > maxToken {
-		return TaskToken{}, bad
+		return AttemptToken{}, bad
 	}
 	name, signature, ok := cutLast(s, ".")
 	if !ok || !k.signed(name, signature) {
-		return TaskToken{}, bad
+		return AttemptToken{}, bad
 	}
 	t, err := parseName(name)
 	if err != nil {
-		return TaskToken{}, bad.With(err)
+		return AttemptToken{}, bad.With(err)
 	}
 	if t.Namespace != namespace {
-		return TaskToken{}, bad
+		return AttemptToken{}, bad
 	}
 	return t, nil
 }
@@ -109,12 +109,12 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 }
 
 // Ref is the visit, or item of one, that the token is of.
-func (t TaskToken) Ref() workgraph.Ref {
+func (t AttemptToken) Ref() workgraph.Ref {
 	return workgraph.Ref{Node: t.Node, Visit: t.Visit, Item: t.Item}
 }
 
 // name is the token without its signature: the same whichever key signs it. Empty for one that would be too long.
-func (t TaskToken) name() string {
+func (t AttemptToken) name() string {
 	raw, err := t.json()
 	if err != nil || len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(len(raw))+1+base64.RawURLEncoding.EncodedLen(macBytes) > maxToken {
 		return ""
@@ -124,7 +124,7 @@ func (t TaskToken) name() string {
 }
 
 // json is what encoding/json makes of t. Every call of an actor gets a token, so plain ones are put together by hand.
-func (t TaskToken) json() ([]byte, error) {
+func (t AttemptToken) json() ([]byte, error) {
 	if !plain(t.Namespace) || !plain(t.RunID) || !plain(t.Node) {
 		return json.Marshal(t)
 	}
@@ -152,22 +152,22 @@ func plain(s string) bool {
 var errTokenContent = errors.New("the token names no attempt")
 
 // parseName reads what name wrote.
-func parseName(s string) (TaskToken, error) {
+func parseName(s string) (AttemptToken, error) {
 	rest, ok := strings.CutPrefix(s, tokenPrefix)
 	if !ok {
-		return TaskToken{}, errTokenContent
+		return AttemptToken{}, errTokenContent
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	if err != nil {
-		return TaskToken{}, err
+		return AttemptToken{}, err
 	}
-	var t TaskToken
+	var t AttemptToken
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return TaskToken{}, err
+		return AttemptToken{}, err
 	}
 	// Only what name gives counts, so that one attempt has one name.
 	if t.RunID == "" || t.Node == "" || t.Visit < 1 || t.Item < 0 || t.Attempt < 1 || !utf8.ValidString(t.RunID+t.Node) || t.name() != s {
-		return TaskToken{}, errTokenContent
+		return AttemptToken{}, errTokenContent
 	}
 	return t, nil
 }
@@ -175,7 +175,7 @@ func parseName(s string) (TaskToken, error) {
 // Tokens are those of this engine.
 func (e *Engine) Tokens() Tokens { return NewTokens(e.cfg.TokenKeys...) }
 
-// taskToken is the token of an attempt of the run.
-func (r *run) taskToken(ref workgraph.Ref, attempt int) string {
-	return r.t.e.Tokens().Sign(TaskToken{Namespace: r.namespace, RunID: r.id, Node: ref.Node, Visit: ref.Visit, Item: ref.Item, Attempt: attempt})
+// attemptToken is the token of an attempt of the run.
+func (r *run) attemptToken(ref workgraph.Ref, attempt int) string {
+	return r.t.e.Tokens().Sign(AttemptToken{Namespace: r.namespace, RunID: r.id, Node: ref.Node, Visit: ref.Visit, Item: ref.Item, Attempt: attempt})
 }

@@ -40,9 +40,9 @@ func TestTraceOfCommands(t *testing.T) {
 			_, err := l.Send(ctx, engine.MessageRequest{Namespace: ns, RunID: id, From: "user", Message: json.RawMessage(`"hey"`)})
 			return err
 		}},
-		journal.CommandTaskEnded: {node("task"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
-			token := l.Tokens().Sign(engine.TaskToken{Namespace: ns, RunID: id, Node: "n0", Visit: 1, Attempt: 1})
-			_, err := l.CompleteTask(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{}})
+		journal.CommandCompletion: {node("task"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+			token := l.Tokens().Sign(engine.AttemptToken{Namespace: ns, RunID: id, Node: "n0", Visit: 1, Attempt: 1})
+			_, err := l.CompleteAttempt(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{}})
 			return err
 		}},
 		journal.CommandPause: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
@@ -71,7 +71,7 @@ func TestTraceOfCommands(t *testing.T) {
 			t.Run(string(kind)+"/IsLinkedWithWhoSendsIt"+where, func(t *testing.T) {
 				t.Parallel()
 				tr := newTracer()
-				l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "unsafe": &unclear{}, "task": waits(workgraph.Wait{Task: &workgraph.TaskWait{}}),
+				l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "unsafe": &unclear{}, "task": waits(workgraph.Wait{Completion: &workgraph.CompletionWait{}}),
 					"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, tr.option,
 					func(cfg *engine.Config, _ *engine.Deps) { cfg.EvictAfter = parkAfter })
 				l.jobs(t)

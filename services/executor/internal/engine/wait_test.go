@@ -110,7 +110,7 @@ func TestWaits(t *testing.T) {
 			"ok":     &recorder{},
 			"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
 			"ask":    waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"Go?"`)}}),
-			"task":   waits(workgraph.Wait{Task: &workgraph.TaskWait{}}),
+			"task":   waits(workgraph.Wait{Completion: &workgraph.CompletionWait{}}),
 			"badask": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"x"`), Schema: json.RawMessage(`{"type": 7}`)}}),
 			"expire": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"x"`), Timeout: workgraph.Duration(200 * time.Millisecond), Default: json.RawMessage(`"late"`)}}),
 			"sleep":  waits(workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(400 * time.Millisecond)}}),
@@ -171,11 +171,11 @@ func TestWaits(t *testing.T) {
 			id := l.start(t, then("task"))
 			l.parked(t, id, journal.StateWaiting)
 			end := record.Payload{Ref: workgraph.Ref{Node: "n0", Visit: 1}, Attempt: 2, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}}}
-			other.commands(t, id, journal.CommandTaskEnded, end) // of an attempt that never was
+			other.commands(t, id, journal.CommandCompletion, end) // of an attempt that never was
 			end.Attempt = 1
-			other.commands(t, id, journal.CommandTaskEnded, end)
+			other.commands(t, id, journal.CommandCompletion, end)
 			l.wait(t, id, journal.StateCompleted)
-			require.Len(t, kinds(l.events(t, id), workgraph.TaskClosed), 1)
+			require.Len(t, kinds(l.events(t, id), workgraph.CompletionReceived), 1)
 		})
 		t.Run("Timer/GoesOnAtItsInstant", func(t *testing.T) {
 			id := l.start(t, then("sleep"))

@@ -257,32 +257,9 @@ func follows(u *RunBatch, w Write) error {
 
 func (u *RunBatch) addStart(s *Start) {
 	u.Start = s
-	status, outcome := s.Run.Status, s.Run.Outcome
-	u.Status, u.Outcome = cut(status), &outcome
-	u.add(s.Events, s.Outbox, s.Snapshot)
-	u.Blobs = append(u.Blobs, s.Blobs...)
-	u.more(s.Command, s.Jobs, s.Opened)
-}
-
-// more takes along what is written beside the events.
-func (u *RunBatch) more(commands []Command, jobs []Job, opened []Interrupt) {
-	for _, m := range commands {
-		m.Namespace, m.Time = u.Namespace, dbkit.Micros(m.Time)
-		u.Command = append(u.Command, m)
-	}
-	for _, j := range jobs {
-		u.Jobs = append(u.Jobs, MakeJob(u.Namespace, u.RunID, j))
-	}
-	for _, i := range opened {
-		i.Namespace, i.RunID = u.Namespace, u.RunID
-		if i.RootID == "" && u.Start != nil {
-			if i.RootID = u.Start.Run.RootID; i.RootID == "" {
-				i.RootID = u.RunID
-			}
-		}
-		i.CreateTime, i.ExpireTime = dbkit.Micros(i.CreateTime), dbkit.Micros(i.ExpireTime)
-		u.Opened = append(u.Opened, i)
-	}
+	outcome := s.Run.Outcome
+	u.Status, u.Outcome = cut(s.Run.Status), &outcome
+	u.addAppend(&s.Append)
 }
 
 func (u *RunBatch) addAppend(a *Append) {
@@ -319,25 +296,41 @@ func (u *RunBatch) addAppend(a *Append) {
 			o.State, o.Answer, o.Decision, o.By, o.CloseTime = c.State, c.Answer, c.Decision, c.By, c.Time
 		}
 	}
-	u.add(a.Events, a.Outbox, a.Snapshot)
-	u.Blobs = append(u.Blobs, a.Blobs...)
-	u.more(a.Command, a.Jobs, a.Opened)
+	u.add(a)
 }
 
-func (u *RunBatch) add(events []Event, outbox []Out, snapshot []byte) {
+// add takes along what is written beside the rows of runs. Outbox items and the snapshot take their place from
+// the last event.
+func (u *RunBatch) add(a *Append) {
 	if u.Events == nil {
-		u.Events = make([]Event, 0, len(events))
+		u.Events = make([]Event, 0, len(a.Events))
 	}
-	for _, e := range events {
+	for _, e := range a.Events {
 		e.RunID, e.Seq, e.Time = u.RunID, u.LastSeq()+1, dbkit.Micros(e.Time)
 		u.Events = append(u.Events, e)
 	}
-	for i, o := range outbox {
+	for i, o := range a.Outbox {
 		u.Outbox = append(u.Outbox, OutRow{Seq: u.LastSeq(), Ordinal: i, Kind: o.Kind, Body: o.Body})
 	}
-	if snapshot != nil {
-		u.Snapshot, u.SnapshotSeq = snapshot, u.LastSeq()
+	if a.Snapshot != nil {
+		u.Snapshot, u.SnapshotSeq = a.Snapshot, u.LastSeq()
 	}
+	for _, m := range a.Command {
+		m.Namespace, m.Time = u.Namespace, dbkit.Micros(m.Time)
+		u.Command = append(u.Command, m)
+	}
+	for _, j := range a.Jobs {
+		u.Jobs = append(u.Jobs, MakeJob(u.Namespace, u.RunID, j))
+	}
+	for _, i := range a.Opened {
+		i.Namespace, i.RunID = u.Namespace, u.RunID
+		if i.RootID == "" && u.Start != nil {
+			i.RootID = cmp.Or(u.Start.Run.RootID, u.RunID)
+		}
+		i.CreateTime, i.ExpireTime = dbkit.Micros(i.CreateTime), dbkit.Micros(i.ExpireTime)
+		u.Opened = append(u.Opened, i)
+	}
+	u.Blobs = append(u.Blobs, a.Blobs...)
 }
 
 func cut(s Status) *Status {

@@ -17,7 +17,7 @@ const (
 	CommandAmend      CommandKind = "AMEND"
 	CommandChildEnded CommandKind = "CHILD_ENDED"
 	CommandAnswer     CommandKind = "ANSWER"
-	CommandTaskEnded  CommandKind = "TASK_ENDED"
+	CommandCompletion CommandKind = "COMPLETION"
 	CommandSignal     CommandKind = "SIGNAL"
 	CommandMessage    CommandKind = "MESSAGE"
 )

@@ -37,7 +37,7 @@ type Members interface {
 	// Register makes id an executor with a new incarnation, higher than every one given before. From
 	// then on earlier incarnations of id are fenced, and their runs are for TakeOver to claim.
 	Register(ctx context.Context, id, addr string) (Owner, error)
-	// TokenKey returns the key of task tokens that is kept with the runs. The first call makes it fresh; from then on it stays.
+	// TokenKey returns the key of attempt token that is kept with the runs. The first call makes it fresh; from then on it stays.
 	TokenKey(ctx context.Context, fresh []byte) ([]byte, error)
 	// Heartbeat renews the lease of owner. It returns ReasonFenced if owner was taken over.
 	Heartbeat(ctx context.Context, owner Owner) error

@@ -79,17 +79,14 @@ func (c *check) start(s *Start) {
 	c.bytes("named", r.Named)
 	c.bytes("context", r.Context)
 	c.bytes("attachments", r.Attachments)
-	c.bytes("graph", s.Graph)
 	c.time(r.CreateTime)
 	c.time(r.Deadline)
 	c.status(&r.Status)
 	c.outcome(&r.Outcome)
-	c.events(s.Events)
-	c.outbox(s.Outbox)
-	c.snapshot(s.Snapshot)
-	c.commands(r.ID, s.Command)
-	c.jobs(s.Jobs)
-	c.opened(s.Opened)
+	if a := &s.Append; a.RunID+a.Namespace+a.GraphHash != "" || a.ExpectedLastSeq != 0 || a.Status != nil || a.Outcome != nil || a.Metadata != nil || a.Release {
+		c.fail("what a start appends is about the run itself, and changes nothing in its row")
+	}
+	c.additions(r.ID, &s.Append)
 }
 
 func (c *check) append(a *Append) {
@@ -108,14 +105,8 @@ func (c *check) append(a *Append) {
 	if a.Outcome != nil {
 		c.outcome(a.Outcome)
 	}
-	c.events(a.Events)
-	c.outbox(a.Outbox)
-	c.snapshot(a.Snapshot)
-	c.commands(a.RunID, a.Command)
-	c.jobs(a.Jobs)
-	c.opened(a.Opened)
+	c.additions(a.RunID, a)
 	c.texts("the graph hash", a.GraphHash)
-	c.bytes("graph", a.Graph)
 	c.bytes("metadata", a.Metadata)
 	if (a.GraphHash == "") != (len(a.Graph) == 0) {
 		c.fail("a graph and its hash come together")
@@ -123,6 +114,17 @@ func (c *check) append(a *Append) {
 	if a.Release && a.Status != nil && a.Status.State == StateRunning {
 		c.fail("a running run cannot be released by its own write")
 	}
+}
+
+// additions checks what hangs on the rows of a run.
+func (c *check) additions(runID string, a *Append) {
+	c.bytes("graph", a.Graph)
+	c.events(a.Events)
+	c.outbox(a.Outbox)
+	c.snapshot(a.Snapshot)
+	c.commands(runID, a.Command)
+	c.jobs(a.Jobs)
+	c.opened(a.Opened)
 	for i := range a.Closed {
 		cl := &a.Closed[i]
 		c.need("interrupt id", cl.ID)
@@ -307,13 +309,14 @@ const (
 
 // Rows returns about how many rows w writes; it is at least 1.
 func (w Write) Rows() int {
+	row, a := 0, w.Append
 	if s := w.Start; s != nil {
-		return 2 + len(s.Run.Labels) + len(s.Events) + len(s.Outbox) + len(s.Command) + len(s.Jobs)
+		row, a = 2+len(s.Run.Labels), &s.Append
 	}
-	if a := w.Append; a != nil {
-		return max(1, len(a.Events)+len(a.Outbox)+len(a.Command)+len(a.Jobs))
+	if a == nil {
+		return 1
 	}
-	return 1
+	return max(1, row+len(a.Events)+len(a.Outbox)+len(a.Command)+len(a.Jobs))
 }
 
 // Size returns about how many bytes w writes.

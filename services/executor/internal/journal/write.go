@@ -20,33 +20,21 @@ const (
 	ConflictCancelExisting
 )
 
-// Start records a new run, owned by the committing executor unless its state is StatePending: such a run has
-// no owner and waits for somebody to claim it.
+// Start records a new run and what is appended to its journal at once. The run is owned by the committing
+// executor, unless its state is StatePending: such a run has no owner and waits for somebody to claim it.
 type Start struct {
-	// Run carries ID, Namespace, CreateTime, inputs and the first Status. An empty RootID means the run
-	// itself.
+	// Run carries ID, Namespace, CreateTime, inputs and the first Status and Outcome. An empty RootID means the
+	// run itself.
 	Run Run
-	// Graph is the body of Run.GraphHash; it is stored once per namespace and hash.
-	Graph []byte
-	// Events become sequences 1…n; at least one is needed, unless the run is pending.
-	Events []Event
-	// Outbox items need an event.
-	Outbox []Out
-	// Command is for other runs, Jobs are about this run unless they name another: both are written in the same
-	// transaction.
-	Command []Command
-	Jobs    []Job
-	// Opened are questions that the run asks at once.
-	Opened []Interrupt
-	// Snapshot is the position after the last of Events, or nil.
-	Snapshot []byte
+	// Append is what hangs on the run. It names no run and no graph, since Run does, and changes nothing in the
+	// row; Graph is the body of Run.GraphHash and is stored once per namespace and hash. At least one event is
+	// needed, unless the run is pending and has no outbox items.
+	Append
 	Request  Request
 	Conflict ConflictPolicy
-	// Cancel is the body of the commands by which ConflictCancelExisting asks for the end of the run that has the
+	// Cancel is the body of the command by which ConflictCancelExisting asks for the end of the run that has the
 	// key.
 	Cancel []byte
-	// Blobs are what its values refer to; a Packer sets them.
-	Blobs []BlobRef
 }
 
 // Append adds to the journal of a run.

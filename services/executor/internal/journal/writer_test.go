@@ -58,8 +58,7 @@ func appendOf(ns, run string, size int) journal.Write {
 
 func startOf(ns, run string, size int) journal.Write {
 	return journal.Write{Start: &journal.Start{
-		Run:    journal.Run{ID: run, Namespace: ns, GraphHash: "h", CreateTime: noon, Status: journal.Status{State: journal.StateRunning}, Args: []byte(strings.Repeat("x", size))},
-		Events: []journal.Event{{Kind: 1, Time: noon}},
+		Run: journal.Run{ID: run, Namespace: ns, GraphHash: "h", CreateTime: noon, Status: journal.Status{State: journal.StateRunning}, Args: []byte(strings.Repeat("x", size))}, Append: journal.Append{Events: []journal.Event{{Kind: 1, Time: noon}}},
 	}}
 }
 

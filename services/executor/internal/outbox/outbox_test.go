@@ -186,8 +186,7 @@ func (w *world) start(t *testing.T, namespace, id string, items ...journal.Out) 
 	t.Helper()
 	now := dbkit.Now()
 	res, err := w.j.Commit(t.Context(), w.me, []journal.Write{{Start: &journal.Start{
-		Graph: []byte("{}"), Events: []journal.Event{{Time: now, Kind: 10, Data: []byte("{}")}}, Outbox: items,
-		Run: journal.Run{ID: id, Namespace: namespace, GraphHash: "h", CreateTime: now, Status: journal.Status{State: journal.StateRunning, UpdateTime: now}},
+		Append: journal.Append{Graph: []byte("{}"), Events: []journal.Event{{Time: now, Kind: 10, Data: []byte("{}")}}, Outbox: items}, Run: journal.Run{ID: id, Namespace: namespace, GraphHash: "h", CreateTime: now, Status: journal.Status{State: journal.StateRunning, UpdateTime: now}},
 	}}})
 	require.NoError(t, err)
 	require.NoError(t, res[0].Err)

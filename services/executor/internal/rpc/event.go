@@ -205,8 +205,8 @@ func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.To
 		m.Event = &executorv1.RunEvent_ChildEnded{ChildEnded: childEnded(d)}
 	case workgraph.InterruptClosed:
 		m.Event = &executorv1.RunEvent_InterruptClosed{InterruptClosed: interruptClosed(d)}
-	case workgraph.TaskClosed:
-		m.Event = &executorv1.RunEvent_TaskCompleted{TaskCompleted: &executorv1.TaskCompleted{Visit: refMessage(d.Ref), By: d.By}}
+	case workgraph.CompletionReceived:
+		m.Event = &executorv1.RunEvent_CompletionReceived{CompletionReceived: &executorv1.CompletionReceived{Visit: refMessage(d.Ref), By: d.By}}
 	case workgraph.SignalReceived:
 		x := &executorv1.SignalReceived{Name: d.Signal, Payload: graphpb.Payload(d.Payload)}
 		for i := range d.Steps {
@@ -228,8 +228,8 @@ func timerFired(m *executorv1.RunEvent, d *record.Durable) {
 	switch {
 	case d.Closed != nil:
 		m.Event = &executorv1.RunEvent_InterruptClosed{InterruptClosed: interruptClosed(d)}
-	case d.Reason == workgraph.ReasonTaskExpired:
-		m.Event = &executorv1.RunEvent_TaskCompleted{TaskCompleted: &executorv1.TaskCompleted{Visit: refMessage(d.Ref), Expired: true}}
+	case d.Reason == workgraph.ReasonCompletionExpired:
+		m.Event = &executorv1.RunEvent_CompletionReceived{CompletionReceived: &executorv1.CompletionReceived{Visit: refMessage(d.Ref), Expired: true}}
 	default:
 		m.Event = &executorv1.RunEvent_TimerFired{TimerFired: &executorv1.TimerFired{Visit: refMessage(d.Ref)}}
 	}
@@ -268,9 +268,9 @@ func waitMessage(namespace, runID string, w *record.VisitWait, tokens engine.Tok
 		m.Kind = executorv1.WaitKind_WAIT_KIND_CHILDREN
 	case workgraph.WaitInterrupt:
 		m.Kind = executorv1.WaitKind_WAIT_KIND_INTERRUPT
-	case workgraph.WaitTask:
-		m.Kind = executorv1.WaitKind_WAIT_KIND_TASK
-		m.TaskToken = tokens.Sign(engine.TaskToken{Namespace: namespace, RunID: runID, Node: w.Node, Visit: w.Visit, Item: w.Item, Attempt: w.Attempt})
+	case workgraph.WaitCompletion:
+		m.Kind = executorv1.WaitKind_WAIT_KIND_COMPLETION
+		m.AttemptToken = tokens.Sign(engine.AttemptToken{Namespace: namespace, RunID: runID, Node: w.Node, Visit: w.Visit, Item: w.Item, Attempt: w.Attempt})
 	case workgraph.WaitSignal:
 		m.Kind = executorv1.WaitKind_WAIT_KIND_SIGNAL
 	}
@@ -415,7 +415,7 @@ func decided(m *executorv1.AttemptEnded, d *record.Durable, s *workgraph.Step) {
 
 func runEnded(end *workgraph.RunEnd, unbooked int64) *executorv1.RunEnded {
 	m := &executorv1.RunEnded{State: executorv1.RunState_RUN_STATE_FAILED, Reason: end.Reason, Result: graphpb.Payload(end.Result), Outputs: graphpb.PayloadMap(end.Outputs),
-		UnbookedAttempts: unbooked, UnknownCalls: refMessages(end.Unknown)}
+		UnbookedAttempts: unbooked, UnknownAttempts: refMessages(end.Unknown)}
 	switch end.Status {
 	case workgraph.StatusCompleted:
 		m.State = executorv1.RunState_RUN_STATE_COMPLETED

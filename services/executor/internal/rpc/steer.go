@@ -139,9 +139,9 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 
 // SendMessage implements the service.
 func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageRequest) (*executorv1.Run, error) {
-	reads, token := access.Of(ctx).Has(access.Run), req.GetTaskToken()
+	reads, token := access.Of(ctx).Has(access.Run), req.GetAttemptToken()
 	if !reads && token == "" {
-		return nil, errs.New(errs.PermissionDenied, access.ReasonScope, "without the scope run, a message needs the task_token of the call that sends it").
+		return nil, errs.New(errs.PermissionDenied, access.ReasonScope, "without the scope run, a message needs the attempt_token of the call that sends it").
 			Set("scope", string(access.Run)).Hint("send in the name of the call's node, with the token that the call was given")
 	}
 	message, err := raw("message", req.GetMessage())
@@ -151,7 +151,7 @@ func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageReq
 	if message == nil {
 		message = []byte("null")
 	}
-	req.TaskToken = "" // another attempt of a call repeats its request with a token of its own
+	req.AttemptToken = "" // another attempt of a call repeats its request with a token of its own
 	once, err := repeatable(req)
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageReq
 }
 
 // ended is what somebody says became of a call.
-func ended(field string, done *executorv1.CallPerformed, failed *executorv1.CallFailed) (*workgraph.Outcome, *workgraph.Error, error) {
+func ended(field string, done *executorv1.AttemptPerformed, failed *executorv1.AttemptFailed) (*workgraph.Outcome, *workgraph.Error, error) {
 	if failed != nil {
 		return nil, &workgraph.Error{Type: workgraph.Permanent, Reason: failed.GetReason(), Message: cmp.Or(failed.GetMessage(), "whoever did the work says that it failed")}, nil
 	}
@@ -179,18 +179,18 @@ func ended(field string, done *executorv1.CallPerformed, failed *executorv1.Call
 	return &workgraph.Outcome{Values: values}, nil, err
 }
 
-// CompleteTask implements the service.
-func (s *Server) CompleteTask(ctx context.Context, req *executorv1.CompleteTaskRequest) (*executorv1.CompleteTaskResponse, error) {
-	end := engine.CompleteRequest{Namespace: grpckit.Namespace(ctx), Token: req.GetTaskToken(), By: req.GetBy()}
+// CompleteAttempt implements the service.
+func (s *Server) CompleteAttempt(ctx context.Context, req *executorv1.CompleteAttemptRequest) (*executorv1.CompleteAttemptResponse, error) {
+	end := engine.CompleteRequest{Namespace: grpckit.Namespace(ctx), Token: req.GetAttemptToken(), By: req.GetBy()}
 	var err error
 	if end.Outcome, end.Err, err = ended("completed", req.GetCompleted(), req.GetFailed()); err != nil {
 		return nil, err
 	}
-	id, err := s.engine.CompleteTask(ctx, end)
+	id, err := s.engine.CompleteAttempt(ctx, end)
 	if err != nil {
 		return nil, err
 	}
-	return &executorv1.CompleteTaskResponse{RunId: id}, nil
+	return &executorv1.CompleteAttemptResponse{RunId: id}, nil
 }
 
 // ListInterrupts implements the service.

@@ -89,7 +89,7 @@ func (l *large) RecvMsg(m any) error {
 	if l.said.Add(1) > l.most {
 		return io.EOF
 	}
-	m.(*executorv1.WorkRequest).Message = &executorv1.WorkRequest_Tokens{Tokens: &executorv1.VisitTokens{Text: strings.Repeat("x", 1<<20)}}
+	m.(*executorv1.WorkRequest).Message = &executorv1.WorkRequest_Tokens{Tokens: &executorv1.AttemptTokens{Text: strings.Repeat("x", 1<<20)}}
 	return nil
 }
 

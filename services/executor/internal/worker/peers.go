@@ -122,7 +122,7 @@ func connected(ctx context.Context, conn *grpc.ClientConn) bool {
 }
 
 // hop performs a visit on a worker of another executor.
-func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *executorv1.VisitTask, beat func(json.RawMessage), text func(string)) answer {
+func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *executorv1.Attempt, beat func(json.RawMessage), text func(string)) answer {
 	if !pl.take() {
 		pl.release()
 		return answer{lost: lostUnsent}
@@ -146,7 +146,7 @@ func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *exe
 		pl.exhausted(time.Second)
 		return answer{lost: lostUnsent}
 	}
-	if err := stream.Send(&executorv1.InvokeRequest{Namespace: namespace, Visit: task}); err != nil && !errors.Is(err, io.EOF) {
+	if err := stream.Send(&executorv1.InvokeRequest{Namespace: namespace, Attempt: task}); err != nil && !errors.Is(err, io.EOF) {
 		return answer{lost: lostSent}
 	}
 	var sending sync.Mutex
@@ -203,7 +203,7 @@ func (s *Server) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest
 	if err != nil {
 		return err
 	}
-	task, ns := first.GetVisit(), first.GetNamespace()
+	task, ns := first.GetAttempt(), first.GetNamespace()
 	if task == nil || task.GetVisit() == nil || !grpckit.ValidNamespace(ns) {
 		return errs.New(errs.InvalidArgument, "REQUEST_INVALID", "the first request must carry a namespace and a visit")
 	}
@@ -263,7 +263,7 @@ func (s *Server) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest
 			continue
 		}
 		if a.lost == lostSent {
-			return send(&executorv1.InvokeResponse{Message: &executorv1.InvokeResponse_Lost{Lost: true}})
+			return send(&executorv1.InvokeResponse{Message: &executorv1.InvokeResponse_Lost{Lost: &executorv1.AttemptLost{}}})
 		}
 		if _, err := s.conclude(ctx, a, func(e *workgraph.Error) { sess.refuse(v, e) }); err != nil && a.fail == nil {
 			a.fail = errorMessage(typed(err))

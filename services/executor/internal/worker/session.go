@@ -64,7 +64,7 @@ type visit struct {
 // answer is the end of a visit: an outcome, an error, or lost.
 type answer struct {
 	out  *executorv1.Outcome
-	fail *executorv1.CallError
+	fail *executorv1.AttemptError
 	// refused says what is wrong with what the worker said.
 	refused error
 	lost    lost
@@ -98,7 +98,7 @@ func (s *session) take(actor string) { s.used++; s.busy[actor]++ }
 func (s *session) giveBack(actor string) { s.used--; s.busy[actor]-- }
 
 // begin hands a visit over. It returns nil when the session cannot take it, and the place is free then.
-func (s *session) begin(pl *place, task *executorv1.VisitTask, beat func(json.RawMessage), text func(string)) *visit {
+func (s *session) begin(pl *place, task *executorv1.Attempt, beat func(json.RawMessage), text func(string)) *visit {
 	if !pl.take() {
 		pl.release()
 		return nil
@@ -114,7 +114,7 @@ func (s *session) begin(pl *place, task *executorv1.VisitTask, beat func(json.Ra
 	v.token = s.life.token(s.last)
 	s.visits[s.last] = v
 	task.Token = v.token
-	s.push(item{&executorv1.WorkResponse{Message: &executorv1.WorkResponse_Visit{Visit: task}}, v})
+	s.push(item{&executorv1.WorkResponse{Message: &executorv1.WorkResponse_Attempt{Attempt: task}}, v})
 	s.mu.Unlock()
 	return v
 }
@@ -168,7 +168,7 @@ func (s *session) cancel(v *visit, reason string) {
 		return
 	}
 	if v.sent {
-		s.push(item{m: &executorv1.WorkResponse{Message: &executorv1.WorkResponse_Cancel{Cancel: &executorv1.VisitCancel{Token: v.token, Reason: reason}}}})
+		s.push(item{m: &executorv1.WorkResponse{Message: &executorv1.WorkResponse_Cancel{Cancel: &executorv1.AttemptCancel{Token: v.token, Reason: reason}}}})
 		s.mu.Unlock()
 		return
 	}
@@ -284,7 +284,7 @@ func (s *session) next() []item {
 }
 
 // perform makes a call on a place. again says that the call was surely not made and may be made elsewhere.
-func (s *session) perform(ctx context.Context, pl *place, task *executorv1.VisitTask, reason func(context.Context) string,
+func (s *session) perform(ctx context.Context, pl *place, task *executorv1.Attempt, reason func(context.Context) string,
 	beat func(json.RawMessage), text func(string)) (a answer, v *visit) {
 	v = s.begin(pl, task, beat, text)
 	if v == nil {
@@ -311,7 +311,7 @@ func letGo(reason string) bool { return reason == engine.EndStopping || reason =
 
 // refuse tells the worker that an answer of it could not be used.
 func (s *session) refuse(v *visit, fail *workgraph.Error) {
-	s.say(&executorv1.WorkResponse{Message: &executorv1.WorkResponse_Refused{Refused: &executorv1.VisitRefused{
+	s.say(&executorv1.WorkResponse{Message: &executorv1.WorkResponse_Refused{Refused: &executorv1.AttemptRefused{
 		Token: v.token, Reason: fail.Reason, Message: fail.Message}}})
 }
 
@@ -321,7 +321,7 @@ func (s *session) receive(m *executorv1.WorkRequest, bad error) error {
 	s.heard = time.Now()
 	s.mu.Unlock()
 	stale := func(token string) {
-		s.say(&executorv1.WorkResponse{Message: &executorv1.WorkResponse_Stale{Stale: &executorv1.VisitStale{Token: token}}})
+		s.say(&executorv1.WorkResponse{Message: &executorv1.WorkResponse_Stale{Stale: &executorv1.AttemptStale{Token: token}}})
 	}
 	switch m := m.GetMessage().(type) {
 	case *executorv1.WorkRequest_Outcome:

@@ -22,11 +22,11 @@ import (
 )
 
 // taskOf is the wire form of a call.
-func taskOf(ctx context.Context, c *workgraph.Call) *executorv1.VisitTask {
-	m := &executorv1.VisitTask{
+func taskOf(ctx context.Context, c *workgraph.Call) *executorv1.Attempt {
+	m := &executorv1.Attempt{
 		RunId: c.RunID, RootRunId: c.RootRunID, Visit: &executorv1.VisitRef{NodeId: c.Node, Visit: callpb.Count(c.Visit), Item: callpb.Count(c.Item)}, Attempt: callpb.Count(c.Attempt),
 		Actor: c.Actor, Args: graphpb.Payloads(c.Args), Named: graphpb.PayloadMap(c.Named), EffectKey: c.EffectKey(), Effect: graphpb.Effect(c.Effect),
-		Details: graphpb.Payload(c.Details), TaskToken: c.TaskToken, Thread: c.Thread,
+		Details: graphpb.Payload(c.Details), AttemptToken: c.AttemptToken, Thread: c.Thread,
 	}
 	for _, u := range c.Upstream {
 		up := &executorv1.Upstream{NodeId: u.Node, Visit: callpb.Count(u.Visit), Outcome: string(u.Outcome), Values: graphpb.Payloads(u.Values)}
@@ -50,13 +50,13 @@ func taskOf(ctx context.Context, c *workgraph.Call) *executorv1.VisitTask {
 	return m
 }
 
-func errorMessage(e *workgraph.Error) *executorv1.CallError {
-	m := &executorv1.CallError{Type: callpb.ErrorType(e.Type), Reason: e.Reason, Message: e.Message}
+func errorMessage(e *workgraph.Error) *executorv1.AttemptError {
+	m := &executorv1.AttemptError{Type: callpb.ErrorType(e.Type), Reason: e.Reason, Message: e.Message}
 	if e.RetryAfter > 0 {
 		m.RetryAfter = durationpb.New(time.Duration(e.RetryAfter))
 	}
 	for _, u := range e.Usage {
-		m.Usage = append(m.Usage, &executorv1.CallUsage{Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+		m.Usage = append(m.Usage, &executorv1.ModelUsage{Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
 			CachedTokens: u.CachedTokens, ReasoningTokens: u.ReasoningTokens, CostNanoUsd: u.CostNanoUSD, Call: u.Call})
 	}
 	return m
@@ -64,7 +64,7 @@ func errorMessage(e *workgraph.Error) *executorv1.CallError {
 
 // errorOf is the error that a worker told. One of which it knows nothing but a message becomes a plain error, which whoever started
 // the attempt classifies by what ended it.
-func errorOf(m *executorv1.CallError) error {
+func errorOf(m *executorv1.AttemptError) error {
 	e := &workgraph.Error{Reason: m.GetReason(), Message: m.GetMessage(), Usage: usageOf(m.GetUsage())}
 	switch m.GetType() {
 	case executorv1.ErrorType_ERROR_TYPE_RETRYABLE:
@@ -87,7 +87,7 @@ func errorOf(m *executorv1.CallError) error {
 	return e
 }
 
-func usageOf(ms []*executorv1.CallUsage) []workgraph.Usage {
+func usageOf(ms []*executorv1.ModelUsage) []workgraph.Usage {
 	out := make([]workgraph.Usage, 0, len(ms))
 	for _, u := range ms {
 		out = append(out, workgraph.Usage{Provider: u.GetProvider(), Model: u.GetModel(), InputTokens: u.GetInputTokens(), OutputTokens: u.GetOutputTokens(),
@@ -245,8 +245,8 @@ func (r outcomeReader) wait(ctx context.Context, m *executorv1.Wait) (*workgraph
 		w.Interrupt.Schema = raw("wait.schema", func() (json.RawMessage, error) { return graphpb.Raw("wait.schema", i.GetSchema()) })
 		w.Interrupt.Default = raw("wait.default_answer", func() (json.RawMessage, error) { return graphpb.Raw("wait.default_answer", i.GetDefaultAnswer()) })
 		w.Interrupt.Approve = raw("wait.approve", func() (json.RawMessage, error) { return graphpb.Raw("wait.approve", i.GetApprove()) })
-	case *executorv1.Wait_Task:
-		w.Task = &workgraph.TaskWait{Timeout: timeout(m.Task.GetTimeout())}
+	case *executorv1.Wait_Completion:
+		w.Completion = &workgraph.CompletionWait{Timeout: timeout(m.Completion.GetTimeout())}
 	case *executorv1.Wait_Signal:
 		w.Signal = &workgraph.SignalWait{Name: m.Signal.GetName(), Timeout: timeout(m.Signal.GetTimeout())}
 	default:

@@ -57,7 +57,7 @@ func New(cfg Config, tel *obs.Telemetry) (*Set, error) {
 		return nil, err
 	}
 	specs := append(agent.Specs(), actorllm.Spec(cfg.LLM, model), web, cel.Spec(), template.Spec(), sleep.Spec(), fail.Spec(),
-		wait.Human(), wait.Signal(), wait.Task(), spawn.Spec(), spawn.Expand())
+		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	r, err := actor.NewRegistry(specs...)
 	if err != nil {
 		return nil, err

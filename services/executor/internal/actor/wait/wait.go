@@ -153,22 +153,22 @@ func signal(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Wait: &workgraph.Wait{Signal: &workgraph.SignalWait{Name: a.Name, Timeout: timeout}}}, nil
 }
 
-const taskSchema = `{
+const completionSchema = `{
   "type": "object",
   "additionalProperties": false,
   "properties": {"timeout": ` + timeoutSchema + `}
 }`
 
-// Task describes the actor that waits for work that goes on outside.
-func Task() actor.Spec {
+// Completion describes the actor that waits for work that goes on outside.
+func Completion() actor.Spec {
 	return actor.Spec{
-		Name: "task", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: taskSchema, Examine: examine, WaitsFor: []string{"timeout"},
-		Description: "Waits until somebody completes its task by the token that the visit shows; the result is what it is completed with.",
-		Actor:       workgraph.ActorFunc(task),
+		Name: "completion", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: completionSchema, Examine: examine, WaitsFor: []string{"timeout"},
+		Description: "Waits until somebody completes the attempt by the token that the visit shows; the result is what it is completed with.",
+		Actor:       workgraph.ActorFunc(completion),
 	}
 }
 
-func task(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func completion(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Timeout string `json:"timeout"`
 	}
@@ -179,7 +179,7 @@ func task(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	return workgraph.Outcome{Wait: &workgraph.Wait{Task: &workgraph.TaskWait{Timeout: timeout}}}, nil
+	return workgraph.Outcome{Wait: &workgraph.Wait{Completion: &workgraph.CompletionWait{Timeout: timeout}}}, nil
 }
 
 // Timeout reads the text of a wait's length; an empty one is no end. An error is of the arguments.

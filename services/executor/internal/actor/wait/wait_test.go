@@ -57,28 +57,28 @@ func TestSignal(t *testing.T) {
 
 func TestTask(t *testing.T) {
 	t.Parallel()
-	out, err := actortest.Call(t, wait.Task(), `{"timeout": "1h"}`)
+	out, err := actortest.Call(t, wait.Completion(), `{"timeout": "1h"}`)
 	require.NoError(t, err)
-	require.Equal(t, &workgraph.TaskWait{Timeout: workgraph.Duration(time.Hour)}, out.Wait.Task)
-	require.Equal(t, actor.ReasonArguments, actortest.Fails(t, wait.Task(), `{"timeout": "x"}`).Reason)
+	require.Equal(t, &workgraph.CompletionWait{Timeout: workgraph.Duration(time.Hour)}, out.Wait.Completion)
+	require.Equal(t, actor.ReasonArguments, actortest.Fails(t, wait.Completion(), `{"timeout": "x"}`).Reason)
 }
 
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ actor, named, arg, says string }{
-		"HumanTimeout":  {"human", `{"prompt": "?", "timeout": "5"}`, "timeout", `write "5s" for seconds`},
-		"SignalTimeout": {"signal", `{"name": "go", "timeout": "-1h"}`, "timeout", "above 0"},
-		"TaskTimeout":   {"task", `{"timeout": "a day"}`, "timeout", "no length of time"},
-		"Schema":        {"human", `{"prompt": "?", "schema": {"type": "strnig"}}`, "schema", `this is no JSON Schema: at /type: "strnig" is no type; did you mean "string"?`},
-		"SchemaBelow":   {"human", `{"prompt": "?", "schema": {"properties": {"color": "string"}}}`, "schema", `at /properties/color: this must be true or false or an object, not a text; write {"type": "string"}`},
-		"Default":       {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": 7}`, "default", "got number, want string"},
-		"Good":          {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": "7"}`, "", ""},
+		"HumanTimeout":      {"human", `{"prompt": "?", "timeout": "5"}`, "timeout", `write "5s" for seconds`},
+		"SignalTimeout":     {"signal", `{"name": "go", "timeout": "-1h"}`, "timeout", "above 0"},
+		"CompletionTimeout": {"completion", `{"timeout": "a day"}`, "timeout", "no length of time"},
+		"Schema":            {"human", `{"prompt": "?", "schema": {"type": "strnig"}}`, "schema", `this is no JSON Schema: at /type: "strnig" is no type; did you mean "string"?`},
+		"SchemaBelow":       {"human", `{"prompt": "?", "schema": {"properties": {"color": "string"}}}`, "schema", `at /properties/color: this must be true or false or an object, not a text; write {"type": "string"}`},
+		"Default":           {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": 7}`, "default", "got number, want string"},
+		"Good":              {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": "7"}`, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := &workgraph.Node{ID: "n", Actor: c.actor}
 			require.NoError(t, json.Unmarshal([]byte(c.named), &n.Named))
-			spec := map[string]func() actor.Spec{"human": wait.Human, "signal": wait.Signal, "task": wait.Task}[c.actor]()
+			spec := map[string]func() actor.Spec{"human": wait.Human, "signal": wait.Signal, "completion": wait.Completion}[c.actor]()
 			found := spec.Examine(t.Context(), n)
 			if c.says == "" {
 				require.Empty(t, found)

@@ -29,7 +29,7 @@ const (
 	BlockerBackoff          BlockerKind = 4
 	BlockerTimer            BlockerKind = 5
 	BlockerChildren         BlockerKind = 6
-	BlockerTask             BlockerKind = 7
+	BlockerCompletion       BlockerKind = 7
 	BlockerSignal           BlockerKind = 8
 	BlockerInbox            BlockerKind = 9
 	BlockerNoWorker         BlockerKind = 10
@@ -482,10 +482,10 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, phrase.Cut(string(what), maxApproval), first)
 			h.Hint = phrase.Command("interrupts answer " + first + " yes|no")
 		}
-	case workgraph.CauseTask:
-		token := engine.TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
-		h.Kind, h.Message = BlockerTask, fmt.Sprintf("%s waits for work outside", r.Ref)
-		h.Hint = phrase.Command("tasks complete " + tokens.Sign(token) + " --value VALUE")
+	case workgraph.CauseCompletion:
+		token := engine.AttemptToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
+		h.Kind, h.Message = BlockerCompletion, fmt.Sprintf("%s waits for work outside", r.Ref)
+		h.Hint = phrase.Command("attempts complete " + tokens.Sign(token) + " --value VALUE")
 	case workgraph.CauseSignal:
 		h.Kind, h.Name, h.Message = BlockerSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
 		h.Hint = phrase.Command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
@@ -575,7 +575,7 @@ func (q *Query) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph,
 func (k BlockerKind) usefulness() int {
 	order := []BlockerKind{
 		BlockerEnded, BlockerChildFailed, BlockerLostOwner, BlockerQuarantined, BlockerReconciliation, BlockerBudget, BlockerPaused, BlockerStartTime, BlockerQuota, BlockerInterrupt,
-		BlockerTask, BlockerNoWorker, BlockerSignal, BlockerConcurrencyKey, BlockerConcurrencyLimit, BlockerRateLimit, BlockerExecutorFull, BlockerChildren,
+		BlockerCompletion, BlockerNoWorker, BlockerSignal, BlockerConcurrencyKey, BlockerConcurrencyLimit, BlockerRateLimit, BlockerExecutorFull, BlockerChildren,
 		BlockerUnappliedCommand, BlockerBackoff, BlockerTimer, BlockerRunning, BlockerSuspect, BlockerDraining, BlockerInbox, BlockerDependency, BlockerAmendRefused,
 	}
 	return slices.Index(order, k)

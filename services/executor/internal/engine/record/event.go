@@ -76,7 +76,7 @@ func rowKind(k workgraph.EventKind) int32 {
 		return 26
 	case workgraph.GraphAmended:
 		return 28
-	case workgraph.TaskClosed:
+	case workgraph.CompletionReceived:
 		return 29
 	case workgraph.DeadlineReached:
 		return 31

@@ -18,14 +18,14 @@ type Payload struct {
 	Reason string `json:"reason,omitempty"`
 	// Principal is who wrote it, from the API key that was shown; it goes into the event.
 	Principal string `json:"principal,omitempty"`
-	// By is who says so, of RECONCILE, AMEND, ANSWER and TASK_ENDED.
+	// By is who says so, of RECONCILE, AMEND, ANSWER and COMPLETION.
 	By string `json:"by,omitempty"`
-	// Ref is the visit of RECONCILE, TASK_ENDED and CHILD_ENDED, and that whose call sends a MESSAGE in its
+	// Ref is the visit of RECONCILE, COMPLETION and CHILD_ENDED, and that whose call sends a MESSAGE in its
 	// node's name.
 	Ref workgraph.Ref `json:"ref,omitzero"`
-	// Attempt is that of TASK_ENDED whose outcome began the wait, and that of the call that sends a MESSAGE.
+	// Attempt is that of COMPLETION whose outcome began the wait, and that of the call that sends a MESSAGE.
 	Attempt int `json:"attempt,omitempty"`
-	// Outcome or Err is what RECONCILE and TASK_ENDED say.
+	// Outcome or Err is what RECONCILE and COMPLETION say.
 	Outcome *workgraph.Outcome `json:"outcome,omitempty"`
 	Err     *workgraph.Error   `json:"error,omitempty"`
 	// InterruptID, Decision and Payload are an ANSWER.
@@ -83,8 +83,8 @@ func (l *Payload) Command(kind journal.CommandKind, now time.Time) workgraph.Com
 		return workgraph.Reconcile{Ref: l.Ref, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
 	case journal.CommandAnswer:
 		return workgraph.Answered{ID: l.InterruptID, Answer: l.Payload, Decision: l.Decision, By: l.By, Now: now}
-	case journal.CommandTaskEnded:
-		return workgraph.TaskEnded{Ref: l.Ref, Attempt: l.Attempt, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
+	case journal.CommandCompletion:
+		return workgraph.AttemptCompleted{Ref: l.Ref, Attempt: l.Attempt, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
 	case journal.CommandSignal:
 		return workgraph.Signaled{Name: l.Name, Payload: l.Payload, Now: now}
 	case journal.CommandMessage:

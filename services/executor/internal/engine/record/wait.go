@@ -42,8 +42,8 @@ func (d *Durable) WaitOf() *VisitWait {
 		}
 	case o.Interrupt != nil:
 		w.Kind, w.Interrupt = workgraph.WaitInterrupt, o.Interrupt.ID
-	case o.Task != nil:
-		w.Kind = workgraph.WaitTask
+	case o.Completion != nil:
+		w.Kind = workgraph.WaitCompletion
 	case o.Signal != nil:
 		w.Kind, w.Signal = workgraph.WaitSignal, o.Signal.Name
 	}

@@ -20,7 +20,7 @@ func startCases(t *testing.T, d Driver) {
 	t.Run("EverythingReadsBack", func(t *testing.T) {
 		w := open(t, d)
 		want := fullRun()
-		s := &journal.Start{Run: want, Graph: []byte(`{"nodes":[]}`), Events: events(1, 3), Snapshot: []byte("snap"), Outbox: []journal.Out{{Kind: "k", Body: []byte("b")}}}
+		s := &journal.Start{Run: want, Append: journal.Append{Graph: []byte(`{"nodes":[]}`), Events: events(1, 3), Snapshot: []byte("snap"), Outbox: []journal.Out{{Kind: "k", Body: []byte("b")}}}}
 		res := w.commit(journal.Write{Start: s})
 		require.Equal(t, []journal.Result{{RunID: want.ID, Created: true, LastSeq: 3, Revision: 1}}, res)
 		want.Owner, want.LastSeq, want.Revision, want.Context = w.me, 3, 1, nil // empty reads back as nil

@@ -183,9 +183,7 @@ func start(n int, change ...func(*journal.Start)) *journal.Start {
 		Run: journal.Run{
 			ID: ids.New("run"), Namespace: ns, GraphName: "g", GraphHash: "h1", CreateTime: dbkit.Now(), MachineVersion: 1,
 			Status: journal.Status{State: journal.StateRunning, StartTime: base, UpdateTime: base},
-		},
-		Graph:  []byte("graph"),
-		Events: events(1, n),
+		}, Append: journal.Append{Graph: []byte("graph"), Events: events(1, n)},
 	}
 	for _, c := range change {
 		c(s)

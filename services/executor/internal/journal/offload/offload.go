@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/sleep"
@@ -90,26 +91,21 @@ func (s *Offload) idle(b []byte) bool {
 
 // untouched reports whether nothing in w needs another form. It is all that most writes cost.
 func (s *Offload) untouched(w journal.Write) bool {
-	var events []journal.Event
+	a := w.Append
 	if st := w.Start; st != nil {
+		a = &st.Append
 		r := &st.Run
-		if !s.idle(r.Args) || !s.idle(r.Named) || !s.idle(r.Context) || !s.idle(r.Attachments) || !s.idle(r.Result) || !s.idle(r.Outputs) ||
-			!s.codec.idle(st.Graph) || !s.idle(st.Snapshot) {
-			return false
-		}
-		events = st.Events
-	} else if a := w.Append; a != nil {
-		if a.Outcome != nil && (!s.idle(a.Outcome.Result) || !s.idle(a.Outcome.Outputs)) || !s.codec.idle(a.Graph) || !s.idle(a.Snapshot) {
-			return false
-		}
-		events = a.Events
-	}
-	for i := range events {
-		if !s.idle(events[i].Data) {
+		if !s.idle(r.Args) || !s.idle(r.Named) || !s.idle(r.Context) || !s.idle(r.Attachments) || !s.idle(r.Result) || !s.idle(r.Outputs) {
 			return false
 		}
 	}
-	return true
+	if a == nil {
+		return true
+	}
+	if a.Outcome != nil && (!s.idle(a.Outcome.Result) || !s.idle(a.Outcome.Outputs)) || !s.codec.idle(a.Graph) || !s.idle(a.Snapshot) {
+		return false
+	}
+	return !slices.ContainsFunc(a.Events, func(e journal.Event) bool { return !s.idle(e.Data) })
 }
 
 // Pack implements journal.Packer.
@@ -148,19 +144,23 @@ func (p *packing) write(w journal.Write) journal.Write {
 		for _, v := range []*[]byte{&r.Args, &r.Named, &r.Context, &r.Attachments, &r.Result, &r.Outputs} {
 			*v = p.value(*v)
 		}
-		st.Graph, st.Snapshot, st.Events = p.s.graphs.compress(p.s.codec, r.GraphHash, st.Graph), p.snapshot(st.Snapshot), p.events(st.Events)
-		st.Blobs = p.refs()
+		st.Append = p.append(st.Append, r.GraphHash)
 		return journal.Write{Start: &st}
 	}
-	a := *w.Append
+	a := p.append(*w.Append, w.Append.GraphHash)
+	return journal.Write{Append: &a}
+}
+
+// append packs what hangs on a run. It comes last: the references are those of the whole write.
+func (p *packing) append(a journal.Append, graph string) journal.Append {
 	if a.Outcome != nil {
 		o := *a.Outcome
 		o.Result, o.Outputs = p.value(o.Result), p.value(o.Outputs)
 		a.Outcome = &o
 	}
-	a.Graph, a.Snapshot, a.Events = p.s.graphs.compress(p.s.codec, a.GraphHash, a.Graph), p.snapshot(a.Snapshot), p.events(a.Events)
+	a.Graph, a.Snapshot, a.Events = p.s.graphs.compress(p.s.codec, graph, a.Graph), p.snapshot(a.Snapshot), p.events(a.Events)
 	a.Blobs = p.refs()
-	return journal.Write{Append: &a}
+	return a
 }
 
 func (p *packing) refs() []journal.BlobRef {

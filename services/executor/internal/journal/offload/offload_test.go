@@ -135,8 +135,7 @@ func text(seed string, n int) string {
 }
 
 func start(id string, args string) *journal.Start {
-	return &journal.Start{Graph: []byte(`{"graph":"` + strings.Repeat("same ", 500) + `"}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"event":{}}`)}},
-		Run: journal.Run{ID: id, Namespace: ns, GraphHash: "g", CreateTime: dbkit.Now(), Args: []byte(args), Status: journal.Status{State: journal.StateRunning}}}
+	return &journal.Start{Append: journal.Append{Graph: []byte(`{"graph":"` + strings.Repeat("same ", 500) + `"}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"event":{}}`)}}}, Run: journal.Run{ID: id, Namespace: ns, GraphHash: "g", CreateTime: dbkit.Now(), Args: []byte(args), Status: journal.Status{State: journal.StateRunning}}}
 }
 
 func event(data string) []journal.Event {

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // direct holds the statements of units that nothing need be asked for, because they begin a run or follow on what is known. They write
@@ -128,7 +129,7 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 		// Nobody adds commands to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
 		batch.Queue("DELETE FROM commands WHERE run_id = ANY ($1)", over)
 	}
-	portions(s, eventRows(both), func(d *direct, part []eventRow, few bool) {
+	portions(s, eventRows(both), func(d *direct, part []sqlstore.EventRow, few bool) {
 		args := s.events.values(part, few)
 		if first {
 			queue(d.events, args)

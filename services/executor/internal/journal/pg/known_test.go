@@ -56,9 +56,7 @@ func TestKnown(t *testing.T) {
 			return n
 		}
 		res, err := s.Commit(t.Context(), w.me, []journal.Write{{Start: &journal.Start{
-			Run:    journal.Run{ID: w.id, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
-			Graph:  []byte("g"),
-			Events: []journal.Event{{Kind: 1, Time: at}},
+			Run: journal.Run{ID: w.id, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}}, Append: journal.Append{Graph: []byte("g"), Events: []journal.Event{{Kind: 1, Time: at}}},
 		}}})
 		require.NoError(t, err)
 		require.True(t, res[0].Created)
@@ -115,8 +113,7 @@ func TestKnown(t *testing.T) {
 		w := open(t)
 		mine := ids.New("run")
 		_, err := w.s.Commit(t.Context(), w.me, []journal.Write{{Start: &journal.Start{
-			Run:    journal.Run{ID: mine, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
-			Events: []journal.Event{{Kind: 1, Time: at}},
+			Run: journal.Run{ID: mine, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}}, Append: journal.Append{Events: []journal.Event{{Kind: 1, Time: at}}},
 		}}})
 		require.NoError(t, err)
 		w.exec(`UPDATE runs SET owner_id = 'b', owner_incarnation = 77 WHERE run_id = $1`, w.id)
@@ -155,12 +152,10 @@ func TestKnown(t *testing.T) {
 		t.Parallel()
 		w := open(t)
 		other := &journal.Start{
-			Run:    journal.Run{ID: w.id, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
-			Events: []journal.Event{{Kind: 5, Time: at}},
+			Run: journal.Run{ID: w.id, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}}, Append: journal.Append{Events: []journal.Event{{Kind: 5, Time: at}}},
 		}
 		fresh := &journal.Start{
-			Run:    journal.Run{ID: ids.New("run"), Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
-			Events: []journal.Event{{Kind: 5, Time: at}},
+			Run: journal.Run{ID: ids.New("run"), Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}}, Append: journal.Append{Events: []journal.Event{{Kind: 5, Time: at}}},
 		}
 		res, err := w.s.Commit(t.Context(), w.me, []journal.Write{{Start: other}, {Start: fresh}})
 		require.NoError(t, err)

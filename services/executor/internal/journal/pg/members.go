@@ -39,7 +39,7 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 // TokenKey implements journal.Members. Who comes second waits for the first, and reads what that one wrote.
 func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
 	if _, err = s.hot.Exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, $1) ON CONFLICT DO NOTHING`, fresh); err != nil {
-		return nil, sqlstore.Away(fmt.Errorf("keep key of task tokens: %w", err))
+		return nil, sqlstore.Away(fmt.Errorf("keep key of attempt token: %w", err))
 	}
 	err = s.hot.QueryRow(ctx, `SELECT key FROM token_key`).Scan(&key)
 	return key, sqlstore.Away(err)
@@ -242,7 +242,7 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 		f.LastSeq++
 		e.RunID, e.Seq, e.Time = f.RunID, f.LastSeq, dbkit.Micros(e.Time)
 		names := s.sql.events.names("")
-		b.Queue(`INSERT INTO events (`+names+`) SELECT `+names+` FROM `+s.sql.events.from(1, "e"), s.sql.events.args([]eventRow{{f.Namespace, &e}})...)
+		b.Queue(`INSERT INTO events (`+names+`) SELECT `+names+` FROM `+s.sql.events.from(1, "e"), s.sql.events.args([]sqlstore.EventRow{{Namespace: f.Namespace, Event: &e}})...)
 	}
 	b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0, takeovers = $2, state = $3, state_reason = $4, last_seq = $5,
 		update_time = now(), revision = revision + 1, doing = '', died_doing = $6 WHERE run_id = $1`,

@@ -1,6 +1,8 @@
 package pg
 
-import "github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
+import (
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
+)
 
 // dueOutbox is the head of a claim: due are $1 items, from each namespace in turn. Of a namespace it walks along
 // the first items of runs, in the order in which they are due, takes each with what is due behind it in its run,

@@ -24,8 +24,7 @@ func BenchmarkParked(b *testing.B) {
 	require.NoError(b, err)
 	at := dbkit.Now()
 	_, err = s.Commit(ctx, me, []journal.Write{{Start: &journal.Start{
-		Run:    journal.Run{ID: "run_a", Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
-		Events: []journal.Event{{Kind: 1, Time: at}},
+		Run: journal.Run{ID: "run_a", Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}}, Append: journal.Append{Events: []journal.Event{{Kind: 1, Time: at}}},
 	}}})
 	require.NoError(b, err)
 	pool, err := dbkit.OpenPostgres(ctx, url, pg.Schema, dbkit.PostgresOptions{StatementTimeout: -1})

@@ -74,12 +74,13 @@ func packInt8(b packed, v int64) packed {
 // y2k is the instant from which the database counts microseconds.
 var y2k = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
-// packColumn is how the values that get returns are packed; nil if there is no short way for them.
-func packColumn[T, V any](get func(T) V) func([]T) packed {
+// packColumn is how the values that get returns, a func(T) V, are packed; nil if there is no short way for
+// them.
+func packColumn[T any](get any) func([]T) packed {
 	fixed := func(rows int, element uint32, size int) packed {
 		return packArray(make(packed, 0, packHead+rows*(4+size)), rows, element)
 	}
-	switch get := any(get).(type) {
+	switch get := get.(type) {
 	case func(T) string:
 		return func(rows []T) packed {
 			size := packHead

@@ -108,8 +108,7 @@ func TestLostConnections(t *testing.T) {
 		id := ids.New("run")
 		at := time.Now()
 		_, err = wr.Do(ctx, journal.Write{Start: &journal.Start{
-			Run:    journal.Run{ID: id, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
-			Events: []journal.Event{{Kind: 1, Time: at}},
+			Run: journal.Run{ID: id, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}}, Append: journal.Append{Events: []journal.Event{{Kind: 1, Time: at}}},
 		}})
 		require.NoError(t, err)
 		for last := int64(1); last < 60; last++ {
@@ -199,8 +198,7 @@ func TestOneFlush(t *testing.T) {
 		id := ids.New("run")
 		at := time.Now()
 		_, err = s.Commit(t.Context(), me, []journal.Write{{Start: &journal.Start{
-			Run:    journal.Run{ID: id, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
-			Events: []journal.Event{{Kind: 1, Time: at}},
+			Run: journal.Run{ID: id, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}}, Append: journal.Append{Events: []journal.Event{{Kind: 1, Time: at}}},
 		}}})
 		require.NoError(t, err)
 		for last := int64(1); last <= 100; last++ {

@@ -226,7 +226,7 @@ func TestReads(t *testing.T) {
 			}),
 			other("Requested", 10, func() error { _, _, err := s.Requested(ctx, ns, "StartRun", old.ID); return err }),
 			other("Load", 20, func() error { _, err := s.Load(ctx, old.ID); return err }),
-			other("UnreadMail", 10, func() error { _, err := s.UnappliedCommands(ctx, ns, old.ID, 10); return err }),
+			other("UnappliedCommands", 10, func() error { _, err := s.UnappliedCommands(ctx, ns, old.ID, 10); return err }),
 			other("Outstanding", 20, func() error { _, err := s.Outstanding(ctx, ns, old.ID); return err }),
 			other("Commit/AroundMail", 80, func() error {
 				ids := []string{"nobody", old.ID, busy.ID, recent.ID}

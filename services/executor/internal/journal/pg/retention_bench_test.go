@@ -59,8 +59,7 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 	start := func() string {
 		id := ids.New("run")
-		res, err := s.Commit(ctx, me, []journal.Write{{Start: &journal.Start{Graph: []byte("g"), Events: []journal.Event{{Kind: 10}},
-			Run: journal.Run{ID: id, Namespace: ns, GraphHash: "h", CreateTime: dbkit.Now(), Status: journal.Status{State: journal.StateRunning}}}}})
+		res, err := s.Commit(ctx, me, []journal.Write{{Start: &journal.Start{Append: journal.Append{Graph: []byte("g"), Events: []journal.Event{{Kind: 10}}}, Run: journal.Run{ID: id, Namespace: ns, GraphHash: "h", CreateTime: dbkit.Now(), Status: journal.Status{State: journal.StateRunning}}}}})
 		require.NoError(b, err)
 		require.NoError(b, res[0].Err)
 		return id

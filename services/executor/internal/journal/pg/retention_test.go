@@ -36,8 +36,7 @@ func TestPartitions(t *testing.T) {
 	now := time.Now()
 	day := func(n int) time.Time { return now.Add(time.Duration(n) * 24 * time.Hour) }
 	begin := func(id string, state journal.State) {
-		res, err := s.Commit(ctx, me, []journal.Write{{Start: &journal.Start{Graph: []byte("g"), Events: []journal.Event{{Kind: 10}, {Kind: 12}},
-			Run: journal.Run{ID: id, Namespace: ns, GraphHash: "g", CreateTime: now, Status: journal.Status{State: state, EndTime: now}}}}})
+		res, err := s.Commit(ctx, me, []journal.Write{{Start: &journal.Start{Append: journal.Append{Graph: []byte("g"), Events: []journal.Event{{Kind: 10}, {Kind: 12}}}, Run: journal.Run{ID: id, Namespace: ns, GraphHash: "g", CreateTime: now, Status: journal.Status{State: state, EndTime: now}}}}})
 		require.NoError(t, err)
 		require.NoError(t, res[0].Err)
 	}

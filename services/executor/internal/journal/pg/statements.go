@@ -2,6 +2,7 @@ package pg
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,22 +22,24 @@ func blob(b []byte) []byte {
 
 // column is one array that a multi-row statement unnests.
 type column[T any] struct {
-	name, typ string
-	array     func([]T) any
-	// pack is array for connections that take packs.
+	sqlstore.Column[T]
+	// pack is List for connections that take packs.
 	pack func([]T) packed
-	// value is that of one row.
-	value func(T) any
 }
 
 func col[T, V any](name, typ string, get func(T) V) column[T] {
-	return column[T]{name: name, typ: typ, pack: packColumn(get), value: func(r T) any { return get(r) }, array: func(rows []T) any {
-		vs := make([]V, len(rows))
-		for i, r := range rows {
-			vs[i] = get(r)
-		}
-		return vs
-	}}
+	return columnOf(sqlstore.Col(name, typ, get))
+}
+
+func columnOf[T any](c sqlstore.Column[T]) column[T] { return column[T]{c, packColumn[T](c.Get)} }
+
+// tableOf are the columns of a table.
+func tableOf[T any](columns sqlstore.Columns[T]) table[T] {
+	t := make(table[T], len(columns))
+	for i, c := range columns {
+		t[i] = columnOf(c)
+	}
+	return t
 }
 
 // table is the columns of a multi-row statement.
@@ -46,8 +49,8 @@ type table[T any] []column[T]
 func (t table[T]) from(first int, alias string) string {
 	args, names := make([]string, len(t)), make([]string, len(t))
 	for i, c := range t {
-		args[i] = fmt.Sprintf("$%d::%s[]", first+i, c.typ)
-		names[i] = c.name
+		args[i] = fmt.Sprintf("$%d::%s[]", first+i, c.Type)
+		names[i] = c.Name
 	}
 	return "unnest(" + strings.Join(args, ", ") + ") AS " + alias + " (" + strings.Join(names, ", ") + ")"
 }
@@ -59,8 +62,8 @@ func (t table[T]) fromFew(rows, first int, alias string) string {
 	for r := range values {
 		args := make([]string, len(t))
 		for i, c := range t {
-			args[i] = fmt.Sprintf("$%d::%s", first+r*len(t)+i, c.typ)
-			names[i] = c.name
+			args[i] = fmt.Sprintf("$%d::%s", first+r*len(t)+i, c.Type)
+			names[i] = c.Name
 		}
 		values[r] = "(" + strings.Join(args, ", ") + ")"
 	}
@@ -90,7 +93,7 @@ func (t table[T]) values(rows []T, few bool) []any {
 	out := make([]any, 0, len(rows)*len(t)+4)
 	for _, r := range rows {
 		for _, c := range t {
-			out = append(out, c.value(r))
+			out = append(out, c.Value(r))
 		}
 	}
 	return out
@@ -101,14 +104,14 @@ func (t table[T]) names(prefix string, skip ...string) string {
 next:
 	for _, c := range t {
 		for _, s := range skip {
-			if c.name == s {
+			if c.Name == s {
 				continue next
 			}
 		}
 		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(prefix + c.name)
+		b.WriteString(prefix + c.Name)
 	}
 	return b.String()
 }
@@ -116,7 +119,7 @@ next:
 func (t table[T]) args(rows []T) []any {
 	out := make([]any, len(t))
 	for i, c := range t {
-		out[i] = c.array(rows)
+		out[i] = c.List(rows)
 	}
 	return out
 }
@@ -130,43 +133,24 @@ func (t table[T]) packs(rows []T) []any {
 	return out
 }
 
-type eventRow struct {
-	namespace string
-	*journal.Event
-}
-
-type outRow struct {
-	namespace, runID string
-	*journal.OutRow
-}
-
-type commandRow struct {
-	from string
-	*journal.Command
-}
-
 type closingRow struct {
 	runID string
 	*journal.Closing
 }
 
-type labelRow struct {
-	u          *journal.RunBatch
-	key, value string
-}
-
 // statements holds the multi-row statements, rendered once.
 type statements struct {
-	events    table[eventRow]
-	outbox    table[outRow]
-	labels    table[labelRow]
+	events    table[sqlstore.EventRow]
+	outbox    table[sqlstore.OutRow]
+	labels    table[sqlstore.LabelRow]
+	blobs     table[sqlstore.BlobRow]
 	runs      table[*journal.RunBatch]
 	details   table[*journal.RunBatch]
 	appends   table[*journal.RunBatch]
 	outcomes  table[*journal.RunBatch]
 	snapshots table[*journal.RunBatch]
 	plain     table[*journal.RunBatch]
-	commands  table[commandRow]
+	commands  table[sqlstore.CommandRow]
 	jobs      table[journal.JobRow]
 	opened    table[*journal.Interrupt]
 	closed    table[closingRow]
@@ -177,102 +161,14 @@ type statements struct {
 type runBatch = *journal.RunBatch
 
 func newStatements() statements {
-	status := func(u runBatch) *journal.Status {
-		if u.Status == nil {
-			return &journal.Status{}
-		}
-		return u.Status
-	}
-	progress := table[runBatch]{
-		col("state", "int", func(u runBatch) int32 { return int32(status(u).State) }),
-		col("state_reason", "text", func(u runBatch) string { return status(u).Reason }),
-		col("start_time", "timestamptz", func(u runBatch) *time.Time { return null(status(u).StartTime) }),
-		col("end_time", "timestamptz", func(u runBatch) *time.Time { return null(status(u).EndTime) }),
-		col("update_time", "timestamptz", func(u runBatch) *time.Time { return null(status(u).UpdateTime) }),
-		col("wake_time", "timestamptz", func(u runBatch) *time.Time { return null(status(u).WakeTime) }),
-		col("input_tokens", "bigint", func(u runBatch) int64 { return status(u).Usage.InputTokens }),
-		col("cached_input_tokens", "bigint", func(u runBatch) int64 { return status(u).Usage.CachedInputTokens }),
-		col("output_tokens", "bigint", func(u runBatch) int64 { return status(u).Usage.OutputTokens }),
-		col("reasoning_tokens", "bigint", func(u runBatch) int64 { return status(u).Usage.ReasoningTokens }),
-		col("calls", "bigint", func(u runBatch) int64 { return status(u).Usage.Calls }),
-		col("nodes_total", "int", func(u runBatch) int32 { return status(u).Nodes.Total }),
-		col("nodes_completed", "int", func(u runBatch) int32 { return status(u).Nodes.Completed }),
-		col("nodes_failed", "int", func(u runBatch) int32 { return status(u).Nodes.Failed }),
-		col("nodes_skipped", "int", func(u runBatch) int32 { return status(u).Nodes.Skipped }),
-		col("nodes_running", "int", func(u runBatch) int32 { return status(u).Nodes.Running }),
-	}
-	run := func(u runBatch) *journal.Run { return &u.Start.Run }
+	progress := tableOf(sqlstore.StatusColumns())
 	s := statements{
-		events: table[eventRow]{
-			col("seq", "bigint", func(e eventRow) int64 { return e.Seq }),
-			col("time", "timestamptz", func(e eventRow) time.Time { return e.Time }),
-			col("kind", "int", func(e eventRow) int32 { return e.Kind }),
-			col("visit", "int", func(e eventRow) int32 { return e.Visit }),
-			col("run_id", "text", func(e eventRow) string { return e.RunID }),
-			col("namespace", "text", func(e eventRow) string { return e.namespace }),
-			col("node_id", "text", func(e eventRow) string { return e.NodeID }),
-			col("data", "bytea", func(e eventRow) []byte { return blob(e.Data) }),
-		},
-		outbox: table[outRow]{
-			col("seq", "bigint", func(o outRow) int64 { return o.Seq }),
-			col("ordinal", "int", func(o outRow) int32 { return int32(o.Ordinal) }),
-			col("run_id", "text", func(o outRow) string { return o.runID }),
-			col("namespace", "text", func(o outRow) string { return o.namespace }),
-			col("kind", "text", func(o outRow) string { return o.Kind }),
-			col("body", "bytea", func(o outRow) []byte { return blob(o.Body) }),
-		},
-		labels: table[labelRow]{
-			col("run_id", "text", func(l labelRow) string { return l.u.RunID }),
-			col("namespace", "text", func(l labelRow) string { return l.u.Namespace }),
-			col("key", "text", func(l labelRow) string { return l.key }),
-			col("value", "text", func(l labelRow) string { return l.value }),
-			col("create_time", "timestamptz", func(l labelRow) *time.Time { return null(run(l.u).CreateTime) }),
-		},
-		runs: append(table[runBatch]{
-			col("run_id", "text", func(u runBatch) string { return u.RunID }),
-			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
-			col("last_seq", "bigint", runBatch.LastSeq),
-			col("create_time", "timestamptz", func(u runBatch) *time.Time { return null(run(u).CreateTime) }),
-			col("cancel_time", "timestamptz", func(u runBatch) *time.Time { return null(u.CancelTime) }),
-			col("deadline", "timestamptz", func(u runBatch) *time.Time { return null(run(u).Deadline) }),
-			col("priority", "int", func(u runBatch) int32 { return run(u).Priority }),
-			col("forked_from", "text", func(u runBatch) string { return run(u).ForkedFrom }),
-			col("schedule_id", "text", func(u runBatch) string { return run(u).ScheduleID }),
-			col("pending", "boolean", runBatch.Pending),
-			col("cancel_reason", "text", func(u runBatch) string { return u.CancelReason }),
-			col("holds_key", "boolean", func(u runBatch) bool { return u.HoldsKey }),
-			col("machine_version", "int", func(u runBatch) int32 { return int32(run(u).MachineVersion) }),
-			col("sampled", "boolean", func(u runBatch) bool { return run(u).Sampled }),
-			col("graph_name", "text", func(u runBatch) string { return run(u).GraphName }),
-			col("graph_hash", "text", func(u runBatch) string { return run(u).GraphHash }),
-			col("task_id", "text", func(u runBatch) string { return run(u).TaskID }),
-			col("user_id", "text", func(u runBatch) string { return run(u).UserID }),
-			col("chat_id", "text", func(u runBatch) string { return run(u).ChatID }),
-			col("thread_id", "text", func(u runBatch) string { return run(u).ThreadID }),
-			col("business_key", "text", func(u runBatch) string { return run(u).BusinessKey }),
-			col("parent_run_id", "text", func(u runBatch) string { return run(u).ParentID }),
-			col("root_run_id", "text", func(u runBatch) string {
-				if run(u).RootID == "" {
-					return u.RunID
-				}
-				return run(u).RootID
-			}),
-			col("trace_parent", "text", func(u runBatch) string { return run(u).TraceParent }),
-			col("trace_state", "text", func(u runBatch) string { return run(u).TraceState }),
-		}, progress...),
-		details: table[runBatch]{
-			col("run_id", "text", func(u runBatch) string { return u.RunID }),
-			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
-			col("labels", "bytea", func(u runBatch) []byte { return journal.EncodeLabels(run(u).Labels) }),
-			col("metadata", "bytea", func(u runBatch) []byte { return blob(run(u).Metadata) }),
-			col("args", "bytea", func(u runBatch) []byte { return blob(run(u).Args) }),
-			col("named", "bytea", func(u runBatch) []byte { return blob(run(u).Named) }),
-			col("context", "bytea", func(u runBatch) []byte { return blob(run(u).Context) }),
-			col("attachments", "bytea", func(u runBatch) []byte { return blob(run(u).Attachments) }),
-			col("result", "bytea", func(u runBatch) []byte { return sqlstore.StoredResult(u.Outcome) }),
-			col("outputs", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Outputs) }),
-			col("error", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Error) }),
-		},
+		events:  tableOf(sqlstore.EventColumns()),
+		outbox:  tableOf(sqlstore.OutboxColumns()),
+		labels:  tableOf(sqlstore.LabelColumns()),
+		blobs:   tableOf(sqlstore.BlobColumns()),
+		runs:    slices.Concat(tableOf(sqlstore.RunColumns()), table[runBatch]{col("pending", "boolean", runBatch.Pending)}, progress),
+		details: tableOf(sqlstore.DetailColumns(sqlstore.StoredResult)),
 		appends: append(table[runBatch]{
 			col("run_id", "text", func(u runBatch) string { return u.RunID }),
 			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
@@ -290,49 +186,12 @@ func newStatements() statements {
 			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
 			col("expected", "bigint", func(u runBatch) int64 { return u.Expected }),
 		},
-		outcomes: table[runBatch]{
-			col("run_id", "text", func(u runBatch) string { return u.RunID }),
-			col("result", "bytea", func(u runBatch) []byte { return sqlstore.StoredResult(u.Outcome) }),
-			col("outputs", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Outputs) }),
-			col("error", "bytea", func(u runBatch) []byte { return blob(u.Outcome.Error) }),
-		},
-		snapshots: table[runBatch]{
-			col("run_id", "text", func(u runBatch) string { return u.RunID }),
-			col("namespace", "text", func(u runBatch) string { return u.Namespace }),
-			col("seq", "bigint", func(u runBatch) int64 { return u.SnapshotSeq }),
-			col("data", "bytea", func(u runBatch) []byte { return u.Snapshot }),
-		},
-		commands: table[commandRow]{
-			col("from_run", "text", func(m commandRow) string { return m.from }),
-			col("run_id", "text", func(m commandRow) string { return m.RunID }),
-			col("namespace", "text", func(m commandRow) string { return m.Namespace }),
-			col("kind", "text", func(m commandRow) string { return string(m.Kind) }),
-			col("key", "text", func(m commandRow) string { return m.Key }),
-			col("body", "bytea", func(m commandRow) []byte { return blob(m.Body) }),
-			col("time", "timestamptz", func(m commandRow) time.Time { return m.Time }),
-		},
-		jobs: jobTable(),
-		opened: table[*journal.Interrupt]{
-			col("id", "text", func(i *journal.Interrupt) string { return i.ID }),
-			col("namespace", "text", func(i *journal.Interrupt) string { return i.Namespace }),
-			col("run_id", "text", func(i *journal.Interrupt) string { return i.RunID }),
-			col("root_run_id", "text", func(i *journal.Interrupt) string { return i.RootID }),
-			col("node_id", "text", func(i *journal.Interrupt) string { return i.NodeID }),
-			col("visit", "int", func(i *journal.Interrupt) int32 { return i.Visit }),
-			col("item", "int", func(i *journal.Interrupt) int32 { return i.Item }),
-			col("state", "int", func(i *journal.Interrupt) int32 { return int32(i.State) }),
-			col("create_time", "timestamptz", func(i *journal.Interrupt) *time.Time { return null(i.CreateTime) }),
-			col("expire_time", "timestamptz", func(i *journal.Interrupt) *time.Time { return null(i.ExpireTime) }),
-			col("close_time", "timestamptz", func(i *journal.Interrupt) *time.Time { return null(i.CloseTime) }),
-			col("decision", "text", func(i *journal.Interrupt) string { return i.Decision }),
-			col("closed_by", "text", func(i *journal.Interrupt) string { return i.By }),
-			col("prompt", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Prompt) }),
-			col("schema", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Schema) }),
-			col("approve", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Approve) }),
-			col("binds", "text", func(i *journal.Interrupt) string { return i.Binds }),
-			col("default_value", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Default) }),
-			col("answer", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Answer) }),
-		},
+		outcomes:  tableOf(sqlstore.OutcomeColumns(sqlstore.StoredResult)),
+		snapshots: tableOf(sqlstore.SnapshotColumns()),
+		commands: append(table[sqlstore.CommandRow]{col("from_run", "text", func(m sqlstore.CommandRow) string { return m.From })},
+			tableOf(sqlstore.CommandColumns())...),
+		jobs:   jobTable(),
+		opened: tableOf(sqlstore.InterruptColumns()),
 		closed: table[closingRow]{
 			col("run_id", "text", func(c closingRow) string { return c.runID }),
 			col("id", "text", func(c closingRow) string { return c.ID }),
@@ -388,15 +247,15 @@ func (s *statements) children(b *builder, units []runBatch, done string) {
 	s.others(b, units, done)
 }
 
-func eventRows(units []runBatch) []eventRow {
+func eventRows(units []runBatch) []sqlstore.EventRow {
 	n := 0
 	for _, u := range units {
 		n += len(u.Events)
 	}
-	events := make([]eventRow, 0, n)
+	events := make([]sqlstore.EventRow, 0, n)
 	for _, u := range units {
 		for i := range u.Events {
-			events = append(events, eventRow{u.Namespace, &u.Events[i]})
+			events = append(events, sqlstore.EventRow{Namespace: u.Namespace, Event: &u.Events[i]})
 		}
 	}
 	return events
@@ -404,22 +263,22 @@ func eventRows(units []runBatch) []eventRow {
 
 // others is children but for the events.
 func (s *statements) others(b *builder, units []runBatch, done string) {
-	var out []outRow
+	var out []sqlstore.OutRow
 	var snaps []runBatch
-	var commands []commandRow
+	var commands []sqlstore.CommandRow
 	var jobs []journal.JobRow
 	var opened []*journal.Interrupt
 	var closed []closingRow
 	var taken []int64
 	for _, u := range units {
 		for i := range u.Outbox {
-			out = append(out, outRow{u.Namespace, u.RunID, &u.Outbox[i]})
+			out = append(out, sqlstore.OutRow{Namespace: u.Namespace, RunID: u.RunID, OutRow: &u.Outbox[i]})
 		}
 		if u.Snapshot != nil {
 			snaps = append(snaps, u)
 		}
 		for i := range u.Command {
-			commands = append(commands, commandRow{u.RunID, &u.Command[i]})
+			commands = append(commands, sqlstore.CommandRow{From: u.RunID, Command: &u.Command[i]})
 		}
 		for i := range u.Opened {
 			opened = append(opened, &u.Opened[i])
@@ -474,6 +333,21 @@ func (s *statements) others(b *builder, units []runBatch, done string) {
 	}
 }
 
+// blobRefs adds what the values of runs that done wrote refer to.
+func (s *statements) blobRefs(b *builder, units []runBatch, done string) {
+	var rows []sqlstore.BlobRow
+	for _, u := range units {
+		for i := range u.Blobs {
+			rows = append(rows, sqlstore.BlobRow{Batch: u, BlobRef: &u.Blobs[i]})
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	names := s.blobs.names("")
+	b.with("br", "INSERT INTO blob_refs ("+names+") SELECT "+names+" FROM "+s.blobs.from(b.next(), "b")+only("run_id", done)+" ON CONFLICT DO NOTHING", s.blobs.packs(rows)...)
+}
+
 // place is where an append must find the journal: it ends with the event before the first new one. The row's last_seq is that of the last
 // change of the row, so it may lie behind, and keeps a second copy of a commit from passing while the first is on its way.
 const (
@@ -514,10 +388,10 @@ func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units [
 // appendSingles is appendEvents for units of a single event that bring nothing along, which is most of what many runs write at once: one
 // statement over one list, that returns which runs it wrote to. What another try of the commit wrote is not among them.
 func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units []runBatch) {
-	events := make([]eventRow, len(units))
+	events := make([]sqlstore.EventRow, len(units))
 	var progress []string
 	for i, u := range units {
-		events[i] = eventRow{u.Namespace, &u.Events[0]}
+		events[i] = sqlstore.EventRow{Namespace: u.Namespace, Event: &u.Events[0]}
 		if u.Progress {
 			progress = append(progress, u.RunID)
 		}
@@ -554,7 +428,7 @@ func (s *statements) updateRows(rows int, plain bool, guard string) string {
 		graph_revision = r.graph_revision + u.graph_changes`)
 	}
 	for _, c := range s.appends[10:] {
-		fmt.Fprintf(&set, ", %[1]s = "+value, c.name)
+		fmt.Fprintf(&set, ", %[1]s = "+value, c.Name)
 	}
 	n := s.appends.params(rows)
 	return `UPDATE runs r SET last_seq = u.last_seq, revision = r.revision + 1,
@@ -599,10 +473,10 @@ func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []r
 
 // labelRows adds the labels of new runs.
 func (s *statements) labelRows(b *builder, units []runBatch, done string) {
-	var labels []labelRow
+	var labels []sqlstore.LabelRow
 	for _, u := range units {
 		for k, v := range u.Start.Run.Labels {
-			labels = append(labels, labelRow{u, k, v})
+			labels = append(labels, sqlstore.LabelRow{Batch: u, Key: k, Value: v})
 		}
 	}
 	if len(labels) > 0 {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,11 +16,6 @@ import (
 const (
 	fenceSQL = `SELECT 1 FROM executors WHERE id = ? AND incarnation = ?`
 
-	// SQLite rewrites every index that names a column which is set, changed or not. So the columns that
-	// indexes name are set only when they change, which is seldom: the first statement fails if they would.
-	statusSet = `state_reason = ?, start_time = ?, end_time = ?, update_time = ?,
-		input_tokens = ?, cached_input_tokens = ?, output_tokens = ?, reasoning_tokens = ?, calls = ?,
-		nodes_total = ?, nodes_completed = ?, nodes_failed = ?, nodes_skipped = ?, nodes_running = ?, `
 	appendSet   = `last_seq = ?, revision = revision + 1, takeovers = CASE WHEN ? THEN 0 ELSE takeovers END`
 	appendWhere = ` WHERE run_id = ?`
 	returning   = ` RETURNING revision`
@@ -29,54 +25,18 @@ const (
 	placeSQL = `SELECT r.takeovers, r.root_run_id FROM runs r WHERE r.run_id = ?1 AND r.namespace = ?2 AND r.owner_id = ?3 AND r.owner_incarnation = ?4
 		AND (?5 = 0 OR EXISTS (SELECT 1 FROM events p WHERE p.run_id = ?1 AND p.seq = ?5))
 		AND NOT EXISTS (SELECT 1 FROM events p WHERE p.run_id = ?1 AND p.seq = ?5 + 1)`
-	progressSQL    = `UPDATE runs SET takeovers = 0 WHERE run_id = ?`
-	appendSQL      = `UPDATE runs SET ` + appendSet + appendWhere + returning
-	appendSameSQL  = `UPDATE runs SET ` + statusSet + appendSet + appendWhere + ` AND state = ? AND wake_time = ?` + returning
-	appendStateSQL = `UPDATE runs SET state = ?, wake_time = ?, holds_key = holds_key AND NOT ?, ` + statusSet + appendSet + appendWhere + returning
-	releaseSQL     = `UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = ?`
-	repinSQL       = `UPDATE runs SET first_graph = iif(graph_revision = 0, graph_hash, first_graph), graph_hash = ?, graph_revision = graph_revision + ? WHERE run_id = ?`
-	outcomeSQL     = `UPDATE run_details SET result = ?, outputs = ?, error = ? WHERE run_id = ?`
+	progressSQL = `UPDATE runs SET takeovers = 0 WHERE run_id = ?`
+	appendSQL   = `UPDATE runs SET ` + appendSet + appendWhere + returning
+	releaseSQL  = `UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = ?`
+	repinSQL    = `UPDATE runs SET first_graph = iif(graph_revision = 0, graph_hash, first_graph), graph_hash = ?, graph_revision = graph_revision + ? WHERE run_id = ?`
 
-	runColumnNames = `state, wake_time, state_reason, start_time, end_time, update_time,
-		input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, calls,
-		nodes_total, nodes_completed, nodes_failed, nodes_skipped, nodes_running,
-		run_id, namespace, owner_id, owner_incarnation, last_seq, revision, create_time, cancel_time, cancel_reason, holds_key,
-		takeovers, machine_version, sampled, graph_name, graph_hash, task_id, user_id, chat_id, thread_id, business_key, parent_run_id,
-		root_run_id, trace_parent, trace_state, deadline, priority, forked_from, schedule_id`
-	runColumnCount = 44
-
-	insertDetails = `INSERT INTO run_details (run_id, namespace, labels, metadata, error, args, named, context, attachments, result, outputs)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertLabel = `INSERT INTO run_labels (run_id, key, namespace, value, create_time) VALUES (?, ?, ?, ?, ?)`
+	// tidyInterrupts closes what a run that is over still asked.
+	tidyInterrupts = `UPDATE interrupts SET state = 4, close_time = ` + now + ` WHERE run_id = ? AND state = 1
+		AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = interrupts.run_id AND r.state >= 6)`
 	// That a graph is in use is said with the run that uses it, now and then.
 	insertGraph = `INSERT INTO graphs (namespace, hash, body, use_time) VALUES (?, ?, ?, ` + now + `)
 		ON CONFLICT (namespace, hash) DO UPDATE SET use_time = excluded.use_time WHERE graphs.use_time < excluded.use_time - 3600000000`
-	insertSnapshot = `INSERT INTO snapshots (run_id, namespace, seq, data) VALUES (?, ?, ?, ?)
-		ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq`
-	insertOut = `INSERT INTO outbox (run_id, seq, ordinal, namespace, kind, next_at, attempts, last_error, body)
-		VALUES (?, ?, ?, ?, ?, ` + now + `, 0, '', ?)`
-
-	eventColumns = 8
 )
-
-func insertRun() string {
-	return `INSERT INTO runs (` + runColumnNames + `) VALUES ` + tuples(1, runColumnCount) + ` ON CONFLICT (run_id) DO NOTHING`
-}
-
-func insertEvents(n int) string {
-	return `INSERT INTO events (run_id, seq, namespace, time, kind, node_id, visit, data) VALUES ` + tuples(n, eventColumns)
-}
-
-// eventChunks are how many events go into one statement.
-func eventChunks() []int { return []int{64, 8, 1} }
-
-func hotStatements() []string {
-	qs := []string{fenceSQL, placeSQL, progressSQL, releaseSQL, appendSQL, appendSameSQL, appendStateSQL, outcomeSQL, insertRun(), insertDetails, insertLabel, insertGraph, insertSnapshot, insertOut}
-	for _, n := range eventChunks() {
-		qs = append(qs, insertEvents(n))
-	}
-	return qs
-}
 
 // Commit implements journal.Log.
 func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journal.Write) ([]journal.Result, error) {
@@ -137,9 +97,8 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 			return nil, err
 		}
 	}
-	insert := insertRun()
 	for _, u := range r.Starts {
-		ok, err := t.start(ctx, insert, owner, u)
+		ok, err := t.start(ctx, owner, u)
 		if err != nil {
 			return nil, err
 		}
@@ -243,15 +202,6 @@ func (t txn) lookUp(ctx context.Context, units []*journal.RunBatch) (journal.Pre
 	return g, nil
 }
 
-// statusArgs are the values of statusSet.
-func statusArgs(s *journal.Status) []any {
-	return []any{
-		s.Reason, micros(s.StartTime), micros(s.EndTime), micros(s.UpdateTime),
-		s.Usage.InputTokens, s.Usage.CachedInputTokens, s.Usage.OutputTokens, s.Usage.ReasoningTokens, s.Usage.Calls,
-		s.Nodes.Total, s.Nodes.Completed, s.Nodes.Failed, s.Nodes.Skipped, s.Nodes.Running,
-	}
-}
-
 func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.RunBatch) (revision int64, ok bool, err error) {
 	var takeovers int
 	var root string
@@ -276,10 +226,10 @@ func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.RunBatc
 	if u.Status == nil {
 		err = t.row(ctx, appendSQL, set...).Scan(&revision)
 	} else {
-		status, state, wake := statusArgs(u.Status), int32(u.Status.State), micros(u.Status.WakeTime)
-		err = t.row(ctx, appendSameSQL, slices.Concat(status, set, []any{state, wake})...).Scan(&revision)
+		status, state, wake := values(t.w.status, u, apart()...), int32(u.Status.State), micros(u.Status.WakeTime)
+		err = t.row(ctx, t.w.appendSame, slices.Concat(status, set, []any{state, wake})...).Scan(&revision)
 		if errors.Is(err, sql.ErrNoRows) {
-			err = t.row(ctx, appendStateSQL, slices.Concat([]any{state, wake, b2i(u.Ends())}, status, set)...).Scan(&revision)
+			err = t.row(ctx, t.w.appendState, slices.Concat([]any{state, wake, b2i(u.Ends())}, status, set)...).Scan(&revision)
 		}
 	}
 	if err == nil && u.Release {
@@ -291,7 +241,7 @@ func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.RunBatc
 		}
 	}
 	if err == nil && u.Outcome != nil {
-		_, err = t.exec(ctx, outcomeSQL, blob(u.Outcome.Result), blob(u.Outcome.Outputs), blob(u.Outcome.Error), u.RunID)
+		_, err = t.exec(ctx, t.w.outcomeOf, append(values(t.w.outcome, u, `run_id`), u.RunID)...)
 	}
 	if err == nil && u.Metadata != nil {
 		_, err = t.exec(ctx, `UPDATE run_details SET metadata = ? WHERE run_id = ?`, blob(u.Metadata), u.RunID)
@@ -312,34 +262,22 @@ func (t txn) graph(ctx context.Context, namespace, hash string, body []byte) err
 	return err
 }
 
-func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *journal.RunBatch) (ok bool, err error) {
-	r := &u.Start.Run
-	root := r.RootID
-	if root == "" {
-		root = u.RunID
-	}
+func (t txn) start(ctx context.Context, owner journal.Owner, u *journal.RunBatch) (ok bool, err error) {
 	if u.Pending() {
 		owner = journal.Owner{}
 	}
-	args := slices.Concat([]any{int32(u.Status.State), micros(u.Status.WakeTime)}, statusArgs(u.Status), []any{
-		u.RunID, u.Namespace, owner.ID, owner.Incarnation, u.LastSeq(), 1, micros(r.CreateTime),
-		micros(u.CancelTime), u.CancelReason, b2i(u.HoldsKey), 0, r.MachineVersion, b2i(r.Sampled), r.GraphName, r.GraphHash,
-		r.TaskID, r.UserID, r.ChatID, r.ThreadID, r.BusinessKey, r.ParentID, root, r.TraceParent, r.TraceState,
-		micros(r.Deadline), r.Priority, r.ForkedFrom, r.ScheduleID})
-	n, err := t.exec(ctx, insert, args...)
-	if err != nil || n == 0 {
+	if isNew, err := put(ctx, t, t.w.run, u, owner.ID, owner.Incarnation); err != nil || !isNew {
 		return false, err
 	}
-	if _, err := t.exec(ctx, insertDetails, u.RunID, u.Namespace, blob(journal.EncodeLabels(r.Labels)), blob(r.Metadata), blob(u.Outcome.Error),
-		blob(r.Args), blob(r.Named), blob(r.Context), blob(r.Attachments), blob(u.Outcome.Result), blob(u.Outcome.Outputs)); err != nil {
+	if _, err := put(ctx, t, t.w.details, u); err != nil {
 		return false, err
 	}
-	for k, v := range r.Labels {
-		if _, err := t.exec(ctx, insertLabel, u.RunID, k, u.Namespace, v, micros(r.CreateTime)); err != nil {
+	for k, v := range u.Start.Run.Labels {
+		if _, err := put(ctx, t, t.w.label, sqlstore.LabelRow{Batch: u, Key: k, Value: v}); err != nil {
 			return false, err
 		}
 	}
-	return true, t.graph(ctx, u.Namespace, r.GraphHash, u.Start.Graph)
+	return true, t.graph(ctx, u.Namespace, u.Start.Run.GraphHash, u.Start.Graph)
 }
 
 // children writes what hangs on the runs that were written, events in as few statements as can be.
@@ -347,31 +285,32 @@ func (t txn) children(ctx context.Context, units []*journal.RunBatch) error {
 	var args []any
 	for _, u := range units {
 		for i := range u.Events {
-			e := &u.Events[i]
-			args = append(args, e.RunID, e.Seq, u.Namespace, e.Time.UnixMicro(), e.Kind, e.NodeID, e.Visit, blob(e.Data))
+			args = append(args, values(t.w.events, sqlstore.EventRow{Namespace: u.Namespace, Event: &u.Events[i]})...)
 		}
 	}
 	for _, n := range eventChunks() {
-		query := insertEvents(n)
-		for ; len(args) >= n*eventColumns; args = args[n*eventColumns:] {
-			if _, err := t.exec(ctx, query, args[:n*eventColumns]...); err != nil {
+		size := n * len(t.w.events)
+		for ; len(args) >= size; args = args[size:] {
+			if _, err := t.exec(ctx, t.w.insertEvents[n], args[:size]...); err != nil {
 				return err
 			}
 		}
 	}
 	for _, u := range units {
-		for _, o := range u.Outbox {
-			if _, err := t.exec(ctx, insertOut, u.RunID, o.Seq, o.Ordinal, u.Namespace, o.Kind, blob(o.Body)); err != nil {
+		for i := range u.Outbox {
+			if _, err := put(ctx, t, t.w.out, sqlstore.OutRow{Namespace: u.Namespace, RunID: u.RunID, OutRow: &u.Outbox[i]}); err != nil {
 				return err
 			}
 		}
 		if u.Snapshot != nil {
-			if _, err := t.exec(ctx, insertSnapshot, u.RunID, u.Namespace, u.SnapshotSeq, u.Snapshot); err != nil {
+			if _, err := put(ctx, t, t.w.snapshot, u); err != nil {
 				return err
 			}
 		}
-		if err := t.blobRefs(ctx, u); err != nil {
-			return err
+		for i := range u.Blobs {
+			if _, err := put(ctx, t, t.w.blob, sqlstore.BlobRow{Batch: u, BlobRef: &u.Blobs[i]}); err != nil {
+				return err
+			}
 		}
 		if err := t.attachments(ctx, u); err != nil {
 			return err
@@ -394,7 +333,9 @@ func (t txn) attachments(ctx context.Context, u *journal.RunBatch) error {
 		}
 	}
 	for i := range u.Opened {
-		if err := t.open(ctx, &u.Opened[i]); err != nil {
+		q := &u.Opened[i]
+		q.RootID = cmp.Or(q.RootID, q.RunID)
+		if _, err := put(ctx, t, t.w.interrupt, q); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 // live holds for the owner of r if it is registered.
@@ -55,7 +56,7 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		if _, err := t.exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, ?) ON CONFLICT DO NOTHING`, fresh); err != nil {
-			return fmt.Errorf("keep key of task tokens: %w", err)
+			return fmt.Errorf("keep key of attempt token: %w", err)
 		}
 		return t.tx.QueryRowContext(ctx, `SELECT key FROM token_key`).Scan(&key)
 	})
@@ -230,7 +231,8 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 	if o.QuarantineEvent != nil {
 		e := o.QuarantineEvent(*f)
 		f.LastSeq++
-		if _, err := t.exec(ctx, insertEvents(1), f.RunID, f.LastSeq, f.Namespace, dbkit.Micros(e.Time).UnixMicro(), e.Kind, e.NodeID, e.Visit, blob(e.Data)); err != nil {
+		e.RunID, e.Seq = f.RunID, f.LastSeq
+		if _, err := t.exec(ctx, t.w.insertEvents[1], values(t.w.events, sqlstore.EventRow{Namespace: f.Namespace, Event: &e})...); err != nil {
 			return err
 		}
 	}

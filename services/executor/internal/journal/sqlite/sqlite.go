@@ -54,6 +54,7 @@ type Store struct {
 	// owners are the locked files of the owners that were registered here, by id.
 	owners map[string]*os.File
 	stmts  map[string]*sql.Stmt
+	w      *writes
 	wakes  map[chan struct{}]string
 	feeds  map[chan string]bool
 }
@@ -64,7 +65,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, path: resolved(path), owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
+	s := &Store{db: db, w: newWrites(), path: resolved(path), owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
 	pool := dbkit.SQLitePool(db, func(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 		return s.update(ctx, func(ctx context.Context, t txn) error { return fn(ctx, t.tx) })
 	})
@@ -127,6 +128,7 @@ func inRow(err error) bool {
 // txn is a write transaction whose statements live as long as the store.
 type txn struct {
 	tx    *sql.Tx
+	w     *writes
 	stmts map[string]*sql.Stmt
 	// bound are those of stmts that this transaction has used.
 	bound map[string]*sql.Stmt
@@ -150,7 +152,7 @@ func (s *Store) update(ctx context.Context, fn func(context.Context, txn) error)
 	queued := map[string]bool{}
 	err = s.db.Update(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		clear(queued)
-		return fn(ctx, txn{tx, stmts, make(map[string]*sql.Stmt, len(stmts)), map[journal.Key]bool{}, queued})
+		return fn(ctx, txn{tx, s.w, stmts, make(map[string]*sql.Stmt, len(stmts)), map[journal.Key]bool{}, queued})
 	})
 	if err == nil && len(queued) > 0 {
 		s.announce(queued)
@@ -167,7 +169,7 @@ func (s *Store) prepare(ctx context.Context) (map[string]*sql.Stmt, error) {
 		return s.stmts, nil
 	}
 	stmts := map[string]*sql.Stmt{}
-	for _, q := range hotStatements() {
+	for _, q := range s.w.hot() {
 		st, err := s.db.Write.PrepareContext(ctx, q) //nolint:sqlclosecheck // lives until Close
 		if err != nil {
 			for _, st := range stmts {

@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// StoredResult is how the result of o is kept: as nothing, though not as null, if it is the only one of the outputs, as it
-// mostly is; else as it is, and null if there is none. readResult undoes it.
+// StoredResult is the form of the result of o in a row of a database that tells nothing from null. A result that
+// is the only one of the outputs, as it mostly is, is kept as nothing. None is kept as null. readResult undoes it.
 func StoredResult(o *journal.Outcome) []byte {
 	switch {
 	case len(o.Result) == 0:
@@ -17,6 +17,9 @@ func StoredResult(o *journal.Outcome) []byte {
 	}
 	return o.Result
 }
+
+// PlainResult is the form of the result of o in a row of a database that does not tell nothing from null.
+func PlainResult(o *journal.Outcome) []byte { return null(o.Result) }
 
 // readResult returns the result that was kept as stored beside outputs.
 func readResult(stored, outputs []byte) []byte {

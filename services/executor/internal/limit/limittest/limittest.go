@@ -262,7 +262,7 @@ func stores(t *testing.T, d Driver) {
 			if i == 3 {
 				run.Namespace = "m"
 			}
-			res, err := r.Commit(t.Context(), r.Owner, []journal.Write{{Start: &journal.Start{Run: run, Graph: []byte("g"), Events: []journal.Event{{Kind: 1, Time: time.Now()}}}}})
+			res, err := r.Commit(t.Context(), r.Owner, []journal.Write{{Start: &journal.Start{Run: run, Append: journal.Append{Graph: []byte("g"), Events: []journal.Event{{Kind: 1, Time: time.Now()}}}}}})
 			require.NoError(t, err)
 			require.NoError(t, res[0].Err)
 		}

@@ -19,7 +19,7 @@ import (
 func (r *replica) record(t *testing.T, id string, state journal.State, priority int32) {
 	t.Helper()
 	run := journal.Run{ID: id, Namespace: "n", GraphHash: "h", CreateTime: time.Now(), Priority: priority, Args: []byte(`[1]`), Status: journal.Status{State: state}}
-	s := &journal.Start{Run: run, Graph: []byte("g")}
+	s := &journal.Start{Run: run, Append: journal.Append{Graph: []byte("g")}}
 	if state != journal.StatePending {
 		s.Events = []journal.Event{{Kind: 1, Time: time.Now(), Data: []byte("0123456789")}}
 	}

@@ -64,7 +64,7 @@ type RunEvent struct {
 	//	*RunEvent_MessageDelivered
 	//	*RunEvent_GraphExpanded
 	//	*RunEvent_GraphAmended
-	//	*RunEvent_TaskCompleted
+	//	*RunEvent_CompletionReceived
 	//	*RunEvent_RunQueued
 	//	*RunEvent_DeadlinePassed
 	//	*RunEvent_BudgetChanged
@@ -312,10 +312,10 @@ func (x *RunEvent) GetGraphAmended() *GraphAmended {
 	return nil
 }
 
-func (x *RunEvent) GetTaskCompleted() *TaskCompleted {
+func (x *RunEvent) GetCompletionReceived() *CompletionReceived {
 	if x != nil {
-		if x, ok := x.Event.(*RunEvent_TaskCompleted); ok {
-			return x.TaskCompleted
+		if x, ok := x.Event.(*RunEvent_CompletionReceived); ok {
+			return x.CompletionReceived
 		}
 	}
 	return nil
@@ -488,9 +488,9 @@ type RunEvent_GraphAmended struct {
 	GraphAmended *GraphAmended `protobuf:"bytes,28,opt,name=graph_amended,json=graphAmended,proto3,oneof"`
 }
 
-type RunEvent_TaskCompleted struct {
+type RunEvent_CompletionReceived struct {
 	// Durable: work that went on outside was finished, or its time was up.
-	TaskCompleted *TaskCompleted `protobuf:"bytes,29,opt,name=task_completed,json=taskCompleted,proto3,oneof"`
+	CompletionReceived *CompletionReceived `protobuf:"bytes,29,opt,name=completion_received,json=completionReceived,proto3,oneof"`
 }
 
 type RunEvent_RunQueued struct {
@@ -570,7 +570,7 @@ func (*RunEvent_GraphExpanded) isRunEvent_Event() {}
 
 func (*RunEvent_GraphAmended) isRunEvent_Event() {}
 
-func (*RunEvent_TaskCompleted) isRunEvent_Event() {}
+func (*RunEvent_CompletionReceived) isRunEvent_Event() {}
 
 func (*RunEvent_RunQueued) isRunEvent_Event() {}
 
@@ -826,8 +826,8 @@ func (x *RunQueued) GetStartTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// TaskCompleted tells the end of work that went on outside.
-type TaskCompleted struct {
+// CompletionReceived tells the end of work that went on outside.
+type CompletionReceived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The visit that waited for it.
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
@@ -839,20 +839,20 @@ type TaskCompleted struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *TaskCompleted) Reset() {
-	*x = TaskCompleted{}
+func (x *CompletionReceived) Reset() {
+	*x = CompletionReceived{}
 	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *TaskCompleted) String() string {
+func (x *CompletionReceived) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*TaskCompleted) ProtoMessage() {}
+func (*CompletionReceived) ProtoMessage() {}
 
-func (x *TaskCompleted) ProtoReflect() protoreflect.Message {
+func (x *CompletionReceived) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -864,26 +864,26 @@ func (x *TaskCompleted) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TaskCompleted.ProtoReflect.Descriptor instead.
-func (*TaskCompleted) Descriptor() ([]byte, []int) {
+// Deprecated: Use CompletionReceived.ProtoReflect.Descriptor instead.
+func (*CompletionReceived) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *TaskCompleted) GetVisit() *VisitRef {
+func (x *CompletionReceived) GetVisit() *VisitRef {
 	if x != nil {
 		return x.Visit
 	}
 	return nil
 }
 
-func (x *TaskCompleted) GetBy() string {
+func (x *CompletionReceived) GetBy() string {
 	if x != nil {
 		return x.By
 	}
 	return ""
 }
 
-func (x *TaskCompleted) GetExpired() bool {
+func (x *CompletionReceived) GetExpired() bool {
 	if x != nil {
 		return x.Expired
 	}
@@ -1455,11 +1455,11 @@ type RunEnded struct {
 	// How many attempts, in the runs below too, used something that is not booked yet. The end of a run that used something is told after that is
 	// booked, but for at most two seconds: it is above 0 only while the registry is away.
 	UnbookedAttempts int64 `protobuf:"varint,6,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
-	// The UNSAFE calls of which nobody knew, when the run ended, whether they were performed: it failed elsewhere, was canceled or reached its
+	// The UNSAFE attempts of which nobody knew, when the run ended, whether they were performed: it failed elsewhere, was canceled or reached its
 	// deadline first. They are never made again unless allow_unsafe says so.
-	UnknownCalls  []*VisitRef `protobuf:"bytes,7,rep,name=unknown_calls,json=unknownCalls,proto3" json:"unknown_calls,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	UnknownAttempts []*VisitRef `protobuf:"bytes,7,rep,name=unknown_attempts,json=unknownAttempts,proto3" json:"unknown_attempts,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RunEnded) Reset() {
@@ -1534,9 +1534,9 @@ func (x *RunEnded) GetUnbookedAttempts() int64 {
 	return 0
 }
 
-func (x *RunEnded) GetUnknownCalls() []*VisitRef {
+func (x *RunEnded) GetUnknownAttempts() []*VisitRef {
 	if x != nil {
-		return x.UnknownCalls
+		return x.UnknownAttempts
 	}
 	return nil
 }
@@ -2606,7 +2606,7 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x11\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x11\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
@@ -2638,8 +2638,8 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x0fsignal_received\x18\x19 \x01(\v2$.epigraph.executor.v1.SignalReceivedH\x00R\x0esignalReceived\x12U\n" +
 	"\x11message_delivered\x18\x1a \x01(\v2&.epigraph.executor.v1.MessageDeliveredH\x00R\x10messageDelivered\x12L\n" +
 	"\x0egraph_expanded\x18\x1b \x01(\v2#.epigraph.executor.v1.GraphExpandedH\x00R\rgraphExpanded\x12I\n" +
-	"\rgraph_amended\x18\x1c \x01(\v2\".epigraph.executor.v1.GraphAmendedH\x00R\fgraphAmended\x12L\n" +
-	"\x0etask_completed\x18\x1d \x01(\v2#.epigraph.executor.v1.TaskCompletedH\x00R\rtaskCompleted\x12@\n" +
+	"\rgraph_amended\x18\x1c \x01(\v2\".epigraph.executor.v1.GraphAmendedH\x00R\fgraphAmended\x12[\n" +
+	"\x13completion_received\x18\x1d \x01(\v2(.epigraph.executor.v1.CompletionReceivedH\x00R\x12completionReceived\x12@\n" +
 	"\n" +
 	"run_queued\x18\x1e \x01(\v2\x1f.epigraph.executor.v1.RunQueuedH\x00R\trunQueued\x12O\n" +
 	"\x0fdeadline_passed\x18\x1f \x01(\v2$.epigraph.executor.v1.DeadlinePassedH\x00R\x0edeadlinePassed\x12L\n" +
@@ -2669,8 +2669,8 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\tRunQueued\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x129\n" +
 	"\n" +
-	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"o\n" +
-	"\rTaskCompleted\x124\n" +
+	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"t\n" +
+	"\x12CompletionReceived\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x18\n" +
 	"\aexpired\x18\x03 \x01(\bR\aexpired\"\x80\x01\n" +
@@ -2717,15 +2717,15 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\bnano_usd\x18\x02 \x01(\x03R\ananoUsd\x12%\n" +
 	"\x0eunpriced_calls\x18\x03 \x01(\x05R\runpricedCalls\")\n" +
 	"\x0fCancelRequested\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd3\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd9\x03\n" +
 	"\bRunEnded\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
 	"\x06result\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06result\x12E\n" +
 	"\aoutputs\x18\x04 \x03(\v2+.epigraph.executor.v1.RunEnded.OutputsEntryR\aoutputs\x124\n" +
 	"\x05error\x18\x05 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x12+\n" +
-	"\x11unbooked_attempts\x18\x06 \x01(\x03R\x10unbookedAttempts\x12C\n" +
-	"\runknown_calls\x18\a \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\funknownCalls\x1aV\n" +
+	"\x11unbooked_attempts\x18\x06 \x01(\x03R\x10unbookedAttempts\x12I\n" +
+	"\x10unknown_attempts\x18\a \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\x0funknownAttempts\x1aV\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xe3\x01\n" +
@@ -2829,7 +2829,7 @@ var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunStarted)(nil),            // 2: epigraph.executor.v1.RunStarted
 	(*DeadlinePassed)(nil),        // 3: epigraph.executor.v1.DeadlinePassed
 	(*RunQueued)(nil),             // 4: epigraph.executor.v1.RunQueued
-	(*TaskCompleted)(nil),         // 5: epigraph.executor.v1.TaskCompleted
+	(*CompletionReceived)(nil),    // 5: epigraph.executor.v1.CompletionReceived
 	(*AttemptIntended)(nil),       // 6: epigraph.executor.v1.AttemptIntended
 	(*AttemptEnded)(nil),          // 7: epigraph.executor.v1.AttemptEnded
 	(*TimerFired)(nil),            // 8: epigraph.executor.v1.TimerFired
@@ -2884,7 +2884,7 @@ var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
 	23, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
 	24, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
 	25, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
-	5,  // 19: epigraph.executor.v1.RunEvent.task_completed:type_name -> epigraph.executor.v1.TaskCompleted
+	5,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
 	4,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
 	3,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
 	11, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
@@ -2896,7 +2896,7 @@ var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
 	1,  // 28: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
 	32, // 29: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
 	31, // 30: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 31: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 31: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
 	1,  // 32: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
 	1,  // 33: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
 	33, // 34: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
@@ -2913,7 +2913,7 @@ var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
 	34, // 45: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
 	30, // 46: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
 	35, // 47: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 48: epigraph.executor.v1.RunEnded.unknown_calls:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 48: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
 	1,  // 49: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
 	33, // 50: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
 	35, // 51: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
@@ -2971,7 +2971,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 		(*RunEvent_MessageDelivered)(nil),
 		(*RunEvent_GraphExpanded)(nil),
 		(*RunEvent_GraphAmended)(nil),
-		(*RunEvent_TaskCompleted)(nil),
+		(*RunEvent_CompletionReceived)(nil),
 		(*RunEvent_RunQueued)(nil),
 		(*RunEvent_DeadlinePassed)(nil),
 		(*RunEvent_BudgetChanged)(nil),

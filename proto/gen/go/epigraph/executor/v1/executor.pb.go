@@ -1180,12 +1180,12 @@ func (x *ResumeRunRequest) GetBudget() *RunBudget {
 	return nil
 }
 
-// ReconcileVisitRequest says what became of a call.
+// ReconcileVisitRequest says what became of an attempt.
 type ReconcileVisitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// The visit, or the item of a mapped visit, whose call it was. A visit of 0 is the first one.
+	// The visit, or the item of a mapped visit, whose attempt it was. A visit of 0 is the first one.
 	Visit *VisitRef `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
 	// What became of it.
 	//
@@ -1254,7 +1254,7 @@ func (x *ReconcileVisitRequest) GetOutcome() isReconcileVisitRequest_Outcome {
 	return nil
 }
 
-func (x *ReconcileVisitRequest) GetPerformed() *CallPerformed {
+func (x *ReconcileVisitRequest) GetPerformed() *AttemptPerformed {
 	if x != nil {
 		if x, ok := x.Outcome.(*ReconcileVisitRequest_Performed); ok {
 			return x.Performed
@@ -1263,7 +1263,7 @@ func (x *ReconcileVisitRequest) GetPerformed() *CallPerformed {
 	return nil
 }
 
-func (x *ReconcileVisitRequest) GetFailed() *CallFailed {
+func (x *ReconcileVisitRequest) GetFailed() *AttemptFailed {
 	if x != nil {
 		if x, ok := x.Outcome.(*ReconcileVisitRequest_Failed); ok {
 			return x.Failed
@@ -1272,13 +1272,13 @@ func (x *ReconcileVisitRequest) GetFailed() *CallFailed {
 	return nil
 }
 
-func (x *ReconcileVisitRequest) GetNotPerformed() bool {
+func (x *ReconcileVisitRequest) GetNotPerformed() *AttemptNotPerformed {
 	if x != nil {
 		if x, ok := x.Outcome.(*ReconcileVisitRequest_NotPerformed); ok {
 			return x.NotPerformed
 		}
 	}
-	return false
+	return nil
 }
 
 func (x *ReconcileVisitRequest) GetBy() string {
@@ -1300,18 +1300,18 @@ type isReconcileVisitRequest_Outcome interface {
 }
 
 type ReconcileVisitRequest_Performed struct {
-	// The call was performed, and this is what it returned.
-	Performed *CallPerformed `protobuf:"bytes,3,opt,name=performed,proto3,oneof"`
+	// It was performed, and this is what it returned.
+	Performed *AttemptPerformed `protobuf:"bytes,3,opt,name=performed,proto3,oneof"`
 }
 
 type ReconcileVisitRequest_Failed struct {
-	// The call was performed and failed for good.
-	Failed *CallFailed `protobuf:"bytes,4,opt,name=failed,proto3,oneof"`
+	// It was performed and failed for good.
+	Failed *AttemptFailed `protobuf:"bytes,4,opt,name=failed,proto3,oneof"`
 }
 
 type ReconcileVisitRequest_NotPerformed struct {
-	// The call was not performed: it is made once more, under the same effect key. Only true can be said.
-	NotPerformed bool `protobuf:"varint,5,opt,name=not_performed,json=notPerformed,proto3,oneof"`
+	// It was not performed: it is made once more, under the same effect key.
+	NotPerformed *AttemptNotPerformed `protobuf:"bytes,5,opt,name=not_performed,json=notPerformed,proto3,oneof"`
 }
 
 func (*ReconcileVisitRequest_Performed) isReconcileVisitRequest_Outcome() {}
@@ -1320,8 +1320,8 @@ func (*ReconcileVisitRequest_Failed) isReconcileVisitRequest_Outcome() {}
 
 func (*ReconcileVisitRequest_NotPerformed) isReconcileVisitRequest_Outcome() {}
 
-// CallPerformed is what a call returned, as somebody found out.
-type CallPerformed struct {
+// AttemptPerformed is what an attempt returned, as somebody found out.
+type AttemptPerformed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The values; in REST they are plain JSON, as everywhere.
 	Values        []*v1.Payload `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
@@ -1329,20 +1329,20 @@ type CallPerformed struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CallPerformed) Reset() {
-	*x = CallPerformed{}
+func (x *AttemptPerformed) Reset() {
+	*x = AttemptPerformed{}
 	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CallPerformed) String() string {
+func (x *AttemptPerformed) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CallPerformed) ProtoMessage() {}
+func (*AttemptPerformed) ProtoMessage() {}
 
-func (x *CallPerformed) ProtoReflect() protoreflect.Message {
+func (x *AttemptPerformed) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1354,20 +1354,20 @@ func (x *CallPerformed) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CallPerformed.ProtoReflect.Descriptor instead.
-func (*CallPerformed) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptPerformed.ProtoReflect.Descriptor instead.
+func (*AttemptPerformed) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *CallPerformed) GetValues() []*v1.Payload {
+func (x *AttemptPerformed) GetValues() []*v1.Payload {
 	if x != nil {
 		return x.Values
 	}
 	return nil
 }
 
-// CallFailed is why a call failed, as somebody found out. It counts as a PERMANENT error of the visit.
-type CallFailed struct {
+// AttemptFailed is why an attempt failed, as somebody found out. It counts as a PERMANENT error of the visit.
+type AttemptFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A stable word, for example "HTTP_STATUS".
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1377,20 +1377,20 @@ type CallFailed struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CallFailed) Reset() {
-	*x = CallFailed{}
+func (x *AttemptFailed) Reset() {
+	*x = AttemptFailed{}
 	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CallFailed) String() string {
+func (x *AttemptFailed) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CallFailed) ProtoMessage() {}
+func (*AttemptFailed) ProtoMessage() {}
 
-func (x *CallFailed) ProtoReflect() protoreflect.Message {
+func (x *AttemptFailed) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1402,23 +1402,60 @@ func (x *CallFailed) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CallFailed.ProtoReflect.Descriptor instead.
-func (*CallFailed) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptFailed.ProtoReflect.Descriptor instead.
+func (*AttemptFailed) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *CallFailed) GetReason() string {
+func (x *AttemptFailed) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *CallFailed) GetMessage() string {
+func (x *AttemptFailed) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
+}
+
+// AttemptNotPerformed says that an attempt changed nothing.
+type AttemptNotPerformed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttemptNotPerformed) Reset() {
+	*x = AttemptNotPerformed{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttemptNotPerformed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttemptNotPerformed) ProtoMessage() {}
+
+func (x *AttemptNotPerformed) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttemptNotPerformed.ProtoReflect.Descriptor instead.
+func (*AttemptNotPerformed) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
 }
 
 // ListActorsRequest asks for all actors.
@@ -1430,7 +1467,7 @@ type ListActorsRequest struct {
 
 func (x *ListActorsRequest) Reset() {
 	*x = ListActorsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1479,7 @@ func (x *ListActorsRequest) String() string {
 func (*ListActorsRequest) ProtoMessage() {}
 
 func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1492,7 @@ func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsRequest.ProtoReflect.Descriptor instead.
 func (*ListActorsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
 }
 
 // ListActorsResponse is what nodes can call.
@@ -1469,7 +1506,7 @@ type ListActorsResponse struct {
 
 func (x *ListActorsResponse) Reset() {
 	*x = ListActorsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1518,7 @@ func (x *ListActorsResponse) String() string {
 func (*ListActorsResponse) ProtoMessage() {}
 
 func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1531,7 @@ func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsResponse.ProtoReflect.Descriptor instead.
 func (*ListActorsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListActorsResponse) GetActors() []*ActorInfo {
@@ -1523,7 +1560,7 @@ type ActorInfo struct {
 
 func (x *ActorInfo) Reset() {
 	*x = ActorInfo{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1572,7 @@ func (x *ActorInfo) String() string {
 func (*ActorInfo) ProtoMessage() {}
 
 func (x *ActorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1585,7 @@ func (x *ActorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorInfo.ProtoReflect.Descriptor instead.
 func (*ActorInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ActorInfo) GetName() string {
@@ -1603,7 +1640,7 @@ type PauseRunRequest struct {
 
 func (x *PauseRunRequest) Reset() {
 	*x = PauseRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1652,7 @@ func (x *PauseRunRequest) String() string {
 func (*PauseRunRequest) ProtoMessage() {}
 
 func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1665,7 @@ func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRunRequest.ProtoReflect.Descriptor instead.
 func (*PauseRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PauseRunRequest) GetRunId() string {
@@ -1676,7 +1713,7 @@ type SignalRunRequest struct {
 
 func (x *SignalRunRequest) Reset() {
 	*x = SignalRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1725,7 @@ func (x *SignalRunRequest) String() string {
 func (*SignalRunRequest) ProtoMessage() {}
 
 func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1738,7 @@ func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRunRequest.ProtoReflect.Descriptor instead.
 func (*SignalRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalRunRequest) GetRunId() string {
@@ -1747,7 +1784,7 @@ type SignalWithStartRequest struct {
 
 func (x *SignalWithStartRequest) Reset() {
 	*x = SignalWithStartRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1796,7 @@ func (x *SignalWithStartRequest) String() string {
 func (*SignalWithStartRequest) ProtoMessage() {}
 
 func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1809,7 @@ func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWithStartRequest.ProtoReflect.Descriptor instead.
 func (*SignalWithStartRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SignalWithStartRequest) GetStart() *StartRunRequest {
@@ -1801,7 +1838,7 @@ type SendMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Who sends it, as the inboxes' `from` names senders. The name of a node of the run, or `input`, needs the task_token of a call of that node.
+	// Who sends it, as the inboxes' `from` names senders. The name of a node of the run, or `input`, needs the attempt_token of a call of that node.
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// The node whose inbox gets it; empty gives it to every inbox that takes messages of the sender.
 	NodeId string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -1811,14 +1848,14 @@ type SendMessageRequest struct {
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The token that a call of the node `from` was given. The call must be under way, or be over but for work outside, and of this run. Without it
 	// nobody sends in the name of a node. A caller with the scope worker alone must give it.
-	TaskToken     string `protobuf:"bytes,6,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
+	AttemptToken  string `protobuf:"bytes,6,opt,name=attempt_token,json=attemptToken,proto3" json:"attempt_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1867,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1880,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SendMessageRequest) GetRunId() string {
@@ -1881,9 +1918,9 @@ func (x *SendMessageRequest) GetRequestId() string {
 	return ""
 }
 
-func (x *SendMessageRequest) GetTaskToken() string {
+func (x *SendMessageRequest) GetAttemptToken() string {
 	if x != nil {
-		return x.TaskToken
+		return x.AttemptToken
 	}
 	return ""
 }
@@ -1905,7 +1942,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +1954,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +1967,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryRunRequest) GetRunId() string {
@@ -1994,7 +2031,7 @@ type ForkRunRequest struct {
 
 func (x *ForkRunRequest) Reset() {
 	*x = ForkRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2043,7 @@ func (x *ForkRunRequest) String() string {
 func (*ForkRunRequest) ProtoMessage() {}
 
 func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2056,7 @@ func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
 func (*ForkRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ForkRunRequest) GetRunId() string {
@@ -2127,7 +2164,7 @@ type AmendRunRequest struct {
 
 func (x *AmendRunRequest) Reset() {
 	*x = AmendRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2176,7 @@ func (x *AmendRunRequest) String() string {
 func (*AmendRunRequest) ProtoMessage() {}
 
 func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2189,7 @@ func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunRequest.ProtoReflect.Descriptor instead.
 func (*AmendRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AmendRunRequest) GetRunId() string {
@@ -2214,7 +2251,7 @@ type GraphPatch struct {
 
 func (x *GraphPatch) Reset() {
 	*x = GraphPatch{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2263,7 @@ func (x *GraphPatch) String() string {
 func (*GraphPatch) ProtoMessage() {}
 
 func (x *GraphPatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2276,7 @@ func (x *GraphPatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphPatch.ProtoReflect.Descriptor instead.
 func (*GraphPatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GraphPatch) GetRemoveNodes() []string {
@@ -2283,7 +2320,7 @@ type AmendRunResponse struct {
 
 func (x *AmendRunResponse) Reset() {
 	*x = AmendRunResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2332,7 @@ func (x *AmendRunResponse) String() string {
 func (*AmendRunResponse) ProtoMessage() {}
 
 func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2345,7 @@ func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunResponse.ProtoReflect.Descriptor instead.
 func (*AmendRunResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AmendRunResponse) GetRun() *Run {
@@ -2350,7 +2387,7 @@ type GraphDiff struct {
 
 func (x *GraphDiff) Reset() {
 	*x = GraphDiff{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2399,7 @@ func (x *GraphDiff) String() string {
 func (*GraphDiff) ProtoMessage() {}
 
 func (x *GraphDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2412,7 @@ func (x *GraphDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphDiff.ProtoReflect.Descriptor instead.
 func (*GraphDiff) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GraphDiff) GetAddedNodes() []string {
@@ -2447,7 +2484,7 @@ type NodeChange struct {
 
 func (x *NodeChange) Reset() {
 	*x = NodeChange{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2496,7 @@ func (x *NodeChange) String() string {
 func (*NodeChange) ProtoMessage() {}
 
 func (x *NodeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2509,7 @@ func (x *NodeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
 func (*NodeChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NodeChange) GetNodeId() string {
@@ -2500,7 +2537,7 @@ type ExplainRunRequest struct {
 
 func (x *ExplainRunRequest) Reset() {
 	*x = ExplainRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2549,7 @@ func (x *ExplainRunRequest) String() string {
 func (*ExplainRunRequest) ProtoMessage() {}
 
 func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2562,7 @@ func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainRunRequest) GetRunId() string {
@@ -2548,7 +2585,7 @@ type DeleteRunRequest struct {
 
 func (x *DeleteRunRequest) Reset() {
 	*x = DeleteRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2597,7 @@ func (x *DeleteRunRequest) String() string {
 func (*DeleteRunRequest) ProtoMessage() {}
 
 func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2610,7 @@ func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteRunRequest) GetRunId() string {
@@ -2601,7 +2638,7 @@ type DeleteRunResponse struct {
 
 func (x *DeleteRunResponse) Reset() {
 	*x = DeleteRunResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2650,7 @@ func (x *DeleteRunResponse) String() string {
 func (*DeleteRunResponse) ProtoMessage() {}
 
 func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2663,7 @@ func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRunResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteRunResponse) GetRuns() int32 {
@@ -2661,7 +2698,7 @@ type RunFilter struct {
 
 func (x *RunFilter) Reset() {
 	*x = RunFilter{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2710,7 @@ func (x *RunFilter) String() string {
 func (*RunFilter) ProtoMessage() {}
 
 func (x *RunFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2723,7 @@ func (x *RunFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFilter.ProtoReflect.Descriptor instead.
 func (*RunFilter) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunFilter) GetStates() []RunState {
@@ -2760,7 +2797,7 @@ type BulkFailure struct {
 
 func (x *BulkFailure) Reset() {
 	*x = BulkFailure{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2809,7 @@ func (x *BulkFailure) String() string {
 func (*BulkFailure) ProtoMessage() {}
 
 func (x *BulkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2822,7 @@ func (x *BulkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
 func (*BulkFailure) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BulkFailure) GetRunId() string {
@@ -2826,7 +2863,7 @@ type BulkCancelRunsRequest struct {
 
 func (x *BulkCancelRunsRequest) Reset() {
 	*x = BulkCancelRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +2875,7 @@ func (x *BulkCancelRunsRequest) String() string {
 func (*BulkCancelRunsRequest) ProtoMessage() {}
 
 func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +2888,7 @@ func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BulkCancelRunsRequest) GetFilter() *RunFilter {
@@ -2899,7 +2936,7 @@ type BulkCancelRunsResponse struct {
 
 func (x *BulkCancelRunsResponse) Reset() {
 	*x = BulkCancelRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +2948,7 @@ func (x *BulkCancelRunsResponse) String() string {
 func (*BulkCancelRunsResponse) ProtoMessage() {}
 
 func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +2961,7 @@ func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BulkCancelRunsResponse) GetMatched() int32 {
@@ -2974,7 +3011,7 @@ type BulkRetryRunsRequest struct {
 
 func (x *BulkRetryRunsRequest) Reset() {
 	*x = BulkRetryRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3023,7 @@ func (x *BulkRetryRunsRequest) String() string {
 func (*BulkRetryRunsRequest) ProtoMessage() {}
 
 func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3036,7 @@ func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
@@ -3054,7 +3091,7 @@ type BulkRetryRunsResponse struct {
 
 func (x *BulkRetryRunsResponse) Reset() {
 	*x = BulkRetryRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3103,7 @@ func (x *BulkRetryRunsResponse) String() string {
 func (*BulkRetryRunsResponse) ProtoMessage() {}
 
 func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3116,7 @@ func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BulkRetryRunsResponse) GetMatched() int32 {
@@ -3125,7 +3162,7 @@ type BulkDeleteRunsRequest struct {
 
 func (x *BulkDeleteRunsRequest) Reset() {
 	*x = BulkDeleteRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3174,7 @@ func (x *BulkDeleteRunsRequest) String() string {
 func (*BulkDeleteRunsRequest) ProtoMessage() {}
 
 func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3187,7 @@ func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
@@ -3191,7 +3228,7 @@ type BulkDeleteRunsResponse struct {
 
 func (x *BulkDeleteRunsResponse) Reset() {
 	*x = BulkDeleteRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3240,7 @@ func (x *BulkDeleteRunsResponse) String() string {
 func (*BulkDeleteRunsResponse) ProtoMessage() {}
 
 func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3253,7 @@ func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BulkDeleteRunsResponse) GetMatched() int32 {
@@ -3264,7 +3301,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3276,7 +3313,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3289,7 +3326,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -3333,7 +3370,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3382,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3395,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -3386,7 +3423,7 @@ type GetInterruptRequest struct {
 
 func (x *GetInterruptRequest) Reset() {
 	*x = GetInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3398,7 +3435,7 @@ func (x *GetInterruptRequest) String() string {
 func (*GetInterruptRequest) ProtoMessage() {}
 
 func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3411,7 +3448,7 @@ func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
 func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetInterruptRequest) GetInterruptId() string {
@@ -3440,7 +3477,7 @@ type AnswerInterruptRequest struct {
 
 func (x *AnswerInterruptRequest) Reset() {
 	*x = AnswerInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3452,7 +3489,7 @@ func (x *AnswerInterruptRequest) String() string {
 func (*AnswerInterruptRequest) ProtoMessage() {}
 
 func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3502,7 @@ func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AnswerInterruptRequest) GetInterruptId() string {
@@ -3503,39 +3540,39 @@ func (x *AnswerInterruptRequest) GetApproveHash() string {
 	return ""
 }
 
-// CompleteTaskRequest ends work that went on outside.
-type CompleteTaskRequest struct {
+// CompleteAttemptRequest ends work that went on outside.
+type CompleteAttemptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token that the call was given.
-	TaskToken string `protobuf:"bytes,1,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
+	// The token that the attempt was given.
+	AttemptToken string `protobuf:"bytes,1,opt,name=attempt_token,json=attemptToken,proto3" json:"attempt_token,omitempty"`
 	// How it ended.
 	//
 	// Types that are valid to be assigned to Result:
 	//
-	//	*CompleteTaskRequest_Completed
-	//	*CompleteTaskRequest_Failed
-	Result isCompleteTaskRequest_Result `protobuf_oneof:"result"`
+	//	*CompleteAttemptRequest_Completed
+	//	*CompleteAttemptRequest_Failed
+	Result isCompleteAttemptRequest_Result `protobuf_oneof:"result"`
 	// Who says so, for whoever reads the history.
 	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CompleteTaskRequest) Reset() {
-	*x = CompleteTaskRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+func (x *CompleteAttemptRequest) Reset() {
+	*x = CompleteAttemptRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CompleteTaskRequest) String() string {
+func (x *CompleteAttemptRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CompleteTaskRequest) ProtoMessage() {}
+func (*CompleteAttemptRequest) ProtoMessage() {}
 
-func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,70 +3583,70 @@ func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CompleteTaskRequest.ProtoReflect.Descriptor instead.
-func (*CompleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
+// Deprecated: Use CompleteAttemptRequest.ProtoReflect.Descriptor instead.
+func (*CompleteAttemptRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
 }
 
-func (x *CompleteTaskRequest) GetTaskToken() string {
+func (x *CompleteAttemptRequest) GetAttemptToken() string {
 	if x != nil {
-		return x.TaskToken
+		return x.AttemptToken
 	}
 	return ""
 }
 
-func (x *CompleteTaskRequest) GetResult() isCompleteTaskRequest_Result {
+func (x *CompleteAttemptRequest) GetResult() isCompleteAttemptRequest_Result {
 	if x != nil {
 		return x.Result
 	}
 	return nil
 }
 
-func (x *CompleteTaskRequest) GetCompleted() *CallPerformed {
+func (x *CompleteAttemptRequest) GetCompleted() *AttemptPerformed {
 	if x != nil {
-		if x, ok := x.Result.(*CompleteTaskRequest_Completed); ok {
+		if x, ok := x.Result.(*CompleteAttemptRequest_Completed); ok {
 			return x.Completed
 		}
 	}
 	return nil
 }
 
-func (x *CompleteTaskRequest) GetFailed() *CallFailed {
+func (x *CompleteAttemptRequest) GetFailed() *AttemptFailed {
 	if x != nil {
-		if x, ok := x.Result.(*CompleteTaskRequest_Failed); ok {
+		if x, ok := x.Result.(*CompleteAttemptRequest_Failed); ok {
 			return x.Failed
 		}
 	}
 	return nil
 }
 
-func (x *CompleteTaskRequest) GetBy() string {
+func (x *CompleteAttemptRequest) GetBy() string {
 	if x != nil {
 		return x.By
 	}
 	return ""
 }
 
-type isCompleteTaskRequest_Result interface {
-	isCompleteTaskRequest_Result()
+type isCompleteAttemptRequest_Result interface {
+	isCompleteAttemptRequest_Result()
 }
 
-type CompleteTaskRequest_Completed struct {
+type CompleteAttemptRequest_Completed struct {
 	// With these values.
-	Completed *CallPerformed `protobuf:"bytes,2,opt,name=completed,proto3,oneof"`
+	Completed *AttemptPerformed `protobuf:"bytes,2,opt,name=completed,proto3,oneof"`
 }
 
-type CompleteTaskRequest_Failed struct {
+type CompleteAttemptRequest_Failed struct {
 	// In a failure; it is final.
-	Failed *CallFailed `protobuf:"bytes,3,opt,name=failed,proto3,oneof"`
+	Failed *AttemptFailed `protobuf:"bytes,3,opt,name=failed,proto3,oneof"`
 }
 
-func (*CompleteTaskRequest_Completed) isCompleteTaskRequest_Result() {}
+func (*CompleteAttemptRequest_Completed) isCompleteAttemptRequest_Result() {}
 
-func (*CompleteTaskRequest_Failed) isCompleteTaskRequest_Result() {}
+func (*CompleteAttemptRequest_Failed) isCompleteAttemptRequest_Result() {}
 
-// CompleteTaskResponse names the run that goes on by it.
-type CompleteTaskResponse struct {
+// CompleteAttemptResponse names the run that goes on by it.
+type CompleteAttemptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
 	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
@@ -3617,21 +3654,21 @@ type CompleteTaskResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CompleteTaskResponse) Reset() {
-	*x = CompleteTaskResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+func (x *CompleteAttemptResponse) Reset() {
+	*x = CompleteAttemptResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CompleteTaskResponse) String() string {
+func (x *CompleteAttemptResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CompleteTaskResponse) ProtoMessage() {}
+func (*CompleteAttemptResponse) ProtoMessage() {}
 
-func (x *CompleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,12 +3679,12 @@ func (x *CompleteTaskResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CompleteTaskResponse.ProtoReflect.Descriptor instead.
-func (*CompleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
+// Deprecated: Use CompleteAttemptResponse.ProtoReflect.Descriptor instead.
+func (*CompleteAttemptResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
 }
 
-func (x *CompleteTaskResponse) GetRunId() string {
+func (x *CompleteAttemptResponse) GetRunId() string {
 	if x != nil {
 		return x.RunId
 	}
@@ -3767,24 +3804,24 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x04etag\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x127\n" +
-	"\x06budget\x18\x05 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\"\xfd\x02\n" +
+	"\x06budget\x18\x05 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\"\xa5\x03\n" +
 	"\x15ReconcileVisitRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12<\n" +
-	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefB\x06\xbaH\x03\xc8\x01\x01R\x05visit\x12C\n" +
-	"\tperformed\x18\x03 \x01(\v2#.epigraph.executor.v1.CallPerformedH\x00R\tperformed\x12:\n" +
-	"\x06failed\x18\x04 \x01(\v2 .epigraph.executor.v1.CallFailedH\x00R\x06failed\x12.\n" +
-	"\rnot_performed\x18\x05 \x01(\bB\a\xbaH\x04j\x02\b\x01H\x00R\fnotPerformed\x12\x18\n" +
+	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefB\x06\xbaH\x03\xc8\x01\x01R\x05visit\x12F\n" +
+	"\tperformed\x18\x03 \x01(\v2&.epigraph.executor.v1.AttemptPerformedH\x00R\tperformed\x12=\n" +
+	"\x06failed\x18\x04 \x01(\v2#.epigraph.executor.v1.AttemptFailedH\x00R\x06failed\x12P\n" +
+	"\rnot_performed\x18\x05 \x01(\v2).epigraph.executor.v1.AttemptNotPerformedH\x00R\fnotPerformed\x12\x18\n" +
 	"\x02by\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12'\n" +
 	"\n" +
 	"request_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestIdB\x10\n" +
-	"\aoutcome\x12\x05\xbaH\x02\b\x01\"N\n" +
-	"\rCallPerformed\x12=\n" +
-	"\x06values\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06values\"T\n" +
-	"\n" +
-	"CallFailed\x12\"\n" +
+	"\aoutcome\x12\x05\xbaH\x02\b\x01\"Q\n" +
+	"\x10AttemptPerformed\x12=\n" +
+	"\x06values\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06values\"W\n" +
+	"\rAttemptFailed\x12\"\n" +
 	"\x06reason\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06reason\x12\"\n" +
-	"\amessage\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\"\x13\n" +
+	"\amessage\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\"\x15\n" +
+	"\x13AttemptNotPerformed\"\x13\n" +
 	"\x11ListActorsRequest\"M\n" +
 	"\x12ListActorsResponse\x127\n" +
 	"\x06actors\x18\x01 \x03(\v2\x1f.epigraph.executor.v1.ActorInfoR\x06actors\"\xcb\x01\n" +
@@ -3812,7 +3849,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x05start\x18\x01 \x01(\v2%.epigraph.executor.v1.StartRunRequestB\x06\xbaH\x03\xc8\x01\x01R\x05start\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x124\n" +
-	"\apayload\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\apayload\"\x89\x02\n" +
+	"\apayload\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\apayload\"\x8f\x02\n" +
 	"\x12SendMessageRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1e\n" +
 	"\x04from\x18\x02 \x01(\tB\n" +
@@ -3820,9 +3857,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\anode_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06nodeId\x12<\n" +
 	"\amessage\x18\x04 \x01(\v2\x1a.epigraph.graph.v1.PayloadB\x06\xbaH\x03\xc8\x01\x01R\amessage\x12'\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12'\n" +
-	"\n" +
-	"task_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\ttaskToken\"\xa2\x01\n" +
+	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12-\n" +
+	"\rattempt_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\fattemptToken\"\xa2\x01\n" +
 	"\x0fRetryRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
 	"\fallow_unsafe\x18\x02 \x01(\bR\vallowUnsafe\x12'\n" +
@@ -3963,22 +3999,21 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06answer\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06answer\x12:\n" +
 	"\bdecision\x18\x03 \x01(\x0e2\x1e.epigraph.executor.v1.DecisionR\bdecision\x12\x18\n" +
 	"\x02by\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12*\n" +
-	"\fapprove_hash\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\vapproveHash\"\xec\x01\n" +
-	"\x13CompleteTaskRequest\x12)\n" +
-	"\n" +
-	"task_token\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\bR\ttaskToken\x12C\n" +
-	"\tcompleted\x18\x02 \x01(\v2#.epigraph.executor.v1.CallPerformedH\x00R\tcompleted\x12:\n" +
-	"\x06failed\x18\x03 \x01(\v2 .epigraph.executor.v1.CallFailedH\x00R\x06failed\x12\x18\n" +
+	"\fapprove_hash\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\vapproveHash\"\xfb\x01\n" +
+	"\x16CompleteAttemptRequest\x12/\n" +
+	"\rattempt_token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\fattemptToken\x12F\n" +
+	"\tcompleted\x18\x02 \x01(\v2&.epigraph.executor.v1.AttemptPerformedH\x00R\tcompleted\x12=\n" +
+	"\x06failed\x18\x03 \x01(\v2#.epigraph.executor.v1.AttemptFailedH\x00R\x06failed\x12\x18\n" +
 	"\x02by\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02byB\x0f\n" +
-	"\x06result\x12\x05\xbaH\x02\b\x01\"-\n" +
-	"\x14CompleteTaskResponse\x12\x15\n" +
+	"\x06result\x12\x05\xbaH\x02\b\x01\"0\n" +
+	"\x17CompleteAttemptResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId*\x95\x01\n" +
 	"\x0eConflictPolicy\x12\x1f\n" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xba\x1a\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xc6\x1a\n" +
 	"\x0fExecutorService\x12a\n" +
 	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12\x88\x01\n" +
 	"\rValidateGraph\x12*.epigraph.executor.v1.ValidateGraphRequest\x1a+.epigraph.executor.v1.ValidateGraphResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/graphs:validate\x12c\n" +
@@ -4007,8 +4042,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x0eBulkDeleteRuns\x12+.epigraph.executor.v1.BulkDeleteRunsRequest\x1a,.epigraph.executor.v1.BulkDeleteRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkDelete\x12\xa3\x01\n" +
 	"\x0eListInterrupts\x12+.epigraph.executor.v1.ListInterruptsRequest\x1a,.epigraph.executor.v1.ListInterruptsResponse\"6\x82\xd3\xe4\x93\x020Z\x1e\x12\x1c/v1/runs/{run_id}/interrupts\x12\x0e/v1/interrupts\x12\x81\x01\n" +
 	"\fGetInterrupt\x12).epigraph.executor.v1.GetInterruptRequest\x1a\x1f.epigraph.executor.v1.Interrupt\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/interrupts/{interrupt_id}\x12\x91\x01\n" +
-	"\x0fAnswerInterrupt\x12,.epigraph.executor.v1.AnswerInterruptRequest\x1a\x1f.epigraph.executor.v1.Interrupt\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/interrupts/{interrupt_id}:answer\x12\x84\x01\n" +
-	"\fCompleteTask\x12).epigraph.executor.v1.CompleteTaskRequest\x1a*.epigraph.executor.v1.CompleteTaskResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/tasks:complete\x12s\n" +
+	"\x0fAnswerInterrupt\x12,.epigraph.executor.v1.AnswerInterruptRequest\x1a\x1f.epigraph.executor.v1.Interrupt\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/interrupts/{interrupt_id}:answer\x12\x90\x01\n" +
+	"\x0fCompleteAttempt\x12,.epigraph.executor.v1.CompleteAttemptRequest\x1a-.epigraph.executor.v1.CompleteAttemptResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/attempts:complete\x12s\n" +
 	"\n" +
 	"ListActors\x12'.epigraph.executor.v1.ListActorsRequest\x1a(.epigraph.executor.v1.ListActorsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/actorsB\xea\x01\n" +
@@ -4027,216 +4062,218 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
-	(ConflictPolicy)(0),            // 0: epigraph.executor.v1.ConflictPolicy
-	(*StartRunRequest)(nil),        // 1: epigraph.executor.v1.StartRunRequest
-	(*ValidateGraphRequest)(nil),   // 2: epigraph.executor.v1.ValidateGraphRequest
-	(*RunInput)(nil),               // 3: epigraph.executor.v1.RunInput
-	(*ValidateGraphResponse)(nil),  // 4: epigraph.executor.v1.ValidateGraphResponse
-	(*GetRunRequest)(nil),          // 5: epigraph.executor.v1.GetRunRequest
-	(*GetRunGraphRequest)(nil),     // 6: epigraph.executor.v1.GetRunGraphRequest
-	(*GetRunGraphResponse)(nil),    // 7: epigraph.executor.v1.GetRunGraphResponse
-	(*ListRunsRequest)(nil),        // 8: epigraph.executor.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),       // 9: epigraph.executor.v1.ListRunsResponse
-	(*ListVisitsRequest)(nil),      // 10: epigraph.executor.v1.ListVisitsRequest
-	(*ListVisitsResponse)(nil),     // 11: epigraph.executor.v1.ListVisitsResponse
-	(*WatchRunRequest)(nil),        // 12: epigraph.executor.v1.WatchRunRequest
-	(*CancelRunRequest)(nil),       // 13: epigraph.executor.v1.CancelRunRequest
-	(*ResumeRunRequest)(nil),       // 14: epigraph.executor.v1.ResumeRunRequest
-	(*ReconcileVisitRequest)(nil),  // 15: epigraph.executor.v1.ReconcileVisitRequest
-	(*CallPerformed)(nil),          // 16: epigraph.executor.v1.CallPerformed
-	(*CallFailed)(nil),             // 17: epigraph.executor.v1.CallFailed
-	(*ListActorsRequest)(nil),      // 18: epigraph.executor.v1.ListActorsRequest
-	(*ListActorsResponse)(nil),     // 19: epigraph.executor.v1.ListActorsResponse
-	(*ActorInfo)(nil),              // 20: epigraph.executor.v1.ActorInfo
-	(*PauseRunRequest)(nil),        // 21: epigraph.executor.v1.PauseRunRequest
-	(*SignalRunRequest)(nil),       // 22: epigraph.executor.v1.SignalRunRequest
-	(*SignalWithStartRequest)(nil), // 23: epigraph.executor.v1.SignalWithStartRequest
-	(*SendMessageRequest)(nil),     // 24: epigraph.executor.v1.SendMessageRequest
-	(*RetryRunRequest)(nil),        // 25: epigraph.executor.v1.RetryRunRequest
-	(*ForkRunRequest)(nil),         // 26: epigraph.executor.v1.ForkRunRequest
-	(*AmendRunRequest)(nil),        // 27: epigraph.executor.v1.AmendRunRequest
-	(*GraphPatch)(nil),             // 28: epigraph.executor.v1.GraphPatch
-	(*AmendRunResponse)(nil),       // 29: epigraph.executor.v1.AmendRunResponse
-	(*GraphDiff)(nil),              // 30: epigraph.executor.v1.GraphDiff
-	(*NodeChange)(nil),             // 31: epigraph.executor.v1.NodeChange
-	(*ExplainRunRequest)(nil),      // 32: epigraph.executor.v1.ExplainRunRequest
-	(*DeleteRunRequest)(nil),       // 33: epigraph.executor.v1.DeleteRunRequest
-	(*DeleteRunResponse)(nil),      // 34: epigraph.executor.v1.DeleteRunResponse
-	(*RunFilter)(nil),              // 35: epigraph.executor.v1.RunFilter
-	(*BulkFailure)(nil),            // 36: epigraph.executor.v1.BulkFailure
-	(*BulkCancelRunsRequest)(nil),  // 37: epigraph.executor.v1.BulkCancelRunsRequest
-	(*BulkCancelRunsResponse)(nil), // 38: epigraph.executor.v1.BulkCancelRunsResponse
-	(*BulkRetryRunsRequest)(nil),   // 39: epigraph.executor.v1.BulkRetryRunsRequest
-	(*BulkRetryRunsResponse)(nil),  // 40: epigraph.executor.v1.BulkRetryRunsResponse
-	(*BulkDeleteRunsRequest)(nil),  // 41: epigraph.executor.v1.BulkDeleteRunsRequest
-	(*BulkDeleteRunsResponse)(nil), // 42: epigraph.executor.v1.BulkDeleteRunsResponse
-	(*ListInterruptsRequest)(nil),  // 43: epigraph.executor.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil), // 44: epigraph.executor.v1.ListInterruptsResponse
-	(*GetInterruptRequest)(nil),    // 45: epigraph.executor.v1.GetInterruptRequest
-	(*AnswerInterruptRequest)(nil), // 46: epigraph.executor.v1.AnswerInterruptRequest
-	(*CompleteTaskRequest)(nil),    // 47: epigraph.executor.v1.CompleteTaskRequest
-	(*CompleteTaskResponse)(nil),   // 48: epigraph.executor.v1.CompleteTaskResponse
-	nil,                            // 49: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                            // 50: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                            // 51: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                            // 52: epigraph.executor.v1.RunInput.NamedEntry
-	nil,                            // 53: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	nil,                            // 54: epigraph.executor.v1.ForkRunRequest.NamedEntry
-	nil,                            // 55: epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	nil,                            // 56: epigraph.executor.v1.RunFilter.LabelsEntry
-	(*v1.Graph)(nil),               // 57: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),             // 58: epigraph.graph.v1.Payload
-	(*Attachment)(nil),             // 59: epigraph.executor.v1.Attachment
-	(*timestamppb.Timestamp)(nil),  // 60: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 61: google.protobuf.Duration
-	(*RunBudget)(nil),              // 62: epigraph.executor.v1.RunBudget
-	(*Webhook)(nil),                // 63: epigraph.executor.v1.Webhook
-	(*v1.Fault)(nil),               // 64: epigraph.graph.v1.Fault
-	(RunState)(0),                  // 65: epigraph.executor.v1.RunState
-	(*Run)(nil),                    // 66: epigraph.executor.v1.Run
-	(*Visit)(nil),                  // 67: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),               // 68: epigraph.executor.v1.VisitRef
-	(v1.Effect)(0),                 // 69: epigraph.graph.v1.Effect
-	(*v1.Edge)(nil),                // 70: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                // 71: epigraph.graph.v1.Node
-	(InterruptState)(0),            // 72: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),              // 73: epigraph.executor.v1.Interrupt
-	(Decision)(0),                  // 74: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),               // 75: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),     // 76: epigraph.executor.v1.ExplainRunResponse
+	(ConflictPolicy)(0),             // 0: epigraph.executor.v1.ConflictPolicy
+	(*StartRunRequest)(nil),         // 1: epigraph.executor.v1.StartRunRequest
+	(*ValidateGraphRequest)(nil),    // 2: epigraph.executor.v1.ValidateGraphRequest
+	(*RunInput)(nil),                // 3: epigraph.executor.v1.RunInput
+	(*ValidateGraphResponse)(nil),   // 4: epigraph.executor.v1.ValidateGraphResponse
+	(*GetRunRequest)(nil),           // 5: epigraph.executor.v1.GetRunRequest
+	(*GetRunGraphRequest)(nil),      // 6: epigraph.executor.v1.GetRunGraphRequest
+	(*GetRunGraphResponse)(nil),     // 7: epigraph.executor.v1.GetRunGraphResponse
+	(*ListRunsRequest)(nil),         // 8: epigraph.executor.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 9: epigraph.executor.v1.ListRunsResponse
+	(*ListVisitsRequest)(nil),       // 10: epigraph.executor.v1.ListVisitsRequest
+	(*ListVisitsResponse)(nil),      // 11: epigraph.executor.v1.ListVisitsResponse
+	(*WatchRunRequest)(nil),         // 12: epigraph.executor.v1.WatchRunRequest
+	(*CancelRunRequest)(nil),        // 13: epigraph.executor.v1.CancelRunRequest
+	(*ResumeRunRequest)(nil),        // 14: epigraph.executor.v1.ResumeRunRequest
+	(*ReconcileVisitRequest)(nil),   // 15: epigraph.executor.v1.ReconcileVisitRequest
+	(*AttemptPerformed)(nil),        // 16: epigraph.executor.v1.AttemptPerformed
+	(*AttemptFailed)(nil),           // 17: epigraph.executor.v1.AttemptFailed
+	(*AttemptNotPerformed)(nil),     // 18: epigraph.executor.v1.AttemptNotPerformed
+	(*ListActorsRequest)(nil),       // 19: epigraph.executor.v1.ListActorsRequest
+	(*ListActorsResponse)(nil),      // 20: epigraph.executor.v1.ListActorsResponse
+	(*ActorInfo)(nil),               // 21: epigraph.executor.v1.ActorInfo
+	(*PauseRunRequest)(nil),         // 22: epigraph.executor.v1.PauseRunRequest
+	(*SignalRunRequest)(nil),        // 23: epigraph.executor.v1.SignalRunRequest
+	(*SignalWithStartRequest)(nil),  // 24: epigraph.executor.v1.SignalWithStartRequest
+	(*SendMessageRequest)(nil),      // 25: epigraph.executor.v1.SendMessageRequest
+	(*RetryRunRequest)(nil),         // 26: epigraph.executor.v1.RetryRunRequest
+	(*ForkRunRequest)(nil),          // 27: epigraph.executor.v1.ForkRunRequest
+	(*AmendRunRequest)(nil),         // 28: epigraph.executor.v1.AmendRunRequest
+	(*GraphPatch)(nil),              // 29: epigraph.executor.v1.GraphPatch
+	(*AmendRunResponse)(nil),        // 30: epigraph.executor.v1.AmendRunResponse
+	(*GraphDiff)(nil),               // 31: epigraph.executor.v1.GraphDiff
+	(*NodeChange)(nil),              // 32: epigraph.executor.v1.NodeChange
+	(*ExplainRunRequest)(nil),       // 33: epigraph.executor.v1.ExplainRunRequest
+	(*DeleteRunRequest)(nil),        // 34: epigraph.executor.v1.DeleteRunRequest
+	(*DeleteRunResponse)(nil),       // 35: epigraph.executor.v1.DeleteRunResponse
+	(*RunFilter)(nil),               // 36: epigraph.executor.v1.RunFilter
+	(*BulkFailure)(nil),             // 37: epigraph.executor.v1.BulkFailure
+	(*BulkCancelRunsRequest)(nil),   // 38: epigraph.executor.v1.BulkCancelRunsRequest
+	(*BulkCancelRunsResponse)(nil),  // 39: epigraph.executor.v1.BulkCancelRunsResponse
+	(*BulkRetryRunsRequest)(nil),    // 40: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),   // 41: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),   // 42: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil),  // 43: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),   // 44: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 45: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),     // 46: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil),  // 47: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteAttemptRequest)(nil),  // 48: epigraph.executor.v1.CompleteAttemptRequest
+	(*CompleteAttemptResponse)(nil), // 49: epigraph.executor.v1.CompleteAttemptResponse
+	nil,                             // 50: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                             // 51: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                             // 52: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                             // 53: epigraph.executor.v1.RunInput.NamedEntry
+	nil,                             // 54: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                             // 55: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                             // 56: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                             // 57: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),                // 58: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),              // 59: epigraph.graph.v1.Payload
+	(*Attachment)(nil),              // 60: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),   // 61: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 62: google.protobuf.Duration
+	(*RunBudget)(nil),               // 63: epigraph.executor.v1.RunBudget
+	(*Webhook)(nil),                 // 64: epigraph.executor.v1.Webhook
+	(*v1.Fault)(nil),                // 65: epigraph.graph.v1.Fault
+	(RunState)(0),                   // 66: epigraph.executor.v1.RunState
+	(*Run)(nil),                     // 67: epigraph.executor.v1.Run
+	(*Visit)(nil),                   // 68: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),                // 69: epigraph.executor.v1.VisitRef
+	(v1.Effect)(0),                  // 70: epigraph.graph.v1.Effect
+	(*v1.Edge)(nil),                 // 71: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                 // 72: epigraph.graph.v1.Node
+	(InterruptState)(0),             // 73: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),               // 74: epigraph.executor.v1.Interrupt
+	(Decision)(0),                   // 75: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),                // 76: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),      // 77: epigraph.executor.v1.ExplainRunResponse
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	57, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	58, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	49, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	58, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	59, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	50, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	51, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	58, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	59, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	50, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	59, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	60, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	51, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	52, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,  // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	60, // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
-	61, // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
-	62, // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	63, // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	57, // 12: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	61, // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	62, // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	63, // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	64, // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
+	58, // 12: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
 	3,  // 13: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
-	58, // 14: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
-	52, // 15: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
-	64, // 16: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	64, // 17: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
-	57, // 18: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	65, // 19: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	53, // 20: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	60, // 21: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	60, // 22: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	66, // 23: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	67, // 24: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	62, // 25: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	68, // 26: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	16, // 27: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.CallPerformed
-	17, // 28: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.CallFailed
-	58, // 29: epigraph.executor.v1.CallPerformed.values:type_name -> epigraph.graph.v1.Payload
-	20, // 30: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	69, // 31: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	58, // 32: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	58, // 33: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
-	1,  // 34: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	58, // 35: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	58, // 36: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	68, // 37: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	54, // 38: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	58, // 39: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	57, // 40: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	55, // 41: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	62, // 42: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	28, // 43: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	70, // 44: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	71, // 45: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	70, // 46: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	66, // 47: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
-	30, // 48: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
-	31, // 49: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	68, // 50: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
-	65, // 51: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	56, // 52: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	60, // 53: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	60, // 54: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
-	35, // 55: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	36, // 56: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	35, // 57: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	36, // 58: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	35, // 59: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	36, // 60: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	72, // 61: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	73, // 62: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	58, // 63: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	74, // 64: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
-	16, // 65: epigraph.executor.v1.CompleteTaskRequest.completed:type_name -> epigraph.executor.v1.CallPerformed
-	17, // 66: epigraph.executor.v1.CompleteTaskRequest.failed:type_name -> epigraph.executor.v1.CallFailed
-	58, // 67: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	58, // 68: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	58, // 69: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,  // 70: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,  // 71: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
-	5,  // 72: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	6,  // 73: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	8,  // 74: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	10, // 75: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	12, // 76: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	13, // 77: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	14, // 78: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	15, // 79: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	21, // 80: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
-	22, // 81: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
-	23, // 82: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
-	24, // 83: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
-	25, // 84: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
-	26, // 85: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
-	27, // 86: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
-	32, // 87: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
-	33, // 88: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	37, // 89: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	39, // 90: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	41, // 91: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	43, // 92: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	45, // 93: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	46, // 94: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	47, // 95: epigraph.executor.v1.ExecutorService.CompleteTask:input_type -> epigraph.executor.v1.CompleteTaskRequest
-	18, // 96: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	66, // 97: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	4,  // 98: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
-	66, // 99: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	7,  // 100: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	9,  // 101: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	11, // 102: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	75, // 103: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	66, // 104: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	66, // 105: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	66, // 106: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	66, // 107: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	66, // 108: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	66, // 109: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	66, // 110: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	66, // 111: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	66, // 112: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
-	29, // 113: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	76, // 114: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	34, // 115: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> epigraph.executor.v1.DeleteRunResponse
-	38, // 116: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	40, // 117: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	42, // 118: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	44, // 119: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	73, // 120: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	73, // 121: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	48, // 122: epigraph.executor.v1.ExecutorService.CompleteTask:output_type -> epigraph.executor.v1.CompleteTaskResponse
-	19, // 123: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	97, // [97:124] is the sub-list for method output_type
-	70, // [70:97] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	59, // 14: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	53, // 15: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	65, // 16: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	65, // 17: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	58, // 18: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	66, // 19: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	54, // 20: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	61, // 21: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	61, // 22: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	67, // 23: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	68, // 24: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	63, // 25: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	69, // 26: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	16, // 27: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
+	17, // 28: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	18, // 29: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
+	59, // 30: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
+	21, // 31: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
+	70, // 32: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	59, // 33: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	59, // 34: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	1,  // 35: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	59, // 36: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	59, // 37: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	69, // 38: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	55, // 39: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	59, // 40: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	58, // 41: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	56, // 42: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	63, // 43: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	29, // 44: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
+	71, // 45: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	72, // 46: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	71, // 47: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	67, // 48: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	31, // 49: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
+	32, // 50: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	69, // 51: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
+	66, // 52: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	57, // 53: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	61, // 54: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	61, // 55: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	36, // 56: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	37, // 57: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	36, // 58: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	37, // 59: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	36, // 60: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	37, // 61: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	73, // 62: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	74, // 63: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	59, // 64: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	75, // 65: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	16, // 66: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
+	17, // 67: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	59, // 68: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	59, // 69: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	59, // 70: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	1,  // 71: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	2,  // 72: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
+	5,  // 73: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	6,  // 74: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	8,  // 75: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	10, // 76: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	12, // 77: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	13, // 78: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	14, // 79: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	15, // 80: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	22, // 81: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	23, // 82: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	24, // 83: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	25, // 84: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	26, // 85: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	27, // 86: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	28, // 87: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	33, // 88: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	34, // 89: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	38, // 90: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	40, // 91: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	42, // 92: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	44, // 93: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	46, // 94: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	47, // 95: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	48, // 96: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
+	19, // 97: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	67, // 98: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	4,  // 99: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
+	67, // 100: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	7,  // 101: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	9,  // 102: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	11, // 103: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	76, // 104: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	67, // 105: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	67, // 106: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	67, // 107: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	67, // 108: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	67, // 109: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	67, // 110: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	67, // 111: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	67, // 112: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	67, // 113: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	30, // 114: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	77, // 115: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	35, // 116: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> epigraph.executor.v1.DeleteRunResponse
+	39, // 117: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	41, // 118: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	43, // 119: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	45, // 120: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	74, // 121: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	74, // 122: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	49, // 123: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
+	20, // 124: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	98, // [98:125] is the sub-list for method output_type
+	71, // [71:98] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -4253,9 +4290,9 @@ func file_epigraph_executor_v1_executor_proto_init() {
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
 	}
-	file_epigraph_executor_v1_executor_proto_msgTypes[46].OneofWrappers = []any{
-		(*CompleteTaskRequest_Completed)(nil),
-		(*CompleteTaskRequest_Failed)(nil),
+	file_epigraph_executor_v1_executor_proto_msgTypes[47].OneofWrappers = []any{
+		(*CompleteAttemptRequest_Completed)(nil),
+		(*CompleteAttemptRequest_Failed)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4263,7 +4300,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1032,9 +1032,9 @@ func local_request_ExecutorService_AnswerInterrupt_0(ctx context.Context, marsha
 	return msg, metadata, err
 }
 
-func request_ExecutorService_CompleteTask_0(ctx context.Context, marshaler runtime.Marshaler, client ExecutorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+func request_ExecutorService_CompleteAttempt_0(ctx context.Context, marshaler runtime.Marshaler, client ExecutorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CompleteTaskRequest
+		protoReq CompleteAttemptRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
@@ -1043,19 +1043,19 @@ func request_ExecutorService_CompleteTask_0(ctx context.Context, marshaler runti
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
 	}
-	msg, err := client.CompleteTask(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	msg, err := client.CompleteAttempt(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
 	return msg, metadata, err
 }
 
-func local_request_ExecutorService_CompleteTask_0(ctx context.Context, marshaler runtime.Marshaler, server ExecutorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+func local_request_ExecutorService_CompleteAttempt_0(ctx context.Context, marshaler runtime.Marshaler, server ExecutorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CompleteTaskRequest
+		protoReq CompleteAttemptRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
-	msg, err := server.CompleteTask(ctx, &protoReq)
+	msg, err := server.CompleteAttempt(ctx, &protoReq)
 	return msg, metadata, err
 }
 
@@ -1586,25 +1586,25 @@ func RegisterExecutorServiceHandlerServer(ctx context.Context, mux *runtime.Serv
 		}
 		forward_ExecutorService_AnswerInterrupt_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
-	mux.Handle(http.MethodPost, pattern_ExecutorService_CompleteTask_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+	mux.Handle(http.MethodPost, pattern_ExecutorService_CompleteAttempt_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		var stream runtime.ServerTransportStream
 		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/epigraph.executor.v1.ExecutorService/CompleteTask", runtime.WithHTTPPathPattern("/v1/tasks:complete"))
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/epigraph.executor.v1.ExecutorService/CompleteAttempt", runtime.WithHTTPPathPattern("/v1/attempts:complete"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		resp, md, err := local_request_ExecutorService_CompleteTask_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		resp, md, err := local_request_ExecutorService_CompleteAttempt_0(annotatedContext, inboundMarshaler, server, req, pathParams)
 		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
 		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
 		if err != nil {
 			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		forward_ExecutorService_CompleteTask_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+		forward_ExecutorService_CompleteAttempt_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 	mux.Handle(http.MethodGet, pattern_ExecutorService_ListActors_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
@@ -2091,22 +2091,22 @@ func RegisterExecutorServiceHandlerClient(ctx context.Context, mux *runtime.Serv
 		}
 		forward_ExecutorService_AnswerInterrupt_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
-	mux.Handle(http.MethodPost, pattern_ExecutorService_CompleteTask_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+	mux.Handle(http.MethodPost, pattern_ExecutorService_CompleteAttempt_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/epigraph.executor.v1.ExecutorService/CompleteTask", runtime.WithHTTPPathPattern("/v1/tasks:complete"))
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/epigraph.executor.v1.ExecutorService/CompleteAttempt", runtime.WithHTTPPathPattern("/v1/attempts:complete"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		resp, md, err := request_ExecutorService_CompleteTask_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		resp, md, err := request_ExecutorService_CompleteAttempt_0(annotatedContext, inboundMarshaler, client, req, pathParams)
 		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
 		if err != nil {
 			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		forward_ExecutorService_CompleteTask_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+		forward_ExecutorService_CompleteAttempt_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 	mux.Handle(http.MethodGet, pattern_ExecutorService_ListActors_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
@@ -2154,7 +2154,7 @@ var (
 	pattern_ExecutorService_ListInterrupts_1  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "runs", "run_id", "interrupts"}, ""))
 	pattern_ExecutorService_GetInterrupt_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "interrupts", "interrupt_id"}, ""))
 	pattern_ExecutorService_AnswerInterrupt_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "interrupts", "interrupt_id"}, "answer"))
-	pattern_ExecutorService_CompleteTask_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, "complete"))
+	pattern_ExecutorService_CompleteAttempt_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "attempts"}, "complete"))
 	pattern_ExecutorService_ListActors_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "actors"}, ""))
 )
 
@@ -2184,6 +2184,6 @@ var (
 	forward_ExecutorService_ListInterrupts_1  = runtime.ForwardResponseMessage
 	forward_ExecutorService_GetInterrupt_0    = runtime.ForwardResponseMessage
 	forward_ExecutorService_AnswerInterrupt_0 = runtime.ForwardResponseMessage
-	forward_ExecutorService_CompleteTask_0    = runtime.ForwardResponseMessage
+	forward_ExecutorService_CompleteAttempt_0 = runtime.ForwardResponseMessage
 	forward_ExecutorService_ListActors_0      = runtime.ForwardResponseMessage
 )

@@ -46,7 +46,7 @@ const (
 	ExecutorService_ListInterrupts_FullMethodName  = "/epigraph.executor.v1.ExecutorService/ListInterrupts"
 	ExecutorService_GetInterrupt_FullMethodName    = "/epigraph.executor.v1.ExecutorService/GetInterrupt"
 	ExecutorService_AnswerInterrupt_FullMethodName = "/epigraph.executor.v1.ExecutorService/AnswerInterrupt"
-	ExecutorService_CompleteTask_FullMethodName    = "/epigraph.executor.v1.ExecutorService/CompleteTask"
+	ExecutorService_CompleteAttempt_FullMethodName = "/epigraph.executor.v1.ExecutorService/CompleteAttempt"
 	ExecutorService_ListActors_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ListActors"
 )
 
@@ -134,8 +134,8 @@ type ExecutorServiceClient interface {
 	// AnswerInterrupt answers a question, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
 	// satisfy the schema refuses with ANSWER_INVALID and leaves the question open.
 	AnswerInterrupt(ctx context.Context, in *AnswerInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error)
-	// CompleteTask ends a visit's wait for work that went on outside, by the token that its call was given.
-	CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*CompleteTaskResponse, error)
+	// CompleteAttempt ends a visit's wait for work that went on outside, by the token that the attempt was given.
+	CompleteAttempt(ctx context.Context, in *CompleteAttemptRequest, opts ...grpc.CallOption) (*CompleteAttemptResponse, error)
 	// ListActors lists what nodes can call, with effects and argument schemas.
 	ListActors(ctx context.Context, in *ListActorsRequest, opts ...grpc.CallOption) (*ListActorsResponse, error)
 }
@@ -407,10 +407,10 @@ func (c *executorServiceClient) AnswerInterrupt(ctx context.Context, in *AnswerI
 	return out, nil
 }
 
-func (c *executorServiceClient) CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*CompleteTaskResponse, error) {
+func (c *executorServiceClient) CompleteAttempt(ctx context.Context, in *CompleteAttemptRequest, opts ...grpc.CallOption) (*CompleteAttemptResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CompleteTaskResponse)
-	err := c.cc.Invoke(ctx, ExecutorService_CompleteTask_FullMethodName, in, out, cOpts...)
+	out := new(CompleteAttemptResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_CompleteAttempt_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -511,8 +511,8 @@ type ExecutorServiceServer interface {
 	// AnswerInterrupt answers a question, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
 	// satisfy the schema refuses with ANSWER_INVALID and leaves the question open.
 	AnswerInterrupt(context.Context, *AnswerInterruptRequest) (*Interrupt, error)
-	// CompleteTask ends a visit's wait for work that went on outside, by the token that its call was given.
-	CompleteTask(context.Context, *CompleteTaskRequest) (*CompleteTaskResponse, error)
+	// CompleteAttempt ends a visit's wait for work that went on outside, by the token that the attempt was given.
+	CompleteAttempt(context.Context, *CompleteAttemptRequest) (*CompleteAttemptResponse, error)
 	// ListActors lists what nodes can call, with effects and argument schemas.
 	ListActors(context.Context, *ListActorsRequest) (*ListActorsResponse, error)
 	mustEmbedUnimplementedExecutorServiceServer()
@@ -600,8 +600,8 @@ func (UnimplementedExecutorServiceServer) GetInterrupt(context.Context, *GetInte
 func (UnimplementedExecutorServiceServer) AnswerInterrupt(context.Context, *AnswerInterruptRequest) (*Interrupt, error) {
 	return nil, status.Error(codes.Unimplemented, "method AnswerInterrupt not implemented")
 }
-func (UnimplementedExecutorServiceServer) CompleteTask(context.Context, *CompleteTaskRequest) (*CompleteTaskResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CompleteTask not implemented")
+func (UnimplementedExecutorServiceServer) CompleteAttempt(context.Context, *CompleteAttemptRequest) (*CompleteAttemptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CompleteAttempt not implemented")
 }
 func (UnimplementedExecutorServiceServer) ListActors(context.Context, *ListActorsRequest) (*ListActorsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListActors not implemented")
@@ -1070,20 +1070,20 @@ func _ExecutorService_AnswerInterrupt_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
-func _ExecutorService_CompleteTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CompleteTaskRequest)
+func _ExecutorService_CompleteAttempt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompleteAttemptRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ExecutorServiceServer).CompleteTask(ctx, in)
+		return srv.(ExecutorServiceServer).CompleteAttempt(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: ExecutorService_CompleteTask_FullMethodName,
+		FullMethod: ExecutorService_CompleteAttempt_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ExecutorServiceServer).CompleteTask(ctx, req.(*CompleteTaskRequest))
+		return srv.(ExecutorServiceServer).CompleteAttempt(ctx, req.(*CompleteAttemptRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1210,8 +1210,8 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ExecutorService_AnswerInterrupt_Handler,
 		},
 		{
-			MethodName: "CompleteTask",
-			Handler:    _ExecutorService_CompleteTask_Handler,
+			MethodName: "CompleteAttempt",
+			Handler:    _ExecutorService_CompleteAttempt_Handler,
 		},
 		{
 			MethodName: "ListActors",

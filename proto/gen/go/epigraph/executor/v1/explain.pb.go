@@ -43,7 +43,7 @@ const (
 	// Child runs go on.
 	BlockerKind_BLOCKER_KIND_CHILDREN BlockerKind = 6
 	// Work outside goes on.
-	BlockerKind_BLOCKER_KIND_TASK BlockerKind = 7
+	BlockerKind_BLOCKER_KIND_COMPLETION BlockerKind = 7
 	// No signal of the name has come.
 	BlockerKind_BLOCKER_KIND_SIGNAL BlockerKind = 8
 	// An inbox has fewer messages than it waits for.
@@ -74,8 +74,8 @@ const (
 	BlockerKind_BLOCKER_KIND_START_TIME BlockerKind = 21
 	// The run is ending and waits for calls in flight.
 	BlockerKind_BLOCKER_KIND_DRAINING BlockerKind = 22
-	// Something that came in was not taken up yet.
-	BlockerKind_BLOCKER_KIND_UNREAD_MAIL BlockerKind = 23
+	// A command was not applied yet.
+	BlockerKind_BLOCKER_KIND_UNAPPLIED_COMMAND BlockerKind = 23
 	// The run has ended.
 	BlockerKind_BLOCKER_KIND_ENDED BlockerKind = 24
 	// The last amendment was refused when it was taken up. It holds nothing up, but somebody may believe that it was made.
@@ -96,7 +96,7 @@ var (
 		4:  "BLOCKER_KIND_BACKOFF",
 		5:  "BLOCKER_KIND_TIMER",
 		6:  "BLOCKER_KIND_CHILDREN",
-		7:  "BLOCKER_KIND_TASK",
+		7:  "BLOCKER_KIND_COMPLETION",
 		8:  "BLOCKER_KIND_SIGNAL",
 		9:  "BLOCKER_KIND_INBOX",
 		10: "BLOCKER_KIND_NO_WORKER",
@@ -112,7 +112,7 @@ var (
 		20: "BLOCKER_KIND_QUARANTINED",
 		21: "BLOCKER_KIND_START_TIME",
 		22: "BLOCKER_KIND_DRAINING",
-		23: "BLOCKER_KIND_UNREAD_MAIL",
+		23: "BLOCKER_KIND_UNAPPLIED_COMMAND",
 		24: "BLOCKER_KIND_ENDED",
 		25: "BLOCKER_KIND_AMEND_REFUSED",
 		26: "BLOCKER_KIND_CHILD_FAILED",
@@ -126,7 +126,7 @@ var (
 		"BLOCKER_KIND_BACKOFF":           4,
 		"BLOCKER_KIND_TIMER":             5,
 		"BLOCKER_KIND_CHILDREN":          6,
-		"BLOCKER_KIND_TASK":              7,
+		"BLOCKER_KIND_COMPLETION":        7,
 		"BLOCKER_KIND_SIGNAL":            8,
 		"BLOCKER_KIND_INBOX":             9,
 		"BLOCKER_KIND_NO_WORKER":         10,
@@ -142,7 +142,7 @@ var (
 		"BLOCKER_KIND_QUARANTINED":       20,
 		"BLOCKER_KIND_START_TIME":        21,
 		"BLOCKER_KIND_DRAINING":          22,
-		"BLOCKER_KIND_UNREAD_MAIL":       23,
+		"BLOCKER_KIND_UNAPPLIED_COMMAND": 23,
 		"BLOCKER_KIND_ENDED":             24,
 		"BLOCKER_KIND_AMEND_REFUSED":     25,
 		"BLOCKER_KIND_CHILD_FAILED":      26,
@@ -469,7 +469,7 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x129\n" +
 	"\bblockers\x18\x04 \x03(\v2\x1d.epigraph.executor.v1.BlockerR\bblockers\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\x05R\x04more*\x9f\x06\n" +
+	"\x04more\x18\x06 \x01(\x05R\x04more*\xab\x06\n" +
 	"\vBlockerKind\x12\x1c\n" +
 	"\x18BLOCKER_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BLOCKER_KIND_RUNNING\x10\x01\x12\x1b\n" +
@@ -477,8 +477,8 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\x16BLOCKER_KIND_INTERRUPT\x10\x03\x12\x18\n" +
 	"\x14BLOCKER_KIND_BACKOFF\x10\x04\x12\x16\n" +
 	"\x12BLOCKER_KIND_TIMER\x10\x05\x12\x19\n" +
-	"\x15BLOCKER_KIND_CHILDREN\x10\x06\x12\x15\n" +
-	"\x11BLOCKER_KIND_TASK\x10\a\x12\x17\n" +
+	"\x15BLOCKER_KIND_CHILDREN\x10\x06\x12\x1b\n" +
+	"\x17BLOCKER_KIND_COMPLETION\x10\a\x12\x17\n" +
 	"\x13BLOCKER_KIND_SIGNAL\x10\b\x12\x16\n" +
 	"\x12BLOCKER_KIND_INBOX\x10\t\x12\x1a\n" +
 	"\x16BLOCKER_KIND_NO_WORKER\x10\n" +
@@ -494,8 +494,8 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\x1bBLOCKER_KIND_RECONCILIATION\x10\x13\x12\x1c\n" +
 	"\x18BLOCKER_KIND_QUARANTINED\x10\x14\x12\x1b\n" +
 	"\x17BLOCKER_KIND_START_TIME\x10\x15\x12\x19\n" +
-	"\x15BLOCKER_KIND_DRAINING\x10\x16\x12\x1c\n" +
-	"\x18BLOCKER_KIND_UNREAD_MAIL\x10\x17\x12\x16\n" +
+	"\x15BLOCKER_KIND_DRAINING\x10\x16\x12\"\n" +
+	"\x1eBLOCKER_KIND_UNAPPLIED_COMMAND\x10\x17\x12\x16\n" +
 	"\x12BLOCKER_KIND_ENDED\x10\x18\x12\x1e\n" +
 	"\x1aBLOCKER_KIND_AMEND_REFUSED\x10\x19\x12\x1d\n" +
 	"\x19BLOCKER_KIND_CHILD_FAILED\x10\x1a\x12\x18\n" +

@@ -222,7 +222,7 @@ type Outcome struct {
 	// Updates of the run's state by key.
 	State map[string]*v1.Payload `protobuf:"bytes,6,rep,name=state,proto3" json:"state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What models used.
-	Usage         []*CallUsage `protobuf:"bytes,7,rep,name=usage,proto3" json:"usage,omitempty"`
+	Usage         []*ModelUsage `protobuf:"bytes,7,rep,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,15 +299,15 @@ func (x *Outcome) GetState() map[string]*v1.Payload {
 	return nil
 }
 
-func (x *Outcome) GetUsage() []*CallUsage {
+func (x *Outcome) GetUsage() []*ModelUsage {
 	if x != nil {
 		return x.Usage
 	}
 	return nil
 }
 
-// CallUsage is what one call of a model used.
-type CallUsage struct {
+// ModelUsage is what one call of a model used.
+type ModelUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The provider.
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
@@ -329,20 +329,20 @@ type CallUsage struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CallUsage) Reset() {
-	*x = CallUsage{}
+func (x *ModelUsage) Reset() {
+	*x = ModelUsage{}
 	mi := &file_epigraph_executor_v1_outcome_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CallUsage) String() string {
+func (x *ModelUsage) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CallUsage) ProtoMessage() {}
+func (*ModelUsage) ProtoMessage() {}
 
-func (x *CallUsage) ProtoReflect() protoreflect.Message {
+func (x *ModelUsage) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_outcome_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -354,69 +354,69 @@ func (x *CallUsage) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CallUsage.ProtoReflect.Descriptor instead.
-func (*CallUsage) Descriptor() ([]byte, []int) {
+// Deprecated: Use ModelUsage.ProtoReflect.Descriptor instead.
+func (*ModelUsage) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_outcome_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *CallUsage) GetProvider() string {
+func (x *ModelUsage) GetProvider() string {
 	if x != nil {
 		return x.Provider
 	}
 	return ""
 }
 
-func (x *CallUsage) GetModel() string {
+func (x *ModelUsage) GetModel() string {
 	if x != nil {
 		return x.Model
 	}
 	return ""
 }
 
-func (x *CallUsage) GetInputTokens() int64 {
+func (x *ModelUsage) GetInputTokens() int64 {
 	if x != nil {
 		return x.InputTokens
 	}
 	return 0
 }
 
-func (x *CallUsage) GetOutputTokens() int64 {
+func (x *ModelUsage) GetOutputTokens() int64 {
 	if x != nil {
 		return x.OutputTokens
 	}
 	return 0
 }
 
-func (x *CallUsage) GetCachedTokens() int64 {
+func (x *ModelUsage) GetCachedTokens() int64 {
 	if x != nil {
 		return x.CachedTokens
 	}
 	return 0
 }
 
-func (x *CallUsage) GetReasoningTokens() int64 {
+func (x *ModelUsage) GetReasoningTokens() int64 {
 	if x != nil {
 		return x.ReasoningTokens
 	}
 	return 0
 }
 
-func (x *CallUsage) GetCostNanoUsd() int64 {
+func (x *ModelUsage) GetCostNanoUsd() int64 {
 	if x != nil && x.CostNanoUsd != nil {
 		return *x.CostNanoUsd
 	}
 	return 0
 }
 
-func (x *CallUsage) GetCall() string {
+func (x *ModelUsage) GetCall() string {
 	if x != nil {
 		return x.Call
 	}
 	return ""
 }
 
-// CallError says why a call failed.
-type CallError struct {
+// AttemptError says why an attempt failed.
+type AttemptError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is known of it; unspecified means UNKNOWN for an UNSAFE actor and RETRYABLE for others.
 	Type ErrorType `protobuf:"varint,1,opt,name=type,proto3,enum=epigraph.executor.v1.ErrorType" json:"type,omitempty"`
@@ -427,25 +427,25 @@ type CallError struct {
 	// The earliest time of the next attempt, from now.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// What models used all the same.
-	Usage         []*CallUsage `protobuf:"bytes,5,rep,name=usage,proto3" json:"usage,omitempty"`
+	Usage         []*ModelUsage `protobuf:"bytes,5,rep,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CallError) Reset() {
-	*x = CallError{}
+func (x *AttemptError) Reset() {
+	*x = AttemptError{}
 	mi := &file_epigraph_executor_v1_outcome_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CallError) String() string {
+func (x *AttemptError) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CallError) ProtoMessage() {}
+func (*AttemptError) ProtoMessage() {}
 
-func (x *CallError) ProtoReflect() protoreflect.Message {
+func (x *AttemptError) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_outcome_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -457,40 +457,40 @@ func (x *CallError) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CallError.ProtoReflect.Descriptor instead.
-func (*CallError) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptError.ProtoReflect.Descriptor instead.
+func (*AttemptError) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_outcome_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *CallError) GetType() ErrorType {
+func (x *AttemptError) GetType() ErrorType {
 	if x != nil {
 		return x.Type
 	}
 	return ErrorType_ERROR_TYPE_UNSPECIFIED
 }
 
-func (x *CallError) GetReason() string {
+func (x *AttemptError) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *CallError) GetMessage() string {
+func (x *AttemptError) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
 }
 
-func (x *CallError) GetRetryAfter() *durationpb.Duration {
+func (x *AttemptError) GetRetryAfter() *durationpb.Duration {
 	if x != nil {
 		return x.RetryAfter
 	}
 	return nil
 }
 
-func (x *CallError) GetUsage() []*CallUsage {
+func (x *AttemptError) GetUsage() []*ModelUsage {
 	if x != nil {
 		return x.Usage
 	}
@@ -507,7 +507,7 @@ type Wait struct {
 	//	*Wait_Timer
 	//	*Wait_Children
 	//	*Wait_Interrupt
-	//	*Wait_Task
+	//	*Wait_Completion
 	//	*Wait_Signal
 	Wait          isWait_Wait `protobuf_oneof:"wait"`
 	unknownFields protoimpl.UnknownFields
@@ -578,10 +578,10 @@ func (x *Wait) GetInterrupt() *InterruptWait {
 	return nil
 }
 
-func (x *Wait) GetTask() *TaskWait {
+func (x *Wait) GetCompletion() *CompletionWait {
 	if x != nil {
-		if x, ok := x.Wait.(*Wait_Task); ok {
-			return x.Task
+		if x, ok := x.Wait.(*Wait_Completion); ok {
+			return x.Completion
 		}
 	}
 	return nil
@@ -615,9 +615,9 @@ type Wait_Interrupt struct {
 	Interrupt *InterruptWait `protobuf:"bytes,3,opt,name=interrupt,proto3,oneof"`
 }
 
-type Wait_Task struct {
+type Wait_Completion struct {
 	// The end of work that goes on outside.
-	Task *TaskWait `protobuf:"bytes,4,opt,name=task,proto3,oneof"`
+	Completion *CompletionWait `protobuf:"bytes,4,opt,name=completion,proto3,oneof"`
 }
 
 type Wait_Signal struct {
@@ -631,7 +631,7 @@ func (*Wait_Children) isWait_Wait() {}
 
 func (*Wait_Interrupt) isWait_Wait() {}
 
-func (*Wait_Task) isWait_Wait() {}
+func (*Wait_Completion) isWait_Wait() {}
 
 func (*Wait_Signal) isWait_Wait() {}
 
@@ -978,29 +978,29 @@ func (x *InterruptWait) GetApprove() *v1.Payload {
 	return nil
 }
 
-// TaskWait ends by CompleteTask with the token that the call was given.
-type TaskWait struct {
+// CompletionWait ends by CompleteAttempt with the token that the call was given.
+type CompletionWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// After this time the visit fails with TASK_EXPIRED; absent means never.
+	// After this time the visit fails with COMPLETION_EXPIRED; absent means never.
 	Timeout       *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *TaskWait) Reset() {
-	*x = TaskWait{}
+func (x *CompletionWait) Reset() {
+	*x = CompletionWait{}
 	mi := &file_epigraph_executor_v1_outcome_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *TaskWait) String() string {
+func (x *CompletionWait) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*TaskWait) ProtoMessage() {}
+func (*CompletionWait) ProtoMessage() {}
 
-func (x *TaskWait) ProtoReflect() protoreflect.Message {
+func (x *CompletionWait) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_outcome_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1012,12 +1012,12 @@ func (x *TaskWait) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TaskWait.ProtoReflect.Descriptor instead.
-func (*TaskWait) Descriptor() ([]byte, []int) {
+// Deprecated: Use CompletionWait.ProtoReflect.Descriptor instead.
+func (*CompletionWait) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_outcome_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *TaskWait) GetTimeout() *durationpb.Duration {
+func (x *CompletionWait) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
 	}
@@ -1087,7 +1087,7 @@ const file_epigraph_executor_v1_outcome_proto_rawDesc = "" +
 	"\x06Select\x12\x12\n" +
 	"\x04self\x18\x01 \x01(\bR\x04self\x124\n" +
 	"\x06others\x18\x02 \x01(\x0e2\x1c.epigraph.executor.v1.OthersR\x06others\x12'\n" +
-	"\x05names\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xa0\x8d\x06\"\x05r\x03\x18\x80\bR\x05names\"\xfa\x03\n" +
+	"\x05names\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xa0\x8d\x06\"\x05r\x03\x18\x80\bR\x05names\"\xfb\x03\n" +
 	"\aOutcome\x12=\n" +
 	"\x06values\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06values\x12.\n" +
 	"\x04stop\x18\x02 \x01(\x0e2\x1a.epigraph.executor.v1.StopR\x04stop\x124\n" +
@@ -1095,13 +1095,14 @@ const file_epigraph_executor_v1_outcome_proto_rawDesc = "" +
 	"\x06expand\x18\x04 \x01(\v2\x18.epigraph.graph.v1.GraphR\x06expand\x12.\n" +
 	"\x04wait\x18\x05 \x01(\v2\x1a.epigraph.executor.v1.WaitR\x04wait\x12P\n" +
 	"\x05state\x18\x06 \x03(\v2(.epigraph.executor.v1.Outcome.StateEntryB\x10\xbaH\r\x9a\x01\n" +
-	"\x10\x90N\"\x05r\x03\x18\x80\bR\x05state\x12@\n" +
-	"\x05usage\x18\a \x03(\v2\x1f.epigraph.executor.v1.CallUsageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05usage\x1aT\n" +
+	"\x10\x90N\"\x05r\x03\x18\x80\bR\x05state\x12A\n" +
+	"\x05usage\x18\a \x03(\v2 .epigraph.executor.v1.ModelUsageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05usage\x1aT\n" +
 	"\n" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xe6\x02\n" +
-	"\tCallUsage\x12$\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xe7\x02\n" +
+	"\n" +
+	"ModelUsage\x12$\n" +
 	"\bprovider\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bprovider\x12\x1e\n" +
 	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\x12*\n" +
 	"\finput_tokens\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vinputTokens\x12,\n" +
@@ -1110,19 +1111,21 @@ const file_epigraph_executor_v1_outcome_proto_rawDesc = "" +
 	"\x10reasoning_tokens\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0freasoningTokens\x12'\n" +
 	"\rcost_nano_usd\x18\a \x01(\x03H\x00R\vcostNanoUsd\x88\x01\x01\x12\x1c\n" +
 	"\x04call\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04callB\x10\n" +
-	"\x0e_cost_nano_usd\"\x85\x02\n" +
-	"\tCallError\x123\n" +
+	"\x0e_cost_nano_usd\"\x89\x02\n" +
+	"\fAttemptError\x123\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1f.epigraph.executor.v1.ErrorTypeR\x04type\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\x12#\n" +
 	"\amessage\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\amessage\x12:\n" +
 	"\vretry_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\x12@\n" +
-	"\x05usage\x18\x05 \x03(\v2\x1f.epigraph.executor.v1.CallUsageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05usage\"\xc7\x02\n" +
+	"retryAfter\x12A\n" +
+	"\x05usage\x18\x05 \x03(\v2 .epigraph.executor.v1.ModelUsageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05usage\"\xd9\x02\n" +
 	"\x04Wait\x127\n" +
 	"\x05timer\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.TimerWaitH\x00R\x05timer\x12@\n" +
 	"\bchildren\x18\x02 \x01(\v2\".epigraph.executor.v1.ChildrenWaitH\x00R\bchildren\x12C\n" +
-	"\tinterrupt\x18\x03 \x01(\v2#.epigraph.executor.v1.InterruptWaitH\x00R\tinterrupt\x124\n" +
-	"\x04task\x18\x04 \x01(\v2\x1e.epigraph.executor.v1.TaskWaitH\x00R\x04task\x12:\n" +
+	"\tinterrupt\x18\x03 \x01(\v2#.epigraph.executor.v1.InterruptWaitH\x00R\tinterrupt\x12F\n" +
+	"\n" +
+	"completion\x18\x04 \x01(\v2$.epigraph.executor.v1.CompletionWaitH\x00R\n" +
+	"completion\x12:\n" +
 	"\x06signal\x18\x05 \x01(\v2 .epigraph.executor.v1.SignalWaitH\x00R\x06signalB\r\n" +
 	"\x04wait\x12\x05\xbaH\x02\b\x01\"n\n" +
 	"\tTimerWait\x120\n" +
@@ -1155,8 +1158,8 @@ const file_epigraph_executor_v1_outcome_proto_rawDesc = "" +
 	"\x06schema\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06schema\x123\n" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12A\n" +
 	"\x0edefault_answer\x18\x04 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\rdefaultAnswer\x124\n" +
-	"\aapprove\x18\x05 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\aapprove\"?\n" +
-	"\bTaskWait\x123\n" +
+	"\aapprove\x18\x05 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\aapprove\"E\n" +
+	"\x0eCompletionWait\x123\n" +
 	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"a\n" +
 	"\n" +
 	"SignalWait\x12\x1e\n" +
@@ -1195,14 +1198,14 @@ var file_epigraph_executor_v1_outcome_proto_goTypes = []any{
 	(Others)(0),                   // 1: epigraph.executor.v1.Others
 	(*Select)(nil),                // 2: epigraph.executor.v1.Select
 	(*Outcome)(nil),               // 3: epigraph.executor.v1.Outcome
-	(*CallUsage)(nil),             // 4: epigraph.executor.v1.CallUsage
-	(*CallError)(nil),             // 5: epigraph.executor.v1.CallError
+	(*ModelUsage)(nil),            // 4: epigraph.executor.v1.ModelUsage
+	(*AttemptError)(nil),          // 5: epigraph.executor.v1.AttemptError
 	(*Wait)(nil),                  // 6: epigraph.executor.v1.Wait
 	(*TimerWait)(nil),             // 7: epigraph.executor.v1.TimerWait
 	(*ChildrenWait)(nil),          // 8: epigraph.executor.v1.ChildrenWait
 	(*ChildRun)(nil),              // 9: epigraph.executor.v1.ChildRun
 	(*InterruptWait)(nil),         // 10: epigraph.executor.v1.InterruptWait
-	(*TaskWait)(nil),              // 11: epigraph.executor.v1.TaskWait
+	(*CompletionWait)(nil),        // 11: epigraph.executor.v1.CompletionWait
 	(*SignalWait)(nil),            // 12: epigraph.executor.v1.SignalWait
 	nil,                           // 13: epigraph.executor.v1.Outcome.StateEntry
 	nil,                           // 14: epigraph.executor.v1.ChildRun.NamedEntry
@@ -1222,14 +1225,14 @@ var file_epigraph_executor_v1_outcome_proto_depIdxs = []int32{
 	17, // 4: epigraph.executor.v1.Outcome.expand:type_name -> epigraph.graph.v1.Graph
 	6,  // 5: epigraph.executor.v1.Outcome.wait:type_name -> epigraph.executor.v1.Wait
 	13, // 6: epigraph.executor.v1.Outcome.state:type_name -> epigraph.executor.v1.Outcome.StateEntry
-	4,  // 7: epigraph.executor.v1.Outcome.usage:type_name -> epigraph.executor.v1.CallUsage
-	18, // 8: epigraph.executor.v1.CallError.type:type_name -> epigraph.executor.v1.ErrorType
-	19, // 9: epigraph.executor.v1.CallError.retry_after:type_name -> google.protobuf.Duration
-	4,  // 10: epigraph.executor.v1.CallError.usage:type_name -> epigraph.executor.v1.CallUsage
+	4,  // 7: epigraph.executor.v1.Outcome.usage:type_name -> epigraph.executor.v1.ModelUsage
+	18, // 8: epigraph.executor.v1.AttemptError.type:type_name -> epigraph.executor.v1.ErrorType
+	19, // 9: epigraph.executor.v1.AttemptError.retry_after:type_name -> google.protobuf.Duration
+	4,  // 10: epigraph.executor.v1.AttemptError.usage:type_name -> epigraph.executor.v1.ModelUsage
 	7,  // 11: epigraph.executor.v1.Wait.timer:type_name -> epigraph.executor.v1.TimerWait
 	8,  // 12: epigraph.executor.v1.Wait.children:type_name -> epigraph.executor.v1.ChildrenWait
 	10, // 13: epigraph.executor.v1.Wait.interrupt:type_name -> epigraph.executor.v1.InterruptWait
-	11, // 14: epigraph.executor.v1.Wait.task:type_name -> epigraph.executor.v1.TaskWait
+	11, // 14: epigraph.executor.v1.Wait.completion:type_name -> epigraph.executor.v1.CompletionWait
 	12, // 15: epigraph.executor.v1.Wait.signal:type_name -> epigraph.executor.v1.SignalWait
 	20, // 16: epigraph.executor.v1.TimerWait.until:type_name -> google.protobuf.Timestamp
 	19, // 17: epigraph.executor.v1.TimerWait.after:type_name -> google.protobuf.Duration
@@ -1245,7 +1248,7 @@ var file_epigraph_executor_v1_outcome_proto_depIdxs = []int32{
 	19, // 27: epigraph.executor.v1.InterruptWait.timeout:type_name -> google.protobuf.Duration
 	16, // 28: epigraph.executor.v1.InterruptWait.default_answer:type_name -> epigraph.graph.v1.Payload
 	16, // 29: epigraph.executor.v1.InterruptWait.approve:type_name -> epigraph.graph.v1.Payload
-	19, // 30: epigraph.executor.v1.TaskWait.timeout:type_name -> google.protobuf.Duration
+	19, // 30: epigraph.executor.v1.CompletionWait.timeout:type_name -> google.protobuf.Duration
 	19, // 31: epigraph.executor.v1.SignalWait.timeout:type_name -> google.protobuf.Duration
 	16, // 32: epigraph.executor.v1.Outcome.StateEntry.value:type_name -> epigraph.graph.v1.Payload
 	16, // 33: epigraph.executor.v1.ChildRun.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
@@ -1267,7 +1270,7 @@ func file_epigraph_executor_v1_outcome_proto_init() {
 		(*Wait_Timer)(nil),
 		(*Wait_Children)(nil),
 		(*Wait_Interrupt)(nil),
-		(*Wait_Task)(nil),
+		(*Wait_Completion)(nil),
 		(*Wait_Signal)(nil),
 	}
 	file_epigraph_executor_v1_outcome_proto_msgTypes[7].OneofWrappers = []any{

@@ -30,7 +30,7 @@ type InvokeRequest struct {
 	// The tenant.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// The attempt.
-	Visit *VisitTask `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	Attempt *Attempt `protobuf:"bytes,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Asks for the end of the attempt, with a stable word that says why.
 	CancelReason  string `protobuf:"bytes,3,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -74,9 +74,9 @@ func (x *InvokeRequest) GetNamespace() string {
 	return ""
 }
 
-func (x *InvokeRequest) GetVisit() *VisitTask {
+func (x *InvokeRequest) GetAttempt() *Attempt {
 	if x != nil {
-		return x.Visit
+		return x.Attempt
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (x *InvokeResponse) GetOutcome() *Outcome {
 	return nil
 }
 
-func (x *InvokeResponse) GetError() *CallError {
+func (x *InvokeResponse) GetError() *AttemptError {
 	if x != nil {
 		if x, ok := x.Message.(*InvokeResponse_Error); ok {
 			return x.Error
@@ -178,13 +178,13 @@ func (x *InvokeResponse) GetTokens() string {
 	return ""
 }
 
-func (x *InvokeResponse) GetLost() bool {
+func (x *InvokeResponse) GetLost() *AttemptLost {
 	if x != nil {
 		if x, ok := x.Message.(*InvokeResponse_Lost); ok {
 			return x.Lost
 		}
 	}
-	return false
+	return nil
 }
 
 type isInvokeResponse_Message interface {
@@ -192,28 +192,28 @@ type isInvokeResponse_Message interface {
 }
 
 type InvokeResponse_Outcome struct {
-	// The call gave this.
+	// The attempt gave this.
 	Outcome *Outcome `protobuf:"bytes,1,opt,name=outcome,proto3,oneof"`
 }
 
 type InvokeResponse_Error struct {
-	// The call failed.
-	Error *CallError `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
+	// The attempt failed.
+	Error *AttemptError `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
 }
 
 type InvokeResponse_Details struct {
-	// The call goes on.
+	// The attempt goes on.
 	Details *v1.Payload `protobuf:"bytes,3,opt,name=details,proto3,oneof"`
 }
 
 type InvokeResponse_Tokens struct {
-	// The call wrote some text.
+	// The attempt wrote some text.
 	Tokens string `protobuf:"bytes,4,opt,name=tokens,proto3,oneof"`
 }
 
 type InvokeResponse_Lost struct {
-	// The worker was lost while the visit was with it. This is the last message, too.
-	Lost bool `protobuf:"varint,5,opt,name=lost,proto3,oneof"`
+	// The worker was lost while the attempt was with it. This is the last message, too.
+	Lost *AttemptLost `protobuf:"bytes,5,opt,name=lost,proto3,oneof"`
 }
 
 func (*InvokeResponse_Outcome) isInvokeResponse_Message() {}
@@ -225,6 +225,43 @@ func (*InvokeResponse_Details) isInvokeResponse_Message() {}
 func (*InvokeResponse_Tokens) isInvokeResponse_Message() {}
 
 func (*InvokeResponse_Lost) isInvokeResponse_Message() {}
+
+// AttemptLost tells that a worker was lost with its attempt.
+type AttemptLost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttemptLost) Reset() {
+	*x = AttemptLost{}
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttemptLost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttemptLost) ProtoMessage() {}
+
+func (x *AttemptLost) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttemptLost.ProtoReflect.Descriptor instead.
+func (*AttemptLost) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{2}
+}
 
 // ExplainLocalRequest names a run.
 type ExplainLocalRequest struct {
@@ -239,7 +276,7 @@ type ExplainLocalRequest struct {
 
 func (x *ExplainLocalRequest) Reset() {
 	*x = ExplainLocalRequest{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -251,7 +288,7 @@ func (x *ExplainLocalRequest) String() string {
 func (*ExplainLocalRequest) ProtoMessage() {}
 
 func (x *ExplainLocalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -264,7 +301,7 @@ func (x *ExplainLocalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainLocalRequest.ProtoReflect.Descriptor instead.
 func (*ExplainLocalRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExplainLocalRequest) GetNamespace() string {
@@ -292,7 +329,7 @@ type ExplainLocalResponse struct {
 
 func (x *ExplainLocalResponse) Reset() {
 	*x = ExplainLocalResponse{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -304,7 +341,7 @@ func (x *ExplainLocalResponse) String() string {
 func (*ExplainLocalResponse) ProtoMessage() {}
 
 func (x *ExplainLocalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -317,7 +354,7 @@ func (x *ExplainLocalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainLocalResponse.ProtoReflect.Descriptor instead.
 func (*ExplainLocalResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExplainLocalResponse) GetBlockers() []*Blocker {
@@ -331,18 +368,19 @@ var File_epigraph_executor_v1_peer_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/executor/v1/peer.proto\x12\x14epigraph.executor.v1\x1a\"epigraph/executor/v1/explain.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a!epigraph/executor/v1/worker.proto\x1a\x1fepigraph/graph/v1/payload.proto\"\x89\x01\n" +
+	"\x1fepigraph/executor/v1/peer.proto\x12\x14epigraph.executor.v1\x1a\"epigraph/executor/v1/explain.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a!epigraph/executor/v1/worker.proto\x1a\x1fepigraph/graph/v1/payload.proto\"\x8b\x01\n" +
 	"\rInvokeRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x125\n" +
-	"\x05visit\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.VisitTaskR\x05visit\x12#\n" +
-	"\rcancel_reason\x18\x03 \x01(\tR\fcancelReason\"\xf7\x01\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x127\n" +
+	"\aattempt\x18\x02 \x01(\v2\x1d.epigraph.executor.v1.AttemptR\aattempt\x12#\n" +
+	"\rcancel_reason\x18\x03 \x01(\tR\fcancelReason\"\x9d\x02\n" +
 	"\x0eInvokeResponse\x129\n" +
-	"\aoutcome\x18\x01 \x01(\v2\x1d.epigraph.executor.v1.OutcomeH\x00R\aoutcome\x127\n" +
-	"\x05error\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.CallErrorH\x00R\x05error\x126\n" +
+	"\aoutcome\x18\x01 \x01(\v2\x1d.epigraph.executor.v1.OutcomeH\x00R\aoutcome\x12:\n" +
+	"\x05error\x18\x02 \x01(\v2\".epigraph.executor.v1.AttemptErrorH\x00R\x05error\x126\n" +
 	"\adetails\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadH\x00R\adetails\x12\x18\n" +
-	"\x06tokens\x18\x04 \x01(\tH\x00R\x06tokens\x12\x14\n" +
-	"\x04lost\x18\x05 \x01(\bH\x00R\x04lostB\t\n" +
-	"\amessage\"J\n" +
+	"\x06tokens\x18\x04 \x01(\tH\x00R\x06tokens\x127\n" +
+	"\x04lost\x18\x05 \x01(\v2!.epigraph.executor.v1.AttemptLostH\x00R\x04lostB\t\n" +
+	"\amessage\"\r\n" +
+	"\vAttemptLost\"J\n" +
 	"\x13ExplainLocalRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\"Q\n" +
@@ -365,33 +403,35 @@ func file_epigraph_executor_v1_peer_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_peer_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_epigraph_executor_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_epigraph_executor_v1_peer_proto_goTypes = []any{
 	(*InvokeRequest)(nil),        // 0: epigraph.executor.v1.InvokeRequest
 	(*InvokeResponse)(nil),       // 1: epigraph.executor.v1.InvokeResponse
-	(*ExplainLocalRequest)(nil),  // 2: epigraph.executor.v1.ExplainLocalRequest
-	(*ExplainLocalResponse)(nil), // 3: epigraph.executor.v1.ExplainLocalResponse
-	(*VisitTask)(nil),            // 4: epigraph.executor.v1.VisitTask
-	(*Outcome)(nil),              // 5: epigraph.executor.v1.Outcome
-	(*CallError)(nil),            // 6: epigraph.executor.v1.CallError
-	(*v1.Payload)(nil),           // 7: epigraph.graph.v1.Payload
-	(*Blocker)(nil),              // 8: epigraph.executor.v1.Blocker
+	(*AttemptLost)(nil),          // 2: epigraph.executor.v1.AttemptLost
+	(*ExplainLocalRequest)(nil),  // 3: epigraph.executor.v1.ExplainLocalRequest
+	(*ExplainLocalResponse)(nil), // 4: epigraph.executor.v1.ExplainLocalResponse
+	(*Attempt)(nil),              // 5: epigraph.executor.v1.Attempt
+	(*Outcome)(nil),              // 6: epigraph.executor.v1.Outcome
+	(*AttemptError)(nil),         // 7: epigraph.executor.v1.AttemptError
+	(*v1.Payload)(nil),           // 8: epigraph.graph.v1.Payload
+	(*Blocker)(nil),              // 9: epigraph.executor.v1.Blocker
 }
 var file_epigraph_executor_v1_peer_proto_depIdxs = []int32{
-	4, // 0: epigraph.executor.v1.InvokeRequest.visit:type_name -> epigraph.executor.v1.VisitTask
-	5, // 1: epigraph.executor.v1.InvokeResponse.outcome:type_name -> epigraph.executor.v1.Outcome
-	6, // 2: epigraph.executor.v1.InvokeResponse.error:type_name -> epigraph.executor.v1.CallError
-	7, // 3: epigraph.executor.v1.InvokeResponse.details:type_name -> epigraph.graph.v1.Payload
-	8, // 4: epigraph.executor.v1.ExplainLocalResponse.blockers:type_name -> epigraph.executor.v1.Blocker
-	0, // 5: epigraph.executor.v1.PeerService.Invoke:input_type -> epigraph.executor.v1.InvokeRequest
-	2, // 6: epigraph.executor.v1.PeerService.ExplainLocal:input_type -> epigraph.executor.v1.ExplainLocalRequest
-	1, // 7: epigraph.executor.v1.PeerService.Invoke:output_type -> epigraph.executor.v1.InvokeResponse
-	3, // 8: epigraph.executor.v1.PeerService.ExplainLocal:output_type -> epigraph.executor.v1.ExplainLocalResponse
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	5, // 0: epigraph.executor.v1.InvokeRequest.attempt:type_name -> epigraph.executor.v1.Attempt
+	6, // 1: epigraph.executor.v1.InvokeResponse.outcome:type_name -> epigraph.executor.v1.Outcome
+	7, // 2: epigraph.executor.v1.InvokeResponse.error:type_name -> epigraph.executor.v1.AttemptError
+	8, // 3: epigraph.executor.v1.InvokeResponse.details:type_name -> epigraph.graph.v1.Payload
+	2, // 4: epigraph.executor.v1.InvokeResponse.lost:type_name -> epigraph.executor.v1.AttemptLost
+	9, // 5: epigraph.executor.v1.ExplainLocalResponse.blockers:type_name -> epigraph.executor.v1.Blocker
+	0, // 6: epigraph.executor.v1.PeerService.Invoke:input_type -> epigraph.executor.v1.InvokeRequest
+	3, // 7: epigraph.executor.v1.PeerService.ExplainLocal:input_type -> epigraph.executor.v1.ExplainLocalRequest
+	1, // 8: epigraph.executor.v1.PeerService.Invoke:output_type -> epigraph.executor.v1.InvokeResponse
+	4, // 9: epigraph.executor.v1.PeerService.ExplainLocal:output_type -> epigraph.executor.v1.ExplainLocalResponse
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_peer_proto_init() }
@@ -415,7 +455,7 @@ func file_epigraph_executor_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_peer_proto_rawDesc), len(file_epigraph_executor_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -324,7 +324,7 @@ const (
 	// An answer.
 	WaitKind_WAIT_KIND_INTERRUPT WaitKind = 3
 	// The end of work that goes on outside.
-	WaitKind_WAIT_KIND_TASK WaitKind = 4
+	WaitKind_WAIT_KIND_COMPLETION WaitKind = 4
 	// A signal.
 	WaitKind_WAIT_KIND_SIGNAL WaitKind = 5
 )
@@ -336,7 +336,7 @@ var (
 		1: "WAIT_KIND_TIMER",
 		2: "WAIT_KIND_CHILDREN",
 		3: "WAIT_KIND_INTERRUPT",
-		4: "WAIT_KIND_TASK",
+		4: "WAIT_KIND_COMPLETION",
 		5: "WAIT_KIND_SIGNAL",
 	}
 	WaitKind_value = map[string]int32{
@@ -344,7 +344,7 @@ var (
 		"WAIT_KIND_TIMER":       1,
 		"WAIT_KIND_CHILDREN":    2,
 		"WAIT_KIND_INTERRUPT":   3,
-		"WAIT_KIND_TASK":        4,
+		"WAIT_KIND_COMPLETION":  4,
 		"WAIT_KIND_SIGNAL":      5,
 	}
 )
@@ -463,7 +463,7 @@ type Run struct {
 	// triggered it or asked for the backfill. Empty for runs that the clock or another run started.
 	Principal string `protobuf:"bytes,41,opt,name=principal,proto3" json:"principal,omitempty"`
 	// Commands that are recorded and not applied yet, oldest first and each kind once: CANCEL, PAUSE, RESUME, RECONCILE, AMEND,
-	// ANSWER, TASK_ENDED, SIGNAL, MESSAGE. What else the run shows does not take them into account. The executor that owns the run
+	// ANSWER, COMPLETION, SIGNAL, MESSAGE. What else the run shows does not take them into account. The executor that owns the run
 	// applies them; if it is away, the one that takes the run over. Not shown in lists.
 	PendingCommands []string `protobuf:"bytes,42,rep,name=pending_commands,json=pendingCommands,proto3" json:"pending_commands,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -1552,8 +1552,8 @@ type WaitInfo struct {
 	ChildRunIds []string `protobuf:"bytes,3,rep,name=child_run_ids,json=childRunIds,proto3" json:"child_run_ids,omitempty"`
 	// The question.
 	InterruptId string `protobuf:"bytes,4,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
-	// The token by which CompleteTask ends it.
-	TaskToken string `protobuf:"bytes,5,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
+	// The token by which CompleteAttempt ends it.
+	AttemptToken string `protobuf:"bytes,5,opt,name=attempt_token,json=attemptToken,proto3" json:"attempt_token,omitempty"`
 	// The name of the signal.
 	Signal        string `protobuf:"bytes,6,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1618,9 +1618,9 @@ func (x *WaitInfo) GetInterruptId() string {
 	return ""
 }
 
-func (x *WaitInfo) GetTaskToken() string {
+func (x *WaitInfo) GetAttemptToken() string {
 	if x != nil {
-		return x.TaskToken
+		return x.AttemptToken
 	}
 	return ""
 }
@@ -1774,14 +1774,13 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"skipReason\x12!\n" +
 	"\fskip_message\x18\x17 \x01(\tR\vskipMessage\x12\x1d\n" +
 	"\n" +
-	"effect_key\x18\x18 \x01(\tR\teffectKey\"\xf3\x01\n" +
+	"effect_key\x18\x18 \x01(\tR\teffectKey\"\xf9\x01\n" +
 	"\bWaitInfo\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.epigraph.executor.v1.WaitKindR\x04kind\x125\n" +
 	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12\"\n" +
 	"\rchild_run_ids\x18\x03 \x03(\tR\vchildRunIds\x12!\n" +
-	"\finterrupt_id\x18\x04 \x01(\tR\vinterruptId\x12\x1d\n" +
-	"\n" +
-	"task_token\x18\x05 \x01(\tR\ttaskToken\x12\x16\n" +
+	"\finterrupt_id\x18\x04 \x01(\tR\vinterruptId\x12#\n" +
+	"\rattempt_token\x18\x05 \x01(\tR\fattemptToken\x12\x16\n" +
 	"\x06signal\x18\x06 \x01(\tR\x06signal*\xe2\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -1818,13 +1817,13 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x15VISIT_STATE_ABSTAINED\x10\t\x12\x14\n" +
 	"\x10VISIT_STATE_HELD\x10\n" +
 	"\x12\x19\n" +
-	"\x15VISIT_STATE_CANCELING\x10\v*\x95\x01\n" +
+	"\x15VISIT_STATE_CANCELING\x10\v*\x9b\x01\n" +
 	"\bWaitKind\x12\x19\n" +
 	"\x15WAIT_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAIT_KIND_TIMER\x10\x01\x12\x16\n" +
 	"\x12WAIT_KIND_CHILDREN\x10\x02\x12\x17\n" +
-	"\x13WAIT_KIND_INTERRUPT\x10\x03\x12\x12\n" +
-	"\x0eWAIT_KIND_TASK\x10\x04\x12\x14\n" +
+	"\x13WAIT_KIND_INTERRUPT\x10\x03\x12\x18\n" +
+	"\x14WAIT_KIND_COMPLETION\x10\x04\x12\x14\n" +
 	"\x10WAIT_KIND_SIGNAL\x10\x05B\xe5\x01\n" +
 	"\x18com.epigraph.executor.v1B\bRunProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 

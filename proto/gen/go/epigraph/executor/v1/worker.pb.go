@@ -103,7 +103,7 @@ func (x *WorkRequest) GetHeartbeat() *WorkerHeartbeat {
 	return nil
 }
 
-func (x *WorkRequest) GetOutcome() *VisitOutcome {
+func (x *WorkRequest) GetOutcome() *AttemptOutcome {
 	if x != nil {
 		if x, ok := x.Message.(*WorkRequest_Outcome); ok {
 			return x.Outcome
@@ -112,7 +112,7 @@ func (x *WorkRequest) GetOutcome() *VisitOutcome {
 	return nil
 }
 
-func (x *WorkRequest) GetError() *VisitError {
+func (x *WorkRequest) GetError() *AttemptFailure {
 	if x != nil {
 		if x, ok := x.Message.(*WorkRequest_Error); ok {
 			return x.Error
@@ -121,7 +121,7 @@ func (x *WorkRequest) GetError() *VisitError {
 	return nil
 }
 
-func (x *WorkRequest) GetProgress() *VisitHeartbeat {
+func (x *WorkRequest) GetProgress() *AttemptHeartbeat {
 	if x != nil {
 		if x, ok := x.Message.(*WorkRequest_Progress); ok {
 			return x.Progress
@@ -139,7 +139,7 @@ func (x *WorkRequest) GetDrain() *WorkerDrain {
 	return nil
 }
 
-func (x *WorkRequest) GetTokens() *VisitTokens {
+func (x *WorkRequest) GetTokens() *AttemptTokens {
 	if x != nil {
 		if x, ok := x.Message.(*WorkRequest_Tokens); ok {
 			return x.Tokens
@@ -148,7 +148,7 @@ func (x *WorkRequest) GetTokens() *VisitTokens {
 	return nil
 }
 
-func (x *WorkRequest) GetDeclined() *VisitDeclined {
+func (x *WorkRequest) GetDeclined() *AttemptDeclined {
 	if x != nil {
 		if x, ok := x.Message.(*WorkRequest_Declined); ok {
 			return x.Declined
@@ -172,18 +172,18 @@ type WorkRequest_Heartbeat struct {
 }
 
 type WorkRequest_Outcome struct {
-	// A visit's call gave this.
-	Outcome *VisitOutcome `protobuf:"bytes,3,opt,name=outcome,proto3,oneof"`
+	// What an attempt gave.
+	Outcome *AttemptOutcome `protobuf:"bytes,3,opt,name=outcome,proto3,oneof"`
 }
 
 type WorkRequest_Error struct {
-	// A visit's call failed.
-	Error *VisitError `protobuf:"bytes,4,opt,name=error,proto3,oneof"`
+	// An attempt failed.
+	Error *AttemptFailure `protobuf:"bytes,4,opt,name=error,proto3,oneof"`
 }
 
 type WorkRequest_Progress struct {
-	// A visit's call goes on.
-	Progress *VisitHeartbeat `protobuf:"bytes,5,opt,name=progress,proto3,oneof"`
+	// An attempt goes on.
+	Progress *AttemptHeartbeat `protobuf:"bytes,5,opt,name=progress,proto3,oneof"`
 }
 
 type WorkRequest_Drain struct {
@@ -192,13 +192,13 @@ type WorkRequest_Drain struct {
 }
 
 type WorkRequest_Tokens struct {
-	// A visit's call has written some text; shown to watchers, not kept.
-	Tokens *VisitTokens `protobuf:"bytes,7,opt,name=tokens,proto3,oneof"`
+	// An attempt has written some text; shown to watchers, not kept.
+	Tokens *AttemptTokens `protobuf:"bytes,7,opt,name=tokens,proto3,oneof"`
 }
 
 type WorkRequest_Declined struct {
-	// A visit was not begun: another worker gets it, and it uses up no attempt. The worker takes no more visits on this stream.
-	Declined *VisitDeclined `protobuf:"bytes,8,opt,name=declined,proto3,oneof"`
+	// An attempt was not begun: another worker gets it, under the same number. The worker takes no more on this stream.
+	Declined *AttemptDeclined `protobuf:"bytes,8,opt,name=declined,proto3,oneof"`
 }
 
 func (*WorkRequest_Hello) isWorkRequest_Message() {}
@@ -225,7 +225,7 @@ type WorkResponse struct {
 	// Types that are valid to be assigned to Message:
 	//
 	//	*WorkResponse_Welcome
-	//	*WorkResponse_Visit
+	//	*WorkResponse_Attempt
 	//	*WorkResponse_Cancel
 	//	*WorkResponse_Drain
 	//	*WorkResponse_Stale
@@ -282,16 +282,16 @@ func (x *WorkResponse) GetWelcome() *WorkerWelcome {
 	return nil
 }
 
-func (x *WorkResponse) GetVisit() *VisitTask {
+func (x *WorkResponse) GetAttempt() *Attempt {
 	if x != nil {
-		if x, ok := x.Message.(*WorkResponse_Visit); ok {
-			return x.Visit
+		if x, ok := x.Message.(*WorkResponse_Attempt); ok {
+			return x.Attempt
 		}
 	}
 	return nil
 }
 
-func (x *WorkResponse) GetCancel() *VisitCancel {
+func (x *WorkResponse) GetCancel() *AttemptCancel {
 	if x != nil {
 		if x, ok := x.Message.(*WorkResponse_Cancel); ok {
 			return x.Cancel
@@ -309,7 +309,7 @@ func (x *WorkResponse) GetDrain() *ExecutorDrain {
 	return nil
 }
 
-func (x *WorkResponse) GetStale() *VisitStale {
+func (x *WorkResponse) GetStale() *AttemptStale {
 	if x != nil {
 		if x, ok := x.Message.(*WorkResponse_Stale); ok {
 			return x.Stale
@@ -327,7 +327,7 @@ func (x *WorkResponse) GetHeartbeat() *ExecutorHeartbeat {
 	return nil
 }
 
-func (x *WorkResponse) GetRefused() *VisitRefused {
+func (x *WorkResponse) GetRefused() *AttemptRefused {
 	if x != nil {
 		if x, ok := x.Message.(*WorkResponse_Refused); ok {
 			return x.Refused
@@ -345,14 +345,14 @@ type WorkResponse_Welcome struct {
 	Welcome *WorkerWelcome `protobuf:"bytes,1,opt,name=welcome,proto3,oneof"`
 }
 
-type WorkResponse_Visit struct {
+type WorkResponse_Attempt struct {
 	// Work.
-	Visit *VisitTask `protobuf:"bytes,2,opt,name=visit,proto3,oneof"`
+	Attempt *Attempt `protobuf:"bytes,2,opt,name=attempt,proto3,oneof"`
 }
 
 type WorkResponse_Cancel struct {
-	// A visit is no longer wanted; it is still to be answered.
-	Cancel *VisitCancel `protobuf:"bytes,3,opt,name=cancel,proto3,oneof"`
+	// An attempt is no longer wanted; it is still to be answered.
+	Cancel *AttemptCancel `protobuf:"bytes,3,opt,name=cancel,proto3,oneof"`
 }
 
 type WorkResponse_Drain struct {
@@ -362,7 +362,7 @@ type WorkResponse_Drain struct {
 
 type WorkResponse_Stale struct {
 	// An answer came too late and changed nothing.
-	Stale *VisitStale `protobuf:"bytes,5,opt,name=stale,proto3,oneof"`
+	Stale *AttemptStale `protobuf:"bytes,5,opt,name=stale,proto3,oneof"`
 }
 
 type WorkResponse_Heartbeat struct {
@@ -372,12 +372,12 @@ type WorkResponse_Heartbeat struct {
 
 type WorkResponse_Refused struct {
 	// An answer could not be used.
-	Refused *VisitRefused `protobuf:"bytes,7,opt,name=refused,proto3,oneof"`
+	Refused *AttemptRefused `protobuf:"bytes,7,opt,name=refused,proto3,oneof"`
 }
 
 func (*WorkResponse_Welcome) isWorkResponse_Message() {}
 
-func (*WorkResponse_Visit) isWorkResponse_Message() {}
+func (*WorkResponse_Attempt) isWorkResponse_Message() {}
 
 func (*WorkResponse_Cancel) isWorkResponse_Message() {}
 
@@ -802,8 +802,8 @@ func (*ExecutorDrain) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
-// VisitTask is one attempt to perform.
-type VisitTask struct {
+// Attempt is one attempt that a worker is to perform.
+type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the attempt in every answer; an answer with an old token changes nothing.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -829,8 +829,9 @@ type VisitTask struct {
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// The details of the last heartbeat of an earlier attempt, to go on from.
 	Details *v1.Payload `protobuf:"bytes,12,opt,name=details,proto3" json:"details,omitempty"`
-	// The token by which CompleteTask ends a wait for a task that this visit begins.
-	TaskToken string `protobuf:"bytes,13,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
+	// The token by which CompleteAttempt ends the wait if this attempt leaves work outside, and SendMessage knows its sender. It
+	// outlives the stream, unlike `token`.
+	AttemptToken string `protobuf:"bytes,13,opt,name=attempt_token,json=attemptToken,proto3" json:"attempt_token,omitempty"`
 	// The trace, as W3C traceparent.
 	Traceparent string `protobuf:"bytes,14,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// W3C tracestate.
@@ -847,20 +848,20 @@ type VisitTask struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitTask) Reset() {
-	*x = VisitTask{}
+func (x *Attempt) Reset() {
+	*x = Attempt{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitTask) String() string {
+func (x *Attempt) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitTask) ProtoMessage() {}
+func (*Attempt) ProtoMessage() {}
 
-func (x *VisitTask) ProtoReflect() protoreflect.Message {
+func (x *Attempt) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -872,138 +873,138 @@ func (x *VisitTask) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitTask.ProtoReflect.Descriptor instead.
-func (*VisitTask) Descriptor() ([]byte, []int) {
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *VisitTask) GetToken() string {
+func (x *Attempt) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-func (x *VisitTask) GetRunId() string {
+func (x *Attempt) GetRunId() string {
 	if x != nil {
 		return x.RunId
 	}
 	return ""
 }
 
-func (x *VisitTask) GetVisit() *VisitRef {
+func (x *Attempt) GetVisit() *VisitRef {
 	if x != nil {
 		return x.Visit
 	}
 	return nil
 }
 
-func (x *VisitTask) GetAttempt() int32 {
+func (x *Attempt) GetAttempt() int32 {
 	if x != nil {
 		return x.Attempt
 	}
 	return 0
 }
 
-func (x *VisitTask) GetActor() string {
+func (x *Attempt) GetActor() string {
 	if x != nil {
 		return x.Actor
 	}
 	return ""
 }
 
-func (x *VisitTask) GetArgs() []*v1.Payload {
+func (x *Attempt) GetArgs() []*v1.Payload {
 	if x != nil {
 		return x.Args
 	}
 	return nil
 }
 
-func (x *VisitTask) GetNamed() map[string]*v1.Payload {
+func (x *Attempt) GetNamed() map[string]*v1.Payload {
 	if x != nil {
 		return x.Named
 	}
 	return nil
 }
 
-func (x *VisitTask) GetUpstream() []*Upstream {
+func (x *Attempt) GetUpstream() []*Upstream {
 	if x != nil {
 		return x.Upstream
 	}
 	return nil
 }
 
-func (x *VisitTask) GetEffectKey() string {
+func (x *Attempt) GetEffectKey() string {
 	if x != nil {
 		return x.EffectKey
 	}
 	return ""
 }
 
-func (x *VisitTask) GetEffect() v1.Effect {
+func (x *Attempt) GetEffect() v1.Effect {
 	if x != nil {
 		return x.Effect
 	}
 	return v1.Effect(0)
 }
 
-func (x *VisitTask) GetDeadline() *timestamppb.Timestamp {
+func (x *Attempt) GetDeadline() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Deadline
 	}
 	return nil
 }
 
-func (x *VisitTask) GetDetails() *v1.Payload {
+func (x *Attempt) GetDetails() *v1.Payload {
 	if x != nil {
 		return x.Details
 	}
 	return nil
 }
 
-func (x *VisitTask) GetTaskToken() string {
+func (x *Attempt) GetAttemptToken() string {
 	if x != nil {
-		return x.TaskToken
+		return x.AttemptToken
 	}
 	return ""
 }
 
-func (x *VisitTask) GetTraceparent() string {
+func (x *Attempt) GetTraceparent() string {
 	if x != nil {
 		return x.Traceparent
 	}
 	return ""
 }
 
-func (x *VisitTask) GetTracestate() string {
+func (x *Attempt) GetTracestate() string {
 	if x != nil {
 		return x.Tracestate
 	}
 	return ""
 }
 
-func (x *VisitTask) GetRootRunId() string {
+func (x *Attempt) GetRootRunId() string {
 	if x != nil {
 		return x.RootRunId
 	}
 	return ""
 }
 
-func (x *VisitTask) GetThread() string {
+func (x *Attempt) GetThread() string {
 	if x != nil {
 		return x.Thread
 	}
 	return ""
 }
 
-func (x *VisitTask) GetIdleTimeout() *durationpb.Duration {
+func (x *Attempt) GetIdleTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.IdleTimeout
 	}
 	return nil
 }
 
-func (x *VisitTask) GetMessages() []*InboxMessage {
+func (x *Attempt) GetMessages() []*InboxMessage {
 	if x != nil {
 		return x.Messages
 	}
@@ -1086,7 +1087,7 @@ type Upstream struct {
 	// Its values.
 	Values []*v1.Payload `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty"`
 	// Why it failed.
-	Error         *CallError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	Error         *AttemptError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1149,15 +1150,15 @@ func (x *Upstream) GetValues() []*v1.Payload {
 	return nil
 }
 
-func (x *Upstream) GetError() *CallError {
+func (x *Upstream) GetError() *AttemptError {
 	if x != nil {
 		return x.Error
 	}
 	return nil
 }
 
-// VisitOutcome answers a visit.
-type VisitOutcome struct {
+// AttemptOutcome answers an attempt.
+type AttemptOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1167,20 +1168,20 @@ type VisitOutcome struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitOutcome) Reset() {
-	*x = VisitOutcome{}
+func (x *AttemptOutcome) Reset() {
+	*x = AttemptOutcome{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitOutcome) String() string {
+func (x *AttemptOutcome) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitOutcome) ProtoMessage() {}
+func (*AttemptOutcome) ProtoMessage() {}
 
-func (x *VisitOutcome) ProtoReflect() protoreflect.Message {
+func (x *AttemptOutcome) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1192,50 +1193,50 @@ func (x *VisitOutcome) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitOutcome.ProtoReflect.Descriptor instead.
-func (*VisitOutcome) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptOutcome.ProtoReflect.Descriptor instead.
+func (*AttemptOutcome) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *VisitOutcome) GetToken() string {
+func (x *AttemptOutcome) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-func (x *VisitOutcome) GetOutcome() *Outcome {
+func (x *AttemptOutcome) GetOutcome() *Outcome {
 	if x != nil {
 		return x.Outcome
 	}
 	return nil
 }
 
-// VisitError answers a visit that failed.
-type VisitError struct {
+// AttemptFailure answers an attempt that failed.
+type AttemptFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// Why.
-	Error         *CallError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Error         *AttemptError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitError) Reset() {
-	*x = VisitError{}
+func (x *AttemptFailure) Reset() {
+	*x = AttemptFailure{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitError) String() string {
+func (x *AttemptFailure) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitError) ProtoMessage() {}
+func (*AttemptFailure) ProtoMessage() {}
 
-func (x *VisitError) ProtoReflect() protoreflect.Message {
+func (x *AttemptFailure) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1247,27 +1248,27 @@ func (x *VisitError) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitError.ProtoReflect.Descriptor instead.
-func (*VisitError) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptFailure.ProtoReflect.Descriptor instead.
+func (*AttemptFailure) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *VisitError) GetToken() string {
+func (x *AttemptFailure) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-func (x *VisitError) GetError() *CallError {
+func (x *AttemptFailure) GetError() *AttemptError {
 	if x != nil {
 		return x.Error
 	}
 	return nil
 }
 
-// VisitDeclined gives a visit back that was not begun.
-type VisitDeclined struct {
+// AttemptDeclined gives an attempt back that was not begun.
+type AttemptDeclined struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token         string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1275,20 +1276,20 @@ type VisitDeclined struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitDeclined) Reset() {
-	*x = VisitDeclined{}
+func (x *AttemptDeclined) Reset() {
+	*x = AttemptDeclined{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitDeclined) String() string {
+func (x *AttemptDeclined) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitDeclined) ProtoMessage() {}
+func (*AttemptDeclined) ProtoMessage() {}
 
-func (x *VisitDeclined) ProtoReflect() protoreflect.Message {
+func (x *AttemptDeclined) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1300,20 +1301,20 @@ func (x *VisitDeclined) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitDeclined.ProtoReflect.Descriptor instead.
-func (*VisitDeclined) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptDeclined.ProtoReflect.Descriptor instead.
+func (*AttemptDeclined) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *VisitDeclined) GetToken() string {
+func (x *AttemptDeclined) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-// VisitHeartbeat tells that a visit goes on.
-type VisitHeartbeat struct {
+// AttemptHeartbeat tells that an attempt goes on.
+type AttemptHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1323,20 +1324,20 @@ type VisitHeartbeat struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitHeartbeat) Reset() {
-	*x = VisitHeartbeat{}
+func (x *AttemptHeartbeat) Reset() {
+	*x = AttemptHeartbeat{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitHeartbeat) String() string {
+func (x *AttemptHeartbeat) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitHeartbeat) ProtoMessage() {}
+func (*AttemptHeartbeat) ProtoMessage() {}
 
-func (x *VisitHeartbeat) ProtoReflect() protoreflect.Message {
+func (x *AttemptHeartbeat) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1348,27 +1349,27 @@ func (x *VisitHeartbeat) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitHeartbeat.ProtoReflect.Descriptor instead.
-func (*VisitHeartbeat) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptHeartbeat.ProtoReflect.Descriptor instead.
+func (*AttemptHeartbeat) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *VisitHeartbeat) GetToken() string {
+func (x *AttemptHeartbeat) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-func (x *VisitHeartbeat) GetDetails() *v1.Payload {
+func (x *AttemptHeartbeat) GetDetails() *v1.Payload {
 	if x != nil {
 		return x.Details
 	}
 	return nil
 }
 
-// VisitTokens is text that a call has just written.
-type VisitTokens struct {
+// AttemptTokens is text that an attempt has just written.
+type AttemptTokens struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1378,20 +1379,20 @@ type VisitTokens struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitTokens) Reset() {
-	*x = VisitTokens{}
+func (x *AttemptTokens) Reset() {
+	*x = AttemptTokens{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitTokens) String() string {
+func (x *AttemptTokens) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitTokens) ProtoMessage() {}
+func (*AttemptTokens) ProtoMessage() {}
 
-func (x *VisitTokens) ProtoReflect() protoreflect.Message {
+func (x *AttemptTokens) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1403,27 +1404,27 @@ func (x *VisitTokens) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitTokens.ProtoReflect.Descriptor instead.
-func (*VisitTokens) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptTokens.ProtoReflect.Descriptor instead.
+func (*AttemptTokens) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *VisitTokens) GetToken() string {
+func (x *AttemptTokens) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-func (x *VisitTokens) GetText() string {
+func (x *AttemptTokens) GetText() string {
 	if x != nil {
 		return x.Text
 	}
 	return ""
 }
 
-// VisitCancel asks for the end of a visit.
-type VisitCancel struct {
+// AttemptCancel asks for the end of an attempt.
+type AttemptCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1433,20 +1434,20 @@ type VisitCancel struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitCancel) Reset() {
-	*x = VisitCancel{}
+func (x *AttemptCancel) Reset() {
+	*x = AttemptCancel{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitCancel) String() string {
+func (x *AttemptCancel) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitCancel) ProtoMessage() {}
+func (*AttemptCancel) ProtoMessage() {}
 
-func (x *VisitCancel) ProtoReflect() protoreflect.Message {
+func (x *AttemptCancel) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1458,27 +1459,27 @@ func (x *VisitCancel) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitCancel.ProtoReflect.Descriptor instead.
-func (*VisitCancel) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptCancel.ProtoReflect.Descriptor instead.
+func (*AttemptCancel) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *VisitCancel) GetToken() string {
+func (x *AttemptCancel) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-func (x *VisitCancel) GetReason() string {
+func (x *AttemptCancel) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-// VisitStale tells that an answer came too late.
-type VisitStale struct {
+// AttemptStale tells that an answer came too late.
+type AttemptStale struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token         string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1486,20 +1487,20 @@ type VisitStale struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitStale) Reset() {
-	*x = VisitStale{}
+func (x *AttemptStale) Reset() {
+	*x = AttemptStale{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitStale) String() string {
+func (x *AttemptStale) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitStale) ProtoMessage() {}
+func (*AttemptStale) ProtoMessage() {}
 
-func (x *VisitStale) ProtoReflect() protoreflect.Message {
+func (x *AttemptStale) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1511,20 +1512,20 @@ func (x *VisitStale) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitStale.ProtoReflect.Descriptor instead.
-func (*VisitStale) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptStale.ProtoReflect.Descriptor instead.
+func (*AttemptStale) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *VisitStale) GetToken() string {
+func (x *AttemptStale) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-// VisitRefused tells that an answer could not be used; the attempt has failed for good with what is said here.
-type VisitRefused struct {
+// AttemptRefused tells that an answer could not be used; the attempt has failed for good with what is said here.
+type AttemptRefused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1536,20 +1537,20 @@ type VisitRefused struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitRefused) Reset() {
-	*x = VisitRefused{}
+func (x *AttemptRefused) Reset() {
+	*x = AttemptRefused{}
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitRefused) String() string {
+func (x *AttemptRefused) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitRefused) ProtoMessage() {}
+func (*AttemptRefused) ProtoMessage() {}
 
-func (x *VisitRefused) ProtoReflect() protoreflect.Message {
+func (x *AttemptRefused) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1561,26 +1562,26 @@ func (x *VisitRefused) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitRefused.ProtoReflect.Descriptor instead.
-func (*VisitRefused) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttemptRefused.ProtoReflect.Descriptor instead.
+func (*AttemptRefused) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *VisitRefused) GetToken() string {
+func (x *AttemptRefused) GetToken() string {
 	if x != nil {
 		return x.Token
 	}
 	return ""
 }
 
-func (x *VisitRefused) GetReason() string {
+func (x *AttemptRefused) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *VisitRefused) GetMessage() string {
+func (x *AttemptRefused) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
@@ -1783,25 +1784,25 @@ var File_epigraph_executor_v1_worker_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/executor/v1/worker.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x04\n" +
+	"!epigraph/executor/v1/worker.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x04\n" +
 	"\vWorkRequest\x129\n" +
 	"\x05hello\x18\x01 \x01(\v2!.epigraph.executor.v1.WorkerHelloH\x00R\x05hello\x12E\n" +
-	"\theartbeat\x18\x02 \x01(\v2%.epigraph.executor.v1.WorkerHeartbeatH\x00R\theartbeat\x12>\n" +
-	"\aoutcome\x18\x03 \x01(\v2\".epigraph.executor.v1.VisitOutcomeH\x00R\aoutcome\x128\n" +
-	"\x05error\x18\x04 \x01(\v2 .epigraph.executor.v1.VisitErrorH\x00R\x05error\x12B\n" +
-	"\bprogress\x18\x05 \x01(\v2$.epigraph.executor.v1.VisitHeartbeatH\x00R\bprogress\x129\n" +
-	"\x05drain\x18\x06 \x01(\v2!.epigraph.executor.v1.WorkerDrainH\x00R\x05drain\x12;\n" +
-	"\x06tokens\x18\a \x01(\v2!.epigraph.executor.v1.VisitTokensH\x00R\x06tokens\x12A\n" +
-	"\bdeclined\x18\b \x01(\v2#.epigraph.executor.v1.VisitDeclinedH\x00R\bdeclinedB\x10\n" +
-	"\amessage\x12\x05\xbaH\x02\b\x01\"\xd0\x03\n" +
+	"\theartbeat\x18\x02 \x01(\v2%.epigraph.executor.v1.WorkerHeartbeatH\x00R\theartbeat\x12@\n" +
+	"\aoutcome\x18\x03 \x01(\v2$.epigraph.executor.v1.AttemptOutcomeH\x00R\aoutcome\x12<\n" +
+	"\x05error\x18\x04 \x01(\v2$.epigraph.executor.v1.AttemptFailureH\x00R\x05error\x12D\n" +
+	"\bprogress\x18\x05 \x01(\v2&.epigraph.executor.v1.AttemptHeartbeatH\x00R\bprogress\x129\n" +
+	"\x05drain\x18\x06 \x01(\v2!.epigraph.executor.v1.WorkerDrainH\x00R\x05drain\x12=\n" +
+	"\x06tokens\x18\a \x01(\v2#.epigraph.executor.v1.AttemptTokensH\x00R\x06tokens\x12C\n" +
+	"\bdeclined\x18\b \x01(\v2%.epigraph.executor.v1.AttemptDeclinedH\x00R\bdeclinedB\x10\n" +
+	"\amessage\x12\x05\xbaH\x02\b\x01\"\xd8\x03\n" +
 	"\fWorkResponse\x12?\n" +
-	"\awelcome\x18\x01 \x01(\v2#.epigraph.executor.v1.WorkerWelcomeH\x00R\awelcome\x127\n" +
-	"\x05visit\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.VisitTaskH\x00R\x05visit\x12;\n" +
-	"\x06cancel\x18\x03 \x01(\v2!.epigraph.executor.v1.VisitCancelH\x00R\x06cancel\x12;\n" +
-	"\x05drain\x18\x04 \x01(\v2#.epigraph.executor.v1.ExecutorDrainH\x00R\x05drain\x128\n" +
-	"\x05stale\x18\x05 \x01(\v2 .epigraph.executor.v1.VisitStaleH\x00R\x05stale\x12G\n" +
-	"\theartbeat\x18\x06 \x01(\v2'.epigraph.executor.v1.ExecutorHeartbeatH\x00R\theartbeat\x12>\n" +
-	"\arefused\x18\a \x01(\v2\".epigraph.executor.v1.VisitRefusedH\x00R\arefusedB\t\n" +
+	"\awelcome\x18\x01 \x01(\v2#.epigraph.executor.v1.WorkerWelcomeH\x00R\awelcome\x129\n" +
+	"\aattempt\x18\x02 \x01(\v2\x1d.epigraph.executor.v1.AttemptH\x00R\aattempt\x12=\n" +
+	"\x06cancel\x18\x03 \x01(\v2#.epigraph.executor.v1.AttemptCancelH\x00R\x06cancel\x12;\n" +
+	"\x05drain\x18\x04 \x01(\v2#.epigraph.executor.v1.ExecutorDrainH\x00R\x05drain\x12:\n" +
+	"\x05stale\x18\x05 \x01(\v2\".epigraph.executor.v1.AttemptStaleH\x00R\x05stale\x12G\n" +
+	"\theartbeat\x18\x06 \x01(\v2'.epigraph.executor.v1.ExecutorHeartbeatH\x00R\theartbeat\x12@\n" +
+	"\arefused\x18\a \x01(\v2$.epigraph.executor.v1.AttemptRefusedH\x00R\arefusedB\t\n" +
 	"\amessage\"\xc8\x01\n" +
 	"\vWorkerHello\x12%\n" +
 	"\tworker_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bworkerId\x12F\n" +
@@ -1830,24 +1831,23 @@ const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"\x11ExecutorHeartbeat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\"\r\n" +
 	"\vWorkerDrain\"\x0f\n" +
-	"\rExecutorDrain\"\xf9\x06\n" +
-	"\tVisitTask\x12\x14\n" +
+	"\rExecutorDrain\"\xfb\x06\n" +
+	"\aAttempt\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x124\n" +
 	"\x05visit\x18\x03 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x14\n" +
 	"\x05actor\x18\x05 \x01(\tR\x05actor\x12.\n" +
-	"\x04args\x18\x06 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12@\n" +
-	"\x05named\x18\a \x03(\v2*.epigraph.executor.v1.VisitTask.NamedEntryR\x05named\x12:\n" +
+	"\x04args\x18\x06 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12>\n" +
+	"\x05named\x18\a \x03(\v2(.epigraph.executor.v1.Attempt.NamedEntryR\x05named\x12:\n" +
 	"\bupstream\x18\b \x03(\v2\x1e.epigraph.executor.v1.UpstreamR\bupstream\x12\x1d\n" +
 	"\n" +
 	"effect_key\x18\t \x01(\tR\teffectKey\x121\n" +
 	"\x06effect\x18\n" +
 	" \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x126\n" +
 	"\bdeadline\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x124\n" +
-	"\adetails\x18\f \x01(\v2\x1a.epigraph.graph.v1.PayloadR\adetails\x12\x1d\n" +
-	"\n" +
-	"task_token\x18\r \x01(\tR\ttaskToken\x12 \n" +
+	"\adetails\x18\f \x01(\v2\x1a.epigraph.graph.v1.PayloadR\adetails\x12#\n" +
+	"\rattempt_token\x18\r \x01(\tR\fattemptToken\x12 \n" +
 	"\vtraceparent\x18\x0e \x01(\tR\vtraceparent\x12\x1e\n" +
 	"\n" +
 	"tracestate\x18\x0f \x01(\tR\n" +
@@ -1863,40 +1863,38 @@ const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"\fInboxMessage\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12.\n" +
 	"\x04body\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x04body\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xbe\x01\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xc1\x01\n" +
 	"\bUpstream\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x122\n" +
-	"\x06values\x18\x04 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x06values\x125\n" +
-	"\x05error\x18\x05 \x01(\v2\x1f.epigraph.executor.v1.CallErrorR\x05error\"q\n" +
-	"\fVisitOutcome\x12 \n" +
+	"\x06values\x18\x04 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x06values\x128\n" +
+	"\x05error\x18\x05 \x01(\v2\".epigraph.executor.v1.AttemptErrorR\x05error\"s\n" +
+	"\x0eAttemptOutcome\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12?\n" +
-	"\aoutcome\x18\x02 \x01(\v2\x1d.epigraph.executor.v1.OutcomeB\x06\xbaH\x03\xc8\x01\x01R\aoutcome\"m\n" +
-	"\n" +
-	"VisitError\x12 \n" +
+	"\aoutcome\x18\x02 \x01(\v2\x1d.epigraph.executor.v1.OutcomeB\x06\xbaH\x03\xc8\x01\x01R\aoutcome\"t\n" +
+	"\x0eAttemptFailure\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12=\n" +
-	"\x05error\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.CallErrorB\x06\xbaH\x03\xc8\x01\x01R\x05error\"1\n" +
-	"\rVisitDeclined\x12 \n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12@\n" +
+	"\x05error\x18\x02 \x01(\v2\".epigraph.executor.v1.AttemptErrorB\x06\xbaH\x03\xc8\x01\x01R\x05error\"3\n" +
+	"\x0fAttemptDeclined\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\"h\n" +
-	"\x0eVisitHeartbeat\x12 \n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\"j\n" +
+	"\x10AttemptHeartbeat\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x124\n" +
-	"\adetails\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\adetails\"N\n" +
-	"\vVisitTokens\x12 \n" +
+	"\adetails\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\adetails\"P\n" +
+	"\rAttemptTokens\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12\x1d\n" +
-	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x10R\x04text\";\n" +
-	"\vVisitCancel\x12\x14\n" +
+	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x10R\x04text\"=\n" +
+	"\rAttemptCancel\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\"\n" +
-	"\n" +
-	"VisitStale\x12\x14\n" +
-	"\x05token\x18\x01 \x01(\tR\x05token\"V\n" +
-	"\fVisitRefused\x12\x14\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"$\n" +
+	"\fAttemptStale\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\"X\n" +
+	"\x0eAttemptRefused\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"\x14\n" +
@@ -1943,69 +1941,69 @@ var file_epigraph_executor_v1_worker_proto_goTypes = []any{
 	(*ExecutorHeartbeat)(nil),     // 6: epigraph.executor.v1.ExecutorHeartbeat
 	(*WorkerDrain)(nil),           // 7: epigraph.executor.v1.WorkerDrain
 	(*ExecutorDrain)(nil),         // 8: epigraph.executor.v1.ExecutorDrain
-	(*VisitTask)(nil),             // 9: epigraph.executor.v1.VisitTask
+	(*Attempt)(nil),               // 9: epigraph.executor.v1.Attempt
 	(*InboxMessage)(nil),          // 10: epigraph.executor.v1.InboxMessage
 	(*Upstream)(nil),              // 11: epigraph.executor.v1.Upstream
-	(*VisitOutcome)(nil),          // 12: epigraph.executor.v1.VisitOutcome
-	(*VisitError)(nil),            // 13: epigraph.executor.v1.VisitError
-	(*VisitDeclined)(nil),         // 14: epigraph.executor.v1.VisitDeclined
-	(*VisitHeartbeat)(nil),        // 15: epigraph.executor.v1.VisitHeartbeat
-	(*VisitTokens)(nil),           // 16: epigraph.executor.v1.VisitTokens
-	(*VisitCancel)(nil),           // 17: epigraph.executor.v1.VisitCancel
-	(*VisitStale)(nil),            // 18: epigraph.executor.v1.VisitStale
-	(*VisitRefused)(nil),          // 19: epigraph.executor.v1.VisitRefused
+	(*AttemptOutcome)(nil),        // 12: epigraph.executor.v1.AttemptOutcome
+	(*AttemptFailure)(nil),        // 13: epigraph.executor.v1.AttemptFailure
+	(*AttemptDeclined)(nil),       // 14: epigraph.executor.v1.AttemptDeclined
+	(*AttemptHeartbeat)(nil),      // 15: epigraph.executor.v1.AttemptHeartbeat
+	(*AttemptTokens)(nil),         // 16: epigraph.executor.v1.AttemptTokens
+	(*AttemptCancel)(nil),         // 17: epigraph.executor.v1.AttemptCancel
+	(*AttemptStale)(nil),          // 18: epigraph.executor.v1.AttemptStale
+	(*AttemptRefused)(nil),        // 19: epigraph.executor.v1.AttemptRefused
 	(*ListWorkersRequest)(nil),    // 20: epigraph.executor.v1.ListWorkersRequest
 	(*ListWorkersResponse)(nil),   // 21: epigraph.executor.v1.ListWorkersResponse
 	(*WorkerInfo)(nil),            // 22: epigraph.executor.v1.WorkerInfo
-	nil,                           // 23: epigraph.executor.v1.VisitTask.NamedEntry
+	nil,                           // 23: epigraph.executor.v1.Attempt.NamedEntry
 	(v1.Effect)(0),                // 24: epigraph.graph.v1.Effect
 	(*v1.Payload)(nil),            // 25: epigraph.graph.v1.Payload
 	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 	(*VisitRef)(nil),              // 27: epigraph.executor.v1.VisitRef
 	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*CallError)(nil),             // 29: epigraph.executor.v1.CallError
+	(*AttemptError)(nil),          // 29: epigraph.executor.v1.AttemptError
 	(*Outcome)(nil),               // 30: epigraph.executor.v1.Outcome
 }
 var file_epigraph_executor_v1_worker_proto_depIdxs = []int32{
 	2,  // 0: epigraph.executor.v1.WorkRequest.hello:type_name -> epigraph.executor.v1.WorkerHello
 	5,  // 1: epigraph.executor.v1.WorkRequest.heartbeat:type_name -> epigraph.executor.v1.WorkerHeartbeat
-	12, // 2: epigraph.executor.v1.WorkRequest.outcome:type_name -> epigraph.executor.v1.VisitOutcome
-	13, // 3: epigraph.executor.v1.WorkRequest.error:type_name -> epigraph.executor.v1.VisitError
-	15, // 4: epigraph.executor.v1.WorkRequest.progress:type_name -> epigraph.executor.v1.VisitHeartbeat
+	12, // 2: epigraph.executor.v1.WorkRequest.outcome:type_name -> epigraph.executor.v1.AttemptOutcome
+	13, // 3: epigraph.executor.v1.WorkRequest.error:type_name -> epigraph.executor.v1.AttemptFailure
+	15, // 4: epigraph.executor.v1.WorkRequest.progress:type_name -> epigraph.executor.v1.AttemptHeartbeat
 	7,  // 5: epigraph.executor.v1.WorkRequest.drain:type_name -> epigraph.executor.v1.WorkerDrain
-	16, // 6: epigraph.executor.v1.WorkRequest.tokens:type_name -> epigraph.executor.v1.VisitTokens
-	14, // 7: epigraph.executor.v1.WorkRequest.declined:type_name -> epigraph.executor.v1.VisitDeclined
+	16, // 6: epigraph.executor.v1.WorkRequest.tokens:type_name -> epigraph.executor.v1.AttemptTokens
+	14, // 7: epigraph.executor.v1.WorkRequest.declined:type_name -> epigraph.executor.v1.AttemptDeclined
 	4,  // 8: epigraph.executor.v1.WorkResponse.welcome:type_name -> epigraph.executor.v1.WorkerWelcome
-	9,  // 9: epigraph.executor.v1.WorkResponse.visit:type_name -> epigraph.executor.v1.VisitTask
-	17, // 10: epigraph.executor.v1.WorkResponse.cancel:type_name -> epigraph.executor.v1.VisitCancel
+	9,  // 9: epigraph.executor.v1.WorkResponse.attempt:type_name -> epigraph.executor.v1.Attempt
+	17, // 10: epigraph.executor.v1.WorkResponse.cancel:type_name -> epigraph.executor.v1.AttemptCancel
 	8,  // 11: epigraph.executor.v1.WorkResponse.drain:type_name -> epigraph.executor.v1.ExecutorDrain
-	18, // 12: epigraph.executor.v1.WorkResponse.stale:type_name -> epigraph.executor.v1.VisitStale
+	18, // 12: epigraph.executor.v1.WorkResponse.stale:type_name -> epigraph.executor.v1.AttemptStale
 	6,  // 13: epigraph.executor.v1.WorkResponse.heartbeat:type_name -> epigraph.executor.v1.ExecutorHeartbeat
-	19, // 14: epigraph.executor.v1.WorkResponse.refused:type_name -> epigraph.executor.v1.VisitRefused
+	19, // 14: epigraph.executor.v1.WorkResponse.refused:type_name -> epigraph.executor.v1.AttemptRefused
 	3,  // 15: epigraph.executor.v1.WorkerHello.actors:type_name -> epigraph.executor.v1.WorkerActor
 	24, // 16: epigraph.executor.v1.WorkerActor.effect:type_name -> epigraph.graph.v1.Effect
 	25, // 17: epigraph.executor.v1.WorkerActor.args_schema:type_name -> epigraph.graph.v1.Payload
 	26, // 18: epigraph.executor.v1.WorkerWelcome.heartbeat_interval:type_name -> google.protobuf.Duration
 	26, // 19: epigraph.executor.v1.WorkerWelcome.heartbeat_timeout:type_name -> google.protobuf.Duration
-	27, // 20: epigraph.executor.v1.VisitTask.visit:type_name -> epigraph.executor.v1.VisitRef
-	25, // 21: epigraph.executor.v1.VisitTask.args:type_name -> epigraph.graph.v1.Payload
-	23, // 22: epigraph.executor.v1.VisitTask.named:type_name -> epigraph.executor.v1.VisitTask.NamedEntry
-	11, // 23: epigraph.executor.v1.VisitTask.upstream:type_name -> epigraph.executor.v1.Upstream
-	24, // 24: epigraph.executor.v1.VisitTask.effect:type_name -> epigraph.graph.v1.Effect
-	28, // 25: epigraph.executor.v1.VisitTask.deadline:type_name -> google.protobuf.Timestamp
-	25, // 26: epigraph.executor.v1.VisitTask.details:type_name -> epigraph.graph.v1.Payload
-	26, // 27: epigraph.executor.v1.VisitTask.idle_timeout:type_name -> google.protobuf.Duration
-	10, // 28: epigraph.executor.v1.VisitTask.messages:type_name -> epigraph.executor.v1.InboxMessage
+	27, // 20: epigraph.executor.v1.Attempt.visit:type_name -> epigraph.executor.v1.VisitRef
+	25, // 21: epigraph.executor.v1.Attempt.args:type_name -> epigraph.graph.v1.Payload
+	23, // 22: epigraph.executor.v1.Attempt.named:type_name -> epigraph.executor.v1.Attempt.NamedEntry
+	11, // 23: epigraph.executor.v1.Attempt.upstream:type_name -> epigraph.executor.v1.Upstream
+	24, // 24: epigraph.executor.v1.Attempt.effect:type_name -> epigraph.graph.v1.Effect
+	28, // 25: epigraph.executor.v1.Attempt.deadline:type_name -> google.protobuf.Timestamp
+	25, // 26: epigraph.executor.v1.Attempt.details:type_name -> epigraph.graph.v1.Payload
+	26, // 27: epigraph.executor.v1.Attempt.idle_timeout:type_name -> google.protobuf.Duration
+	10, // 28: epigraph.executor.v1.Attempt.messages:type_name -> epigraph.executor.v1.InboxMessage
 	25, // 29: epigraph.executor.v1.InboxMessage.body:type_name -> epigraph.graph.v1.Payload
 	28, // 30: epigraph.executor.v1.InboxMessage.time:type_name -> google.protobuf.Timestamp
 	25, // 31: epigraph.executor.v1.Upstream.values:type_name -> epigraph.graph.v1.Payload
-	29, // 32: epigraph.executor.v1.Upstream.error:type_name -> epigraph.executor.v1.CallError
-	30, // 33: epigraph.executor.v1.VisitOutcome.outcome:type_name -> epigraph.executor.v1.Outcome
-	29, // 34: epigraph.executor.v1.VisitError.error:type_name -> epigraph.executor.v1.CallError
-	25, // 35: epigraph.executor.v1.VisitHeartbeat.details:type_name -> epigraph.graph.v1.Payload
+	29, // 32: epigraph.executor.v1.Upstream.error:type_name -> epigraph.executor.v1.AttemptError
+	30, // 33: epigraph.executor.v1.AttemptOutcome.outcome:type_name -> epigraph.executor.v1.Outcome
+	29, // 34: epigraph.executor.v1.AttemptFailure.error:type_name -> epigraph.executor.v1.AttemptError
+	25, // 35: epigraph.executor.v1.AttemptHeartbeat.details:type_name -> epigraph.graph.v1.Payload
 	22, // 36: epigraph.executor.v1.ListWorkersResponse.workers:type_name -> epigraph.executor.v1.WorkerInfo
 	28, // 37: epigraph.executor.v1.WorkerInfo.connect_time:type_name -> google.protobuf.Timestamp
-	25, // 38: epigraph.executor.v1.VisitTask.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	25, // 38: epigraph.executor.v1.Attempt.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
 	0,  // 39: epigraph.executor.v1.WorkerService.Work:input_type -> epigraph.executor.v1.WorkRequest
 	20, // 40: epigraph.executor.v1.WorkerService.ListWorkers:input_type -> epigraph.executor.v1.ListWorkersRequest
 	1,  // 41: epigraph.executor.v1.WorkerService.Work:output_type -> epigraph.executor.v1.WorkResponse
@@ -2036,7 +2034,7 @@ func file_epigraph_executor_v1_worker_proto_init() {
 	}
 	file_epigraph_executor_v1_worker_proto_msgTypes[1].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
-		(*WorkResponse_Visit)(nil),
+		(*WorkResponse_Attempt)(nil),
 		(*WorkResponse_Cancel)(nil),
 		(*WorkResponse_Drain)(nil),
 		(*WorkResponse_Stale)(nil),

@@ -990,31 +990,31 @@ func (x *PassDown) GetMode() isPassDown_Mode {
 	return nil
 }
 
-func (x *PassDown) GetNoPassDown() bool {
+func (x *PassDown) GetNoPassDown() *NoPassDown {
 	if x != nil {
 		if x, ok := x.Mode.(*PassDown_NoPassDown); ok {
 			return x.NoPassDown
 		}
 	}
-	return false
+	return nil
 }
 
-func (x *PassDown) GetResultAsFirstArg() bool {
+func (x *PassDown) GetResultAsFirstArg() *ResultAsFirstArg {
 	if x != nil {
 		if x, ok := x.Mode.(*PassDown_ResultAsFirstArg); ok {
 			return x.ResultAsFirstArg
 		}
 	}
-	return false
+	return nil
 }
 
-func (x *PassDown) GetResultAsLeadingArgs() bool {
+func (x *PassDown) GetResultAsLeadingArgs() *ResultAsLeadingArgs {
 	if x != nil {
 		if x, ok := x.Mode.(*PassDown_ResultAsLeadingArgs); ok {
 			return x.ResultAsLeadingArgs
 		}
 	}
-	return false
+	return nil
 }
 
 func (x *PassDown) GetKey() string {
@@ -1041,17 +1041,17 @@ type isPassDown_Mode interface {
 
 type PassDown_NoPassDown struct {
 	// The travelling arguments go on unchanged.
-	NoPassDown bool `protobuf:"varint,1,opt,name=no_pass_down,json=noPassDown,proto3,oneof"`
+	NoPassDown *NoPassDown `protobuf:"bytes,1,opt,name=no_pass_down,json=noPassDown,proto3,oneof"`
 }
 
 type PassDown_ResultAsFirstArg struct {
 	// The result takes the place of the first positional argument.
-	ResultAsFirstArg bool `protobuf:"varint,2,opt,name=result_as_first_arg,json=resultAsFirstArg,proto3,oneof"`
+	ResultAsFirstArg *ResultAsFirstArg `protobuf:"bytes,2,opt,name=result_as_first_arg,json=resultAsFirstArg,proto3,oneof"`
 }
 
 type PassDown_ResultAsLeadingArgs struct {
 	// The result's values are put in front of the positional arguments.
-	ResultAsLeadingArgs bool `protobuf:"varint,3,opt,name=result_as_leading_args,json=resultAsLeadingArgs,proto3,oneof"`
+	ResultAsLeadingArgs *ResultAsLeadingArgs `protobuf:"bytes,3,opt,name=result_as_leading_args,json=resultAsLeadingArgs,proto3,oneof"`
 }
 
 type PassDown_Key struct {
@@ -1074,6 +1074,117 @@ func (*PassDown_Key) isPassDown_Mode() {}
 
 func (*PassDown_Merge) isPassDown_Mode() {}
 
+// NoPassDown passes the travelling arguments on unchanged.
+type NoPassDown struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoPassDown) Reset() {
+	*x = NoPassDown{}
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoPassDown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoPassDown) ProtoMessage() {}
+
+func (x *NoPassDown) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoPassDown.ProtoReflect.Descriptor instead.
+func (*NoPassDown) Descriptor() ([]byte, []int) {
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{5}
+}
+
+// ResultAsFirstArg puts the result in the place of the first positional argument.
+type ResultAsFirstArg struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultAsFirstArg) Reset() {
+	*x = ResultAsFirstArg{}
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultAsFirstArg) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultAsFirstArg) ProtoMessage() {}
+
+func (x *ResultAsFirstArg) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultAsFirstArg.ProtoReflect.Descriptor instead.
+func (*ResultAsFirstArg) Descriptor() ([]byte, []int) {
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{6}
+}
+
+// ResultAsLeadingArgs puts the result's values in front of the positional arguments.
+type ResultAsLeadingArgs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultAsLeadingArgs) Reset() {
+	*x = ResultAsLeadingArgs{}
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultAsLeadingArgs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultAsLeadingArgs) ProtoMessage() {}
+
+func (x *ResultAsLeadingArgs) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultAsLeadingArgs.ProtoReflect.Descriptor instead.
+func (*ResultAsLeadingArgs) Descriptor() ([]byte, []int) {
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{7}
+}
+
 // Join is the policy of a node with several parents.
 type Join struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1089,7 +1200,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1212,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1225,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Join) GetKind() JoinKind {
@@ -1149,7 +1260,7 @@ type Activation struct {
 
 func (x *Activation) Reset() {
 	*x = Activation{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1272,7 @@ func (x *Activation) String() string {
 func (*Activation) ProtoMessage() {}
 
 func (x *Activation) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1285,7 @@ func (x *Activation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activation.ProtoReflect.Descriptor instead.
 func (*Activation) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Activation) GetInbox() *Inbox {
@@ -1199,7 +1310,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1322,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1335,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Inbox) GetFrom() []string {
@@ -1267,7 +1378,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1390,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1403,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Retry) GetMaxAttempts() int32 {
@@ -1343,7 +1454,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1466,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1479,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Check) GetJsonSchema() *Payload {
@@ -1398,7 +1509,7 @@ type OnError struct {
 
 func (x *OnError) Reset() {
 	*x = OnError{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1521,7 @@ func (x *OnError) String() string {
 func (*OnError) ProtoMessage() {}
 
 func (x *OnError) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1534,7 @@ func (x *OnError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnError.ProtoReflect.Descriptor instead.
 func (*OnError) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OnError) GetKind() OnErrorKind {
@@ -1459,7 +1570,7 @@ type Map struct {
 
 func (x *Map) Reset() {
 	*x = Map{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1582,7 @@ func (x *Map) String() string {
 func (*Map) ProtoMessage() {}
 
 func (x *Map) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1595,7 @@ func (x *Map) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Map.ProtoReflect.Descriptor instead.
 func (*Map) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Map) GetOver() string {
@@ -1533,7 +1644,7 @@ type Cache struct {
 
 func (x *Cache) Reset() {
 	*x = Cache{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1656,7 @@ func (x *Cache) String() string {
 func (*Cache) ProtoMessage() {}
 
 func (x *Cache) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1669,7 @@ func (x *Cache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cache.ProtoReflect.Descriptor instead.
 func (*Cache) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Cache) GetTtl() *durationpb.Duration {
@@ -1589,7 +1700,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1712,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1725,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Fault) GetCode() string {
@@ -1712,15 +1823,19 @@ const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
 	"\x04when\x18\x03 \x01(\tR\x04when\x12/\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x1b.epigraph.graph.v1.EdgeKindR\x04kind\x12N\n" +
-	"\x15result_pass_down_mode\x18\x05 \x01(\v2\x1b.epigraph.graph.v1.PassDownR\x12resultPassDownMode\"\xca\x01\n" +
-	"\bPassDown\x12\"\n" +
-	"\fno_pass_down\x18\x01 \x01(\bH\x00R\n" +
-	"noPassDown\x12/\n" +
-	"\x13result_as_first_arg\x18\x02 \x01(\bH\x00R\x10resultAsFirstArg\x125\n" +
-	"\x16result_as_leading_args\x18\x03 \x01(\bH\x00R\x13resultAsLeadingArgs\x12\x12\n" +
+	"\x15result_pass_down_mode\x18\x05 \x01(\v2\x1b.epigraph.graph.v1.PassDownR\x12resultPassDownMode\"\xb6\x02\n" +
+	"\bPassDown\x12A\n" +
+	"\fno_pass_down\x18\x01 \x01(\v2\x1d.epigraph.graph.v1.NoPassDownH\x00R\n" +
+	"noPassDown\x12T\n" +
+	"\x13result_as_first_arg\x18\x02 \x01(\v2#.epigraph.graph.v1.ResultAsFirstArgH\x00R\x10resultAsFirstArg\x12]\n" +
+	"\x16result_as_leading_args\x18\x03 \x01(\v2&.epigraph.graph.v1.ResultAsLeadingArgsH\x00R\x13resultAsLeadingArgs\x12\x12\n" +
 	"\x03key\x18\x04 \x01(\tH\x00R\x03key\x12\x16\n" +
 	"\x05merge\x18\x05 \x01(\tH\x00R\x05mergeB\x06\n" +
-	"\x04mode\"\x8b\x01\n" +
+	"\x04mode\"\f\n" +
+	"\n" +
+	"NoPassDown\"\x12\n" +
+	"\x10ResultAsFirstArg\"\x15\n" +
+	"\x13ResultAsLeadingArgs\"\x8b\x01\n" +
 	"\x04Join\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.epigraph.graph.v1.JoinKindR\x04kind\x12\x1f\n" +
 	"\x06quorum\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x06quorum\x121\n" +
@@ -1820,7 +1935,7 @@ func file_epigraph_graph_v1_graph_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_graph_v1_graph_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_epigraph_graph_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_epigraph_graph_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_epigraph_graph_v1_graph_proto_goTypes = []any{
 	(Reducer)(0),                // 0: epigraph.graph.v1.Reducer
 	(NodeKind)(0),               // 1: epigraph.graph.v1.NodeKind
@@ -1835,60 +1950,66 @@ var file_epigraph_graph_v1_graph_proto_goTypes = []any{
 	(*Node)(nil),                // 10: epigraph.graph.v1.Node
 	(*Edge)(nil),                // 11: epigraph.graph.v1.Edge
 	(*PassDown)(nil),            // 12: epigraph.graph.v1.PassDown
-	(*Join)(nil),                // 13: epigraph.graph.v1.Join
-	(*Activation)(nil),          // 14: epigraph.graph.v1.Activation
-	(*Inbox)(nil),               // 15: epigraph.graph.v1.Inbox
-	(*Retry)(nil),               // 16: epigraph.graph.v1.Retry
-	(*Check)(nil),               // 17: epigraph.graph.v1.Check
-	(*OnError)(nil),             // 18: epigraph.graph.v1.OnError
-	(*Map)(nil),                 // 19: epigraph.graph.v1.Map
-	(*Cache)(nil),               // 20: epigraph.graph.v1.Cache
-	(*Fault)(nil),               // 21: epigraph.graph.v1.Fault
-	nil,                         // 22: epigraph.graph.v1.Graph.StateEntry
-	nil,                         // 23: epigraph.graph.v1.Node.NamedEntry
-	(*Payload)(nil),             // 24: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil), // 25: google.protobuf.Duration
+	(*NoPassDown)(nil),          // 13: epigraph.graph.v1.NoPassDown
+	(*ResultAsFirstArg)(nil),    // 14: epigraph.graph.v1.ResultAsFirstArg
+	(*ResultAsLeadingArgs)(nil), // 15: epigraph.graph.v1.ResultAsLeadingArgs
+	(*Join)(nil),                // 16: epigraph.graph.v1.Join
+	(*Activation)(nil),          // 17: epigraph.graph.v1.Activation
+	(*Inbox)(nil),               // 18: epigraph.graph.v1.Inbox
+	(*Retry)(nil),               // 19: epigraph.graph.v1.Retry
+	(*Check)(nil),               // 20: epigraph.graph.v1.Check
+	(*OnError)(nil),             // 21: epigraph.graph.v1.OnError
+	(*Map)(nil),                 // 22: epigraph.graph.v1.Map
+	(*Cache)(nil),               // 23: epigraph.graph.v1.Cache
+	(*Fault)(nil),               // 24: epigraph.graph.v1.Fault
+	nil,                         // 25: epigraph.graph.v1.Graph.StateEntry
+	nil,                         // 26: epigraph.graph.v1.Node.NamedEntry
+	(*Payload)(nil),             // 27: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil), // 28: google.protobuf.Duration
 }
 var file_epigraph_graph_v1_graph_proto_depIdxs = []int32{
 	10, // 0: epigraph.graph.v1.Graph.nodes:type_name -> epigraph.graph.v1.Node
 	11, // 1: epigraph.graph.v1.Graph.edges:type_name -> epigraph.graph.v1.Edge
-	22, // 2: epigraph.graph.v1.Graph.state:type_name -> epigraph.graph.v1.Graph.StateEntry
+	25, // 2: epigraph.graph.v1.Graph.state:type_name -> epigraph.graph.v1.Graph.StateEntry
 	0,  // 3: epigraph.graph.v1.StateKey.reducer:type_name -> epigraph.graph.v1.Reducer
-	24, // 4: epigraph.graph.v1.StateKey.initial:type_name -> epigraph.graph.v1.Payload
+	27, // 4: epigraph.graph.v1.StateKey.initial:type_name -> epigraph.graph.v1.Payload
 	1,  // 5: epigraph.graph.v1.Node.kind:type_name -> epigraph.graph.v1.NodeKind
-	24, // 6: epigraph.graph.v1.Node.args:type_name -> epigraph.graph.v1.Payload
-	23, // 7: epigraph.graph.v1.Node.named:type_name -> epigraph.graph.v1.Node.NamedEntry
+	27, // 6: epigraph.graph.v1.Node.args:type_name -> epigraph.graph.v1.Payload
+	26, // 7: epigraph.graph.v1.Node.named:type_name -> epigraph.graph.v1.Node.NamedEntry
 	12, // 8: epigraph.graph.v1.Node.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
-	13, // 9: epigraph.graph.v1.Node.join:type_name -> epigraph.graph.v1.Join
-	14, // 10: epigraph.graph.v1.Node.on:type_name -> epigraph.graph.v1.Activation
-	16, // 11: epigraph.graph.v1.Node.retry:type_name -> epigraph.graph.v1.Retry
-	17, // 12: epigraph.graph.v1.Node.check:type_name -> epigraph.graph.v1.Check
-	25, // 13: epigraph.graph.v1.Node.timeout:type_name -> google.protobuf.Duration
-	25, // 14: epigraph.graph.v1.Node.idle_timeout:type_name -> google.protobuf.Duration
-	18, // 15: epigraph.graph.v1.Node.on_error:type_name -> epigraph.graph.v1.OnError
-	19, // 16: epigraph.graph.v1.Node.map:type_name -> epigraph.graph.v1.Map
-	20, // 17: epigraph.graph.v1.Node.cache:type_name -> epigraph.graph.v1.Cache
+	16, // 9: epigraph.graph.v1.Node.join:type_name -> epigraph.graph.v1.Join
+	17, // 10: epigraph.graph.v1.Node.on:type_name -> epigraph.graph.v1.Activation
+	19, // 11: epigraph.graph.v1.Node.retry:type_name -> epigraph.graph.v1.Retry
+	20, // 12: epigraph.graph.v1.Node.check:type_name -> epigraph.graph.v1.Check
+	28, // 13: epigraph.graph.v1.Node.timeout:type_name -> google.protobuf.Duration
+	28, // 14: epigraph.graph.v1.Node.idle_timeout:type_name -> google.protobuf.Duration
+	21, // 15: epigraph.graph.v1.Node.on_error:type_name -> epigraph.graph.v1.OnError
+	22, // 16: epigraph.graph.v1.Node.map:type_name -> epigraph.graph.v1.Map
+	23, // 17: epigraph.graph.v1.Node.cache:type_name -> epigraph.graph.v1.Cache
 	2,  // 18: epigraph.graph.v1.Node.effect:type_name -> epigraph.graph.v1.Effect
 	3,  // 19: epigraph.graph.v1.Edge.kind:type_name -> epigraph.graph.v1.EdgeKind
 	12, // 20: epigraph.graph.v1.Edge.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
-	4,  // 21: epigraph.graph.v1.Join.kind:type_name -> epigraph.graph.v1.JoinKind
-	5,  // 22: epigraph.graph.v1.Join.losers:type_name -> epigraph.graph.v1.Losers
-	15, // 23: epigraph.graph.v1.Activation.inbox:type_name -> epigraph.graph.v1.Inbox
-	25, // 24: epigraph.graph.v1.Inbox.ttl:type_name -> google.protobuf.Duration
-	25, // 25: epigraph.graph.v1.Retry.initial_interval:type_name -> google.protobuf.Duration
-	25, // 26: epigraph.graph.v1.Retry.max_interval:type_name -> google.protobuf.Duration
-	24, // 27: epigraph.graph.v1.Check.json_schema:type_name -> epigraph.graph.v1.Payload
-	6,  // 28: epigraph.graph.v1.OnError.kind:type_name -> epigraph.graph.v1.OnErrorKind
-	24, // 29: epigraph.graph.v1.OnError.fallback:type_name -> epigraph.graph.v1.Payload
-	7,  // 30: epigraph.graph.v1.Map.on_item_error:type_name -> epigraph.graph.v1.OnItemErrorKind
-	25, // 31: epigraph.graph.v1.Cache.ttl:type_name -> google.protobuf.Duration
-	9,  // 32: epigraph.graph.v1.Graph.StateEntry.value:type_name -> epigraph.graph.v1.StateKey
-	24, // 33: epigraph.graph.v1.Node.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	13, // 21: epigraph.graph.v1.PassDown.no_pass_down:type_name -> epigraph.graph.v1.NoPassDown
+	14, // 22: epigraph.graph.v1.PassDown.result_as_first_arg:type_name -> epigraph.graph.v1.ResultAsFirstArg
+	15, // 23: epigraph.graph.v1.PassDown.result_as_leading_args:type_name -> epigraph.graph.v1.ResultAsLeadingArgs
+	4,  // 24: epigraph.graph.v1.Join.kind:type_name -> epigraph.graph.v1.JoinKind
+	5,  // 25: epigraph.graph.v1.Join.losers:type_name -> epigraph.graph.v1.Losers
+	18, // 26: epigraph.graph.v1.Activation.inbox:type_name -> epigraph.graph.v1.Inbox
+	28, // 27: epigraph.graph.v1.Inbox.ttl:type_name -> google.protobuf.Duration
+	28, // 28: epigraph.graph.v1.Retry.initial_interval:type_name -> google.protobuf.Duration
+	28, // 29: epigraph.graph.v1.Retry.max_interval:type_name -> google.protobuf.Duration
+	27, // 30: epigraph.graph.v1.Check.json_schema:type_name -> epigraph.graph.v1.Payload
+	6,  // 31: epigraph.graph.v1.OnError.kind:type_name -> epigraph.graph.v1.OnErrorKind
+	27, // 32: epigraph.graph.v1.OnError.fallback:type_name -> epigraph.graph.v1.Payload
+	7,  // 33: epigraph.graph.v1.Map.on_item_error:type_name -> epigraph.graph.v1.OnItemErrorKind
+	28, // 34: epigraph.graph.v1.Cache.ttl:type_name -> google.protobuf.Duration
+	9,  // 35: epigraph.graph.v1.Graph.StateEntry.value:type_name -> epigraph.graph.v1.StateKey
+	27, // 36: epigraph.graph.v1.Node.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_graph_v1_graph_proto_init() }
@@ -1910,7 +2031,7 @@ func file_epigraph_graph_v1_graph_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_graph_v1_graph_proto_rawDesc), len(file_epigraph_graph_v1_graph_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -31,7 +31,7 @@ END
 $$;
 -- +goose StatementEnd
 
--- The key that executors sign task tokens with where no key is configured, and accept in any case. The first
+-- The key that executors sign attempt token with where no key is configured, and accept in any case. The first
 -- executor makes the one row.
 CREATE TABLE token_key (
     id  integer PRIMARY KEY CHECK (id = 1),

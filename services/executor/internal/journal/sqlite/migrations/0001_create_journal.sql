@@ -19,7 +19,7 @@ CREATE TABLE executors (
     worker      TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 
--- The key that executors sign task tokens with where no key is configured, and accept in any case. The first
+-- The key that executors sign attempt token with where no key is configured, and accept in any case. The first
 -- executor makes the one row.
 CREATE TABLE token_key (
     id  INTEGER PRIMARY KEY CHECK (id = 1),
