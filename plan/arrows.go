@@ -21,7 +21,7 @@ func (n arrowNames) name(s string) string {
 	t := s
 	for range 3 {
 		u := t
-		if l := len(u); l > 2 && form.Closer(u[0]) != 0 && u[l-1] == form.Closer(u[0]) {
+		if l := len(u); l > 2 && form.Enclosed(u) {
 			u = bareID(strings.TrimSpace(u[1 : l-1]))
 		}
 		u = strings.TrimRight(u, ".;")

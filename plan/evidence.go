@@ -13,7 +13,7 @@ type evidenceReader struct {
 	r *reading
 	// request is what the next evidence is for, requestOff its place; pending is the place of a plan line that has no
 	// evidence yet, or -1.
-	request             string
+	request             []string // lines
 	requestOff, pending int
 	uses                []evidenceUse
 }
@@ -55,10 +55,10 @@ func (e *evidenceReader) line(i int) int {
 	l := e.d.lines[i]
 	text, off := l.text, l.off
 	if rest, ok := planPrefix(text); ok {
-		if e.request != "" && e.requestOff >= 0 && len(e.r.graph.Problems) > 0 {
-			e.r.diag(e.d, Warning, SkippedText, e.requestOff, form.Clip(e.request), "a plan line has no evidence", "write #E after it")
+		if len(e.request) > 0 && e.requestOff >= 0 && len(e.r.graph.Problems) > 0 {
+			e.r.diag(e.d, Warning, SkippedText, e.requestOff, form.Clip(strings.Join(e.request, " ")), "a plan line has no evidence", "write #E after it")
 		}
-		e.request, e.requestOff, e.pending = rest, off, off
+		e.request, e.requestOff, e.pending = lineOf(rest), off, off
 		off += len(text) - len(rest)
 		text = rest
 		if e.r.start < 0 {
@@ -66,24 +66,24 @@ func (e *evidenceReader) line(i int) int {
 		}
 	}
 	at := evidenceDef(text)
-	if at >= 0 && e.request == "" && i > 0 {
-		e.request = titleAbove(e.d.lines[i-1])
+	if at >= 0 && len(e.request) == 0 && i > 0 {
+		e.request = lineOf(titleAbove(e.d.lines[i-1]))
 	}
 	if at < 0 {
-		if e.request != "" && e.requestOff > 0 && i > 0 && e.d.lines[i-1].text != "" && !strings.HasPrefix(text, "#") && text != e.request {
-			e.request += " " + text
+		if n := len(e.request); n > 0 && e.requestOff > 0 && i > 0 && e.d.lines[i-1].text != "" && !strings.HasPrefix(text, "#") && (n > 1 || text != e.request[0]) {
+			e.request = append(e.request, text)
 		}
 		return i
 	}
 	if at > 0 {
-		e.request = strings.TrimSpace(text[:at])
+		e.request = lineOf(strings.TrimSpace(text[:at]))
 	}
 	last := e.define(i, text[at:], off+at)
 	e.r.end = l.off + len(l.text)
 	if e.r.start < 0 {
 		e.r.start = l.off
 	}
-	e.request, e.requestOff, e.pending = "", -1, -1
+	e.request, e.requestOff, e.pending = nil, -1, -1
 	return last
 }
 
@@ -113,10 +113,11 @@ func (e *evidenceReader) define(i int, text string, off int) (last int) {
 		tool, input = strings.TrimSpace(body[:open]), body[open+1:]
 		r.diag(d, Error, Unclosed, bodyOff, id, "the input of "+id+" is not closed", "write the closing ]")
 	}
-	if e.request == "" {
-		e.request = tool
+	request := tool
+	if len(e.request) > 0 {
+		request = strings.Join(e.request, " ")
 	}
-	p := d.problem(id, e.request, off)
+	p := d.problem(id, request, off)
 	p.Tool = tool
 	p.Args = []Arg{{Name: "tool", Kind: Literal, Value: form.Quote(tool)}}
 	arg := Arg{Name: "input", Kind: Literal, Value: form.Quote(input)}
@@ -150,6 +151,14 @@ func (e *evidenceReader) edges() {
 			e.r.edge(e.d, u.ref.To, u.to, Variable, u.off)
 		}
 	}
+}
+
+// lineOf returns a text as the only line, or none where it is empty.
+func lineOf(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
 }
 
 // titleAbove returns what a line above evidence says that it is for: "Step 2: sum it up", "計画: 足す".

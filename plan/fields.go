@@ -105,7 +105,7 @@ func (x *xmlProblems) more(from, to int) {
 		case name[0] == '/':
 			element = ""
 		case p != nil:
-			element = x.d.text[i+1 : i+1+len(name)]
+			element = name
 			p.attributes(element+".", attrs)
 		default:
 			x.mark(x.d, []meaning.Span{{Off: i, End: i + n}})

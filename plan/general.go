@@ -46,7 +46,7 @@ func readGeneral(d *document, o options, dataOnly bool) found {
 		return f
 	}
 	r := d.reading(best)
-	for _, m := range next {
+	for _, m := range next[:min(len(next), maxRunnersUp)] {
 		r.ambiguous(d, best, m)
 	}
 	return found{d: d, dialect: best.Form, r: r}
@@ -63,6 +63,9 @@ func toolName(value string) string {
 	}
 	return strings.TrimSpace(value)
 }
+
+// maxRunnersUp bounds the other readings whose differences are told.
+const maxRunnersUp = 16
 
 // maxAlternative bounds how many differences of another reading are listed.
 const maxAlternative = 40

@@ -31,6 +31,7 @@ func (d *document) htmlView() *document {
 			break
 		}
 		name, attrs, n := form.Tag(s, i)
+		name = strings.ToLower(name)
 		switch tag := strings.TrimPrefix(name, "/"); {
 		case n == 0:
 			v.copy(s[i:i+1], i)

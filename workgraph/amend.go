@@ -34,10 +34,10 @@ func (e *AmendRefused) Error() string {
 // Unwrap makes it an ErrState.
 func (e *AmendRefused) Unwrap() error { return ErrState }
 
-// fence keeps the attempt and generation numbers of a visit whose node an amendment has removed. If the node
-// comes back, its attempts count on from there, so that no late report and no effect key can be mistaken for
-// another.
-type fence struct {
+// attemptNumbers are the last attempt and generation of a visit whose node an amendment has removed. If the
+// node comes back, its attempts count on from there, so that no late report and no effect key can be mistaken
+// for another.
+type attemptNumbers struct {
 	No  int32 `json:"no"`
 	Gen int32 `json:"gen"`
 }
@@ -225,11 +225,11 @@ func (s *State) applyAmend(q *Program) {
 			if ns.no == 0 {
 				continue
 			}
-			if s.fences == nil {
-				s.fences = map[string]fence{}
+			if s.removed == nil {
+				s.removed = map[string]attemptNumbers{}
 			}
-			f := s.fences[id]
-			s.fences[id] = fence{max(f.No, ns.no), max(f.Gen, ns.gen)}
+			f := s.removed[id]
+			s.removed[id] = attemptNumbers{max(f.No, ns.no), max(f.Gen, ns.gen)}
 		}
 	}
 	s.applyGraph(q)

@@ -150,7 +150,7 @@ func TestAmend(t *testing.T) {
 		require.Equal(t, StatusCompleted, m.s.End().Status)
 		m.replayed(p)
 	})
-	t.Run("Running/IsCanceledFencedAndBegunAgain", func(t *testing.T) {
+	t.Run("Running/IsCanceledAndBegunAgain", func(t *testing.T) {
 		m, p := begun(t, chain)
 		m.end("A", Outcome{Values: one("1")})
 		old := m.open[m.ref("B")]

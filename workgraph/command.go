@@ -8,8 +8,8 @@ import (
 
 // Command is an input of the machine. The concrete types are Begin (of a run), Attempt, Ended, TimerDue,
 // Reconcile, Recover, Cancel, Pause, Resume and Settled; from outside of the run come ChildEnded, Answered,
-// AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock, since the machine
-// has none.
+// AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock, since the
+// machine has none.
 type Command interface{ command() }
 
 // Begin starts the run.
@@ -54,9 +54,9 @@ type Answered struct {
 	Now      time.Time
 }
 
-// AttemptCompleted ends a visit's wait for a completion. Attempt is the one whose outcome began the wait. Exactly one of
-// Outcome, of which only Values count, and Err, which is final, must be set. ErrStale if the visit does not
-// wait for this task.
+// AttemptCompleted ends a visit's wait for a completion. Attempt is the one whose outcome began the wait.
+// Exactly one of Outcome, of which only Values count, and Err, which is final, must be set. ErrStale if the
+// visit does not wait for this completion.
 type AttemptCompleted struct {
 	Ref
 	Attempt int

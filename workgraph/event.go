@@ -130,7 +130,7 @@ const (
 	// OpEnter lets a visit run on the sources in Inputs.
 	OpEnter Op = "ENTER"
 	// OpReuse lets a visit run on the sources in Inputs with the saved outcome of another run, its State
-	// updates and its Select. The next step about the visit completes it.
+	// updates and its Select. A later step ends the visit.
 	OpReuse Op = "REUSE"
 	// OpSkip ends a visit without running it. Note says why.
 	OpSkip Op = "SKIP"

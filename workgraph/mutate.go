@@ -248,7 +248,7 @@ func (s *State) unmarkInputs(ns *nodeState) {
 // applyEnter lets a visit run with its propagated arguments.
 func (s *State) applyEnter(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, mapped bool, items []json.RawMessage, key string) {
 	ns.args, ns.named, ns.key = args, named, key
-	if f, ok := s.fences[s.node(ns).ID]; ok && ns.no == 0 {
+	if f, ok := s.removed[s.node(ns).ID]; ok && ns.no == 0 {
 		ns.no, ns.gen, ns.before = f.No, f.Gen, f.No
 	}
 	ns.no, ns.gen = ns.no+1, ns.gen+1 // 1 and 1 unless an amendment has taken the visit back

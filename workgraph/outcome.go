@@ -64,7 +64,7 @@ type Wait struct {
 	Children *Children `json:"children,omitempty"`
 	// Interrupt asks a person. The visit's value is the answer.
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
-	// Completion waits for work that goes on outside. The visit's values are those that the task is completed with.
+	// Completion waits for work that goes on outside. The visit's values are those of the completion.
 	Completion *CompletionWait `json:"completion,omitempty"`
 	// Signal takes the first signal of a name that no earlier wait took. The visit's value is its payload.
 	Signal *SignalWait `json:"signal,omitempty"`

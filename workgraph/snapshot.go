@@ -40,9 +40,9 @@ type savedState struct {
 	Signals map[string][]json.RawMessage `json:"signals,omitempty"`
 	Inboxes map[int32][]Message          `json:"inboxes,omitempty"`
 	// Graph is the run's own graph. It is set once it differs from the one that the run began with.
-	Graph    *Graph           `json:"graph,omitempty"`
-	Revision int64            `json:"rev,omitempty"`
-	Fences   map[string]fence `json:"fences,omitempty"`
+	Graph    *Graph                    `json:"graph,omitempty"`
+	Revision int64                     `json:"rev,omitempty"`
+	Removed  map[string]attemptNumbers `json:"removed,omitempty"`
 
 	Budget *Budget `json:"budget,omitempty"`
 	Spent  *Spent  `json:"spent,omitempty"` // with a budget
@@ -181,7 +181,7 @@ func (s *State) Snapshot() ([]byte, error) {
 	if s.budget != nil {
 		c.Budget, c.Spent, c.Unsettled = s.budget, &s.spent, s.unsettled
 	}
-	if c.Revision, c.Fences = s.revision, s.fences; s.revision > 0 {
+	if c.Revision, c.Removed = s.revision, s.removed; s.revision > 0 {
 		c.Graph = s.p.g
 	}
 	c.Vars = s.StateValues()
@@ -345,7 +345,7 @@ func Restore(ctx context.Context, p *Program, snapshot []byte) (st *State, err e
 		}
 	}
 	s := New(p, c.RunID)
-	s.seq, s.revision, s.fences = c.Seq, c.Revision, c.Fences
+	s.seq, s.revision, s.removed = c.Seq, c.Revision, c.Removed
 	if !c.Begun {
 		return s, nil
 	}

@@ -69,10 +69,10 @@ type State struct {
 	at      time.Time // of the newest event
 	unknown int       // visits and items in need of reconciliation
 
-	// revision counts the changes of the graph. fences keep the attempt numbers of visits whose nodes an
+	// revision counts the changes of the graph. removed are the last attempts, by node id, of nodes that an
 	// amendment has removed.
 	revision int64
-	fences   map[string]fence
+	removed  map[string]attemptNumbers
 	// watched says that some question of approval covers values of the state or workflows. approved are the
 	// visits whose questions were approved. outdated are, by key, the nodes that follow from an approval of
 	// another value. Both are computed on demand and nil until then.
@@ -80,9 +80,11 @@ type State struct {
 	approved []*nodeState
 	outdated map[string][]bool
 
+	// evaluates is what OnEvaluation set.
+	evaluates func() (context.Context, context.CancelFunc)
+
 	// The rest is scratch of the current command.
 	evaluations evaluations
-	evaluates   func() (context.Context, context.CancelFunc)
 	ev          *Event
 	evs         []Event
 	fxs         Effects
@@ -201,7 +203,7 @@ type nodeState struct {
 	try
 	f      *frame
 	n      int32
-	moot   int32 // outgoing edges that nobody needs
+	moot   int32 // outgoing edges that are not needed
 	join   joinCount
 	args   []json.RawMessage // propagated
 	named  map[string]json.RawMessage

@@ -169,6 +169,12 @@ func OpensQuote(before string) bool {
 	return t == "" || strings.IndexByte(",;[({&>", t[len(t)-1]) >= 0
 }
 
+// Enclosed reports whether a text begins with a bracket and ends with the one that closes it.
+func Enclosed(s string) bool {
+	n := len(s)
+	return n > 1 && Closer(s[0]) != 0 && Closer(s[0]) == s[n-1]
+}
+
 // Closer returns the bracket that closes one, or 0.
 func Closer(c byte) byte {
 	switch c {
@@ -186,7 +192,7 @@ func Closer(c byte) byte {
 // of it are dropped.
 func SplitGroup(p Piece) []Piece {
 	s := p.Text
-	if n := len(s); n > 2 && Closer(s[0]) == s[n-1] && strings.ContainsAny(s, ",|&+∥‖、，;；،") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
+	if n := len(s); n > 2 && Enclosed(s) && strings.ContainsAny(s, ",|&+∥‖、，;；،") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
 		return SplitGroup(piece(s, 1, n-1, p.Off))
 	}
 	return splitAt(s, p.Off, func(i int) int {
@@ -219,7 +225,7 @@ func Bare(p Piece) Piece {
 			n > 4 && strings.HasPrefix(s, "[[") && strings.HasSuffix(s, "]]"), n > 4 && strings.HasPrefix(s, "((") && strings.HasSuffix(s, "))"):
 			p = piece(s, 2, n-2, p.Off)
 		case n > 2 && strings.IndexByte("\"'`*", s[0]) >= 0 && s[n-1] == s[0] && strings.IndexByte(s[1:n-1], s[0]) < 0,
-			n > 2 && Closer(s[0]) == s[n-1] && strings.IndexByte(s[1:n-1], s[n-1]) < 0:
+			n > 2 && Enclosed(s) && strings.IndexByte(s[1:n-1], s[n-1]) < 0:
 			p = piece(s, 1, n-1, p.Off)
 		default:
 			return p
@@ -268,7 +274,7 @@ func SplitMark(p Piece) (id, title Piece, ok bool) {
 			return p, Piece{}, false
 		}
 		rest = rest[2:]
-	case rest != "" && Closer(rest[0]) == rest[len(rest)-1]:
+	case Enclosed(rest):
 		rest = rest[1 : len(rest)-1]
 		return Piece{s[:n], p.Off}, Piece{strings.TrimSpace(rest), p.Off + strings.Index(s, rest)}, true
 	case digit && len(rest) < len(s)-n && n <= 8:

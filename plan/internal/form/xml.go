@@ -204,7 +204,7 @@ func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) 
 	return i, false, false
 }
 
-// Tag reads the tag at s[i:]: its name, with a / before it in an end tag, its attributes, and its length,
+// Tag reads the tag at s[i:]: its name as it is written, with a / before it in an end tag, its attributes, and its length,
 // which is 0 where no tag stands.
 func Tag(s string, i int) (name string, attrs []Field, n int) {
 	at := i + 1
@@ -217,7 +217,7 @@ func Tag(s string, i int) (name string, attrs []Field, n int) {
 	if word == "" || !ok {
 		return "", nil, 0
 	}
-	return strings.ToLower(name + word), v.Fields, end - i
+	return name + word, v.Fields, end - i
 }
 
 // end closes the innermost open element of the name, and with it those inside that were not closed.

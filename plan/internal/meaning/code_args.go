@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/internal/form"
@@ -28,6 +29,7 @@ func (p *program) arguments(text string) {
 		if m.body {
 			it.Details = body(text, it)
 		}
+		refs := byPlace(it.Refs)
 		for e := m.expr; e != nil && (e.Kind == form.Call || e.Kind == form.List); e = e.Base {
 			for n, a := range e.Args {
 				if len(it.Attrs) == maxAttrs || a.Val.End == a.Val.Off {
@@ -37,7 +39,7 @@ func (p *program) arguments(text string) {
 				if m.body && (role == lexicon.Requires || role == lexicon.Next) {
 					continue
 				}
-				p.argument(it, a, text)
+				p.argument(it, refs, a, text)
 				if name := a.Val.Path(); m.told[argKey(n, a)] || isName(a, it) || name != "" && (name == callName(e) || name == "self" || name == "this") {
 					it.Attrs = it.Attrs[:len(it.Attrs)-1]
 				}
@@ -80,13 +82,22 @@ func isName(a form.ArgExpr, it *Item) bool {
 	return x != "" && (x == it.ID || x == it.Title)
 }
 
+// byPlace returns references in the order of the text.
+func byPlace(refs []Ref) []*Ref {
+	out := make([]*Ref, len(refs))
+	for i := range refs {
+		out[i] = &refs[i]
+	}
+	slices.SortStableFunc(out, func(a, b *Ref) int { return a.Off - b.Off })
+	return out
+}
+
 // argument adds one argument to an item, and tells the references in it that they stand there.
-func (p *program) argument(it *Item, a form.ArgExpr, text string) {
+func (p *program) argument(it *Item, refs []*Ref, a form.ArgExpr, text string) {
 	attr := Attr{Key: a.Key, Role: roleOf(a.Key, a.Val.Text), Off: a.Val.Off}
-	for i := range it.Refs {
-		if r := &it.Refs[i]; a.Val.Off <= r.Off && r.Off < a.Val.End {
-			r.Arg, attr.Refers = a.Key, true
-		}
+	i, _ := slices.BinarySearchFunc(refs, a.Val.Off, func(r *Ref, off int) int { return r.Off - off })
+	for ; i < len(refs) && refs[i].Off < a.Val.End; i++ {
+		refs[i].Arg, attr.Refers = a.Key, true
 	}
 	var b strings.Builder
 	if literal(a.Val, text, &b, 0) {

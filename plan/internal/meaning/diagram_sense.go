@@ -103,9 +103,15 @@ func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 
 // needsLabel reports whether the label of an arrow says that it leads to what is needed: A -->|depends on| B.
 func needsLabel(s string) bool {
+	if len(s) > maxNeedsLabel {
+		return false
+	}
 	s = strings.ToLower(strings.Trim(s, " \"'."))
-	return s != "" && s != "after" && len(s) < 60 && lexicon.Is(lexicon.Needs, s) && !lexicon.Is(lexicon.Before, s)
+	return s != "" && s != "after" && lexicon.Is(lexicon.Needs, s) && !lexicon.Is(lexicon.Before, s)
 }
+
+// maxNeedsLabel bounds the labels of arrows that may say that the first end needs the second one.
+const maxNeedsLabel = 60
 
 // turn lets all links of a drawing lead the other way.
 func turn(r *Reading) {

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -48,9 +49,9 @@ func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []
 	return out
 }
 
-// Outside returns the parts of the value that a reading is of which are part of none of its items and links.
+// Outside returns the parts of the values that a reading is of which are part of none of its items and links.
 func (r *Reading) Outside() []Span {
-	if r.root == nil || r.Form != "records" {
+	if r.root == nil && len(r.outer) == 0 || r.Form != "records" {
 		return r.beside
 	}
 	var items, links []int
@@ -64,9 +65,12 @@ func (r *Reading) Outside() []Span {
 		links = append(links, l.Off)
 	}
 	shown := func(s string) bool { return texts[s] }
-	out := append(Outside(r.root, items, links, shown), r.beside...)
-	if r.outer != nil {
-		out = append(out, Outside(r.outer, items, links, shown)...)
+	out := slices.Clone(r.beside)
+	if r.root != nil {
+		out = append(out, Outside(r.root, items, links, shown)...)
+	}
+	for _, v := range r.outer {
+		out = append(out, Outside(v, items, links, shown)...)
 	}
 	return out
 }

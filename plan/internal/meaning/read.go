@@ -413,7 +413,14 @@ func together(parts []*Reading, best *Reading) *Reading {
 		sum.Links = append(sum.Links, p.Links...)
 		sum.Notes = append(sum.Notes, p.Notes...)
 		sum.Around = append(sum.Around, p.Around...)
-		sum.beside = append(sum.beside, p.Outside()...)
+		own := *p
+		own.outer = nil
+		sum.beside = append(sum.beside, own.Outside()...)
+		for _, v := range p.outer { // many parts stand in one
+			if n := len(sum.outer); n == 0 || sum.outer[n-1] != v {
+				sum.outer = append(sum.outer, v)
+			}
+		}
 		sum.End = max(sum.End, p.End)
 	}
 	sum.inOrder()

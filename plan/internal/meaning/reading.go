@@ -118,8 +118,9 @@ type Reading struct {
 	// Around are lines that are part of no item, wherever they stand; what they say of the order counts. They
 	// become plan.Result.Surroundings.
 	Around []Span
-	// root is the value that the records stand in, outer the one with the text that root was read out of.
-	root, outer *form.Value
+	// root is the value that the records stand in, outer those with the texts that records were read out of.
+	root  *form.Value
+	outer []*form.Value
 	// beside are the places of items that stand in something else, which is part of none.
 	beside []Span
 	// Apart tells that the records stand one by one in the text.

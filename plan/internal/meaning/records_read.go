@@ -54,7 +54,10 @@ func (c *collector) analyze(s *set) *Reading {
 		return nil
 	}
 	a := &analysis{c: c, s: s, g: newGrid(s, recs), deps: map[*column]bool{}, seen: map[[2]string]bool{}, has: make([]bool, len(recs))}
-	a.r = &Reading{Form: s.form, root: s.tree.Root, outer: s.tree.Outer, Apart: s.tree.Apart, Start: s.tree.Root.Off, End: s.tree.Root.End, Open: s.tree.YAML || s.form == "table"}
+	a.r = &Reading{Form: s.form, root: s.tree.Root, Apart: s.tree.Apart, Start: s.tree.Root.Off, End: s.tree.Root.End, Open: s.tree.YAML || s.form == "table"}
+	if s.tree.Outer != nil {
+		a.r.outer = []*form.Value{s.tree.Outer}
+	}
 	if a.isChat() {
 		return nil
 	}
