@@ -3,8 +3,8 @@ package examples
 
 import "embed"
 
-// Files are the examples: launch/plan.txt is a plan as a model wrote it, launch/model.yaml what the scripted model answers, and
-// rounds/graph.json a graph with a map and a loop that needs no model.
+// Files are the examples: launch/plan.txt is a plan as a model wrote it, launch/model.yaml what the scripted
+// model answers, and rounds/graph.json a graph with a map and a loop that needs no model.
 //
 //go:embed launch rounds
 var Files embed.FS

@@ -1,4 +1,4 @@
-// Package scripts_test runs the scripts whose silence would not be noticed.
+// Package scripts_test runs the scripts whose silent failure would not be noticed.
 package scripts_test
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// TestTest runs scripts/test on a package whose tests fail as often as they are told to.
+// TestTest runs scripts/test on a package with a given number of failures.
 func TestTest(t *testing.T) {
 	t.Parallel()
 	require.FileExists(t, "../bin/gotestsum", "`make bin/.tools-test` builds it")

@@ -14,14 +14,15 @@ type AmendOption func(*executorv1.AmendRunRequest)
 // AmendedBy names who changes the run, for whoever reads its history.
 func AmendedBy(who string) AmendOption { return func(r *executorv1.AmendRunRequest) { r.By = who } }
 
-// AmendRequestID makes the change repeatable over restarts of this program; without it an id is made for this call alone.
+// AmendRequestID makes the change repeatable over restarts of this program. Without it an id is made for this
+// call alone.
 func AmendRequestID(id string) AmendOption {
 	return func(r *executorv1.AmendRunRequest) { r.RequestId = id }
 }
 
-// Amend changes the graph of a live run. expected is the graph_revision of the run that the change was made for: if another change came first the
-// reason is GRAPH_REVISION_MISMATCH, and nothing happens. Visits that have ended stay as they are; those under way of nodes that change are
-// canceled. Compare tells first what would.
+// Amend changes the graph of a live run. expected is the graph_revision that the change was made for: after
+// another change the reason is GRAPH_REVISION_MISMATCH and nothing happens. Ended visits stay as they are;
+// visits under way at nodes that change are canceled. Compare shows a change beforehand.
 func (r *Run) Amend(ctx context.Context, p workgraph.Patch, expected int64, opts ...AmendOption) (*executorv1.AmendRunResponse, error) {
 	req, err := r.amendment(p, expected)
 	if err != nil {
@@ -33,7 +34,8 @@ func (r *Run) Amend(ctx context.Context, p workgraph.Patch, expected int64, opts
 	return r.c.Executor.AmendRun(ctx, req)
 }
 
-// Compare tells what Amend would change, and which visits it would cancel, and changes nothing. What Amend would refuse it refuses, too.
+// Compare returns what Amend would change and which visits it would cancel, and changes nothing. It refuses
+// what Amend would refuse.
 func (r *Run) Compare(ctx context.Context, p workgraph.Patch, expected int64) (*executorv1.GraphDiff, error) {
 	req, err := r.amendment(p, expected)
 	if err != nil {
@@ -67,10 +69,10 @@ func (r *Run) Graph(ctx context.Context) (g *graphv1.Graph, revision int64, err 
 	return m.GetGraph(), before.GetGraphRevision(), err
 }
 
-// ForkOption says what is different in a run that goes another way.
+// ForkOption changes something in the new run of a fork.
 type ForkOption func(*executorv1.ForkRunRequest) error
 
-// ForkNamed overlays a named argument of the node from which on things run anew.
+// ForkNamed overrides a named argument of the node that the fork begins at.
 func ForkNamed(name string, v any) ForkOption {
 	return func(r *executorv1.ForkRunRequest) error {
 		p, err := Payload(v)
@@ -82,7 +84,8 @@ func ForkNamed(name string, v any) ForkOption {
 	}
 }
 
-// ForkArgs puts positional arguments in the place of those of the node from which on things run anew; none take them away.
+// ForkArgs replaces the positional arguments of the node that the fork begins at. Without values the node
+// gets none.
 func ForkArgs(values ...any) ForkOption {
 	return func(r *executorv1.ForkRunRequest) error {
 		r.Args, r.ReplaceArgs = nil, true
@@ -97,7 +100,7 @@ func ForkArgs(values ...any) ForkOption {
 	}
 }
 
-// ForkGraph gives the new run another graph; nodes whose visits are taken over must be as they were.
+// ForkGraph gives the new run another graph. Nodes whose visits are reused must be unchanged.
 func ForkGraph(g *workgraph.Graph) ForkOption {
 	return func(r *executorv1.ForkRunRequest) (err error) {
 		r.Graph, err = Graph(g)
@@ -110,13 +113,15 @@ func ForkUnsafe() ForkOption {
 	return func(r *executorv1.ForkRunRequest) error { r.AllowUnsafe = true; return nil }
 }
 
-// ForkWithoutTask makes the new run work on no task; else it works on that of the old one, and is refused if the task cannot be claimed.
+// ForkWithoutTask starts the new run without a task. Without this option it works on the task of the old run,
+// and is refused if it cannot claim that task.
 func ForkWithoutTask() ForkOption {
 	return func(r *executorv1.ForkRunRequest) error { r.WithoutTask = true; return nil }
 }
 
-// ForkFrom begins a new run that shares the history of this one but for the first visit of a node and what follows from it, which run anew. An empty
-// node takes over all that completed. Fork says what else there is to say, such as another visit.
+// ForkFrom starts a new run that reuses the history of this one, except for the first visit of a node and
+// everything after it. An empty node reuses all completed visits. Fork has further choices, such as another
+// visit.
 func (r *Run) ForkFrom(ctx context.Context, node string, opts ...ForkOption) (*Run, error) {
 	req := &executorv1.ForkRunRequest{}
 	if node != "" {

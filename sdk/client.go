@@ -36,7 +36,7 @@ import (
 const (
 	headerAuthorization = "authorization"
 	headerNamespace     = "x-epigraph-namespace"
-	// attempts is how often a call that may be repeated is made before its error is told.
+	// attempts is how often a repeatable call is made before its error is returned.
 	attempts = 5
 	// findTime is for how long a call that may be repeated is made again while nobody is reached, and
 	// longestPause the longest pause between two of its tries: servers that took the place of others are
@@ -101,7 +101,7 @@ func WithGRPC(more ...grpc.DialOption) Option {
 	return func(o *options) { o.grpc = append(o.grpc, more...) }
 }
 
-// WithMaxMessage bounds what is received at once; default 64 MiB.
+// WithMaxMessage bounds the size of a received message; the default is 64 MiB.
 func WithMaxMessage(bytes int) Option { return func(o *options) { o.maxMessage = bytes } }
 
 // Dial returns a client of host:port, or dns:///host:port for several replicas. It connects when first used.
@@ -250,8 +250,8 @@ type clientStream struct {
 
 func (s clientStream) RecvMsg(m any) error { return fromStatus(s.ClientStream.RecvMsg(m), s.target) }
 
-// SendMsg gives io.EOF if the server has answered already: RecvMsg tells what. Of a stream with one request
-// that is no error, since generated code asks RecvMsg only then.
+// SendMsg returns io.EOF if the server has answered already, and RecvMsg returns the answer. For a stream
+// with one request that is no error: generated code calls RecvMsg only after a send without an error.
 func (s clientStream) SendMsg(m any) error {
 	err := s.ClientStream.SendMsg(m)
 	if errors.Is(err, io.EOF) && !s.many {
@@ -293,12 +293,12 @@ func repeatable(m protoreflect.Message, method string) bool {
 	return false
 }
 
-// Error is what a service says about a call that failed. Reason is a stable word to act upon.
+// Error is the answer of a service to a failed call. Programs act on Reason, which is stable.
 type Error struct {
 	// Reason is a stable upper-case word, such as RUN_NOT_FOUND.
 	Reason  string
 	Message string
-	// Hint tells what to do about it; may be empty.
+	// Hint says how to correct the call; it may be empty.
 	Hint string
 	// Violations name every faulty field of the request.
 	Violations []Violation
@@ -310,8 +310,8 @@ type Error struct {
 // Violation is one faulty field of a request.
 type Violation struct{ Field, Reason, Message string }
 
-// Error tells everything in one line, and nothing twice: the message may repeat the only fault, the fault the
-// hint.
+// Error returns everything in one line without repetition: the message may equal the only fault, and a fault
+// may equal the hint.
 func (e *Error) Error() string {
 	parts := []string{e.Message}
 	if len(e.Violations) == 1 {

@@ -9,15 +9,17 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// everything replaces a resource by what was read and changed.
+// everything is the mask that replaces a whole resource.
 var everything = []string{"*"}
 
-// CreateEpic makes an epic; it needs a title. What the registry keeps itself, such as the state and what was spent, is not taken from it.
+// CreateEpic creates an epic, which needs a title. Fields that the registry sets, such as the state and what
+// was spent, are ignored.
 func (c *Client) CreateEpic(ctx context.Context, e *registryv1.Epic) (*registryv1.Epic, error) {
 	return c.Registry.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: e})
 }
 
-// Epics are those that a filter finds, newest first; nil finds all of the namespace. An error is the last pair.
+// Epics returns the epics that match the filter, newest first; nil matches all of the namespace. An error is
+// the last pair.
 func (c *Client) Epics(ctx context.Context, filter *registryv1.ListEpicsRequest) iter.Seq2[*registryv1.Epic, error] {
 	return all(func(token string) ([]*registryv1.Epic, string, error) {
 		req := copyOf(filter)
@@ -32,7 +34,8 @@ func (c *Client) Epic(ctx context.Context, id string) (*registryv1.Epic, error) 
 	return c.Registry.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: id})
 }
 
-// UpdateEpic reads the epic, lets change alter it, and writes it if nobody else has changed it meanwhile; else the reason is ETAG_MISMATCH.
+// UpdateEpic reads the epic, lets change alter it, and writes it. If somebody changed it meanwhile the reason
+// is ETAG_MISMATCH.
 func (c *Client) UpdateEpic(ctx context.Context, id string, change func(*registryv1.Epic)) (*registryv1.Epic, error) {
 	e, err := c.Epic(ctx, id)
 	if err != nil {
@@ -42,7 +45,8 @@ func (c *Client) UpdateEpic(ctx context.Context, id string, change func(*registr
 	return c.Registry.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: e, UpdateMask: &fieldmaskpb.FieldMask{Paths: everything}})
 }
 
-// TransitionEpic moves an epic to another state; summary says what came of it, if it ends. Runs of a canceled epic are canceled.
+// TransitionEpic moves an epic to another state; summary is the result of an epic that ends. Runs of a
+// canceled epic are canceled.
 func (c *Client) TransitionEpic(ctx context.Context, id string, to registryv1.EpicState, summary string) (*registryv1.Epic, error) {
 	return c.Registry.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: id, State: to, ResultSummary: summary})
 }
@@ -53,12 +57,14 @@ func (c *Client) DeleteEpic(ctx context.Context, id string) error {
 	return err
 }
 
-// CreateTask adds a task to an epic, which its field epic_id names; it needs a title. A run works on it that is started with Task.
+// CreateTask adds a task to the epic that its field epic_id names. The task needs a title. A run that is
+// started with the option Task works on it.
 func (c *Client) CreateTask(ctx context.Context, t *registryv1.Task) (*registryv1.Task, error) {
 	return c.Registry.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: t})
 }
 
-// Tasks are those that a filter finds, oldest first; nil finds all of the namespace. An error is the last pair.
+// Tasks returns the tasks that match the filter, oldest first; nil matches all of the namespace. An error is
+// the last pair.
 func (c *Client) Tasks(ctx context.Context, filter *registryv1.ListTasksRequest) iter.Seq2[*registryv1.Task, error] {
 	return all(func(token string) ([]*registryv1.Task, string, error) {
 		req := copyOf(filter)
@@ -73,7 +79,8 @@ func (c *Client) GetTask(ctx context.Context, id string) (*registryv1.Task, erro
 	return c.Registry.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: id})
 }
 
-// UpdateTask reads the task, lets change alter it, and writes it if nobody else has changed it meanwhile; else the reason is ETAG_MISMATCH.
+// UpdateTask reads the task, lets change alter it, and writes it. If somebody changed it meanwhile the reason
+// is ETAG_MISMATCH.
 func (c *Client) UpdateTask(ctx context.Context, id string, change func(*registryv1.Task)) (*registryv1.Task, error) {
 	t, err := c.GetTask(ctx, id)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 )
 
-// ended is an executor whose runs have all ended like this one.
+// ended is an executor all of whose runs have the same end.
 type ended struct {
 	executorv1.UnimplementedExecutorServiceServer
 	run *executorv1.Run

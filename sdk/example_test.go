@@ -108,7 +108,7 @@ func ExampleClient_CreateSchedule() {
 	fmt.Println(len(starts), err)
 }
 
-// A plan that a model wrote becomes a graph, which is run; what failed is looked at and deleted.
+// A graph is compiled from a plan that a model wrote. The run fails, is inspected and deleted.
 func ExampleClient_CompilePlan() {
 	client, err := epigraph.Dial("127.0.0.1:7400")
 	if err != nil {
@@ -153,7 +153,7 @@ func Example_builder() {
 	// Output: 5 [] nodes.read.result
 }
 
-// Of a call that broke off nobody knows whether it was made: somebody looks, and says so.
+// Nobody knows whether an interrupted call was made. Somebody looks, and records the outcome.
 func ExampleRun_Reconcile() {
 	client, err := epigraph.Dial("127.0.0.1:7400")
 	if err != nil {
@@ -179,7 +179,7 @@ func ExampleRun_Reconcile() {
 	fmt.Println(run.Resume(ctx, "reconciled"))
 }
 
-// What the work of an epic cost, call by call.
+// The cost of an epic's work, call by call.
 func ExampleClient_Usage() {
 	client, err := epigraph.Dial("127.0.0.1:7400")
 	if err != nil {

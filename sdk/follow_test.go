@@ -18,7 +18,7 @@ import (
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 )
 
-// replica is an executor that tells its own address.
+// replica is an executor that reports its own address.
 type replica struct {
 	executorv1.UnimplementedExecutorServiceServer
 	addr string

@@ -12,7 +12,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Graph is the wire form of a graph. Only words that the wire does not know are errors; the service checks the rest.
+// Graph returns the wire form of a graph. An error is an enum value without a wire form; the service
+// validates the rest.
 func Graph(g *workgraph.Graph) (*graphv1.Graph, error) {
 	w := wire{}
 	out := &graphv1.Graph{Name: g.Name}

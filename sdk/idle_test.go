@@ -25,8 +25,8 @@ func (anyRun) GetRun(_ context.Context, r *executorv1.GetRunRequest) (*executorv
 	return &executorv1.Run{Id: r.GetRunId()}, nil
 }
 
-// TestIdle leaves a client alone for longer than a gateway keeps an idle connection. A client that connects
-// again at once and says nothing takes the place of somebody who wants something.
+// TestIdle leaves a client alone for longer than a gateway keeps an idle connection. A client that reconnects
+// at once without a call would take the place of a client with one.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

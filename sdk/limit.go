@@ -15,7 +15,8 @@ const NamespaceLimit = "namespace"
 // ActorLimit is the name of the limit of an actor's calls.
 func ActorLimit(actor string) string { return "actor/" + actor }
 
-// KeyLimit is the name of the limit of the calls with a concurrency key. Without a limit of its own a key lets one call run at a time.
+// KeyLimit returns the name of the limit for calls with a concurrency key. Without a limit of its own a key
+// admits one call at a time.
 func KeyLimit(key string) string { return "key/" + key }
 
 // LimitOption is one bound of a limit.
@@ -41,12 +42,12 @@ func FanOut(n int) LimitOption { return func(l *executorv1.Limit) { l.MaxFanOut 
 // Bytes bounds what the open runs of the namespace hold; further starts are refused.
 func Bytes(n int64) LimitOption { return func(l *executorv1.Limit) { l.MaxBytes = n } }
 
-// Retention is how long runs of the namespace are kept after their end, in place of what the installation says.
+// Retention is how long ended runs of the namespace are kept. It replaces the setting of the installation.
 func Retention(d time.Duration) LimitOption {
 	return func(l *executorv1.Limit) { l.Retention = durationpb.New(d) }
 }
 
-// SetLimit sets a limit, in the place of the one of that name if there is one: a bound that is not given is none.
+// SetLimit creates or replaces the limit of that name. A bound that is not given does not apply.
 func (c *Client) SetLimit(ctx context.Context, name string, bounds ...LimitOption) (*executorv1.Limit, error) {
 	l := &executorv1.Limit{Name: name}
 	for _, f := range bounds {
@@ -55,7 +56,7 @@ func (c *Client) SetLimit(ctx context.Context, name string, bounds ...LimitOptio
 	return c.limits().PutLimit(ctx, &executorv1.PutLimitRequest{Limit: l})
 }
 
-// Limits are those of the namespace by name, with what is used of them now.
+// Limits returns the limits of the namespace by name, with their current use.
 func (c *Client) Limits(ctx context.Context) ([]*executorv1.Limit, error) {
 	var out []*executorv1.Limit
 	for l, err := range all(func(token string) ([]*executorv1.Limit, string, error) {
@@ -70,7 +71,7 @@ func (c *Client) Limits(ctx context.Context) ([]*executorv1.Limit, error) {
 	return out, nil
 }
 
-// Limit is the one of that name, with what is used of it now. If there is none the reason is LIMIT_NOT_FOUND.
+// Limit returns the limit of that name with its current use. If there is none the reason is LIMIT_NOT_FOUND.
 func (c *Client) Limit(ctx context.Context, name string) (*executorv1.Limit, error) {
 	all, err := c.Limits(ctx)
 	if err != nil {
@@ -84,7 +85,7 @@ func (c *Client) Limit(ctx context.Context, name string) (*executorv1.Limit, err
 	return nil, &Error{Reason: "LIMIT_NOT_FOUND", Message: "there is no limit \"" + name + "\"", Hint: "Limits tells those that there are"}
 }
 
-// DeleteLimit takes a limit away. If there is none the reason is LIMIT_NOT_FOUND.
+// DeleteLimit deletes a limit. If there is none the reason is LIMIT_NOT_FOUND.
 func (c *Client) DeleteLimit(ctx context.Context, name string) error {
 	_, err := c.limits().DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: name})
 	return err

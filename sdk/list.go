@@ -43,8 +43,8 @@ func copyOf[T proto.Message](req T) T {
 	return m
 }
 
-// Runs are those that a filter finds, newest first, read page by page; nil finds all of the namespace. They hold no arguments and results:
-// Run.Get has them. An error is the last pair.
+// Runs returns the runs that match the filter, newest first, read page by page; nil matches all of the
+// namespace. They come without arguments and results, which Run.Get returns. An error is the last pair.
 func (c *Client) Runs(ctx context.Context, filter *executorv1.ListRunsRequest) iter.Seq2[*executorv1.Run, error] {
 	return all(func(token string) ([]*executorv1.Run, string, error) {
 		req := copyOf(filter)
@@ -54,8 +54,8 @@ func (c *Client) Runs(ctx context.Context, filter *executorv1.ListRunsRequest) i
 	})
 }
 
-// Visits are what the run did, in the order in which it ended; those under way come last. A node's id finds those of that node alone. An error is
-// the last pair.
+// Visits returns the visits of the run in the order of their ends; visits under way come last. A node's id
+// selects the visits of that node. An error is the last pair.
 func (r *Run) Visits(ctx context.Context, node string) iter.Seq2[*executorv1.Visit, error] {
 	return all(func(token string) ([]*executorv1.Visit, string, error) {
 		m, err := r.c.Executor.ListVisits(ctx, &executorv1.ListVisitsRequest{RunId: r.ID, NodeId: node, PageToken: token})

@@ -7,8 +7,8 @@ import (
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 )
 
-// ParsePlan reads the plan that a text holds, such as what a model printed: its problems and edges, what is wrong with it, and the repairs on
-// offer. A text without a plan is no error: the answer says so.
+// ParsePlan reads the plan in a text, such as the output of a model. The answer has its problems and edges,
+// the diagnostics and the offered repairs. A text without a plan is no error: the answer says so.
 func (c *Client) ParsePlan(ctx context.Context, text string) (*plannerv1.ParsePlanResponse, error) {
 	return c.Planner.ParsePlan(ctx, &plannerv1.ParsePlanRequest{Text: text, Complete: true})
 }
@@ -57,8 +57,8 @@ func AcceptRepairs(codes ...string) CompileOption {
 	}
 }
 
-// CompilePlan makes a graph of the plan that a text holds; StartGraph runs it. A plan with faults is refused with the reason PLAN_INVALID and a
-// violation at each place, a text without a plan with NO_PLAN.
+// CompilePlan makes a graph of the plan in a text; StartGraph runs it. A plan with faults is refused with the
+// reason PLAN_INVALID and a violation at each place, a text without a plan with NO_PLAN.
 func (c *Client) CompilePlan(ctx context.Context, text string, opts ...CompileOption) (*plannerv1.CompilePlanResponse, error) {
 	req := &plannerv1.CompilePlanRequest{Plan: &plannerv1.CompilePlanRequest_Text{Text: text}, Complete: true}
 	for _, f := range opts {

@@ -6,7 +6,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// AttemptOutcome is the outcome of a call whose result was unknown. Its errors are those of Reconcile.
+// AttemptOutcome is the outcome of a call that was unknown so far. Reconcile returns its errors.
 type AttemptOutcome func(*executorv1.ReconcileVisitRequest) error
 
 // Performed says that the call was made and gave values: none, one, or a tuple.
@@ -34,8 +34,9 @@ func NotPerformed() AttemptOutcome {
 	}
 }
 
-// Reconcile records the outcome of an UNSAFE call whose result is unknown; by names the person or program that says so. Explain and Visits name the visits that
-// need it. The run stays paused until Resume, unless it ends by what is said.
+// Reconcile records the outcome of an UNSAFE call whose result is unknown; by names the person or program
+// that knows it. Explain and Visits list the visits that need it. The run stays paused until Resume, unless
+// the outcome ends it.
 func (r *Run) Reconcile(ctx context.Context, visit *executorv1.VisitRef, outcome AttemptOutcome, by string) error {
 	req := &executorv1.ReconcileVisitRequest{RunId: r.ID, Visit: visit, By: by}
 	if err := outcome(req); err != nil {

@@ -36,7 +36,7 @@ func (b *busy) refuse(id string) error {
 	}
 	st := status.New(codes.ResourceExhausted, "full")
 	if b.pause != nil {
-		st, _ = st.WithDetails(&errdetails.RetryInfo{RetryDelay: b.pause}) // it is a message
+		st, _ = st.WithDetails(&errdetails.RetryInfo{RetryDelay: b.pause}) // RetryInfo is a valid detail
 	}
 	return st.Err()
 }

@@ -25,7 +25,7 @@ type Run struct {
 	c  *Client
 }
 
-// StartOption says more about a run that is to start. Its errors, such as a value that is no JSON, are those of StartRun.
+// StartOption sets an option of a new run. StartRun returns its errors, such as a value that is no JSON.
 type StartOption func(*executorv1.StartRunRequest) error
 
 // Arg adds a positional argument of the start nodes, as workgraph.Arg does of a node.
@@ -62,7 +62,8 @@ func Task(id string) StartOption {
 	return func(r *executorv1.StartRunRequest) error { r.TaskId = id; return nil }
 }
 
-// BusinessKey makes the run the only open one of that key; what happens if there is one says policy.
+// BusinessKey makes the run the only open one of that key; policy decides what happens if there is one
+// already.
 func BusinessKey(key string, policy executorv1.ConflictPolicy) StartOption {
 	return func(r *executorv1.StartRunRequest) error { r.BusinessKey, r.ConflictPolicy = key, policy; return nil }
 }
@@ -78,7 +79,8 @@ func Label(key, value string) StartOption {
 	}
 }
 
-// RequestID makes the start repeatable over restarts of this program; without it one is made for this call alone.
+// RequestID makes the start repeatable over restarts of this program. Without it an id is made for this call
+// alone.
 func RequestID(id string) StartOption {
 	return func(r *executorv1.StartRunRequest) error { r.RequestId = id; return nil }
 }
@@ -120,8 +122,8 @@ func Request(change func(*executorv1.StartRunRequest)) StartOption {
 	return func(r *executorv1.StartRunRequest) error { change(r); return nil }
 }
 
-// StartRun starts a graph; once it returns the run is recorded and goes on whatever happens to this program. A graph in its JSON form
-// is read by workgraph.Decode.
+// StartRun starts a graph. Once it returns, the run is recorded and goes on without this program.
+// workgraph.Decode reads a graph in its JSON form.
 func (c *Client) StartRun(ctx context.Context, g *workgraph.Graph, opts ...StartOption) (*Run, error) {
 	m, err := Graph(g)
 	if err != nil {
@@ -178,8 +180,9 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[*executorv1.RunEvent, error]
 	return r.EventsAfter(ctx, &executorv1.WatchRunRequest{})
 }
 
-// EventsAfter are what happens in the run after a sequence. A broken connection is taken up again where it broke, so that no durable
-// event is lost or told twice. The sequence ends with the run, with ctx, or with an error, which is then the last pair.
+// EventsAfter returns the events of the run after a sequence. A broken connection is resumed where it broke,
+// so that no durable event is lost or repeated. The iteration ends with the run, with ctx, or with an error,
+// which is then the last pair.
 func (r *Run) EventsAfter(ctx context.Context, req *executorv1.WatchRunRequest) iter.Seq2[*executorv1.RunEvent, error] {
 	return func(yield func(*executorv1.RunEvent, error) bool) {
 		req := &executorv1.WatchRunRequest{RunId: r.ID, AfterSeq: req.GetAfterSeq(), IncludeDescendants: req.GetIncludeDescendants(), DurableOnly: req.GetDurableOnly()}
@@ -267,7 +270,7 @@ type RunError struct {
 	NodeID string
 }
 
-// Error tells run, reason and node.
+// Error names the run, the reason and the node.
 func (e *RunError) Error() string {
 	did := "failed"
 	if e.State == executorv1.RunState_RUN_STATE_CANCELED {
@@ -319,7 +322,8 @@ func (r *Run) Pause(ctx context.Context, reason string) error {
 	return err
 }
 
-// ResumeWithBudget lets a paused run go on under other caps; those that b does not name stay. A run that goes on takes them, too.
+// ResumeWithBudget resumes a paused run with other caps; caps that b does not name stay. A run that is not
+// paused takes them as well.
 func (r *Run) ResumeWithBudget(ctx context.Context, reason string, b workgraph.Budget) error {
 	_, err := r.c.Executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: r.ID, Reason: reason,
 		Budget: &executorv1.RunBudget{NanoUsd: b.NanoUSD, Tokens: b.Tokens}})
@@ -353,8 +357,8 @@ func (r *Run) Send(ctx context.Context, from, node string, message any) error {
 	return r.SendAs(ctx, token, from, node, message)
 }
 
-// SendAs is Send in the name of a node whose call has this attempt token, for work that goes on outside of the
-// call's context.
+// SendAs is Send in the name of the node whose call has this attempt token, for work outside of the call's
+// context.
 func (r *Run) SendAs(ctx context.Context, token, from, node string, message any) error {
 	p, err := Payload(message)
 	if err != nil {
@@ -414,7 +418,7 @@ func (c *Client) Answer(ctx context.Context, question string, answer any, by str
 	return err
 }
 
-// Decide answers a question of approval. hash is the question's approve_hash: the decision counts for exactly what was seen.
+// Decide answers an approval. hash is its approve_hash: the decision counts for exactly what was seen.
 func (c *Client) Decide(ctx context.Context, question string, approve bool, hash, by string) error {
 	d := executorv1.Decision_DECISION_REJECTED
 	if approve {
@@ -441,7 +445,7 @@ func (c *Client) FailAttempt(ctx context.Context, token, reason, message string)
 	return err
 }
 
-// Payload is a value as it travels. A json.RawMessage goes as it is.
+// Payload encodes a value for the wire. A json.RawMessage is used as it is.
 func Payload(v any) (*graphv1.Payload, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -22,12 +22,12 @@ type Schedule struct {
 // ScheduleOption says more about a schedule that is to be. Its errors are those of CreateSchedule.
 type ScheduleOption func(*executorv1.Schedule) error
 
-// TimeZone is the place whose clocks count, such as "Europe/Berlin"; UTC without it.
+// TimeZone sets the zone that cron fields mean, such as "Europe/Berlin"; the default is UTC.
 func TimeZone(name string) ScheduleOption {
 	return func(s *executorv1.Schedule) error { s.TimeZone = name; return nil }
 }
 
-// Overlap says what happens to a time at which a run of the schedule is still open; it is left out without it.
+// Overlap decides about a time at which a run of the schedule is still open; by default the time is skipped.
 func Overlap(policy executorv1.OverlapPolicy) ScheduleOption {
 	return func(s *executorv1.Schedule) error { s.Overlap = policy; return nil }
 }
@@ -60,7 +60,8 @@ func Paused(note string) ScheduleOption {
 	return func(s *executorv1.Schedule) error { s.Paused, s.Note = true, note; return nil }
 }
 
-// Starting says more about the runs, as StartRun's options do. RequestID is not among them: a start is known by the schedule and its time.
+// Starting sets options of the runs, as for StartRun. RequestID is not allowed: a start is identified by the
+// schedule and its time.
 func Starting(opts ...StartOption) ScheduleOption {
 	return func(s *executorv1.Schedule) error {
 		for _, f := range opts {
@@ -72,7 +73,8 @@ func Starting(opts ...StartOption) ScheduleOption {
 	}
 }
 
-// CreateSchedule makes a schedule that starts a graph at the times of a line of cron, "@daily" and the like, or "@every 15m".
+// CreateSchedule creates a schedule that starts a graph at the times of a cron line, "@daily" and the like,
+// or "@every 15m".
 func (c *Client) CreateSchedule(ctx context.Context, id, cron string, g *workgraph.Graph, opts ...ScheduleOption) (*Schedule, error) {
 	req, err := c.startRequest(g, nil)
 	if err != nil {
@@ -110,7 +112,8 @@ func (s *Schedule) Get(ctx context.Context) (*executorv1.Schedule, error) {
 	return s.c.schedules().GetSchedule(ctx, &executorv1.GetScheduleRequest{ScheduleId: s.ID})
 }
 
-// Update reads the schedule, lets change alter it, and writes it if nobody else has changed it meanwhile; else the reason is ETAG_MISMATCH.
+// Update reads the schedule, lets change alter it, and writes it. If somebody changed it meanwhile the reason
+// is ETAG_MISMATCH.
 func (s *Schedule) Update(ctx context.Context, change func(*executorv1.Schedule)) (*executorv1.Schedule, error) {
 	m, err := s.Get(ctx)
 	if err != nil {
@@ -132,14 +135,14 @@ func (s *Schedule) Resume(ctx context.Context, note string) error {
 	return err
 }
 
-// Trigger starts a run now, whatever the clock says. The start may wait for an open run: then it has no run yet.
+// Trigger starts a run now. The start may wait for an open run: then it has no run yet.
 func (s *Schedule) Trigger(ctx context.Context) (*executorv1.ScheduleStart, error) {
 	m, err := s.c.schedules().TriggerSchedule(ctx, &executorv1.TriggerScheduleRequest{ScheduleId: s.ID})
 	return m.GetStart(), err
 }
 
-// Backfill makes up for the times of the past from begin on and before end, each at most once. More than 1,000 times in one call are refused. Runs may
-// overlap unless the policy says otherwise.
+// Backfill starts runs for the past times from begin on and before end, each at most once. More than 1,000
+// times in one call are refused. Runs may overlap unless the policy says otherwise.
 func (s *Schedule) Backfill(ctx context.Context, begin, end time.Time, policy executorv1.OverlapPolicy) ([]*executorv1.ScheduleStart, error) {
 	m, err := s.c.schedules().BackfillSchedule(ctx, &executorv1.BackfillScheduleRequest{
 		ScheduleId: s.ID, BeginTime: timestamppb.New(begin), EndTime: timestamppb.New(end), Overlap: policy})

@@ -7,8 +7,9 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// Usage are the calls of models and tools in the books, each with its tokens and what it cost; the filter names an epic, a task or a run, and nil
-// finds those of the namespace. Calls are booked a moment after they were made. An error is the last pair.
+// Usage returns the booked calls of models and tools, each with its tokens and its cost. The filter names an
+// epic, a task or a run; nil matches all of the namespace. Calls are booked a moment after they were made. An
+// error is the last pair.
 func (c *Client) Usage(ctx context.Context, filter *registryv1.ListUsageRequest) iter.Seq2[*registryv1.UsageEntry, error] {
 	return all(func(token string) ([]*registryv1.UsageEntry, string, error) {
 		req := copyOf(filter)
@@ -28,7 +29,8 @@ func (c *Client) SetPrice(ctx context.Context, p *registryv1.Price) (*registryv1
 	return c.Registry.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: p})
 }
 
-// Prices is the price book, of a provider and a model alone where they are not empty. An error is the last pair.
+// Prices returns the price book. A provider or a model that is not empty selects its entries. An error is the
+// last pair.
 func (c *Client) Prices(ctx context.Context, provider, model string) iter.Seq2[*registryv1.Price, error] {
 	return all(func(token string) ([]*registryv1.Price, string, error) {
 		m, err := c.Registry.ListPrices(ctx, &registryv1.ListPricesRequest{Provider: provider, Model: model, PageToken: token, PageSize: largePage})

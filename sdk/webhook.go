@@ -15,15 +15,15 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// What a webhook can be told of, as WebhookMessage.Type says it.
+// Events of webhooks, as in WebhookMessage.Type.
 const (
 	RunEnded        = "run.ended"
 	RunPaused       = "run.paused"
 	InterruptOpened = "interrupt.opened"
 )
 
-// Webhook lets an address be told what becomes of the run. The secret signs what is sent, for VerifyWebhook; without one nothing is signed. The events
-// are RunEnded, RunPaused and InterruptOpened; none means RunEnded.
+// Webhook sends messages about the run to an address. The secret signs them, for VerifyWebhook; without one
+// they are not signed. The events are RunEnded, RunPaused and InterruptOpened; none means RunEnded.
 func Webhook(url, secret string, events ...string) StartOption {
 	return func(r *executorv1.StartRunRequest) error {
 		m := &executorv1.Webhook{Url: url, Secret: secret}
@@ -42,16 +42,18 @@ func Webhook(url, secret string, events ...string) StartOption {
 	}
 }
 
-// WebhookMessage is what a webhook is told. A field that does not belong to the event is zero.
+// WebhookMessage is the body of a delivery. A field that does not belong to the event is zero.
 type WebhookMessage struct {
-	// ID is the same for every try of one delivery; a receiver that has seen it may answer 200 and do nothing.
+	// ID is the same for every try of one delivery. A receiver that has seen it may answer 200 and do
+	// nothing.
 	ID        string    `json:"id"`
 	Type      string    `json:"type"`
 	Namespace string    `json:"namespace"`
 	RunID     string    `json:"run_id"`
 	RootRunID string    `json:"root_run_id"`
 	Time      time.Time `json:"time"`
-	// Sequence is that of the event in the run: of two messages about one run the higher one is the later, in whatever order they come.
+	// Sequence is the event's sequence in the run: of two messages about one run the higher one is the later,
+	// in whatever order they arrive.
 	Sequence int64 `json:"sequence"`
 	// State is spelled as in REST, for example "RUN_STATE_COMPLETED".
 	State       string            `json:"state"`
@@ -61,11 +63,11 @@ type WebhookMessage struct {
 	BusinessKey string            `json:"business_key"`
 	Labels      map[string]string `json:"labels"`
 	Metadata    map[string]string `json:"metadata"`
-	// Result is left out, and ResultOmitted set, when it is larger than 64 KiB: Link says where it can be read.
+	// Result is left out, and ResultOmitted set, when it is larger than 64 KiB. Link says where to read it.
 	Result        json.RawMessage `json:"result"`
 	ResultOmitted bool            `json:"result_omitted"`
 	Error         *WebhookError   `json:"error"`
-	// UnbookedAttempts counts, when a run has ended, the attempts whose usage is not booked yet.
+	// UnbookedAttempts counts the attempts of an ended run whose usage is not booked yet.
 	UnbookedAttempts int64             `json:"unbooked_attempts"`
 	Interrupt        *WebhookInterrupt `json:"interrupt"`
 	// Link is the run's path over REST.
@@ -101,12 +103,12 @@ type WebhookInterrupt struct {
 // WebhookTolerance is how far the clock of who sent a webhook may be from ours.
 const WebhookTolerance = 5 * time.Minute
 
-// ErrWebhookSignature is the error of a request that did not come from who knows the secret, or came too long ago.
+// ErrWebhookSignature is the error of a request that is not signed with the secret or is too old.
 var ErrWebhookSignature = errors.New("epigraph: the webhook is not signed as it should be")
 
-// VerifyWebhook checks that a request was signed with the secret within WebhookTolerance, and reads its body, which must be the bytes as they came. It
-// takes the time for comparing signatures that it takes whatever they are. Who answers with another status than 2xx gets the delivery again or, with
-// most of 4xx, not any more.
+// VerifyWebhook checks that a request was signed with the secret within WebhookTolerance, and decodes its
+// body, which must be the bytes as received. Signatures are compared in constant time. A delivery is repeated
+// if the receiver answers with another status than 2xx and most of 4xx.
 func VerifyWebhook(secret string, header http.Header, body []byte) (*WebhookMessage, error) {
 	if secret == "" {
 		return nil, errors.New("epigraph: verify webhook: no secret is given")

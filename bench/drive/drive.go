@@ -1,6 +1,7 @@
-// Package drive owns the talk between the harness and the process of a contestant: one JSON object per line, requests on the
-// standard input, answers on the standard output. It drives the contestant's engine and times it, the same way for all, and
-// counts that every node ran once and not before those it depends on. It must not know any engine.
+// Package drive owns the protocol between the harness and the process of a contestant: one JSON object per
+// line, requests on the standard input, answers on the standard output. It drives the contestant's engine and
+// times it, the same way for all, and checks that every node ran once and after those it depends on. It must
+// not know any engine.
 package drive
 
 import (
@@ -66,8 +67,8 @@ type Answer struct {
 
 // Engine runs graphs. Run may be called concurrently.
 type Engine interface {
-	// Run executes the run's graph and returns once its end is durable and known. Every node is executed by Run.Exec, or,
-	// when that happens in another process, reported by Run.Remote.
+	// Run executes the run's graph and returns once its end is durable and known. Every node is executed by
+	// Run.Exec, or, when that happens in another process, reported by Run.Remote.
 	Run(ctx context.Context, r *Run) error
 	// Verify checks that the store holds this many nodes and runs, as their sum since the engine was opened.
 	Verify(ctx context.Context, runs, nodes int64) error
@@ -84,13 +85,14 @@ type Limit interface {
 	Measure(ctx context.Context, req Request) (map[string]float64, error)
 }
 
-// AtLeastOnce is an Engine whose promise allows that a node's body runs again before its result is recorded. Such repeats are
-// counted and shown; for any other engine they are a fault.
+// AtLeastOnce is an Engine whose promise allows that a node's body runs again before its result is recorded.
+// Such repeats are counted and shown; for any other engine they are a fault.
 type AtLeastOnce interface {
 	MayRepeat()
 }
 
-// Called is what a node gives back that tells when it was called, in nanoseconds since 1970, and by which executor.
+// Called is the result of a node that reports when it was called, in nanoseconds since 1970, and by which
+// executor.
 type Called struct {
 	At       int64  `json:"t"`
 	Executor string `json:"executor"`
@@ -99,7 +101,7 @@ type Called struct {
 // Run is one run of a graph.
 type Run struct {
 	Graph *load.Graph
-	// Number tells the runs of a process apart.
+	// Number identifies a run of a process.
 	Number int64
 
 	left    atomic.Int64
@@ -164,8 +166,8 @@ func (r *Run) Check(mayRepeat bool) error {
 	return nil
 }
 
-// Walk runs the nodes of a run in this process as each becomes ready. commit makes a node's result durable; what waits for the
-// node goes on only after that.
+// Walk runs the nodes of a run in this process as each becomes ready. commit makes a node's result durable;
+// the nodes that wait for it go on only after that.
 func Walk(ctx context.Context, r *Run, commit func(ctx context.Context, node int, result []byte) error) error {
 	next, waits := r.Graph.Successors(), make([]atomic.Int32, len(r.Graph.Nodes))
 	var ready []int
@@ -207,7 +209,7 @@ func Walk(ctx context.Context, r *Run, commit func(ctx context.Context, node int
 	return context.Cause(ctx)
 }
 
-// Main runs a contestant's process until its standard input ends or it is told to stop, and returns its exit code.
+// Main runs a contestant's process until its standard input ends or it is stopped, and returns its exit code.
 func Main(open func(ctx context.Context) (Engine, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -341,7 +343,8 @@ func (d *driver) run(ctx context.Context, req Request) (Answer, error) {
 	return a, context.Cause(ctx)
 }
 
-// Each calls f for 0 to n-1 from so many goroutines, until one fails; it returns that error, or why ctx ended.
+// Each calls f for 0 to n-1 from so many goroutines, until one fails; it returns that error, or why ctx
+// ended.
 func Each(ctx context.Context, n, clients int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

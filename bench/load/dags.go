@@ -24,9 +24,10 @@ type dag struct {
 	Edges   [][2]int  `json:"edges"`
 }
 
-// ReadDAGs reads graphs with measured run times from a file of JSON lines (gzip if its name says so), one object per line:
-// id, family, n, runtime_s (seconds by node) and edges ([before, after]). It returns about want of them, spread evenly over
-// families and, within a family, over sizes, each scaled so that its critical path is max(200 ms, 20 ms x levels).
+// ReadDAGs reads graphs with measured run times from a file of JSON lines (gzip if its name says so), one
+// object per line: id, family, n, runtime_s (seconds by node) and edges ([before, after]). It returns about
+// want of them, spread evenly over families and, within a family, over sizes, each scaled so that its
+// critical path is max(200 ms, 20 ms x levels).
 func ReadDAGs(path string, want int) (_ []Graph, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -85,7 +86,8 @@ func stratify(families map[string][]dag, want int) []dag {
 	return out
 }
 
-// graph sorts the nodes topologically and scales their times; ok is false if it cannot be sorted or takes no time.
+// graph sorts the nodes topologically and scales their times; ok is false if it cannot be sorted or takes no
+// time.
 func (d dag) graph() (Graph, bool) {
 	next, waits := make([][]int, d.N), make([]int, d.N)
 	seen := map[[2]int]bool{}

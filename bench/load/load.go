@@ -1,5 +1,5 @@
-// Package load owns what every contestant of the comparison is asked to run: graphs of nodes that do nothing, or sleep, and give
-// back about 100 bytes. It must not know how any contestant runs them.
+// Package load owns what every contestant of the comparison is asked to run: graphs of nodes that do nothing,
+// or sleep, and give back about 100 bytes. It must not know how any contestant runs them.
 package load
 
 import (
@@ -12,7 +12,8 @@ import (
 // ResultSize is how many bytes of JSON a node gives back.
 const ResultSize = 100
 
-// Node is one step. It may start when all of Deps, which are indices of nodes before it, have ended and are durable.
+// Node is one step. It may start when all of Deps, which are indices of nodes before it, have ended and are
+// durable.
 type Node struct {
 	Deps []int `json:"d,omitempty"`
 	// Sleep is how long the node takes; 0 is a node that does nothing.

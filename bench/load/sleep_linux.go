@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sleep pauses the goroutine for d, as a node that waits for something outside does: the kernel's timer makes a descriptor readable at the
-// instant. time.Sleep wakes a process that has nothing else to do at whole milliseconds, up to 1 ms late, which is as much as an engine
-// may cost at each level of a graph.
+// Sleep pauses the goroutine for d, as a node that waits for something outside does: the kernel's timer makes
+// a descriptor readable at the instant. time.Sleep wakes a process that has nothing else to do at whole
+// milliseconds, up to 1 ms late, which is as much as an engine may cost at each level of a graph.
 func Sleep(d time.Duration) {
 	if d <= 0 {
 		return
@@ -25,7 +25,7 @@ func Sleep(d time.Duration) {
 	<-a.add(time.Now().Add(d))
 }
 
-// theAlarm is that of the process; nil where the kernel gives none.
+// theAlarm is the alarm of the process; nil if the kernel has none.
 var theAlarm = sync.OnceValue(newAlarm)
 
 // alarm is a kernel timer that is always set to the earliest of those who sleep.

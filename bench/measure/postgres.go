@@ -11,7 +11,7 @@ import (
 // Postgres looks at one server from outside of the contestants' databases. It is not safe for concurrent use.
 type Postgres struct {
 	conn *pgx.Conn
-	// walks tells that the server can tell full-page images from records.
+	// walks says that the server distinguishes full-page images from records.
 	walks bool
 }
 
@@ -36,7 +36,7 @@ func (p *Postgres) CreateDatabase(ctx context.Context, name string) error {
 	return err
 }
 
-// Checkpoint makes all that is dirty durable, so that no checkpoint falls into what is measured next.
+// Checkpoint makes all dirty pages durable, so that no checkpoint falls into the next measurement.
 func (p *Postgres) Checkpoint(ctx context.Context) error {
 	_, err := p.conn.Exec(ctx, `CHECKPOINT`)
 	return err
@@ -48,9 +48,10 @@ func (p *Postgres) WALPosition(ctx context.Context) (lsn string, err error) {
 	return lsn, err
 }
 
-// WAL is what was written to the log between two positions.
+// WAL is the log written between two positions.
 type WAL struct {
-	// Records is the records' bytes, Pages those of full-page images, which depend on when the last checkpoint was.
+	// Records is the records' bytes, Pages those of full-page images, which depend on when the last
+	// checkpoint was.
 	Records, Pages int64
 }
 

@@ -1,6 +1,6 @@
-// Package measure owns the figures that no contestant can give of itself: processor time and memory of process trees from /proc,
-// what a PostgreSQL server used for one database, how much of its log was written, and how large databases are. It must not
-// know the contestants.
+// Package measure owns the figures that no contestant can report itself: processor time and memory of process
+// trees from /proc, a PostgreSQL server's use for one database, the size of its log, and the sizes of
+// databases. It must not know the contestants.
 package measure
 
 import (
@@ -44,7 +44,7 @@ func readStat(pid int) (stat, error) {
 	return stat{pid: pid, parent: int(n[1]), own: tick * time.Duration(n[11]+n[12]), reaped: tick * time.Duration(n[13]+n[14])}, nil
 }
 
-// all reads every process; those that end meanwhile are left out.
+// all reads every process; processes that end meanwhile are left out.
 func all() (map[int]stat, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -94,8 +94,9 @@ func descends(procs map[int]stat, pid int, roots []int) bool {
 	return false
 }
 
-// PostgresCPU is the processor time that the server below root has used so far for some databases: their backends, what ended,
-// and what serves all (the writers and the postmaster). The backends of other databases are left out.
+// PostgresCPU is the processor time that the server below root has used so far for some databases: their
+// backends, ended processes, and shared processes (the writers and the postmaster). The backends of other
+// databases are left out.
 func PostgresCPU(root int, databases ...string) (time.Duration, error) {
 	procs, err := all()
 	if err != nil {
@@ -110,7 +111,7 @@ func PostgresCPU(root int, databases ...string) (time.Duration, error) {
 		if err != nil {
 			continue
 		}
-		// "postgres: user database host activity"; what serves all has other words there.
+		// "postgres: user database host activity"; shared processes have other words there.
 		words := strings.Fields(strings.TrimRight(string(bytes.ReplaceAll(title, []byte{0}, []byte{' '})), " "))
 		backend := len(words) > 3 && words[0] == "postgres:" && words[1] == "postgres"
 		if !backend || slices.Contains(databases, words[2]) {
@@ -135,7 +136,8 @@ func RssAnon(pid int) (int64, error) {
 	return 0, errors.New("RssAnon is not told")
 }
 
-// Files is how many bytes these files hold together with those beside them that begin with the same name, as the logs of SQLite do.
+// Files is how many bytes these files hold together with those beside them that begin with the same name, as
+// the logs of SQLite do.
 func Files(paths ...string) (int64, error) {
 	var sum int64
 	for _, p := range paths {

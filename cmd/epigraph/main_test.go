@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"epigraph": main})
 }
 
-// What works without a server.
+// Commands without a server.
 func TestOffline(t *testing.T) {
 	testscript.Run(t, params("testdata/script", func(env *testscript.Env) error {
 		env.Setenv("EPIGRAPH_ADDR", "127.0.0.1:1") // nothing answers there
@@ -46,7 +46,7 @@ func TestOffline(t *testing.T) {
 	}))
 }
 
-// What is asked of a server: all scripts share one, each in a namespace of its own.
+// Commands with a server: all scripts share one, each in a namespace of its own.
 func TestServer(t *testing.T) {
 	d := serve(t, fakellm.Script{
 		Models: []string{"fake-1"},
@@ -140,7 +140,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// The gateway hands calls of gRPC on, so that the address of REST does for the command line. What other web servers get is told by TestUnreachable.
+// The gateway passes gRPC calls on, so that the REST address works for the command line. TestUnreachable
+// checks the errors of other web servers.
 func TestAddressOfREST(t *testing.T) {
 	d := serve(t, fakellm.Script{})
 	var out, errs bytes.Buffer
@@ -205,7 +206,8 @@ func TestNotUTF8(t *testing.T) {
 	}
 }
 
-// What decides in an agent may be a worker, which is told the goal, the actions and what became of the rounds so far.
+// The reasoner of an agent may be a worker, which receives the goal, the actions and the results of the
+// rounds so far.
 func TestAgentWithWorker(t *testing.T) {
 	d := serve(t, fakellm.Script{})
 	c, err := epigraph.Dial(d.GRPCAddr())
@@ -274,7 +276,8 @@ func TestDoctorOfDev(t *testing.T) {
 	require.Contains(t, out.String(), "executor on sqlite")
 }
 
-// A folder that nothing works in, as a backup is, may hold runs that wait for dev to be started: that is no harm.
+// A folder that no process serves, as a backup is, may hold runs that wait for dev to be started: that is no
+// fault.
 func TestDoctorOfDevAtRest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() // removed after the cleanups below
@@ -299,7 +302,8 @@ func TestDoctorOfDevAtRest(t *testing.T) {
 func params(dir string, setup func(*testscript.Env) error) testscript.Params {
 	return testscript.Params{
 		Dir: dir, Setup: func(env *testscript.Env) error {
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every command takes a second to end under the race detector
+			// else every command takes a second to end under the race detector
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return setup(env)
 		},
 		RequireExplicitExec: true, RequireUniqueNames: true,
@@ -332,7 +336,8 @@ func let(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], m[len(m)-1])
 }
 
-// jsonIs compares a value in the last line of the output: json [FILE] PATH VALUE, with a path like runs.0.state or runs.length.
+// jsonIs compares a value in the last line of the output: json [FILE] PATH VALUE, with a path like
+// runs.0.state or runs.length.
 func jsonIs(ts *testscript.TestScript, neg bool, args []string) {
 	file := "stdout"
 	if len(args) == 3 {
@@ -374,8 +379,8 @@ func lines(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// fits fails if a line of an output is wider than so many columns and has more than one word: fits stdout COLUMNS. What stands in backquotes is
-// a word, since it is there to be copied.
+// fits fails if a line of an output is wider than that many columns and has more than one word: fits stdout
+// COLUMNS. A text in backquotes is a word, since it is there to be copied.
 func fits(ts *testscript.TestScript, _ bool, args []string) {
 	most, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -388,7 +393,8 @@ func fits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// serve runs the suite in this process, with a model that follows a script, until the test and its subtests end.
+// serve runs the suite in this process, with a model that follows a script, until the test and its subtests
+// end.
 func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	t.Helper()
 	model := fakellm.New(script)

@@ -26,21 +26,21 @@ const (
 	Approve Scope = "approve"
 	// Admin changes limits, quotas and prices.
 	Admin Scope = "admin"
-	// Service is that of the services among themselves. No key has it.
+	// Service is the scope of calls between services. No key has it.
 	Service Scope = "service"
 )
 
 // Scopes are those that a key may have.
 func Scopes() []Scope { return []Scope{Run, Worker, Approve, Admin} }
 
-// DefaultScopes are those of a key that names none: it may not decide what its own runs ask for, nor get what
-// others' calls hold.
+// DefaultScopes are the scopes of a key that names none. They allow neither answers to interrupts of its own
+// runs nor access to the data of other calls.
 func DefaultScopes() []Scope { return []Scope{Run} }
 
 // Kinds of principals.
 const (
-	// Open is whoever is let in without a credential. It may do everything that keys may do and, with the
-	// scope Service, what services do: where nothing has a credential they cannot be told apart.
+	// Open is a caller that was admitted without a credential. It has all scopes of keys and, with the scope
+	// Service, those of services: without credentials they cannot be told apart.
 	Open = "open"
 	// Key is an API key.
 	Key = "key"
@@ -119,7 +119,7 @@ func orList(scopes []Scope) string {
 	return strings.Join(names, " or ")
 }
 
-// Encode is the principal as one service tells it to another.
+// Encode returns the form in which one service names the principal to another.
 func (p Principal) Encode() string {
 	v := url.Values{"kind": {p.Kind}}
 	if p.Name != "" {

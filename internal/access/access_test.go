@@ -50,8 +50,8 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// TestPrincipalBesideNames holds that whatever says who did something, as they say themselves, says beside it
-// whose key it was: in the message itself, or in the one that it is a case of.
+// TestPrincipalBesideNames checks that every field in which a caller names itself has a principal beside it:
+// in the same message, or in the message that embeds it.
 func TestPrincipalBesideNames(t *testing.T) {
 	t.Parallel()
 	has := func(m protoreflect.MessageDescriptor, names ...protoreflect.Name) bool {

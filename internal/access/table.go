@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Needed are the scopes of which a caller of this method needs one.
+// Needed returns the scopes of which a caller of this method needs one.
 func Needed(method string) []Scope {
 	if scopes, ok := table[strings.TrimPrefix(method, "/")]; ok {
 		return scopes
@@ -19,7 +19,7 @@ func Needed(method string) []Scope {
 	return serviceOnly
 }
 
-// open are services of gRPC itself that tell nothing of a namespace. Health needs no credential at all.
+// open are services of gRPC itself, which hold nothing of a namespace. Health needs no credential at all.
 var open = []string{"/grpc.reflection.", "/grpc.health."}
 
 var (
@@ -30,7 +30,8 @@ var (
 	serviceOnly = []Scope{Service}
 )
 
-// table has every method of the suite; a test holds it against the descriptors. A method that is missing is for services alone.
+// table has every method of the suite; a test compares it with the descriptors. A missing method is open to
+// services alone.
 var table = map[string][]Scope{
 	"epigraph.planner.v1.PlannerService/ParsePlan":   run,
 	"epigraph.planner.v1.PlannerService/CompilePlan": run,
@@ -56,11 +57,11 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/BulkCancelRuns":  run,
 	"epigraph.executor.v1.ExecutorService/BulkRetryRuns":   run,
 	"epigraph.executor.v1.ExecutorService/BulkDeleteRuns":  run,
-	// An approver sees what is asked, and no more.
+	// An approver sees the interrupts, and nothing else.
 	"epigraph.executor.v1.ExecutorService/ListInterrupts":  {Run, Approve},
 	"epigraph.executor.v1.ExecutorService/GetInterrupt":    {Run, Approve},
 	"epigraph.executor.v1.ExecutorService/AnswerInterrupt": approve,
-	// The attempt token says which visit it is; whoever does the work, worker or not, was given it.
+	// The attempt token identifies the visit, and whoever does the work has it, be it a worker or not.
 	"epigraph.executor.v1.ExecutorService/CompleteAttempt": {Run, Worker},
 	// A worker sends with the attempt token of its call alone, in the name of the call's node.
 	"epigraph.executor.v1.ExecutorService/SendMessage": {Run, Worker},
@@ -98,11 +99,12 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/UpdateTask":     run,
 	"epigraph.registry.v1.RegistryService/TransitionTask": run,
 	"epigraph.registry.v1.RegistryService/DeleteTask":     run,
-	// A claim says that a run works on a task; whoever could make one could keep others from it, or end it for them.
+	// A claim says that a run works on a task. A caller that could make one could block the task for others,
+	// or end it for them.
 	"epigraph.registry.v1.RegistryService/ClaimTask":    serviceOnly,
 	"epigraph.registry.v1.RegistryService/ConfirmClaim": serviceOnly,
 	"epigraph.registry.v1.RegistryService/SettleClaim":  serviceOnly,
-	// These tell of all namespaces.
+	// These return data of all namespaces.
 	"epigraph.registry.v1.RegistryService/LeaseCancellations":       serviceOnly,
 	"epigraph.registry.v1.RegistryService/AcknowledgeCancellations": serviceOnly,
 

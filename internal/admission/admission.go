@@ -1,5 +1,6 @@
-// Package admission owns the bound on how much expensive work goes on at once: of each namespace, and of all together. Each namespace waits
-// behind itself alone while there is room for all. It must not know what the work is.
+// Package admission bounds how much expensive work goes on at once: for each namespace, and for all together.
+// While there is room for all, a namespace waits only behind its own work. The package must not know what the
+// work is. It is written here because a weighted semaphore knows no namespaces and no order among them.
 package admission
 
 import (
@@ -14,7 +15,7 @@ import (
 const (
 	// Free is the highest cost of work that passes at once.
 	Free = 2_000
-	// PerNamespace is what the work of one namespace may cost at once; a piece that costs more is let in alone.
+	// PerNamespace is the cost that one namespace may have under way. Work that costs more is admitted alone.
 	PerNamespace = 20_000
 	// Overall is what all work may cost at once.
 	Overall = 4 * PerNamespace
@@ -43,7 +44,8 @@ type piece struct {
 	in        chan struct{}
 }
 
-// Enter waits for the turn of a piece of work, at most until ctx ends. After success leave must be called when the work is done, or given up.
+// Enter waits for the turn of a piece of work, at most until ctx ends. After success the caller must call
+// leave when the work is done or given up.
 func (c *Control) Enter(ctx context.Context, namespace string, cost int) (leave func(), err error) {
 	if cost <= Free {
 		return func() {}, nil
@@ -92,14 +94,14 @@ func (c *Control) Enter(ctx context.Context, namespace string, cost int) (leave 
 	}, nil
 }
 
-// Busy is the error of work that found no turn before its context ended, of whose end err tells.
+// Busy is the error of work that found no turn before its context ended; err is the end of the context.
 func Busy(err error) error {
 	return errs.New(errs.ResourceExhausted, ReasonBusy, "too much large work of the namespace goes on or waits already").
 		Hint("try again in a moment, or send smaller graphs and texts").With(err)
 }
 
-// admit lets in whoever has room, in the order of their coming. Who has room in its namespace but not among all holds up those behind it, so that it
-// is not passed by for ever. It is called with c.mu held.
+// admit admits waiting work in the order of arrival. Work with room in its namespace but not in the total
+// holds up the work behind it, so that it is not overtaken for ever. The caller holds c.mu.
 func (c *Control) admit() {
 	for e := c.line.Front(); e != nil; {
 		p, next := e.Value.(*piece), e.Next()

@@ -1,5 +1,5 @@
-// Package blob owns the store of large values: immutable objects under a name, in a directory, in memory or in a bucket, by URL. It must not
-// know what they mean, who refers to them, nor when one is no longer needed.
+// Package blob owns the store of large values: immutable objects under a name, in a directory, in memory or
+// in a bucket, by URL. It must not know their meaning, their users, or when one is no longer needed.
 package blob
 
 import (
@@ -57,10 +57,11 @@ func Check(raw string) error {
 	return nil
 }
 
-// Open opens the store that raw names: file:///dir (made if it is not there), mem://, s3://bucket or gs://bucket, each with "prefix=" and, for S3, with
-// region, endpoint, s3ForcePathStyle and so on as gocloud.dev takes them. Keys of access come from the provider's usual places, never from the URL. It does not reach
-// out to a bucket. gs://bucket needs a binary that was built with the tag gcs: its client takes 20 MB. With the
-// tag nos3 there is no client for s3://bucket either.
+// Open opens the store at raw: file:///dir (created if missing), mem://, s3://bucket or gs://bucket, each
+// with "prefix=" and, for S3, with region, endpoint, s3ForcePathStyle and so on as in gocloud.dev.
+// Credentials come from the provider's usual places, never from the URL. Open does not contact a bucket.
+// gs://bucket needs a binary that was built with the tag gcs: its client takes 20 MB. With the tag nos3 there
+// is no client for s3://bucket either.
 func Open(ctx context.Context, raw string) (*Store, error) {
 	if err := Check(raw); err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func leftOut(u *url.URL, use string) error {
 // Where says where the store is, without what its URL says beside.
 func (s *Store) Where() string { return s.where }
 
-// Put stores data under name. An object that is there already is replaced; a reader sees the one or the other, whole.
+// Put stores data under name. It replaces an existing object; readers see the old one or the new one, whole.
 func (s *Store) Put(ctx context.Context, name string, data []byte) error {
 	return s.fault("store", name, s.bucket.WriteAll(ctx, name, data, &blob.WriterOptions{
 		ContentType: "application/octet-stream", DisableContentTypeDetection: true, BeforeWrite: private,

@@ -16,8 +16,8 @@ type Setting struct {
 	Help  string
 }
 
-// Effective lists every setting of cfg, a struct or a pointer to one, in declared order. It is what a
-// service logs once at its start; given the defaults it is the reference of all settings.
+// Effective lists every setting of cfg, a struct or a pointer to one, in declared order. A service logs it
+// once at its start; of the defaults it is the reference of all settings.
 func Effective(cfg any) []Setting {
 	v := reflect.ValueOf(cfg)
 	if v.Kind() == reflect.Pointer {

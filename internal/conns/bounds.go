@@ -11,7 +11,7 @@ const (
 	connBytes = 48 << 10
 	// defaultBytes is what connections may take where there is no memory limit.
 	defaultBytes = 512 << 20
-	// fewFiles is what a process may open where nothing tells.
+	// fewFiles is the number of open files that is assumed where the system has no such limit to read.
 	fewFiles = 1024
 	// minTotal lets a few in, however little memory there is.
 	minTotal = 256
@@ -22,10 +22,10 @@ func DefaultBounds() Bounds {
 	return Fit(openFiles(), memlimit.Bytes())
 }
 
-// Fit returns bounds for a number of open files and a limit of memory in bytes; 0 is none.
-// Strangers of one server may take a sixteenth of the files and those who are known a half: with three
-// servers in a process five sixteenths are left for databases, files and outgoing connections. Those who are
-// known may take a quarter of the memory.
+// Fit returns bounds for a number of open files and a limit of memory in bytes; 0 is none. The
+// unauthenticated connections of one server may take a sixteenth of the files, the authenticated ones a half.
+// With three servers in a process, five sixteenths are left for databases, files and outgoing connections.
+// Authenticated connections may take a quarter of the memory.
 func Fit(files uint64, limit int64) Bounds {
 	room := int64(defaultBytes)
 	if limit > 0 {

@@ -1,7 +1,10 @@
-// Package conns owns which connections to a process stay open. Connections on which nobody has said who they
-// are, those of each namespace and all of them together are bounded; where there is no room, the one that is
-// idle longest is closed. A connection of HTTP/2 that brings many frames without work is read more slowly. It
-// must not know what calls are made on a connection, nor how a caller is known.
+// Package conns owns the decision which connections to a process stay open. It bounds unauthenticated
+// connections, those of each namespace and all together; where there is no room, it closes the connection
+// that is idle longest. An HTTP/2 connection that sends many frames without work is read more slowly. The
+// package must not know the calls on a connection, nor how a caller is authenticated.
+//
+// Frames are counted here, from their headers in passing, because the Framer of x/net decodes a stream that
+// it owns.
 package conns
 
 import (
@@ -25,7 +28,8 @@ const unsentBytes = 128 << 10
 type Bounds struct {
 	// Strangers bounds the connections to one server on which nobody has shown valid credentials.
 	Strangers int
-	// Namespace bounds those of one namespace, and Total those of all namespaces, to all servers of the process.
+	// Namespace bounds the connections of one namespace, Total those of all namespaces, to all servers of the
+	// process.
 	Namespace, Total int
 }
 
@@ -108,7 +112,7 @@ func (q *queue) oldestOfMost() *Conn {
 	return place.Value.(*Conn)
 }
 
-// sourceOf is the address that counts for a connection: of IPv6 the network, of which one caller has all
+// sourceOf is the address that a connection counts for: with IPv6 the network, because one caller has all its
 // addresses.
 func sourceOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
@@ -119,7 +123,7 @@ func sourceOf(a net.Addr) netip.Prefix {
 	if ip.Is4() {
 		bits = ip.BitLen()
 	}
-	p, _ := ip.Prefix(bits) // of an address that is none it is the zero one
+	p, _ := ip.Prefix(bits) // an invalid address gives the zero prefix
 	return p
 }
 
@@ -141,7 +145,7 @@ func (l *List) Strangers() int {
 // Listen returns lis such that the list hears of its connections.
 func (l *List) Listen(lis net.Listener) net.Listener { return &listener{lis, l} }
 
-// listener tells of the connections that it accepts.
+// listener registers the connections that it accepts.
 type listener struct {
 	net.Listener
 	list *List
@@ -153,7 +157,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := c.RemoteAddr().(*net.TCPAddr); ok { // others have no address of their own, and do not leave the machine
+	if _, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		// other connections have no address and stay on the machine
 		boundUnsent(c)
 		return l.list.admit(c), nil
 	}
@@ -200,8 +205,8 @@ func (l *List) admit(n net.Conn) *Conn {
 	l.pool.put(c, &l.strangers)
 	var gone *Conn
 	if l.strangers.len() > l.pool.bounds.Strangers {
-		// Those of whom nothing has come yet go before probes that are being answered, which must not have the
-		// list to themselves either.
+		// Connections that have sent nothing are closed before probes that are being answered, but the probes
+		// must not keep the list to themselves either.
 		from := &l.strangers.idle
 		if l.strangers.busy.Len() > l.pool.bounds.Strangers/2 {
 			from = &l.strangers.busy
@@ -284,7 +289,7 @@ func (l *List) Tag(ctx context.Context, from net.Addr) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Begin is told of a call, by its context: its connection is not idle until end is called.
+// Begin marks the connection of a call, found by its context, as busy until end is called.
 func Begin(ctx context.Context) (end func()) {
 	c := Of(ctx)
 	if c == nil {
@@ -309,7 +314,7 @@ func (c *Conn) count(n int) {
 	c.enter()
 }
 
-// Trust is told of a call by a service of the installation or an operator: its connection is bounded no more.
+// Trust lifts the bounds from the connection of a call by a service of the installation or an operator.
 func Trust(ctx context.Context) {
 	c := Of(ctx)
 	if c == nil {
@@ -322,10 +327,9 @@ func Trust(ctx context.Context) {
 	p.take(c)
 }
 
-// Know is told of a call with valid credentials: its connection is one of the namespace's. Is there no room,
-// the connection that is idle longest is closed: that of the namespace where it has as many as it may, that
-// of the namespace with the most where all together do. ResourceExhausted is the error where none is idle;
-// then the connection stays what it was.
+// Know counts the connection of a call with valid credentials for the namespace. If there is no room it
+// closes the connection that is idle longest: of this namespace if that has all it may, else of the namespace
+// with the most. If none is idle the error is ResourceExhausted, and the connection stays unauthenticated.
 func Know(ctx context.Context, namespace string) error {
 	c := Of(ctx)
 	if c == nil {

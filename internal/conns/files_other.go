@@ -2,5 +2,5 @@
 
 package conns
 
-// openFiles is what is certain where nothing tells.
+// openFiles is a number that is safe on every system.
 func openFiles() uint64 { return fewFiles }

@@ -17,8 +17,8 @@ const (
 	flagEnd      = 0x1
 )
 
-// smallData is the size below which a frame of data that does not end its stream costs more than it brings: a
-// buffer and a place in a queue for a few bytes. No client cuts messages as small as that.
+// smallData is the size below which a data frame that does not end its stream costs more than it is worth: a
+// buffer and a place in a queue for a few bytes. No client splits messages that small.
 const smallData = 32
 
 // perReset is how many other frames the end of a call counts as, since the call was begun. An answer of one
@@ -33,7 +33,7 @@ type frames struct {
 	skip uint32 // of the frame that has begun
 }
 
-// next goes over b and tells of each frame that begins in it.
+// next calls frame for each frame that begins in b.
 func (f *frames) next(b []byte, frame func(kind, flags byte, length uint32)) {
 	for len(b) > 0 {
 		if f.skip > 0 {
@@ -59,12 +59,12 @@ func (f *frames) next(b []byte, frame func(kind, flags byte, length uint32)) {
 type incoming struct {
 	frames
 	begun int  // how much of the preface has come
-	other bool // what is spoken is not HTTP/2
+	other bool // the protocol is not HTTP/2
 	crumb bool // the last frame of data was one
 }
 
-// count returns how many frames of b, or as many as that cost, bring nothing that a call could use: all but
-// headers and data, and data in crumbs one after another. Speaking something else costs nothing.
+// count returns the number of frames in b, or their equivalent, that are of no use to a call: all but headers
+// and data, and small data frames in a row. Other protocols cost nothing.
 func (i *incoming) count(b []byte) (idle int) {
 	if !i.other && i.begun < len(preface) {
 		n := min(len(preface)-i.begun, len(b))

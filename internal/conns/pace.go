@@ -7,22 +7,23 @@ import (
 )
 
 const (
-	// connRate is how many frames that do no work one connection may bring in a second, and connBurst how many
-	// at once: settings, keep-alives, changes of mind.
+	// connRate is how many frames without work one connection may send in a second, and connBurst how many at
+	// once: settings, keep-alives, resets.
 	connRate, connBurst = 50, 500
-	// perAnswer is how many more it may bring for each frame of an answer: a window for its stream and one for
-	// its connection, a probe of the way's length, and the end of a call that its caller does not want any more.
+	// perAnswer is how many more it may send for each frame of an answer: a window update for the stream and
+	// one for the connection, a ping that measures the round trip, and a reset of the call.
 	perAnswer = 4
 	// maxEarned bounds what a connection has earned by answers and not used.
 	maxEarned = 20_000
-	// smallRead is what is read at once, beyond the frame that is under way, of a connection that has had no
-	// answer yet or has used up half of its allowance: what a read brings is done before anything is owed.
+	// smallRead is the size of one read, beyond the frame under way, on a connection that has had no answer
+	// yet or has used up half of its allowance. The frames of a read are processed before their cost is
+	// charged, so a read must be small.
 	smallRead = 2 << 10
-	// groupRate and groupBurst are what the connections of one namespace may bring together beyond that.
+	// groupRate and groupBurst are what the connections of one namespace may send together beyond that.
 	groupRate, groupBurst = 2000, 4000
 )
 
-// allowance is a number of frames that grows with time. The zero value is a full one.
+// allowance is a token bucket. The zero value is full.
 type allowance struct {
 	used float64
 	at   time.Time
@@ -39,8 +40,10 @@ func (a *allowance) spend(now time.Time, n, rate, burst float64) (owed float64) 
 	return max(a.used-burst, 0)
 }
 
-// pace holds up a connection that brings more frames without work than it may: reading them takes a thread
-// from everybody, and no call is there that could be refused. The lock of the pool guards debts of groups.
+// pace delays a connection that sends more frames without work than it may: reading them takes a thread from
+// all others, and there is no call to refuse. The lock of the pool guards debts of groups. It is written here
+// because the tokens of x/time/rate are taken one bucket at a time, and these overflow from a connection to
+// its namespace.
 type pace struct {
 	closed chan struct{}
 	once   sync.Once
@@ -53,8 +56,8 @@ type pace struct {
 	until    time.Time // nothing is read before
 }
 
-// wait waits until the connection may be read again, and returns what of b may be read: frames tells what is
-// under way. It is false when the connection was closed meanwhile.
+// wait waits until the connection may be read again, and returns how much of b may be read; frames knows the
+// frame under way. It returns false when the connection was closed meanwhile.
 func (p *pace) wait(b []byte, frames *incoming) ([]byte, bool) {
 	p.mu.Lock()
 	until := p.until
@@ -89,8 +92,8 @@ func (p *pace) earn(n int) {
 	p.earned, p.answered = min(p.earned+float64(n*perAnswer), maxEarned), true
 }
 
-// brought counts frames that did no work. What goes beyond the connection's own allowance is taken from that
-// of its namespace. A stranger has none, so that none can use up that of the others.
+// brought counts frames that did no work. What exceeds the connection's own allowance is taken from that of
+// its namespace. An unauthenticated connection has no namespace, so that it cannot use up another's.
 func (c *Conn) brought(n int) {
 	if n == 0 {
 		return
@@ -120,7 +123,7 @@ func (c *Conn) brought(n int) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// read reads what is spoken on the connection from where it can be read, and counts its frames.
+// read reads from the connection's plain text, and counts its frames.
 func (c *Conn) read(from net.Conn, frames *incoming, b []byte) (int, error) {
 	b, ok := c.pace.wait(b, frames)
 	if !ok {
@@ -144,8 +147,8 @@ func (c *Conn) Read(b []byte) (int, error) { return c.read(c.Conn, &c.reads, b) 
 // Write implements net.Conn.
 func (c *Conn) Write(b []byte) (int, error) { return c.write(c.Conn, &c.writes, b) }
 
-// Secured is told that what passes over the connection is encrypted, and returns the connection as it is
-// spoken on: plain stands for its plain text. A connection that is none of a List is left as it is.
+// Secured registers the plain text of an encrypted connection, and returns the connection to use from then
+// on. A connection that is not of a List is returned as it is.
 func Secured(raw, plain net.Conn) net.Conn {
 	c, ok := raw.(*Conn)
 	if !ok {
@@ -154,8 +157,8 @@ func Secured(raw, plain net.Conn) net.Conn {
 	return &secured{Conn: plain, under: c}
 }
 
-// secured is a connection whose frames only its plain text shows. That of the connection under it begins with
-// no preface and is not counted.
+// secured is a connection whose frames are visible in its plain text only. The connection under it does not
+// begin with a preface and is not counted.
 type secured struct {
 	net.Conn
 	under  *Conn

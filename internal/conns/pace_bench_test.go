@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conns"
 )
 
-// endless is a connection that brings the same bytes again and again, and takes whatever it is given.
+// endless is a connection that delivers the same bytes again and again, and accepts all writes.
 type endless struct {
 	net.Conn
 	addr *net.TCPAddr

@@ -25,7 +25,7 @@ func frame(kind, flags byte, n int) []byte {
 	return append([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, 1}, make([]byte, n)...)
 }
 
-// wire is a connection that brings what is put on it, one piece for each read.
+// wire is a connection that delivers the pieces put on it, one for each read.
 type wire struct {
 	net.Conn
 	addr   *net.TCPAddr
@@ -67,7 +67,7 @@ func newRig() *rig {
 	return &rig{list: conns.New(conns.Bounds{Strangers: 10, Namespace: 10, Total: 20}).List()}
 }
 
-// newcomer returns a new connection as its server sees it, and what is put on it.
+// newcomer returns a new connection as its server sees it, and the wire behind it.
 func (r *rig) newcomer() (net.Conn, *wire) {
 	r.port++
 	w := &wire{addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: r.port}, pieces: make(chan []byte, 10)}
@@ -109,7 +109,7 @@ func most(t *testing.T, c net.Conn) int {
 	return n
 }
 
-// TestPace holds how fast connections are read that bring many frames without work.
+// TestPace checks how fast connections are read that send many frames without work.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	pings := func(n int) []byte { return bytes.Repeat(frame(ping, 0, 8), n) }

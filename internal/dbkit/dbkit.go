@@ -36,8 +36,8 @@ const (
 // Now returns the present as stores keep it: UTC, whole microseconds, no monotonic part.
 func Now() time.Time { return Micros(time.Now()) }
 
-// Micros brings t to the precision of the stores, so that what is read back equals what was written.
-// The zero time stays the zero time.
+// Micros rounds t down to the precision of the stores, so that a time is read back as it was written. The
+// zero time stays the zero time.
 func Micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // ToUnixMicros is the integer form in which SQLite stores keep a time; the zero time becomes 0.
@@ -82,14 +82,15 @@ func UniqueViolation(err error) (name string, ok bool) {
 	return "", false
 }
 
-// ConnectionLost reports whether err says that the server went away or could not be reached, which
-// leaves the fate of a commit that was under way unknown.
+// ConnectionLost reports whether err means that the server went away or could not be reached. The fate of a
+// commit under way is then unknown.
 func ConnectionLost(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// Class 08 is connection trouble, 57P01-57P03 a server that shuts down or starts, 53300 one without a place left.
+		// Class 08 is connection trouble, 57P01-57P03 a server that shuts down or starts, 53300 a server
+		// without a free connection.
 		return strings.HasPrefix(pg.Code, "08") || pg.Code == "57P01" || pg.Code == "57P02" || pg.Code == "57P03" || pg.Code == "53300"
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
@@ -110,8 +111,8 @@ var awayTexts = []string{
 	"SQLSTATE 57P01", "SQLSTATE 57P02", "SQLSTATE 57P03", "SQLSTATE 08", "SQLSTATE 53300",
 }
 
-// Away reports whether err says that the database server does not answer: for logs, where an error may be a text or the answer to a
-// caller. Whether something was done is for ConnectionLost to say.
+// Away reports whether err means that the database server does not answer. It is for logs, where an error may
+// be a text or the answer to a caller; ConnectionLost decides whether something may have been done.
 func Away(err error) bool {
 	if err == nil {
 		return false
@@ -121,7 +122,7 @@ func Away(err error) bool {
 	}
 	text := err.Error()
 	if strings.Contains(text, "rpc error: ") {
-		return false // another service is away, or its connection broke
+		return false // another service does not answer, or its connection broke
 	}
 	return slices.ContainsFunc(awayTexts, func(s string) bool { return strings.Contains(text, s) })
 }

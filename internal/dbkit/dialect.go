@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Dialect renders the fragments in which the SQL of PostgreSQL and SQLite differs. Whatever stands between
-// them both databases understand; LIMIT, window functions, upserts, RETURNING and row values included.
+// Dialect renders the fragments in which the SQL of PostgreSQL and SQLite differs. Both databases understand
+// everything between them, including LIMIT, window functions, upserts, RETURNING and row values.
 type Dialect uint8
 
 // The dialects.
@@ -47,7 +47,7 @@ func (d Dialect) InSelect(expr, query string) string {
 }
 
 // LookUp joins the rows of a table for which the condition holds, as an alias. They are looked up for each
-// row of what stands before, whatever the database believes about sizes.
+// row of the left side, whatever the database estimates about sizes.
 func (d Dialect) LookUp(table, alias, cond string) string {
 	return d.choose(
 		fmt.Sprintf(` CROSS JOIN LATERAL (SELECT * FROM %[1]s %[2]s WHERE %[3]s OFFSET 0) %[2]s`, table, alias, cond),
@@ -88,11 +88,10 @@ func (d Dialect) Lists(alias string, columns ...[2]string) string {
 	return "(SELECT " + strings.Join(outer, ", ") + " FROM " + from + ") " + alias
 }
 
-// Text is a parameter that is a text and stands where its type and its order, which is that of its bytes,
-// must be told.
+// Text is a text parameter in a place where its type and its order, by bytes, must be stated.
 func (d Dialect) Text(param string) string { return d.choose(param+`::text COLLATE "C"`, param) }
 
-// Greatest is the larger of two values, of which none is null.
+// Greatest is the larger of two values, neither of which is null.
 func (d Dialect) Greatest(a, b string) string {
 	return d.choose(`greatest`, `max`) + `(` + a + `, ` + b + `)`
 }
@@ -107,8 +106,8 @@ func (d Dialect) Position(piece, bytes string) string {
 	return d.choose(`position(`+piece+` IN `+bytes+`)`, `instr(`+bytes+`, `+piece+`)`)
 }
 
-// Locked ends a select whose rows stay locked until the end of the transaction. On SQLite a transaction that
-// writes is alone from its start.
+// Locked ends a select whose rows stay locked until the end of the transaction. On SQLite a writing
+// transaction is alone from its start.
 func (d Dialect) Locked() string { return d.choose(` FOR UPDATE`, ``) }
 
 // LockedFree is Locked for those rows that no other transaction has locked.

@@ -11,10 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Listen sends what read makes of the payloads of a Postgres channel, until ctx ends and the channel that it returns is closed. The
-// channel holds size values; what comes while it is full is dropped. After a lost connection it sends again, since notifications may
-// have been lost with it. It listens by the time it returns, on a connection like the pool's but not of it: one that is held for long
-// must not be counted there, nor keep Close waiting.
+// Listen sends the notifications of a Postgres channel, as decoded by read, until ctx ends and the returned
+// channel is closed. That channel holds size values; notifications that find it full are dropped. After a
+// lost connection it sends once more, since notifications may have been lost with it. It listens by the time
+// it returns. Its connection is like the pool's but not from it: a connection that is held for long must not
+// count there, nor keep Close waiting.
 func Listen[T any](ctx context.Context, pool *pgxpool.Pool, channel string, size int, again T, read func(payload string) (T, bool)) (<-chan T, error) {
 	conn, err := listen(ctx, pool, channel)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Merged renders a list in an order that an index has within each state: as many rows of each state as the whole list may have, and the first of them.
-// query renders the select without its order under a condition; the column state is that of the table alias. No states mean that the order holds over
+// Merged renders a list in an order that an index has only within each state. It reads the first rows of each
+// state, as many as the whole list may have, and merges them. query renders the select without its order
+// under a condition; the column state is that of the table alias. No states mean that the order holds over
 // all. Both databases understand it.
 func Merged[S ~int32](states []S, query func(state string) string, alias, order, limit string) string {
 	end := " ORDER BY " + order + " LIMIT " + limit

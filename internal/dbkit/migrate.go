@@ -39,7 +39,8 @@ type Migrations struct {
 type Step struct {
 	// Name says what it is, for messages.
 	Name string
-	// Up applies what is missing and returns how many it applied; calls may come from several processes at once.
+	// Up applies the missing migrations and returns how many it applied. Several processes may call it at
+	// once.
 	Up func(context.Context) (int, error)
 	// Current reports whether nothing is missing, without changing anything.
 	Current func(context.Context) (bool, error)
@@ -112,8 +113,9 @@ func PostgresMigrations(pool *pgxpool.Pool, schema string, fsys fs.FS) (*Migrati
 	}, nil
 }
 
-// Up applies what is missing and returns how many files it applied. It is safe to call at every start. A database
-// that a later binary has migrated is left as it is, with FailedPrecondition and ReasonSchemaNew.
+// Up applies the missing migrations and returns how many files it applied. It is safe to call at every start.
+// A database that a later binary has migrated stays unchanged; the error is FailedPrecondition with
+// ReasonSchemaNew.
 func (m *Migrations) Up(ctx context.Context) (int, error) {
 	have, want, err := m.Version(ctx)
 	if err != nil {
@@ -144,7 +146,7 @@ func (m *Migrations) Version(ctx context.Context) (have, want int64, err error) 
 	return have, m.target, nil
 }
 
-// lost makes a fault of the connection Unavailable: whoever starts may wait and try again.
+// lost makes a fault of the connection Unavailable, so that the caller may wait and retry.
 func lost(err error) error {
 	if ConnectionLost(err) {
 		return errs.New(errs.Unavailable, ReasonUnreachable, "the connection to the database broke").With(err)
@@ -197,7 +199,7 @@ func migratePostgres(ctx context.Context, cfg *pgx.ConnConfig, schema string, fs
 	if err != nil {
 		return 0, err
 	}
-	// The lock lives as long as its session, so a crash in the middle frees it.
+	// The lock ends with its session, so a crash in the middle frees it.
 	defer func() { err = errors.Join(err, closeGuard(ctx, guard, schema)) }()
 	if err := wait(ctx, guard, schema); err != nil {
 		return 0, fmt.Errorf("wait for another migration: %w", err)
@@ -213,8 +215,8 @@ func migratePostgres(ctx context.Context, cfg *pgx.ConnConfig, schema string, fs
 	return len(res), err
 }
 
-// wait takes the lock. It asks again and again rather than in one statement, for which an index that is built beside the work of others
-// would have to wait in turn.
+// wait takes the lock. It polls instead of waiting in one statement, because an index that is built
+// concurrently would have to wait for that statement.
 func wait(ctx context.Context, guard *sql.Conn, schema string) error {
 	for {
 		var mine bool

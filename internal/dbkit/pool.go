@@ -40,8 +40,8 @@ type Pool interface {
 	// more than once and must have no other effect.
 	Update(ctx context.Context, fn func(context.Context, Querier) error) error
 	// Exchange runs statements, and then those that are decided from what they found, in one transaction. It
-	// rolls back if the decision is an error. On PostgreSQL each half is one round trip. begin may be called more
-	// than once and must have no other effect.
+	// rolls back if the decision is an error. On PostgreSQL each half is one round trip. begin may be called
+	// more than once and must have no other effect.
 	Exchange(ctx context.Context, begin func() (first []Stmt, decide func() ([]Stmt, error))) error
 	// View runs statements that read, all on the same snapshot. On PostgreSQL that is one round trip.
 	View(ctx context.Context, stmts ...Stmt) error
@@ -53,7 +53,7 @@ type Stmt struct {
 	Args  []any
 	// Rows, if set, reads the rows of the result.
 	Rows func(Rows) error
-	// Done, if set, is told how many rows the statement wrote. Without Rows only.
+	// Done, if set, receives the number of rows that the statement wrote. Without Rows only.
 	Done func(n int64) error
 }
 

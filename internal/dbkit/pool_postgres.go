@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// PostgresPool is a Pool of connections to PostgreSQL. What fault makes of them is returned in the place of
-// errors; nil leaves them as they are.
+// PostgresPool is a Pool of connections to PostgreSQL. fault translates its errors; nil leaves them as they
+// are.
 func PostgresPool(pool *pgxpool.Pool, fault func(error) error) Pool {
 	if fault == nil {
 		fault = func(err error) error { return err }
@@ -155,7 +155,7 @@ func (r postgresRows) Close() error {
 	return r.Err()
 }
 
-// postgresArgs brings arguments to the form that pgx takes. It changes the list in place.
+// postgresArgs converts arguments to the types of pgx. It changes the list in place.
 func postgresArgs(args []any) []any {
 	for i, a := range args {
 		switch a := a.(type) {

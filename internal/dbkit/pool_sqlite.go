@@ -123,7 +123,7 @@ func (p sqlitePool) View(ctx context.Context, stmts ...Stmt) error {
 // sqliteText names the parameters as SQLite does.
 func sqliteText(query string) string { return strings.ReplaceAll(query, "$", "?") }
 
-// sqliteArgs brings arguments to the form that SQLite keeps. It changes the list in place.
+// sqliteArgs converts arguments to the types of SQLite. It changes the list in place.
 func sqliteArgs(args []any) []any {
 	for i, a := range args {
 		switch a := a.(type) {

@@ -43,9 +43,8 @@ type PostgresOptions struct {
 	LockTimeout time.Duration
 	// StatementTimeout bounds one statement; default 30s.
 	StatementTimeout time.Duration
-	// ByIndex is for statements that find what they want by an index, whatever the size of the tables. Told
-	// so, the planner does not fall for a scan of a table that is small or not analyzed yet, and then stay
-	// with it.
+	// ByIndex is for statements that find their rows by an index, whatever the size of the tables. It keeps
+	// the planner from choosing a scan while a table is small or not analyzed, and then keeping that plan.
 	ByIndex bool
 	// Role, if set, is assumed on every connection, so that row-level security binds a pool that
 	// logs in as the owner.
@@ -173,5 +172,6 @@ func isNetwork(err error) bool {
 		return true
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, pgconn.ErrConnClosed) // what a connection says that was found dead by an earlier statement
+		// the error of a connection that an earlier statement found closed
+		errors.Is(err, pgconn.ErrConnClosed)
 }

@@ -63,7 +63,7 @@ func read[T any](next func() bool, scan func() (T, error), add func(T) (last boo
 // becomes.
 const rowMemory = 2
 
-// fillPage tells of each row whether the page has room for another one.
+// fillPage reports for each row whether the page has room for another one.
 func fillPage[T page.Row](ctx context.Context) func(T) (full bool, err error) {
 	var g page.Gauge
 	return func(r T) (bool, error) {

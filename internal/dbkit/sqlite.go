@@ -95,8 +95,9 @@ func OpenSQLite(ctx context.Context, path string, opts ...SQLiteOptions) (*SQLit
 	return &SQLite{Write: w, Read: r, name: filepath.Base(path), tracer: o.TracerProvider.Tracer(scope)}, nil
 }
 
-// createPrivate makes an empty file that only its owner can read. SQLite would make it readable by everyone, and makes the log and the
-// index beside it like the file. A file that exists is not even opened: closing it would drop the locks that this process has on it.
+// createPrivate makes an empty file that only its owner can read. SQLite would make it readable by everyone,
+// and gives the log and the index beside it the mode of the file. An existing file is not even opened:
+// closing it would drop the locks that this process has on it.
 func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -108,7 +109,7 @@ func createPrivate(path string) error {
 	return f.Close()
 }
 
-// opening tells a file that is no good from one that cannot be had.
+// opening distinguishes a faulty file from one that cannot be reached.
 func opening(path string, unreachable *errs.Error, err error) error {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		if code := lite.Code() & 0xff; code == sqlite3.SQLITE_NOTADB || code == sqlite3.SQLITE_CORRUPT {

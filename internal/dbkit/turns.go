@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// MaxWaiting is how many calls of one namespace may wait for a connection: half of those that may be under
-	// way, so that a burst of starts waits rather than comes again.
+	// MaxWaiting is how many calls of one namespace may wait for a connection: half of those that may be
+	// under way, so that a burst of starts waits instead of being retried.
 	MaxWaiting = 1000
 	// MaxRead is how long the clients of a namespace may read in one turn.
 	MaxRead = 10 * time.Second
@@ -24,11 +24,11 @@ const (
 	ReasonReadTooLong = "READ_TOO_LONG"
 )
 
-// Turns share a pool of connections among namespaces. One namespace has at most half of the connections, all
-// together have all but one, and where these are in use each namespace that waits gets one in turn. What
-// services ask for a namespace has turns of its own, so that it does not wait for what the namespace's
-// clients ask. What a service does for all namespaces, or for itself, needs no turn: there is always a
-// connection that no client has. Turns are safe for concurrent use.
+// Turns share a pool of connections among namespaces. One namespace has at most half of the connections, and
+// all together have all but one; when these are in use, the waiting namespaces get connections in turn. The
+// calls that services make for a namespace have turns of their own, so that they do not wait for those of the
+// namespace's clients. The work of a service for itself or for all namespaces needs no turn: one connection
+// is always free of clients. Turns are safe for concurrent use.
 type Turns struct{ clients, services *turns.Turns }
 
 // NewTurns returns turns for a pool of so many connections. Of a pool of one, clients have that one at most
@@ -95,7 +95,7 @@ func answer[T any](ctx context.Context, do func(context.Context, string, func(co
 
 var errReadTooLong = errors.New("the read took too long")
 
-// of returns the turns for whoever made the call; outside of one it is the service itself.
+// of returns the turns for the caller of the call in ctx; without a call it is the service itself.
 func (t *Turns) of(ctx context.Context) *turns.Turns {
 	if kind := access.Of(ctx).Kind; kind != "" && kind != access.Internal {
 		return t.clients

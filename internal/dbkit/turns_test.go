@@ -22,7 +22,7 @@ func asClient(ctx context.Context) context.Context {
 
 func TestTurns(t *testing.T) {
 	nothing := func(context.Context) error { return nil }
-	// crowd has n calls of a namespace begin, which last until goOn is closed, and tells how many have a turn.
+	// crowd starts n calls of a namespace, which last until goOn is closed, and returns how many have a turn.
 	crowd := func(ctx context.Context, all *dbkit.Turns, n int, namespace string, goOn <-chan struct{}) (busy *int) {
 		var mu sync.Mutex
 		busy = new(int)
@@ -125,8 +125,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// A statement that would never end gives its connection back when its context ends: what a bound on reads
-// relies on.
+// A statement without an end gives its connection back when its context ends. The time bound of reads relies
+// on it.
 func TestSQLiteInterrupt(t *testing.T) {
 	t.Parallel()
 	db, err := dbkit.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "x.db"), dbkit.SQLiteOptions{MaxReaders: 1})

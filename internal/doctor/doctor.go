@@ -1,5 +1,6 @@
-// Package doctor is how services examine what they keep: a list of probes, each of which looks for one kind of harm, and the
-// report that comes of them. It must not know what any service keeps, nor how it is reached.
+// Package doctor is the framework in which services examine their stores: a list of probes, each of which
+// looks for one kind of harm, and the report of their findings. It must not know the content of any store,
+// nor how a service is reached.
 package doctor
 
 import (
@@ -11,7 +12,7 @@ import (
 // Severity says how bad a finding is.
 type Severity int
 
-// The severities. A note is worth knowing, a warning wants somebody to look, a fault is something that must never be so.
+// The severities. A note is worth knowing, a warning should be looked at, a fault must never exist.
 const (
 	Note Severity = iota + 1
 	Warning
@@ -42,12 +43,13 @@ const MaxAll = 10_000
 
 // Probe looks for one kind of harm.
 type Probe struct {
-	// Name is stable, and tells probes apart in reports.
+	// Name is stable and identifies the probe in reports.
 	Name     string
 	Severity Severity
-	// What says what was found, Remedy what to do about it.
+	// What is the kind of finding, RecoveryStep the way to deal with it.
 	What, RecoveryStep string
-	// Look returns what it found, each in one line that begins with an id; at most limit+1 of them. Nothing means that all is well.
+	// Look returns its findings, each in one line that begins with an id, at most limit+1 of them. No
+	// findings mean that all is well.
 	Look func(ctx context.Context, limit int) ([]string, error)
 }
 
@@ -67,7 +69,8 @@ type Finding struct {
 type Report struct {
 	Service string `json:"service"`
 	Store   string `json:"store"`
-	// Checks is how many probes looked, Sampled how many runs (or rows) were looked at one by one; 0 means all of them.
+	// Checks is the number of probes that looked, Sampled the number of runs (or rows) that were examined one
+	// by one; 0 means all of them.
 	Checks   int           `json:"checks"`
 	Sampled  int           `json:"sampled,omitempty"`
 	Took     time.Duration `json:"took_ns"`
@@ -91,7 +94,8 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Examine lets every probe look, one after the other. One that cannot look is a warning of its own: what was not seen may be ill.
+// Examine runs the probes one after the other. A probe that cannot look is reported as a warning, because its
+// findings are unknown.
 func Examine(ctx context.Context, service, store string, o Options, probes []Probe) Report {
 	begin := time.Now()
 	r := Report{Service: service, Store: store, Checks: len(probes), Findings: []Finding{}}
@@ -126,8 +130,9 @@ func Examine(ctx context.Context, service, store string, o Options, probes []Pro
 	return r
 }
 
-// Skew is what a probe says of a clock that differs from this machine's, measured by a question that was asked at sent and answered at
-// got; nothing if the difference can be explained by the way, or is below tolerance.
+// Skew returns a finding if the clock of a database differs from this machine's. The clock was asked at sent
+// and answered at got. It returns nothing if the round trip can explain the difference or it is below
+// tolerance.
 func Skew(sent, theirs, got time.Time, tolerance time.Duration) []string {
 	var off time.Duration
 	switch {

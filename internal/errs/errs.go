@@ -74,12 +74,12 @@ const ReasonInternal = "INTERNAL"
 // nothing has happened, so that another replica, or the same one a moment later, may be asked the same.
 const ReasonNotReady = "EXECUTOR_NOT_READY"
 
-// ReasonDatabaseUnreachable is what a service answers whose database does not, and what the gateway's
-// readiness says of such a service.
+// ReasonDatabaseUnreachable is the reason of a service whose database does not answer, and of the gateway's
+// readiness for such a service.
 const ReasonDatabaseUnreachable = "DATABASE_UNREACHABLE"
 
-// DatabaseUnreachable is what callers are told while the database of a service does not answer. What became
-// of a change is for who knows the call to say.
+// DatabaseUnreachable is the answer to callers while the database of a service does not answer. It does not
+// say whether a change was made.
 func DatabaseUnreachable(service string) *Error {
 	return New(Unavailable, ReasonDatabaseUnreachable, "the database of the %s does not answer", service)
 }
@@ -88,13 +88,13 @@ func DatabaseUnreachable(service string) *Error {
 // reach: it hangs, or is not migrated yet.
 const ReasonDatabaseNotReady = "DATABASE_NOT_READY"
 
-// DatabaseNotReady is what callers are told while a service waits at its start for its database.
+// DatabaseNotReady is the answer to callers while a service waits for its database at its start.
 func DatabaseNotReady(service string) *Error {
 	return New(Unavailable, ReasonDatabaseNotReady, "the %s waits for its database, which is not ready", service)
 }
 
-// ReasonStopping is how a server ends a stream that has no end of its own, since it was told to stop. Another
-// one, or the same one when it is back, goes on with it.
+// ReasonStopping is the reason with which a stopping server ends a stream that has no end of its own. The
+// stream can be resumed at another server, or at the same one after its restart.
 const ReasonStopping = "SERVER_STOPPING"
 
 // ReasonMemoryFull is what an executor answers that has no memory for one more run. As ResourceExhausted it
@@ -130,7 +130,7 @@ func New(kind Kind, reason, format string, args ...any) *Error {
 	return &Error{Kind: kind, Reason: reason, Message: msg}
 }
 
-// Error renders everything, the private cause included, so it is for logs and never for callers.
+// Error renders everything, the private cause included. It is for logs and never for callers.
 func (e *Error) Error() string {
 	s := e.Message
 	if s == "" {
@@ -159,11 +159,10 @@ func (e *Error) With(err error) *Error {
 	return c
 }
 
-// Hint returns a copy that tells the caller what to do about it.
+// Hint returns a copy that advises the caller.
 func (e *Error) Hint(text string) *Error { return e.Set(MetaHint, text) }
 
-// RetryAfter returns a copy that tells the caller when the same request may be sent again, rounded up to
-// seconds.
+// RetryAfter returns a copy that says when the same request may be sent again, rounded up to seconds.
 func (e *Error) RetryAfter(pause time.Duration) *Error {
 	return e.Set(MetaRetryAfter, strconv.FormatInt(int64((pause+time.Second-1)/time.Second), 10))
 }
@@ -218,8 +217,8 @@ func ReasonOf(err error) string {
 	return ReasonInternal
 }
 
-// From returns the outermost *Error in err's tree, or an Internal one around err whose message says
-// nothing about it. It returns nil for nil.
+// From returns the outermost *Error in err's tree, or an Internal one around err with a neutral message. It
+// returns nil for nil.
 func From(err error) *Error {
 	if err == nil {
 		return nil

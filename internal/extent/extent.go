@@ -1,5 +1,5 @@
-// Package extent owns how large a message will be in memory, told before it is decoded, and how many elements one may have. It must not know any message of
-// the suite.
+// Package extent computes how large a message will be in memory, before it is decoded, and bounds its number
+// of elements. It must not know any message of the suite.
 package extent
 
 import (
@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// MaxElements bounds what one message may be made of: messages, elements of lists, entries of maps, and fields that are not known. Two bytes on the wire
-	// can be one, and some hundred bytes in memory.
+	// MaxElements bounds the parts of one message: messages, elements of lists, entries of maps, and unknown
+	// fields. One can take two bytes on the wire and some hundred bytes in memory.
 	MaxElements = 500_000
 	// maxDepth bounds how deep messages may stand within each other, as other readers of protobuf do.
 	maxDepth = 100
@@ -35,14 +35,15 @@ const (
 	ReasonInvalid = "REQUEST_INVALID"
 )
 
-// Extent is what the decoding of a message makes. The zero value is that of nothing.
+// Extent is the result of decoding a message, in elements and bytes. The zero value is that of nothing.
 type Extent struct {
 	Elements int64
 	Bytes    int64
 }
 
-// Measure adds what the decoding of a message will make, without making it. It refuses what no message may be: of too many elements, with lists and maps
-// that are longer than the rules of their fields allow, with messages too deep within each other. Broken wire forms are left to the decoder.
+// Measure adds what the decoding of a message will allocate, without decoding it. It refuses messages with
+// too many elements, with lists and maps longer than the rules of their fields allow, and with messages
+// nested too deep. Broken wire forms are left to the decoder.
 func (x *Extent) Measure(b []byte, d protoreflect.MessageDescriptor) error {
 	if e := x.message(shapeOf(d), b, 0); e != nil {
 		reason := ReasonInvalid
@@ -54,8 +55,8 @@ func (x *Extent) Measure(b []byte, d protoreflect.MessageDescriptor) error {
 	return nil
 }
 
-// Value adds what the n-th value of a field makes, without what stands within it: an element of a list, an entry of a map, a message, nothing for a plain
-// value. If that breaks a limit, the result says which, and in words.
+// Value adds the n-th value of a field, without its content: an element of a list, an entry of a map, a
+// message, nothing for a plain value. If that breaks a limit, the result is its reason and a text.
 func (x *Extent) Value(fd protoreflect.FieldDescriptor, n int) (reason, text string) {
 	f := shapeOf(fd.ContainingMessage()).field(fd.Number())
 	x.Bytes += f.each
@@ -204,7 +205,8 @@ type fieldShape struct {
 	name string
 	kind fieldKind
 	list bool
-	// each is the memory for one element beside what it points to; width the bytes of a packed number on the wire, 0 for varints.
+	// each is the memory of one element beside what it points to; width is the number of bytes of a packed
+	// number on the wire, 0 for varints.
 	each, width int64
 	below       protoreflect.MessageDescriptor
 	resolved    sync.Once
@@ -215,7 +217,8 @@ type fieldShape struct {
 	rule    string
 }
 
-// message is the shape of the field's messages. It is found when it is first needed, since types may contain themselves.
+// message is the shape of the field's messages. It is computed on first use, since types may contain
+// themselves.
 func (f *fieldShape) message() *shape {
 	f.resolved.Do(func() { f.shape = shapeOf(f.below) })
 	return f.shape
@@ -240,7 +243,8 @@ func shapeOf(d protoreflect.MessageDescriptor) *shape {
 }
 
 const (
-	// A list grows by copies: beside the one in use there is one that it outgrew. The same holds for the table of a map.
+	// A list is enlarged by copying: beside the list in use there is the one before it. The same holds for
+	// the table of a map.
 	listGrowth = 3
 	mapGrowth  = 4
 	pointer    = 8

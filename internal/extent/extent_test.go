@@ -35,7 +35,8 @@ func tagged(n protowire.Number, b []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), b)
 }
 
-// TestMeasure compares what is counted with what decoding allocates, for the messages that make the most of few bytes.
+// TestMeasure compares the computed size with what decoding allocates, for the messages that allocate the
+// most for few bytes.
 func TestMeasure(t *testing.T) {
 	keys := make([]byte, 0, 600_000)
 	for i := range 40_000 {

@@ -17,7 +17,8 @@ import (
 	_ "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// unbounded are the messages of requests that have fields without rules of their own, each with what bounds it instead.
+// unbounded are the messages of requests that have fields without rules of their own, each with its other
+// bound.
 func unbounded() map[string]string {
 	const (
 		graphs   = "workgraph bounds the texts and expressions of graphs and tells all faults at once; elements are counted before they are decoded (MaxElements)"
@@ -42,7 +43,8 @@ func unbounded() map[string]string {
 	}
 }
 
-// TestRequestsAreBounded walks through all that a caller can send and asks for a bound of everything in it that can be long.
+// TestRequestsAreBounded walks through every field of every request and requires a bound for each that can be
+// long.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	reasons := unbounded()

@@ -1,5 +1,6 @@
-// Package failpoint lets a test kill a process at a named place in the code. Only binaries that are built with the tag "chaos" hold
-// that ability; in all others Hit is empty and vanishes. It must not know what the places mean.
+// Package failpoint lets a test kill a process at a named place in the code. Only binaries that are built
+// with the tag "chaos" can do that; in all others Hit is empty and is compiled away. It must not know what
+// the places mean.
 package failpoint
 
 // Point names a place at which a process may be killed.
@@ -21,9 +22,9 @@ const (
 	EffectAfter Point = "effect.after"
 	// CommitBefore: a batch is about to be written.
 	CommitBefore Point = "commit.before"
-	// CommitAfter: the batch is durable, and nobody was told.
+	// CommitAfter: the batch is durable, and no effect has followed yet.
 	CommitAfter Point = "commit.after"
-	// BudgetAfter: a run is durably paused for its budget, and nobody was told.
+	// BudgetAfter: a run is durably paused for its budget, and no effect has followed yet.
 	BudgetAfter Point = "budget.after"
 	// ClaimAfter: a run without an owner was claimed, and is not read yet.
 	ClaimAfter Point = "claim.after"
@@ -31,7 +32,7 @@ const (
 	TakeoverAfter Point = "takeover.after"
 	// OutboxBefore: an item of the outbox was claimed, and the registry does not know of it.
 	OutboxBefore Point = "outbox.before"
-	// OutboxAfter: the registry was told, and the item is not acknowledged.
+	// OutboxAfter: the registry has the item, and the item is not acknowledged.
 	OutboxAfter Point = "outbox.after"
 	// HandoverBefore: a stopping executor has written everything, and still owns its runs.
 	HandoverBefore Point = "handover.before"
@@ -45,6 +46,6 @@ func Points() []Point {
 		BudgetAfter, ClaimAfter, TakeoverAfter, OutboxBefore, OutboxAfter, HandoverBefore, HandoverAfter}
 }
 
-// Env is the environment variable that arms points of a process: NAME=N kills it the N-th time that it comes by; several are separated
-// by commas. Only binaries with the tag "chaos" read it.
+// Env is the environment variable that arms points of a process: NAME=N kills it at the N-th pass; several
+// are separated by commas. Only binaries with the tag "chaos" read it.
 const Env = "CHAOS_FAILPOINTS"

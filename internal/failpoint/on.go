@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// armed is read once: it never changes in the life of a process.
+// armed is read once: it never changes while a process runs.
 var armed = sync.OnceValue(func() map[Point]*atomic.Int64 {
 	m := map[Point]*atomic.Int64{}
-	for spec := range strings.SplitSeq(os.Getenv(Env), ",") { //nolint:forbidigo // only in binaries that are made to be killed, which have no settings of their own
+	for spec := range strings.SplitSeq(os.Getenv(Env), ",") { //nolint:forbidigo // only binaries for chaos tests read it, and they have no settings of their own
 		name, times, _ := strings.Cut(spec, "=")
 		if n, err := strconv.ParseInt(times, 10, 64); err == nil && n > 0 {
 			m[Point(name)] = &atomic.Int64{}
@@ -27,7 +27,7 @@ var armed = sync.OnceValue(func() map[Point]*atomic.Int64 {
 // Hit kills this process as kill -9 does if the point is armed and this is its time.
 func Hit(p Point) {
 	if left := armed()[p]; left != nil && left.Add(-1) == 0 {
-		// Nothing of this process runs after it, deferred or not.
+		// The kill runs no deferred function of this process.
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 		select {}
 	}

@@ -6,15 +6,16 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// What costs as much as a node or an edge: bytes of a message, and bytes of an expression, of which each costs something by itself.
+// The number of bytes of a message, and of an expression, that cost as much as a node or an edge. An
+// expression costs something by itself, too.
 const (
 	bytesPerCost     = 200
 	exprBytesPerCost = 2
 	exprCost         = 20
 )
 
-// Cost is about how many things reading and checking a message with these graphs goes over: nodes, edges and what they hold. computes tells the
-// actors whose arguments are expressions; nil means that there are none.
+// Cost estimates the number of things that reading and checking a message with these graphs visits: nodes,
+// edges and their content. computes selects the actors whose arguments are expressions; nil means none.
 func Cost(m proto.Message, computes func(actor string) bool, graphs ...*graphv1.Graph) int {
 	cost := proto.Size(m) / bytesPerCost
 	expr := func(n int) {

@@ -8,7 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// table pairs the words of the model with those of the wire by position; position 0 is "not said" on both sides.
+// table pairs the words of the model with those of the wire by position; position 0 is unspecified on both
+// sides.
 type table[S ~string, E ~int32] []S
 
 func (t table[S, E]) to(s S) E {

@@ -19,7 +19,8 @@ import (
 // refused are the fields that a graph may not set, since nothing would come of them.
 var refused = []string{"epigraph.graph.v1.Node.thread"}
 
-// Every field of a graph changes what runs, or is refused by its name: a new one that nothing reads fails here.
+// Every field of a graph changes what runs, or is refused by its name. A new field that nothing reads fails
+// here.
 func TestEveryFieldIsUsedOrRefused(t *testing.T) {
 	var walk func(path []protoreflect.FieldDescriptor, md protoreflect.MessageDescriptor)
 	walk = func(path []protoreflect.FieldDescriptor, md protoreflect.MessageDescriptor) {
@@ -59,7 +60,8 @@ func TestEveryFieldIsUsedOrRefused(t *testing.T) {
 	walk(nil, (&graphv1.Graph{}).ProtoReflect().Descriptor())
 }
 
-// set makes the messages of a path and, if asked to, sets the field at its end to something that is no default.
+// set makes the messages of a path and, if asked to, sets the field at its end to a value that is not the
+// default.
 func set(m protoreflect.Message, path []protoreflect.FieldDescriptor, last bool) {
 	fd := path[0]
 	if len(path) > 1 {

@@ -1,7 +1,7 @@
 // Package graphpb owns the translation between the wire form of a WorkGraph (epigraph.graph.v1) and the model
-// that runs (workgraph), and of graph faults into errors that name every place. Both directions lose nothing:
-// what cannot be said on the other side is a fault, never dropped. It must not know any service, nor judge
-// whether a graph can run.
+// that runs (workgraph), and of graph faults into errors that name every place. Neither direction loses
+// anything: a value that the other side cannot express is a fault. The package must not know any service, nor
+// decide whether a graph can run.
 package graphpb
 
 import (
@@ -255,7 +255,7 @@ type faultList struct {
 	faults workgraph.Faults
 }
 
-// add keeps so many faults as are told of one graph.
+// add adds a fault until the list has the most that are reported of one graph.
 func (l *faultList) add(code, field, message, hint string) {
 	switch n := len(l.faults); {
 	case n > workgraph.MaxFaults:

@@ -20,9 +20,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Read reads a graph as the REST API writes it, or in the JSON form of a workgraph.Graph. What fits neither is told in terms of
-// the first, which is the documented one. With faults it returns the graph without what is at fault as well, if the rest can be read, so that
-// the other faults of that can be told at the same time.
+// Read reads a graph in the form of the REST API, or in the JSON form of a workgraph.Graph. Faults of a graph
+// that fits neither refer to the first, which is the documented one. With faults it also returns the graph
+// without the faulty parts, if the rest can be read, so that the other faults can be reported at the same
+// time.
 func Read(raw json.RawMessage) (*graphv1.Graph, error) {
 	g := &graphv1.Graph{}
 	faults, err := ReadMessage("graph", raw, g)
@@ -58,8 +59,9 @@ func ReadModel(raw json.RawMessage) (*workgraph.Graph, error) {
 	return FromProto(m)
 }
 
-// ReadMessage reads a message with graphs or parts of them in it as the REST API writes it: a payload is the value that it holds. faults are the
-// places, below the one that is given, that do not fit, and m is then what is left without them; err is what is wrong without a place.
+// ReadMessage reads a message that contains graphs or parts of them in the form of the REST API, in which a
+// payload is the value that it holds. faults are the places, below the given one, that do not fit, and m is
+// then the message without them; err is an error without a place.
 func ReadMessage(place string, raw json.RawMessage, m proto.Message) (faults []errs.Violation, err error) {
 	r := graphReader{}
 	protoJSON := r.message(place, raw, m.ProtoReflect().Descriptor())
@@ -165,7 +167,7 @@ func (r *graphReader) field(place string, raw json.RawMessage, fd protoreflect.F
 		for i := range list {
 			list[i] = r.value(fmt.Sprintf("%s[%d]", place, i), list[i], fd)
 		}
-		out, _ := json.Marshal(list) // what was read can be written
+		out, _ := json.Marshal(list) // decoded JSON can be encoded
 		return out
 	default:
 		return r.value(place, raw, fd)
@@ -205,7 +207,8 @@ func nearest(key string, names []string) string {
 	return best
 }
 
-// scalarFault is what a field takes whose value has another type; empty if it fits, or is for protojson to say.
+// scalarFault describes the value that a field takes, if raw has another type. It is empty if raw fits, or if
+// protojson reports the fault.
 func scalarFault(raw json.RawMessage, fd protoreflect.FieldDescriptor) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil || v == nil {
@@ -244,7 +247,7 @@ func scalarFault(raw json.RawMessage, fd protoreflect.FieldDescriptor) string {
 	return ""
 }
 
-// reads tells whether protojson takes a value for that of a wrapper; nothing else can say it exactly.
+// reads reports whether protojson accepts a value for a wrapper; no other check is exact.
 func reads(raw json.RawMessage, into proto.Message) bool {
 	return protojson.Unmarshal(raw, into) == nil
 }

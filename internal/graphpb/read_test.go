@@ -138,7 +138,7 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// diffText is what tells two graphs apart; empty when nothing does.
+// diffText describes the difference of two graphs; it is empty if they are equal.
 func diffText(t *testing.T, a, b *graphv1.Graph) string {
 	t.Helper()
 	ga, err := graphpb.FromProto(a)

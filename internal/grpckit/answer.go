@@ -18,16 +18,15 @@ import (
 const (
 	// answerMemory is how often an answer is there until it is handed to gRPC: as a message and as its bytes.
 	answerMemory = 2
-	// pieceBytes is what an answer is cut into on its way out. Whoever takes a piece within the write timeout
-	// is still there.
+	// pieceBytes is the size of the pieces in which an answer is sent. A caller that takes a piece within the
+	// write timeout counts as present.
 	pieceBytes = 256 << 10
 	// tinyAnswer is not counted: the connection holds as much anyway.
 	tinyAnswer = inflight.Tiny
 )
 
 // outgoing is a message on its way out, for the codec. It counts in its namespace's share until gRPC has
-// written it or given it up. gRPC holds all of it meanwhile, and tells nobody of it but by giving its buffers
-// back.
+// written it or dropped it. gRPC holds all of it meanwhile, and signals the end only by freeing its buffers.
 type outgoing struct {
 	message proto.Message
 	held    *inflight.Answer
@@ -39,16 +38,17 @@ type outgoing struct {
 	late   *time.Timer
 }
 
-// send returns what is to be given to gRPC in place of m, which holds at least its size.
+// send returns the value to give to gRPC in place of m, which holds at least its size.
 func (k *chain) send(ctx context.Context, m proto.Message, held *inflight.Answer) any {
 	o := &outgoing{message: m, held: held, writes: writesOf(ctx)}
-	if PrincipalOf(ctx).Kind == access.Key { // a service has many callers on one connection, and gives up on them by itself
+	if PrincipalOf(ctx).Kind == access.Key {
+		// a service has many callers on one connection, and cancels calls by itself
 		o.timeout = k.writeTimeout
 	}
 	return o
 }
 
-// buffers are the bytes of the message, each of which tells when it is given back.
+// buffers are the bytes of the message, each of which reports when it is freed.
 func (o *outgoing) buffers(b []byte) mem.BufferSlice {
 	o.held.Keep(int64(len(b)))
 	o.message = nil
@@ -144,7 +144,7 @@ func (w *writes) cut() {
 	}
 }
 
-// end is told that the connection ended.
+// end handles the end of the connection.
 func (w *writes) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +162,7 @@ func writesOf(ctx context.Context) *writes {
 	return w
 }
 
-// writers tells messages on their way out of the end of their connections. It stands behind tagger, which
+// writers connects messages on their way out with the end of their connections. It comes after tagger, which
 // knows the connections.
 type writers struct{}
 
@@ -183,8 +183,8 @@ func (writers) HandleConn(ctx context.Context, c stats.ConnStats) {
 // TagRPC implements stats.Handler.
 func (writers) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleRPC implements stats.Handler. It is told of every message that gRPC has taken. One that comes just
-// after the caller has ended the call is forgotten by gRPC, which gives nothing of it back.
+// HandleRPC implements stats.Handler. It is called for every message that gRPC has taken. A message that
+// comes just after the caller has ended the call is dropped by gRPC without freeing its buffers.
 func (writers) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	p, ok := s.(*stats.OutPayload)
 	if !ok || ctx.Err() == nil {

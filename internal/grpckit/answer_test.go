@@ -23,7 +23,7 @@ func (h *holder) GetRun(context.Context, *executorv1.GetRunRequest) (*executorv1
 	return &executorv1.Run{Id: "run_1", StateReason: strings.Repeat("x", 6*mib)}, nil
 }
 
-// WatchRun tells of 1 MiB again and again.
+// WatchRun sends 1 MiB again and again.
 func (h *holder) WatchRun(_ *executorv1.WatchRunRequest, s grpc.ServerStreamingServer[executorv1.RunEvent]) error {
 	for {
 		if err := s.Send(&executorv1.RunEvent{RunId: strings.Repeat("x", mib)}); err != nil {

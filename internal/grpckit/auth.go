@@ -28,13 +28,15 @@ const (
 	HeaderNamespace = "x-epigraph-namespace"
 	// HeaderRequestID names the request in logs of every service it passes.
 	HeaderRequestID = "x-request-id"
-	// HeaderPrincipal says on whose behalf a service calls, as access.Principal.Encode writes it. It counts with the service token alone.
+	// HeaderPrincipal names the principal for whom a service calls, as access.Principal.Encode writes it. It
+	// is read with the service token only.
 	HeaderPrincipal = "x-epigraph-principal"
 )
 
 // APIKey is a secret that opens one namespace.
 type APIKey struct {
-	// Name says whose key it is, in logs and in the records of what was done with it. Keys that replace each other may share it.
+	// Name identifies the holder of the key, in logs and in the records of what was done with it. Keys that
+	// replace each other may share it.
 	Name      string
 	Namespace string
 	Secret    conf.Secret
@@ -50,15 +52,16 @@ func (k APIKey) scopes() []access.Scope {
 	return k.Scopes
 }
 
-// AuthConfig says who may call. With neither keys nor a service token the server is open to everyone,
-// which fits a loopback address only.
+// AuthConfig says who may call. With neither keys nor a service token the server is open to everyone, which
+// is acceptable on a loopback address only.
 type AuthConfig struct {
 	Keys []APIKey `help:"API keys: name, namespace, secret, scopes (run, worker, approve, admin; run if none is named)"`
 	// ServiceToken is shared by the services of one installation and may name any namespace.
 	ServiceToken conf.Secret `help:"token that the services of one installation share"`
 	// OldServiceTokens are accepted, too, but not shown, while the service token is replaced.
 	OldServiceTokens []conf.Secret `help:"earlier service tokens that are still accepted, while it is replaced"`
-	// Anonymous lets calls in that show no credential, as in an open server; one that is shown is checked all the same.
+	// Anonymous admits calls without a credential, as an open server does; a credential that is sent is still
+	// checked.
 	Anonymous bool `conf:"-"`
 }
 
@@ -150,8 +153,8 @@ func NewAuthenticator(cfg AuthConfig) (*Authenticator, error) {
 	return a, nil
 }
 
-// Authenticate checks the values of the two headers, either of which may be empty, and returns who
-// calls and for which namespace. Errors are Unauthenticated, PermissionDenied or InvalidArgument.
+// Authenticate checks the values of the two headers, either of which may be empty, and returns the caller and
+// its namespace. Errors are Unauthenticated, PermissionDenied or InvalidArgument.
 func (a *Authenticator) Authenticate(authorization, namespace string) (Principal, string, error) {
 	if namespace != "" && !ValidNamespace(namespace) {
 		return Principal{}, "", errs.New(errs.InvalidArgument, "NAMESPACE_INVALID", "namespace %.80q is not valid", namespace).
@@ -174,7 +177,7 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 			return Principal{Kind: access.Internal}, orDefault(namespace), nil
 		}
 	}
-	// All keys are compared, so that the time tells nothing about which one is near.
+	// All keys are compared, so that the time reveals nothing about near matches.
 	var found *hashedKey
 	for i := range a.keys {
 		if subtle.ConstantTimeCompare(hash[:], a.keys[i].hash[:]) == 1 {
@@ -192,7 +195,8 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 	return found.principal, found.namespace, nil
 }
 
-// incoming finds out who makes a call and on whose behalf, and whether that one may.
+// incoming identifies the caller of a call and the principal it acts for, and checks whether that principal
+// may make the call.
 func (a *Authenticator) incoming(ctx context.Context, method string) (context.Context, error) {
 	auth, ns := metadata.ValueFromIncomingContext(ctx, HeaderAuthorization), metadata.ValueFromIncomingContext(ctx, HeaderNamespace)
 	behalf := metadata.ValueFromIncomingContext(ctx, HeaderPrincipal)
@@ -223,8 +227,8 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 	return WithPrincipal(WithNamespace(ctx, name), who), nil
 }
 
-// greet is told of a call that needs no credentials. A service shows its own all the same, so that its
-// connection does not stay among those of strangers.
+// greet handles a call that needs no credentials. A service sends its own anyway, so that its connection does
+// not stay among the unauthenticated ones.
 func (a *Authenticator) greet(ctx context.Context) {
 	auth := metadata.ValueFromIncomingContext(ctx, HeaderAuthorization)
 	if len(auth) != 1 {

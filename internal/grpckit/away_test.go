@@ -14,7 +14,7 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// dry is a service whose database is away.
+// dry is a service whose database does not answer.
 type dry struct {
 	executorv1.UnimplementedExecutorServiceServer
 	starts atomic.Int32
@@ -36,8 +36,8 @@ func (d *dry) StartRun(context.Context, *executorv1.StartRunRequest) (*executorv
 	return &executorv1.Run{}, nil
 }
 
-// TestDatabaseAway holds what a caller is told of a database that is away, also after tries of gRPC's own and
-// through a gateway.
+// TestDatabaseUnreachable checks the error that a caller gets while a database does not answer, also after
+// gRPC's own retries and through a gateway.
 func TestDatabaseUnreachable(t *testing.T) {
 	t.Parallel()
 	token := conf.NewSecret("svc")

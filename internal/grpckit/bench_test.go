@@ -21,7 +21,8 @@ func (starter) StartRun(context.Context, *executorv1.StartRunRequest) (*executor
 	return &executorv1.Run{Id: "run_1"}, nil
 }
 
-// BenchmarkStartRun is a call with credentials and a graph of twenty nodes through the whole chain: one that came before, or a new one each time.
+// BenchmarkStartRun is a call with credentials and a graph of twenty nodes through the whole chain: with the
+// same graph each time, or a new one.
 func BenchmarkStartRun(b *testing.B) {
 	for _, fresh := range []bool{false, true} {
 		name := map[bool]string{false: "SameGraph", true: "NewGraph"}[fresh]

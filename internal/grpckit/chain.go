@@ -97,7 +97,7 @@ type chain struct {
 	late *errs.Error
 	// measured are the labels of calls that came before, by method and code.
 	measured sync.Map
-	// away bounds the lines about calls for which something is away.
+	// away limits the log lines about calls that failed because something does not answer.
 	away obs.Seldom
 }
 
@@ -147,8 +147,8 @@ func (k *chain) run(ctx context.Context, c *call, handler func(context.Context) 
 	return next(ctx)
 }
 
-// unary serves a unary method. All links run before the message is read: who calls is known before a byte of
-// it is.
+// unary serves a unary method. All links run before the message is read, so that the caller is known before
+// any byte of it is.
 func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
 	serve, deletes := m.Handler, deletionOf(method)
 	m.Handler = func(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) {
@@ -209,7 +209,7 @@ func (k *chain) answer(ctx context.Context, resp any, out *inflight.Answer) (any
 	return k.send(ctx, m, out), nil
 }
 
-// receiver takes in what c brings. Who need not say who they are may not say much, nor take long.
+// receiver reads the messages of c. Callers that need no credentials may send little, and have little time.
 func (k *chain) receiver(ctx context.Context, c *call, plain func(any) error) *receiver {
 	most, timeout := k.maxRecv, k.timeout
 	if exempt(c.method) {
@@ -264,7 +264,7 @@ type serverStream struct {
 
 func (s *serverStream) Context() context.Context { return s.ctx }
 
-// SendMsg waits for room for what is sent: its stream may have messages that nobody took.
+// SendMsg waits for room for the message: the stream may hold messages that nobody has taken.
 func (s *serverStream) SendMsg(m any) error {
 	p, ok := m.(proto.Message)
 	if !ok {
@@ -323,7 +323,7 @@ func (k *chain) metrics(ctx context.Context, c *call, next func(context.Context)
 	return err
 }
 
-// served is what calls are counted by. Only methods that the server has come to the chain, so there are few.
+// served is the label set of counted calls. Only methods of the server come to the chain, so there are few.
 type served struct {
 	method string
 	code   codes.Code
@@ -366,8 +366,8 @@ func (k *chain) accessLog(ctx context.Context, c *call, next func(context.Contex
 	return err
 }
 
-// toStatus is the only place that logs private causes: an Internal one is for us to mend, an
-// Unavailable one tells which dependency is down.
+// toStatus is the only place that logs private causes. An Internal error is a bug of ours; an Unavailable one
+// names the dependency that is down.
 func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context) error) error {
 	err := next(ctx)
 	if err == nil {
@@ -386,7 +386,7 @@ func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context
 		k.log.LogAttrs(ctx, slog.LevelError, "internal error", attrs...)
 	case codes.Unavailable: // every call has its line of the access log besides
 		reason := errs.ReasonOf(err)
-		level, left := slog.LevelDebug, 0 // nothing is down: this server was told to stop
+		level, left := slog.LevelDebug, 0 // nothing is down: this server is stopping
 		if reason != errs.ReasonStopping {
 			level, left = k.away.Level(reason, slog.LevelWarn)
 		}
@@ -395,7 +395,7 @@ func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context
 	return st.Err()
 }
 
-// withFate adds to a database that is away what became of the call, which the method tells.
+// withFate adds the fate of the call, which follows from the method, to the error of an unreachable database.
 func withFate(method string, err error) error {
 	e, ok := errors.AsType[*errs.Error](err)
 	if !ok || e.Reason != errs.ReasonDatabaseUnreachable || e.HintText() != "" {
@@ -508,8 +508,8 @@ func invalid(err error) error {
 // exempt calls need no credentials and are logged at level Debug. Watch is not one of them: it has no end.
 func exempt(method string) bool { return method == healthpb.Health_Check_FullMethodName }
 
-// polled reports whether services call a method every second, mostly for nothing: neither the log nor traces
-// tell of that.
+// polled reports whether services call a method every second, mostly for nothing. Such calls are neither
+// logged nor traced.
 func polled(method string) bool {
 	return method == "/epigraph.registry.v1.RegistryService/LeaseCancellations"
 }

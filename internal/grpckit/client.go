@@ -44,8 +44,8 @@ var ErrCallersTime = errors.New("the time that the caller gave for the call has 
 type DialOptions struct {
 	// Token is the service token or an API key.
 	Token conf.Secret
-	// OnBehalf tells the services, by the service token, that the calls are those of the principal of their
-	// context, which has its rights and no others. A call of nobody is refused.
+	// OnBehalf calls the services, with the service token, for the principal of the context, with its rights
+	// and no others. A call without a principal is refused.
 	OnBehalf bool
 	// Namespace is used for calls whose context names none; empty sends none.
 	Namespace string
@@ -57,8 +57,8 @@ type DialOptions struct {
 	Lookup resolve.Lookup
 	// Buf, if set, makes the target a name in this in-memory network.
 	Buf *BufNet
-	// Meet is how long a call waits for a server to be found as long as none ever was: those of one
-	// installation start in any order. 0 means no longer than for one that is away for a moment.
+	// Meet is how long a call waits for a server when none has ever been found: the processes of one
+	// installation start in any order. 0 means no longer than for a server that is briefly unreachable.
 	Meet time.Duration
 	// MaxRecvBytes is what the other side takes as one request; default 16 MiB. An answer may be answerFactor
 	// times as long.
@@ -76,8 +76,8 @@ const meetPause = 200 * time.Millisecond
 // closes it after maxConnectionIdle, and the balancer would then connect again although nobody calls.
 const idleTimeout = maxConnectionIdle/2 - 30*time.Second
 
-// answerFactor is how much longer an answer may be than a request: a run is told with all its inputs and,
-// twice, its outputs.
+// answerFactor is how much longer an answer may be than a request: the answer about a run has all its inputs
+// and, twice, its outputs.
 const answerFactor = 4
 
 // Dial returns a connection that connects when first used, to target, which is host:port or several of them
@@ -137,8 +137,8 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// large is the connection for large requests. What is small would stand behind megabytes of somebody else's
-// on the same one. It is made when it is first needed, and closed with the other one.
+// large is the connection for large requests. On a shared connection a small request would wait behind
+// megabytes of another. It is made on first use, and closed with the other one.
 type large struct {
 	dial func() (*grpc.ClientConn, error)
 	once sync.Once
@@ -147,7 +147,7 @@ type large struct {
 
 type requestSizeKey struct{}
 
-// WithRequestSize tells of a stream that is about to be opened how many bytes its first message has.
+// WithRequestSize announces the size of the first message of a stream that is about to be opened.
 func WithRequestSize(ctx context.Context, bytes int) context.Context {
 	return context.WithValue(ctx, requestSizeKey{}, bytes)
 }
@@ -247,7 +247,7 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 		case errs.ReasonOf(err) == errs.ReasonNotReady, nothingDone(err):
 		case errs.ReasonOf(err) == ReasonServiceAway && to.Addr == nil && !exempt(method):
 			// It was sent to nobody: all replicas were away at this moment, as when the last old one stops
-			// just before the new one's address is known.
+			// just before the address of a new one is known.
 		default:
 			return err
 		}
@@ -316,8 +316,8 @@ type clientStream struct {
 // RecvMsg leaves io.EOF alone, since it is no status.
 func (s clientStream) RecvMsg(m any) error { return FromStatus(s.ClientStream.RecvMsg(m)) }
 
-// SendMsg gives io.EOF if the server has answered already: RecvMsg tells what. Of a stream with one request
-// that is no error, since generated code asks RecvMsg only then.
+// SendMsg returns io.EOF if the server has answered already, and RecvMsg returns the answer. For a stream
+// with one request that is no error: generated code calls RecvMsg only after a send without an error.
 func (s clientStream) SendMsg(m any) error {
 	err := s.ClientStream.SendMsg(m)
 	switch {
@@ -334,8 +334,8 @@ func (s clientStream) Header() (metadata.MD, error) {
 	return md, FromStatus(err)
 }
 
-// serviceConfig names the methods of the suite that may be retried: those declared idempotent, and
-// unary reads by their standard names.
+// serviceConfig lists the methods of the suite that may be retried: those declared idempotent, and unary
+// reads by their standard names.
 func serviceConfig(files *protoregistry.Files) (string, error) {
 	type name struct {
 		Service string `json:"service"`

@@ -34,7 +34,7 @@ func (tagger) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
 // HandleRPC implements stats.Handler.
 func (tagger) HandleRPC(context.Context, stats.RPCStats) {}
 
-// plainText shows the list of connections what is spoken on those that are encrypted.
+// plainText shows the plain text of encrypted connections to the list of connections.
 type plainText struct {
 	credentials.TransportCredentials
 }

@@ -61,7 +61,7 @@ type watched struct {
 	ended chan<- struct{}
 }
 
-// Close is called by gRPC when the server has closed the connection, or told it to go.
+// Close is called by gRPC when the server has closed the connection, or asked the client to leave.
 func (w *watched) Close() error {
 	w.ended <- struct{}{}
 	return w.Conn.Close()
@@ -261,7 +261,7 @@ func TestConnections(t *testing.T) {
 		_, _, addr := start(t, wide, 0)
 		c := dial(t, addr, conf.Secret{})
 		refused := make(chan error, 1)
-		for range 9 { // calls whose message does not come
+		for range 9 { // calls whose message never arrives
 			s, err := c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, healthpb.Health_Check_FullMethodName)
 			require.NoError(t, err)
 			go func() {

@@ -15,7 +15,7 @@ import (
 
 // deletion is what a method removes, by the name of the method; the zero value removes nothing.
 type deletion struct {
-	// kind is that of the resource, like "run".
+	// kind is the kind of the resource, like "run".
 	kind string
 	// bulk says that the request names no resource: the handler calls Deleted.
 	bulk bool
@@ -36,15 +36,15 @@ func deletionOf(method string) deletion {
 
 type deletedKey struct{}
 
-// Deleted names resources that a call removed, for the log. Only the handler of a bulk method needs it: of
-// others the request names the resource. It may be called although the call fails in the end.
+// Deleted names resources that a call removed, for the log. Only the handler of a bulk method needs it: in
+// other methods the request names the resource. It may be called although the call fails in the end.
 func Deleted(ctx context.Context, ids ...string) {
 	if list, ok := ctx.Value(deletedKey{}).(*[]string); ok {
 		*list = append(*list, ids...)
 	}
 }
 
-// handle calls the handler of a method that removes d, and logs what was removed and by whom.
+// handle calls the handler of a method that removes d, and logs the removed resources and the caller.
 func (k *chain) handle(ctx context.Context, c *call, d deletion, req any, handler grpc.UnaryHandler) (any, error) {
 	if d.kind == "" {
 		return handler(ctx, req)
@@ -58,8 +58,8 @@ func (k *chain) handle(ctx context.Context, c *call, d deletion, req any, handle
 	for _, id := range gone {
 		attrs := []slog.Attr{slog.String("kind", d.kind), slog.String("id", id), slog.String("namespace", Namespace(ctx)),
 			slog.String("principal", c.principal), slog.String("request_id", RequestID(ctx))}
-		// These are warnings as what is deleted keeps no record of who did it: the line must be written at every
-		// level that is in use.
+		// These are warnings because a deleted resource keeps no record of its deletion: the line must be
+		// written at every level in use.
 		if maybe {
 			k.log.LogAttrs(ctx, slog.LevelWarn, "may have been deleted", attrs...)
 		} else {

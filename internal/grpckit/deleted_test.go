@@ -23,10 +23,10 @@ func (e *executor) BulkDeleteRuns(ctx context.Context, _ *executorv1.BulkDeleteR
 	return &executorv1.BulkDeleteRunsResponse{}, e.bulk(ctx)
 }
 
-// TestDeleted reads what the log says of deletions: nothing else tells who made them.
+// TestDeleted reads the log lines about deletions, which are the only record of the caller.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
-	// told are the log's lines of level WARN about a deletion that ends with fail.
+	// told returns the log's lines of level WARN about a deletion that ends with fail.
 	told := func(t *testing.T, call func(executorv1.ExecutorServiceClient) error, fail error, removed ...string) (lines []string) {
 		t.Helper()
 		r := start(t, grpckit.Options{Auth: grpckit.AuthConfig{Keys: []grpckit.APIKey{{Name: "ada", Namespace: "acme", Secret: conf.NewSecret("key-of-ada"), Scopes: access.Scopes()}}}})

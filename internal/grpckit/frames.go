@@ -22,8 +22,8 @@ type FrameSource interface {
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// Frames reads the messages of one call from its frames: a flag, a length, and so many bytes. A message is let in when there is room for it, and must
-// come in time. It is for one goroutine.
+// Frames reads the messages of one call from its frames: a flag, a length, and that many bytes. A message is
+// admitted when there is room for it, and must arrive in time. It is for one goroutine.
 type Frames struct {
 	Source FrameSource
 	// Share is what a message takes its room from, Weight times its length.
@@ -31,8 +31,8 @@ type Frames struct {
 	Weight int64
 	// Max bounds one message.
 	Max int64
-	// Timeout is how long a message may take to come; 0 or less means any time. If Patient, it begins with the message, and the message waits for room;
-	// else it begins with the call.
+	// Timeout is how long a message may take to arrive; 0 or less means any time. If Patient, it begins with
+	// the message, and the message waits for room; else it begins with the call.
 	Timeout time.Duration
 	Patient bool
 	// Cut ends the reading of Source at once.
@@ -75,15 +75,15 @@ func (f *Frames) Next(ctx context.Context) (mem.BufferSlice, error) {
 }
 
 const (
-	// firstChunk is how much of a message is read first, and maxChunk at once: the more is asked for, the fewer
-	// times its sender waits for leave to send. What is read at once is held in the pieces in which it came.
+	// firstChunk is the size of the first read of a message, and maxChunk that of later ones: larger reads
+	// mean fewer round trips for flow control. A read keeps the pieces in which its bytes arrived.
 	firstChunk, maxChunk = 64 << 10, 512 << 10
 	// smallPiece is the length below which a piece takes much more memory than it has bytes.
 	smallPiece = 1 << 10
 )
 
-// body reads n bytes of a message. Those that came in small pieces are put together, so that a message takes
-// what it is counted for, however its sender cut it.
+// body reads n bytes of a message. Small pieces are joined, so that a message takes the memory it is counted
+// for, however its sender split it.
 func (f *Frames) body(n int) (mem.BufferSlice, error) {
 	if n <= firstChunk {
 		data, err := f.Source.Read(n)
@@ -142,7 +142,8 @@ func (f *Frames) End() error {
 	return errs.New(errs.InvalidArgument, "MESSAGE_REPEATED", "the call takes one message")
 }
 
-// take adds to what the message holds. Who streams can be made to wait, others for seconds: what is not read stays with the sender.
+// take adds to what the message holds. Streams wait for room as long as needed, other calls for seconds:
+// unread bytes stay with the sender.
 func (f *Frames) take(ctx context.Context, n int64) error {
 	if f.Patient {
 		return f.Share.Wait(ctx, n)

@@ -14,7 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
-// pieces is a call whose bytes come in pieces of one length. It counts those that were read and not freed.
+// pieces is a call whose bytes come in pieces of one length. It counts the pieces that were read and not
+// freed.
 type pieces struct {
 	rest []byte
 	each int

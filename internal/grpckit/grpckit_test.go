@@ -465,7 +465,7 @@ func TestAuth(t *testing.T) {
 	})
 	t.Run("Log/HasNoSecrets", func(t *testing.T) {
 		require.NotContains(t, r.log.String(), "key-a")
-		require.NotRegexp(t, `\bsvc\b`, r.log.String()) // an id may have these letters by chance
+		require.NotRegexp(t, `\bsvc\b`, r.log.String()) // an id may contain these letters by chance
 	})
 }
 

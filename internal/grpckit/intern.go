@@ -21,18 +21,20 @@ import (
 	"github.com/epigraph-run/epigraph/internal/lru"
 )
 
-// Interner is a server whose services may name a part of a request that comes again and again. See Server.Intern.
+// Interner is a server whose services may name a part of a request that is often repeated. See Server.Intern.
 type Interner interface {
 	Intern(request proto.Message, field protoreflect.Name)
 }
 
-// Intern says that clients send the same value of a message field of request many times, as they do with graphs. What comes a second time is decoded and
-// validated once, and then shared by all requests in which it comes: nobody may change it. Call it before Serve. It panics if there is no such field.
+// Intern declares that clients send the same value of a message field of request many times, as they do with
+// graphs. A repeated value is decoded and validated once, and then shared by all requests that contain it:
+// nobody may change it. Call it before Serve. It panics if there is no such field.
 func (s *Server) Intern(request proto.Message, field protoreflect.Name) {
 	s.chain.interned.add(request, field)
 }
 
-// Shared is a value that several requests share, with what their handlers found out about it. It is safe for concurrent use.
+// Shared is a value that several requests share, with notes of their handlers about it. It is safe for
+// concurrent use.
 type Shared struct {
 	field protoreflect.FieldDescriptor
 	value protoreflect.Value
@@ -51,7 +53,8 @@ func (s *Shared) Note() any {
 	return nil
 }
 
-// SetNote keeps v for the next requests with the same value. It lives as long as that and counts nowhere, so it must not be much larger.
+// SetNote keeps v for the next requests with the same value. It is kept as long as the value and is not
+// counted, so it must not be much larger.
 func (s *Shared) SetNote(v any) { s.note.Store(&v) }
 
 type sharedKey struct{}
@@ -66,11 +69,12 @@ const (
 	// maxShared bounds one shared value, maxSharedBytes all of them, as they are on the wire.
 	maxShared      = 256 << 10
 	maxSharedBytes = 1 << 20
-	// sightings is for how many values it is remembered that they came: only what comes again is worth its memory.
+	// sightings is the number of values that are remembered as seen once: only repeated values are worth
+	// their memory.
 	sightings = 1 << 10
 )
 
-// interned keeps the values of fields that come again and again. It is a server's codec, and safe for concurrent use.
+// interned keeps the values of fields that are repeated. It is a server's codec, and safe for concurrent use.
 type interned struct {
 	encoding.CodecV2
 	seed   maphash.Seed
@@ -174,7 +178,8 @@ func malformed(err error) error {
 	return errs.New(errs.InvalidArgument, "MESSAGE_MALFORMED", "the message cannot be decoded").Hint("check that client and server speak of the same method").With(err)
 }
 
-// find returns what is kept of a value; again says that it came before, though nothing is kept of it.
+// find returns the kept form of a value; again says that the value was seen before, though nothing is kept of
+// it.
 func (n *interned) find(key uint64, b []byte) (s *Shared, again bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -220,8 +225,8 @@ func (n *interned) of(request any) (*Shared, protovalidate.Filter) {
 
 var errNotOnce = errors.New("grpckit: not once in the message")
 
-// only finds the field in the wire form of a message: where it begins with its tag, and from where to where its value is. A field that comes more than once
-// would have to be merged.
+// only finds the field in the wire form of a message: where its tag begins, and where its value begins and
+// ends. A repeated occurrence would have to be merged, so it is not found.
 func only(b []byte, number protowire.Number) (begin, from, end int, err error) {
 	for at := 0; at < len(b); {
 		num, typ, n := protowire.ConsumeTag(b[at:])

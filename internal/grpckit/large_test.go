@@ -85,8 +85,8 @@ func (asBytes) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// TestLargeRequestsPassedOn has requests passed on as bytes, and streams whose first message is large, take
-// the connection of large requests.
+// TestLargeRequestsPassedOn checks that proxied requests and streams whose first message is large take the
+// connection for large requests.
 func TestLargeRequestsPassedOn(t *testing.T) {
 	t.Parallel()
 	r := start(t, grpckit.Options{})

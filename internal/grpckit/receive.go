@@ -27,19 +27,21 @@ const (
 )
 
 const (
-	// maxExempt bounds a message of a caller who need not say who they are, and exemptTimeout the time in which it must come.
+	// maxExempt bounds a message of a caller that needs no credentials, and exemptTimeout the time in which
+	// it must arrive.
 	maxExempt     = 4 << 10
 	exemptTimeout = 5 * time.Second
 )
 
-// transportStream is what a stream of gRPC's own transport can do: say how long a message is before it is let in. Until a message is asked for, flow control
-// keeps all but a window of it out.
+// transportStream is the stream of gRPC's own transport: it returns the length of a message before the
+// message is read. Until then flow control keeps all but a window of it with the sender.
 type transportStream interface {
 	RecvCompress() string
 	FrameSource
 }
 
-// receiver takes in the messages of one call. Each holds its part of the budget until the next one is read, or the call ends.
+// receiver reads the messages of one call. Each holds its part of the budget until the next one is read, or
+// the call ends.
 type receiver struct {
 	codec  *interned
 	stream transportStream // nil if the transport is of another kind
@@ -47,7 +49,8 @@ type receiver struct {
 	share  inflight.Share
 	frames Frames
 
-	// mu guards who owns share: a handler may return while a goroutine of its own still reads, which then frees it.
+	// mu guards the owner of share: a handler may return while a goroutine of its own still reads, which then
+	// frees it.
 	mu             sync.Mutex
 	reading, ended bool
 }
@@ -76,7 +79,7 @@ func (r *receiver) done() {
 	}
 }
 
-// end gives back what the call holds, as soon as nobody reads any more. Nothing is read after it.
+// end frees what the call holds, once no goroutine reads any more. Nothing is read after it.
 func (r *receiver) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +139,8 @@ func tapped(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	return context.WithValue(ctx, cutKey{}, cancel), nil
 }
 
-// incoming is what the codec is given in place of a message when gRPC reads it: gRPC would send an error of the codec to the caller in its own words.
+// incoming takes the place of a message when gRPC reads it: gRPC would send an error of the codec to the
+// caller in its own words.
 type incoming struct {
 	into  any
 	share *inflight.Share
@@ -155,7 +159,8 @@ func (i *incoming) read(codec *interned, b []byte) error {
 	return nil
 }
 
-// decode decodes b into v, but not again what it shares with messages that came before. What that makes is counted first, and must be taken.
+// decode decodes b into v, except for the parts that it shares with earlier messages. The size of the result
+// is counted first, and take must accept it.
 func (n *interned) decode(b []byte, v any, take func(int64) error) error {
 	m, ok := v.(proto.Message)
 	if !ok {

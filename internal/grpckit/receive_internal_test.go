@@ -10,7 +10,8 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// A handler of a stream may return while a goroutine of its own waits for a message, as that of a worker does.
+// A handler of a stream may return while a goroutine of its own waits for a message, as the handler of a
+// worker does.
 func TestReceiver(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20

@@ -25,7 +25,7 @@ type replica struct {
 	executorv1.UnimplementedExecutorServiceServer
 	server *grpckit.Server
 	calls  atomic.Int64
-	// full is what is answered to starts; 0 takes them.
+	// full is the error of starts; 0 accepts them.
 	full errs.Kind
 }
 
@@ -174,7 +174,7 @@ func TestRollout(t *testing.T) {
 		more := startReplica(t, "127.0.0.32:"+port)
 		n.set("executor", "127.0.0.32", "127.0.0.31")
 		testkit.Eventually(t, func() bool { return more.calls.Load() > 0 })
-		n.away(true) // who cannot be asked says nothing about servers
+		n.away(true) // a failed lookup says nothing about servers
 		before := more.calls.Load()
 		testkit.Eventually(t, func() bool { return more.calls.Load() > before+100 })
 		failed, err := stop()

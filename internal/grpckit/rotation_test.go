@@ -11,7 +11,8 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// TestRotation replaces a service token: processes of one step and of the next call each other at any time, and at the end the old one opens nothing.
+// TestRotation replaces a service token: processes of one step and of the next call each other at any time,
+// and at the end the old token is refused.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	before, after := conf.NewSecret("token-of-before"), conf.NewSecret("token-of-after")

@@ -160,9 +160,9 @@ func NewServer(o Options) (*Server, error) {
 		grpc.ForceServerCodecV2(c.interned),
 		grpc.MaxRecvMsgSize(o.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
-		// What comes before somebody asks for it is bounded by the window of its stream, which must not grow
-		// by itself. The window of a connection holds nothing back; it is large enough for links with a long
-		// way.
+		// Bytes that arrive before a message is read are bounded by the window of their stream, which must
+		// not be enlarged automatically. The window of a connection limits nothing; it is large enough for
+		// links with a high latency.
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -185,7 +185,7 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Drain tells streams without end that the server is about to stop; see Draining. It is idempotent.
+// Drain signals streams without an end that the server is about to stop; see Draining. It is idempotent.
 func (s *Server) Drain() { s.drained.Do(func() { close(s.chain.drain) }) }
 
 // HealthDatabase is the name by which the health service is asked whether the database answers, of a server

@@ -11,9 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// StandIn is a server that refuses every call with why, whoever makes it, and reads nothing. Its health
-// service says that the service does not serve, and by which of the names of a database that is so. nil for
-// secure is plain text.
+// StandIn is a server that refuses every call with why, and reads nothing. Its health service answers
+// NOT_SERVING, with the name under which an unreachable database is reported. nil for secure is plain text.
 func StandIn(why *errs.Error, secure *tls.Config) *grpc.Server {
 	opts := []grpc.ServerOption{
 		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return ToStatus(s.Context(), why).Err() }),

@@ -25,10 +25,10 @@ const Domain = "epigraph.run"
 // ReasonServiceAway is the reason when gRPC itself says that nobody answers.
 const ReasonServiceAway = "SERVICE_UNAVAILABLE"
 
-// MetaService is the ErrorInfo key by which a gateway names the service behind it that is away.
+// MetaService is the ErrorInfo key by which a gateway names the unreachable service behind it.
 const MetaService = "service"
 
-// ServiceAway is what a gateway answers while a service behind it is away.
+// ServiceAway is the answer of a gateway while a service behind it is unreachable.
 func ServiceAway(name string) *errs.Error {
 	return errs.New(errs.Unavailable, ReasonServiceAway, "the %s cannot be reached", name).Set(MetaService, name).
 		Hint("try again in a moment; /readyz says what is missing")

@@ -10,7 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// checkText refuses the NUL character, which PostgreSQL cannot keep in a text, on every store and in every service alike.
+// checkText refuses the NUL character, which PostgreSQL cannot store in a text, on every store and in every
+// service alike.
 func checkText(m proto.Message, except protoreflect.FieldDescriptor) error {
 	field, bad := nulIn(m.ProtoReflect(), except)
 	if !bad {
@@ -20,7 +21,8 @@ func checkText(m proto.Message, except protoreflect.FieldDescriptor) error {
 	return errs.New(errs.InvalidArgument, "TEXT_INVALID", "%s: %s", field, text).Violate(field, "TEXT_INVALID", text)
 }
 
-// nulIn finds the first text with a NUL. Its place is put together on the way back only, since most requests have none.
+// nulIn finds the first text with a NUL. It builds the path on the way back only, since most requests have
+// none.
 func nulIn(m protoreflect.Message, except protoreflect.FieldDescriptor) (field string, bad bool) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if fd == except {

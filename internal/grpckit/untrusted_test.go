@@ -65,7 +65,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// holder is a service whose handlers wait until they are told to go on.
+// holder is a service whose handlers wait for a signal before they return.
 type holder struct {
 	executorv1.UnimplementedExecutorServiceServer
 	executorv1.UnimplementedWorkerServiceServer
@@ -141,7 +141,7 @@ func (g *guarded) conn(t *testing.T, key string) *grpc.ClientConn {
 	return conn
 }
 
-// next is the message that a stream brings next.
+// next is the next message of a stream.
 func (g *guarded) next(t *testing.T) *executorv1.WorkRequest {
 	t.Helper()
 	select {
@@ -159,7 +159,8 @@ func send(ctx context.Context, c *grpc.ClientConn, b []byte, o ...grpc.CallOptio
 
 const mib = 1 << 20
 
-// TestUntrusted attacks a server as callers without a key, and with one, would. It runs alone, since it measures the memory of the process.
+// TestUntrusted attacks a server as callers without a key, and with one, would. It runs alone, since it
+// measures the memory of the process.
 func TestUntrusted(t *testing.T) {
 	bomb := emptyNodes(8_000_000)
 	methods := []string{executorv1.ExecutorService_StartRun_FullMethodName, executorv1.ExecutorService_WatchRun_FullMethodName,
@@ -279,7 +280,8 @@ func TestInFlight(t *testing.T) {
 	// big is a request that holds about n bytes.
 	big := func(task string, n int) *executorv1.StartRunRequest {
 		return &executorv1.StartRunRequest{TaskId: task, Graph: &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "n", Actor: "cel",
-			Args: []*graphv1.Payload{{Json: bytes.Repeat([]byte("1"), n/2)}}}}}} // once as it came, once decoded
+			// once as received, once decoded
+			Args: []*graphv1.Payload{{Json: bytes.Repeat([]byte("1"), n/2)}}}}}}
 	}
 	t.Run("Namespace/OneThatHoldsItsWholeShareHindersNoOther", func(t *testing.T) {
 		t.Parallel()
@@ -341,7 +343,7 @@ func TestInFlight(t *testing.T) {
 		require.NoError(t, w.Send(answer(10)))
 		require.NotNil(t, g.next(t).GetMessage())
 		sent := make(chan error, 2)
-		go func() { // what is not let in stays with the sender
+		go func() { // unread bytes stay with the sender
 			sent <- w.Send(answer(4 * mib))
 			sent <- w.Send(answer(10))
 		}()

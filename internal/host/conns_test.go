@@ -16,13 +16,13 @@ import (
 	"github.com/epigraph-run/epigraph/internal/host"
 )
 
-// preface begins a connection of HTTP/2. Nothing more is no fault for two minutes.
+// preface begins a connection of HTTP/2. A client may send nothing more for two minutes.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 // TestConnections opens more connections to an HTTP server than it keeps, and holds which of them are closed.
 func TestConnections(t *testing.T) {
 	t.Parallel()
-	// Who asks says by the path which namespace is theirs; "/held" is answered when the caller has gone.
+	// The path of a request names its namespace; "/held" is answered when the caller has gone.
 	handler := func(held chan<- struct{}) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {

@@ -10,13 +10,13 @@ import (
 const (
 	// lookEvery is how often a process looks for memory that it does not need any more.
 	lookEvery = 10 * time.Second
-	// keptMemory is how much more than what lives the process keeps at least.
+	// keptMemory is how much more than its live heap the process keeps at least.
 	keptMemory = 64 << 20
-	// restShare is which part of what a process holds it allocates at most between two looks when it is said to
-	// rest: a small load must not keep what a large one needed.
+	// restShare is the largest part of its memory that a process at rest allocates between two looks: a small
+	// load must not keep the memory of a large one.
 	restShare = 4
-	// restLooks is after how many looks at rest memory is given back in any case, once: what is known of what
-	// lives is from the last collection, which may have been while there was much to do.
+	// restLooks is the number of looks at rest after which memory is returned once in any case: the known
+	// size of the live heap is from the last collection, which may have been under load.
 	restLooks = 3
 	// againAfter is for how long a process at rest keeps what it still held after memory was last given back:
 	// much of that may have become garbage since.
@@ -59,17 +59,18 @@ func readUsed() used {
 	return used{at: time.Now(), held: s[0].Value.Uint64() - s[1].Value.Uint64(), allocated: s[2].Value.Uint64(), live: s[3].Value.Uint64()}
 }
 
-// keeper remembers how much there was when it last looked.
+// keeper remembers the figures of the last look.
 type keeper struct {
-	// last is what was allocated then, least what was held after memory was last given back, which was at gave.
+	// last is the number of bytes allocated by then, least the memory held after the last return, which was
+	// at gave.
 	last, least uint64
 	gave        time.Time
 	// looks is how many looks in a row found the process at rest; more than restLooks once it has given back.
 	looks int
 }
 
-// rests reports whether memory should be given back: little is allocated, and what is held is much more than
-// what was held after the last time or, when that is a while ago, than what lives; and once at each rest.
+// rests reports whether memory should be returned: little is allocated, and the process holds much more than
+// after the last return or, when that is a while ago, than its live heap. At each rest it returns true once.
 func (k *keeper) rests(u used) bool {
 	quiet := k.last > 0 && u.allocated-k.last < max(keptMemory, u.held/restShare)
 	k.last = u.allocated

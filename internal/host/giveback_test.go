@@ -46,7 +46,8 @@ func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the p
 	t.Run("Keeper/OnceAtEachRest", func(t *testing.T) {
 		const mib = 1 << 20
 		k := keeper{last: 1000 * mib, least: 300 * mib, gave: time.Now()}
-		u := used{at: k.gave, held: 300 * mib, live: 290 * mib, allocated: 1000 * mib} // live is from before the rest
+		// the live heap is from before the rest
+		u := used{at: k.gave, held: 300 * mib, live: 290 * mib, allocated: 1000 * mib}
 		for i := 1; i < restLooks; i++ {
 			require.False(t, k.rests(u), "it may go on at once")
 		}

@@ -1,6 +1,6 @@
-// Package host owns the life of a process: it runs services together, stops them in reverse order
-// when one fails or a signal comes, and holds the servers that drain before what they serve goes
-// away. It must not know what the services do.
+// Package host owns the lifecycle of a process: it runs services together, stops them in reverse order when
+// one fails or a signal comes, and has the servers, which drain before the services behind them stop. It must
+// not know what the services do.
 package host
 
 import (
@@ -20,9 +20,9 @@ type Service interface {
 	Close() error
 }
 
-// Run runs the services together and returns when all have stopped and are closed. When ctx ends or
-// one of them fails, they are stopped one after the other, last to first, each closed before the one
-// ahead of it is told: a server placed after the service it serves drains while that still works.
+// Run runs the services together and returns when all have stopped and are closed. When ctx ends or one of
+// them fails, they are stopped one after the other, last to first, and each is closed before the next is
+// stopped: a server placed after the service it serves drains while that still works.
 func Run(ctx context.Context, services ...Service) error {
 	// The services do not run under ctx itself, since then all would stop at once.
 	base := context.WithoutCancel(ctx)
@@ -124,14 +124,14 @@ type Readiness struct {
 	onDrain  []func()
 }
 
-// Add adds a condition; an error says what is missing.
+// Add adds a condition; its error says what is missing.
 func (r *Readiness) Add(name string, check func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.names, r.checks = append(r.names, name), append(r.checks, check)
 }
 
-// OnDrain adds what is to happen when draining begins, such as answering health checks with no.
+// OnDrain adds a function for the begin of draining, such as one that makes health checks fail.
 func (r *Readiness) OnDrain(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,8 +169,8 @@ func (r *Readiness) Drain() {
 	}
 }
 
-// Drainer returns the service to put last: when told to stop it fails readiness and then waits, so
-// that balancers stop routing here before the servers, which come before it, begin to refuse.
+// Drainer returns the service to put last: on stop it fails readiness and then waits, so that balancers stop
+// routing here before the servers, which come before it, begin to refuse.
 func Drainer(r *Readiness, delay time.Duration) Service {
 	return Func(func(ctx context.Context) error {
 		<-ctx.Done()

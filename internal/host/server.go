@@ -22,14 +22,14 @@ import (
 // DefaultGrace is how long a server waits for calls under way before it cuts them off.
 const DefaultGrace = 15 * time.Second
 
-// What a connection by HTTP may take before it says what it wants, and how long it may lie idle.
+// Limits of an HTTP connection: the time until its request is read, and the time it may be idle.
 const (
 	headerTimeout  = 5 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
 )
 
-// CheckAddress refuses what is no TCP address to listen on. It does not listen.
+// CheckAddress refuses a value that is no TCP address to listen on. It does not listen.
 func CheckAddress(ctx context.Context, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -62,8 +62,8 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 		Hint("host:port, for example 127.0.0.1:8080").With(err)
 }
 
-// GRPC serves s on lis. It reports healthy while it runs, and stops gracefully: streams without end are told
-// by grpckit.Draining, calls under way get grace to end (0 means DefaultGrace), then they are cut off.
+// GRPC serves s on lis. It reports healthy while it runs, and stops gracefully: grpckit.Draining signals
+// streams without an end, calls under way get grace to end (0 means DefaultGrace), and the rest is cut off.
 func GRPC(s *grpckit.Server, lis net.Listener, grace time.Duration) Service {
 	if grace <= 0 {
 		grace = DefaultGrace
@@ -117,8 +117,8 @@ func Draining(ctx context.Context) <-chan struct{} {
 }
 
 // HTTP serves h on lis, HTTP/1.1 and HTTP/2, unencrypted unless there is a TLS configuration, with limits
-// against slow and oversized requests, and stops gracefully. Connections are bounded: h tells by conns.Know
-// and conns.Trust which of them have shown whose they are.
+// against slow and oversized requests, and stops gracefully. Connections are bounded: h calls conns.Know and
+// conns.Trust for the authenticated ones.
 func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 16 << 20
@@ -179,8 +179,8 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	return Func(run, func() error { return errors.Join(s.Close(), closeListener(lis)) })
 }
 
-// limit bounds size and time of request bodies, and tells of requests under way. Server.ReadTimeout would do
-// the second too, but it also ends long responses.
+// limit bounds size and time of request bodies, and counts requests under way. Server.ReadTimeout would bound
+// the time as well, but it also ends long responses.
 func limit(h http.Handler, o HTTPOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer conns.Begin(r.Context())()
@@ -219,7 +219,7 @@ type AdminOptions struct {
 	Metrics http.Handler
 	// Pprof serves /debug/pprof/, which shows much of the process: loopback or a private port only.
 	Pprof bool
-	// Pages are further pages, by the path below which they are; they must bring their own protection.
+	// Pages are further pages by path prefix. They must check access by themselves.
 	Pages map[string]http.Handler
 }
 

@@ -1,5 +1,5 @@
-// Package idkind tells by the prefix of an id what it names, for whoever looked for it among other things. It
-// must not know what is stored under an id.
+// Package idkind names the kind of a resource by the prefix of its id, for hints about ids of the wrong kind.
+// It must not know what is stored under an id.
 package idkind
 
 import (
@@ -17,8 +17,8 @@ var kinds = map[string]struct{ what, call string }{
 	"tk":  {"a task", "GetTask"},
 }
 
-// Hint says what an id that was not found names, if it is of another kind than the one that was looked for,
-// which is told by its prefix; else it is list.
+// Hint is the hint for an id that was not found. It names the kind of the id if its prefix is of another kind
+// than the wanted one; else it is list.
 func Hint(id, prefix, list string) string {
 	of, _, _ := strings.Cut(id, "_")
 	if k, ok := kinds[of]; ok && of != prefix {

@@ -43,7 +43,7 @@ func NewGenerator(r io.Reader) *Generator {
 func (g *Generator) New(prefix string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// The clock is read under the lock, so that no caller brings an older millisecond later.
+	// The clock is read under the lock, so that times never go back between callers.
 	id, err := g.next(prefix, ulid.Now())
 	if err != nil {
 		panic(err)

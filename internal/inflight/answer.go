@@ -49,9 +49,9 @@ func (a *Answer) most(n int64) int64 {
 	return min(n, a.share.budget.Most())
 }
 
-// Hold has the answer hold n bytes at least. What is counted here is there already, so that answers wait for
-// room for seconds only while those of the namespace that do so are together a quarter of its share; with
-// more they are refused at once.
+// Hold makes the answer hold n bytes at least. These bytes exist already, so answers wait for room for
+// seconds only while the waiting ones of the namespace are together a quarter of its share; beyond that they
+// are refused at once.
 func (a *Answer) Hold(ctx context.Context, n int64) error {
 	if a == nil {
 		return nil
@@ -123,8 +123,7 @@ func OfStream(ctx context.Context) *Answer {
 	return a
 }
 
-// Apart returns a context in which Read does nothing: for what is read and let go of before the answer is
-// made.
+// Apart returns a context in which Read does nothing: for data that is dropped before the answer is made.
 func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, answerKey{}, (*Answer)(nil))
 }

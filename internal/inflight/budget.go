@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// Budget is a number of bytes that namespaces share. A namespace may have half of it, of which the last
-// quarter is for what is small, as is the last quarter of the whole. What a namespace holds beyond its half,
-// since it was counted after it was there, takes nothing from others.
+// Budget is a number of bytes that namespaces share. A namespace may have half of it. The last quarter of
+// that half, and the last quarter of the whole, are for small requests. What a namespace holds beyond its
+// half, because it was counted after the fact, takes nothing from others.
 //
-// Who finds no room can stand in line. A namespace's line is in the order of coming. Among namespaces, room
-// goes first to the one that would hold least with it, so that one which holds much never keeps out one that
-// holds little. A Budget is safe for concurrent use.
+// A request without room can queue. The queue of a namespace is in the order of arrival. Among namespaces,
+// room goes first to the one that would hold least with it, so that a namespace that holds much never keeps
+// out one that holds little. A Budget is safe for concurrent use.
 type Budget struct {
 	small, large bounds
 
 	mu     sync.Mutex
 	used   int64
 	spaces map[string]*space
-	line   []*claim // who holds something already before all others, and each in the order of coming
+	line   []*claim // claims of requests that hold something first, each group in the order of arrival
 	round  uint64
-	// glanced is when somebody in the line last looked at it since time had passed.
+	// glanced is when somebody in the queue last checked it because time had passed.
 	glanced time.Time
 	held
 }
 
-// bounds are those of what is small, or is not.
+// bounds are the limits of small requests, or of others.
 type bounds struct {
 	// total bounds all, share one namespace.
 	total, share int64
@@ -38,7 +38,7 @@ type bounds struct {
 	seen int64
 }
 
-// sees is told that a namespace held one number of bytes and holds another now.
+// sees records that a namespace's bytes changed from one number to another.
 func (o *bounds) sees(before, now int64) { o.seen += min(now, o.share) - min(before, o.share) }
 
 // space is what one namespace holds and waits for.
@@ -68,14 +68,14 @@ func (h *held) allWait(used int64) bool {
 // claim is what asks for room.
 type claim struct {
 	namespace string
-	// add is what is to be counted, and held what holds it has together with it.
+	// add is the number of bytes to count, and held what the request has together with it.
 	add, held int64
 	// needs is the room that there must be: add, or less for what may be larger than any room.
 	needs int64
 	large bool
-	// begins says that it is the first that a request holds.
+	// begins says that these are the first bytes of a request.
 	begins bool
-	// grows says that it holds something already, which is freed the sooner the sooner it goes on.
+	// grows says that the request holds something already, and frees it the sooner the sooner it goes on.
 	grows bool
 
 	space *space
@@ -87,7 +87,7 @@ type claim struct {
 
 const (
 	// turn is for how long a claim keeps those behind it out, and rest for how long it lets them pass after
-	// that, before it keeps them out again: what cannot have room for hours does not hold its namespace up.
+	// that. So a claim that finds no room for hours does not block its namespace.
 	turn, rest = 10 * time.Second, 5 * time.Second
 	// glance is the pause between two looks at a line in which only time has passed, however many stand in
 	// it.
@@ -105,7 +105,7 @@ func New(total int64) *Budget {
 // Most is what one request may hold at most.
 func (b *Budget) Most() int64 { return b.large.share }
 
-// Used is what is held and counted now.
+// Used is the number of bytes that are held and counted now.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,8 +131,8 @@ func (b *Budget) Crowded() (names []string) {
 	return names
 }
 
-// Excess tells by how much namespaces hold more than they may: more than their half each, or, if all together
-// hold too much, that much of those which hold most.
+// Excess returns by how much namespaces hold more than they may: more than their half each, or, if all
+// together hold too much, that much of those which hold most.
 func (b *Budget) Excess() map[string]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,9 +204,8 @@ func (b *Budget) free(namespace string, n int64, ended bool) {
 	b.unstick()
 }
 
-// unstick refuses the last of those who hold something and wait for more, when nobody is left who would give
-// anything back before he had more: all of the namespace wait for room in its share, or all of all for room
-// at all. The lock is held.
+// unstick breaks a deadlock: if every holder waits for more, in one namespace for its share or in all for
+// room at all, it refuses the last of them. The lock is held.
 func (b *Budget) unstick() {
 	last := -1
 	for i, c := range b.line {
@@ -220,7 +219,7 @@ func (b *Budget) unstick() {
 	c := b.line[last]
 	c.refused = true
 	b.remove(last)
-	close(c.in) // what it gives back lets others in
+	close(c.in) // the bytes it frees admit others
 }
 
 // errStuck is why a claim was refused that would have waited for others that wait for it.
@@ -345,7 +344,8 @@ func (b *Budget) admit() {
 	}
 }
 
-// next is the place in line of the claim whose turn it is, -1 if there is no room for it. The lock is held.
+// next is the position in the queue of the claim whose turn it is, -1 if there is no room for it. The lock is
+// held.
 func (b *Budget) next() int {
 	b.round++
 	now := time.Now()
@@ -419,7 +419,7 @@ func (b *Budget) short(c *claim) (of string, bound int64) {
 	return "the requests of this namespace", b.of(c).share
 }
 
-// space is that of a namespace, which is forgotten when it holds nothing and waits for nothing. The lock is
+// space is the entry of a namespace. It is dropped when it holds nothing and waits for nothing. The lock is
 // held, as below.
 func (b *Budget) space(namespace string) *space {
 	s := b.spaces[namespace]

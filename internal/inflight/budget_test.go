@@ -45,7 +45,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestNeighbor has namespace a do its worst with a budget, and holds that b has what is b's.
+// TestNeighbor lets namespace a do its worst with a budget, and checks that b gets its share.
 func TestNeighbor(t *testing.T) {
 	t.Parallel()
 	bubble := func(name string, f func(t *testing.T, b *inflight.Budget, w waiting)) {
@@ -239,7 +239,7 @@ func TestNeighbor(t *testing.T) {
 	})
 }
 
-// TestExcess tells who holds more than he may, and by how much.
+// TestExcess checks which namespaces hold more than they may, and by how much.
 func TestExcess(t *testing.T) {
 	t.Parallel()
 	b := inflight.New(100)

@@ -1,6 +1,6 @@
 package inflight
 
-// Rounds is how often it was looked for whose turn it is in the line.
+// Rounds counts the searches for the next claim in the queue.
 func (b *Budget) Rounds() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

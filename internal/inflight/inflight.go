@@ -1,6 +1,7 @@
-// Package inflight owns how memory is shared among namespaces: one budget for what requests under way and
-// their answers hold, one for runs that are live. No namespace can have all of one, and who finds no room
-// stands in line behind its own. It must not know what is held, nor how its size is told.
+// Package inflight owns how namespaces share memory: one budget for requests under way and their answers, one
+// for live runs. No namespace can have all of one, and a request without room queues behind those of its own
+// namespace. The package must not know what is held, nor how its size is computed. It is written here because
+// semaphores know neither namespaces nor claims that grow.
 package inflight
 
 import (
@@ -15,12 +16,12 @@ import (
 const (
 	// Tiny is what a request may hold without being counted: less than a call costs anyway.
 	Tiny = 4 << 10
-	// Small is what a request may hold and still use the last quarter of a share, so that a namespace whose
-	// large requests hold all that they may is answered all the same.
+	// Small is the size up to which a request may use the last quarter of a share, so that a namespace whose
+	// large requests hold all that they may is still answered.
 	Small = 64 << 10
 
-	// patience is how long a request stands in line for memory, and maxLine how many of one namespace may:
-	// they hold a connection meanwhile.
+	// patience is how long a request waits for memory, and maxLine how many of one namespace may wait: they
+	// hold a connection meanwhile.
 	patience = 5 * time.Second
 	maxLine  = 64
 
@@ -38,9 +39,9 @@ const (
 	ReasonTooLarge = "REQUEST_TOO_LARGE"
 )
 
-// DefaultTotal is the budget of this process unless its configuration says otherwise: a fifth of Go's
-// memory limit, 512 MiB without one. What is made of a request while it is served is not counted, and may be
-// twice as much again.
+// DefaultTotal is the budget of this process unless its configuration says otherwise: a fifth of Go's memory
+// limit, 512 MiB without one. Memory that serving a request allocates is not counted, and may be twice as
+// much again.
 func DefaultTotal() int64 {
 	limit := memlimit.Bytes()
 	if limit == 0 {
@@ -57,9 +58,9 @@ type Share struct {
 	counted   bool
 }
 
-// Take adds n bytes to what the request holds. It never waits: if there is no room, or others stand in line
-// for it, nothing is added, and the error says whether it is worth trying again. What the request holds
-// already was let in before others: they do not keep it from going on.
+// Take adds n bytes to what the request holds. It never waits: if there is no room, or others wait for it,
+// nothing is added, and the error says whether a retry is worth it. A request that holds something already
+// goes before those that wait.
 func (s *Share) Take(n int64) error {
 	c, err := s.claim(n)
 	if c == nil {
@@ -87,8 +88,8 @@ func (s *Share) Wait(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Queue is Wait, but only for seconds, and only while few requests of the namespace do: what large requests
-// that come together need.
+// Queue is Wait, but only for seconds, and only while few requests of the namespace do so. It is for large
+// requests that arrive together.
 func (s *Share) Queue(ctx context.Context, n int64) error {
 	err := s.Take(n)
 	if errs.ReasonOf(err) != ReasonBusy || !s.budget.enter(s.namespace) {

@@ -1,8 +1,8 @@
-// Package llm owns calls to language models that speak the OpenAI chat protocol: one request, one
-// answer, whole or streamed, with usage, typed errors and a span by the GenAI conventions. It never
-// retries, since its callers keep the books of attempts. It must not know prices, budgets or actors.
+// Package llm owns calls to language models that speak the OpenAI chat protocol: one request, one answer,
+// whole or streamed, with usage, typed errors and a span by the GenAI conventions. It never retries, since
+// its callers record attempts. It must not know prices, budgets or actors.
 //
-// The protocol is one POST, so it is written here: the types of OpenAI's own client for Go are 7 MB of a binary.
+// The protocol is one POST, so it is written here: OpenAI's own Go client adds 7 MB to a binary.
 package llm
 
 import (
@@ -31,7 +31,7 @@ type Config struct {
 	Provider string `help:"name of the provider in telemetry"`
 	// Timeout bounds one call, streaming included; callers may set earlier deadlines.
 	Timeout time.Duration `help:"longest time for one model call"`
-	// MaxResponseBytes bounds what is read of one response.
+	// MaxResponseBytes bounds the bytes that are read of one response.
 	MaxResponseBytes conf.Bytes `help:"largest response of a model"`
 	// LegacyMaxTokens sends max_tokens for servers that do not know max_completion_tokens.
 	LegacyMaxTokens bool `help:"send max_tokens in place of max_completion_tokens"`
@@ -188,9 +188,9 @@ func (c *Client) Chat(ctx context.Context, req Request) (Response, error) {
 	})
 }
 
-// Stream is Chat with the text as it comes: delta is called for each piece, in order, on the calling
+// Stream is Chat with the text as it arrives: delta is called for each piece, in order, on the calling
 // goroutine. An error from delta ends the call and is returned as the cause. A stream that breaks is an
-// error, whatever was delivered before.
+// error, even after pieces were delivered.
 func (c *Client) Stream(ctx context.Context, req Request, delta func(text string) error) (Response, error) {
 	return c.observe(ctx, req, func(ctx context.Context) (_ Response, raw *http.Response, err error) {
 		raw, err = c.post(ctx, req, true)

@@ -54,7 +54,7 @@ func (c *Client) observe(ctx context.Context, req Request, call func(context.Con
 	start := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	out, raw, err := call(bounded) //nolint:bodyclose // the client has read and closed it; raw is for status and headers
+	out, raw, err := call(bounded) //nolint:bodyclose // the client has read and closed the body; raw is for status and headers
 	if err != nil {
 		e := classify(ctx, err, raw)
 		common = append(common, attribute.String("error.type", e.Code))

@@ -42,7 +42,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// completion is an answer, or one piece of a streamed one. What the protocol has besides is left out.
+// completion is an answer, or one piece of a streamed one. Unused fields of the protocol are left out.
 type completion struct {
 	ID      string `json:"id"`
 	Model   string `json:"model"`
@@ -161,8 +161,8 @@ func plainJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// post sends a request. The response is one of success, and its body the caller's to close; with an error it is closed, and there for its
-// status and its headers.
+// post sends a request. The response is a successful one, and the caller closes its body. With an error the
+// body is closed, and only the status and the headers are left.
 func (c *Client) post(ctx context.Context, req Request, stream bool) (*http.Response, error) {
 	body, err := c.encode(req, stream)
 	if err != nil {
@@ -248,7 +248,8 @@ func decodeWhole(body io.Reader) (completion, error) {
 // errStream is an error that a server reports in the middle of a stream.
 var errStream = errors.New("the server reports an error in the stream")
 
-// pieces hands over what a stream of server-sent events says, until its end is announced or it ends. No line may be longer than most bytes.
+// pieces calls each for the server-sent events of a stream, until the stream announces its end or ends. A
+// line longer than most bytes is an error.
 func pieces(body io.Reader, most int, each func(completion) error) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 4096), most)

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answering is a client of a server that answers every request with a status and a text; sent is what it was asked last.
+// answering is a client of a server that answers every request with a status and a text; sent is the body of
+// its last request.
 func answering(t *testing.T, status int, text string) (c *Client, sent *http.Request, body *[]byte) {
 	t.Helper()
 	sent, body = &http.Request{}, new([]byte)

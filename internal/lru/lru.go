@@ -1,6 +1,7 @@
 // Package lru owns the one cache that forgets what was not used for the longest time. It must not know what
-// is kept, what that weighs or who else uses it, and is pure: it reads no clock and takes no locks, so that the
-// pure packages may import it.
+// is kept, what that weighs or who else uses it, and is pure: it reads no clock and takes no locks, so that
+// the pure packages may import it. It is written here because kept libraries bound the number of values
+// (golang-lru) or have goroutines and a clock of their own (otter, ristretto).
 package lru
 
 // Cache keeps values up to a weight. It is not safe for concurrent use: most of its users look and change in
@@ -8,7 +9,7 @@ package lru
 type Cache[K comparable, V any] struct {
 	most, weight int64
 	byKey        map[K]*entry[K, V]
-	ring         entry[K, V] // the last used comes after it, what goes first before it
+	ring         entry[K, V] // older than it is the last used entry, newer the first to go
 	dropped      func(K, V)
 }
 
@@ -29,7 +30,7 @@ func New[K comparable, V any](most int64) *Cache[K, V] {
 // OnDrop has f called with all that leaves the cache, replaced values too. It must not use the cache.
 func (c *Cache[K, V]) OnDrop(f func(K, V)) { c.dropped = f }
 
-// Get returns what is kept under the key, and counts as a use.
+// Get returns the value under the key, and counts as a use.
 func (c *Cache[K, V]) Get(key K) (V, bool) {
 	e := c.byKey[key]
 	if e == nil {
@@ -58,7 +59,7 @@ func (c *Cache[K, V]) Put(key K, v V, weight int64) {
 	}
 }
 
-// Delete forgets what is kept under the key, if anything is.
+// Delete removes the value under the key, if there is one.
 func (c *Cache[K, V]) Delete(key K) {
 	if e := c.byKey[key]; e != nil {
 		c.drop(e)

@@ -3,7 +3,7 @@ package obs
 import (
 	"bytes"
 	"context"
-	stdlog "log" //nolint:depguard // what libraries write with it is led to slog
+	stdlog "log" //nolint:depguard // lines that libraries write with it go to slog
 	"log/slog"
 	"os"
 	"strings"
@@ -73,13 +73,12 @@ func HandleErrors(log *slog.Logger) {
 	}))
 }
 
-// maxLine bounds what is logged of a line that a library wrote, in bytes: it may quote what came from
-// outside.
+// maxLine bounds the logged part of a line of a library, in bytes: it may quote input from outside.
 const maxLine = 200
 
 // HandleLog sends what libraries write with package log, net/http above all, to log instead of standard
-// error, and of lines that begin alike one in half a minute: whoever is called can make net/http write one
-// for each connection. It sets the process-wide output of package log, so only a command calls it, once.
+// error. Of lines that begin alike it passes one in half a minute: any caller can make net/http write one for
+// each connection. It sets the process-wide output of package log, so only a command calls it, once.
 func HandleLog(log *slog.Logger) {
 	stdlog.SetFlags(0)
 	stdlog.SetPrefix("")

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"log" //nolint:depguard // what is written with it is the subject
+	"log" //nolint:depguard // its output is the subject
 	"log/slog"
 	"net"
 	"net/http"

@@ -42,14 +42,15 @@ import (
 type Config struct {
 	ServiceName    string `conf:"-"`
 	ServiceVersion string `conf:"-"`
-	// InstanceID tells replicas apart; empty means host name and process id.
+	// InstanceID identifies the replica; empty means host name and process id.
 	InstanceID string `help:"name of this replica in telemetry; default host name and process id"`
 	// OTLPEndpoint is host:port or a http(s) URL. Empty falls back to the OTEL_EXPORTER_OTLP_*
 	// variables, and without those nothing is exported.
 	OTLPEndpoint string `conf:"otlp_endpoint" help:"OTLP/gRPC receiver, host:port; default the OTEL_EXPORTER_OTLP_* variables"`
 	// Insecure exports without TLS; a http:// URL implies it.
 	Insecure bool `help:"export telemetry without TLS"`
-	// SampleRatio is the share of new traces that are kept; the caller's decision is always honored. Where nothing exports traces none are.
+	// SampleRatio is the share of new traces that are kept; the caller's decision is always honored. Without
+	// an exporter no traces are kept.
 	SampleRatio float64 `help:"share of new traces that are kept, 0 to 1; none where nothing exports them"`
 	LogLevel    string  `help:"debug, info, warn or error"`
 	LogFormat   string  `help:"json or text"`
@@ -192,8 +193,8 @@ func describe(ctx context.Context, cfg Config) (*resource.Resource, error) {
 		semconv.ServiceName(cfg.ServiceName), semconv.ServiceVersion(cfg.ServiceVersion), semconv.ServiceInstanceID(cfg.InstanceID)))
 }
 
-// linked samples a new trace that goes on with earlier ones as those were sampled: what was kept so far is kept to its end. Only a
-// trace that stands alone is decided by the sampler within.
+// linked samples a new trace that continues earlier ones as those were sampled, so that a kept chain is kept
+// to its end. The inner sampler decides about traces without links.
 type linked struct{ sdktrace.Sampler }
 
 func (l linked) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {

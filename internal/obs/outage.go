@@ -17,8 +17,9 @@ const (
 	outageSettled = time.Second
 )
 
-// Outage turns what many loops log while something they share does not answer into a few lines: one at the beginning, one every
-// half minute, and one at the end. Loops log to Logger as they always do. It is safe for concurrent use.
+// Outage reduces the log lines of many loops that share one dependency, while that does not answer: one at
+// the beginning, one every half minute, and one at the end. The loops log to Logger as always. It is safe for
+// concurrent use.
 type Outage struct {
 	what string
 	is   func(error) bool
@@ -32,8 +33,8 @@ type Outage struct {
 	left   int       // lines that were left out since the beginning
 }
 
-// NewOutage watches what is logged to the returned value's Logger for errors for which is holds: what does not answer. An error that
-// was logged as text is given to it as an error of that text.
+// NewOutage watches the returned value's Logger for errors for which is holds: the dependency does not
+// answer. An error that was logged as text is passed to is as an error with that text.
 func NewOutage(log *slog.Logger, what string, is func(error) bool) *Outage {
 	return &Outage{what: what, is: is, log: log}
 }
@@ -41,7 +42,7 @@ func NewOutage(log *slog.Logger, what string, is func(error) bool) *Outage {
 // Logger is the logger for everything that uses what may be out.
 func (o *Outage) Logger() *slog.Logger { return slog.New(outageHandler{o.log.Handler(), o}) }
 
-// Answered is told whenever an answer came. It costs next to nothing while there is no outage.
+// Answered is called for every answer. It costs next to nothing while there is no outage.
 func (o *Outage) Answered() {
 	if !o.on.Load() {
 		return
@@ -53,12 +54,12 @@ func (o *Outage) Answered() {
 		return
 	}
 	o.on.Store(false)
-	o.log.Info(o.what+" answers again", "after", now.Sub(o.since).Round(time.Millisecond).String(), "lines_left_out", o.left) //nolint:sloglint // what is out is a constant of each logger
+	o.log.Info(o.what+" answers again", "after", now.Sub(o.since).Round(time.Millisecond).String(), "lines_left_out", o.left) //nolint:sloglint // o.what is a constant of each logger
 }
 
-// took notes a failure, and reports whether the line that tells of it is to be left out.
+// took records a failure, and reports whether its log line is to be left out.
 func (o *Outage) took(ctx context.Context, err error) bool {
-	// While it is out, whoever waits for it runs out of time as well, or gives up because another one did.
+	// During an outage, waiting callers run out of time as well, or stop because another one did.
 	late := o.on.Load() && (runsOut(err, context.DeadlineExceeded) || runsOut(err, context.Canceled))
 	if !late && !o.is(err) {
 		return false
@@ -73,10 +74,10 @@ func (o *Outage) took(ctx context.Context, err error) bool {
 	case !o.on.Load():
 		o.on.Store(true)
 		o.since, o.told, o.left = now, now, 1
-		o.log.ErrorContext(ctx, o.what+" does not answer", "err", err) //nolint:sloglint // what is out is a constant of each logger
+		o.log.ErrorContext(ctx, o.what+" does not answer", "err", err) //nolint:sloglint // o.what is a constant of each logger
 	case now.Sub(o.told) >= outageEvery:
 		o.told, o.left = now, o.left+1
-		o.log.WarnContext(ctx, o.what+" still does not answer", "err", err, "for", now.Sub(o.since).Round(time.Second).String(), "lines_left_out", o.left) //nolint:sloglint // what is out is a constant of each logger
+		o.log.WarnContext(ctx, o.what+" still does not answer", "err", err, "for", now.Sub(o.since).Round(time.Second).String(), "lines_left_out", o.left) //nolint:sloglint // o.what is a constant of each logger
 	default:
 		o.left++
 	}

@@ -93,7 +93,7 @@ func (r *Ring) OnEnd(ro sdktrace.ReadOnlySpan) {
 	r.next = (r.next + 1) % len(r.spans)
 }
 
-// Shutdown keeps what is held, so that a trace can still be shown while the process ends.
+// Shutdown keeps the spans, so that a trace can still be shown while the process ends.
 func (r *Ring) Shutdown(context.Context) error { return nil }
 
 // ForceFlush does nothing.

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxKinds bounds what a Seldom remembers. Kinds are constants of the code, of which there are far fewer.
+// maxKinds bounds the memory of a Seldom. Kinds are constants of the code, of which there are far fewer.
 const maxKinds = 1000
 
-// Seldom lets one line of each kind through in half a minute and counts those between, for what may happen
-// with every request while something is away. The zero value is usable. It is safe for concurrent use.
+// Seldom lets one line of each kind through in half a minute and counts the others, for lines that every
+// request may cause during an outage. The zero value is usable. It is safe for concurrent use.
 type Seldom struct {
 	mu    sync.Mutex
 	kinds map[string]*repeated
@@ -21,8 +21,8 @@ type repeated struct {
 	left int
 }
 
-// Level is the level at which a line of this kind is logged that is worth level by itself: debug if one was
-// told less than half a minute ago. left is how many were left out since then.
+// Level is the level for a line of this kind, which deserves level by itself: debug if one was passed less
+// than half a minute ago. left is how many were left out since then.
 func (s *Seldom) Level(kind string, level slog.Level) (_ slog.Level, left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -119,23 +119,25 @@ func (p Page) Token(c Cursor) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Row is what is listed.
+// Row is an item of a list.
 type Row interface {
 	// Size is about how many bytes the row adds to an answer.
 	Size() int
 }
 
-// Gauge tells when a page is full. The zero value is that of an empty page.
+// Gauge reports when a page is full. The zero value is that of an empty page.
 type Gauge struct{ rows, bytes int }
 
-// Add counts a row, and reports whether it is one too many: it belongs on the next page, and nothing after it need be read.
+// Add counts a row, and reports whether it is one too many: it belongs on the next page, and no row after it
+// needs to be read.
 func (g *Gauge) Add(r Row) (full bool) {
 	g.rows++
 	g.bytes += r.Size()
 	return g.rows > 1 && g.bytes > MaxBytes
 }
 
-// Cut turns up to Limit+1 rows into a page and the token of the next one, which is empty on the last page. A page ends where MaxBytes are full.
+// Cut turns up to Limit+1 rows into a page and the token of the next one, which is empty on the last page. A
+// page ends at MaxBytes.
 func Cut[T Row](p Page, rows []T, cursor func(T) Cursor) (items []T, nextToken string) {
 	n := min(len(rows), p.Limit)
 	var g Gauge
@@ -185,7 +187,7 @@ func decode(token string, q Query) (Cursor, error) {
 			Violate("page_token", ReasonMismatch, "parent, filter or order_by changed since the first page")
 	}
 	id := string(body[headLen:])
-	// The sum tells damage, not forgery: what no database can compare with is refused here.
+	// The sum detects damage, not forgery: values that no database can compare with are refused here.
 	if !utf8.ValidString(id) || strings.IndexByte(id, 0) >= 0 {
 		return Cursor{}, invalid
 	}

@@ -1,5 +1,5 @@
 // Package planpb owns the translation between the wire form of plans (epigraph.plan.v1 and the planner's
-// ParsePlanResponse) and package plan. It must not judge a plan.
+// ParsePlanResponse) and package plan. It must not assess a plan.
 package planpb
 
 import (
@@ -70,8 +70,8 @@ func Graph(g plan.Graph) *planv1.ProblemGraph {
 	return out
 }
 
-// FromGraph reads the wire form. An edge that tells no source counts as STATED. The error names every value
-// that is not JSON.
+// FromGraph reads the wire form. An edge without a source counts as STATED. The error names every value that
+// is not JSON.
 func FromGraph(g *planv1.ProblemGraph) (plan.Graph, error) {
 	var out plan.Graph
 	bad := errs.New(errs.InvalidArgument, "PLAN_INVALID", "the problem graph cannot be read")

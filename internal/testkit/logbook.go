@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LogBook keeps what is logged. It is an io.Writer, and safe for concurrent use.
+// LogBook keeps the log. It is an io.Writer, and safe for concurrent use.
 type LogBook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -54,7 +54,7 @@ func (b *LogBook) Line(t *testing.T, msg string) (LogLine, bool) {
 	return lines[0], true
 }
 
-// Deletion is a line that tells who removed what.
+// Deletion is a line about a deletion: the resource and the caller.
 type Deletion struct {
 	Level, Msg, Kind, ID, Namespace, Principal string
 }

@@ -1,6 +1,6 @@
-// Package testkit owns what tests of every package share: the check for leaked goroutines with the
-// one list of known exceptions, a logger that writes to the test, and waiting for a condition. It must not know any service,
-// and no production code may import it.
+// Package testkit owns what tests of every package share: the check for leaked goroutines with the one list
+// of known exceptions, a logger that writes to the test, and waiting for a condition. It must not know any
+// service, and no production code may import it.
 package testkit
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// failing is a test that notes what it is told and is stopped by a panic.
+// failing is a test that records its failure and is stopped by a panic.
 type failing struct{ told string }
 
 func (f *failing) Errorf(format string, args ...any) { f.told += fmt.Sprintf(format, args...) }

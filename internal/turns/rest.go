@@ -21,9 +21,9 @@ const (
 	minSweep = 100
 )
 
-// NewResting is New for work that takes processors: a key that uses a turn for long, or turns one after the
-// other, leaves it unused for as long again, as long as there are others that use less. So they find a
-// processor, and the one who computes without end gets half of what it would alone.
+// NewResting is New for work that takes processors. A key that uses a turn for long, or turns one after the
+// other, pauses for as long as it used them, while there are others that use less. So the others find a
+// processor, and a key that computes without end gets half of what it would alone.
 func NewResting(limit int) *Turns {
 	t := New(limit)
 	t.rests, t.sweepAt = true, minSweep
@@ -32,14 +32,14 @@ func NewResting(limit int) *Turns {
 
 // wear is what a key has used, as of a time.
 type wear struct {
-	// owed is how long it is to stand back, which passes while it uses nothing.
+	// owed is the length of its pause, which passes while it uses nothing.
 	owed time.Duration
 	// used is how long it has used turns lately.
 	used time.Duration
 	asOf time.Time
 }
 
-// at is what is left of it at a later time at which the key has used nothing more.
+// at is the pause that is left at a later time, if the key has used nothing more.
 func (w wear) at(now time.Time) wear {
 	idle := now.Sub(w.asOf)
 	if idle <= 0 {

@@ -1,5 +1,6 @@
-// Package turns owns how many at once of one kind of work each key may have under way, and how many all keys
-// may have together. It must not know what the work is.
+// Package turns bounds how much of one kind of work each key has under way, and all keys together. It must
+// not know what the work is. It is written here because semaphores of libraries have one queue, in which a
+// key with much work delays the others.
 package turns
 
 import (
@@ -34,8 +35,8 @@ type Turns struct {
 	byKey map[string]*line
 	// used are the turns of all keys.
 	used int
-	// next holds the lines of keys that could have a turn if there was one, in the order in which they get it.
-	// So it is empty unless all turns are used.
+	// next holds the queues of keys that would get a turn if there was one, in that order. It is empty unless
+	// all turns are used.
 	next list.List // of *line
 	// sweepAt is of how many keys something is known when those that have rested are forgotten.
 	sweepAt int
@@ -173,8 +174,8 @@ func (t *Turns) leave(l *line) {
 	t.forget(l)
 }
 
-// queue has the line wait for its turn among the others, if somebody waits in it whom its own bound lets
-// through.
+// queue makes the queue of a key wait for its turn among the others, if the key's own bound admits somebody
+// in it.
 func (t *Turns) queue(l *line) {
 	if !l.queued && l.waiting.Len() > 0 && l.used < t.bounds.Key {
 		l.queued = true

@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/turns"
 )
 
-// entering waits for a turn of a key beside the caller, who gets what ends it.
+// entering waits for a turn of a key in another goroutine, and returns the channel of the result.
 func entering(t *testing.T, all *turns.Turns, key string) <-chan func() {
 	t.Helper()
 	in := make(chan func(), 1)

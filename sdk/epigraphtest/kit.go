@@ -1,6 +1,7 @@
-// Package epigraphtest runs graphs in tests: with actors that the test makes up, with a clock that it moves, and without any service.
-// Time stands still unless the test lets it pass, calls happen one after the other in a fixed order, and crashes happen where the test
-// says. It uses the same machine as the services. It must not need a network, a database or a goroutine.
+// Package epigraphtest runs graphs in tests: with fake actors, a clock that the test moves, and no service.
+// Time stands still unless the test lets it pass, calls happen one after the other in a fixed order, and
+// crashes happen where the test says. It uses the same state machine as the services. It must not need a
+// network, a database or a goroutine.
 package epigraphtest
 
 import (
@@ -67,7 +68,8 @@ func (k *Kit) Actor(name string, f workgraph.ActorFunc, effect ...workgraph.Effe
 	return k
 }
 
-// Returns adds an actor whose calls give these values one after the other; the last one stays. An error among them is given as such.
+// Returns adds an actor whose calls return these values one after the other; the last one is repeated. A
+// value of type error fails the call.
 func (k *Kit) Returns(name string, values ...any) *Kit {
 	n := 0
 	return k.Actor(name, func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
@@ -107,7 +109,7 @@ func (k *Kit) Workflow(ref string, g *workgraph.Graph) *Kit {
 	return k
 }
 
-// CrashAt lets the process die at the next attempt of a node. It comes back at once, with what was recorded.
+// CrashAt makes the process die at the next attempt of a node. It restarts at once, with what was recorded.
 func (k *Kit) CrashAt(node string, at CrashPoint) *Kit {
 	k.crash[node] = at
 	return k
@@ -127,7 +129,8 @@ func (k *Kit) json(v any) json.RawMessage {
 	return raw
 }
 
-// Start begins a run of the graph with positional arguments, and lets it go as far as it can without time passing.
+// Start starts a run of the graph with positional arguments, and advances it as far as it goes without time
+// passing.
 func (k *Kit) Start(g *workgraph.Graph, args ...any) *Run {
 	k.t.Helper()
 	in := workgraph.Input{}
@@ -191,7 +194,7 @@ func (k *Kit) Pass(d time.Duration) {
 	k.now = until
 }
 
-// Finish lets time pass as long as something waits for nothing but time.
+// Finish lets time pass until the runs wait for something else than time.
 func (k *Kit) Finish() {
 	k.t.Helper()
 	for steps := 0; ; steps++ {

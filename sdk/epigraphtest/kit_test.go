@@ -13,7 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestOrders shows a whole test of a graph: fake actors, a question, a day that passes in no time, and a crash.
+// TestOrders shows a whole test of a graph: fake actors, a question, a day that passes in no time, and a
+// crash.
 func TestOrders(t *testing.T) {
 	k := epigraphtest.New(t)
 	k.Returns("price", workgraph.Errorf(workgraph.Retryable, "BUSY", "later"), 120)

@@ -12,7 +12,7 @@ import (
 
 // Run is a run of a Kit.
 type Run struct {
-	// ID names the run; it is the first part of effect keys.
+	// ID is the id of the run and the first part of its effect keys.
 	ID string
 
 	k         *Kit
@@ -29,7 +29,7 @@ type Run struct {
 	ids       int
 }
 
-// advance tells the machine something and does what it asks for.
+// advance gives the machine a command and carries out what it asks for.
 func (r *Run) advance(cmd workgraph.Command) {
 	r.k.t.Helper()
 	if err := r.try(cmd); err != nil {
@@ -210,7 +210,8 @@ func (r *Run) end(s workgraph.Start, out *workgraph.Outcome, fail *workgraph.Err
 	}
 }
 
-// Crash lets the process die and come back: whatever was not recorded is forgotten, and every run goes on from its journal.
+// Crash makes the process die and restart: everything unrecorded is forgotten, and every run continues from
+// its journal.
 func (k *Kit) Crash() {
 	k.t.Helper()
 	for _, r := range k.runs {
@@ -229,7 +230,7 @@ func (k *Kit) Crash() {
 	k.settle()
 }
 
-// outside tells the machine something that comes from outside, and lets all runs go on.
+// outside gives the machine a command from outside, and advances all runs.
 func (r *Run) outside(cmd workgraph.Command) {
 	r.k.t.Helper()
 	r.advance(cmd)
@@ -262,13 +263,13 @@ func (r *Run) decide(node string, answer json.RawMessage, decision string) {
 	r.k.t.Fatalf("node %s of run %s asks nothing", node, r.ID)
 }
 
-// Signal brings a signal.
+// Signal sends a signal to the run.
 func (r *Run) Signal(name string, payload any) {
 	r.k.t.Helper()
 	r.outside(workgraph.Signaled{Name: name, Payload: r.k.json(payload), Now: r.k.now})
 }
 
-// Send brings a message for inboxes.
+// Send sends a message to inboxes.
 func (r *Run) Send(from, node string, message any) {
 	r.k.t.Helper()
 	r.outside(workgraph.Delivered{From: from, Node: node, Message: r.k.json(message), Now: r.k.now})
@@ -293,7 +294,7 @@ func (r *Run) CompleteAttempt(node string, values ...any) {
 // Cancel asks for the end of the run.
 func (r *Run) Cancel() { r.k.t.Helper(); r.outside(workgraph.Cancel{Reason: "test", Now: r.k.now}) }
 
-// Pause holds back what is new.
+// Pause holds back new attempts.
 func (r *Run) Pause() { r.k.t.Helper(); r.outside(workgraph.Pause{Reason: "test", Now: r.k.now}) }
 
 // Resume ends a pause.

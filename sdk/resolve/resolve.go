@@ -1,5 +1,6 @@
-// Package resolve finds the addresses of a gRPC server again every second, so that a client follows replicas that come and go; gRPC's own resolver
-// looks only after a failure, and then every 30 seconds at most. A target may name several servers, separated by commas. It must not know what is called.
+// Package resolve looks up the addresses of a gRPC server every second, so that a client follows replicas
+// that come and go. gRPC's own resolver looks only after a failure, and at most every 30 seconds. A target
+// may list several servers, separated by commas. The package must not know the services that are called.
 package resolve
 
 import (
@@ -25,14 +26,15 @@ const timeout = 5 * time.Second
 // Lookup finds the addresses of a host, as net.Resolver.LookupHost does.
 type Lookup func(ctx context.Context, host string) ([]string, error)
 
-// Builder takes the place of gRPC's resolver of the scheme dns in one connection: give it to grpc.WithResolvers. The target is host:port or
-// host:port,host:port, with or without dns:/// before it. The zero value asks the resolver of this process.
+// Builder replaces gRPC's resolver of the scheme dns in one connection: pass it to grpc.WithResolvers. The
+// target is host:port or host:port,host:port, with or without dns:/// before it. The zero value uses the
+// resolver of this process.
 type Builder struct {
 	// Lookup is nil for that of net.DefaultResolver.
 	Lookup Lookup
 }
 
-// Scheme is that of targets without one.
+// Scheme is the scheme of targets that state none.
 func (Builder) Scheme() string { return "dns" }
 
 // OverrideAuthority names the first server of a list; the others are named with their addresses.
@@ -60,7 +62,8 @@ func (b Builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.Bui
 	return r, nil
 }
 
-// Check reports whether a connection can be made to a target, without looking it up. Targets of other schemes than dns are not its business.
+// Check reports whether a target is well formed, without a lookup. Targets of schemes other than dns are not
+// checked.
 func Check(target string) error {
 	if rest, ok := strings.CutPrefix(target, "dns:"); ok {
 		if target, ok = strings.CutPrefix(rest, "///"); !ok {
@@ -87,7 +90,8 @@ func parse(list string) ([]server, error) {
 
 type server struct {
 	host, port string
-	// found are the addresses that the host had last. A look that fails leaves them as they are: a resolver that is away says nothing about servers.
+	// found are the last addresses of each host. A failed lookup keeps them: an unreachable resolver says
+	// nothing about servers.
 	found []string
 }
 
@@ -100,7 +104,7 @@ type watcher struct {
 	done    chan struct{}
 }
 
-// ResolveNow does nothing: the next look is at most a second away.
+// ResolveNow does nothing: the next lookup is at most a second away.
 func (*watcher) ResolveNow(resolver.ResolveNowOptions) {}
 
 // Close ends the looking.
@@ -126,11 +130,11 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// look tells the connection what has changed, and whether there is anything that can change.
+// look reports changed addresses to the connection, and returns whether the addresses can change.
 func (w *watcher) look(ctx context.Context) (changes bool) {
 	var faults []error
 	var all []resolver.Address
-	// All names are looked up at the same time: one that is slow to answer must not keep what is known of the others.
+	// All names are looked up at the same time, so that a slow one does not delay the others.
 	var looks sync.WaitGroup
 	wrong := make([]error, len(w.servers))
 	for i := range w.servers {
@@ -165,7 +169,7 @@ func (w *watcher) look(ctx context.Context) (changes bool) {
 	}
 	if !slices.EqualFunc(all, w.told, func(a, b resolver.Address) bool { return a.Addr == b.Addr && a.ServerName == b.ServerName }) {
 		w.told = all
-		_ = w.cc.UpdateState(resolver.State{Addresses: all}) // what the balancer does not like is told by the calls
+		_ = w.cc.UpdateState(resolver.State{Addresses: all}) // calls report what the balancer rejects
 	}
 	return changes
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/sdk/resolve"
 )
 
-// told takes what a resolver finds.
+// told receives the results of a resolver.
 type told struct {
 	resolver.ClientConn
 	states chan resolver.State

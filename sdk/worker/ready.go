@@ -9,10 +9,10 @@ import (
 // errNotAccepted is what Ready says of a worker that nobody knows.
 var errNotAccepted = errors.New("no executor has accepted the worker")
 
-// Ready waits until an executor has accepted the worker, which Run does in another goroutine. From then on
-// every executor takes graphs that name its actors, also when the worker is away. Ready returns at once if
-// that was so before. It returns an error when Run ends first, which is the error of Run if there is one, or
-// when ctx does, together with what stood in the way until then.
+// Ready waits until an executor has accepted the worker, while Run runs in another goroutine. From then on
+// every executor accepts graphs that name its actors, also when the worker is away. Ready returns at once if
+// that was so before. It returns an error when Run ends first (the error of Run if there is one), or when ctx
+// does, together with the last obstacle.
 func (w *Worker) Ready(ctx context.Context) error {
 	w.mu.Lock()
 	accepted, ended := w.accepted, w.ended

@@ -14,8 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Result is an outcome that says more than one value. Make one with Values, Terminate, Abstain, Sleep, Ask, Approve, AwaitCompletion, AwaitSignal,
-// Spawn or Expand, and add to it with its methods.
+// Result is an outcome that is more than one value. Make one with Values, Terminate, Abstain, Sleep, Ask,
+// Approve, AwaitCompletion, AwaitSignal, Spawn or Expand, and add to it with its methods.
 type Result struct {
 	m   *executorv1.Outcome
 	err error
@@ -48,7 +48,7 @@ func Values(vs ...any) Result {
 	return r
 }
 
-// Terminate ends the run as COMPLETED with these values once what is in flight has ended.
+// Terminate ends the run as COMPLETED with these values, once the visits under way have ended.
 func Terminate(vs ...any) Result {
 	r := Values(vs...)
 	r.m.Stop = executorv1.Stop_STOP_TERMINATE
@@ -76,8 +76,8 @@ func SleepUntil(t time.Time, vs ...any) Result {
 	return r
 }
 
-// Ask asks somebody; the visit's value is the answer. Schema, if not nil, is the JSON Schema of the answer; a timeout above 0 fails the
-// visit when it is up, or answers with Default.
+// Ask opens an interrupt, whose answer becomes the visit's value. Schema, if not nil, is the JSON Schema of
+// the answer. After a timeout above 0 the visit fails, or takes the value of Default.
 func Ask(prompt any, schema json.RawMessage, timeout time.Duration) Result {
 	i := &executorv1.InterruptWait{}
 	r := waits(&executorv1.Wait{Wait: &executorv1.Wait_Interrupt{Interrupt: i}})
@@ -98,7 +98,7 @@ func Approve(prompt, what any, timeout time.Duration) Result {
 	return r
 }
 
-// Default is the answer to a question whose time is up.
+// Default is the answer to an interrupt after its timeout.
 func (r Result) Default(answer any) Result {
 	if i := r.m.GetWait().GetInterrupt(); i != nil {
 		i.DefaultAnswer = r.payload(answer)
@@ -106,7 +106,8 @@ func (r Result) Default(answer any) Result {
 	return r
 }
 
-// AwaitCompletion leaves the visit open until CompleteAttempt with its AttemptToken. A timeout above 0 fails it then.
+// AwaitCompletion leaves the visit open until somebody completes it with the visit's AttemptToken. After a
+// timeout above 0 the visit fails.
 func AwaitCompletion(timeout time.Duration) Result {
 	t := &executorv1.CompletionWait{}
 	if timeout > 0 {
@@ -137,7 +138,8 @@ type Child struct {
 	Budget *workgraph.Budget
 }
 
-// Spawn starts runs and leaves the visit open until all have ended; its value is the list of their slots in this order.
+// Spawn starts runs and leaves the visit open until all have ended. Its value is the list of their slots in
+// this order.
 func Spawn(children ...Child) Result {
 	c := &executorv1.ChildrenWait{}
 	r := waits(&executorv1.Wait{Wait: &executorv1.Wait_Children{Children: c}})
@@ -177,7 +179,8 @@ func (r Result) FailFast() Result {
 	return r
 }
 
-// AsResult makes the one child stand for the visit: its result is the visit's value in place of the list, its failure the visit's.
+// AsResult lets the one child stand for the visit: its result is the visit's value in place of the list, its
+// failure the visit's.
 func (r Result) AsResult() Result {
 	if c := r.m.GetWait().GetChildren(); c != nil {
 		c.AsResult = true
@@ -196,7 +199,7 @@ func Expand(g *workgraph.Graph, vs ...any) Result {
 	return r
 }
 
-// To lets only the edges to these nodes fire; none at all if there are no names.
+// To selects the nodes whose edges fire; without names none does.
 func (r Result) To(nodes ...string) Result {
 	sel := &executorv1.Select{Others: executorv1.Others_OTHERS_NONE, Self: r.m.GetSelect().GetSelf()}
 	if len(nodes) > 0 {

@@ -23,11 +23,11 @@ func schemaOf[In any]() (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no JSON Schema for %s: %w; give one with Schema", t, err)
 	}
-	s.AdditionalProperties = nil // results travel as named arguments too
+	s.AdditionalProperties = nil // propagated inputs come as further named arguments
 	return json.Marshal(s)
 }
 
-// ownSchemas adds to own those types within t whose JSON is not told by their kind.
+// ownSchemas adds to own the types within t whose JSON does not follow from their kind.
 func ownSchemas(t reflect.Type, seen map[reflect.Type]bool, own map[reflect.Type]*jsonschema.Schema) {
 	if seen[t] || t == reflect.TypeFor[time.Time]() {
 		return

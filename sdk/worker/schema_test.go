@@ -12,7 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// level is written by a word, though it is a number.
+// level is a number that is written as a word.
 type level int
 
 func (l *level) UnmarshalText(b []byte) error {

@@ -21,7 +21,8 @@ import (
 
 // Causes with which a call's context ends.
 var (
-	// ErrLeaseLost says that the executor may have given the visit to somebody else: nothing must be done for it any more.
+	// ErrLeaseLost says that the executor may have given the visit to another worker. Nothing more may be
+	// done for it.
 	ErrLeaseLost = errors.New("the executor was not heard of for too long")
 	// ErrStopping says that the worker stops and the drain time is over.
 	ErrStopping = errors.New("the worker is stopping")
@@ -30,7 +31,7 @@ var (
 // Canceled is the cause when the executor asked for the end of a visit.
 type Canceled struct{ Reason string }
 
-// Error tells the reason.
+// Error returns the reason of the cancellation.
 func (c Canceled) Error() string { return "the visit was canceled: " + c.Reason }
 
 const (
@@ -38,9 +39,10 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// Run serves until ctx ends, connecting again whenever the connection is lost. Then no new visits are taken, those under way may end
-// within the drain time, and Run returns nil. It returns an error only when connecting again cannot help: a faulty registration, a key
-// that is not known. It may be called again once it has returned.
+// Run serves until ctx ends and reconnects whenever the connection is lost. When ctx ends it takes no new
+// visits, gives the visits under way the drain time, and returns nil. It returns an error only when
+// reconnecting cannot help: a faulty registration or an unknown key. It may be called again once it has
+// returned.
 func (w *Worker) Run(ctx context.Context) error {
 	w.begins()
 	err := w.run(ctx)
@@ -136,7 +138,7 @@ type call struct {
 }
 
 func (w *Worker) connect(ctx context.Context, hello *executorv1.WorkerHello) (*stream, error) {
-	// The stream outlives ctx: what is under way is still to be answered.
+	// The stream outlives ctx, because visits under way must still be answered.
 	sctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	g, err := executorv1.NewWorkerServiceClient(w.conn.Conn()).Work(sctx)
@@ -192,7 +194,8 @@ func (s *stream) serve(ctx context.Context) {
 
 // drain takes no new visits and lets those under way end.
 func (s *stream) drain(done chan struct{}) {
-	_ = s.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Drain{Drain: &executorv1.WorkerDrain{}}}) // a broken stream ends anyway
+	// a broken stream ends anyway
+	_ = s.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Drain{Drain: &executorv1.WorkerDrain{}}})
 	s.mu.Lock()
 	s.drains = true
 	if len(s.calls) == 0 {
@@ -279,7 +282,8 @@ func (s *stream) keepAlive(done chan struct{}) {
 	}
 }
 
-// heard prolongs the lease: the executor had heard the heartbeat, so it waits the timeout from a time after that was sent.
+// heard prolongs the lease. The executor has received the heartbeat, so its timeout began after the heartbeat
+// was sent.
 func (s *stream) heard(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -381,8 +385,8 @@ func failed(t *executorv1.Attempt, e *executorv1.AttemptError) *executorv1.WorkR
 	return &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Error{Error: &executorv1.AttemptFailure{Token: t.GetToken(), Error: e}}}
 }
 
-// answer calls the function. It is nil if the call was cut off because the worker stops: the executor counts it as lost with the stream, which uses
-// up no attempt.
+// answer calls the function. It returns nil if the call was cut off because the worker stops: the executor
+// counts it as lost with the stream, which uses up no attempt.
 func (s *stream) answer(ctx context.Context, v *Visit) *executorv1.WorkRequest {
 	out, err := s.perform(ctx, v)
 	if _, said := errors.AsType[*Error](err); err != nil && !said && errors.Is(context.Cause(ctx), ErrStopping) {

@@ -17,9 +17,10 @@ import (
 // Visit is one attempt, as its function sees it.
 type Visit struct {
 	RunID, NodeID string
-	// RootRunID is the top of the run's family: the run itself if no other spawned it.
+	// RootRunID is the root of the run: the run itself if no other run spawned it.
 	RootRunID string
-	// Number is which visit of the node it is, Item which item of a mapped one, Attempt which try; all from 1 but Item.
+	// Number is the number of the visit at its node, Item the index of a mapped item, Attempt the number of
+	// the try. Number and Attempt count from 1.
 	Number, Item, Attempt int
 	Actor                 string
 	Args                  []json.RawMessage
@@ -29,7 +30,8 @@ type Visit struct {
 	Effect    EffectKind
 	// Details are those of the last heartbeat of an earlier attempt, to go on from; nil if there are none.
 	Details json.RawMessage
-	// AttemptToken is what CompleteAttempt takes when the function returns AwaitCompletion, and SendAs takes meanwhile.
+	// AttemptToken is what CompleteAttempt takes when the function returns AwaitCompletion, and SendAs takes
+	// meanwhile.
 	AttemptToken string
 	// Message is everything as it came.
 	Message *executorv1.Attempt
@@ -61,8 +63,8 @@ func newVisit(t *executorv1.Attempt) *Visit {
 	return v
 }
 
-// Heartbeat tells that the call goes on and restarts its idle timeout. Details, if not nil, say how far it is: watchers of the run see
-// them, and the next attempt after a lost one is given the last.
+// Heartbeat reports that the call goes on, and restarts its idle timeout. Details, if not nil, report its
+// progress: watchers of the run see them, and the next attempt after a lost one receives the last.
 func (v *Visit) Heartbeat(details any) error {
 	beat := &executorv1.AttemptHeartbeat{Token: v.Message.GetToken()}
 	if details != nil {
@@ -111,10 +113,10 @@ func (v *Visit) decode(named bool, in any) error {
 	return nil
 }
 
-// ErrorType says what is known of a call that failed.
+// ErrorType says what is known about a failed call.
 type ErrorType executorv1.ErrorType
 
-// What may be known. An error without a type counts as unknown for UNSAFE actors and as retryable for others.
+// Kinds of errors. An error without a type counts as unknown for UNSAFE actors and as retryable for others.
 const (
 	RetryableError    = ErrorType(executorv1.ErrorType_ERROR_TYPE_RETRYABLE)
 	PermanentError    = ErrorType(executorv1.ErrorType_ERROR_TYPE_PERMANENT)
@@ -150,7 +152,7 @@ func typed(t ErrorType, reason string, err error) error {
 // Retryable is a definite failure that another attempt may mend; reason is a stable upper-case word.
 func Retryable(reason string, err error) error { return typed(RetryableError, reason, err) }
 
-// RetryAfter is a Retryable one whose next attempt has to wait.
+// RetryAfter is Retryable with a delay of the next attempt.
 func RetryAfter(d time.Duration, reason string, err error) error {
 	return &Error{Type: RetryableError, Reason: reason, Message: fmt.Sprint(err), RetryAfter: d, cause: err}
 }
@@ -179,7 +181,7 @@ func callError(ctx context.Context, err error) *executorv1.AttemptError {
 	return m
 }
 
-// cut keeps a message within what is taken.
+// cut shortens a message to the accepted length.
 func cut(s string) string {
 	const limit = 8 << 10
 	r := []rune(s)

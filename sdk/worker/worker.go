@@ -1,5 +1,6 @@
-// Package worker serves actors from Go: functions that nodes of graphs call, wherever the graphs run. It keeps a stream to an executor,
-// takes visits as it has room, calls the functions, and answers each visit once. It must not know how graphs are run.
+// Package worker serves actors from Go: functions that nodes of graphs call. It keeps a stream to an
+// executor, takes visits while it has room, calls the functions, and answers each visit once. It must not
+// know how graphs are run.
 package worker
 
 import (
@@ -30,9 +31,9 @@ type Options struct {
 	ID string
 	// Slots is how many visits are taken at once; 0 means 16 for each CPU.
 	Slots int
-	// Version is that of actors which state none.
+	// Version is the version of actors that state none.
 	Version string
-	// DrainTimeout is how long visits may go on once the worker is told to stop; 0 means 30 seconds.
+	// DrainTimeout is how long visits may go on after the worker is stopped; 0 means 30 seconds.
 	DrainTimeout time.Duration
 	// Logger gets what happens to the connection; nil means nobody.
 	Logger *slog.Logger
@@ -49,8 +50,8 @@ type Worker struct {
 	actors map[string]*served
 	order  []string
 	fault  error
-	// accepted is closed when an executor has recorded the actors, ended when Run has ended before that; failed
-	// says why it did, or why nobody has accepted the worker so far.
+	// accepted is closed when an executor has recorded the actors, ended when Run ends before that. failed is
+	// the error of Run, or the last reason why no executor accepted the worker.
 	accepted, ended chan struct{}
 	failed          error
 }
@@ -81,8 +82,8 @@ type ActorOption func(*executorv1.WorkerActor)
 // EffectKind says what a second call of an actor may do.
 type EffectKind graphv1.Effect
 
-// Pure calls may be made again at will, Idempotent ones with the same effect key. Unsafe ones are never repeated unless they surely
-// did not happen; what does not say its effect counts as Unsafe.
+// Pure calls may be repeated at will, Idempotent ones with the same effect key. Unsafe ones are repeated only
+// if they surely did not happen. An actor that does not state its effect is Unsafe.
 const (
 	Pure       = EffectKind(graphv1.Effect_EFFECT_PURE)
 	Idempotent = EffectKind(graphv1.Effect_EFFECT_IDEMPOTENT)
@@ -114,9 +115,9 @@ func Schema(raw json.RawMessage) ActorOption {
 	return func(a *executorv1.WorkerActor) { a.ArgsSchema = &graphv1.Payload{Json: raw} }
 }
 
-// Register serves an actor by a function. A struct or map for In is filled from the named arguments, anything else from the first
-// positional one. The result is written as one JSON value, unless Out is Result, which can say more: see Values, Sleep, Ask, Spawn.
-// A name that is registered twice, or an In that has no schema, is an error of Run.
+// Register serves an actor by a function. A struct or map for In is filled from the named arguments, anything
+// else from the first positional one. The result is written as one JSON value, unless Out is Result: see
+// Values, Sleep, Ask, Spawn. Run returns an error if a name is registered twice or In has no schema.
 func Register[In, Out any](w *Worker, name string, f func(ctx context.Context, in In) (Out, error), opts ...ActorOption) {
 	info := &executorv1.WorkerActor{Name: name, Version: w.opts.Version}
 	t := reflect.TypeFor[In]()

@@ -58,7 +58,7 @@ func TestSpawnAndAwait(t *testing.T) {
 			require.EqualValues(t, 40, r.GetUsage().GetInputTokens())
 			require.EqualValues(t, 12, r.GetUsage().GetOutputTokens())
 			require.EqualValues(t, 8, r.GetUsage().GetCachedInputTokens())
-			testkit.Eventually(t, func() bool { // what they cost is known once it is booked
+			testkit.Eventually(t, func() bool { // their cost is known once it is booked
 				got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 				return err == nil && got.GetUsage().GetCostNanoUsd() == 4*70
 			})

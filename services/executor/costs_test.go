@@ -19,16 +19,15 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// says is an actor that tells what its calls cost, and gives a value.
+// says is an actor that reports the cost of its calls, and returns a value.
 func says(value string, usage ...workgraph.Usage) workgraph.Actor {
 	return workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
 		return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(value)}, Usage: usage}, nil
 	})
 }
 
-// TestCostsAgree lets runs use calls whose price is in the price book, that say themselves what they cost,
-// and both: of nodes, tools and an agent's reasoning. It holds what the budget of the run counts against what
-// is booked.
+// TestCostsAgree uses calls whose price is in the price book, calls that report their cost, and both: of
+// nodes, tools and an agent's reasoning. It compares the budget of the run with the booked cost.
 func TestCostsAgree(t *testing.T) {
 	t.Parallel()
 	cost := func(n int64) *int64 { return &n }

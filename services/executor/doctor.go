@@ -25,7 +25,8 @@ import (
 const (
 	// looked is how many values outside of the database are looked for when not all are.
 	looked = 500
-	// examined is how many runs are looked at one by one when not all are, replayed how many of them are replayed.
+	// examined is how many runs are examined one by one when not all are, replayed how many of them are
+	// replayed.
 	examined, replayed = 2000, 200
 	// maxSkew is how far the clocks of the database and of this machine may lie apart.
 	maxSkew = time.Second
@@ -61,7 +62,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 	case err != nil && errs.Is(err, errs.Unavailable) && errs.ReasonOf(err) == dbkit.ReasonUnreachable:
 		return r, err
 	case err != nil:
-		// Nothing else can be asked of a schema that is not there.
+		// Without a schema there is nothing else to examine.
 		return doctor.Examine(ctx, "executor", cfg.Store, o, []doctor.Probe{schemaProbe(err, doctor.Fault)}), nil
 	}
 	kept, err := openOffload(ctx, cfg, j, slog.New(slog.DiscardHandler))
@@ -76,7 +77,8 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 	}
 	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(members(j, cfg), suspicions(j, kept, in)...))
 	r.Sampled = in.Size
-	r.Findings = append(append([]doctor.Finding{}, early...), r.Findings...) // a list in JSON, also without findings
+	// a list in JSON, also without findings
+	r.Findings = append(append([]doctor.Finding{}, early...), r.Findings...)
 	return r, nil
 }
 

@@ -26,8 +26,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor"
 )
 
-// lived lets an executor run on the store that cfg names and leaves one run that has grown and ended and one
-// that waits for an answer.
+// lived runs an executor on the store of cfg and leaves one expanded run that has ended and one that waits
+// for an answer.
 func lived(ctx context.Context, cfg executor.Config) (err error) {
 	cfg.ID, cfg.ScanInterval = "lived", 50*time.Millisecond
 	svc, err := executor.Open(ctx, cfg, executor.Deps{})
@@ -86,7 +86,7 @@ func lived(ctx context.Context, cfg executor.Config) (err error) {
 	return start(executorv1.RunState_RUN_STATE_WAITING, node("q", "human", "prompt", `"go on?"`))
 }
 
-// TestExamine harms a database in one way after the other, and asks what is wrong with it.
+// TestExamine damages a database in one way after the other, and checks the findings.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	const (

@@ -18,7 +18,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor"
 )
 
-// Whoever reconciles an UNSAFE call looks it up by the key that it carried, and so must be told exactly that.
+// Somebody who reconciles an UNSAFE call looks it up by the key that it carried, so the API must return
+// exactly that.
 func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
@@ -33,7 +34,7 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 		}
 		r := executorOf("one")
 		c := r.client(keyAcme)
-		// intents are the keys that the events of a visit or item tell, oldest first.
+		// intents are the keys in the events of a visit or item, oldest first.
 		intents := func(t *testing.T, id, node string, visit, item int32) (keys []string) {
 			t.Helper()
 			at, err := c.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
@@ -52,7 +53,7 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 			}
 			return keys
 		}
-		// questions are the keys of the calls whose outcome somebody must say, by item.
+		// questions are the keys of the calls that need reconciliation, by item.
 		questions := func(t *testing.T, id, node string, visit int32) map[int32]string {
 			t.Helper()
 			x, err := c.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: id})
@@ -112,7 +113,7 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 				case <-busy:
 					w.WriteHeader(http.StatusServiceUnavailable)
 				default:
-					panic(http.ErrAbortHandler) // nobody knows what was done
+					panic(http.ErrAbortHandler) // the effect is unknown
 				}
 			}))
 			defer srv.Close()

@@ -1,6 +1,6 @@
-// Package executor owns the executor service: it opens the journal that the configuration names, runs graphs from it, tells the
-// registry what they cost, and serves epigraph.executor.v1.ExecutorService. It must not know the other services' insides nor
-// how it is reached.
+// Package executor owns the executor service: it opens the journal of the configuration, runs graphs from it,
+// reports their usage to the registry, and serves epigraph.executor.v1.ExecutorService. It must not know the
+// internals of other services, nor how it is reached.
 package executor
 
 import (
@@ -59,11 +59,11 @@ type Config struct {
 	PostgresURL conf.Secret `conf:"postgres_url" help:"PostgreSQL URL"`
 	// MaxConns bounds the connections that answer the API on PostgreSQL; 0 leaves it to the URL.
 	MaxConns int32 `help:"connections to PostgreSQL for the API at most"`
-	// Migrate brings the schema up to date when the service opens; without it an old schema is an error.
+	// Migrate migrates the schema when the service opens; without it an old schema is an error.
 	Migrate bool `help:"bring the schema up to date at start"`
 
-	// ID names this executor among those of one database; empty means the host name. An executor that comes back under its
-	// old name goes on with its runs at once, else they wait for the lease to end.
+	// ID names this executor among those of one database; empty means the host name. An executor that
+	// restarts under its old name continues its runs at once, else they wait for the lease to end.
 	ID string `conf:"id" help:"name of this executor; default host name"`
 	// Addr is where other replicas reach this one.
 	Addr string `help:"address for other replicas"`
@@ -86,8 +86,8 @@ type Config struct {
 	KeepAlive time.Duration `help:"longest silence on a watch"`
 	// EvictAfter is how long a run must have to wait for a timer before it leaves memory.
 	EvictAfter time.Duration `help:"wait for a timer from which on a run leaves memory"`
-	// MaxLive bounds what live runs take in memory together; when they have it, starts are refused, and what was accepted waits as rows. 0 means
-	// an eighth of Go's memory limit.
+	// MaxLive bounds the memory of all live runs. Beyond it starts are refused, and accepted runs wait as
+	// rows. 0 means an eighth of Go's memory limit.
 	MaxLive conf.Bytes `help:"memory of live runs together; 0 means an eighth of the memory limit, 1GiB without one"`
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int `help:"depth of child runs below their root at most"`
@@ -100,12 +100,12 @@ type Config struct {
 	// MaxWatches is how many watches of one namespace are served at once.
 	MaxWatches int `help:"watches of one namespace at once"`
 
-	// Blobs is the URL of the store of large values (file, s3, gs or mem), or "off". Empty means a directory beside the SQLite file; on PostgreSQL it means
-	// that they stay in the database, up to MaxPayload.
+	// Blobs is the URL of the store of large values (file, s3, gs or mem), or "off". Empty means a directory
+	// beside the SQLite file; on PostgreSQL it means that they stay in the database, up to MaxPayload.
 	Blobs string `help:"where large values are kept: file:///dir, s3://bucket or off (gs://bucket where the binary was built with -tags gcs); default beside the SQLite file, or in PostgreSQL itself"`
 	// BlobOver is the size from which on a value goes there.
 	BlobOver conf.Bytes `help:"size from which on a value is kept there"`
-	// BlobGrace is how long a value that nothing refers to is kept; it must be longer than any write can be under way.
+	// BlobGrace is how long an unreferenced value is kept; it must be longer than any write can be under way.
 	BlobGrace time.Duration `help:"how long a value is kept there that nothing refers to"`
 	// Retention is how long a run is kept after its end; 0 keeps all. With Archive it is written there first.
 	Retention time.Duration `help:"how long runs are kept after their end; 0 keeps them"`
@@ -116,8 +116,9 @@ type Config struct {
 	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.
 	Compress conf.Bytes `help:"size from which on a value is compressed; 0 never"`
 
-	// Workflows is a folder of workflow versions, SLUG@VERSION.json for all namespaces and NAMESPACE/SLUG@VERSION.json for one, that children
-	// may name. All executors of a database need the same files. Deps.Workflows goes before it.
+	// Workflows is a folder of workflow versions, SLUG@VERSION.json for all namespaces and
+	// NAMESPACE/SLUG@VERSION.json for one, that children may name. All executors of a database need the same
+	// files. Deps.Workflows takes precedence.
 	Workflows string `help:"folder of graphs that children name as workflow/SLUG@VERSION: SLUG@VERSION.json, or NAMESPACE/SLUG@VERSION.json"`
 
 	// RiverUI makes pages of the job queue: see Service.JobPages.
@@ -127,9 +128,10 @@ type Config struct {
 	Actors builtin.Config
 	// Workers bounds what remote workers may do.
 	Workers worker.Config
-	// MaxStreamAge makes workers connect anew now and then; 0 means never. It is that of connections.
+	// MaxStreamAge makes workers reconnect now and then; 0 means never. It is the maximum age of connections.
 	MaxStreamAge time.Duration `conf:"-"`
-	// TokenKeys sign attempt token, the first those that are given out. All executors of a database need the same. The one that is kept in the database comes last.
+	// TokenKeys sign attempt tokens; the first signs new ones. All executors of a database need the same. The
+	// key that is stored in the database comes last.
 	TokenKeys [][]byte `conf:"-"`
 }
 
@@ -187,7 +189,7 @@ func (c Config) Validate() error {
 // process that has ended is not waited for.
 const sqliteLease = 15 * time.Second
 
-// lease is the one that holds, for whoever judges by the age of a heartbeat.
+// lease is the effective lease, for judging the age of a heartbeat.
 func (c Config) lease() time.Duration {
 	switch {
 	case c.Lease != 0:
@@ -221,17 +223,18 @@ func (c Config) workers() worker.Config {
 
 // Deps are the collaborators of the service.
 type Deps struct {
-	// Peer connects to another executor by the address that it advertises, with the services' token; nil means that there are no
-	// others. The service closes the connection.
+	// Peer connects to another executor by its advertised address, with the services' token; nil means that
+	// there are no others. The service closes the connection.
 	Peer func(addr string) (*grpc.ClientConn, error)
-	// Registry keeps the books; nil means that there is none: runs cannot work on tasks, and nothing is priced.
+	// Registry is the registry; nil means that there is none: runs cannot work on tasks, and nothing is
+	// priced.
 	Registry registryv1.RegistryServiceClient
 	// Admission is shared by all services of the process; nil means one of the executor's own.
 	Admission *admission.Control
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
-	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of Config.Workflows. errs.Unavailable is tried again, any other
-	// error fails the visit that asked.
+	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of Config.Workflows.
+	// errs.Unavailable is retried, any other error fails the visit.
 	Workflows func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
 	// Telemetry reports; nil means none.
 	Telemetry *obs.Telemetry
@@ -292,7 +295,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, fmt.Errorf("make actors: %w", err)
 	}
 	s.opened(set)
-	// Every loop here logs what it could not do; while the database is away that is the same for all.
+	// Every loop here logs its failures; while the database does not answer they are the same for all.
 	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
 	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
 	s.log = d.Telemetry.Logger
@@ -317,7 +320,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.opened(offload)
-	// No namespace asks by all connections, and what is read is plain, whatever form it is kept in.
+	// No namespace takes all connections, and values are read in plain form, however they are stored.
 	shared := journal.Fair(j, turns)
 	plain := offload.Around(shared)
 	maintenance, err := openMaintenance(ctx, cfg, j, plain, d.Telemetry)
@@ -388,8 +391,8 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	return s, nil
 }
 
-// databaseName tells the databases of executors apart that share a registry. It follows from the key that is
-// kept in each, which it does not tell.
+// databaseName identifies the database of executors that share a registry. It is derived from the key that is
+// stored in each, and does not reveal it.
 func databaseName(kept []byte) string {
 	sum := sha256.Sum256(append([]byte("database/"), kept...))
 	return hex.EncodeToString(sum[:16])
@@ -407,8 +410,8 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 }
 
-// Run takes runs and goes on with those that others left, until ctx ends. Then calls in flight may end within the drain
-// time, what they gave is written down, and the runs are given back.
+// Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end within
+// the drain time, their outcomes are recorded, and ownership of the runs is released.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.engine.Run(ctx) })
@@ -435,8 +438,8 @@ func (s *Service) Run(ctx context.Context) error {
 // JobPagesPath is the path below which JobPages expects to be served.
 const JobPagesPath = "/river"
 
-// JobPages shows the jobs of all namespaces and lets whoever reads them cancel and repeat jobs: it is for operators only, and asks nobody who
-// they are. It is nil unless Config.RiverUI is set, and answers while Run runs.
+// JobPages shows the jobs of all namespaces and lets its readers cancel and repeat jobs. It is for operators
+// only, and checks no credentials. It is nil unless Config.RiverUI is set, and answers while Run runs.
 func (s *Service) JobPages() http.Handler {
 	if s.pages == nil {
 		return nil
@@ -480,7 +483,7 @@ func (p peer) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest, e
 	return p.workers.Invoke(stream)
 }
 
-// sweep forgets what is older than its promised life: request ids, large values that nothing refers to, outcomes kept for equal calls.
+// sweep deletes expired rows: request ids, unreferenced large values, and outcomes kept for equal calls.
 func (s *Service) sweep(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()

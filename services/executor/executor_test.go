@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// books is a registry that writes down what it is told.
+// books is a registry that records its calls.
 type books struct {
 	registryv1.UnimplementedRegistryServiceServer
 	down atomic.Bool
@@ -47,7 +47,7 @@ type books struct {
 	// databases are those of the last claims, by task.
 	databases map[string]string
 	log       []string
-	// entries are what is booked, the last of each node; booked is all of it.
+	// entries are the booked entries, the last of each node; booked is all of them.
 	entries map[string]*registryv1.UsageEntry
 	booked  []*registryv1.UsageEntry
 	settled []*registryv1.SettleClaimRequest

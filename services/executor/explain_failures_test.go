@@ -17,7 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestExplainFailures asks of what failed with what it did, at which attempt of how many, and what the last attempt ended with.
+// TestExplainFailures checks the explanation of failures: the failed node, the attempt of how many, and the
+// error of the last attempt.
 func TestExplainFailures(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {

@@ -85,7 +85,7 @@ func TestExplain(t *testing.T) {
 			require.Contains(t, x.GetSummary(), "1 call without a known price not counted", "while it is paused")
 			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: r.GetId()})
 			require.NoError(t, err)
-			testkit.Eventually(t, func() bool { // the books tell of it a moment after the end
+			testkit.Eventually(t, func() bool { // the registry has the end a moment after it
 				_, x = explained(t, f, r.GetId(), executorv1.BlockerKind_BLOCKER_KIND_ENDED)
 				return strings.Contains(x.GetSummary(), "1 call without a known price not counted")
 			}, "%v", x)
@@ -128,7 +128,7 @@ func TestExplain(t *testing.T) {
 			put(t, &executorv1.Limit{Name: "actor/quick", MaxRate: 1, RateInterval: durationpb.New(time.Hour)})
 			id := begin(t, &graphv1.Node{Id: "a", Actor: "quick"}, &graphv1.Node{Id: "b", Actor: "quick"})
 			var b *executorv1.Blocker
-			testkit.Eventually(t, func() bool { // it is known with the answer to the first question for a turn
+			testkit.Eventually(t, func() bool { // it is known with the answer to the first request for a turn
 				b, _ = explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_RATE_LIMIT)
 				return b.GetUntil() != nil
 			})
@@ -175,7 +175,8 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// TestExplainElsewhere asks an executor about a run that another one owns: what only the owner's memory knows comes over one hop.
+// TestExplainElsewhere asks an executor about a run that another one owns: facts from the owner's memory come
+// over one hop.
 func TestExplainElsewhere(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)

@@ -42,8 +42,9 @@ func (b *books) settledRun(run string) bool {
 	return false
 }
 
-// TestGate has every way in which a run comes into being. A run with a task of its own claims it, whichever way it begins, and is refused with
-// what the registry says. Only runs that are spawned without a task of their own claim none: they work under the claim of the run above.
+// TestGate tries every way in which a run begins. A run with a task of its own claims it, and is refused with
+// the registry's error. Only spawned runs without a task of their own claim none: they work under the claim
+// of the run above.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	f := serve(t, workgraph.Actors{}, func(c *executor.Config) { c.ScanInterval = 20 * time.Millisecond })

@@ -14,8 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 )
 
-// jobPause is how long a job about a run waits that cannot be taken just now, for want of memory or of an
-// owner.
+// jobPause is how long a job waits whose run cannot be taken now, for want of memory or of an owner.
 const jobPause = 500 * time.Millisecond
 
 // work gives the engine a job about a run.

@@ -109,7 +109,8 @@ func asksNode() *graphv1.Node  { return actorNode("ask", "human", human) }
 func hearsNode() *graphv1.Node { return actorNode("hear", "signal", signal) }
 func failsNode() *graphv1.Node { return actorNode("bad", "fail", `{"message": "no"}`) }
 
-// TestLargeValues calls every RPC of the executor with large arguments and results. An RPC without a case fails it.
+// TestLargeValues calls every RPC of the executor with large arguments and results. An RPC without a case
+// fails it.
 func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	cases := largeCases()

@@ -89,7 +89,7 @@ func TestQuotas(t *testing.T) {
 		}
 	})})
 	ctx := t.Context()
-	testkit.Eventually(t, func() bool { // what made sure that the executor serves
+	testkit.Eventually(t, func() bool { // the run that checked that the executor serves
 		list, err := f.ListRuns(ctx, &executorv1.ListRunsRequest{})
 		require.NoError(t, err)
 		for _, r := range list.GetRuns() {

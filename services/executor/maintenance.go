@@ -22,12 +22,14 @@ import (
 )
 
 const (
-	// maintenanceEvery is how often somebody looks, maintenanceTime how long one look may take: less than a job may, so that a crash is noticed soon.
+	// maintenanceEvery is the period of maintenance, maintenanceTime the time for one turn of it: less than a
+	// job may take, so that a crash is noticed soon.
 	maintenanceEvery = 10 * time.Minute
 	maintenanceTime  = 20 * time.Second
 	// maintenancePause is the pause before the next look if there is more to do.
 	maintenancePause = time.Second
-	// expiredBatch is how many trees are looked at in one go, movedRows how many events may be moved to let a partition go.
+	// expiredBatch is how many trees are examined at once, movedRows how many events may be moved to empty a
+	// partition.
 	expiredBatch = 100
 	movedRows    = 50_000
 	// graphPage is how many graphs are looked at in one go, graphPages how many times that in one look.
@@ -114,7 +116,7 @@ func (u *maintenance) work(ctx context.Context, _ dispatch.Job) error {
 			return err
 		}
 	}
-	if !more { // what is still to be removed refers to graphs, too
+	if !more { // trees that are still to be removed refer to graphs, too
 		if err := u.sweepGraphs(ctx, begin.Add(maintenanceTime)); err != nil {
 			return err
 		}
@@ -129,7 +131,7 @@ func (u *maintenance) work(ctx context.Context, _ dispatch.Job) error {
 	return nil
 }
 
-// keptSince tells the time before which ended runs of a namespace are not kept; zero if all are.
+// keptSince returns the time before which ended runs of a namespace are not kept; zero if all are.
 func (u *maintenance) keptSince() func(namespace string) time.Time {
 	now := u.now()
 	return func(namespace string) time.Time {
@@ -146,7 +148,8 @@ func (u *maintenance) keptSince() func(namespace string) time.Time {
 	}
 }
 
-// expire removes trees of runs that ended before the time that is meant for their namespace, until it is too late for more, and reports whether there is more.
+// expire removes trees of runs that ended before the retention of their namespace, until time is up, and
+// reports whether there is more.
 func (u *maintenance) expire(ctx context.Context, before func(namespace string) time.Time, until time.Time) (more bool, err error) {
 	var after journal.Ended
 	for {
@@ -172,8 +175,8 @@ func (u *maintenance) expire(ctx context.Context, before func(namespace string) 
 	}
 }
 
-// sweepGraphs removes graphs that no run refers to any more and that no run took for as long as runs are kept, until it is late or all that is
-// meant for one look was looked at.
+// sweepGraphs removes graphs without a run that no run used for as long as runs are kept, until time is up or
+// the share of one turn was examined.
 func (u *maintenance) sweepGraphs(ctx context.Context, until time.Time) error {
 	before := u.now().Add(-max(u.retention, 0) - journal.GraphRest)
 	var at journal.Key
@@ -197,7 +200,8 @@ func (u *maintenance) sweepGraphs(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// remove archives a tree and deletes it. It is deleted only when all of it is archived, and what dies in between is done again.
+// remove archives a tree and deletes it. It is deleted only when all of it is archived; after a crash in
+// between the work is repeated.
 func (u *maintenance) remove(ctx context.Context, e journal.Ended) error {
 	if u.archive != nil {
 		below, err := u.journal.Descendants(ctx, e.Namespace, e.RunID)

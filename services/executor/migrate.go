@@ -12,13 +12,13 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 )
 
-// migrated is a journal whose schema can be asked about.
+// migrated is a journal with a schema version.
 type migrated interface {
 	journal.Journal
 	Migrations() *dbkit.Migrations
 }
 
-// Migrate brings the schema that cfg names up to date and returns its version before and after.
+// Migrate migrates the schema of cfg and returns its version before and after.
 func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
 	if err := cfg.Validate(); err != nil {
 		return 0, 0, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
@@ -44,8 +44,8 @@ func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
 	return from, to, err
 }
 
-// Ready returns nil while runs are taken and the journal can be reached and has all that this binary needs. A schema that a
-// later release has migrated is fine: what it adds leaves the release before it working.
+// Ready returns nil while runs are taken, the journal can be reached and its schema has everything that this
+// binary needs. The schema of a later release is fine: its additions keep the release before it working.
 func (s *Service) Ready(ctx context.Context) error {
 	// First the database: without it no runs are owned either, and that would say less.
 	if m, ok := s.journal.(migrated); ok {

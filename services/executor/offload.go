@@ -36,7 +36,7 @@ func (c Config) blobURL() (string, error) {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String(), nil
 }
 
-// validateRetention reports faults of what bounds the journal's growth.
+// validateRetention returns the faults of the settings that bound the size of the journal.
 func (c Config) validateRetention() (faults []error) {
 	if c.Blobs != "" && c.Blobs != noBlobs {
 		if err := blob.Check(c.Blobs); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor"
 )
 
-// TestOutage takes the database away from a running executor. All its loops notice, and its log says so in a few lines.
+// TestOutage stops the database of a running executor. All its loops notice, and its log says so in a few
+// lines.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server, err := pgtest.Start(t.Context(), "")

@@ -17,7 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor"
 )
 
-// TestPrincipal calls every method that writes with a key, and reads back whose it was.
+// TestPrincipal calls every writing method with a key, and reads the recorded principal.
 func TestPrincipal(t *testing.T) {
 	serverTLS, clientTLS := authority(t)
 	for store, change := range map[string]func(*executor.Config){
@@ -39,7 +39,7 @@ func principals(t *testing.T, r *replica) {
 		require.NoError(t, err)
 		return run
 	}
-	// event is whose request caused the first event that is meant.
+	// event returns the principal of the first event that is meant.
 	event := func(t *testing.T, runID string, meant func(*executorv1.RunEvent) bool) *executorv1.RunEvent {
 		t.Helper()
 		watch, err := runs.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: runID})
@@ -83,7 +83,7 @@ func principals(t *testing.T, r *replica) {
 		require.NoError(t, err)
 		return run.GetPrincipal()
 	}
-	// deleted is who removed a resource. Only the log, from level WARN on, tells that.
+	// deleted returns the caller that removed a resource. Only the log, from level WARN on, has it.
 	deleted := func(t *testing.T, kind, id string) string {
 		t.Helper()
 		var by []string
@@ -97,7 +97,7 @@ func principals(t *testing.T, r *replica) {
 		return by[0]
 	}
 	const executors, scheduling, limiting = "epigraph.executor.v1.ExecutorService/", "epigraph.executor.v1.ScheduleService/", "epigraph.executor.v1.LimitService/"
-	// What is nil reads.
+	// nil stands for reading methods.
 	table := map[string]func(t *testing.T) string{
 		executors + "ValidateGraph": nil, executors + "GetRun": nil, executors + "GetRunGraph": nil, executors + "ListRuns": nil, executors + "ListVisits": nil,
 		executors + "WatchRun": nil, executors + "ExplainRun": nil, executors + "ListInterrupts": nil, executors + "GetInterrupt": nil, executors + "ListActors": nil,

@@ -42,7 +42,7 @@ func repeatable() map[string]protoreflect.MethodDescriptor {
 	return out
 }
 
-// same is what of an answer is the same each time: which run it is about, and what was done.
+// same is the part of an answer that a repetition returns again: the run, and the effect.
 func same(t *testing.T, answer proto.Message) proto.Message {
 	t.Helper()
 	run := func(r *executorv1.Run) *executorv1.Run { return &executorv1.Run{Id: r.GetId()} }

@@ -90,7 +90,8 @@ func TestReplicas(t *testing.T) {
 				break
 			}
 			if turns++; turns > 20 {
-				<-time.After(20 * time.Millisecond) // work that takes its time; the other replica looks for workers meanwhile
+				// work that takes its time; the other replica looks for workers meanwhile
+				<-time.After(20 * time.Millisecond)
 			}
 		}
 		far.is(done)

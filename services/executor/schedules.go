@@ -19,7 +19,7 @@ import (
 	schedulesqlite "github.com/epigraph-run/epigraph/services/executor/internal/schedule/sqlite"
 )
 
-// firingTimeout bounds the work of one job about a schedule: a backfill that was cut off has many runs to start.
+// firingTimeout bounds the work of one job about a schedule: an interrupted backfill has many runs to start.
 const firingTimeout = 2 * time.Minute
 
 // openSchedules opens the schedules that are kept beside j. Where they share its connections they have its

@@ -21,7 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// door is an actor that is held shut until somebody opens it.
+// door is an actor that blocks until somebody opens it.
 type door struct {
 	mu   sync.Mutex
 	open chan struct{}
@@ -29,7 +29,7 @@ type door struct {
 
 func newDoor() *door { return &door{open: make(chan struct{})} }
 
-// pass lets everybody in who is there, and keeps the next ones out.
+// pass admits everybody who waits, and blocks the next ones.
 func (d *door) pass() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,7 +117,7 @@ func TestSchedules(t *testing.T) {
 			require.NoError(t, err)
 			testkit.Eventually(t, func() bool {
 				s = get(t, "tick")
-				return !slices.Contains(results(s), "QUEUED") // what is just being carried out
+				return !slices.Contains(results(s), "QUEUED") // a start under way
 			})
 			require.True(t, s.GetPaused())
 			require.Equal(t, "enough", s.GetNote())

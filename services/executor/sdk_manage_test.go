@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// What programs manage by the SDK, against a service that listens on a port.
+// The management calls of the SDK, against a service that listens on a port.
 func TestSDKManages(t *testing.T) {
 	t.Parallel()
 	c := open(t, "one", nil).sdk()

@@ -242,7 +242,8 @@ func TestSDK(t *testing.T) {
 	})
 }
 
-// TestWorkerPace is a sanity check with one worker over TLS; EPIGRAPH_PACE=n measures n nodes in place of a few.
+// TestWorkerPace is a sanity check with one worker over TLS; EPIGRAPH_PACE=n measures n nodes in place of a
+// few.
 func TestWorkerPace(t *testing.T) {
 	total := 2000
 	if n, err := strconv.Atoi(os.Getenv("EPIGRAPH_PACE")); err == nil {

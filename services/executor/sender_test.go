@@ -82,7 +82,7 @@ func TestSender(t *testing.T) {
 			id := begin(t, []*graphv1.Edge{{From: "ask", To: "pay"}}, ask, box("pay", "ask"))
 			reserved(t, send(t, id, "ask", "pay", ""))
 			reserved(t, send(t, id, "ask", "", ""))
-			// Nothing that comes after it finds a visit of pay.
+			// The later calls do not find a visit of pay.
 			_, err := f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: id, Name: "ask", Payload: value(`1`)})
 			require.NoError(t, err)
 			require.Empty(t, visits(t, id, "pay"))

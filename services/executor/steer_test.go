@@ -244,8 +244,9 @@ func TestSteer(t *testing.T) {
 			require.Contains(t, string(r.GetResult().GetJson()), `"APPROVED"`)
 			require.Contains(t, string(r.GetResult().GetJson()), shown.GetApproveHash())
 		})
-		// approve_hash is optional: who decides without it decides on whatever is asked when the answer comes. A
-		// caller who has not read the question, such as a button in a chat, has nothing to compare.
+		// approve_hash is optional: a decision without it applies to the interrupt that is open when it
+		// arrives. A caller that has not read the interrupt, such as a button in a chat, has nothing to
+		// compare.
 		for name, c := range map[string]struct {
 			decision executorv1.Decision
 			end      executorv1.RunState

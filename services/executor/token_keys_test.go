@@ -15,7 +15,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestTokenKeys goes through the life of an installation: open, then with a key, then with the next one. Each step is a restart on the same database.
+// TestTokenKeys goes through the stages of an installation: open, then with a key, then with the next one.
+// Each step is a restart on the same database.
 func TestTokenKeys(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "executor.db")
@@ -43,7 +44,7 @@ func TestTokenKeys(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		keys [][]byte
-		// takes and refuses are the steps whose tokens count here, or do not.
+		// takes and refuses are the steps whose tokens are valid here, or are not.
 		takes, refuses []string
 	}{
 		{name: "Open"},

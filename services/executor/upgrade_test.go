@@ -47,7 +47,7 @@ type releaseRun struct {
 	graph string
 }
 
-// deafAddr is where the calls of a release go that are under way when it is killed. Nobody answers there.
+// deafAddr is the target of the calls that are under way when a release is killed. Nobody answers there.
 const deafAddr = "127.0.0.1:18999"
 
 // releaseRuns are the runs of a release by the name of their graph.
@@ -215,7 +215,7 @@ func dumpPostgres(t *testing.T, url string) string {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	require.NoError(t, err)
-	// What psql alone understands, and settings that not every version has.
+	// Commands of psql, and settings that not every version has.
 	return string(regexp.MustCompile(`(?m)^(\\.*|SET (transaction_timeout|default_table_access_method).*)\n`).ReplaceAll(out, nil))
 }
 
@@ -248,8 +248,8 @@ func TestReleasesGoOn(t *testing.T) {
 	}
 }
 
-// TestSchemaOfALaterRelease holds that an executor neither migrates nor opens a database that a later release
-// has migrated.
+// TestSchemaOfALaterRelease checks that an executor neither migrates nor opens a database that a later
+// release has migrated.
 func TestSchemaOfALaterRelease(t *testing.T) {
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run(store, func(t *testing.T) {

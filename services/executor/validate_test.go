@@ -92,7 +92,7 @@ func TestValidateGraph(t *testing.T) {
 				got = append(got, x.GetCode()+" "+x.GetNodeId()+" "+x.GetField())
 			}
 			require.Equal(t, c.want, got, "%v", v.GetFaults())
-			// What a start says is the same, in the same words.
+			// A start reports the same, in the same words.
 			run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: c.graph})
 			if c.want == nil {
 				require.NoError(t, err)
@@ -141,8 +141,8 @@ func TestValidateGraph(t *testing.T) {
 	})
 }
 
-// What is going to be called by what a node's own arguments say is looked at as the nodes themselves are; but
-// it only warns, since a worker that serves the actor may come before the call.
+// An actor that is called by a node's own arguments is checked like a node, but only with warnings: a worker
+// that serves the actor may come before the call.
 func TestValidateGraph_Warnings(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)
@@ -214,8 +214,8 @@ func TestValidateGraph_Warnings(t *testing.T) {
 	})
 }
 
-// A graph that takes long to judge is judged within its caller's time, tells a bounded number of faults, and
-// holds nobody up afterwards.
+// A graph that takes long to check is checked within its caller's time, gets a bounded number of faults, and
+// delays nobody afterwards.
 func TestValidateGraph_Attack(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)

@@ -15,8 +15,8 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// TestWebhookAddresses holds that an address which may not be told, however it is written, is refused when
-// the run is started or the schedule is made, and not only when something is to be told.
+// TestWebhookAddresses checks that a forbidden address, however it is written, is refused when the run is
+// started or the schedule is made, and not only at the first delivery.
 func TestWebhookAddresses(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)
@@ -25,7 +25,7 @@ func TestWebhookAddresses(t *testing.T) {
 		return &executorv1.StartRunRequest{Webhooks: []*executorv1.Webhook{{Url: url}},
 			Graph: nodes(&graphv1.Node{Id: "n", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})}
 	}
-	later, n := timestamppb.New(time.Now().Add(time.Hour)), 0 // nothing ends, so nobody is told
+	later, n := timestamppb.New(time.Now().Add(time.Hour)), 0 // nothing ends, so nothing is sent
 	ways := map[string]func(t *testing.T, url string) error{
 		"StartRun": func(t *testing.T, url string) error {
 			req := start(url)
@@ -67,7 +67,8 @@ func TestWebhookAddresses(t *testing.T) {
 	for _, host := range []string{
 		"127.0.0.1", "127.0.0.1.", "10.1.2.3", "169.254.169.254", "0.0.0.0", "100.64.0.1", "192.88.99.1", "localhost", "LocalHost.", "x.localhost",
 		"[::1]", "[::]", "[fec0::1]", "[3fff::1]", "[5f00::1]", "[fe80::1]",
-		"[::ffff:10.1.2.3]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[::a9fe:a9fe]", // IPv4 within IPv6, mapped and compatible
+		// IPv4 within IPv6, mapped and compatible
+		"[::ffff:10.1.2.3]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[::a9fe:a9fe]",
 		"[::ffff:0:127.0.0.1]", "[::ffff:0:a00:1]", // translated
 		"[64:ff9b::10.0.0.1]", "[64:ff9b:1::a00:1]", // NAT64
 		"[2002:a00:1::]", "[2001:0:a01:203::1]", // 6to4, Teredo

@@ -29,7 +29,7 @@ import (
 
 const hookSecret = "a secret of this length"
 
-// mailbox receives webhooks. The last part of the path tells tests apart.
+// mailbox receives webhooks. The last part of the path identifies the test.
 type mailbox struct {
 	*httptest.Server
 	t *testing.T
@@ -296,8 +296,8 @@ func TestWebhooks(t *testing.T) {
 	})
 }
 
-// TestWebhooksThatHang has a namespace whose receivers never answer. It holds that they take no more than
-// that namespace's share of the places, and that another namespace is told while they do.
+// TestWebhooksThatHang has a namespace whose receivers never answer. It checks that they take no more than
+// that namespace's share of the places, and that another namespace's webhooks are delivered meanwhile.
 func TestWebhooksThatHang(t *testing.T) {
 	t.Parallel()
 	const share = 16 // places of one namespace, of 64
@@ -342,7 +342,7 @@ func TestWebhooksThatHang(t *testing.T) {
 	})
 }
 
-// TestWebhooksAfterALoss shows that what was caused by an executor that is gone is told by the next one.
+// TestWebhooksAfterALoss checks that the webhook jobs of a dead executor are worked by the next one.
 func TestWebhooksAfterALoss(t *testing.T) {
 	t.Parallel()
 	box := newMailbox(t)

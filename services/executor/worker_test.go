@@ -596,7 +596,7 @@ func TestWorkers(t *testing.T) {
 
 	t.Run("Principal/IsThatOfTheKeyWhateverTheClientSays", func(t *testing.T) {
 		runs := executorv1.NewExecutorServiceClient(r.dial(keyAcme))
-		front := executorv1.NewExecutorServiceClient(r.dial(serviceToken)) // as a gateway calls for somebody
+		front := executorv1.NewExecutorServiceClient(r.dial(serviceToken)) // as a gateway calls for a client
 		behalf := metadata.AppendToOutgoingContext(t.Context(), grpckit.HeaderNamespace, "acme", grpckit.HeaderPrincipal,
 			access.Principal{Kind: access.Key, Name: "rest", Scopes: access.Scopes()}.Encode())
 		run, err := runs.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "q", Actor: "human",
@@ -643,7 +643,7 @@ func soonAgain(n *graphv1.Node) *graphv1.Node {
 	return n
 }
 
-// A worker whose actors cannot be recorded is refused in words, and leaves nothing behind that would keep
+// A worker whose actors cannot be recorded is refused with a reason, and leaves no rows that would keep
 // others out.
 func TestWorkersRefused(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func (w workflows) Workflow(ctx context.Context, namespace, ref string) (*workgr
 	return w.find(ctx, namespace, ref)
 }
 
-// known is nil when there are no workflows, which the engine tells apart.
+// known is nil without workflows, which the engine distinguishes.
 func (w workflows) known() engine.Workflows {
 	if w.find == nil {
 		return nil

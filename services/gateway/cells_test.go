@@ -27,8 +27,7 @@ type cellServer struct {
 	registry *registry
 }
 
-// startCells starts a gateway before two cells, east and west, in each of which an executor tells runs of its
-// own.
+// startCells starts a gateway before two cells, east and west, each with an executor and runs of its own.
 func startCells(t *testing.T, change func(*gateway.Config)) (*rig, map[string]*cellServer) {
 	t.Helper()
 	servers := map[string]*cellServer{}

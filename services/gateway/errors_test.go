@@ -324,7 +324,8 @@ func TestOpen(t *testing.T) {
 		lis, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		cfg := gateway.DefaultConfig()
-		cfg.Keys, cfg.Addr, cfg.CORSOrigins = keys, "0.0.0.0:8080", []string{"*"} // with keys every origin may ask
+		// with keys every origin is allowed
+		cfg.Keys, cfg.Addr, cfg.CORSOrigins = keys, "0.0.0.0:8080", []string{"*"}
 		d := deps
 		d.Listener = lis
 		s, err := gateway.Open(t.Context(), cfg, d)
@@ -384,7 +385,7 @@ func TestSlowBody(t *testing.T) {
 	require.Equal(t, "BODY_TIMEOUT", parseError(t, http.StatusRequestTimeout, res.Header, string(b)).Reason)
 }
 
-// TestChunkedBody has no Content-Length to be judged by.
+// TestChunkedBody sends a body without a Content-Length.
 func TestChunkedBody(t *testing.T) {
 	t.Parallel()
 	r := start(t, options{config: func(c *gateway.Config) { c.MaxBodyBytes = 1 << 10 }})

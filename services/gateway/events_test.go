@@ -32,7 +32,7 @@ type (
 // sse is one event as a client reads it; comments have only a comment.
 type sse struct{ id, event, data, retry, comment string }
 
-// reader reads server-sent events as the standard tells.
+// reader reads server-sent events as in the standard.
 type reader struct{ s *bufio.Scanner }
 
 func newReader(r io.Reader) *reader {

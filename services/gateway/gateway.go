@@ -30,7 +30,7 @@ import (
 // the defaults.
 type Config struct {
 	Addr string `help:"address of the HTTP API, host:port"`
-	// TLS secures the address, for REST and for gRPC. The files are read anew when they change.
+	// TLS secures the address, for REST and for gRPC. The files are read again when they change.
 	TLS TLS
 	// Keys are the API keys, each bound to one namespace. Without any, everyone is let in, which is
 	// allowed on a loopback address only.
@@ -51,14 +51,15 @@ type Config struct {
 
 	Grace time.Duration `help:"time that requests under way have to end when the gateway stops"`
 
-	// Cells are the databases with their executors and registries that namespaces are spread over. Without any there is one:
-	// that of upstream.executor and upstream.registry.
+	// Cells are the databases with their executors and registries that namespaces are spread over. Without
+	// any there is one: that of upstream.executor and upstream.registry.
 	Cells []Cell `help:"cells: name, executor, registry; without any, all is at upstream.executor and upstream.registry"`
 	// Placements say where namespaces live. The first that matches holds.
 	Placements []PlacementRule `help:"where namespaces live: namespaces (a pattern), cell, closed"`
 	// DefaultCell is where namespaces live that no placement names; empty refuses them.
 	DefaultCell string `help:"cell of namespaces that no placement names; empty refuses them"`
-	// CellInFlight bounds the calls under way to one service of one cell, so that one that hangs fills up alone.
+	// CellInFlight bounds the calls under way to one service of one cell, so that a hanging cell blocks only
+	// its own calls.
 	CellInFlight int `help:"calls under way to one service of one cell at most"`
 }
 
@@ -145,7 +146,8 @@ type Deps struct {
 	// Ready is the process's own readiness, which /readyz shows beside that of the services; nil means
 	// always ready.
 	Ready *host.Readiness
-	// Budget is shared by everything in the process that decodes requests; nil means one of the gateway's own.
+	// Budget is shared by everything in the process that decodes requests; nil means one of the gateway's
+	// own.
 	Budget *inflight.Budget
 	// Connections is shared by the servers of the process and bounds their connections; nil means one of the
 	// gateway's own, with the default bounds.
@@ -245,12 +247,12 @@ func loopback(cfg Config, d Deps) bool {
 	return err == nil && auth.Loopback(host)
 }
 
-// Addr is where the service listens; it tells the port when Config.Addr left that open.
+// Addr is the listening address, with the port that was chosen if Config.Addr left it open.
 func (s *Service) Addr() net.Addr { return s.listener.Addr() }
 
 // Run answers requests until ctx ends. Then it ends event streams, whose clients resume elsewhere, and
 // lets the requests under way end for Config.Grace. It returns nil on a clean stop, and can run once.
 func (s *Service) Run(ctx context.Context) error { return s.server.Run(ctx) }
 
-// Close frees the address and cuts off what is under way. It is idempotent.
+// Close frees the address and cuts off everything under way. It is idempotent.
 func (s *Service) Close() error { return s.server.Close() }

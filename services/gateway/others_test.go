@@ -12,8 +12,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// TestMisfitHidesNoFault holds that who writes a graph by hand is told of what cannot be read together with
-// what else is wrong with the graph.
+// TestMisfitHidesNoFault checks that the author of a graph gets the unreadable parts together with the other
+// faults of the graph.
 func TestMisfitHidesNoFault(t *testing.T) {
 	t.Parallel()
 	const misspelled = `{"graph": {"nodes": [{"id": "a", "actor": "lmm", "nmed": {"x": 9007199254740993}}]}}`

@@ -66,7 +66,8 @@ func (c Config) validateCells() []error {
 	names, addresses := map[string]bool{}, map[string]string{}
 	for i, cell := range c.Cells {
 		switch {
-		case !grpckit.ValidNamespace(cell.Name): // the same letters, so that names can be told in metrics and errors
+		case !grpckit.ValidNamespace(cell.Name):
+			// limited letters, so that names can be used in metrics and errors
 			fault("cells[%d]: name %q is not valid: lower-case letters, digits and dashes, at most 63", i, cell.Name)
 		case names[cell.Name]:
 			fault("cells[%d]: there is another cell %q", i, cell.Name)

@@ -157,7 +157,7 @@ func TestNamesWithSlashes(t *testing.T) {
 		if method == "PUT" {
 			body = `{"maxConcurrent": 3}`
 		}
-		// The rig has no limits, so that it is the executor who refuses.
+		// The rig has no limits, so that the executor is the one to refuse.
 		res := r.call(t, method, "/v1/limits/actor/http", body)
 		require.Equal(t, http.StatusNotImplemented, res.status, res.body)
 	}

@@ -25,7 +25,7 @@ func TestScopes(t *testing.T) {
 	r.executor.start = echoRun
 	for _, tc := range []struct {
 		name, method, path, body string
-		// needs are the scopes of which the call needs one; text is how a refusal names them.
+		// needs are the scopes of which the call needs one; text is their form in a refusal.
 		needs []access.Scope
 		text  string
 	}{

@@ -79,7 +79,8 @@ func TestUntrusted(t *testing.T) {
 				conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 				require.NoError(t, err)
 				defer conn.Close()
-				require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second))) // shorter than the time for a body
+				// shorter than the time for a body
+				require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 				_, err = fmt.Fprintf(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n", head)
 				require.NoError(t, err)
 				in := bufio.NewReader(conn)

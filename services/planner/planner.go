@@ -36,7 +36,7 @@ func DefaultConfig() Config {
 	return Config{MaxTextBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000, Restate: restate.DefaultConfig()}
 }
 
-// Validate reports every bound that is not positive, and every fault in what is said of the model.
+// Validate reports every bound that is not positive, and every fault in the settings of the model.
 func (c Config) Validate() error {
 	var errList []error
 	for _, f := range []struct {
@@ -80,7 +80,8 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, err
 	}
 	limits := plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges}
-	computing := turns.NewResting(max(1, host.Processors()/2)) // leaves processors to others where there are several
+	// leaves processors to others where there are several
+	computing := turns.NewResting(max(1, host.Processors()/2))
 	return &Service{server: rpc.New(limits, d.Admission, computing, model), model: model}, nil
 }
 

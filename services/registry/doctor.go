@@ -16,7 +16,7 @@ import (
 // examined is how many rows are looked at when not all are.
 const examined = 1000
 
-// Examine looks for harm in the books that cfg names. It reads only, beside a service that runs.
+// Examine looks for damage in the database of cfg. It reads only, beside a running service.
 func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return r, fmt.Errorf("registry: %w", err)

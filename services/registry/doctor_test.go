@@ -15,13 +15,13 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry"
 )
 
-// TestExamine harms the books in one way after the other, and asks what is wrong with them.
+// TestExamine damages the database in one way after the other, and checks the findings.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	harms := []struct {
 		harm, mend string
 		wants      []string
-		// all tells what only a whole look finds.
+		// all are the findings of a whole examination only.
 		all []string
 	}{
 		{harm: `UPDATE tasks SET nano_usd = nano_usd + 1`, mend: `UPDATE tasks SET nano_usd = nano_usd - 1`, wants: []string{"task-totals"}},

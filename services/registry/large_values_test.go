@@ -21,7 +21,7 @@ import (
 // large is a text of 3 KB, with letters that take more than a byte.
 var large = strings.Repeat("three kilobytes — ", 171)
 
-// largeWorld calls every RPC on epics and tasks of which every text that may be large is.
+// largeWorld calls every RPC on epics and tasks whose texts are large wherever they may be.
 type largeWorld struct {
 	*testing.T
 	c registryv1.RegistryServiceClient
@@ -224,7 +224,7 @@ func largeCases() map[string]func(*largeWorld) {
 	}
 }
 
-// lease is the cancellation of a run whose large task was canceled. It is leased by a database of its own.
+// lease is the cancellation of a run whose large task was canceled. A database of its own leases it.
 func (w *largeWorld) lease() []*registryv1.Cancellation {
 	w.Helper()
 	v := w.task()

@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 )
 
-// Migrate brings the schema that cfg names up to date and returns its version before and after.
+// Migrate migrates the schema of cfg and returns its version before and after.
 func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
 	if err := cfg.Validate(); err != nil {
 		return 0, 0, fmt.Errorf("registry: %w", err)
@@ -36,8 +36,8 @@ func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
 	return from, to, err
 }
 
-// Ready returns nil while the store can be reached and has all that this binary needs. A schema that a later release has
-// migrated is fine: what it adds leaves the release before it working.
+// Ready returns nil while the store can be reached and its schema has everything that this binary needs. The
+// schema of a later release is fine: its additions keep the release before it working.
 func (s *Service) Ready(ctx context.Context) error {
 	if err := s.store.Ready(ctx); err != nil && errs.ReasonOf(err) != dbkit.ReasonSchemaNew {
 		return err

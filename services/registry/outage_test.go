@@ -19,8 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry"
 )
 
-// TestOutage takes the database away from a registry that sweeps and is called. Its log says so in a few
-// lines.
+// TestOutage stops the database of a registry that sweeps and is called. Its log says so in a few lines.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	pg, err := pgtest.Start(t.Context(), "")

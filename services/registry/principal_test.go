@@ -38,7 +38,7 @@ func TestPrincipal(t *testing.T) {
 			tel := obs.Noop()
 			tel.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			as, _ := serveAs(t, config(t), grpckit.AuthConfig{ServiceToken: conf.NewSecret("of-services"), Keys: []grpckit.APIKey{key("ada"), key("ben")}}, tel)
-			// deleted is who removed a resource. Only the log tells that.
+			// deleted returns the caller that removed a resource. Only the log has it.
 			deleted := func(t *testing.T, kind, id string) string {
 				var by []string
 				for _, d := range log.Deletions(t, "deleted") {
@@ -79,7 +79,7 @@ func TestPrincipal(t *testing.T) {
 			}
 			notes := []*registryv1.Note{{Author: "root", Text: "hm", Principal: forged}}
 			const service = "epigraph.registry.v1.RegistryService/"
-			// What is nil reads, or is for services alone.
+			// nil stands for methods that read, or that only services may call.
 			table := map[string]func(t *testing.T) string{
 				"GetEpic": nil, "ListEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ListPrices": nil,
 				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseCancellations": nil, "AcknowledgeCancellations": nil,

@@ -1,6 +1,6 @@
-// Package registry owns the registry service: it opens the store that the configuration names, serves
-// epigraph.registry.v1.RegistryService from it, and sweeps what has expired. It must not know the
-// other services nor how it is reached.
+// Package registry owns the registry service: it opens the store of the configuration, serves
+// epigraph.registry.v1.RegistryService from it, and sweeps expired rows. It must not know the other services
+// nor how it is reached.
 package registry
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// Config says where the books are kept. DefaultConfig gives the defaults.
+// Config names the store. DefaultConfig gives the defaults.
 type Config struct {
 	// Store is "sqlite" or "postgres".
 	Store string `help:"where the books are kept: sqlite or postgres"`
@@ -35,13 +35,13 @@ type Config struct {
 	PostgresURL conf.Secret `conf:"postgres_url" help:"PostgreSQL URL"`
 	// MaxConns bounds the pool on PostgreSQL; 0 leaves it to the URL.
 	MaxConns int32 `help:"connections to PostgreSQL at most"`
-	// Migrate brings the schema up to date when the service opens; without it an old schema is an error.
+	// Migrate migrates the schema when the service opens; without it an old schema is an error.
 	Migrate bool `help:"bring the schema up to date at start"`
 	// SweepInterval is the pause between two sweeps.
 	SweepInterval time.Duration `help:"pause between two sweeps of expired claims and request ids"`
 }
 
-// DefaultConfig keeps the books in a SQLite file in the working directory and migrates it.
+// DefaultConfig uses a SQLite file in the working directory and migrates it.
 func DefaultConfig() Config {
 	return Config{Store: "sqlite", SQLitePath: "registry.db", Migrate: true, SweepInterval: 10 * time.Second}
 }

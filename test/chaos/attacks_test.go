@@ -49,7 +49,8 @@ func (w *attack) whole(scale float64) assault {
 	return a
 }
 
-// send sends an assault and returns the answer in a word: OK, FAULTS for a graph with faults, a reason, or how it was cut off.
+// send sends an assault and returns the answer in a word: OK, FAULTS for a graph with faults, a reason, or
+// the way it was cut off.
 func (s *soak) send(ctx context.Context, a *assault, most time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -83,7 +84,7 @@ func (s *soak) send(ctx context.Context, a *assault, most time.Duration) string 
 		Reason string
 		Faults []any
 	}
-	_ = json.Unmarshal(b, &answer) // what is no JSON has no reason
+	_ = json.Unmarshal(b, &answer) // an answer that is no JSON has no reason
 	switch {
 	case len(answer.Faults) > 0:
 		return "FAULTS"
@@ -141,7 +142,7 @@ func message(field protowire.Number, body []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), body)
 }
 
-// written are the attacks that are written down: those that once took a process down or held up others, and their kind.
+// written are the recorded attacks: those that once took a process down or delayed others, and their kind.
 func written() []attack {
 	var out []attack
 	rest := func(name, path string, body func(n func(int) int) string, want ...string) {

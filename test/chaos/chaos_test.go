@@ -93,7 +93,7 @@ func makePlan(t *testing.T, i int) *plan {
 	return p
 }
 
-// server is one life of the process under test.
+// server is one process under test, from start to kill.
 type server struct {
 	cmd  *exec.Cmd
 	conn *grpc.ClientConn
@@ -157,7 +157,7 @@ func (s *server) kill() {
 	})
 }
 
-// call repeats f against whatever life there is until it works.
+// call repeats f against the present process until it works.
 func call[T any](ctx context.Context, w *world, f func(context.Context, *server) (T, error)) (T, error) {
 	for {
 		c, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -203,7 +203,8 @@ func torture(t *testing.T, store, url string) {
 	epic := w.prepare(ctx, ps)
 	started := w.start(ctx, ps)
 
-	// durable holds, for every kill, the attempts whose end was in the journal, and how long the log of effects was.
+	// moment holds, for every kill, the attempts whose end was in the journal, and how long the log of
+	// effects was.
 	type moment struct {
 		durable map[attemptKey]bool
 		offset  int64

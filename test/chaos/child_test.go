@@ -161,7 +161,7 @@ type clerk struct {
 	life    int
 }
 
-// Info makes the actor repeatable: what it writes down can be told apart by its key.
+// Info makes the actor repeatable: a repetition is recognized by its key.
 func (*clerk) Info() workgraph.ActorInfo {
 	return workgraph.ActorInfo{Effect: workgraph.Idempotent, Version: "1"}
 }

@@ -28,7 +28,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// patience bounds every wait for something that takes far less, on a machine that does much else.
+// patience bounds every wait, far above the usual time, for a busy machine.
 const patience = 5 * time.Minute
 
 // workshop is where the command is built, until TestMain removes it.
@@ -52,7 +52,7 @@ type cluster struct {
 	store string
 	// executors is where the executors' SQLite file is.
 	executors string
-	// url is that of the database; exec, if set, is where the executors are told it is.
+	// url is that of the database; execURL, if set, is the one that the executors get.
 	url, execURL string
 	settings     []string // for every process, KEY=VALUE
 	registry     *replica
@@ -62,7 +62,7 @@ type cluster struct {
 	// kills counts every process that was killed, by whomever.
 	kills  atomic.Int64
 	points sync.Map // failpoint.Point -> *atomic.Int64
-	// pool asks the database what is so; made when first needed.
+	// pool is for queries to the database; made when first needed.
 	pool *pgxpool.Pool
 }
 
@@ -126,7 +126,7 @@ executor:
 
 func (c *cluster) config() string { return filepath.Join(c.dir, "epigraph.yaml") }
 
-// addr is the port of a process, found free once and kept over its lives.
+// addr is the port of a process, found free once and kept over its restarts.
 func (c *cluster) addr(name string) string {
 	file := filepath.Join(c.dir, name+".addr")
 	if b, err := os.ReadFile(file); err == nil {
@@ -154,7 +154,7 @@ func (c *cluster) stop() {
 	}
 }
 
-// replica is a place for a process: it has one life after the other there, under one address.
+// replica is a slot for a process: processes follow each other there, under one address.
 type replica struct {
 	c             *cluster
 	service, name string
@@ -166,7 +166,7 @@ type replica struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 	lives int
-	// id is the executor's name in this life.
+	// id is the name of the present executor.
 	id string
 	// settings are its own, over those of the cluster.
 	settings []string
@@ -182,7 +182,7 @@ func (c *cluster) newReplica(service, name string) *replica {
 	return r
 }
 
-// start begins a life with these points armed. It does not wait until the process serves.
+// start starts a process with these points armed. It does not wait until the process serves.
 func (r *replica) start(points map[failpoint.Point]int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +190,7 @@ func (r *replica) start(points map[failpoint.Point]int) error {
 	r.id = r.name
 	args := []string{"serve", r.service, "--config=" + r.c.config(), "--set", "grpc." + r.service + "_addr=" + r.c.addr(r.name)}
 	if r.service == "executor" {
-		// Every other life has another name: then the runs are taken over, and not only taken back.
+		// Every other process has another name: then the runs are taken over, and not only taken back.
 		if r.lives%2 == 0 {
 			r.id += "-other"
 		}
@@ -224,7 +224,7 @@ func (r *replica) start(points map[failpoint.Point]int) error {
 	return nil
 }
 
-// launch begins a life and waits until it serves.
+// launch starts a process and waits until it serves.
 func (r *replica) launch(points map[failpoint.Point]int) {
 	r.c.t.Helper()
 	require.NoError(r.c.t, r.start(points))
@@ -242,7 +242,7 @@ func (r *replica) serves() bool {
 	return err == nil
 }
 
-// over is closed when the present life has ended.
+// over is closed when the present process has ended.
 func (r *replica) over() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +275,7 @@ func (r *replica) end() {
 	<-r.over()
 }
 
-// code is the exit code of the life that has ended; -1 if a signal ended it.
+// code is the exit code of the last process; -1 if a signal ended it.
 func (r *replica) code() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

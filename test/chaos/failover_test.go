@@ -14,14 +14,15 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// failoverLimit is the promise: within it every run of a killed executor goes on elsewhere, with default settings.
+// failoverLimit is the promise: within it every run of a killed executor goes on elsewhere, with default
+// settings.
 const failoverLimit = 5 * time.Second
 
-// failoverTime bounds the trial: a machine on which a kill takes longer than that of 50 in 8 minutes kills fewer.
+// failoverTime bounds the trial: a machine that is too slow for 50 kills in 8 minutes makes fewer.
 const failoverTime = 8 * time.Minute
 
-// TestFailover kills one of three executors under load, again and again, and measures how long it takes until each of its runs has gone on
-// with another: until its journal has grown, or it is over.
+// TestFailover kills one of three executors under load, again and again, and measures how long it takes until
+// each of its runs has gone on with another: until its journal is longer, or it is over.
 func TestFailover(t *testing.T) {
 	x := newTrial(t, clusterOptions{store: "postgres", replicas: 3}, "long", "long", "unsafe", "map")
 	var took []time.Duration

@@ -82,7 +82,7 @@ func TestPoints(t *testing.T) {
 						return false
 					}
 				}
-				// It may find runs of its life before at once.
+				// It may find its runs from before the restart at once.
 				testkit.Within(t, patience, 10*time.Millisecond, func() bool { return dead() || victim.serves() })
 				// Until it is one that has runs.
 				for dead := dead(); !dead; {
@@ -143,7 +143,7 @@ func TestZombie(t *testing.T) {
 				len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation = %s`, zombie.id, life[0]))) == 0
 		}, "nobody takes over from one that stands still")
 		zombie.signal(syscall.SIGCONT)
-		// It finds out by itself, and comes back as somebody else.
+		// It notices by itself, and returns under another incarnation.
 		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation > %s`, zombie.id, life[0]))) == 1
 		}, "it does not come back")
@@ -152,7 +152,7 @@ func TestZombie(t *testing.T) {
 	x.settle()
 }
 
-// TestDatabaseRestart takes the database away in the middle of everything, without a word.
+// TestDatabaseRestart kills the database in the middle of everything.
 func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t, "", nil)
@@ -185,7 +185,7 @@ func TestDiskFull(t *testing.T) {
 		x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2})
 		x.goesOn()
 		filler := fill(t, dir)
-		// It takes a while until what was set aside is used up; then nothing can be written.
+		// It takes a while until the reserved space is used up; then nothing can be written.
 		still(5 * time.Second)
 		require.NoError(t, os.Remove(filler))
 		require.NoError(t, server.Restart(x.ctx))

@@ -24,7 +24,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry"
 )
 
-// rows answers one question of the executor's tables, one text per row. It tries again for a while: the machine, or the database, may be in distress.
+// rows runs a query on the executor's tables and returns one text per row. It retries for a while: the
+// machine, or the database, may be in trouble.
 func (c *cluster) rows(ctx context.Context, sql string) (out []string) {
 	c.t.Helper()
 	var err error
@@ -72,7 +73,7 @@ func (c *cluster) query(ctx context.Context, sql string) (out []string, err erro
 	return out, rows.Err()
 }
 
-// invariant is a question of the executor's tables whose every answer is a fault. It is asked when every run
+// invariant is a query on the executor's tables, each row of whose result is a fault. It runs when every run
 // has ended.
 type invariant struct{ what, want, sql string }
 
@@ -135,9 +136,9 @@ var stateName = func() string {
 	return b.String() + " END"
 }()
 
-// audit is what was found in the databases and in the world outside after a trial.
+// audit is the findings in the databases and in the outside world after a trial.
 type audit struct {
-	// want says what is expected, and found what is not so, both by the name of the fault.
+	// want are the expectations, and found the violations, both by the name of the fault.
 	want  map[string]string
 	found map[string][]string
 	// runs were asked for, visits are attempts that ended; calls are those that came in outside, unsafe how
@@ -145,14 +146,14 @@ type audit struct {
 	runs, visits, calls, unsafe int
 }
 
-// expect names a fault that is looked for, and what was found of it.
+// expect adds a fault to look for, and its findings.
 func (a *audit) expect(what, want string, found ...string) {
 	a.want[what], a.found[what] = want, append(a.found[what], found...)
 }
 
 func (a *audit) add(what, found string) { a.found[what] = append(a.found[what], found) }
 
-// numbers tells how often each fault was found.
+// numbers counts the findings of each fault.
 func (a *audit) numbers() map[string]int {
 	out := map[string]int{}
 	for what, found := range a.found {
@@ -161,7 +162,7 @@ func (a *audit) numbers() map[string]int {
 	return out
 }
 
-// faults has a line for each fault: what it is, where, and what was expected.
+// faults has a line for each fault: its name, its place, and the expectation.
 func (a *audit) faults() (lines []string) {
 	for _, what := range slices.Sorted(maps.Keys(a.found)) {
 		for _, x := range a.found[what] {
@@ -189,7 +190,7 @@ func (a *audit) String() string {
 func (c *cluster) audit(ctx context.Context, o *outside, jobs []*job, extra bool) *audit {
 	t := c.t
 	t.Helper()
-	// What is left after that is counted below.
+	// The rest is counted below.
 	for end := time.Now().Add(patience); len(c.rows(ctx, `SELECT run_id FROM outbox`)) > 0 && time.Now().Before(end); {
 		still(100 * time.Millisecond)
 	}

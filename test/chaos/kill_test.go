@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 )
 
-// life lets one replica live and die again and again until stop is closed: killed at a point, or after a time.
+// torture starts and kills one replica again and again until stop is closed: at a point, or after a time.
 func (r *replica) torture(stop <-chan struct{}, budget func() bool) {
 	points := failpoint.Points()
 	for n := rand.IntN(len(points)); ; n++ {

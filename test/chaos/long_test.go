@@ -16,7 +16,8 @@ const (
 	restarts         = 6
 	hookKills        = 10
 	hookHolds        = 5
-	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that nothing else runs on the machine.
+	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict says that
+	// nothing else runs on the machine.
 	soakTime    = 10 * time.Minute
 	soakTimeDev = 2 * time.Minute
 	soakStrict  = true

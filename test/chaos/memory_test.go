@@ -24,8 +24,9 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// TestMemory starts many more large runs than an executor with a limit of 256 MiB can hold. It stays near its limit, refuses starts rather than being
-// killed, all runs that it accepted complete, and another namespace's runs do not notice.
+// TestMemory starts many more large runs than an executor with a limit of 256 MiB can hold. It stays near its
+// limit, refuses starts rather than being killed, completes all accepted runs, and does not delay another
+// namespace's runs.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{store: "sqlite", replicas: 1})
@@ -139,7 +140,7 @@ func completes(ctx context.Context, t *testing.T, x executorv1.ExecutorServiceCl
 	})
 }
 
-// anonymous is what a process has in memory besides files, 0 if that cannot be told.
+// anonymous is the memory of a process besides files, 0 if it is unknown.
 func anonymous(pid int) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, rest, _ := bytes.Cut(b, []byte("RssAnon:"))

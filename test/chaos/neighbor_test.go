@@ -36,8 +36,8 @@ const (
 )
 
 const (
-	// neighborGap is the time between two runs of tenant B, neighborAtOnce how many of them it starts before one
-	// of them has ended: few, since it is the other tenant that attacks.
+	// neighborGap is the time between two runs of tenant B, neighborAtOnce how many of them it starts before
+	// one of them has ended: few, since the other tenant is the attacker.
 	neighborGap    = 100 * time.Millisecond
 	neighborAtOnce = 8
 	// runTime is how long a run of tenant B may take.
@@ -49,16 +49,16 @@ type sample struct {
 	// Took is the time from when the run was due to its end, or to the end of the measurement. It counts from
 	// when the run was due, not from when it began, so that a standstill counts for each run that it delayed.
 	Took time.Duration
-	// Of that it was Late until it began, then Start until its start was answered; the rest is until it was seen
-	// to have ended.
+	// Late is the part of it until the start was sent, Start the part until its answer; the rest passed until
+	// the end was seen.
 	Late, Start time.Duration
-	// Ended tells that the run completed. If not, Fault says why; without a fault it was still under way, or had
-	// not begun, when the measurement ended.
+	// Ended says that the run completed. If not, Fault has the reason; without a fault it was still under
+	// way, or had not begun, when the measurement ended.
 	Ended bool
 	Fault string
 }
 
-// paced has run called on a clock for that long and tells of each call that became due.
+// paced calls run on a clock for that long and records each call that became due.
 func paced(long time.Duration, run func(context.Context) (start time.Duration, err error), tell func(sample)) {
 	begin := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), begin.Add(long))
@@ -110,8 +110,8 @@ func beNeighbor(url, long string) error {
 // neighborGrace is how long after its time tenant B may take to end.
 const neighborGrace = 10 * time.Second
 
-// neighbor is what tenant B, in that time, told of its runs. It is a process of its own: it has nothing to do
-// with what the attackers' client does.
+// neighbor returns the runs of tenant B in that time, as it measured them. It is a process of its own,
+// independent of the attackers' client.
 func (s *soak) neighbor(long time.Duration) []sample {
 	ctx, cancel := context.WithTimeout(s.t.Context(), long+neighborGrace)
 	defer cancel()
@@ -123,7 +123,7 @@ func (s *soak) neighbor(long time.Duration) []sample {
 	require.NoError(s.t, cmd.Start())
 	defer func() {
 		cancel()
-		_ = cmd.Wait() // one that was killed told too little, which is found out by the verdict
+		_ = cmd.Wait() // a killed process leaves too few samples, which the verdict finds
 	}()
 	var out []sample
 	begin, told := time.Now(), 0
@@ -146,7 +146,7 @@ func summary(name string, runs []sample) string {
 	return fmt.Sprintf("%-10s %8d %8v %8v %8v   slowest: %v late, %v to start, %v to end", name, len(runs), p(50), p(99), p(100), late, start, end)
 }
 
-// parts are, on average, those of the slowest fiftieth of the runs.
+// parts are the average parts of the slowest fiftieth of the runs.
 func parts(runs []sample) (late, start, end time.Duration) {
 	slow := slices.SortedFunc(slices.Values(runs), func(a, b sample) int { return cmp.Compare(b.Took, a.Took) })
 	slow = slow[:(len(slow)+49)/50]
@@ -170,7 +170,7 @@ func times(runs []sample) []time.Duration {
 // bounds are asked of the runs of tenant B.
 type bounds struct{ p99, most time.Duration }
 
-// judge says what is wrong with the runs of tenant B in that time.
+// judge returns the faults of the runs of tenant B in that time.
 func (b bounds) judge(runs []sample, long time.Duration) error {
 	due, ended := int((long+neighborGap-1)/neighborGap), 0
 	var faults []string
@@ -197,8 +197,7 @@ func (b bounds) judge(runs []sample, long time.Duration) error {
 	return errors.Join(wrong...)
 }
 
-// soakPart is after how long it is told how long the runs of tenant B took: they should not take longer and
-// longer.
+// soakPart is the period of the reports about the runs of tenant B, whose time should not increase.
 const soakPart = 30 * time.Second
 
 // one starts a run of tenant B and waits for its end. It returns after what time the start was answered.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestVerdict holds what is asked of tenant B against runs whose time is known: a suite that stands still
-// must not pass.
+// TestVerdict checks the bounds of tenant B on runs with known times: a suite that stands still must not
+// pass.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	const long = 10 * time.Minute

@@ -35,8 +35,8 @@ func (s *server) dead() bool {
 	return err != nil || strings.HasPrefix(state, "Z")
 }
 
-// TestPoison has one run that takes every executor down, beside many whose calls are under way elsewhere. It alone is quarantined, and the others
-// are not, whoever else kills their executors.
+// TestPoison has one run that takes every executor down, beside many whose calls are under way elsewhere. It
+// alone is quarantined, even while other kills hit the executors of the others.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"sqlite", "postgres"} {

@@ -43,7 +43,7 @@ type target struct {
 	URL string `json:"url"`
 }
 
-// serveRemote does the work of remote actors for all executors until it is told to stop.
+// serveRemote does the work of remote actors for all executors until it is stopped.
 func serveRemote(addrs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -103,7 +103,7 @@ func calls(log *slog.Logger, method string) func(context.Context, target) (worke
 	}
 }
 
-// remote is a place for a worker process, which has one life after the other there.
+// remote is a slot for a worker process; processes follow each other there.
 type remote struct {
 	c    *cluster
 	name string
@@ -169,7 +169,7 @@ func (r *remote) kill() string {
 	return r.words.String()
 }
 
-// torture kills the worker again and again until stop is closed, and leaves one that lives.
+// torture kills the worker again and again until stop is closed, and leaves a running one.
 func (r *remote) torture(stop <-chan struct{}) {
 	for {
 		pause := time.NewTimer(time.Second + rand.N(3*time.Second))

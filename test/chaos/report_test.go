@@ -38,7 +38,7 @@ func (o *outside) without(run, node string) *outside {
 	return less
 }
 
-// TestReport reads what is printed of runs that broke what must hold, while nothing is killed.
+// TestReport reads the report about runs with violations, while nothing is killed.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"sqlite", "postgres"} {

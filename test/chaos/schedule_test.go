@@ -17,7 +17,8 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// TestSchedules kills two executors in turn, and now and then both, while schedules are due every second: each occasion must start exactly one run.
+// TestSchedules kills two executors in turn, and now and then both, while schedules are due every second:
+// each time must start exactly one run.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	const clocks = 3
@@ -64,7 +65,7 @@ func TestSchedules(t *testing.T) {
 		if len(x.rows(x.ctx, `SELECT run_id FROM schedule_starts WHERE result = 'QUEUED'`)) == 0 {
 			return true
 		}
-		// What a kill cut off just before the pause waits for the end of the pause.
+		// A start that a kill cut off just before the pause waits for the end of the pause.
 		each(resume)
 		each(pause)
 		return false

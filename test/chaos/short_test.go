@@ -13,10 +13,10 @@ const (
 	scheduleKills    = 3
 	zombies          = 1
 	restarts         = 2
-	// hookKills are those between the end of a run and its telling, hookHolds those while it is told.
+	// hookKills are the kills between the end of a run and its webhook, hookHolds those during the delivery.
 	hookKills = 1
 	hookHolds = 1
-	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that
+	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict says that
 	// nothing else runs on the machine.
 	soakTime    = time.Minute
 	soakTimeDev = 0

@@ -61,7 +61,7 @@ func TestNetwork(t *testing.T) {
 	x.settle()
 }
 
-// TestClock moves the database's clock, as far as executors see it: by the age of what is written by it.
+// TestClock moves the database's clock, as executors see it: by the age of the rows that it writes.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	x := newTrial(t, clusterOptions{store: "postgres", replicas: 2})
@@ -108,7 +108,7 @@ func socket(t *testing.T, url string) string {
 // TestSlowDisk makes every flush of the database's log take a tenth of a second.
 func TestSlowDisk(t *testing.T) {
 	server := ownServer(t, "", map[string]string{"commit_delay": "100000", "commit_siblings": "0"})
-	// It is for the disk to be slow, not for the machine: with the default lease a crowded one proves nothing.
+	// The disk is to be slow, not the machine: with the default lease a crowded one proves nothing.
 	x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2, settings: []string{"executor.lease=15s"}})
 	lives := func() []string { return x.rows(x.ctx, `SELECT id || ' ' || incarnation FROM executors ORDER BY id`) }
 	before := lives()

@@ -29,7 +29,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// What is asked of a suite while one of its tenants does its worst.
+// The demands on a suite while one of its tenants does its worst.
 const (
 	soakP99 = 250 * time.Millisecond
 	soakMax = 5 * time.Second
@@ -38,8 +38,8 @@ const (
 	soakP99Shared = time.Second
 	soakSlower    = 10
 	soakRSS       = 1 << 30
-	// soakLimit is what a process may address at all, so that an attack that succeeds ends the process and
-	// not the machine.
+	// soakLimit is the address space of a process, so that a successful attack ends the process and not the
+	// machine.
 	soakLimit = 6 << 30
 	// attackers is how many requests of the hostile tenant are under way at once, variants how many attacks
 	// are made up besides those that are written down.
@@ -60,7 +60,7 @@ type soak struct {
 	client
 	conns map[string]*grpc.ClientConn // by service
 	procs []*soaked
-	// open tells that no key is needed.
+	// open says that no key is needed.
 	open bool
 	// waiting is a run of the hostile tenant that waits for a signal that never comes.
 	waiting string
@@ -163,7 +163,7 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 		verdict = errors.Join(verdict, fmt.Errorf("faults of ours: %q", book.wrong))
 	}
 	if verdict != nil {
-		t.Errorf("%v", verdict) // what comes next is worth knowing all the same
+		t.Errorf("%v", verdict) // the next measurement is useful all the same
 	}
 	// The hostile tenant goes, and what it left behind ends.
 	began := time.Now()
@@ -224,8 +224,8 @@ var reachScale = map[bool]float64{true: 1, false: 0.25}[soakStrict]
 // refusedWithKey are the answers to attacks without a key where none is needed.
 var refusedWithKey = []string{"UNSUPPORTED_MEDIA_TYPE", "COMPRESSION_NOT_SUPPORTED", "REQUEST_INVALID", "TOO_MANY_ELEMENTS"}
 
-// reach sends every attack that is written down once, alone, and holds the answer against the one that shows
-// that it comes where it is meant to: an attack that only earns a 404 tells nothing.
+// reach sends every recorded attack once, alone, and compares the answer with the one that shows that it
+// reaches its target: an attack that only earns a 404 proves nothing.
 func (s *soak) reach() {
 	s.t.Helper()
 	var faults []string
@@ -233,7 +233,7 @@ func (s *soak) reach() {
 		a := w.whole(reachScale)
 		used := s.used()
 		got := s.send(s.t.Context(), &a, time.Minute)
-		if got == "EXECUTOR_MEMORY_FULL" { // what the attacks before it hold, ends
+		if got == "EXECUTOR_MEMORY_FULL" { // the memory of earlier attacks is freed soon
 			testkit.Within(s.t, patience, 100*time.Millisecond, func() bool { got = s.send(s.t.Context(), &a, time.Minute); return got != "EXECUTOR_MEMORY_FULL" }, "%s finds no room", a.name)
 		}
 		var took []string

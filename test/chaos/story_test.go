@@ -18,13 +18,13 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// maxStories is how many runs are told of in full when something is wrong.
+// maxStories is how many runs are reported in full after a fault.
 const maxStories = 3
 
 var runID = regexp.MustCompile(`run_[0-9A-Za-z]{26}`)
 
-// stories tells all that is known of the runs that the lines name: what went wrong with them can be found out
-// long after the storm.
+// stories reports everything about the runs that the lines name: the cause of a fault can be found long after
+// the trial.
 func (c *cluster) stories(ctx context.Context, o *outside, lines ...string) string {
 	var ids []string
 	for _, id := range runID.FindAllString(strings.Join(lines, "\n"), -1) {
@@ -40,8 +40,8 @@ func (c *cluster) stories(ctx context.Context, o *outside, lines ...string) stri
 	return b.String()
 }
 
-// story tells of one run: why it is told of, its row, its journal, its commands and jobs, its children, what came
-// in outside, and what executors and workers said of it.
+// story reports one run: the reason of the report, its row, its journal, its commands and jobs, its children,
+// the calls that arrived outside, and the log lines of executors and workers about it.
 func (c *cluster) story(ctx context.Context, o *outside, id string, why []string, b *strings.Builder) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // time may be what ran out
 	defer cancel()
@@ -81,8 +81,7 @@ func (c *cluster) story(ctx context.Context, o *outside, id string, why []string
 	}
 }
 
-// journalOf is the run's events, one line each, as an executor tells them, or, if none answers, as they are
-// in the database.
+// journalOf is the run's events, one line each, from an executor or, if none answers, from the database.
 func (c *cluster) journalOf(ctx context.Context, id string) (lines []string, err error) {
 	for _, r := range c.replicas {
 		if lines, err = r.eventsOf(ctx, id); err == nil {
@@ -107,7 +106,7 @@ func (r *replica) eventsOf(ctx context.Context, id string) (lines []string, err 
 			lines = append(lines, strings.Join(strings.Fields(protojson.Format(ev)), " "))
 		}
 	}
-	if errors.Is(err, io.EOF) || len(lines) > 0 && ctx.Err() != nil { // what has not ended goes on later
+	if errors.Is(err, io.EOF) || len(lines) > 0 && ctx.Err() != nil { // a live run continues later
 		err = nil
 	}
 	return lines, err

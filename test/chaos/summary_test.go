@@ -19,9 +19,10 @@ type tally struct {
 	kills  map[string]int
 	faults map[string]int
 	trials int
-	// runs were asked for, visits are attempts that ended; calls are those that arrived outside, unsafe how many of them were UNSAFE.
+	// runs is the number of started runs, visits that of ended attempts; calls are those that arrived
+	// outside, unsafe how many of them were UNSAFE.
 	runs, visits, calls, unsafe int
-	// settled are UNSAFE calls of which nobody knew, released runs that were let out of quarantine.
+	// settled are reconciled UNSAFE calls, released runs that were resumed from quarantine.
 	settled, released int
 	// failover is how long the runs of each killed executor stood still.
 	failover []time.Duration

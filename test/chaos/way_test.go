@@ -132,7 +132,7 @@ func (p *proxy) sever(on bool) {
 	}
 }
 
-// hold lets no byte pass while on, and tells nobody.
+// hold stops all bytes while on, and closes nothing.
 func (p *proxy) hold(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,8 +26,8 @@ type hearer struct {
 	mu sync.Mutex
 	// ids are the deliveries of each run, with how often each came and was answered.
 	ids map[string]map[string]int
-	// hold lets the next one wait, and is told when it has come; gone is closed when the caller of one that
-	// waits is gone.
+	// hold makes the next one wait, and receives when it has come; gone is closed when the caller of a
+	// waiting one is gone.
 	hold, gone chan struct{}
 }
 
@@ -72,11 +72,11 @@ func (h *hearer) next() (hold, gone <-chan struct{}) {
 	return h.hold, h.gone
 }
 
-// tellTime is how long after the kill of who told of it the end of a run is told again. Who waits for the job
-// queue to give up on a job needs minutes.
+// tellTime is the limit for the repetition of a webhook after the kill of its sender. Waiting until the job
+// queue gives up on the job would take minutes.
 const tellTime = 10 * time.Second
 
-// TestWebhookSurvivor kills the executor that tells of the end of a run. The other one tells of it.
+// TestWebhookSurvivor kills the executor that sends a webhook about the end of a run. The other one sends it.
 func TestWebhookSurvivor(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -117,7 +117,8 @@ func (h *hearer) heard(run string) int {
 	return len(h.ids[run])
 }
 
-// TestWebhooks kills an executor right after the commit that ends a run, and while it tells of one: whoever wanted to know is told all the same.
+// TestWebhooks kills an executor right after the commit that ends a run, and while it sends the webhook:
+// every receiver gets it all the same.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"sqlite", "postgres"} {

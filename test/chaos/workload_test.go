@@ -27,7 +27,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// world outside: what calls have effects on. It writes down every call under its idempotency key.
+// outside is the world outside, in which calls have effects. It records every call under its idempotency key.
 type outside struct {
 	url string
 
@@ -114,7 +114,7 @@ type job struct {
 	run   string
 	// posts are the nodes that make an UNSAFE call, each exactly once.
 	posts []string
-	// adopted are the nodes whose visits are those of another run, so that they call nobody.
+	// adopted are the nodes whose visits are reused from another run, so that they call nothing.
 	adopted []string
 }
 
@@ -198,7 +198,7 @@ func makeJob(t *testing.T, o *outside, shape string) *job {
 	return j
 }
 
-// load is a workload that goes on until it is told to stop.
+// load is a workload that runs until it is stopped.
 type load struct {
 	c       *cluster
 	o       *outside
@@ -217,7 +217,7 @@ type load struct {
 	extra bool
 	// settled counts UNSAFE calls of unknown outcome that were settled, and resumed quarantined runs.
 	settled, resumed atomic.Int64
-	// crowd is how many runs were open when somebody last looked, and those that were started since.
+	// crowd is the number of open runs at the last count, and of those started since.
 	crowd atomic.Int64
 }
 
@@ -339,7 +339,8 @@ func (l *load) amend(ctx context.Context, r *executorv1.Run) bool {
 	_, err := ask(ctx, l.c, func(ctx context.Context, e executorv1.ExecutorServiceClient) (*executorv1.AmendRunResponse, error) {
 		out, err := e.AmendRun(ctx, req)
 		if errs.KindOf(err) == errs.Conflict || errs.ReasonOf(err) == "AMEND_UNSETTLED" {
-			// It has moved on, or takes nothing up since it is quarantined by now: whoever looks again sees where it stands.
+			// It has moved on, or applies no commands since it is quarantined by now: the next look shows its
+			// state.
 			err = errs.New(errs.FailedPrecondition, errs.ReasonOf(err), "%v", err)
 		}
 		return out, err
@@ -515,7 +516,7 @@ func (l *load) help(ctx context.Context, r *executorv1.Run) {
 	}
 }
 
-// finish starts nothing more, waits until every run has ended, and returns what was started.
+// finish starts nothing more, waits until every run has ended, and returns the started jobs.
 func (l *load) finish(ctx context.Context) []*job {
 	l.c.t.Helper()
 	close(l.stop)
@@ -542,7 +543,7 @@ type lazily func() string
 // String calls the function only when the text is needed.
 func (f lazily) String() string { return f() }
 
-// stuck tells of the runs that have not ended: where they stand, by what explain answers, and their stories.
+// stuck reports the runs that have not ended: their state, by the answers of explain, and their stories.
 func (l *load) stuck(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()

@@ -170,7 +170,7 @@ func TestDocsWidth(t *testing.T) {
 	}
 }
 
-// TestDocsPictures looks at the shape of mermaid blocks: they are closed, of a kind that we use, and balanced.
+// TestDocsPictures checks the shape of mermaid blocks: they are closed, of a kind in use, and balanced.
 func TestDocsPictures(t *testing.T) {
 	t.Parallel()
 	pictures := 0

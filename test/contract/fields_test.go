@@ -29,9 +29,9 @@ var unread = map[string]string{
 type reads struct {
 	// fields are by the name of the generated type and of the field, as in executorv1.StartRunRequest.Graph.
 	fields map[string]bool
-	// any are getters that are called on an interface, whatever message is behind it.
+	// any are getters that are called on an interface, for every message behind it.
 	any map[string]bool
-	// cases are the types that a switch tells apart.
+	// cases are the types in the cases of a type switch.
 	cases map[string]bool
 }
 
@@ -74,9 +74,9 @@ func readsOf(packages map[string]source) reads {
 	return r
 }
 
-// TestEveryFieldOfARequestIsRead holds that a service reads every field of every request that it serves. What
-// nobody reads would be accepted and ignored, and its caller would never learn of it. The graph of a run has
-// a test of its own, which sets each field.
+// TestEveryFieldOfARequestIsRead checks that a service reads every field of every request that it serves. A
+// field that nothing reads would be accepted and ignored, and its caller would never know. The graph of a run
+// has a test of its own, which sets each field.
 func TestEveryFieldOfARequestIsRead(t *testing.T) {
 	t.Parallel()
 	found, outputOnly := map[string]bool{}, onlyShown(t, "executor", "registry")
@@ -89,7 +89,8 @@ func TestEveryFieldOfARequestIsRead(t *testing.T) {
 			files := []protoreflect.FileDescriptor{api}
 			if service == "executor" {
 				files = append(files, executorv1.File_epigraph_executor_v1_schedule_proto, executorv1.File_epigraph_executor_v1_limit_proto,
-					executorv1.File_epigraph_executor_v1_worker_proto) // what executors ask each other is nobody's request
+					// requests among executors come from no client
+					executorv1.File_epigraph_executor_v1_worker_proto)
 			}
 			seen := map[protoreflect.FullName]bool{}
 			var walk func(m protoreflect.MessageDescriptor)
@@ -165,8 +166,8 @@ func goName(f protoreflect.FieldDescriptor) string {
 	return name.String()
 }
 
-// onlyShown are the fields of which the proto says that they are output only, by type and name: what a caller
-// sets there is documented to count for nothing.
+// onlyShown are the fields that the proto documents as output only, by type and name: values of callers are
+// ignored there, as documented.
 func onlyShown(t *testing.T, services ...string) map[string]bool {
 	t.Helper()
 	got := map[string]bool{}

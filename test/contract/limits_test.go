@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// figure is a piece of a row and the constant that it tells, as in internal/conns.maxStrangers.
+// figure is a piece of a row and the constant in it, as in internal/conns.maxStrangers.
 type figure struct{ text, of string }
 
 // words is a number of a row that stems from no constant of ours, with the reason.
@@ -155,7 +155,7 @@ func TestLimits(t *testing.T) {
 			head = name + strings.Join(cells[1:], "|")
 			continue
 		}
-		if strings.Contains(head, "before") { // what was measured
+		if strings.Contains(head, "before") { // the measured value
 			continue
 		}
 		rest := strings.Join(cells[1:], " | ")

@@ -28,8 +28,8 @@ type source struct {
 	files []*ast.File
 }
 
-// load type-checks packages of the module, named by patterns below its root. What they import is read as it
-// was compiled.
+// load type-checks packages of the module, named by patterns below its root. Their imports are read in
+// compiled form.
 func load(t *testing.T, patterns ...string) map[string]source {
 	t.Helper()
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly"}

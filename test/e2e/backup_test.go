@@ -28,7 +28,8 @@ func shell(t *testing.T, name string, args ...string) {
 	require.NoError(t, err, "%s %v: %s", name, args, out)
 }
 
-// TestBackup follows the steps of docs/operations.md: a backup is made while a run waits, all is lost, and the run goes on from the backup.
+// TestBackup follows the steps of docs/operations.md: a backup is made while a run waits, all is lost, and
+// the run goes on from the backup.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	bin, err := binary()
@@ -165,7 +166,8 @@ func TestBackupOfDev(t *testing.T) {
 	stop(p)
 }
 
-// TestBackupOfTheRegistry loses what the registry has, and gets it back from the backup that docs/operations.md describes.
+// TestBackupOfTheRegistry loses the registry's data, and restores it from the backup that docs/operations.md
+// describes.
 func TestBackupOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	bin, err := binary()

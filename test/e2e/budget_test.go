@@ -22,7 +22,8 @@ func (s *suite) awaitReason(t *testing.T, runID, reason string) (r run) {
 	return r
 }
 
-// pricesAway has runs under a cap in money make calls while the registry is away, and the executor killed and started again meanwhile.
+// pricesAway runs calls under a cap in money while the registry is down, and kills and restarts the executor
+// meanwhile.
 func pricesAway(t *testing.T, s *suite) {
 	begin := func(budget string) (r run) {
 		s.ask(t, request{path: "/v1/runs", body: `{"graph":{"name":"capped","nodes":[{"id":"w","actor":"signal","named":{"name":"go"}},

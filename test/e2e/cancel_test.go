@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// epicAtWork is an epic with three tasks whose runs are under way: in a call, asleep, and waiting for a signal. Each has paid for one call of the model if
-// paid.
+// epicAtWork is an epic with three tasks whose runs are under way: in a call, asleep, and waiting for a
+// signal. Each has paid for one call of the model if paid.
 type epicAtWork struct {
 	id          string
 	tasks, runs []string

@@ -150,7 +150,7 @@ func TestCells(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, status)
 			require.Contains(t, string(body), "CELL_UNAVAILABLE")
 			require.Contains(t, string(body), `"cell":"west"`)
-			begin(t, keyA, sum) // a request that waits for the other cell runs out of patience
+			begin(t, keyA, sum) // a request that waits for the other cell times out
 		}
 		status, body := s.do(t, request{path: "/v1/runs/" + b.ID + "/events", key: keyB})
 		require.Equal(t, http.StatusServiceUnavailable, status, string(body))

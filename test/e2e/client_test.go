@@ -96,8 +96,8 @@ type event struct {
 	data     map[string]any
 }
 
-// events reads up to limit events of a run, after the event lastID if that is given, and hangs up. Fewer come if the server ends
-// the stream.
+// events reads up to limit events of a run, after the event lastID if that is given, and hangs up. Fewer come
+// if the server ends the stream.
 func (s *suite) events(t *testing.T, runID, query, lastID string, limit int) []event {
 	t.Helper()
 	return readEvents(s.watch(t, runID, query, lastID), limit)
@@ -116,7 +116,8 @@ func (s *suite) watch(t *testing.T, runID, query, lastID string) io.ReadCloser {
 	return res.Body
 }
 
-// readEvents reads up to limit events, to the end of the stream at most, and closes it. Data that cannot be read is nil.
+// readEvents reads up to limit events, to the end of the stream at most, and closes it. Unreadable data is
+// nil.
 func readEvents(stream io.ReadCloser, limit int) (out []event) {
 	defer stream.Close()
 	var e event

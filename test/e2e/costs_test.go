@@ -22,7 +22,7 @@ import (
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 )
 
-// costRuns is how many runs are looked at, since what is told too early is told so now and then only.
+// costRuns is how many runs are checked, since a premature message is rare.
 const costRuns = 12
 
 // costAtTheEnd looks once, when a run is said to have ended, at what it, its task and its epic cost: all of
@@ -49,7 +49,7 @@ func costAtTheEnd(t *testing.T, s *suite) {
 		require.EqualValues(t, 2*callCost, epic.SpentNanoUsd)
 	}
 	// early reports whether r ended before all was booked, as the registry may be slow, and waits until all
-	// is. Whoever was told that all is booked is told no less now.
+	// is. After a message that all is booked, it expects the same cost.
 	early := func(t *testing.T, r *run, unbooked bool) bool {
 		t.Helper()
 		if unbooked {
@@ -113,7 +113,8 @@ func llmNode(id string) map[string]any {
 	return map[string]any{"id": id, "actor": "llm", "named": map[string]any{"request": "Say " + id + "."}}
 }
 
-// costsUntold has runs end while the registry is away: whoever is told of the end is told that the cost is not whole.
+// costsUntold ends runs while the registry is down: every message about the end says that the cost is
+// incomplete.
 func costsUntold(t *testing.T, s *suite) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	type post struct {

@@ -29,7 +29,7 @@ func faults(t *testing.T, s *suite) {
 	var page struct{ NextPageToken string }
 	s.ask(t, request{path: "/v1/epics?page_size=1"}, &page)
 	require.NotEmpty(t, page.NextPageToken)
-	// What came to be since the epic was made raised its revision.
+	// Changes since the creation of the epic raised its revision.
 	var now struct{ Etag string }
 	s.ask(t, request{path: "/v1/epics/" + epic.ID}, &now)
 	compile := func(text string) request {
@@ -108,7 +108,7 @@ func faults(t *testing.T, s *suite) {
 	}
 }
 
-// TestCommandFaults shows what is told to somebody who starts a service wrongly.
+// TestCommandFaults checks the errors of wrong command lines of services.
 func TestCommandFaults(t *testing.T) {
 	t.Parallel()
 	bin, err := binary()

@@ -36,8 +36,8 @@ const tripPlan = "Sure, here is how I would break this down:\n\n```xml\n" + `<St
 
 const tripProblems = 8
 
-// What every call of tripScript uses, and costs with gpt-4o-mini in nano-USD: 0.15 dollars for a million input tokens, 0.075 for
-// cached ones, and 0.60 for output.
+// The usage of every call of tripScript, and its cost with gpt-4o-mini in nano-USD: 0.15 dollars for a
+// million input tokens, 0.075 for cached ones, and 0.60 for output.
 const (
 	callInput, callCached, callOutput = 1000, 200, 300
 	callCost                          = (callInput-callCached)*150 + callCached*75 + callOutput*600
@@ -116,7 +116,7 @@ func runTrip(t *testing.T, s *suite) {
 	s.ask(t, request{path: "/v1/runs", body: map[string]any{"graph": graph, "taskId": taskID, "userId": "ada", "requestId": "trip-1"}}, &started)
 	require.Equal(t, namespaceA, started.Namespace)
 
-	// A watcher that is cut off takes up where it was, twice, and misses and repeats nothing.
+	// A watcher that is cut off resumes, twice, and misses and repeats nothing.
 	first := s.events(t, started.ID, "?durable_only=true", "", 3)
 	second := s.events(t, started.ID, "?durable_only=true", first[len(first)-1].id, 2)
 	third := s.events(t, started.ID, "?durable_only=true", second[len(second)-1].id, 1000)
@@ -134,8 +134,8 @@ func runTrip(t *testing.T, s *suite) {
 	}
 	require.Len(t, ended, tripProblems)
 
-	// The same, seen by somebody who comes late, with everything that was only passing gone. Attempts that
-	// were not in the books when the run ended are by now.
+	// A late watcher sees the same, without the ephemeral events. Attempts that were not booked when the run
+	// ended are booked by now.
 	late := s.events(t, started.ID, "", "", 1000)
 	late = late[:len(late)-1]
 	for _, e := range append(slices.Clone(all), late...) {
@@ -168,7 +168,7 @@ func runTrip(t *testing.T, s *suite) {
 	s.ask(t, request{path: "/v1/runs", body: map[string]any{"graph": graph, "taskId": taskID, "userId": "ada", "requestId": "trip-1"}}, &again)
 	require.Equal(t, started.ID, again.ID)
 
-	// What the model said that it used is in the books of the run, the task, the epic and the namespace.
+	// The usage reported by the model is booked on the run, the task, the epic and the namespace.
 	var task struct {
 		State, RunID, ResultSummary                          string
 		ActualTokens, ActualNanoUsd, LlmCalls, UnpricedCalls int64String

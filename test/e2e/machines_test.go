@@ -43,8 +43,9 @@ func certificate(t *testing.T, dir, name string) (certFile, keyFile string) {
 	return write(name+".crt", "CERTIFICATE", der), write(name+".key", "PRIVATE KEY", keyDER)
 }
 
-// TestMachines is the suite on plain machines: a gateway that speaks TLS before two executors that share a database. The command line knows the gateway alone, and goes on
-// when an executor dies; a renewed certificate is shown without a restart.
+// TestMachines is the suite on plain machines: a gateway with TLS before two executors that share a database.
+// The command line knows the gateway alone, and goes on when an executor dies; a renewed certificate is used
+// without a restart.
 func TestMachines(t *testing.T) {
 	t.Parallel()
 	bin, err := binary()

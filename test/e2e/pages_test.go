@@ -76,8 +76,8 @@ func shellEnv(t *testing.T, bin string) []string {
 	return []string{"PATH=" + bins + ":" + os.Getenv("PATH"), "HOME=" + bins, "NO_COLOR=1"}
 }
 
-// script runs the commands of a page and returns what they print. Any that fails fails the test, also one
-// that a server refuses. What has not begun to serve is asked again.
+// script runs the commands of a page and returns their output. Any failure fails the test, also a refusal by
+// a server. A service that does not serve yet is asked again.
 func script(t *testing.T, dir string, env []string, commands string) string {
 	t.Helper()
 	c := exec.CommandContext(testkit.Context(t, 4*patience), "bash", "-c", `set -eo pipefail; set -m
@@ -90,8 +90,8 @@ curl() { command curl --fail-with-body --retry 20 --retry-delay 1 --retry-all-er
 	return string(out)
 }
 
-// TestPages runs the commands of pages whose output is not shown, so that none is refused. TestTour compares
-// the outputs of the tour.
+// TestPages runs the commands of pages without outputs, so that none is refused. TestTour compares the
+// outputs of the tour.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	d := startDev(t)
@@ -177,7 +177,8 @@ func TestPages(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(hello, "main.go"), []byte(program), 0o600))
 		env := append(os.Environ(), "EPIGRAPH="+dir, "GOWORK=", "GOFLAGS=")
 		if len(buildFlags) > 0 {
-			env = append(env, "GOFLAGS=-race") // what has been built for the tests need not be built again
+			// packages that were built for the tests need not be built again
+			env = append(env, "GOFLAGS=-race")
 		}
 		require.Contains(t, script(t, hello, env, blocks(text, "sh")[0]), "hello!\n")
 	})

@@ -21,7 +21,7 @@ func (s *suite) awaitPause(t *testing.T, runID string) (r run) {
 	return r
 }
 
-// paused brings runs to a stand and lets them go on over REST.
+// paused pauses runs and resumes them over REST.
 func paused(t *testing.T, s *suite) {
 	post := func(t *testing.T, id, verb, body string) (r run) {
 		s.ask(t, request{path: "/v1/runs/" + id + ":" + verb, body: body}, &r)

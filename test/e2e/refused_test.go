@@ -55,8 +55,8 @@ func (s *suite) beginnings() map[string]beginning {
 	}
 }
 
-// refusals has the registry refuse that runs are begun again whose task may not be worked on, and holds that nothing
-// is left of the attempt, and that it succeeds once the task may be.
+// refusals checks a restart that the registry refuses because the task may not be worked on: it leaves
+// nothing behind, and succeeds once the task may be.
 func refusals(t *testing.T, s *suite) {
 	type task struct{ State, RunID string }
 	for name, again := range s.beginnings() {

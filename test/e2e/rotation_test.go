@@ -11,8 +11,8 @@ import (
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 )
 
-// TestKeyRotation replaces an API key by the steps of docs/operations.md, over REST and gRPC, with a rolling restart
-// at each, and holds what the page says of each step.
+// TestKeyRotation replaces an API key by the steps of docs/operations.md, over REST and gRPC, with a rolling
+// restart at each, and checks the page's promise for each step.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	const before, after = "key-of-ci-before", "key-of-ci-after"

@@ -46,7 +46,7 @@ func (s *suite) startTrips(t *testing.T, n int) (runs, tasks []string) {
 	return runs, tasks
 }
 
-// requireBooked waits until every run has completed and what it used stands in the books exactly once.
+// requireBooked waits until every run has completed and its usage is booked exactly once.
 func (s *suite) requireBooked(t *testing.T, runs, tasks []string) {
 	t.Helper()
 	for i, id := range runs {
@@ -91,7 +91,7 @@ func stopExecutor(t *testing.T, s *suite) {
 	require.Len(t, s.model.Requests(), stoppedRuns*tripProblems)
 	t.Logf("stopped after %d of %d model calls", done, stoppedRuns*tripProblems)
 
-	// The stream broke off with the executor, and said so; its client goes on behind the last event that it got.
+	// The stream ended with the executor, with an error; its client resumes after the last event that it got.
 	before := <-watched
 	require.Equal(t, "error", before[len(before)-1].name, "%v", before)
 	before = before[:len(before)-1]

@@ -1,5 +1,6 @@
-// Package e2e_test runs the built binary as it is run in earnest: four processes on real ports, over SQLite and over PostgreSQL,
-// called over REST. It owns what only shows when everything stands together; it must not know any package of the services.
+// Package e2e_test runs the built binary as in production: four processes on real ports, over SQLite and over
+// PostgreSQL, called over REST. It owns the checks that need everything together; it must not know any
+// package of the services.
 package e2e_test
 
 import (
@@ -35,7 +36,7 @@ import (
 // binaryVariable names a binary to test in place of building one.
 const binaryVariable = "E2E_BINARY"
 
-// patience bounds every wait for something that takes far less.
+// patience bounds every wait, far above the usual time.
 const patience = 30 * time.Second
 
 const (
@@ -213,7 +214,7 @@ func (s *suite) awaitReady(t *testing.T) {
 	})
 }
 
-// process is a started command whose log is read.
+// process is a started command and its log.
 type process struct {
 	cmd  *exec.Cmd
 	addr string
@@ -240,7 +241,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *process {
 		sc.Buffer(nil, 1<<20)
 		for sc.Scan() {
 			var l logLine
-			_ = json.Unmarshal(sc.Bytes(), &l) // what is no JSON is only kept as text
+			_ = json.Unmarshal(sc.Bytes(), &l) // a line that is no JSON is kept as text only
 			p.mu.Lock()
 			p.text.Write(append(sc.Bytes(), '\n'))
 			p.lines = append(p.lines, l)

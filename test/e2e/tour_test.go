@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the commands of docs/tour.md print into it")
 
-// TestTour runs every command of docs/tour.md against the suite and compares what it prints with the page, ids and times apart.
+// TestTour runs every command of docs/tour.md against the suite and compares its output with the page, ids
+// and times apart.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	d := startDev(t)
@@ -49,7 +50,7 @@ func TestTour(t *testing.T) {
 		}
 		expected := plain(strings.Join(want, "\n"))
 		var got string
-		// What only looks may be a moment too early.
+		// A reading command may come a moment too early.
 		looks := regexp.MustCompile(`runs (explain|show|visits)|interrupts (list|show)`).MatchString(command)
 		for until := time.Now().Add(patience); ; {
 			got = shell(command)
@@ -84,7 +85,7 @@ func asked(t *testing.T, vars string) bool {
 	return regexp.MustCompile(`question="int_`).Match(text)
 }
 
-// plain is an output without what is another one each time.
+// plain is an output without the parts that differ each time.
 func plain(s string) string {
 	for _, c := range [][2]string{
 		{`\b(run|int|req|tk|ep)_[0-9a-z]{26}\b`, "${1}_ID"},
@@ -92,8 +93,10 @@ func plain(s string) string {
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "INSTANT"}, // as machines read it
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, "TIME"},
 		{`\b[\d.]+(ns|µs|ms|s|m)( \d+(\.\d+)?s)?\b`, "SPAN"},
-		{`(it is|is) (running|waiting|completed|pending still|canceled)\b`, "$1 STATE"}, // it moves on meanwhile
-		{`will pause; it is STATE still`, "is paused"},                                  // it takes longer on a busy machine
+		// it moves on meanwhile
+		{`(it is|is) (running|waiting|completed|pending still|canceled)\b`, "$1 STATE"},
+		// it takes longer on a busy machine
+		{`will pause; it is STATE still`, "is paused"},
 		{` +`, " "},
 	} {
 		s = regexp.MustCompile(c[0]).ReplaceAllString(s, c[1])

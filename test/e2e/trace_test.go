@@ -56,7 +56,8 @@ func traceTrip(t *testing.T, s *suite, store string) {
 	settle := booking("settle", "SettleClaim", "")
 	s.otlp.Wait(t, patience, "trace with all its ends", func(spans []otlptest.Span) bool {
 		return count(spans, attempt) == tripProblems && count(spans, restServer) == 1 && count(spans, settle[2]) == 1 &&
-			count(spans, settle[1]) == 1 && count(spans, settle[0]) == 1 // the executor sends its part later than the registry
+			// the executor sends its part later than the registry
+			count(spans, settle[1]) == 1 && count(spans, settle[0]) == 1
 	})
 
 	top := []string{restServer, startClient, startServer, runStart}
@@ -73,14 +74,14 @@ func traceTrip(t *testing.T, s *suite, store string) {
 		require.NotContains(t, key, "messages", "content is captured only when asked for")
 	}
 
-	// What was written to the registry before the answer, and what left through the outbox after it.
+	// The call to the registry before the answer, and the one through the outbox after it.
 	claim := "epigraph.registry.v1.RegistryService/ClaimTask"
 	s.otlp.RequirePath(t, caller, append(top, "epigraph-executor/"+claim, "epigraph-registry/"+claim)...)
 	s.otlp.RequirePath(t, caller, append(append(top, attempt), booking("usage", "RecordUsage", write)...)...)
 	s.otlp.RequirePath(t, caller, append(top, booking("confirm", "ConfirmClaim", "")[:3]...)...)
 	s.otlp.RequirePath(t, caller, append(top, booking("settle", "SettleClaim", "")[:3]...)...)
 
-	// Nothing lies beside the tree: every span hangs on another one of the trace, and none failed.
+	// Nothing is outside of the tree: every span has a parent in the trace, and none failed.
 	spans := s.otlp.Trace(caller)
 	known := map[string]bool{callerSpan: true}
 	for _, p := range spans {
@@ -93,7 +94,7 @@ func traceTrip(t *testing.T, s *suite, store string) {
 
 	t.Logf("%d spans arrived:\n%s", len(spans), otlptest.Tree(spans))
 
-	// The model server was told the trace as well, by the span that called it.
+	// The model server received the trace as well, with the span that called it.
 	told := false
 	for _, r := range s.model.Requests() {
 		told = told || strings.HasPrefix(r.Header.Get("Traceparent"), "00-"+caller+"-"+call[6].SpanID)
@@ -104,7 +105,7 @@ func traceTrip(t *testing.T, s *suite, store string) {
 	require.Contains(t, s.procs["gateway"].output(), caller)
 	require.Contains(t, s.procs["registry"].output(), caller)
 
-	// A request of somebody who brings no trace gets one of its own.
+	// A request without a trace gets one of its own.
 	_, own, _ := s.exchange(t, request{method: http.MethodGet, path: "/v1/epics"})
 	require.Len(t, own.Get("X-Trace-Id"), 32)
 	require.NotEqual(t, caller, own.Get("X-Trace-Id"))
@@ -115,7 +116,8 @@ const asks = `{"graph":{"name":"asks","nodes":[{"id":"agent","actor":"agent","na
 	"reasoner_args":{"expr":"size(named.history) == 0 ? dyn({'actions': [[{'action': 'ask', 'arguments': {'prompt': 'well?'}}]]}) : dyn({'result': 'asked'})"},
 	"actions":{"ask":{"actor":"human"}}}}]}}`
 
-// traceRestart follows an agent's run and the run below it through a wait, a restart of the executor and the answer of a person.
+// traceRestart follows an agent's run and the run below it through a wait, a restart of the executor and the
+// answer of a person.
 func traceRestart(t *testing.T, s *suite) {
 	const asked, answered = "1af7651916cd43dd8448eb211c803191", "2af7651916cd43dd8448eb211c803192"
 	from := func(trace string) map[string]string {

@@ -38,7 +38,7 @@ func (s *suite) run(t *testing.T, body string) (r run) {
 	return r
 }
 
-// verbs does over REST what runs can be told and what is told of them.
+// verbs uses the verbs of runs, and reads their results, over REST.
 func verbs(t *testing.T, s *suite) {
 	t.Run("Task/IsCompletedByItsToken", func(t *testing.T) {
 		r := s.run(t, `{"graph":{"name":"task","nodes":[{"id":"w","actor":"completion"}]}}`)

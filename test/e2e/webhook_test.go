@@ -12,7 +12,7 @@ import (
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 )
 
-// webhooks are asked for over REST, and tell of a question, a pause and the end.
+// webhooks are set over REST, and report an interrupt, a pause and the end.
 func webhooks(t *testing.T, s *suite) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	got := make(chan *epigraph.WebhookMessage, 10)

@@ -66,7 +66,8 @@ func startTypescript(t *testing.T, key string, addrs ...string) *process {
 	return p
 }
 
-// TestWorkerInAnotherLanguage lets a worker that knows nothing but gRPC finish its visits while executors are killed and others go on.
+// TestWorkerInAnotherLanguage lets a worker that knows only gRPC finish its visits while executors are killed
+// and others go on.
 func TestWorkerInAnotherLanguage(t *testing.T) {
 	s := start(t, options{store: "postgres", env: []string{
 		"EPIGRAPH_AUTH_KEYS=[{name: a, namespace: " + namespaceA + ", secret: " + keyA + ", scopes: [run, worker, approve, admin]}]",

@@ -114,7 +114,7 @@ type schema struct {
 	Enum                 []string
 }
 
-// kind is the type of a field in words; what it refers to is added to refs.
+// kind is the type of a field in words; the types that it refers to are added to refs.
 func (s schema) kind(refs *[]string) string {
 	switch {
 	case s.Ref != "":

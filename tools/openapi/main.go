@@ -1,9 +1,8 @@
-// Command openapi merges the OpenAPI documents that are generated for each proto
-// file into the one that the gateway serves as it is. To what they say it adds the document's
-// own head and what is served beside the annotated methods (base.json), the messages that
-// only streams and errors carry, and one name for each path: two templates that differ only
-// in the name of a parameter are one path to OpenAPI. Its first argument is a descriptor set.
-// As "openapi events DOCUMENT" it writes the page of docs that lists the events of a run.
+// Command openapi merges the OpenAPI documents that are generated for each proto file into the one that the
+// gateway serves unchanged. It adds the document's own head and the paths beside the annotated methods
+// (base.json), the messages that only streams and errors carry, and one name for each path: two templates
+// that differ only in the name of a parameter are one path to OpenAPI. Its first argument is a descriptor
+// set. As "openapi events DOCUMENT" it writes the page of docs that lists the events of a run.
 package main
 
 import (
@@ -151,7 +150,7 @@ func child(of object, key string) object {
 	return c
 }
 
-// add puts what from has into to and refuses to change what is there.
+// add puts the members of from into to and refuses to change existing ones.
 func add(to, from object, what string) error {
 	for _, key := range slices.Sorted(maps.Keys(from)) {
 		if old, ok := to[key]; ok && !reflect.DeepEqual(old, from[key]) {

@@ -17,8 +17,8 @@ const schemaRef = "#/components/schemas/"
 // described are the messages that clients meet although no annotated method names them.
 var described = []protoreflect.FullName{"epigraph.executor.v1.RunEvent", "epigraph.errors.v1.Error"}
 
-// describe adds the schemas of described messages, and of those that they use, from a serialised descriptor set. What is there
-// already stays.
+// describe adds the schemas of described messages, and of those that they use, from a serialized descriptor
+// set. Existing schemas stay.
 func describe(schemas object, set []byte) error {
 	var fds descriptorpb.FileDescriptorSet
 	if err := (proto.UnmarshalOptions{DiscardUnknown: true, Resolver: &protoregistry.Types{}}).Unmarshal(set, &fds); err != nil {

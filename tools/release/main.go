@@ -1,5 +1,5 @@
-// Command release packs one binary for its users: with the texts beside it and the licenses of what is linked
-// into it, as a .tar.gz, or as a .zip for Windows. Equal input gives equal bytes.
+// Command release packs one binary for its users: with the texts beside it and the licenses of the linked
+// modules, as a .tar.gz, or as a .zip for Windows. Equal input gives equal bytes.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// noticesName is the file with the licenses of what is linked in.
+// noticesName is the file with the licenses of the linked modules.
 const noticesName = "THIRD_PARTY_LICENSES.txt"
 
 func main() {
@@ -137,7 +137,7 @@ func writeZip(w io.Writer, folder string, files []file, at time.Time) error {
 	return z.Close()
 }
 
-// ours is the module path of the product, whose license stands beside the binary.
+// ours is the module path of the product, whose license is packed beside the binary.
 const ours = "github.com/epigraph-run/epigraph"
 
 // notices are the licenses of Go and of every module in a binary. A module without one is an error: nobody

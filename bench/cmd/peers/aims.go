@@ -2,15 +2,15 @@ package main
 
 import "fmt"
 
-// aim is what a contestant of ours should reach. It is judged in one run against the floors of the same rounds.
+// aim is a target for one of our contestants. It is compared in one run with the floors of the same rounds.
 type aim struct {
 	contestant, figure, text string
-	// baseline, if set, is whose figure ours is divided by.
+	// baseline, if set, is the contestant whose figure divides ours.
 	baseline string
 	// limit bounds the figure, the ratio, or the difference to the baseline.
 	limit   float64
 	atLeast bool
-	plus    bool // judge the difference
+	plus    bool // compare the difference
 }
 
 // Wake-ups that have aims, as their contestant names them.

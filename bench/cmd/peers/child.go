@@ -18,8 +18,8 @@ import (
 	"github.com/epigraph-run/epigraph/bench/drive"
 )
 
-// spawner starts processes from one thread that lives as long as the harness: the kernel kills them when it ends, however it
-// ends.
+// spawner starts processes from one thread that exists as long as the harness: the kernel kills them when it
+// ends, also after a crash.
 type spawner struct {
 	work chan func()
 }

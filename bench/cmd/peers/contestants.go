@@ -37,8 +37,9 @@ const (
 	epigraphTwo    = "Epigraph, two replicas"
 )
 
-// process is one process of a contestant. {store}, {database}, {dir} and {addr} stand for what is known at start: the
-// store's address, the database's name, a directory of its own, what the process before told as its address.
+// process is one process of a contestant. {store}, {database}, {dir} and {addr} stand for values that are
+// known at start: the store's address, the database's name, a directory of its own, the address that the
+// previous process printed.
 type process struct {
 	// program is a package of ours below bench/, an absolute path, or a command on the path.
 	program string
@@ -47,9 +48,10 @@ type process struct {
 	dir     string
 	// engine marks the process whose memory counts.
 	engine bool
-	// silent processes do not tell when they are ready; the next one waits for them.
+	// silent processes do not print when they are ready; the next one waits for them.
 	silent bool
-	// ports is how many free ports there are to be, as {port0} and so on; those of the last process that asked stay.
+	// ports is the number of free ports to find, as {port0} and so on; those of the last process that asked
+	// stay.
 	ports int
 	// before prepares what the process reads.
 	before func(ctx context.Context, h *harness, c *contestant, words map[string]string) error
@@ -58,13 +60,14 @@ type process struct {
 // spec is a contestant.
 type spec struct {
 	name, class, store string
-	// durability says what is on disk when a node's successors start, and what was set otherwise than it comes.
+	// durability describes the data on disk when a node's successors start, and the settings that differ from
+	// the defaults.
 	durability string
 	floor      bool
 	peer       bool
 	// processes are started in order; the last one is the driver.
 	processes []process
-	// prepare builds what is needed, once, into a directory that is kept between runs.
+	// prepare builds the needed programs, once, into a directory that is kept between runs.
 	prepare func(ctx context.Context, h *harness) error
 	// also are suffixes of further databases.
 	also []string
@@ -90,7 +93,8 @@ func (s *spec) takes(load string) bool {
 	return !skipped
 }
 
-// enough is why some take part in W7 only 16 at a time: a hundred graphs one after the other take half a minute.
+// enough is why some take part in W7 only 16 at a time: a hundred graphs one after the other take half a
+// minute.
 const enough = "kept short: 16 at a time tells the same"
 
 func floors(store, suffix, class string) []*spec {

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// peers are the other engines. Each comes as it is installed, and tuned: with the settings of its own documentation that serve
-// these loads.
+// peers are the other engines. Each comes as it is installed, and tuned: with the settings of its own
+// documentation that serve these loads.
 func peers() []*spec {
 	const each = "each node, before its successors start"
 	var all []*spec
@@ -121,7 +121,7 @@ func both(a, b func(context.Context, *harness) error) func(context.Context, *har
 	return func(ctx context.Context, h *harness) error { return errors.Join(a(ctx, h), b(ctx, h)) }
 }
 
-// kept runs make unless it already did for the same inputs: what is built is kept between runs.
+// kept runs make unless it already did for the same inputs: results are kept between runs.
 func (h *harness) kept(name string, inputs []string, make func(dir string) error) error {
 	sum := sha256.New()
 	for _, in := range inputs {
@@ -209,7 +209,8 @@ func (t temporal) note() string {
 	return ", one partition for each queue, no rate limits, " + settingsOf(t.worker, "")
 }
 
-// temporalDynamic lifts the limits that a small server has by default and leaves out partitions that one worker does not need.
+// temporalDynamic lifts the limits that a small server has by default and leaves out partitions that one
+// worker does not need.
 const temporalDynamic = `
 frontend.rps: [{value: 100000}]
 frontend.namespaceRPS: [{value: 100000}]

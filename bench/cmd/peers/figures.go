@@ -129,7 +129,8 @@ func (f figures) all(name string) []float64 {
 	return out
 }
 
-// ratio is the median, over the rounds that both took part in, of this value by the other's of the same round.
+// ratio is the median, over the rounds that both took part in, of this value by the other's of the same
+// round.
 func (f figures) ratio(other figures, name string) (float64, bool) {
 	var out []float64
 	for r, v := range f[name] {
@@ -146,7 +147,8 @@ func (f figures) ratio(other figures, name string) (float64, bool) {
 // noise is what memory differs by between two looks at a process that did nothing.
 const noise = 1 << 20
 
-// finished puts what the memory grew by beyond the noise with each run that ended, from the first round to the last.
+// finished puts what the memory grew by beyond the noise with each run that ended, from the first round to
+// the last.
 func (f figures) finished() {
 	held, runs := f.all(rssSettled), f.all(runsEnded)
 	if len(held) < 2 {

@@ -44,13 +44,14 @@ type harness struct {
 	schedule    *schedule
 }
 
-// Fault is what went wrong with a contestant. It ends neither the run nor, unless it is about all of them, the contestant's other loads.
+// Fault is the failure of a contestant. It ends neither the run nor, unless it is about all of them, the
+// contestant's other loads.
 type Fault struct {
 	Contestant string `json:"contestant"`
 	// Load is empty if the contestant took part in nothing.
 	Load string `json:"load,omitempty"`
 	Text string `json:"text"`
-	// Ours tells faults of Epigraph, and of what it is held against, from those of other engines.
+	// Ours marks faults of Epigraph and of its floors, in contrast to other engines.
 	Ours bool `json:"ours,omitempty"`
 }
 
@@ -75,7 +76,7 @@ type contestant struct {
 
 func (c *contestant) driver() *child { return c.procs[len(c.procs)-1] }
 
-// ours tells that the contestant is an executor whose memory is looked at.
+// ours says that the contestant is an executor whose memory is measured.
 func (c *contestant) ours() bool { return c.name == epigraphLocal || c.name == epigraphLite }
 
 func (c *contestant) pids() []int {
@@ -97,8 +98,8 @@ func (c *contestant) engines() []int {
 	return out
 }
 
-// settings keep checkpoints out of the turns: the harness makes one before each turn that needs it. All else is as it comes.
-// All contestants stay connected at once, some with several processes that have a pool each.
+// settings keep checkpoints out of the turns: the harness makes one before each turn that needs it. All else
+// is as it comes. All contestants stay connected at once, some with several processes that have a pool each.
 var settings = map[string]string{"checkpoint_timeout": "30min", "max_wal_size": "8GB", "listen_addresses": "", "max_connections": "1000"}
 
 func open(ctx context.Context, o options, log *slog.Logger) (_ *harness, err error) {
@@ -187,7 +188,8 @@ func tail(s string) string {
 
 var notWord = regexp.MustCompile(`[^a-z0-9]+`)
 
-// start brings the contestants up, each with a database of its own. One that does not come up is left out, and named.
+// start starts the contestants, each with a database of its own. A contestant that does not start is left
+// out, and named.
 func (h *harness) start(ctx context.Context, specs []*spec) {
 	for _, s := range specs {
 		if ctx.Err() != nil {
@@ -306,7 +308,8 @@ func freePort() (string, error) {
 	return "", last
 }
 
-// run has every contestant take its turns at one load: round by round, so that what the machine does meanwhile hits all alike.
+// run has every contestant take its turns at one load: round by round, so that what the machine does
+// meanwhile hits all alike.
 func (h *harness) run(ctx context.Context, l *loadSpec) error {
 	until := h.schedule.share(l, time.Now())
 	share, out := time.Until(until), map[*contestant]bool{}
@@ -396,8 +399,8 @@ func (h *harness) able(l *loadSpec) []*contestant {
 	return out
 }
 
-// drop takes a contestant out of a load at which it failed. Its figures there do not count. It starts anew for the other loads: what
-// is left of the failed runs would not let it be compared.
+// drop takes a contestant out of a load at which it failed. Its figures there do not count. It restarts for
+// the other loads: the rest of the failed runs would distort the comparison.
 func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err error) {
 	if ctx.Err() != nil {
 		return
@@ -419,13 +422,14 @@ func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err erro
 	}
 }
 
-// leastFirst is how long the first round of a load may take, once the time is over, before peers are left out of it.
+// leastFirst is how long the first round of a load may take, once the time is over, before peers are left out
+// of it.
 const leastFirst = 20 * time.Second
 
 // mostLives is how often a contestant is started that fails again and again.
 const mostLives = 4
 
-// turnLimit bounds a turn, whatever a contestant does.
+// turnLimit bounds a turn of any contestant.
 const turnLimit = time.Minute
 
 func (h *harness) ask(ctx context.Context, c *contestant, req drive.Request) (drive.Answer, error) {

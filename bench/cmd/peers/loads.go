@@ -112,7 +112,7 @@ func plan(o options) ([]*loadSpec, error) {
 	return out, nil
 }
 
-// foresee tells from the runs of the warm-up how long one run of the load itself will take.
+// foresee estimates from the runs of the warm-up how long one run of the load itself will take.
 func (l *loadSpec) foresee(warm []time.Duration) time.Duration {
 	if len(warm) == 0 || len(l.req.Graphs) == 0 || len(l.warm.Graphs) == 0 {
 		return 0

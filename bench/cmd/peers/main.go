@@ -1,6 +1,6 @@
-// Command peers runs the same loads on Epigraph, on what the databases allow, and on other engines, side by side on one machine
-// in one run, and prints one table. It must not know how a contestant works inside: each is a set of processes that speak the
-// protocol of package drive.
+// Command peers runs the same loads on Epigraph, on what the databases allow, and on other engines, side by
+// side on one machine in one run, and prints one table. It must not know how a contestant works inside: each
+// is a set of processes that speak the protocol of package drive.
 package main
 
 import (
@@ -73,7 +73,7 @@ func main() {
 	}
 }
 
-// bench does everything. What it started has ended when it returns.
+// bench does everything. All its processes have ended when it returns.
 func bench(ctx context.Context, o options, log *slog.Logger, out io.Writer) (err error) {
 	loads, err := plan(o)
 	if err != nil {
@@ -109,7 +109,7 @@ func bench(ctx context.Context, o options, log *slog.Logger, out io.Writer) (err
 	if stopped == nil {
 		stopped = h.waiting(ctx)
 	}
-	// What was measured until somebody stopped it is told too.
+	// Figures measured before an interruption are reported too.
 	rep := h.report(time.Since(began))
 	rep.Stopped = stopped != nil
 	if err := errors.Join(rep.write(o, out), stopped); err != nil {

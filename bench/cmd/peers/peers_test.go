@@ -14,7 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/bench/load"
 )
 
-// TestQuick runs everything that needs no server: the floors and Epigraph on SQLite, and the runner in memory.
+// TestQuick runs everything that needs no server: the floors and Epigraph on SQLite, and the runner in
+// memory.
 func TestQuick(t *testing.T) {
 	dags := filepath.Join(t.TempDir(), "dags.jsonl")
 	require.NoError(t, os.WriteFile(dags, []byte(`{"id":"a","family":"x","n":3,"runtime_s":[1,2,3],"edges":[[0,1],[0,2]]}`+"\n"+

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// A run is to end in bounded time on any machine, so rounds are given out by what they cost: everybody takes part in the first one,
-// Epigraph and the floors in leastRounds, and in further ones whoever fits into the load's share of the time that is left. Once
-// the whole time is over, which happens on a busy machine, peers are left out of what remains, and named.
+// A run is to end in bounded time on any machine, so rounds are given out by what they cost: everybody takes
+// part in the first one, Epigraph and the floors in leastRounds, and in further ones whoever fits into the
+// load's share of the time that is left. Once the whole time is over, which happens on a busy machine, peers
+// are left out of what remains, and named.
 
 // leastRounds is how many rounds Epigraph and the floors take in any case, if as many are asked for.
 const leastRounds = 3
@@ -16,7 +17,7 @@ const leastRounds = 3
 // schedule shares out the time of the whole run. It is used by one goroutine.
 type schedule struct {
 	began, until time.Time
-	left         int // what the loads to come weigh together
+	left         int // the weight of the coming loads together
 }
 
 func newSchedule(began time.Time, most time.Duration, loads []*loadSpec) *schedule {
@@ -27,7 +28,8 @@ func newSchedule(began time.Time, most time.Duration, loads []*loadSpec) *schedu
 	return s
 }
 
-// share is until when a load may take further rounds. It takes the load off what is to come.
+// share is the end of the time in which a load may take further rounds. It subtracts the load from the coming
+// ones.
 func (s *schedule) share(l *loadSpec, now time.Time) time.Time {
 	if s.left == 0 {
 		return now
@@ -37,7 +39,8 @@ func (s *schedule) share(l *loadSpec, now time.Time) time.Time {
 	return now.Add(part)
 }
 
-// takes picks who takes part in a round of a load: costs are what the last turn of each took, left is the time that the load may still take.
+// takes picks who takes part in a round of a load: costs are what the last turn of each took, left is the
+// time that the load may still take.
 func (o options) takes(all []*contestant, round int, costs map[*contestant]time.Duration, left time.Duration) []*contestant {
 	if round == 0 {
 		return all
@@ -55,7 +58,7 @@ func (o options) takes(all []*contestant, round int, costs map[*contestant]time.
 	if round >= min(leastRounds, o.rounds) && own > left {
 		return nil
 	}
-	// What ours will take in the rounds that they take in any case is spent already.
+	// The time of our contestants in the mandatory rounds is subtracted already.
 	left -= own * time.Duration(max(1, min(leastRounds, o.rounds)-round))
 	slices.SortStableFunc(peers, func(a, b *contestant) int { return cmp.Compare(costs[a], costs[b]) })
 	in := map[*contestant]bool{}

@@ -1,7 +1,8 @@
-// Command waiting measures what one database carries: runs that wait (for people, timers, signals and children) in rows, bytes, log and
-// the executor's memory, and how soon they go on when they are woken; what live runs take in memory; and how many runs a second go
-// through gRPC with one executor and with two. It must not know how the executor does it: it starts executors as processes, calls
-// their API, and looks at the database from outside.
+// Command waiting measures the capacity of one database: runs that wait (for people, timers, signals and
+// children) in rows, bytes, log and the executor's memory, and how soon they go on when they are woken; the
+// memory of live runs; and how many runs a second go through gRPC with one executor and with two. It must not
+// know how the executor works: it starts executors as processes, calls their API, and reads the database from
+// outside.
 package main
 
 import (

@@ -74,7 +74,7 @@ func (r *rig) wait(ctx context.Context, o options, n int, out io.Writer) error {
 		run, err := h.api.StartRun(ctx, &executorv1.StartRunRequest{Graph: graphs[k]})
 		return waiter{run.GetId(), k}, err
 	}
-	// What a process needs once is there before it is measured.
+	// Memory that a process needs once is allocated before the measurement.
 	const warm = 200
 	if err := drive.Each(ctx, warm, 16, func(ctx context.Context, i int) error {
 		w, err := begin(ctx, kind(i)%kinds)
@@ -99,7 +99,7 @@ func (r *rig) wait(ctx context.Context, o options, n int, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	starts := n * int(kinds) / (int(kinds) + 1) // each of the last kind brings a child
+	starts := n * int(kinds) / (int(kinds) + 1) // each of the last kind has a child
 	waiters := make([]waiter, starts)
 	began := time.Now()
 	if err := drive.Each(ctx, starts, o.clients, func(ctx context.Context, i int) (err error) {
@@ -165,7 +165,8 @@ func (r *rig) still(ctx context.Context, n int) error {
 	return nil
 }
 
-// wake wakes some of those that do not wait for time, and measures from the call to the end of the run as a watcher sees it.
+// wake wakes some of those that do not wait for time, and measures from the call to the end of the run as a
+// watcher sees it.
 func (r *rig) wake(ctx context.Context, o options, all []waiter, out io.Writer) error {
 	h := r.hosts[0]
 	var chosen []waiter
@@ -238,7 +239,8 @@ func (r *rig) wake(ctx context.Context, o options, all []waiter, out io.Writer) 
 	return nil
 }
 
-// due lets timers come due together while all the others wait, and measures how late the nodes after them are called.
+// due lets timers come due together while all the others wait, and measures how late the nodes after them are
+// called.
 func (r *rig) due(ctx context.Context, o options, out io.Writer) error {
 	if o.timers == 0 {
 		return nil

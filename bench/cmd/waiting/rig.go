@@ -107,7 +107,7 @@ func (h *host) stop() error {
 	if h.conn != nil {
 		err = h.conn.Close()
 	}
-	_ = h.in.Close() // tells it to stop
+	_ = h.in.Close() // stops it
 	kill := time.AfterFunc(time.Minute, func() { _ = h.cmd.Process.Kill() })
 	defer kill.Stop()
 	return errors.Join(err, h.cmd.Wait())
@@ -164,7 +164,7 @@ func (h *host) end(ctx context.Context, id string, watch executorv1.ExecutorServ
 	}
 }
 
-// spread tells the middle and the tail of durations.
+// spread formats the middle and the tail of durations.
 func spread(ds []time.Duration) string {
 	if len(ds) == 0 {
 		return "none"

@@ -21,7 +21,7 @@ type store interface {
 	name() string
 	// executors is with how many at once it is worth to look at throughput.
 	executors() []int
-	// fresh makes a database, and says how executors are told of it.
+	// fresh makes a database, and returns its name for executors.
 	fresh(ctx context.Context) (database, error)
 	close() error
 }
@@ -31,9 +31,9 @@ type database interface {
 	target() string
 	// parked counts the runs that wait without an owner.
 	parked(ctx context.Context) (int, error)
-	// tables tells rows and bytes by table, the largest first, and the bytes of all.
+	// tables returns rows and bytes by table, the largest first, and the bytes of all.
 	tables(ctx context.Context) ([]table, int64, error)
-	// log is called before and after what is measured; the second call tells what was written.
+	// log is called before and after a measurement; the second call returns the bytes written.
 	log(ctx context.Context) (measure.WAL, error)
 	// cpu is what the database's own processes have used.
 	cpu() (time.Duration, error)

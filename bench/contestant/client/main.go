@@ -1,5 +1,5 @@
-// Command client submits the loads to an executor through its public gRPC API and waits for the end of each run on a watch.
-// It must not know how the executor runs them.
+// Command client submits the loads to an executor through its public gRPC API and waits for the end of each
+// run on a watch. It must not know how the executor runs them.
 package main
 
 import (
@@ -89,7 +89,8 @@ func (c *client) Run(ctx context.Context, r *drive.Run) error {
 	return nil
 }
 
-// await asks for the events after the last node's, which is the end of the run: nobody else needs to be told of each node.
+// await asks for the events after the last node's, which is the end of the run: nobody else needs the event
+// of each node.
 func (c *client) await(ctx context.Context, id string, nodes int) (*executorv1.RunEnded, error) {
 	events, err := c.api.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: id, AfterSeq: int64(nodes), DurableOnly: true})
 	if err != nil {
@@ -138,7 +139,8 @@ func (c *client) graph(g *load.Graph) *graphv1.Graph {
 
 func nodeID(i int) string { return "n" + strconv.Itoa(i) }
 
-// Verify reads the last runs back: each must have ended with all of its nodes completed, each of which is a visit in the journal.
+// Verify reads the last runs back: each must have ended with all of its nodes completed, each of which is a
+// visit in the journal.
 func (c *client) Verify(ctx context.Context, runs, _ int64) error {
 	c.mu.Lock()
 	recent, ended := c.recent, c.ended

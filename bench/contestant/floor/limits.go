@@ -49,7 +49,7 @@ func (l *limits) Measure(ctx context.Context, req drive.Request) (map[string]flo
 	return out, nil
 }
 
-// repeat calls f from several goroutines until wall is over. A turn is told apart by its client and number.
+// repeat calls f from several goroutines until wall is over. A turn is identified by its client and number.
 func repeat(ctx context.Context, clients int, wall time.Duration, f func(ctx context.Context, client, turn int) error) (int64, time.Duration, error) {
 	var wg sync.WaitGroup
 	var n atomic.Int64
@@ -67,7 +67,8 @@ func repeat(ctx context.Context, clients int, wall time.Duration, f func(ctx con
 	return n.Load(), time.Since(began), errors.Join(faults...)
 }
 
-// echo measures unary calls over a loopback connection, server and client in this process, without interceptors.
+// echo measures unary calls over a loopback connection, server and client in this process, without
+// interceptors.
 type echo struct {
 	server *grpc.Server
 	conn   *grpc.ClientConn

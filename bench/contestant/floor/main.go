@@ -1,6 +1,7 @@
-// Command floor is what the databases themselves allow: the same loads by bare SQL, one commit per node (one) or with what waits
-// of all runs grouped into one multi-row insert and commit (group); and the limits that need no load: bare commits, batched
-// inserts of rows of the same size, and unary calls by gRPC. It must not know the harness beyond its protocol.
+// Command floor is what the databases themselves allow: the same loads by bare SQL, one commit per node (one)
+// or with what waits of all runs grouped into one multi-row insert and commit (group); and the limits that
+// need no load: bare commits, batched inserts of rows of the same size, and unary calls by gRPC. It must not
+// know the harness beyond its protocol.
 package main
 
 import (

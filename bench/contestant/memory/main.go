@@ -1,5 +1,5 @@
-// Command memory runs the loads on the in-memory runner of package workgraph: nothing is durable. It must not know the
-// harness beyond its protocol.
+// Command memory runs the loads on the in-memory runner of package workgraph: nothing is durable. It must not
+// know the harness beyond its protocol.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command wake measures how soon a run goes on when something happens at another replica than the one it was started on: a question is
-// answered, a child ends, a timer comes due. It starts runs at one of two executors, lets each event happen at the other, at a steady
-// pace whatever the answers take, and asks afterwards when and where the node after the wait was called. It must not know how the
-// executors tell each other.
+// Command wake measures how soon a run goes on after an event at another replica than the one it was started
+// on: an interrupt is answered, a child ends, a timer comes due. It starts runs at one of two executors,
+// makes each event happen at the other, at a steady pace regardless of the answers, and asks afterwards when
+// and where the node after the wait was called. It must not know how the executors communicate.
 package main
 
 import (
@@ -74,8 +74,8 @@ func (w *wake) Close() error {
 type wakeCase struct {
 	name  string
 	graph func(due time.Time) *graphv1.Graph
-	// held says that a branch of the run stays under way, so that the replica which the run was started on keeps it. Others are
-	// in the database alone when their time comes.
+	// held says that a branch of the run stays under way, so that the replica which the run was started on
+	// keeps it. Others are in the database alone when their time comes.
 	held, child, timer bool
 }
 
@@ -97,7 +97,7 @@ func cases() []wakeCase {
 	}
 }
 
-// graph is a node that waits, and one after it that tells when it is called.
+// graph is a node that waits, and one after it that reports when it is called.
 func graph(name, actor string, named map[string]any) *graphv1.Graph {
 	return &graphv1.Graph{Name: name, Nodes: []*graphv1.Node{{Id: "wait", Actor: actor, Named: payloads(named)}, {Id: "after", Actor: "where"}},
 		Edges: []*graphv1.Edge{{From: "wait", To: "after"}}}
@@ -124,7 +124,7 @@ const (
 	slack = 40 * time.Second
 )
 
-// woken is a run and what is known of its wake-up.
+// woken is a run and the measurements of its wake-up.
 type woken struct {
 	id, subject string // subject is what the event is about: a question or a child
 	start       int    // the executor it was started on; things happen at the other
@@ -133,15 +133,16 @@ type woken struct {
 	elsewhere   bool
 }
 
-// Measure implements drive.Limit: for each case the middle, the tail, and how many were called by another executor than where the event
-// happened, or for a timer than where the run was started.
+// Measure implements drive.Limit: for each case the middle, the tail, and how many were called by another
+// executor than where the event happened, or for a timer than where the run was started.
 func (w *wake) Measure(ctx context.Context, req drive.Request) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, c := range cases() {
 		if !w.only.MatchString(c.name) {
 			continue
 		}
-		if _, err := w.wake(ctx, c, min(req.Runs, 50)); err != nil { // connections, plans, code: what comes but once
+		if _, err := w.wake(ctx, c, min(req.Runs, 50)); err != nil {
+			// connections, plans, code: one-time costs
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		runs, err := w.wake(ctx, c, req.Runs)
@@ -194,7 +195,8 @@ func (w *wake) wake(ctx context.Context, c wakeCase, n int) ([]*woken, error) {
 			return nil, fmt.Errorf("the first timer was due before all runs waited: %s", late)
 		}
 	} else {
-		if err := drive.Rest(ctx, time.Second); err != nil { // who waits for children leaves memory after a moment
+		if err := drive.Rest(ctx, time.Second); err != nil {
+			// a run that waits for children leaves memory after a moment
 			return nil, err
 		}
 		if err := w.events(ctx, c, runs); err != nil {
@@ -327,8 +329,8 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	})
 }
 
-// patient tries again while the executor says that it is not ready, as any client does: one that cannot keep its lease on a busy machine
-// is away for a moment. The time counts.
+// patient retries while the executor says that it is not ready, as any client does: an executor that cannot
+// keep its lease on a busy machine is unavailable for a moment. The time counts.
 func patient(ctx context.Context, f func() error) error {
 	for {
 		err := f()

@@ -1,6 +1,6 @@
-// Command worker serves the actor of the loads from a process of its own: it takes visits over a stream from an executor. It must
-// not know the harness beyond its protocol: it tells when it serves, under the address of the executor, and stops when its
-// standard input ends.
+// Command worker serves the actor of the loads from a process of its own: it takes visits over a stream from
+// an executor. It must not know the harness beyond its protocol: it prints the address of the executor when
+// it serves, and stops when its standard input ends.
 package main
 
 import (

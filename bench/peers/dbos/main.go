@@ -1,5 +1,5 @@
-// Command dbos runs the loads on DBOS for Go: a run is a workflow, a node a step of it; started at once, or through a queue. It must
-// not know the harness beyond its protocol.
+// Command dbos runs the loads on DBOS for Go: a run is a workflow, a node a step of it; started at once, or
+// through a queue. It must not know the harness beyond its protocol.
 package main
 
 import (
@@ -102,8 +102,8 @@ func open(ctx context.Context, store string, conns int32, queue bool, poll time.
 	return e, nil
 }
 
-// workflow is a run. Steps must be numbered the same way when it is replayed, so those of a graph that is no chain are all
-// made at the beginning, in order, and each waits for the steps it depends on.
+// workflow is a run. Steps must be numbered the same way when it is replayed, so those of a graph that is no
+// chain are all made at the beginning, in order, and each waits for the steps it depends on.
 func (e *engine) workflow(ctx dbos.Context, id string) (string, error) {
 	e.mu.Lock()
 	r := e.runs[id]

@@ -1,5 +1,5 @@
-// Command eino runs the loads on the graphs of Eino, in memory: nothing is durable. It must not know the harness beyond its
-// protocol.
+// Command eino runs the loads on the graphs of Eino, in memory: nothing is durable. It must not know the
+// harness beyond its protocol.
 package main
 
 import (
@@ -36,7 +36,7 @@ func (e *engine) Run(ctx context.Context, r *drive.Run) error {
 	return err
 }
 
-// graph is compiled once: what is measured is the running.
+// graph is compiled once: only the run is measured.
 func (e *engine) graph(ctx context.Context, g *load.Graph) (compose.Runnable[map[string]any, map[string]any], error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,6 +1,6 @@
-// Command river is a plain River job per node: a job makes its node's result durable, counts down what its successors wait for,
-// inserts jobs for those that became ready and completes itself, in one transaction. It must not know the harness beyond its
-// protocol.
+// Command river is a plain River job per node: a job makes its node's result durable, counts down what its
+// successors wait for, inserts jobs for those that became ready and completes itself, in one transaction. It
+// must not know the harness beyond its protocol.
 package main
 
 import (
@@ -60,7 +60,8 @@ type tables[TTx any] interface {
 	begin(ctx context.Context, f func(tx TTx) error) error
 	// add records the nodes of a run, each with how many it waits for.
 	add(ctx context.Context, tx TTx, run int64, waits []int32) error
-	// finish records a node's result and counts down what next waits for. It returns those that wait for nothing any more.
+	// finish records a node's result and counts down what next waits for. It returns those that wait for
+	// nothing any more.
 	finish(ctx context.Context, tx TTx, run int64, node int, result []byte, next []int) (ready []int, err error)
 	count(ctx context.Context) (done, jobs int64, err error)
 	close()

@@ -1,5 +1,6 @@
-// Command temporalsdk is the client and the worker of a Temporal server: a run is a workflow that takes the graph as its input
-// and calls an activity for each node as it becomes ready. It must not know the harness beyond its protocol.
+// Command temporalsdk is the client and the worker of a Temporal server: a run is a workflow that takes the
+// graph as its input and calls an activity for each node as it becomes ready. It must not know the harness
+// beyond its protocol.
 package main
 
 import (
@@ -83,7 +84,8 @@ func open(ctx context.Context, addr string, o worker.Options) (drive.Engine, err
 	}); err != nil {
 		return nil, err
 	}
-	// A new namespace is known to all parts of the server only after a while, and a worker that finds none gives up.
+	// A new namespace is known to all parts of the server only after a while, and a worker that finds none
+	// gives up.
 	if err := await(ctx, func() error {
 		_, err := e.client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 		return err

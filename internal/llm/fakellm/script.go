@@ -95,10 +95,10 @@ func Parse(text []byte) (Script, error) {
 	return s, nil
 }
 
-// Tokens is the number of tokens the server books for a text: one per four bytes, rounded up.
+// Tokens is the number of tokens that the server counts for a text: one per four bytes, rounded up.
 func Tokens(text string) int64 { return (int64(len(text)) + 3) / 4 }
 
-// InputTokens is the number of tokens the server books for a conversation: those of each message and
+// InputTokens is the number of tokens that the server counts for a conversation: those of each message and
 // four more.
 func InputTokens(messages []Message) int64 {
 	var n int64

@@ -1,6 +1,5 @@
-// Package otlptest owns a real OTLP/gRPC receiver for tests: what services export arrives over a
-// socket, in the wire format, and can be asked about by trace, parent and name. It must not know
-// which spans any service makes.
+// Package otlptest owns a real OTLP/gRPC receiver for tests: exported telemetry arrives over a socket, in the
+// wire format, and can be queried by trace, parent and name. It must not know which spans any service makes.
 package otlptest
 
 import (
@@ -86,7 +85,7 @@ func Start(addr string) (*Receiver, error) {
 // Endpoint is the host:port to export to, without TLS.
 func (r *Receiver) Endpoint() string { return r.endpoint }
 
-// Stop refuses further exports; what was received stays readable.
+// Stop refuses further exports; received telemetry stays readable.
 func (r *Receiver) Stop() { r.server.Stop() }
 
 // Spans returns all spans so far by start time.

@@ -24,16 +24,16 @@ const (
 	setupWait = 2 * time.Minute
 )
 
-// shared is the server of this test process. It is started by the first test that needs it and ends
-// with the process, through the pipe its keeper holds.
+// shared is the server of this test process. It is started by the first test that needs it and ends with the
+// process, through the pipe that its parent holds.
 var shared = sync.OnceValues(func() (*Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setupWait)
 	defer cancel()
 	return Start(ctx, "", Options{NoFsync: os.Getenv(FsyncEnv) == "off"})
 })
 
-// New returns the URL of an empty database that lives as long as the test. It fails the test, and
-// never skips it, if there is no server and none can be started.
+// New returns the URL of an empty database that is dropped after the test. It fails the test, and never skips
+// it, if there is no server and none can be started.
 func New(t testing.TB) string {
 	t.Helper()
 	return create(t, "")
@@ -66,7 +66,7 @@ func NewTemplate(migrate func(ctx context.Context, url string) error) *Template 
 	})}
 }
 
-// New returns the URL of a fresh copy of the template that lives as long as the test.
+// New returns the URL of a fresh copy of the template that is dropped after the test.
 func (m *Template) New(t testing.TB) string {
 	t.Helper()
 	name, err := m.make()

@@ -32,8 +32,9 @@ const (
 // ErrNoBinaries says that no PostgreSQL of a usable version is installed, and what to do.
 var ErrNoBinaries = fmt.Errorf("no PostgreSQL >= %d found: apt-get install postgresql, or set %s or TEST_POSTGRES_URL", minMajor, BinEnv)
 
-// The keeper is the parent of the server. It holds the read end of a pipe; when the word on it says so,
-// or when the pipe breaks because our process died, it stops the server, and in the second case cleans up.
+// keeper is the script of the parent of the server. It holds the read end of a pipe; when the word on it says
+// so, or when the pipe breaks because our process died, it stops the server, and in the second case cleans
+// up.
 const keeper = `
 "$1" -D "$2" -k "$3" >>"$2.log" 2>&1 &
 pid=$!
@@ -107,7 +108,8 @@ func (s *Server) URL(database string) string {
 	return "postgres://postgres@/" + database + "?host=" + s.sock + "&port=" + port + "&sslmode=disable"
 }
 
-// Stop ends the server cleanly and removes what Start made in temporary directories. Calling it again does nothing.
+// Stop ends the server cleanly and removes what Start made in temporary directories. Calling it again does
+// nothing.
 func (s *Server) Stop() error {
 	return errors.Join(s.halt("fast"), s.remove())
 }

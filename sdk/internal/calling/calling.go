@@ -1,5 +1,5 @@
-// Package calling owns the way in which a worker's function tells the client which call it is: by its context.
-// It must not know what either does with it.
+// Package calling puts the current call of a worker's function into its context, where the client finds it.
+// It must not know how the worker and the client use it.
 package calling
 
 import "context"

@@ -55,7 +55,7 @@ func renderScaled(t *testing.T, dir string) map[string]scaledObject {
 
 const executorDeployment, executorScaler = "Deployment/epigraph-executor", "HorizontalPodAutoscaler/epigraph-executor"
 
-// installation renders the base with components, as an overlay of somebody's own does.
+// installation renders the base with components, as a user's overlay does.
 func installation(t *testing.T, components ...string) map[string]scaledObject {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -1,5 +1,5 @@
-// Package buildinfo says which build a binary is: what the linker was told, else what the Go tool recorded.
-// It must not know who asks.
+// Package buildinfo identifies the build of a binary: by the linker's flags, else by the record of the Go
+// tool. It must not know its readers.
 package buildinfo
 
 import (
@@ -15,7 +15,7 @@ const Unversioned = "dev"
 
 // Info is what a binary says of itself. Version, Go and Platform are never empty.
 type Info struct {
-	// Version is that of the release, like v0.1.0, or what git calls the commit.
+	// Version is the version of the release, like v0.1.0, or git's description of the commit.
 	Version string `json:"version"`
 	// Commit is the whole hash; empty if it is not known.
 	Commit string `json:"commit,omitempty"`
@@ -27,13 +27,13 @@ type Info struct {
 	Platform string `json:"platform"`
 }
 
-// Of completes what the linker was told with what the Go tool recorded in the running binary.
+// Of completes the linker's values with the record of the Go tool in the running binary.
 func Of(version, commit, date string) Info {
 	recorded, _ := debug.ReadBuildInfo()
 	return complete(Info{Version: version, Commit: commit, Date: date}, recorded)
 }
 
-// complete fills what is empty. recorded may be nil.
+// complete fills the empty fields. recorded may be nil.
 func complete(i Info, recorded *debug.BuildInfo) Info {
 	i.Go, i.Platform = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH
 	if recorded != nil {
@@ -44,7 +44,7 @@ func complete(i Info, recorded *debug.BuildInfo) Info {
 		if i.Version == "" && recorded.Main.Version != "(devel)" {
 			i.Version = recorded.Main.Version
 		}
-		// A commit that the linker was told has no other date than the one that it was told with.
+		// A commit from the linker has only the date that came with it.
 		if i.Commit == "" {
 			i.Commit, i.Date = settings["vcs.revision"], settings["vcs.time"]
 		}
@@ -58,7 +58,7 @@ func complete(i Info, recorded *debug.BuildInfo) Info {
 	return i
 }
 
-// String is what `epigraph version` prints, without a line end. What is not known has no line.
+// String is the output of `epigraph version`, without a line end. Unknown values have no line.
 func (i Info) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "epigraph %s", i.Version)

@@ -8,8 +8,8 @@ import (
 // maxOwn is how many addresses of this machine are shown.
 const maxOwn = 3
 
-// reachable are the addresses, host:port, at which something that listens on addr can be asked: addr itself, or for a listener on
-// every interface those of this machine, loopback first.
+// reachable are the addresses, host:port, at which a listener on addr can be reached: addr itself, or for a
+// listener on every interface those of this machine, loopback first.
 func reachable(addr string, own []net.Addr) []string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -30,7 +30,7 @@ func reachable(addr string, own []net.Addr) []string {
 	return out
 }
 
-// ownAddresses are those of this machine; none if it does not tell.
+// ownAddresses are those of this machine; none if the system does not report them.
 func ownAddresses() []net.Addr {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -49,7 +49,8 @@ func onlyHere(addr string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// keyNote says where development mode asks for the key: at every address that others reach too, also when it is asked from here.
+// keyNote says where development mode requires the key: at every address that others can reach too, also from
+// this machine.
 func keyNote(rest, grpc string) string {
 	switch {
 	case onlyHere(rest) && onlyHere(grpc):

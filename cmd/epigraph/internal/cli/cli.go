@@ -1,6 +1,6 @@
-// Package cli owns the commands of the epigraph binary: what is asked for on the command line is sent to the
-// services, and what they answer is shown. It must not know how services are assembled (package stack) nor
-// how things are drawn (package view).
+// Package cli owns the commands of the epigraph binary: it sends requests to the services and shows their
+// answers. It must not know how services are assembled (package stack) nor how things are drawn (package
+// view).
 package cli
 
 import (
@@ -41,8 +41,8 @@ const (
 type IO struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Interactive tells that Out is a terminal on which a picture can move, Color that Out may be painted,
-	// and ColorErr that Err may. Typed tells that In is a terminal.
+	// Interactive says that Out is a terminal on which a picture can move, Color that Out may be colored, and
+	// ColorErr that Err may. Typed says that In is a terminal.
 	Interactive, Color, ColorErr, Typed bool
 	// Width and WidthErr are how many columns text on Out and Err may have; 0 is no limit, for what reads it
 	// may be a program.
@@ -178,7 +178,7 @@ type commands struct {
 
 // env is what every command is run with.
 type env struct {
-	ctx    context.Context //nolint:containedctx // kong hands a command one value, which lives as long as the command
+	ctx    context.Context //nolint:containedctx // kong passes a command one value, with the lifetime of the command
 	io     IO
 	json   bool
 	client client
@@ -188,7 +188,7 @@ type env struct {
 	give context.CancelCauseFunc
 	// lost is why no server can be reached, once that is known.
 	lost *errs.Error
-	// passing tells that the server ends with the command, and its runs with it.
+	// passing says that the server ends with the command, and its runs with it.
 	passing bool
 }
 
@@ -244,7 +244,7 @@ func Main(ctx context.Context, build buildinfo.Info, args []string, stdio IO) in
 	if x, ok := errors.AsType[exit](err); ok && (e.ctx.Err() == nil || ctx.Err() != nil) {
 		return int(x)
 	}
-	if ctx.Err() != nil { // whatever failed, failed since we were told to stop
+	if ctx.Err() != nil { // every failure after the stop
 		if e.json {
 			e.printError(errs.New(errs.Canceled, "INTERRUPTED", "interrupted"))
 		} else {
@@ -297,7 +297,7 @@ func (e *env) fail(err error) int {
 		code = exitUsage
 	}
 	if !ok {
-		// Only errors of this process get here without a type, so their text is the user's to see.
+		// Only errors of this process have no type here, so their text may be shown.
 		x = &errs.Error{Reason: "FAILED", Message: err.Error()}
 	}
 	if x.Message == "" {
@@ -368,7 +368,7 @@ func (e *env) printError(x *errs.Error) {
 		}
 		out["violations"] = vs
 	}
-	_ = printValue(e.io.Err, map[string]any{"error": out}) // there is nowhere left to tell
+	_ = printValue(e.io.Err, map[string]any{"error": out}) // there is no output left for the error
 }
 
 // unreachable says why no server can be talked to: of the first address at which something is wrong.
@@ -405,7 +405,7 @@ func (e *env) say(text string) error {
 	return err
 }
 
-// note prints a line for people beside what was asked for.
+// note prints a line for people beside the requested output.
 func (e *env) note(format string, args ...any) {
 	fmt.Fprintln(e.io.Err, e.io.errStyle().Fit(fmt.Sprintf(format, args...)))
 }

@@ -136,8 +136,9 @@ func (e *env) connect() (*services, error) {
 // waiting is after how long a command that still has no connection says what it waits for.
 const waiting = time.Second
 
-// lookOut ends the command with a fault that waiting does not mend, as soon as a connection cannot be made; else it would be tried again for
-// seconds. It says what is waited for when that lasts, and ends with the first connection, since a server that was there may come back.
+// lookOut ends the command with a fault that does not pass by itself, as soon as a connection cannot be made;
+// else the call would be retried for seconds. It names the server if the wait lasts, and ends with the first
+// connection, since a server that was there may come back.
 func (e *env) lookOut(s *services, byAddr map[string]*grpc.ClientConn) {
 	if e.ctx == nil {
 		return

@@ -19,7 +19,7 @@ var (
 	belowZero   = regexp.MustCompile(`^(--\S+): expected (?:int|float|duration) value but got ("-[0-9.][^"]*") \(`)
 )
 
-// usageError says what is wrong with a command line that cannot be parsed, in the words of the help.
+// usageError describes the fault of a command line that cannot be parsed, in the words of the help.
 func usageError(err error) *errs.Error {
 	msg := usageText(err)
 	wrong := func(format string, args ...any) *errs.Error {
@@ -37,9 +37,10 @@ func usageError(err error) *errs.Error {
 	return wrong("%s", msg).Hint("see `epigraph " + helpPath(err) + "--help`")
 }
 
-// usageText says what is wrong with a command line.
+// usageText describes the fault of a command line.
 func usageText(err error) string {
-	msg := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1) // an empty value is a flag that was not given
+	// an empty value is a flag that was not given
+	msg := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1)
 	if args, ok := strings.CutPrefix(msg, `expected "<`); ok {
 		return "this needs <" + strings.TrimSuffix(args, `"`)
 	}
@@ -69,8 +70,8 @@ func ofGroups(root *kong.Node, name string) (found []string) {
 	return found
 }
 
-// nearest keeps of the words that a message proposes those that are nearest to what was typed, if they are
-// near for a word of its length: of a short one nearly every letter may have been meant.
+// nearest keeps the nearest of the proposed words of a message, if they are near for the length of the typed
+// word: a short word is near to nearly every other.
 func nearest(msg string) string {
 	m := proposed.FindStringSubmatch(msg)
 	if m == nil {
@@ -102,7 +103,7 @@ func nearest(msg string) string {
 	return m[1] + ", did you mean one of " + strings.Join(kept, ", ") + "?"
 }
 
-// helpPath is the command whose help a wrong command line should point at.
+// helpPath is the command whose help the error of a wrong command line refers to.
 func helpPath(err error) string {
 	if pe, ok := errors.AsType[*kong.ParseError](err); ok && pe.Context != nil && pe.Context.Command() != "" {
 		words := []string{}
@@ -116,9 +117,8 @@ func helpPath(err error) string {
 	return ""
 }
 
-// checkServerFlags refuses flags that tell clients where and who to be, for commands that are servers or open
-// databases themselves: whoever gives them expects something of them. Variables of the environment may be
-// meant for other commands.
+// checkServerFlags refuses flags about the server and the caller for commands that are servers or open
+// databases themselves: they would have no effect. Environment variables may be meant for other commands.
 func checkServerFlags(ctx *kong.Context) error {
 	at := ctx.Selected()
 	if !local(at) {
@@ -142,7 +142,7 @@ func checkServerFlags(ctx *kong.Context) error {
 	return nil
 }
 
-// local tells whether a command talks to no server but itself.
+// local reports whether a command calls no server.
 func local(at *kong.Node) bool {
 	if at == nil {
 		return false
@@ -151,5 +151,5 @@ func local(at *kong.Node) bool {
 	return g != nil && g.Key == "server"
 }
 
-// ofConnection tells whether a flag says how to reach a server.
+// ofConnection reports whether a flag says how to reach a server.
 func ofConnection(f *kong.Flag) bool { return f.Group != nil && f.Group.Key == "connection" }

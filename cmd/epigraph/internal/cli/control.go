@@ -17,7 +17,7 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// stands is the line that tells where a run stands now.
+// stands is the line about the state of a run.
 func stands(r *executorv1.Run) string {
 	return fmt.Sprintf("%s is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
 }
@@ -200,7 +200,7 @@ type detached struct {
 	Detach bool `help:"Print the id of the new run alone, as \"epigraph run -d\" does." short:"d"`
 }
 
-// forked tells of a run that goes another way.
+// forked reports a fork.
 func (e *env) forked(r *executorv1.Run, d detached) error {
 	if d.Detach {
 		return e.print(r, func() string { return r.GetId() + "\n" })
@@ -367,7 +367,8 @@ func later(flag, text string) (*timestamppb.Timestamp, error) {
 	}
 	at, err := moment(flag, text)
 	if err == nil && at != nil && len(text) <= len("15:04:05") && at.AsTime().Before(time.Now()) {
-		at = timestamppb.New(at.AsTime().In(time.Local).AddDate(0, 0, 1)) // a time of day that is over today is tomorrow's
+		// a time of day that is over today is tomorrow's
+		at = timestamppb.New(at.AsTime().In(time.Local).AddDate(0, 0, 1))
 	}
 	return at, err
 }
@@ -391,8 +392,8 @@ func moment(flag, text string) (*timestamppb.Timestamp, error) {
 	return nil, usage(errs.New(errs.InvalidArgument, "TIME_INVALID", "%s: %q is no time", flag, text).Hint("write it as 2026-01-31T09:00:00Z, as 18:00, or as a length of time such as 2h"))
 }
 
-// bulk counts first and asks, unless told otherwise, then does it. Each call tells what it matched and what
-// became of it.
+// bulk counts first and asks, unless a flag says otherwise, then acts. Each call reports its matches and
+// results.
 func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error)) error {
 	s, err := e.connect()
 	if err != nil {
@@ -455,7 +456,7 @@ func (f *runFilter) later(verb string, begun time.Time) string {
 	return " with --before " + begun.UTC().Format("2006-01-02T15:04:05.000Z") + ", which leaves out the runs that it started"
 }
 
-// unfiltered tells which flags say of what runs a bulk command is about, if none did.
+// unfiltered names the flags that select the runs of a bulk command, if none was given.
 func (e *env) unfiltered(err error) error {
 	if errs.ReasonOf(err) != "FILTER_EMPTY" {
 		return err

@@ -29,12 +29,12 @@ type demoCmd struct {
 	Model string `help:"Model to ask when OPENAI_BASE_URL and OPENAI_API_KEY are set." default:"gpt-4o-mini"`
 }
 
-// Help tells what it needs.
+// Help says what the demo needs.
 func (demoCmd) Help() string {
 	return `Needs nothing: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, that model is asked instead. With --json only the run's events, the run, its task and its epic are printed, one per line.`
 }
 
-// Run shows the main job from a model's text to the books.
+// Run shows the main job from a model's text to the costs.
 func (c *demoCmd) Run(e *env) (err error) {
 	ctx, cancel := context.WithTimeout(e.ctx, 10*time.Minute)
 	defer cancel()

@@ -23,7 +23,7 @@ type doctorCmd struct {
 	Strict   bool     `help:"Fail for warnings, too."`
 }
 
-// Help tells what it does and how it ends.
+// Help describes the command and its exit codes.
 func (doctorCmd) Help() string {
 	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, commands to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder, in which nothing needs to be at work. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
 }
@@ -79,11 +79,11 @@ func (c *doctorCmd) Run(e *env) error {
 	return nil
 }
 
-// followsRest are the findings that a folder has when nothing works in it and it holds runs that are to go on.
+// followsRest are the findings in a folder that no process serves and that holds unfinished runs.
 var followsRest = []string{"executor-silent", "command-old", "owner-gone", "evicted-overdue", "run-released", "schedule-overdue"}
 
-// atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this
-// is a backup. One process serves such a folder, so nobody else should have taken its runs over.
+// atRest makes one note of the findings that exist only because no process serves the folder: dev was
+// stopped, or this is a backup. One process serves such a folder, so no other could have taken its runs over.
 func (c *doctorCmd) atRest(found []doctor.Finding) []doctor.Finding {
 	none := slices.IndexFunc(found, func(f doctor.Finding) bool { return f.Check == "executors-none" })
 	if none < 0 {

@@ -86,8 +86,8 @@ func tasksOfEpic(ctx context.Context, s *services, epic string) ([]*registryv1.T
 	return r.GetTasks(), err
 }
 
-// newest makes one page of the first pages of several lists, each newest first and at least as long as that
-// page. Runs of one instant stay on one page, since the next one begins before it.
+// newest merges the first pages of several lists, each newest first and at least as long as the page, into
+// one page. Runs of one instant stay on one page, since the next one begins before it.
 func newest(pages []*executorv1.ListRunsResponse, size int) *executorv1.ListRunsResponse {
 	out := &executorv1.ListRunsResponse{}
 	more := false

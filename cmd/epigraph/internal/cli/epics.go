@@ -22,7 +22,7 @@ func sortedList(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// spent is money with the calls whose price nobody knows.
+// spent is money with the number of calls without a price.
 func spent(nano, unpriced int64) string {
 	if unpriced > 0 {
 		return fmt.Sprintf("%s + %d unpriced", view.Money(nano), unpriced)
@@ -47,7 +47,7 @@ func (c *epicsLsCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
 		req := &registryv1.ListEpicsRequest{PageSize: c.Limit, PageToken: c.Token, States: states, Tags: c.Tags, Query: c.Query, Labels: c.Labels}
 		r, err := s.registry.ListEpics(ctx, req)
-		// What is looked at for one page is bounded: one without an epic need not be the last.
+		// The search for one page is bounded: a page without an epic need not be the last.
 		for err == nil && len(r.GetEpics()) == 0 && r.GetNextPageToken() != "" {
 			req.PageToken = r.GetNextPageToken()
 			r, err = s.registry.ListEpics(ctx, req)
@@ -230,7 +230,7 @@ type epicsUpdateCmd struct {
 	Etag     string `help:"Change it only if it still has this etag."`
 }
 
-// Run changes what was given.
+// Run changes the given fields.
 func (c *epicsUpdateCmd) Run(e *env) error {
 	x := &registryv1.Epic{Id: c.ID, Etag: c.Etag}
 	mask, err := c.apply(x)

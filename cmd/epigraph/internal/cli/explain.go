@@ -13,7 +13,7 @@ type runsExplainCmd struct {
 	ID string `arg:"" help:"The run."`
 }
 
-// Help says what it is for.
+// Help describes the command.
 func (runsExplainCmd) Help() string {
 	return `Says why a run does not move: what it waits for, who holds what it needs, and what to type to help it. What comes first most likely is the answer.`
 }
@@ -33,7 +33,8 @@ func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 	var b strings.Builder
 	s := e.io.style()
 	fmt.Fprintf(&b, "%s %s", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")))
-	if len(r.GetBlockers()) == 0 || !strings.HasPrefix(r.GetSummary(), r.GetBlockers()[0].GetMessage()) { // else the first line below says it
+	if len(r.GetBlockers()) == 0 || !strings.HasPrefix(r.GetSummary(), r.GetBlockers()[0].GetMessage()) {
+		// else the first line below repeats it
 		b.WriteString(": " + view.LocalTimes(view.OneLine(r.GetSummary(), 0)))
 	}
 	b.WriteString("\n")

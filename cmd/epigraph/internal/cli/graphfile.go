@@ -13,9 +13,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// findGraph tells a WorkGraph from a plan: only its nodes say what they call, and data with nodes that is no
-// plan was meant to be a graph. What the REST API answers with a graph in it (a compiled plan, the graph of a
-// run) counts as that graph; graph is nil for a plan.
+// findGraph distinguishes a WorkGraph from a plan: only nodes of a graph have actors, and data with nodes
+// that is no plan was meant to be a graph. An answer of the REST API with a graph in it (a compiled plan, the
+// graph of a run) counts as that graph; graph is nil for a plan.
 func findGraph(text string) (graph json.RawMessage, err error) {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &doc) != nil {
@@ -47,8 +47,8 @@ func findGraph(text string) (graph json.RawMessage, err error) {
 	return doc["graph"], nil
 }
 
-// meansGraph tells whether data is a graph, whatever is wrong with it: it has nodes, perhaps misspelled, that
-// say what they call.
+// meansGraph reports whether data is a graph, even a faulty one: it has nodes, perhaps misspelled, with
+// actors.
 func meansGraph(doc map[string]json.RawMessage) bool {
 	if nodes, there := doc["nodes"]; there {
 		return nodesOfGraph(nodes)
@@ -61,7 +61,7 @@ func meansGraph(doc map[string]json.RawMessage) bool {
 	return false
 }
 
-// nodesOfGraph tells whether nodes, whatever is wrong with them, are those of a graph.
+// nodesOfGraph reports whether nodes, even faulty ones, are those of a graph.
 func nodesOfGraph(nodes json.RawMessage) bool {
 	var list []json.RawMessage
 	if json.Unmarshal(nodes, &list) != nil {
@@ -88,7 +88,7 @@ func nodesOfGraph(nodes json.RawMessage) bool {
 // graphOnly are fields of nodes, without case and _, that a node of a plan does not have.
 var graphOnly = []string{"named", "resultpassdownmode", "onerror", "maxvisits", "idletimeout", "concurrencykey"}
 
-// like tells that a key is a word, or that word misspelled.
+// like reports whether a key is a word, or that word misspelled.
 func like(key, word string) bool {
 	_, ok := near.Within(strings.ToLower(key), word, 1)
 	return ok

@@ -14,7 +14,7 @@ func TestFindGraph(t *testing.T) {
 		"APlanOfNodes":  {`{"nodes": [{"id": "a"}], "edges": []}`, ``},
 		"APlanInAGraph": {`{"graph": {"nodes": [{"id": "a"}], "edges": []}}`, ``},
 		"APlanOfTasks":  {`[{"task_id": "1", "actor": "x"}]`, ``},
-		// What was meant to be a graph is one, so that its faults are told.
+		// A text that was meant to be a graph is one, so that its faults are shown.
 		"Misspelled/Actor":   {`{"nodes": [{"id": "a", "actr": "x"}]}`, `{"nodes": [{"id": "a", "actr": "x"}]}`},
 		"Misspelled/Edges":   {`{"nodes": [{"id": "a", "actr": "x"}], "edges": []}`, `{"nodes": [{"id": "a", "actr": "x"}], "edges": []}`},
 		"Misspelled/Nodes":   {`{"nodez": [{"id": "a", "actor": "x"}]}`, `{"nodez": [{"id": "a", "actor": "x"}]}`},

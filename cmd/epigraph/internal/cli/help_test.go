@@ -41,7 +41,8 @@ func TestNarrowHelp(t *testing.T) {
 			narrow := help(t, width, words...)
 			for l := range strings.Lines(narrow) {
 				l = strings.TrimSuffix(l, "\n")
-				if len(strings.Fields(l)) > 1 && !strings.ContainsAny(l, "'`") { // one word, or what is quoted, stays whole
+				if len(strings.Fields(l)) > 1 && !strings.ContainsAny(l, "'`") {
+					// one word, or a quoted text, stays whole
 					require.LessOrEqual(t, view.Columns(l), width, "%q", l)
 				}
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// commandOf names the command, with a flag where there is one, for each call of the API that hints may speak of: they are written for whoever
-// calls the API, and here a command is what can be typed.
+// commandOf is the command, with a flag where needed, for each call of the API in hints: hints are written
+// for callers of the API, and users of the command line need the command.
 var commandOf = map[string]string{
 	"StartRun": "run", "ParsePlan": "plan",
 	"ListRuns": "runs ls", "GetRun": "runs get", "GetRunGraph": "runs graph", "ListVisits": "runs visits", "WatchRun": "runs watch", "ExplainRun": "runs explain",
@@ -55,7 +55,7 @@ func inCommands(hint string) string {
 	})
 }
 
-// nameHint says in words what a name has to look like whose pattern a request did not match.
+// nameHint describes in words the pattern of a name that a request did not match.
 func nameHint(faults []errs.Violation) string {
 	for _, v := range faults {
 		switch {

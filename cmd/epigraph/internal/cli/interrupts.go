@@ -65,7 +65,7 @@ func interruptTable(e *env, list []*executorv1.Interrupt) string {
 	return view.Table(e.io.style(), []string{"QUESTION", "STATE", "RUN", "VISIT", "ASKED", "EXPIRES", "PROMPT"}, rows)
 }
 
-// question is what is asked, a text without its quotes.
+// question is the text of an interrupt, without quotes.
 func question(x *executorv1.Interrupt) string {
 	plain := func(raw []byte) string {
 		if strings.HasPrefix(string(raw), `"`) {
@@ -229,8 +229,7 @@ func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *exec
 	return nil
 }
 
-// contradiction refuses an answer whose word and flag decide otherwise: whichever is followed, it may be the
-// one that was typed by mistake.
+// contradiction refuses an answer whose word and flag decide differently: either may be a typing error.
 func (c *interruptsAnswerCmd) contradiction() error {
 	if c.Answer == nil || !c.Approve && !c.Reject {
 		return nil

@@ -20,7 +20,7 @@ type misread struct {
 	at    *planv1.Diagnostic
 }
 
-// Error is what is wrong, with the place in words.
+// Error is the fault, with the place in words.
 func (m *misread) Error() string { return m.fault.Error() }
 
 // Unwrap lets the reason be asked for.
@@ -35,8 +35,8 @@ var (
 	yamlActor = regexp.MustCompile(`(?m)^[ \t-]*(\{.*)?actor:[ \t]*\S`)
 )
 
-// brokenGraph says what is wrong with a text that was meant to be a graph and is none: JSON that breaks off, or another notation. It is nil for
-// any other text, which may hold a plan.
+// brokenGraph describes the fault of a text that was meant to be a graph: JSON that is cut off, or another
+// notation. It is nil for any other text, which may hold a plan.
 func brokenGraph(text string) error {
 	trimmed := strings.TrimLeft(text, " \t\r\n\ufeff")
 	for comment.MatchString(trimmed) {

@@ -101,8 +101,8 @@ func seekMember(dec *json.Decoder, raw []byte, base int, path string, here spot)
 	return s
 }
 
-// keyed is how much of a path the key takes up, or -1 if the path does not begin with it. A field may be
-// written in either of its forms.
+// keyed is the length of the key at the beginning of a path, or -1 if the path begins with another key. A
+// field may have either of its forms.
 func keyed(path, key string) int {
 	if key != "" && strings.HasPrefix(path, key) && (len(path) == len(key) || path[len(key)] == '.' || path[len(key)] == '[') {
 		return len(key)
@@ -143,8 +143,7 @@ func seekElement(dec *json.Decoder, base int, name, rest string, here spot) spot
 	return seek(best, at, rest, rest == "")
 }
 
-// placed is the faults of a graph with their places in the text that holds it, those that stand further up
-// first.
+// placed are the faults of a graph with their places in the text, in the order of the text.
 func placed(text string, faults []errs.Violation) []*planv1.Diagnostic {
 	var ds []*planv1.Diagnostic
 	for _, v := range faults {

@@ -22,8 +22,8 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// printJSON writes m on one line. Values of users are the JSON that they are, as in the REST API, and their numbers keep every
-// digit; lists are there even when they are empty.
+// printJSON writes m on one line. Values of users are printed as JSON, as in the REST API, and their numbers
+// keep every digit; empty lists are printed.
 func printJSON(w io.Writer, m proto.Message) error {
 	m = proto.Clone(m)
 	nonce := rand.Text()
@@ -61,7 +61,7 @@ func printJSON(w io.Writer, m proto.Message) error {
 	return err
 }
 
-// printProtoJSON writes m on one line as the protobuf JSON mapping has it, so that any protobuf library reads it back.
+// printProtoJSON writes m on one line in the protobuf JSON mapping, so that any protobuf library can read it.
 func printProtoJSON(w io.Writer, m proto.Message) error {
 	b, err := marshal(m)
 	if err != nil {
@@ -95,8 +95,8 @@ func printValue(w io.Writer, v any) error {
 	return err
 }
 
-// compact removes insignificant space, since protojson varies it on purpose and output should not, and escapes what JSON lets
-// pass but a terminal obeys.
+// compact removes insignificant space, which protojson varies on purpose, and escapes characters that JSON
+// allows but a terminal obeys.
 func compact(b []byte) ([]byte, error) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, b); err != nil {
@@ -119,8 +119,8 @@ func compact(b []byte) ([]byte, error) {
 	return safe.Bytes(), nil
 }
 
-// finalValue is value for what cannot be taken back once it is sent: what looks like an object or a list and
-// is no JSON is refused.
+// finalValue is value for input that cannot be taken back once it is sent: a text that resembles an object or
+// a list and is no JSON is refused.
 func finalValue(s string) (*graphv1.Payload, error) {
 	trimmed := strings.TrimSpace(s)
 	var doc any

@@ -14,7 +14,7 @@ import (
 // otherHTTP is in what gRPC says of a server that speaks HTTP/2 and answers no gRPC call.
 const otherHTTP = "unexpected HTTP status code received from server"
 
-// behindGateway says that the address is right, and that what is behind it is away.
+// behindGateway says that the address is right, and that the service behind it is unreachable.
 func (e *env) behindGateway(x *errs.Error, behind string) *errs.Error {
 	at := e.client.of(behind)
 	return errs.New(errs.Unavailable, x.Reason, "the gateway at %s answers, and the %s behind it does not", at, behind).

@@ -19,7 +19,7 @@ import (
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 )
 
-// behind is an executor that cannot be reached, as a gateway tells it.
+// behind is an unreachable executor, as a gateway reports it.
 type behind struct {
 	executorv1.UnimplementedExecutorServiceServer
 }

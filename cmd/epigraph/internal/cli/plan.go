@@ -19,7 +19,7 @@ import (
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 )
 
-// maxFile bounds what is read from a file or standard input.
+// maxFile bounds the bytes of a file or of standard input.
 const maxFile = 16 << 20
 
 // planCmd reads a plan here, without a server unless a model is to restate it.
@@ -121,7 +121,7 @@ func (c *planCmd) reader(e *env) (parse func(text string) (*plannerv1.ParsePlanR
 	}, s.close, nil
 }
 
-// restated tells people of the model that was asked, and what it used.
+// restated shows which model was asked, and its usage.
 func (e *env) restated(r *plannerv1.ParsePlanResponse) {
 	told := r.GetRestatement()
 	if told == nil || e.json {
@@ -134,8 +134,8 @@ func (e *env) restated(r *plannerv1.ParsePlanResponse) {
 	e.note("%s %s the plan: calls %d, tokens %d→%d", told.GetModel(), verb, told.GetCalls(), told.GetInputTokens(), told.GetOutputTokens())
 }
 
-// isGraph says so when what was read as a plan is a graph, or was meant to be one. Else it says how to get a plan
-// in place of a text that is none for the reason.
+// isGraph is the error if the text of a plan is, or was meant to be, a graph. Else it is the error of a text
+// without a plan, with a hint.
 func (e *env) isGraph(file, text, reason string) {
 	raw, err := findGraph(text)
 	if m, ok := errors.AsType[*misread](err); ok {
@@ -234,7 +234,7 @@ func inputNotUTF8(name string) error {
 		Hint("convert it to UTF-8 first, for example by `iconv -t UTF-8`")
 }
 
-// open opens a file, or standard input for "-". Reading it ends when the command is told to stop.
+// open opens a file, or standard input for "-". Reading it ends when the command is stopped.
 func (e *env) open(name string) (in io.Reader, done func(), err error) {
 	if name == "-" {
 		if e.io.Typed {
@@ -249,9 +249,10 @@ func (e *env) open(name string) (in io.Reader, done func(), err error) {
 	return f, func() { _ = f.Close() }, nil // opened for reading
 }
 
-// interruptible gives up waiting for input when its context ends; what arrives later is lost, so the command must end, too.
+// interruptible stops waiting for input when its context ends. Later input is lost, so the command must end,
+// too.
 type interruptible struct {
-	ctx context.Context //nolint:containedctx // a Reader has no other way to be told
+	ctx context.Context //nolint:containedctx // a Reader has no other way to get it
 	in  io.Reader
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// probeTime bounds how long it is looked for what is wrong with an address.
+// probeTime bounds the search for the fault of an address.
 const probeTime = 5 * time.Second
 
 // target checks how an address is written.
@@ -98,7 +98,7 @@ func (c client) unreachable(ctx context.Context, addr string) (x *errs.Error, la
 		Hint("look at the address; `epigraph dev` serves gRPC at " + DefaultAddr), false
 }
 
-// secureFault says what is wrong with TLS to addr, where something listens.
+// secureFault describes the fault of TLS to addr, where something listens.
 func (c client) secureFault(ctx context.Context, addr string, fault func(string, ...any) *errs.Error) (x *errs.Error, lasting bool) {
 	cfg, err := c.tlsConfig()
 	if err != nil {
@@ -107,7 +107,7 @@ func (c client) secureFault(ctx context.Context, addr string, fault func(string,
 	cfg.NextProtos = []string{"h2"}
 	conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
 	if err == nil {
-		_ = conn.Close() // the handshake was what was to be seen
+		_ = conn.Close() // only the handshake was needed
 		return fault("the server at %s speaks TLS, and no gRPC, or it breaks off", addr).Hint("give the address of the gRPC API"), false
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {

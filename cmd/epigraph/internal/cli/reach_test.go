@@ -89,7 +89,7 @@ func TestUnreachable(t *testing.T) {
 	})
 	t.Run("Silence/IsNoWordAboutTLS", func(t *testing.T) {
 		t.Parallel()
-		silent, err := net.Listen("tcp", "127.0.0.1:0") // whose connections are opened by the kernel and answered by nobody
+		silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel opens its connections and nobody answers
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = silent.Close() })
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -105,7 +105,7 @@ func (c *runCmd) Run(e *env) error {
 	return e.watch(s, r.GetId(), g, 0, false)
 }
 
-// request is what the flags alone say, so that a wrong one is told before anything is read or asked.
+// request is built from the flags alone, so that a wrong flag is reported before anything is read or asked.
 func (c *runCmd) request() (*executorv1.StartRunRequest, error) {
 	if c.Signal != "" && c.BusinessKey == "" {
 		return nil, usage(errs.New(errs.InvalidArgument, "BUSINESS_KEY_MISSING", "--signal needs --business-key, by which the open run is found"))
@@ -161,7 +161,8 @@ func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRu
 	r, err := c.begin(ctx, s, req)
 	if err != nil {
 		switch errs.KindOf(err) {
-		case errs.Internal, errs.Unavailable, errs.DeadlineExceeded, errs.Canceled: // it may have started all the same
+		case errs.Internal, errs.Unavailable, errs.DeadlineExceeded, errs.Canceled:
+			// it may have started all the same
 		default:
 			undo(ctx)
 		}
@@ -239,8 +240,8 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 	return r.GetGraph(), nil
 }
 
-// withOthers adds to the faults for which a graph cannot be read what is wrong with the rest of it, as far as
-// the server says it.
+// withOthers adds the server's faults of the rest of a graph to the faults for which the graph cannot be
+// read.
 func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest *graphv1.Graph, err error) error {
 	x, ok := errors.AsType[*errs.Error](err)
 	if !ok || rest == nil {
@@ -249,7 +250,7 @@ func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest 
 	req, _ := c.request() // that it is right has been seen
 	r, asked := s.executor.ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: rest, Input: inputOf(req)})
 	if asked != nil {
-		return err // what is wrong with the text is worth telling without a server
+		return err // a fault of the text is reported without a server
 	}
 	all := *x
 	told := map[int]bool{}
@@ -257,15 +258,16 @@ func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest 
 		told[locate(text, v.Field).offset] = true
 	}
 	for _, v := range graphpb.Violations(r.GetFaults()) {
-		if !told[locate(text, v.Field).offset] { // the reader names nodes by their number, the server by their id
+		if !told[locate(text, v.Field).offset] {
+			// the reader names nodes by their number, the server by their id
 			all.Violations = append(all.Violations, v)
 		}
 	}
 	return &all
 }
 
-// warn shows what may be wrong with a graph that can run. Faults are told by what the graph is for, as is a
-// server that does not answer.
+// warn shows warnings about a graph that can run. The start itself reports faults, and a server that does not
+// answer.
 func (c *runCmd) warn(ctx context.Context, e *env, s *services, text string, g *graphv1.Graph, in *executorv1.RunInput) {
 	if e.json {
 		return
@@ -382,7 +384,7 @@ func summary(e *env, r *executorv1.Run) string {
 	return b.String()
 }
 
-// of tells the budget behind what was used of it.
+// of is the budget behind the used amount.
 func of(b *executorv1.RunBudget) string {
 	if text := budgetText(b); text != "" {
 		return "; its budget is " + text
@@ -390,7 +392,7 @@ func of(b *executorv1.RunBudget) string {
 	return ""
 }
 
-// cost is what a run's calls cost, as far as it is known, and what is missing in it; empty without calls.
+// cost is the known cost of a run's calls, and what is missing in it; empty without calls.
 func cost(u *executorv1.Usage) string {
 	if u.GetCalls() == 0 {
 		return ""
@@ -415,13 +417,14 @@ func advice(r *executorv1.Run) string {
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it; %s, `epigraph runs cancel %s` ends it", r.GetId(), way, r.GetId())
 	case standsStill(r):
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it, `epigraph runs cancel %s` ends the run", r.GetId(), r.GetId())
-	case strings.Contains(r.GetError().GetReason()+": "+r.GetError().GetMessage(), "MODEL_CALL_FAILED: "): // of a run below, the message tells the reason
+	case strings.Contains(r.GetError().GetReason()+": "+r.GetError().GetMessage(), "MODEL_CALL_FAILED: "):
+		// the message of a child run has the reason
 		return "the server asks the model at OPENAI_BASE_URL with OPENAI_API_KEY, as they were set when it started; `epigraph demo` and `--actor template` need no model"
 	}
 	return ""
 }
 
-// pretty is a JSON text as itself when it is a string, and indented otherwise.
+// pretty returns a JSON string as plain text, and other JSON indented.
 func pretty(raw []byte) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && len(raw) > 0 && raw[0] == '"' {

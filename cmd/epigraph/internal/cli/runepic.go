@@ -13,9 +13,8 @@ import (
 // maxQuery is how many characters of a title the registry is asked for.
 const maxQuery = 256
 
-// task makes a task for the run in the epic that was named, which is made, too, if it is not there. undo
-// takes back what was made, for a run that was refused; a command that is meant to be repeated leaves it for
-// the next time.
+// task creates a task for the run in the named epic, and the epic if it does not exist. undo removes both,
+// for a run that was refused; a command that is meant to be repeated leaves them for the next time.
 func (c *runCmd) task(ctx context.Context, s *services, title string) (made *registryv1.Task, undo func(context.Context), err error) {
 	undo = func(context.Context) {}
 	if c.Name == "" && c.File != "-" {
@@ -40,7 +39,7 @@ func (c *runCmd) task(ctx context.Context, s *services, title string) (made *reg
 		return nil, undo, err
 	}
 	if c.RequestID == "" {
-		undo = func(ctx context.Context) { // what cannot be taken back is only an empty task
+		undo = func(ctx context.Context) { // only an empty task may be left over
 			_, _ = s.registry.DeleteTask(ctx, &registryv1.DeleteTaskRequest{TaskId: made.GetId()})
 			if c.newEpic {
 				_, _ = s.registry.DeleteEpic(ctx, &registryv1.DeleteEpicRequest{EpicId: epic})
@@ -84,7 +83,7 @@ func openEpic(ctx context.Context, s *services, title string) (string, error) {
 		Hint("name one by its id: " + strings.Join(found[:min(len(found), 5)], ", "))
 }
 
-// paysFrom says which task, and which epic, what the run uses is booked on.
+// paysFrom says which task and which epic the usage of the run is booked on.
 func (c *runCmd) paysFrom(r *executorv1.Run) string {
 	switch {
 	case c.made == nil || c.made.GetId() != r.GetTaskId(): // that of a run that was there

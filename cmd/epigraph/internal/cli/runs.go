@@ -21,7 +21,7 @@ type page struct {
 	Token string `help:"Token of the page wanted, as the page before printed it." name:"page-token" placeholder:"TOKEN"`
 }
 
-// more tells how to get the next page.
+// more says how to get the next page.
 func (e *env) more(token string) {
 	if token != "" && !e.json {
 		fmt.Fprintf(e.io.Err, "more: --page-token=%s\n", token)
@@ -134,7 +134,7 @@ type runsGetCmd struct {
 	ID string `arg:"" help:"The run."`
 }
 
-// Help tells what --json leaves out.
+// Help says what --json leaves out.
 func (runsGetCmd) Help() string {
 	return `With --json it is the run alone; its visits are what "epigraph runs visits" lists.`
 }
@@ -198,7 +198,7 @@ func openQuestions(ctx context.Context, e *env, s *services, r *executorv1.Run) 
 	return out, nil
 }
 
-// priority tells one that is not the usual.
+// priority is shown only if it is not the usual one.
 func priority(r *executorv1.Run) string {
 	if p := r.GetPriority(); p != 0 && p != 2 {
 		return fmt.Sprint(p)
@@ -283,7 +283,8 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 			state += " (maybe performed)"
 		}
 		if x.GetState() == executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION && x.GetEffectKey() != "" {
-			what, most = "key "+x.GetEffectKey()+", "+what, 400 // the key is there to be looked up where the call went
+			// the effect key is for looking up the call at its target
+			what, most = "key "+x.GetEffectKey()+", "+what, 400
 		}
 		if x.GetWait() != nil {
 			most = 160 // ids and tokens are there to be copied
@@ -398,7 +399,7 @@ func (c *runsResumeCmd) Run(e *env) error {
 	})
 }
 
-// resumedText says how a run stands that was told to go on: it may be paused anew by then.
+// resumedText describes the state of a run after a resume: it may be paused again by then.
 func resumedText(r *executorv1.Run) string {
 	switch {
 	case unapplied(r, "RESUME"):
@@ -470,7 +471,7 @@ type runsGraphCmd struct {
 	Dot     bool   `help:"For Graphviz." xor:"form"`
 }
 
-// Help tells what --json is good for.
+// Help says what --json is good for.
 func (runsGraphCmd) Help() string {
 	return `With --json it is the graph that the run is pinned to, with every default filled in, as the REST API writes it; "epigraph run" takes it.`
 }
@@ -520,8 +521,7 @@ func (actorsCmd) Run(e *env) error {
 	})
 }
 
-// enums reads words like "completed" as values of an enum.
-// what is the flag or the argument that has them.
+// enums reads words like "completed" as values of an enum. what is the flag or the argument with the words.
 func enums[E ~int32](what, prefix string, known map[string]int32, words []string, besides ...string) ([]E, error) {
 	var out []E
 	for _, w := range words {

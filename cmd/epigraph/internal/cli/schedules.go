@@ -40,7 +40,7 @@ type scheduleSpec struct {
 	runWebhooks
 }
 
-// apply puts what was said into a schedule; what was not said stays.
+// apply sets the given fields of a schedule.
 func (c *scheduleSpec) apply(m *executorv1.Schedule) error {
 	m.Id = c.ID
 	if c.Cron != "" {
@@ -182,7 +182,7 @@ func (schedulesUpdateCmd) Help() string {
 
 // Run changes.
 func (c *schedulesUpdateCmd) Run(e *env) error {
-	if err := c.apply(&executorv1.Schedule{}); err != nil { // a wrong flag is told before anything is asked
+	if err := c.apply(&executorv1.Schedule{}); err != nil { // a wrong flag is reported before any call
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {

@@ -44,14 +44,14 @@ func (s settings) load(cfg *stack.Config) error {
 	if _, serr := os.Stat(s.Config); s.Config != "" && serr != nil {
 		return usage(err)
 	}
-	if len(flags) > 0 && stack.Load(&bare, conf.Sources{File: s.Config, IgnoreEnv: ignoredEnv()}) == nil { // without the flags nothing is wrong
+	if len(flags) > 0 && stack.Load(&bare, conf.Sources{File: s.Config, IgnoreEnv: ignoredEnv()}) == nil {
+		// without the flags there is no fault
 		return usage(err)
 	}
 	return err
 }
 
-// blame tells whose fault it is that a service cannot be opened: that of the command line if single settings
-// were given there.
+// blame attributes the error of opening a service: to the command line if single settings were given there.
 func (s settings) blame(err error) error {
 	if errs.ReasonOf(err) == conf.ReasonInvalid && len(s.Set) > 0 {
 		return usage(err)
@@ -69,12 +69,12 @@ type devCmd struct {
 	GRPC string `help:"Address of the gRPC API." name:"grpc" aliases:"grpc-addr" default:"127.0.0.1:7400" placeholder:"HOST:PORT"`
 }
 
-// Help tells what it is for.
+// Help describes the command.
 func (devCmd) Help() string {
 	return `Planner, executor, registry and gateway in one process; executor and registry each on a SQLite file. REST is at 127.0.0.1:8080 and gRPC at 127.0.0.1:7400 when not said otherwise. While both are loopback addresses no key is needed. OPENAI_API_KEY and OPENAI_BASE_URL say which model is asked.`
 }
 
-// Run serves until it is told to stop.
+// Run serves until the command is stopped.
 func (c *devCmd) Run(e *env) error {
 	stack.FitMachine(e.ctx)
 	cfg, err := c.own(e, stack.DevConfig)
@@ -126,7 +126,7 @@ type serveCmd struct {
 	Service string `arg:"" enum:"planner,executor,registry,gateway" help:"Which one: planner, executor, registry or gateway."`
 }
 
-// Run serves until it is told to stop.
+// Run serves until the command is stopped.
 func (c *serveCmd) Run(e *env) error {
 	stack.FitMachine(e.ctx)
 	cfg, err := c.own(e, stack.DefaultConfig)
@@ -141,7 +141,7 @@ type migrateCmd struct {
 	Data string `help:"Folder of the databases that \"epigraph dev\" keeps there, in place of those of \"epigraph serve\"; no other process may use it." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
 }
 
-// Help tells how the schemas are found.
+// Help says how the schemas are found.
 func (migrateCmd) Help() string {
 	return `Reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder. With --json every store is one line.`
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 )
 
-// What a server calls itself in its logs and its telemetry is what --version prints.
+// The version of a server in its logs and its telemetry is that of --version.
 func TestServerVersion(t *testing.T) {
 	for name, defaults := range map[string]func() stack.Config{"Dev": stack.DevConfig, "Serve": stack.DefaultConfig} {
 		t.Run(name, func(t *testing.T) {

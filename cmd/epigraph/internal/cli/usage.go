@@ -14,7 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// misuse is a fault of the command line that parsing does not see; it ends the command with the code of those that parsing sees.
+// misuse is a fault of the command line that parsing does not find; it ends the command with the same exit
+// code.
 type misuse struct{ error }
 
 func (m misuse) Unwrap() error { return m.error }
@@ -25,8 +26,8 @@ func usage(err error) error { return misuse{err} }
 // maxPriority is the least urgent.
 const maxPriority = 4
 
-// checkText refuses text that is not UTF-8, by the name of the flag, the argument or the variable that holds it: no request could carry it, and
-// the parser would replace what is wrong with it in silence.
+// checkText refuses text that is not UTF-8, by the name of its flag, argument or variable: no request could
+// carry it, and the parser would replace the bad bytes silently.
 func checkText(model *kong.Node, args []string) error {
 	var pending *kong.Flag // the flag that waits for its value
 	flags := slices.Clone(model.Flags)
@@ -74,8 +75,8 @@ func notUTF8(name string) error {
 	return usage(errs.New(errs.InvalidArgument, "VALUE_NOT_UTF8", "%s is not UTF-8 text", name).Hint("write it in UTF-8"))
 }
 
-// checkFlags refuses values that no command can mean: counts and spans of time are never below 0, and what goes into the head of a request is
-// plain text.
+// checkFlags refuses values that no command can use: negative counts and durations, and header values that
+// are not plain text.
 func checkFlags(flags []*kong.Flag) error {
 	given := map[string]bool{}
 	for _, f := range flags {
@@ -107,8 +108,8 @@ func checkFlags(flags []*kong.Flag) error {
 // fromFile are the beginnings of the places in a request that a file fills, and not the command line.
 var fromFile = []string{"graph", "patch", "text", "plan", "attachments", "start.graph", "schedule.start.graph"}
 
-// misused tells whether a server found the fault in what the command line says: in a value, not in a file, and not in what the value means
-// there at this time.
+// misused reports whether a server found the fault in a value of the command line: not in a file, and not in
+// the state of the server.
 func misused(x *errs.Error) bool {
 	if x.Kind != errs.InvalidArgument || x.Reason == "REQUEST_ID_REUSED" || x.Reason == "ANSWER_INVALID" || x.Reason == conf.ReasonInvalid || len(x.Violations) == 0 {
 		return false

@@ -15,7 +15,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// settle is how long a finished run's costs may take to reach the books before it is shown without them.
+// settle is how long a finished run's costs may take to be booked before it is shown without them.
 const settle = 5 * time.Second
 
 // display is what a watched run is shown on.
@@ -26,7 +26,7 @@ type display interface {
 	progress(r *executorv1.Run)
 	// tick is called ten times a second.
 	tick()
-	// end shows the run as it ended or stands still, with what was booked for it.
+	// end shows the run as it ended or stands still, with its booked usage.
 	end(r *executorv1.Run, booked []*registryv1.UsageEntry) error
 }
 
@@ -64,7 +64,7 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 	return exit(exitFailed)
 }
 
-// leave tells somebody who stops watching that the run does not stop.
+// leave reminds a user who stops watching that the run goes on.
 func (e *env) leave(runID string) error {
 	if e.json {
 		x := errs.New(errs.Canceled, "INTERRUPTED", "interrupted")
@@ -107,7 +107,7 @@ func (e *env) observe(s *services, runID string, after int64, descendants bool, 
 			if ev.GetRunPaused() == nil || ev.GetRunId() != runID {
 				continue
 			}
-			// A pause of long ago may be over, and the run paused anew; what came in between is shown first.
+			// An old pause may be over, and the run paused again; the events in between are shown first.
 			if r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID}); err == nil && standsStill(r) && r.GetLastSeq() <= ev.GetSeq() {
 				return nil
 			}
@@ -122,17 +122,17 @@ func (e *env) observe(s *services, runID string, after int64, descendants bool, 
 	}
 }
 
-// standsStill tells that nothing will happen in a run until somebody does something.
+// standsStill reports whether a run waits for somebody to do something.
 func standsStill(r *executorv1.Run) bool {
 	return r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && !unsettled(r) || r.GetState() == executorv1.RunState_RUN_STATE_QUARANTINED
 }
 
-// unsettled tells that a run waits for the prices of its calls, and goes on by itself.
+// unsettled reports whether a run waits for the prices of its calls, after which it goes on by itself.
 func unsettled(r *executorv1.Run) bool {
 	return r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && r.GetStateReason() == "BUDGET_UNSETTLED"
 }
 
-// over tells that a run has ended.
+// over reports whether a run has ended.
 func over(r *executorv1.Run) bool {
 	switch r.GetState() {
 	case executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED, executorv1.RunState_RUN_STATE_CANCELED:
@@ -163,8 +163,7 @@ func poll(ctx context.Context, s *services, runID string, out chan<- *executorv1
 	}
 }
 
-// follow sends a run's events until it has ended. A stream that breaks is taken up again after its last
-// event.
+// follow sends a run's events until it has ended. A broken stream is resumed after its last event.
 func follow(ctx context.Context, s *services, runID string, after int64, descendants bool, out chan<- *executorv1.RunEvent) error {
 	for tries := 0; ; tries++ {
 		stream, err := s.executor.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: runID, AfterSeq: after, IncludeDescendants: descendants})
@@ -288,8 +287,8 @@ func (v *screen) draw(last bool) {
 	fmt.Fprint(v.e.io.Out, b.String())
 }
 
-// settled is a run that ended or stands still, once all that it and the runs below it used is in the books, and
-// what was booked for it. When the registry does not take it in time it is the run alone, which says how much is
+// settled is a run that ended or stands still, once all usage of it and of the runs below it is booked, and
+// that usage. If the registry does not book it in time, only the run is returned, which says how much is
 // missing.
 func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1.UsageEntry, error) {
 	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)

@@ -6,7 +6,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// runWebhooks are the flags that say who is told what becomes of a run.
+// runWebhooks are the flags for webhooks of a run.
 type runWebhooks struct {
 	Webhooks      []string `help:"Address that is told what becomes of the run." name:"webhook" placeholder:"URL" sep:"none"`
 	WebhookOn     []string `help:"What the addresses are told of: ended (when not given), paused, asked." name:"webhook-on" enum:"ended,paused,asked" placeholder:"EVENT"`

@@ -13,7 +13,7 @@ func TestWords(t *testing.T) {
 	t.Parallel()
 	t.Run("State/InBothSpellings", func(t *testing.T) {
 		t.Parallel()
-		for _, word := range []string{"canceled", "cancelled", "CANCELED"} { //nolint:misspell // people may type it so
+		for _, word := range []string{"canceled", "cancelled", "CANCELED"} { //nolint:misspell // users may type it so
 			got, err := enums[executorv1.RunState]("--state", "RUN_STATE_", executorv1.RunState_value, []string{word})
 			require.NoError(t, err)
 			require.Equal(t, []executorv1.RunState{executorv1.RunState_RUN_STATE_CANCELED}, got)

@@ -22,8 +22,7 @@ type answer struct {
 	body string
 }
 
-// TestDatabaseUnreachable starts services whose PostgreSQL server is not running yet, and later takes it from
-// them again.
+// TestDatabaseUnreachable starts services whose PostgreSQL server is not running yet, and stops it later.
 func TestDatabaseUnreachable(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t, 3*time.Minute)
@@ -96,7 +95,7 @@ func TestDatabaseUnreachable(t *testing.T) {
 			alive(t, p)
 		})
 	}
-	// told waits until a call is refused by this reason.
+	// told waits until a call is refused for this reason.
 	told := func(t *testing.T, method, path, body, reason, message string) {
 		t.Helper()
 		var last answer
@@ -128,7 +127,7 @@ func TestDatabaseUnreachable(t *testing.T) {
 		}
 		front(t, "READY", "")
 	})
-	// What is logged from here on is of the outage.
+	// The log lines from here on are about the outage.
 	before := len(log.Lines(t))
 	t.Run("Crash/IsToldApartFromAServiceThatIsAway", func(t *testing.T) {
 		require.NoError(t, db.Crash())

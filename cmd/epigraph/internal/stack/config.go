@@ -1,6 +1,6 @@
-// Package stack puts the suite together: it holds the one configuration of all services, opens each service with its server,
-// connections and telemetry, and stops them in good order; one service per process, or all in one for development. It must not
-// know the command line, nor what the services do.
+// Package stack assembles the suite: it holds the one configuration of all services, opens each service with
+// its server, connections and telemetry, and stops them in good order; one service per process, or all in one
+// for development. It must not know the command line, nor what the services do.
 package stack
 
 import (
@@ -25,7 +25,7 @@ import (
 // EnvPrefix marks the environment variables that are settings.
 const EnvPrefix = "EPIGRAPH_"
 
-// What grpc.tls.client_certs may be.
+// The values of grpc.tls.client_certs.
 const (
 	clientCertsRequired = "require"
 	clientCertsOptional = "optional"
@@ -45,8 +45,8 @@ const (
 // Services lists all services in the order in which they open.
 func Services() []string { return []string{Registry, Executor, Planner, Gateway} }
 
-// Config is the configuration of the whole suite. One file serves every process: each reads the sections that it needs and
-// checks only those, so that a service may lack the secrets of another.
+// Config is the configuration of the whole suite. One file serves every process: each reads the sections that
+// it needs and checks only those, so that a service may lack the secrets of another.
 type Config struct {
 	Planner  planner.Config
 	Executor executor.Config
@@ -60,12 +60,15 @@ type Config struct {
 
 	Telemetry obs.Config
 
-	// DrainDelay is the time between failing readiness and refusing calls when stopping; balancers need it to look away.
+	// DrainDelay is the time between failing readiness and refusing calls when stopping; balancers need it to
+	// stop routing here.
 	DrainDelay time.Duration `help:"pause between failing readiness and refusing calls when stopping"`
-	// StartTimeout bounds the wait for a database that is away or not migrated yet; 0 means no bound.
+	// StartTimeout bounds the wait for a database that does not answer or is not migrated yet; 0 means no
+	// bound.
 	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet; 0 waits without end"`
 
-	// MaxInFlightBytes bounds what the requests under way in this process hold in memory, as they came and decoded. A namespace may have half of it.
+	// MaxInFlightBytes bounds the memory of the requests under way in this process, encoded and decoded. A
+	// namespace may have half of it.
 	MaxInFlightBytes conf.Bytes `help:"memory that requests under way may hold, half of it for one namespace; 0 means a fifth of the memory limit, 512MiB without one"`
 
 	// Version is what the binary calls itself, and Commit what it was built from; its main package knows.
@@ -91,15 +94,16 @@ type GRPC struct {
 	Grace time.Duration `help:"time that calls under way have to end when stopping"`
 }
 
-// TLS secures the connections among the services. The files are read anew when they change, at the next handshake.
+// TLS secures the connections among the services. Changed files are read again at the next handshake.
 type TLS struct {
 	CertFile string `help:"PEM certificate that this process shows; empty means plain text"`
 	KeyFile  string `help:"PEM key of that certificate"`
-	// CAFile makes clients speak TLS and trust only these authorities. A server with it demands client certificates of them: see ClientCerts.
+	// CAFile makes clients use TLS and trust only these authorities. A server with it requires client
+	// certificates of them: see ClientCerts.
 	CAFile     string `conf:"ca_file" help:"PEM authorities that both sides must be certified by"`
 	ServerName string `help:"name that servers' certificates must have; default the host dialed"`
-	// ClientCerts says whether who connects must show a certificate: "require", or "optional" for clients and workers that have
-	// only an API key. A certificate that is shown is checked all the same.
+	// ClientCerts says whether a client must show a certificate: "require", or "optional" for clients and
+	// workers that have only an API key. A certificate that is shown is always checked.
 	ClientCerts string `help:"whether who connects must show a certificate of ca_file: require or optional"`
 	// of is what settings these are, for hints; empty means grpc.tls.
 	of string
@@ -116,10 +120,12 @@ type Upstream struct {
 type Admin struct {
 	Addr  string `help:"address of /livez, /readyz and /metrics; empty serves none"`
 	Pprof bool   `help:"serve /debug/pprof/ beside them"`
-	// Password guards everything but the probes. It is shown by HTTP basic authentication with any user name, or as a bearer token. Without one
-	// profiles and the pages of executor.river_ui are served on a loopback address only.
+	// Password guards everything but the probes. It is sent by HTTP basic authentication with any user name,
+	// or as a bearer token. Without one, profiles and the pages of executor.river_ui are served on a loopback
+	// address only.
 	Password conf.Secret `help:"password of all but /livez and /readyz, by HTTP basic authentication or as a bearer token; needed for pprof and river_ui unless addr is a loopback address"`
-	// Hosts are names, beside addresses, localhost and the name of the machine, by which the port may be asked when there is no password.
+	// Hosts are the names, beside addresses, localhost and the name of the machine, by which the port may be
+	// addressed when there is no password.
 	Hosts []string `help:"names of this port, beside addresses, localhost and the machine's own name, by which it may be asked without a password"`
 }
 
@@ -140,8 +146,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// DevConfig is DefaultConfig for a process that a person starts and stops: readable logs of what went wrong, no admin pages,
-// and a quick end.
+// DevConfig is DefaultConfig for a process that a person starts and stops: readable logs of faults, no admin
+// pages, and a quick end.
 func DevConfig() Config {
 	c := DefaultConfig()
 	c.Telemetry.LogFormat, c.Telemetry.LogLevel = "text", "warn"
@@ -152,8 +158,9 @@ func DevConfig() Config {
 	return c
 }
 
-// Load fills cfg, which holds the defaults, from flags, environment and file. OPENAI_BASE_URL and OPENAI_API_KEY stand in for
-// base_url and api_key of executor.actors.llm.server and planner.restate.server where neither says anything else. The prefix of src is set here.
+// Load fills cfg, which holds the defaults, from flags, environment and file. OPENAI_BASE_URL and
+// OPENAI_API_KEY are the last source of base_url and api_key of executor.actors.llm.server and
+// planner.restate.server. The prefix of src is set here.
 func Load(cfg *Config, src conf.Sources) error {
 	env := src.Env
 	if env == nil {
@@ -172,7 +179,7 @@ func Load(cfg *Config, src conf.Sources) error {
 		}
 	}
 	src.EnvPrefix, src.Env = EnvPrefix, env
-	// Whatever a caller leaves out because it means something else elsewhere, a setting is a setting here.
+	// Ignored variables of the environment never include the names of settings.
 	settings := map[string]bool{}
 	for _, s := range conf.Effective(cfg) {
 		settings[conf.EnvName(EnvPrefix, s.Key)] = true
@@ -197,8 +204,8 @@ func cut(kv string) (name, value string, ok bool) {
 	return kv, "", false
 }
 
-// Validate reports every fault in what all processes share. The section of a service is checked by ValidateFor, and when the
-// service opens.
+// Validate reports every fault in the sections that all processes share. The section of a service is checked
+// by ValidateFor, and when the service opens.
 func (c Config) Validate() error {
 	var faults []error
 	add := func(section string, err error) {

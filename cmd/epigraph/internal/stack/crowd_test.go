@@ -17,7 +17,7 @@ import (
 )
 
 // TestCrowd sends more large requests at once than dev has memory for. The gateway may refuse some of them.
-// Those that it let in must find room at the executor: what they hold at the gateway takes nothing from them.
+// The admitted ones must find room at the executor: their memory at the gateway takes nothing from them.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	log := &testkit.LogBook{}

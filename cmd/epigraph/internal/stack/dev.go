@@ -28,13 +28,13 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway"
 )
 
-// Where development mode serves unless told otherwise.
+// The default addresses of development mode.
 const (
 	DefaultHTTPAddr = "127.0.0.1:8080"
 	DefaultGRPCAddr = "127.0.0.1:7400"
 )
 
-// ringSize is how many spans are kept to be shown: those of the last few hundred runs.
+// ringSize is how many spans are kept for display: those of the last few hundred runs.
 const ringSize = 50_000
 
 // DevOptions say how the suite runs in one process.
@@ -76,9 +76,9 @@ type Dev struct {
 	services []host.Service // in the order in which they open
 }
 
-// OpenDev opens everything: settings that are at fault, a data directory in use, addresses that are taken and
-// a store that cannot be opened are found here, in this order. Nothing is taken or made before the settings
-// are right.
+// OpenDev opens everything: faulty settings, a data directory in use, addresses that are taken and a store
+// that cannot be opened are found here, in this order. Nothing is taken or created before the settings are
+// checked.
 func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	cfg := o.Config
 	if o.DataDir == "" {
@@ -92,7 +92,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if o.GRPCAddr == "" {
 		o.GRPCAddr = DefaultGRPCAddr
 	}
-	// What runs in this process is one cell.
+	// This process is one cell.
 	cfg.Gateway.Cells, cfg.Gateway.Placements, cfg.Gateway.DefaultCell = nil, nil, ""
 	if cfg.Executor.ID == "" {
 		cfg.Executor.ID = "dev"
@@ -244,7 +244,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 	d.add(g)
 
 	auth := cfg.Auth
-	auth.Anonymous = loopback(rpc.Addr().String()) // whoever is on this machine may call without a key
+	auth.Anonymous = loopback(rpc.Addr().String()) // callers on this machine need no key
 	public, err := newServer(cfg, auth, front, pool, d.tel)
 	if err != nil {
 		return err

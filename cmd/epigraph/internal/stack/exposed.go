@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// warnExposed logs which files with secrets or data can be read by others than who runs this process. Files that are not there hold nothing.
+// warnExposed logs which files with secrets or data are readable by other users. Missing files hold nothing.
 func warnExposed(ctx context.Context, log *slog.Logger, paths ...string) {
 	for _, path := range paths {
 		if path == "" {
@@ -48,7 +48,7 @@ func (c Config) secretFiles(service string) []string {
 	return files
 }
 
-// folder is that of a store of values named by a file URL; empty of any other.
+// folder is the folder of a store of values with a file URL; empty for other URLs.
 func folder(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "file" {

@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// exposed reports whether others than the owner of this process can read a file or folder. Of a file that is not ours the group may read: we
-// read it by the group, too, as Kubernetes mounts its secrets.
+// exposed reports whether others than the owner of this process can read a file or folder. A file of another
+// owner may be readable by its group: this process reads it by the group, too, as Kubernetes mounts its
+// secrets.
 func exposed(info fs.FileInfo) bool {
 	mode := info.Mode().Perm()
 	st, ok := info.Sys().(*syscall.Stat_t)

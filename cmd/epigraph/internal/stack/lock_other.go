@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// lock keeps every other process out of dir until unlock is called. After a crash the file has to be removed by hand.
+// lock keeps every other process out of dir until unlock is called. After a crash the file has to be removed
+// by hand.
 func lock(dir string) (unlock func() error, err error) {
 	name := filepath.Join(dir, "lock")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

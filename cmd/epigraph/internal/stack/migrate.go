@@ -21,8 +21,8 @@ func MigrateDir(ctx context.Context, dir string, cfg Config, out io.Writer) (err
 	return Migrate(ctx, cfg, out)
 }
 
-// Migrate brings the schemas of the services that have stores up to date, or of those named, and writes one line for each to
-// out. What is up to date already stays as it is.
+// Migrate migrates the schemas of the services that have stores, or of the named ones, and writes one line
+// for each to out. A current schema stays as it is.
 func Migrate(ctx context.Context, cfg Config, out io.Writer, services ...string) error {
 	if len(services) == 0 {
 		services = []string{Registry, Executor}

@@ -19,7 +19,8 @@ type pages struct {
 	handler atomic.Pointer[http.Handler]
 }
 
-// guardAdmin refuses to show more than probes and metrics to whoever reaches the address: the jobs of all namespaces, and the memory of the process.
+// guardAdmin refuses to serve more than probes and metrics to anybody who reaches the address: the jobs of
+// all namespaces, and the memory of the process.
 func (c Config) guardAdmin(service string) error {
 	if c.Admin.Addr == "" || loopback(c.Admin.Addr) || !c.Admin.Password.IsZero() {
 		return nil
@@ -55,8 +56,8 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*h).ServeHTTP(w, r)
 }
 
-// protect lets probes through, and everything else only to who knows the password or, if there is none, who asks by a name that this port
-// is known to have: under a name that a page made up for this address, the page's browser would pass on what it sees.
+// protect passes probes. Everything else needs the password or, if there is none, a known name of this port
+// in the request: a page could make up a name for this address, and then read the answers in the browser.
 func (a Admin) protect(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -39,10 +39,10 @@ const (
 	flushLimit = 5 * time.Second
 	// healthInterval is the pause between two looks at whether a service may be called.
 	healthInterval = time.Second
-	// openPatience is how long callers wait for a service that opens, before they are told that its database
-	// keeps it waiting.
+	// openPatience is how long callers wait for a service that opens, before the answer is that it waits for
+	// its database.
 	openPatience = 3 * time.Second
-	// openRetry is the pause between two attempts to open a service whose database is away.
+	// openRetry is the pause between two attempts to open a service whose database does not answer.
 	openRetry = 500 * time.Millisecond
 )
 
@@ -144,8 +144,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 	return p, nil
 }
 
-// advertised is how others reach an address that was listened on: by the host's name if it is that of every
-// interface.
+// advertised is how others reach a listening address: by the host's name if it is that of every interface.
 func advertised(addr net.Addr) string {
 	h, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
@@ -230,8 +229,9 @@ func (p *Process) serve(ctx context.Context) error {
 	return host.Run(ctx, s, whenReady(s, host.GRPC(server, lis, p.cfg.GRPC.Grace)), watchHealth(server, p.readiness))
 }
 
-// await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first.
-// While the database does not answer, is not migrated, or keeps the service waiting, callers at lis are told.
+// await opens a service as soon as its database allows it. It returns nil without an error when ctx ends
+// first. While the database does not answer, is not migrated, or keeps the service waiting, callers at lis
+// get that answer.
 func (p *Process) await(ctx context.Context, lis *shared, open func() (api, error)) (api, error) {
 	begun := time.Now()
 	secure, err := p.cfg.GRPC.TLS.server()
@@ -409,7 +409,7 @@ func newServer(cfg Config, auth grpckit.AuthConfig, budget *inflight.Budget, poo
 }
 
 // whenReady starts a server only when the service behind it may be called for the first time: until then
-// connections wait in line, instead of being told that the service serves and then refused.
+// connections wait, instead of being refused after the health check said that the service serves.
 func whenReady(s api, server host.Service) host.Service {
 	r, ok := s.(ready)
 	if !ok {
@@ -417,7 +417,7 @@ func whenReady(s api, server host.Service) host.Service {
 	}
 	return host.Func(func(ctx context.Context) error {
 		if err := awaitReady(ctx, r); err != nil {
-			return nil // told to stop before that
+			return nil // stopped before that
 		}
 		return server.Run(ctx)
 	}, server.Close)

@@ -143,7 +143,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// TestManifests keeps what is deployed equal to what can be set.
+// TestManifests keeps the deployed settings equal to the existing ones.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	base := filepath.Join("..", "..", "..", "..", "deploy", "k8s", "base")

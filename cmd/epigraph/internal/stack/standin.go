@@ -77,20 +77,20 @@ func (t *turn) Close() error {
 	return nil
 }
 
-// standIn answers every call in the place of a service that waits at its start for its database: callers are
-// told so, and not that nobody answers.
+// standIn answers every call in place of a service that waits at its start for its database, so that callers
+// get the reason instead of no answer.
 type standIn struct {
 	name   string
 	lis    *shared
 	secure *tls.Config
 
 	mu     sync.Mutex
-	reason string // what callers are told now; empty before anything is
-	end    func() // ends the server that tells them
+	reason string // the present reason; empty before the first one
+	end    func() // ends the server that answers with it
 	closed bool
 }
 
-// tell has callers told why from now on.
+// tell answers callers with why from now on.
 func (s *standIn) tell(why *errs.Error, hint string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

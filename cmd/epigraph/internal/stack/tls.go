@@ -66,14 +66,14 @@ type certificate struct {
 	last  *tls.Certificate
 }
 
-// fileState tells whether a file has changed.
+// fileState detects changes of a file.
 type fileState struct {
 	modified time.Time
 	size     int64
 }
 
-// pair looks at the files at every handshake, so that a renewed certificate needs no restart. While they cannot be read, as between the writing of the one and the
-// other, the pair before them stays.
+// pair checks the files at every handshake, so that a renewed certificate needs no restart. While they cannot
+// be read, as between the writing of the one and the other, the previous pair stays.
 func (c *certificate) pair() (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

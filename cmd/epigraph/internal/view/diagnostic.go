@@ -11,8 +11,8 @@ import (
 // maxAlike is how many warnings of one code are shown.
 const maxAlike = 5
 
-// Diagnostics shows every error, and the first warnings of each code, with their lines of the text and a caret
-// under the place. The other warnings are counted. What is only worth knowing takes one dim line.
+// Diagnostics shows every error, and the first warnings of each code, with their lines of the text and a
+// caret under the place. The other warnings are counted. A note takes one dim line.
 func Diagnostics(s Style, name, text string, ds []*planv1.Diagnostic) string {
 	lines := strings.Split(text, "\n")
 	var b strings.Builder
@@ -61,8 +61,8 @@ func Diagnostics(s Style, name, text string, ds []*planv1.Diagnostic) string {
 // maxExcerpt is how many columns of a line are shown around the place.
 const maxExcerpt = 100
 
-// excerpt shows the part of a line around a place. Column and element count characters, as the reader of plans does; every one of
-// them keeps its place, so that harmful ones and tabs become a space.
+// excerpt shows the part of a line around a place. Column and element count characters, as the reader of
+// plans does; every one of them keeps its place, so that harmful ones and tabs become a space.
 func excerpt(b *strings.Builder, s Style, line string, number, column int, element string, paint func(string) string) {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if !harmless(r) {
@@ -75,7 +75,7 @@ func excerpt(b *strings.Builder, s Style, line string, number, column int, eleme
 	if n := len([]rune(element)); n > 0 && strings.HasPrefix(string(runes[at:]), element) {
 		marked = n
 	}
-	// What is to be seen first is the place, then what stands before it, then what follows.
+	// The place has priority, then the text before it, then the text after it.
 	most := maxExcerpt
 	if s.Width > 0 {
 		most = min(most, max(s.Width-10, 12)) // less the number and two signs that something is left out
@@ -100,8 +100,8 @@ func excerpt(b *strings.Builder, s Style, line string, number, column int, eleme
 	fmt.Fprintf(b, "%s%s%s\n", s.dim(strings.Repeat(" ", len(gutter)-2)+"| "), strings.Repeat(" ", Columns(lead)), paint("^"+strings.Repeat("~", max(under-1, 0))))
 }
 
-// Plan shows what a text says: a summary, the problems with what each waits for, parts below their wholes, and
-// the repairs. A dependency that nothing but the order of the text implies is told from those that it states.
+// Plan shows the reading of a text: a summary, the problems with their dependencies, parts below their
+// wholes, and the repairs. Dependencies that only the order of the text implies are marked.
 func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 	if r.GetNoPlan() {
 		why := OneLine(r.GetNoPlanReason(), 0)

@@ -99,8 +99,8 @@ func (d Diagram) Dot() string {
 	return b.String()
 }
 
-// index gives every id a name that both languages take, ends of edges that are no nodes included, and says which nodes hold
-// others. A group that is unknown, or that would hold itself, is left out.
+// index gives every id a name that both languages accept, ends of edges that are no nodes included, and says
+// which nodes hold others. A group that is unknown, or that would hold itself, is left out.
 func (d *Diagram) index() (ids map[string]string, groups map[string]bool) {
 	ids, groups = map[string]string{}, map[string]bool{}
 	name := func(id string) {

@@ -45,7 +45,7 @@ func (s Style) mark(st executorv1.VisitState, frame int) string {
 	return s.dim("·")
 }
 
-// line tells where one node stands, for output that only grows.
+// line is the state of one node, for output that only grows.
 func (t *Tree) line(s Style, n *treeNode, note string) string {
 	out := s.mark(n.state, still) + " " + s.Bold(OneLine(n.id, 60)) + "  " + t.facts(s, n, time.Time{}, false)
 	if note != "" {
@@ -200,7 +200,7 @@ func (t *Tree) Render(s Style, f Frame) string {
 	for _, q := range asks {
 		answer := "  " + q.answer
 		if moves && f.Width > 0 && Columns(answer) > f.Width {
-			answer = "  `epigraph interrupts list`" // which tells the command that answers
+			answer = "  `epigraph interrupts list`" // which lists the command for the answer
 		}
 		b.WriteString(fit(OneLine(q.node, 32)+" "+q.says) + "\n" + fit(answer) + "\n")
 	}

@@ -51,8 +51,8 @@ func (s Style) Dim(t string) string { return s.dim(t) }
 // Bold is for headings.
 func (s Style) Bold(t string) string { return s.paint("1", t) }
 
-// Cost is an amount with what is missing in it: calls at no known price, and attempts that are not booked yet.
-// known says that the money of some call is in the amount.
+// Cost is an amount with its gaps: calls at no known price, and attempts that are not booked yet. known says
+// that the amount includes the money of some call.
 func Cost(nano int64, known bool, unpriced, unbooked int64) string {
 	var parts []string
 	if nano != 0 || known && unbooked == 0 {
@@ -145,9 +145,9 @@ func Word(value, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value, prefix))
 }
 
-// Table lines up rows under headings. Cells may be any text. Where the width is too small for the columns,
-// the last one is broken between words, and where even that leaves too little room for it each row is a
-// paragraph that names what it says. Nothing is left out, since ids are there to be copied.
+// Table lines up rows under headings. Cells may be any text. If the columns are too wide, the last one is
+// broken between words, and if that leaves too little room for it, each row is a paragraph with the headings.
+// Nothing is left out, since ids are there to be copied.
 func Table(s Style, headings []string, rows [][]string) string {
 	safe := make([][]string, len(rows))
 	wide := make([]int, len(headings))

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/width"
 )
 
-// harmless tells that a character can be shown: none that moves a terminal's cursor, colors it, breaks the
-// line or turns the direction of what follows. The joiners stay, since many scripts and all composed emoji
-// need them.
+// harmless reports whether a character can be shown: it does not move a terminal's cursor, color it, break
+// the line or turn the direction of the following text. The joiners stay, since many scripts and all composed
+// emoji need them.
 func harmless(r rune) bool {
 	if r == '\u200c' || r == '\u200d' {
 		return true
@@ -18,8 +18,8 @@ func harmless(r rune) bool {
 	return !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// OneLine is text from anywhere, fit to be printed: on one line of at most most columns (0 is no limit), with
-// single spaces, and without characters that could move a terminal's cursor or hide what is there.
+// OneLine makes any text fit to be printed: on one line of at most most columns (0 is no limit), with single
+// spaces, and without characters that could move a terminal's cursor or hide text.
 func OneLine(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\ufffd"), func(r rune) bool { return r == ' ' || !harmless(r) }), " ")
 	if most <= 0 || Columns(text) <= most {
@@ -156,9 +156,9 @@ func Plain(line string) string {
 	}
 }
 
-// Fit breaks the lines of text that are wider than the style's width. They are broken between words, and what
-// follows is indented by two columns more than the line. What stands in backquotes, and a word that is wider,
-// stays whole, so that it can be copied.
+// Fit breaks the lines of text that are wider than the style's width. They are broken between words, and
+// indented by two columns more than the line. Text in backquotes, and a word that is wider, stays whole, so
+// that it can be copied.
 func (s Style) Fit(text string) string {
 	if s.Width <= 0 {
 		return text
@@ -184,8 +184,8 @@ func (s Style) Paragraph(text, lead string) string {
 	return lead + strings.Join(breakLine(text, max(s.Width-len(lead), 1), ""), "\n"+lead)
 }
 
-// Prose is text of our own: paragraphs, and lines that are indented, which are commands. Those that are too
-// wide go on behind a backslash, so that they can be copied.
+// Prose is text of our own: paragraphs, and indented lines, which are commands. Commands that are too wide
+// continue after a backslash, so that they can be copied.
 func (s Style) Prose(text string) string {
 	var out []string
 	for _, part := range strings.Split(text, "\n\n") {
@@ -254,8 +254,8 @@ func shellWordEnd(text string) int {
 	return len(text)
 }
 
-// breakLine is a line, which may have colors, as lines of at most most columns where words allow it; those
-// after the first begin with lead.
+// breakLine breaks a line, which may have colors, into lines of at most most columns where words allow it;
+// those after the first begin with lead.
 func breakLine(line string, most int, lead string) []string {
 	var out []string
 	var b strings.Builder
@@ -294,8 +294,8 @@ func wordEnd(text string) int {
 	return len(text)
 }
 
-// Message is what an error says on one line, without the picture that may stand below it: a line of what is
-// at fault, and a caret.
+// Message is the text of an error on one line, without the picture that may stand below it: the faulty line,
+// and a caret.
 func Message(text string) string {
 	var kept []string
 	eachLine(text, func(l string) { kept = append(kept, l) }, func(string, string) {})

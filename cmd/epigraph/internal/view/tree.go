@@ -38,7 +38,7 @@ type Tree struct {
 // question is one that the run asks.
 type question struct {
 	id, node string
-	// says is what is asked, and answer the command that answers it.
+	// says is the text of the interrupt, and answer the command that answers it.
 	says, answer string
 }
 
@@ -113,7 +113,7 @@ func NewTree(runID string, g *graphv1.Graph) *Tree {
 	return t
 }
 
-// Apply takes an event into account and returns a line that tells of it, or "" when it is not worth one.
+// Apply applies an event and returns a line about it, or "" when it is not worth one.
 func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 	if ev.GetRunId() != "" && ev.GetRunId() != t.runID {
 		return "" // a descendant's
@@ -136,7 +136,7 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 	}
 	line, of := t.apply(s, ev)
 	if ev.GetSeq() == 0 {
-		return line // what changed is told with the durable event that it belongs to
+		return line // the durable event of the change has the line
 	}
 	changed, began := t.changed, t.began
 	t.changed, t.began = nil, ""
@@ -168,7 +168,8 @@ func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
 		n.state, n.err, n.wait, n.mark, n.ended = v.GetState(), v.GetError(), "", "", time.Time{}
 		switch n.state {
 		case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
-			n.started, n.items, n.failed, n.itemErr, n.children = time.Time{}, 0, 0, nil, 0 // taken back to before it began
+			// reset to before it began
+			n.started, n.items, n.failed, n.itemErr, n.children = time.Time{}, 0, 0, nil, 0
 		case executorv1.VisitState_VISIT_STATE_SKIPPED:
 			n.mark = Skipped(v.GetReason(), v.GetMessage())
 		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_FAILED, executorv1.VisitState_VISIT_STATE_ABSTAINED,
@@ -193,8 +194,8 @@ func (n *treeNode) countItem(state executorv1.VisitState, err *executorv1.RunErr
 	}
 }
 
-// apply takes a durable or ephemeral event into account. It returns a line that tells of it, and the node
-// that the line is about, if it is one.
+// apply applies a durable or ephemeral event. It returns a line about it, and the node of the line, if there
+// is one.
 func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 	at := ev.GetTime().AsTime()
 	switch e := ev.GetEvent().(type) {
@@ -281,7 +282,7 @@ func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 	return "", nil
 }
 
-// runEnded leaves no visit open: what has not ended by then will not.
+// runEnded closes all visits: none of them can end any more.
 func (n *treeNode) runEnded(at time.Time) {
 	switch n.state {
 	case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
@@ -327,7 +328,7 @@ func (t *Tree) ofRun(s Style, ev *executorv1.RunEvent) string {
 	return ""
 }
 
-// asked is a question in words: what is asked or to be approved, and the command that answers it.
+// asked is the text of an interrupt: the question or the approval, and the command that answers it.
 func asked(q *executorv1.InterruptOpened) question {
 	says, answer := "asks: "+OneLine(jsonText(q.GetPrompt().GetJson()), 200), "VALUE"
 	if what := q.GetApprove().GetJson(); len(what) > 0 {
@@ -370,7 +371,7 @@ func closedText(c *executorv1.InterruptClosed) string {
 	return how
 }
 
-// Skipped says why a visit was skipped; what is missing stands in the message.
+// Skipped says why a visit was skipped; details are in the message.
 func Skipped(reason, message string) string {
 	switch reason {
 	case "CONDITION_FALSE":
@@ -492,7 +493,7 @@ func (t *Tree) Book(node string, nano int64, known bool) {
 	t.cost[node] = c
 }
 
-// ResetCosts forgets what was booked, before it is read again.
+// ResetCosts drops the booked costs, before they are read again.
 func (t *Tree) ResetCosts() {
 	clear(t.cost)
 	t.total = nodeCost{}

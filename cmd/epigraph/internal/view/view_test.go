@@ -264,7 +264,7 @@ func TestStyle(t *testing.T) {
 	require.False(t, unicode.Is(unicode.Cf, 'x'))
 }
 
-// story is a run told event by event.
+// story is a run, event by event.
 type story struct {
 	tree *Tree
 	now  time.Time

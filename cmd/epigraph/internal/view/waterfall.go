@@ -11,8 +11,8 @@ import (
 // maxSpans is how many spans a waterfall shows.
 const maxSpans = 120
 
-// Waterfall draws the spans of a trace below each other, each as a bar on one time line. Spans whose parent is not there stand at
-// the top.
+// Waterfall draws the spans of a trace below each other, each as a bar on one time line. Spans without their
+// parent stand at the top.
 func Waterfall(s Style, spans []obs.Span, width int) string {
 	if len(spans) == 0 {
 		return "no spans\n"

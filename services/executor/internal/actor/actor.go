@@ -33,13 +33,13 @@ type Spec struct {
 	EffectOf func(*workgraph.Node) workgraph.Effect
 	// SeesPlace says that results depend on the node or visit that calls.
 	SeesPlace bool
-	// Computes says that a call keeps a processor busy for as long as it runs.
+	// Computes says that a call uses a processor for all of its time.
 	Computes bool
 	// Elsewhere says that the work of a call is done by others: here it only waits for them, and what it
 	// holds meanwhile is small.
 	Elsewhere bool
 	// Schema is the JSON Schema (2020-12) of the named arguments. With additionalProperties false a node may
-	// give no others of its own; those that travel to it are ignored, since results travel as arguments too.
+	// state no other arguments; other propagated inputs are ignored, since results become arguments too.
 	Schema string
 	// Examine looks at a node's own arguments beyond the schema; nil has nothing to say.
 	Examine func(context.Context, *workgraph.Node) []workgraph.Argument
@@ -56,8 +56,8 @@ type Spec struct {
 	Actor workgraph.Actor
 }
 
-// Interrupted is the error of a call that ended because its context did: its timeout, or somebody, ended it.
-// Whoever makes the call knows which, and gives the error its reason.
+// Interrupted is the error of a call that ended with its context, by its timeout or because somebody ended
+// it. The caller knows which, and sets the reason.
 func Interrupted(t workgraph.ErrorType) error { return &workgraph.Error{Type: t} }
 
 // Registry is a fixed set of actors. It is immutable and safe for concurrent use.
@@ -133,7 +133,7 @@ func (r *Registry) Specs() []Spec {
 // performed.
 const ReasonArguments = "ARGUMENTS_INVALID"
 
-// BadArguments says what is wrong with a call's arguments.
+// BadArguments is the error of faulty arguments of a call.
 func BadArguments(format string, args ...any) *workgraph.Error {
 	return workgraph.Errorf(workgraph.Permanent, ReasonArguments, format, args...)
 }
@@ -141,7 +141,7 @@ func BadArguments(format string, args ...any) *workgraph.Error {
 // Decode reads the named arguments that dst, a pointer to a struct, has fields for, each by its json tag; the
 // rest is left alone. Numbers keep all their digits where dst asks for json.Number or json.RawMessage.
 func Decode(named map[string]json.RawMessage, dst any) error {
-	// Only what is asked for is read: what travels along may be large.
+	// Only the fields of the struct are decoded: propagated inputs may be large.
 	asked := map[string]json.RawMessage{}
 	for f := range reflect.TypeOf(dst).Elem().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -155,7 +155,7 @@ func Decode(named map[string]json.RawMessage, dst any) error {
 	return nil
 }
 
-// OwnText is a node's own argument if it is a text; what travels may take its place.
+// OwnText is a node's own argument if it is a text; a propagated input may replace it.
 func OwnText(n *workgraph.Node, name string) (text string, ok bool) { return Text(n.Named, name) }
 
 // Text is the argument if it is a text.

@@ -12,14 +12,17 @@ import (
 )
 
 const (
-	// maxExpressionTime is how long the expressions of one call may be compiled and evaluated. What one may cost ends it long before, on a
-	// machine that is not overloaded; a template has a thousand.
+	// maxExpressionTime is how long the expressions of one call may be compiled and evaluated. The cost limit
+	// of an expression ends it much earlier, on a machine that is not overloaded; a template has a thousand
+	// expressions.
 	maxExpressionTime = 10 * time.Second
-	// maxKeptText bounds the text of remembered expressions in bytes; compiled they take some hundred times as much.
+	// maxKeptText bounds the text of cached expressions in bytes; compiled they take some hundred times as
+	// much.
 	maxKeptText = 256 << 10
 )
 
-// Expressions compiles and evaluates expressions, and remembers those that were used last. It is safe for concurrent use.
+// Expressions compiles and evaluates expressions, and caches the last used ones. It is safe for concurrent
+// use.
 type Expressions struct {
 	mu     sync.Mutex
 	byText *lru.Cache[string, *workgraph.Expr]

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Reporter takes what an attempt tells while it is under way. What it takes is ephemeral: it reaches whoever is watching just then.
-// Implementations are safe for concurrent use and never block for long.
+// Reporter receives the reports of an attempt under way. They are ephemeral: they reach only present
+// watchers. Implementations are safe for concurrent use and never block for long.
 type Reporter interface {
 	// Text is a piece of text that a model has just written.
 	Text(piece string)

@@ -1,5 +1,6 @@
-// Package archive owns the form in which runs are kept after they have left the journal: one object per run, lines of JSON, compressed. The first line is
-// the run, the second its graph, the others its events, each as the journal had it. It must not know when a run is archived, nor what an event means.
+// Package archive owns the form in which runs are kept after they have left the journal: one object per run,
+// lines of JSON, compressed. The first line is the run, the second its graph, the others its events, each as
+// the journal had it. It must not know when a run is archived, nor the meaning of an event.
 package archive
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// Version is that of the form; a change that old readers cannot take raises it.
+// Version is the version of the form; a change that old readers cannot read raises it.
 const Version = 1
 
 // page is how many events are read at once.
@@ -94,10 +95,11 @@ func value(b []byte) any {
 	return b
 }
 
-// Name is that of a run's object.
+// Name is the name of a run's object.
 func Name(namespace, runID string) string { return namespace + "/" + runID + ".jsonl.zst" }
 
-// Put writes an ended run, whose values j must read plain, to a store. Done twice it writes the same object again.
+// Put writes an ended run, whose values j must read plain, to a store. A repetition writes the same object
+// again.
 func Put(ctx context.Context, to *blob.Store, j journal.Reader, namespace, runID string) error {
 	var out bytes.Buffer
 	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))

@@ -1,5 +1,5 @@
-// Package callpb puts what a call counts and fails with into its wire form, for clients and for remote workers alike. It knows the
-// model and the generated types, and nothing of runs or of those who ask.
+// Package callpb translates the usage and the failures of calls into their wire form, for clients and for
+// remote workers alike. It knows the model and the generated types, and neither runs nor callers.
 package callpb
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Count is n as the wire has it; what does not fit becomes the nearest that does.
+// Count is n as the wire has it; a value out of range becomes the nearest in range.
 func Count(n int) int32 { return int32(max(min(n, math.MaxInt32), math.MinInt32)) }
 
 // ErrorType is UNSPECIFIED for a type that the wire does not know.

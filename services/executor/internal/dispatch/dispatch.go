@@ -1,5 +1,6 @@
-// Package dispatch owns the working side of the job queue: it takes the jobs that the journal's drivers inserted with what caused them, and hands
-// each to the handler of its kind. It knows River and no table of ours; it must not know what a job's work is, nor which database carries it.
+// Package dispatch owns the working side of the job queue: it takes the jobs that the journal's drivers
+// inserted with their causes, and hands each to the handler of its kind. It knows River and no table of ours.
+// It must not know the work of a job, nor the database that stores it.
 package dispatch
 
 import (
@@ -32,7 +33,7 @@ import (
 type Job struct {
 	ID   int64
 	Kind journal.JobKind
-	// Args is what was inserted; JobArgs are decoded from it when it is about a run.
+	// Args are the inserted arguments; JobArgs are decoded from them for jobs about a run.
 	Args []byte
 	journal.JobArgs
 	// Attempt counts the tries, this one included.
@@ -41,8 +42,9 @@ type Job struct {
 	At time.Time
 }
 
-// Handler works one job. Jobs come at least once, and to one handler at a time unless an executor dies or a job outlives its Timeout. An error lets
-// the job come again after a pause that grows; Later lets it come again at a time of the handler's choice.
+// Handler works one job. Jobs come at least once, and to one handler at a time unless an executor dies or a
+// job exceeds its Timeout. After an error the job comes again with an increasing pause; after Later it comes
+// again at a time of the handler's choice.
 type Handler func(ctx context.Context, j Job) error
 
 // Kind is a kind of jobs and who works them.
@@ -51,29 +53,32 @@ type Kind struct {
 	Handle Handler
 	// Timeout bounds one try; 0 means 30 s.
 	Timeout time.Duration
-	// Every inserts a job of this kind with no arguments that often, by whichever executor leads; 0 means never. The first one comes when an
-	// executor begins to lead.
+	// Every inserts a job of this kind without arguments that often, by the executor that leads; 0 means
+	// never. The first one comes when an executor begins to lead.
 	Every time.Duration
 }
 
 // Options tune a Dispatcher; zero fields take the defaults named at each.
 type Options struct {
-	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again: another release may know it.
+	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again:
+	// another release may know it.
 	Kinds []Kind
-	// Wakes, Starts, Schedules, Webhooks and Work are how many jobs of each queue are worked at once; defaults 64, 32, 16, 64 and 8.
+	// Wakes, Starts, Schedules, Webhooks and Work are how many jobs of each queue are worked at once;
+	// defaults 64, 32, 16, 64 and 8.
 	Wakes, Starts, Schedules, Webhooks, Work int
 	// Drain is how long jobs in progress may go on when Run is to end; default 5 s.
 	Drain time.Duration
-	// Retention is how long a finished job is kept to be looked at; default 1 minute. Those that were given up are kept for a day.
+	// Retention is how long a finished job is kept for inspection; default 1 minute. Discarded jobs are kept
+	// for a day.
 	Retention time.Duration
 	// ID is under which name jobs are worked; empty leaves it to River.
 	ID string
-	// RescueAfter is when a job that nobody ended comes again, besides the time that its kind may take; default 1 minute. Those that an executor died
-	// with come again earlier: see journal.Members.RescueJobs.
+	// RescueAfter is when a job that nobody ended comes again, besides the time that its kind may take;
+	// default 1 minute. Jobs of a dead executor come again earlier: see journal.Members.RescueJobs.
 	RescueAfter time.Duration
 	// Schema is where River's tables are, empty for SQLite.
 	Schema string
-	// Logger is told of jobs that fail; nil discards.
+	// Logger gets the jobs that fail; nil discards.
 	Logger *slog.Logger
 	// TracerProvider and MeterProvider get River's spans and metrics; nil means none.
 	TracerProvider trace.TracerProvider
@@ -81,19 +86,20 @@ type Options struct {
 }
 
 const (
-	// poll is the longest that a job waits whose notification was missed, or which was not due yet when it came: those with a time are due early, and
-	// held to the instant by who works them. pollWork is that of the jobs which nobody waits for.
+	// poll is the longest wait of a job whose notification was missed, or which was not due yet when it came.
+	// Jobs with a time are due early, and their handlers hold them until the instant. pollWork is the same
+	// for jobs that nobody waits for.
 	poll     = 500 * time.Millisecond
 	pollWork = 2 * time.Second
 	// cooldown is the shortest pause between two looks at a queue.
 	cooldown = 2 * time.Millisecond
 
 	defaultTimeout = 30 * time.Second
-	// startAgain is the pause between two tries to begin while the database is away.
+	// startAgain is the pause between two tries to start while the database does not answer.
 	startAgain = 500 * time.Millisecond
 )
 
-// client is what is needed of River's, whatever its transactions are.
+// client is the used part of River's client, for any type of transaction.
 type client interface {
 	Start(ctx context.Context) error
 	Stopped() <-chan struct{}
@@ -102,13 +108,14 @@ type client interface {
 // Dispatcher works jobs while Run runs. It is safe for concurrent use.
 type Dispatcher struct {
 	c client
-	// over is set before the client is told to stop.
+	// over is set before the client is stopped.
 	over *atomic.Bool
 	log  *slog.Logger
 	ui   func(prefix string) (*UI, error)
 }
 
-// New returns a dispatcher over one of the journal's drivers: see their JobDriver. It neither connects nor migrates.
+// New returns a dispatcher over one of the journal's drivers: see their JobDriver. It neither connects nor
+// migrates.
 func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error) {
 	def := func(p *int, v int) {
 		if *p <= 0 {
@@ -182,7 +189,8 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	}}, nil
 }
 
-// Run works jobs until ctx ends, from when the database answers on; then those in progress may end within Options.Drain.
+// Run works jobs until ctx ends, from when the database answers on; then those in progress may end within
+// Options.Drain.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	jobs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -208,9 +216,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// quiet is the log of the client without lines that tell operators nothing. While it stops it complains that
-// statements were interrupted: what they were for is done after the next start, since jobs are hints. When it
-// gives up writing what became of jobs, it says so without the error, after a line with it for each try.
+// quiet is the log of the client without lines that are of no use to operators. While the client stops it
+// reports interrupted statements: their work is done after the next start, since jobs are hints. When it
+// gives up recording the ends of jobs, it logs no error, after a line with the error for each try.
 type quiet struct {
 	slog.Handler
 	over *atomic.Bool
@@ -236,11 +244,12 @@ func (h quiet) WithGroup(name string) slog.Handler {
 	return quiet{h.Handler.WithGroup(name), h.over}
 }
 
-// UI returns pages that show the jobs of all tenants and let their reader cancel and repeat them: they are for operators only. prefix is the path
-// below which they are mounted.
+// UI returns pages that show the jobs of all tenants and let their reader cancel and repeat them: they are
+// for operators only. prefix is the path below which they are mounted.
 func (d *Dispatcher) UI(prefix string) (*UI, error) { return d.ui(prefix) }
 
-// UI is an http.Handler that answers once its Start was called; what that starts ends with its context.
+// UI is an http.Handler that answers once its Start was called; everything started by it ends with its
+// context.
 type UI struct {
 	*riverui.Handler
 }
@@ -248,7 +257,7 @@ type UI struct {
 // Later lets a job come again after a pause, which is no failure.
 func Later(after time.Duration) error { return river.JobSnooze(max(after, 0)) }
 
-// Never ends a job for good, whatever is left undone.
+// Never ends a job for good, with its work undone.
 func Never(err error) error { return river.JobCancel(err) }
 
 // Again lets a job that failed come again after a pause of the handler's choice.
@@ -304,7 +313,7 @@ func (w *worker) Work(ctx context.Context, j *river.Job[args]) error {
 	if a, ok := errors.AsType[*again](err); ok {
 		j.Args.next = time.Now().Add(a.after)
 	}
-	// What is gone needs no work.
+	// A deleted run needs no work.
 	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
 		return nil
 	}
@@ -315,14 +324,14 @@ func (w *worker) Work(ctx context.Context, j *river.Job[args]) error {
 func (w *worker) NextRetry(j *river.Job[args]) time.Time { return j.Args.next }
 
 func everyPeriod(k Kind) *river.PeriodicJob {
-	// Not twice within half a period, whoever leads.
+	// Not twice within half a period, whichever executor leads.
 	once := river.UniqueOpts{ByPeriod: max(k.Every/2, time.Second)}
 	return river.NewPeriodicJob(river.PeriodicInterval(k.Every), func() (river.JobArgs, *river.InsertOpts) {
 		return args{kind: string(k.Name)}, &river.InsertOpts{Queue: k.Name.Queue(), Priority: 3, UniqueOpts: once, MaxAttempts: 3}
 	}, &river.PeriodicJobOpts{ID: string(k.Name), RunOnStart: true})
 }
 
-// patience lets a failed job come again soon, then ever later, up to half a minute.
+// patience retries a failed job soon at first, then ever later, up to half a minute.
 type patience struct{}
 
 func (patience) NextRetry(job *rivertype.JobRow) time.Time {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// starter is a client whose database is away at first.
+// starter is a client whose database does not answer at first.
 type starter struct {
 	errs    []error
 	starts  atomic.Int64

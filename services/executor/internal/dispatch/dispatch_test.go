@@ -162,7 +162,7 @@ func onBoth(t *testing.T, name string, f func(t *testing.T, s *store)) {
 	}
 }
 
-// faults keeps what is logged about jobs that could not be ended.
+// faults keeps the log lines about jobs that could not be ended.
 type faults struct {
 	mu   sync.Mutex
 	kept []string
@@ -187,7 +187,7 @@ func (f *faults) lines() []string {
 	return slices.Clone(f.kept)
 }
 
-// book notes what was handled.
+// book records the handled jobs.
 type book struct {
 	mu   sync.Mutex
 	jobs []dispatch.Job
@@ -260,7 +260,7 @@ func TestDispatch(t *testing.T) {
 		require.NoError(t, err)
 		var b book
 		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
-			// What caused the job is there when it comes.
+			// The cause of the job is there when it comes.
 			r, err := s.Get(ctx, j.Namespace, j.RunID)
 			if err != nil || r.LastSeq != 2 || !r.Owner.IsZero() {
 				t.Errorf("job before its commit: %+v, %v", r, err)

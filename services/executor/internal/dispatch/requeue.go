@@ -25,9 +25,9 @@ type executor struct {
 	riverdriver.Executor
 }
 
-// JobSetStateIfRunningMany implements riverdriver.Executor. A batch that fails is halved until the jobs to
-// blame stand alone: thousands may be in one, and what was ended before ctx does is not looked at again one
-// by one.
+// JobSetStateIfRunningMany implements riverdriver.Executor. A failing batch is halved until the faulty jobs
+// stand alone: one may have thousands, and jobs that were ended before ctx ends are not examined again one by
+// one.
 func (e executor) JobSetStateIfRunningMany(ctx context.Context, all *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	out, err := e.Executor.JobSetStateIfRunningMany(ctx, all)
 	if _, equal := dbkit.UniqueViolation(err); !equal {

@@ -1,5 +1,6 @@
-// Package egress owns the way out to addresses that users and models name: which of them may be reached, and the transport that refuses the others
-// at the moment it connects. It must not know what is sent, nor what an answer means.
+// Package egress owns the way out to addresses that users and models name: which of them may be reached, and
+// the transport that refuses the others when it connects. It must not know the content of requests and
+// answers.
 package egress
 
 import (
@@ -18,14 +19,16 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Guard refuses addresses that are not public. It looks at the address that is really dialed, after the name was resolved, so that a name cannot
-// change its meaning in between. The zero value lets public addresses through and no others.
+// Guard refuses addresses that are not public. It looks at the address that is really dialed, after the name
+// was resolved, so that a name cannot change its meaning in between. The zero value lets public addresses
+// through and no others.
 type Guard struct {
 	all  bool
 	nets []netip.Prefix
 }
 
-// NewGuard lets these networks, like 10.0.0.0/8, through as well; "all" lets everything through. The error names every text that is no network.
+// NewGuard lets these networks, like 10.0.0.0/8, through as well; "all" lets everything through. The error
+// names every text that is no network.
 func NewGuard(allow []string) (Guard, error) {
 	var g Guard
 	var bad []error
@@ -44,7 +47,7 @@ func NewGuard(allow []string) (Guard, error) {
 	return g, errors.Join(bad...)
 }
 
-// Refusal says that an address may not be reached. It never tells which address a name stands for here.
+// Refusal says that an address may not be reached. It never reveals the address behind a name.
 type Refusal struct {
 	// Host is the host as it was asked for; empty if only the address that it stands for is known.
 	Host string
@@ -64,7 +67,7 @@ func (r *Refusal) Error() string {
 	return r.Host + allow
 }
 
-// Check refuses an address. It says nothing of names: what they stand for is known when they are dialed.
+// Check refuses an address. Names are resolved and checked when they are dialed.
 func (g Guard) Check(ip netip.Addr) error {
 	ip = ip.Unmap()
 	if g.all || public(ip) || slices.ContainsFunc(g.nets, func(n netip.Prefix) bool { return n.Contains(ip) }) {
@@ -73,8 +76,9 @@ func (g Guard) Check(ip netip.Addr) error {
 	return &Refusal{Host: ip.String()}
 }
 
-// CheckHost refuses a host of a URL of which it is certain before it is dialed: an address, a name of this machine, or an address that is
-// not written in the one usual form. Resolvers and libraries read the odd forms (0x7f.1, 2130706433, 0177.0.0.1) differently, so nobody can say what is meant.
+// CheckHost refuses a host of a URL that is certainly refused when dialed: an address, a name of this
+// machine, or an address that is not in the one usual form. Resolvers and libraries read the odd forms
+// (0x7f.1, 2130706433, 0177.0.0.1) differently, so their meaning is unknown.
 func (g Guard) CheckHost(host string) error {
 	name, err := plain(host)
 	if err != nil {
@@ -92,8 +96,9 @@ func (g Guard) CheckHost(host string) error {
 	return &Refusal{Host: host}
 }
 
-// plain is the host as it will be dialed: without brackets and the dot at its end, in lower case, other scripts' letters and digits as ASCII.
-// It refuses what looks like an address and is not written as one.
+// plain is the host as it will be dialed: without brackets and the dot at its end, in lower case, other
+// scripts' letters and digits as ASCII. It refuses a text that resembles an address and is not in its usual
+// form.
 func plain(host string) (string, error) {
 	odd := &Refusal{Host: fmt.Sprintf("%.80q", host), why: "is an address in an unusual form: write it like 192.0.2.1 or 2001:db8::1, without a zone"}
 	name := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
@@ -105,16 +110,18 @@ func plain(host string) (string, error) {
 	}
 	name, err := idna.Lookup.ToASCII(strings.TrimRight(name, "."))
 	if err != nil {
-		// Names that only some resolvers take, with underscores for example, are none of our business; other scripts are.
+		// Names that only some resolvers take, with underscores for example, are none of our business; other
+		// scripts are.
 		if name = strings.TrimRight(host, "."); strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
 			return "", &Refusal{Host: fmt.Sprintf("%.80q", host), why: "is no name of a host"}
 		}
 	}
 	name = strings.TrimRight(strings.ToLower(name), ".")
 	if name == "" || strings.HasPrefix(name, ".") || strings.Contains(name, "..") {
-		return "", &Refusal{Host: fmt.Sprintf("%.80q", host), why: "is no name of a host"} // nothing can be of that name
+		// nothing can be of that name
+		return "", &Refusal{Host: fmt.Sprintf("%.80q", host), why: "is no name of a host"}
 	}
-	// As browsers do it: what ends in a number is an address.
+	// Browsers do the same: a name that ends in a number is an address.
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if number(last) {
 		if _, err := netip.ParseAddr(name); err != nil {
@@ -124,7 +131,8 @@ func plain(host string) (string, error) {
 	return name, nil
 }
 
-// number reports whether the end of a host makes it an address: digits, or 0x and hexadecimal digits, which may be missing.
+// number reports whether the end of a host makes it an address: digits, or 0x and hexadecimal digits, which
+// may be missing.
 func number(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
@@ -132,7 +140,8 @@ func number(label string) bool {
 	return label != "" && strings.Trim(label, "0123456789") == ""
 }
 
-// Transport returns one that connects to nothing that the guard refuses, and by no proxy. It is the caller's to change before it is used.
+// Transport returns one that connects to nothing that the guard refuses, and by no proxy. It is the caller's
+// to change before it is used.
 func (g Guard) Transport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: g.control}
 	return &http.Transport{
@@ -148,22 +157,25 @@ func (g Guard) control(_, address string, _ syscall.RawConn) error {
 		return &Refusal{}
 	}
 	if g.Check(ap.Addr().WithZone("")) != nil {
-		return &Refusal{} // the address is that of a name, and names of this network are nobody's business
+		return &Refusal{} // the address belongs to a name, and the names of this network are private
 	}
 	return nil
 }
 
-// special are networks that are not for the public but that netip does not call private. Of IPv6 they are those within public6.
+// special are networks that are not for the public but that netip does not call private. Of IPv6 they are
+// those within public6.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
 	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
-	// Protocol assignments, Teredo and ORCHID among them; documentation; 6to4, which holds an address of IPv4.
+	// Protocol assignments, Teredo and ORCHID among them; documentation; 6to4, which holds an address of
+	// IPv4.
 	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("3fff::/20"), netip.MustParsePrefix("2002::/16"),
 }
 
-// public6 is the only network of IPv6 from which public addresses are given out. Beside it are all forms that hold an address of IPv4
-// (::/96, ::ffff:0:0:0/96, 64:ff9b::/96), what was site-local, and what is reserved.
+// public6 is the only IPv6 network from which public addresses are assigned. Outside of it are all forms that
+// contain an IPv4 address (::/96, ::ffff:0:0:0/96, 64:ff9b::/96), the former site-local network, and reserved
+// ones.
 var public6 = netip.MustParsePrefix("2000::/3")
 
 func public(ip netip.Addr) bool {

@@ -16,8 +16,9 @@ import (
 // maxWords bounds what Words takes over from the other side, in bytes.
 const maxWords = 300
 
-// Words says why a request got no answer, to whoever asked for it. Errors of the network name addresses of ours (the resolver's, this
-// process's own, and the one that a name stands for inside), so none of their text is taken over.
+// Words says why a request got no answer, to whoever asked for it. Errors of the network name addresses of
+// ours (the resolver's, this process's own, and the one that a name stands for inside), so none of their text
+// is taken over.
 func Words(err error) string {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err // the address is in the arguments, with its secrets
@@ -61,7 +62,7 @@ func Words(err error) string {
 	return errs.Clip(err.Error(), maxWords)
 }
 
-// certificateWords tells what is wrong with a certificate, which is as public as the certificate.
+// certificateWords describes the fault of a certificate, which is as public as the certificate.
 func certificateWords(err error) string {
 	if name, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "it is not that of " + name.Host

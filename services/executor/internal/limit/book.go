@@ -17,10 +17,11 @@ type book struct {
 	// waiting are in the order in which they get their turns.
 	waiting []*waiter
 	dirty   bool
-	// due is when to ask again even if nothing happens; zero means not at all.
+	// due is when to ask again without an event; zero means never.
 	due time.Time
 
-	// Of places: holds are the calls that run, allowed is how many may, as the store knows it; it never knows of fewer.
+	// Of places: holds are the calls that run, allowed is the number of them that the store knows of. The
+	// store never knows of fewer.
 	holds   []*hold
 	allowed int
 	over    int
@@ -39,7 +40,8 @@ type waiter struct {
 	seniority time.Time
 	run       string
 	ready     func(sched.Pass)
-	// refuse, if not nil, is called when the next answer is not for it: it does not wait. asked says that it was asked for.
+	// refuse, if not nil, is called when the next answer grants nothing: the claim does not wait. asked says
+	// that it was asked for.
 	refuse func()
 	asked  bool
 }
@@ -106,7 +108,8 @@ func (b *book) push(w *waiter) {
 	b.waiting = slices.Insert(b.waiting, i, w)
 }
 
-// ask is what is to be told to the store; false when there is nothing. From then on nothing is begun beyond what is told.
+// ask returns the next request to the store; false if there is none. From then on nothing begins beyond that
+// request.
 func (b *book) ask(now time.Time) (Ask, bool) {
 	a := Ask{Key: b.key, Rate: b.rate, Also: b.also}
 	if len(b.waiting) > 0 {
@@ -133,7 +136,8 @@ func (b *book) ask(now time.Time) (Ask, bool) {
 	return a, true
 }
 
-// failed is called when it is not known what became of an ask. The store may know of more than is held, and is told again.
+// failed handles a request whose fate is unknown. The store may know of more than is held, and gets the
+// numbers again.
 func (b *book) failed(l *Limiter) {
 	if !b.dirty {
 		b.dirty = true
@@ -141,7 +145,7 @@ func (b *book) failed(l *Limiter) {
 	}
 }
 
-// granted takes the answer to an ask and returns what is to be called without the lock.
+// granted takes the answer to an ask and returns the functions to call without the lock.
 func (b *book) granted(l *Limiter, g Grant, sent, received time.Time) []func() {
 	if g.Unbounded {
 		return b.lift(l)
@@ -242,7 +246,7 @@ func (b *book) lift(l *Limiter) (out []func()) {
 	return out
 }
 
-// turns lets those begin whose moment has come, and sets the timer for the next.
+// turns lets the calls begin whose time has come, and sets the timer for the next.
 func (b *book) turns(l *Limiter, now time.Time) (out []func()) {
 	for len(b.moments) > 0 {
 		m := b.moments[0]
@@ -266,7 +270,7 @@ func (b *book) turns(l *Limiter, now time.Time) (out []func()) {
 	case len(b.waiting) == 0 && n == 0:
 		b.drop(l)
 	case len(b.waiting) == 0:
-		// What was granted and is not used goes stale by itself; whoever comes meanwhile may use it.
+		// Unused grants expire by themselves; a call that arrives before that may use one.
 		b.alarm(l, b.moments[n-1].until)
 	case n > 0:
 		b.alarm(l, b.moments[0].from)

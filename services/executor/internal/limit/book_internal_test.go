@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQuotaPlaceIsUsedOnce gives the place of a run back, whose beginning is durable, while the store is asked.
+// TestQuotaPlaceIsUsedOnce releases the place of a run, whose start is durable, while a request to the store
+// is under way.
 func TestQuotaPlaceIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	l := New(nil, nil)

@@ -243,7 +243,8 @@ func TestReplicas(t *testing.T) {
 			}
 		}
 		require.NotEmpty(t, worst)
-		// The limit of the actor was put a moment before the first start; whoever had not heard of it yet began at most a few.
+		// The limit of the actor was set a moment before the first start; an executor that had not received
+		// it yet began at most a few.
 		require.LessOrEqual(t, worst["actor"], 5, "there are five keys")
 	})
 	t.Run("Rates/HoldWhileOwnersDie", func(t *testing.T) {
@@ -263,7 +264,8 @@ func TestReplicas(t *testing.T) {
 		first := open(t, url, "a", a)
 		_, err := first.Put(t.Context(), limit.Limit{Key: limit.ActorKey(ns, "work"), MaxRate: n, RateInterval: interval})
 		require.NoError(t, err)
-		rs := []*replica{open(t, url, "b", a), open(t, url, "c", a)} // these have known the limit from the beginning
+		// these have known the limit from the beginning
+		rs := []*replica{open(t, url, "b", a), open(t, url, "c", a)}
 		g := &workgraph.Graph{}
 		for i := range 10 {
 			g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprint("n", i), Actor: "work"})
@@ -281,7 +283,7 @@ func TestReplicas(t *testing.T) {
 		slices.SortFunc(when, time.Time.Compare)
 		require.GreaterOrEqual(t, len(when), 60)
 		for i := n; i < len(when); i++ {
-			// From the pass to the actor it is a few steps, which a loaded machine stretches.
+			// From the pass to the actor it is a few steps, which take longer on a loaded machine.
 			require.Greater(t, when[i].Sub(when[i-n]), interval*9/10, "calls %d to %d", i-n, i)
 		}
 	})

@@ -2,15 +2,16 @@ package limit
 
 import "context"
 
-// Bound is one limit that holds for a call, and what is under way of it over all executors.
+// Bound is one limit that applies to a call, with its use over all executors.
 type Bound struct {
 	Limit
 	Figure
-	// Implied says that nobody put it: it is a concurrency key, which lets one call run at a time.
+	// Implied says that nobody set it: it is a concurrency key, which lets one call run at a time.
 	Implied bool
 }
 
-// Explain tells what holds for calls of an actor with a concurrency key, which may be empty, in the order in which they pass it.
+// Explain returns the limits for calls of an actor with a concurrency key, which may be empty, in the order
+// in which they are passed.
 func (l *Limiter) Explain(ctx context.Context, namespace, actor, key string) ([]Bound, error) {
 	known := l.known.Load()
 	var out []Bound
@@ -47,7 +48,8 @@ type NamespaceFigure struct {
 	OpenRuns, PendingRuns int64
 }
 
-// ExplainStart tells why runs of a namespace wait as PENDING: false when nothing bounds how many are open.
+// ExplainStart explains why runs of a namespace wait as PENDING: false if the number of open runs has no
+// bound.
 func (l *Limiter) ExplainStart(ctx context.Context, namespace string) (NamespaceFigure, bool, error) {
 	x, ok := l.Quota(namespace)
 	if !ok || x.MaxOpenRuns == 0 {

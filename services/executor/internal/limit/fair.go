@@ -6,13 +6,13 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 )
 
-// fair is a store that namespaces ask in turns. What executors exchange for all of them has none.
+// fair is a store that namespaces use in turns. The exchange of executors for all of them needs no turn.
 type fair struct {
 	Store
 	turns *dbkit.Turns
 }
 
-// Fair returns s such that what is asked for one namespace has the turns of its connections.
+// Fair returns s such that requests for one namespace take turns for its connections.
 func Fair(s Store, t *dbkit.Turns) Store { return fair{s, t} }
 
 // Put implements Store.
@@ -30,7 +30,7 @@ func (f fair) List(ctx context.Context, namespace, after string, most int) ([]Li
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Limit, error) { return f.Store.List(ctx, namespace, after, most) })
 }
 
-// Figures implements Store. Whoever asks asks for one namespace.
+// Figures implements Store. A request is for one namespace.
 func (f fair) Figures(ctx context.Context, keys []Key) ([]Figure, error) {
 	if len(keys) == 0 {
 		return nil, nil

@@ -36,7 +36,7 @@ func (l *Limiter) enter(k Key, kind sched.GateKind, req sched.GateRequest, ready
 	w := newWaiter(req, ready)
 	b.push(w)
 	var out []func()
-	// What was given back a moment ago may still be here.
+	// A place that was released a moment ago may still be held here.
 	if b.rival.IsZero() && b.over == 0 {
 		out = b.hand(l, time.Now())
 	}
@@ -79,7 +79,7 @@ func (l *Limiter) entered(b *book, w *waiter, out []func()) func() {
 	}
 }
 
-// holding tells what keeps those waiting that wait for k.
+// holding describes the limit that keeps the waiters for k.
 func (l *Limiter) holding(k Key, kind sched.GateKind) (sched.GateWait, bool) {
 	out := sched.GateWait{Kind: kind, Name: k.Name}
 	if kind == sched.GateKey { // no limit is meant, but the key itself
@@ -148,7 +148,8 @@ func (g *actorGate) Holding(req sched.GateRequest) (sched.GateWait, bool) {
 	return g.holding(ActorKey(req.Namespace, req.Actor), sched.GateLimit)
 }
 
-// rateGate lets calls begin no faster than the rates of their key and of their actor allow. A pass is stale soon.
+// rateGate lets calls begin no faster than the rates of their key and of their actor allow. A pass expires
+// soon.
 type rateGate struct{ *Limiter }
 
 func (g *rateGate) Kind() sched.GateKind { return sched.GateRate }

@@ -1,6 +1,7 @@
-// Package limit owns limits on what a namespace may have under way, kept over all executors of one database: how many calls of an
-// actor or of a concurrency key run at once and begin in an interval, and how much the namespace has open. It holds the rules, the
-// contract of the store, and the gates that attempts pass; it must not know which database keeps the limits nor how they are asked for.
+// Package limit owns limits on what a namespace may have under way, over all executors of one database: how
+// many calls of an actor or of a concurrency key run at once and begin in an interval, and how much the
+// namespace has open. It holds the rules, the contract of the store, and the gates that attempts pass. It
+// must not know the database of the limits, nor the API.
 package limit
 
 import (
@@ -41,7 +42,7 @@ const (
 	MaxInterval = 24 * time.Hour
 	// MinRetention keeps a slip of the pen from emptying a namespace.
 	MinRetention = time.Minute
-	// MaxRetention is for ever, as far as anybody can tell.
+	// MaxRetention means for ever.
 	MaxRetention = 100 * 365 * 24 * time.Hour
 )
 
@@ -66,7 +67,8 @@ type Limit struct {
 	MaxFanOut      int32
 	MaxBytes       int64
 	MaxPendingRuns int64
-	// Retention is how long runs of the namespace are kept after their end; 0 is as long as those of others.
+	// Retention is how long runs of the namespace are kept after their end; 0 is the default of the
+	// installation.
 	Retention time.Duration
 
 	UpdateTime time.Time
@@ -146,17 +148,19 @@ func Stale() error {
 	return errs.New(errs.Conflict, ReasonStale, "a later exchange with the limits was faster")
 }
 
-// Store keeps limits and what is held of them. Implementations are safe for concurrent use. All times are those of the database's clock.
+// Store keeps limits and the places held under them. Implementations are safe for concurrent use. All times
+// are those of the database's clock.
 type Store interface {
-	// Sync makes known what owner holds and wants, and says what it may have, in one transaction that first locks owner's row.
-	// Everything is absolute, so a Sync whose answer was lost is made good by the next one; turn rises with each, and one that
-	// is overtaken is refused with ReasonStale. Holdings count only while their owner is registered with this incarnation.
-	// ReasonFenced if it was taken over.
+	// Sync records the places that owner holds and wants, and returns its grants, in one transaction that
+	// first locks owner's row. All numbers are absolute, so the next Sync corrects one whose answer was lost.
+	// turn rises with each, and one that is overtaken is refused with ReasonStale. Places count only while
+	// their owner is registered with this incarnation; ReasonFenced after a take-over.
 	Sync(ctx context.Context, owner journal.Owner, turn int64, asks []Ask) ([]Grant, error)
 	// All reads every limit there is, if the version is another than have.
 	All(ctx context.Context, have int64) (version int64, limits []Limit, err error)
-	// Wakes returns a channel that gets the key of a limit after something of it was given back or is wanted, and the zero Key after
-	// limits were changed, on whatever replica. It is a hint: keys may be lost or come for nothing. It is closed when ctx ends.
+	// Wakes returns a channel that gets the key of a limit after a place of it was released or is wanted, and
+	// the zero Key after limits were changed, on any replica. It is a hint: keys may be lost or come for
+	// nothing. It is closed when ctx ends.
 	Wakes(ctx context.Context) (<-chan Key, error)
 
 	// Put makes or replaces a limit and returns it as it is kept. ReasonTooMany.
@@ -165,17 +169,20 @@ type Store interface {
 	Delete(ctx context.Context, k Key) error
 	// List reads up to most limits of a namespace behind a name, by name.
 	List(ctx context.Context, namespace, after string, most int) ([]Limit, error)
-	// Figures tells what is under way of these limits, in their order.
+	// Figures returns the use of these limits, in their order.
 	Figures(ctx context.Context, keys []Key) ([]Figure, error)
 	// OpenRuns counts the open runs of a namespace, and those that are PENDING, up to a bound each.
 	OpenRuns(ctx context.Context, namespace string, bound int64) (open, pending int64, err error)
-	// Next tells which pending runs of a namespace may begin while fewer than most are open, at most n: the most urgent first, then the oldest.
+	// Next returns the pending runs of a namespace that may begin while fewer than most are open, at most n:
+	// the most urgent first, then the oldest.
 	Next(ctx context.Context, namespace string, most int64, n int) ([]Pending, error)
-	// Stranded tells of runs that have waited for longer than age in namespaces that bound no open runs (any more).
+	// Stranded returns runs that have waited for longer than age in namespaces that do not bound open runs
+	// (any more).
 	Stranded(ctx context.Context, age time.Duration, n int) ([]Pending, error)
 	// Bytes sums up what the open runs of a namespace hold in the journal.
 	Bytes(ctx context.Context, namespace string) (int64, error)
-	// Backlog counts the jobs that are due, up to a bound, and the executors there are. Webhooks do not count: they wait for others than executors.
+	// Backlog counts the jobs that are due, up to a bound, and the executors. Webhooks do not count:
+	// executors do not delay them.
 	Backlog(ctx context.Context) (jobs, executors int64, err error)
 	// Sweep forgets what executors held that are gone, and rates that nobody used for a day.
 	Sweep(ctx context.Context) error
@@ -186,13 +193,13 @@ type Store interface {
 // Ask is what an executor says of one limit.
 type Ask struct {
 	Key
-	// Rate asks for Want beginnings instead of places; Held and Runs mean nothing then. Also names a second limit of the namespace
-	// whose rate holds too; empty when there is none.
+	// Rate asks for Want starts instead of places; Held and Runs mean nothing then. Also names a second limit
+	// of the namespace whose rate applies too; empty if there is none.
 	Rate bool
 	Also string
 	// Held is how many calls it has running, Want how many more could begin.
 	Held, Want int
-	// Age is how long the first of those that want has waited, less the handicap of its priority; so it may be negative.
+	// Age is how long the first waiter has waited, less the handicap of its priority; so it may be negative.
 	Age time.Duration
 	// Runs are some that hold, for explanations.
 	Runs []string
@@ -212,21 +219,22 @@ type Grant struct {
 	RivalAge time.Duration
 	// Unbounded says that nothing bounds these calls any more.
 	Unbounded bool
-	// First is when the first of N beginnings is, from the moment of the exchange on, and Every how far they are apart. Rate only.
+	// First is when the first of N starts is, from the moment of the exchange on, and Every the distance
+	// between them. Rate only.
 	First, Every time.Duration
 	// Slack is how much later than its time a beginning may be. Rate only.
 	Slack time.Duration
-	// Again is when to ask for those that were not granted; 0 means that it will be told.
+	// Again is when to ask for those that were not granted; 0 means that a wake announces it.
 	Again time.Duration
 }
 
-// Figure is what is under way of one limit.
+// Figure is the use of one limit.
 type Figure struct {
 	Key
 	Running, Waiting int
 	// Holders are executors, and Runs some of the runs, that hold.
 	Holders, Runs []string
-	// Next is how long the next beginning is away. Rate only.
+	// Next is the time until the next start. Rate only.
 	Next time.Duration
 }
 

@@ -30,8 +30,9 @@ const (
 	sweep = 10 * time.Minute
 )
 
-// Limiter is one executor's part in the limits of all: it knows what they are, holds what its calls hold, and exchanges both with the
-// store, many at a time, whenever something changed. Calls that nothing bounds cost a look into a map. It is safe for concurrent use.
+// Limiter is one executor's part in the limits: it knows the limits, holds the places of its calls, and
+// exchanges both with the store, many at a time, after each change. Calls without a limit cost a look into a
+// map. It is safe for concurrent use.
 type Limiter struct {
 	store Store
 	log   *slog.Logger
@@ -146,7 +147,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		case err == nil:
 			fault = 10 * time.Millisecond
 		case errs.ReasonOf(err) == ReasonStale:
-			wait = 0 // what is current goes with a later turn
+			wait = 0 // the changes since then go with a later turn
 		default:
 			if ctx.Err() == nil && !journal.IsFenced(err) {
 				l.log.WarnContext(ctx, "limits not exchanged", "err", err)
@@ -158,7 +159,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		}
 		idle.Reset(wait)
 		if err != nil {
-			// Nothing that is asked now would fare better.
+			// A request now would fare no better.
 			select {
 			case <-ctx.Done():
 				return nil
@@ -175,7 +176,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 	}
 }
 
-// watch keeps what is known up to date and passes on what other executors tell.
+// watch keeps the limits up to date and passes on the wakes of other executors.
 func (l *Limiter) watch(ctx context.Context) {
 	wakes, err := l.store.Wakes(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -214,7 +215,7 @@ func (l *Limiter) watch(ctx context.Context) {
 	}
 }
 
-// told is called when another executor gave something of k back, or wants it.
+// told handles a wake: another executor released a place of k, or wants one.
 func (l *Limiter) told(k Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,7 +225,7 @@ func (l *Limiter) told(k Key) {
 	}
 }
 
-// renew lets all books be exchanged at the next opportunity.
+// renew makes all books be exchanged at the next opportunity.
 func (l *Limiter) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,7 +255,7 @@ func (l *Limiter) notify() {
 	}
 }
 
-// overdue marks the books that are due, and returns how long none is. It is called with l.mu held.
+// overdue marks the books that are due, and returns the time until the next one is. The caller holds l.mu.
 func (l *Limiter) overdue(now time.Time) time.Duration {
 	if !l.soonest.IsZero() && !now.Before(l.soonest) {
 		l.soonest = time.Time{}
@@ -283,14 +284,14 @@ func (l *Limiter) overdue(now time.Time) time.Duration {
 	return min(renew, l.soonest.Sub(now))
 }
 
-// begin implements sched.SessionGate for all gates: what was held on behalf of an owner before is void.
+// begin implements sched.SessionGate for all gates: places held for an earlier owner are void.
 func (l *Limiter) begin(owner journal.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.owner == owner {
 		return
 	}
-	// Turns are told apart by the incarnation, so counting may go on.
+	// The incarnation distinguishes turns, so counting may go on.
 	l.owner, l.dirty = owner, nil
 	l.places, l.rates, l.soonest = map[Key]*book{}, map[rateKey]*book{}, time.Time{}
 }

@@ -11,8 +11,9 @@ import (
 
 const scope = "github.com/epigraph-run/epigraph/services/executor/internal/limit"
 
-// Meter reports what limits let through, and how much waits for executors. waiting is what waits in this one for a place; what waits in the
-// database is shared out evenly among the executors there are, so that the sum over all of them is the whole.
+// Meter reports the passes of limits, and the work that waits for executors. waiting is the number of calls
+// that wait in this one for a place. Work that waits in the database is divided evenly among the executors,
+// so that the sum over all of them is the whole.
 func (l *Limiter) Meter(p metric.MeterProvider, waiting func() int) error {
 	m := p.Meter(scope)
 	grants, err := m.Int64ObservableCounter("epigraph.limit.grants", metric.WithDescription("Calls and starts that limits let through, by kind: key, limit, rate, quota."))

@@ -28,7 +28,7 @@ const (
 // Pending is a run that waits for room.
 type Pending struct{ Namespace, RunID string }
 
-// counted is what was counted of a namespace a moment ago.
+// counted is a recent count of a namespace.
 type counted struct {
 	bytes, pending     int64
 	bytesAt, pendingAt time.Time
@@ -54,8 +54,9 @@ func exceeded(format string, args ...any) *errs.Error {
 	return errs.New(errs.ResourceExhausted, ReasonQuota, format, args...)
 }
 
-// Admit asks for room for one more open run. Until release is called, which must be when its beginning is durable or came to nothing, the
-// room is kept. ok is false when there is none. A namespace without such a quota costs a look into a map, and release is nil.
+// Admit reserves room for one more open run. The room is kept until release is called, which must be when its
+// start is durable or has failed. ok is false if there is none. A namespace without such a quota costs a look
+// into a map, and release is nil.
 func (q *Quotas) Admit(ctx context.Context, namespace string) (release func(), ok bool, err error) {
 	if x, has := q.l.Quota(namespace); !has || x.MaxOpenRuns == 0 {
 		return nil, true, nil
@@ -161,7 +162,7 @@ func (q *Quotas) AcceptPending(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// count counts anew what was counted too long ago. Few pending runs are counted each time, so that a small bound is exact.
+// count renews counts that are too old. It counts few pending runs at a time, so that a small bound is exact.
 func (q *Quotas) count(ctx context.Context, namespace string, bytes bool) (counted, error) {
 	q.mu.Lock()
 	c := q.counted[namespace]
@@ -205,8 +206,8 @@ func (q *Quotas) Ended(namespace string) {
 	}
 }
 
-// Run begins pending runs by priority when there is room, through start, which gets journal.JobArgs, until ctx ends. Any number of executors may do so: who
-// claims a run has it.
+// Run starts pending runs by priority when there is room, through start, which gets journal.JobArgs, until
+// ctx ends. Any number of executors may do so: the one that claims a run has it.
 func (q *Quotas) Run(ctx context.Context, start func(ctx context.Context, args []byte) error) error {
 	tick, slow := time.NewTicker(pump), time.NewTicker(strand)
 	defer tick.Stop()

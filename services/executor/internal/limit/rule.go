@@ -12,12 +12,13 @@ import (
 type Holding struct {
 	Owner         journal.Owner
 	Held, Waiting int
-	// Since is when the first that waits began to, with the handicap of its priority. Asked is when its executor last said so.
+	// Since is when the first waiter began to wait, with the handicap of its priority. Asked is when its
+	// executor last reported it.
 	Since, Asked time.Time
 	Runs         string
 }
 
-// Standing is how a limit stands when somebody asks; drivers read it and hand it to Decide.
+// Standing is the state of a limit; drivers read it and hand it to Decide.
 type Standing struct {
 	// Limit is nil when none was put.
 	Limit *Limit
@@ -26,7 +27,8 @@ type Standing struct {
 	Others []Holding
 	// Last is when the last call was to begin. Rate only.
 	Last time.Time
-	// Open counts the open runs of the namespace, up to its bound. Only when the namespace itself is asked for.
+	// Open counts the open runs of the namespace, up to its bound. Only for the limit of the namespace
+	// itself.
 	Open int64
 	// Also is how the second limit stands, if the ask names one. Of it Limit and Last count.
 	Also *Standing
@@ -35,7 +37,7 @@ type Standing struct {
 // Decision is what a driver writes and answers.
 type Decision struct {
 	Grant Grant
-	// Row is to be written if Write says so; if it holds nothing and nothing waits it is to be deleted.
+	// Row is to be written if Write is set; a row without places and waiters is to be deleted.
 	Row   Holding
 	Write bool
 	// Last is to be written if it is another than before, for both limits. Rate only.
@@ -45,10 +47,10 @@ type Decision struct {
 }
 
 const (
-	// handicap is how much later a waiter counts as having come for each step of its priority. So the urgent go first, and whoever has
-	// waited for long enough goes before all that come after.
+	// handicap is how much later a waiter counts as having arrived for each step of its priority. So the
+	// urgent go first, and a waiter that has waited for long enough goes before all that come after.
 	handicap = 5 * time.Second
-	// patience is how long an executor that waits, and is first, but does not come, keeps others out.
+	// patience is how long an executor that is first in the queue, but does not ask, keeps others out.
 	patience = 2 * time.Second
 	// horizon is how far beginnings are granted ahead, so that a busy rate needs an exchange only so often.
 	horizon = 250 * time.Millisecond
@@ -92,12 +94,13 @@ func Decide(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
 	d.Row.Held += d.Grant.N
 	d.Row.Waiting -= d.Grant.N
 	d.Write = d.Row.Waiting > 0 || d.Row.Held != s.Mine.Held || d.Row.Waiting != s.Mine.Waiting || d.Row.Runs != s.Mine.Runs
-	// A waiter hears of what is free, and a holder of the first that waits.
+	// A waiter is woken for a free place, and a holder for the first waiter.
 	d.Notify = waits > 0 && free-d.Grant.N > 0 || d.Row.Waiting > 0 && s.Mine.Waiting == 0 && holds > 0
 	return d
 }
 
-// decideQuota lets runs begin while fewer are open than may. What is held is room for runs whose beginning is not durable yet; nobody waits.
+// decideQuota lets runs begin while fewer are open than may be. The places held are room for runs whose start
+// is not durable yet; nobody waits.
 func decideQuota(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
 	d := Decision{Row: Holding{Owner: owner, Held: a.Held, Since: now, Asked: now}}
 	if s.Limit == nil || s.Limit.MaxOpenRuns == 0 {
@@ -138,8 +141,8 @@ func (s *Standing) rate() (every, slack time.Duration, next time.Time, ok bool) 
 	return every, slack, next, true
 }
 
-// decideRate hands out beginnings at even distances. In no interval do more begin than may, even if each is late by the slack: the distance
-// makes up for it. What two limits bound gets beginnings that suit both.
+// decideRate grants starts at even distances. No interval has more starts than the limit, even if each is
+// late by the slack: the distance makes up for it. Calls under two limits get starts that suit both.
 func decideRate(s Standing, a Ask, now time.Time) Decision {
 	d := Decision{Last: s.Last}
 	every, slack, next, ok := s.rate()
@@ -176,7 +179,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Spacing is the distance of beginnings so that never more than n lie in one interval, and how late one may be.
+// Spacing is the distance of starts so that no interval has more than n, and how late one may be.
 func Spacing(n int32, interval time.Duration) (every, slack time.Duration) {
 	slack = min(max(interval/20, time.Millisecond), 500*time.Millisecond)
 	every = (interval + slack + time.Duration(n) - 1) / time.Duration(n)

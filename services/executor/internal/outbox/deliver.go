@@ -24,7 +24,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// Registry takes what is delivered. Every method is idempotent, and returns *errs.Error values.
+// Registry receives the items. Every method is idempotent, and returns *errs.Error values.
 type Registry interface {
 	Confirm(ctx context.Context, namespace string, c Confirm) error
 	Settle(ctx context.Context, namespace string, s Settle) error
@@ -108,15 +108,15 @@ func New(box journal.Outbox, reg Registry, o Options) (*Deliverer, error) {
 		wake: make(chan struct{}, 1), next: make(chan struct{}), slow: map[string]time.Time{}}, nil
 }
 
-// Acknowledged returns what is closed once more items were delivered by this deliverer, and whether the
-// registry was away when it was last called.
+// Acknowledged returns a channel that is closed once more items were delivered by this deliverer, and whether
+// the registry was unreachable at the last call.
 func (d *Deliverer) Acknowledged() (next <-chan struct{}, away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.next, d.away
 }
 
-// told notes how a batch went.
+// told records the result of a batch.
 func (d *Deliverer) told(delivered, away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +126,7 @@ func (d *Deliverer) told(delivered, away bool) {
 	}
 }
 
-// Wake tells that something may be due. It never blocks.
+// Wake signals that something may be due. It never blocks.
 func (d *Deliverer) Wake() {
 	select {
 	case d.wake <- struct{}{}:
@@ -134,7 +134,7 @@ func (d *Deliverer) Wake() {
 	}
 }
 
-// Run delivers until ctx ends. It returns nil: whatever fails is tried again.
+// Run delivers until ctx ends. It returns nil: every failure is retried.
 func (d *Deliverer) Run(ctx context.Context) error {
 	fails := 0
 	for {
@@ -199,11 +199,11 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	return len(items), errors.Join(faults...)
 }
 
-// slowPause is how long no calls are made for a namespace for which the registry did not answer in time:
-// whoever waits for the end of a batch waits for such a call, too.
+// slowPause is how long no calls are made for a namespace for which the registry did not answer in time: the
+// end of a batch waits for such a call, too.
 const slowPause = 10 * time.Second
 
-// slowNow is what is known of namespaces before a batch.
+// slowNow returns the known slow namespaces before a batch.
 func (d *Deliverer) slowNow() *outage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -243,7 +243,7 @@ func (d *Deliverer) namespace(ctx, held context.Context, groups [][]journal.Outb
 		return err
 	}
 	failpoint.Hit(failpoint.OutboxAfter)
-	// What was delivered is acknowledged even while stopping: else it would be delivered again.
+	// Delivered items are acknowledged even while stopping: else they would be delivered again.
 	final, stop := context.WithTimeout(context.WithoutCancel(ctx), d.o.CallTimeout)
 	defer stop()
 	var faults []error
@@ -268,12 +268,12 @@ func byNamespace(groups [][]journal.OutboxItem) map[string][][]journal.OutboxIte
 	return out
 }
 
-// outage is what was found out in one batch about who does not answer.
+// outage is the knowledge of one batch about missing answers.
 type outage struct {
 	mu sync.Mutex
-	// all is set when the registry is away. late are the namespaces for which it did not answer in time, slow
-	// those that were late before this batch: they may wait behind calls of their own, which says nothing of
-	// others.
+	// all is set when the registry is unreachable. late are the namespaces for which it did not answer in
+	// time, slow those that were late before this batch: their calls may wait behind others of the same
+	// namespace, which says nothing of other namespaces.
 	all  bool
 	late map[string]bool
 	slow map[string]time.Time
@@ -298,8 +298,8 @@ func (o *outage) hits(namespace string) bool {
 	return o.all || slow || o.late[namespace]
 }
 
-// whole reports whether the registry is away: it says so, or was late for several namespaces and answered
-// none.
+// whole reports whether the registry is unreachable: it says so, or was late for several namespaces and
+// answered for none.
 func (o *outage) whole(groups [][]journal.OutboxItem) bool {
 	return o.all || len(o.late) > 1 && !slices.ContainsFunc(groups, func(g []journal.OutboxItem) bool { return !o.hits(g[0].Namespace) })
 }
@@ -357,6 +357,8 @@ func (d *Deliverer) retry(to []journal.OutboxRetry, items []journal.OutboxItem, 
 	return to
 }
 
+// backoff is the pause before the next try of an item. It follows from the stored number of attempts, so a
+// library that counts in memory does not fit.
 func (d *Deliverer) backoff(attempts int) time.Duration {
 	wait := 250 * time.Millisecond
 	for range min(attempts-1, 20) {
@@ -390,8 +392,7 @@ func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []j
 		return nil, errs.New(errs.Internal, errs.ReasonInternal, "outbox item %d has the unknown kind %q", it.ID, it.Kind)
 	}
 	if err != nil && !passing(err) {
-		// The task went another way meanwhile (ended or deleted by somebody). Nothing that waits could change
-		// the answer.
+		// The task has changed meanwhile (ended or deleted by somebody). Waiting would not change the answer.
 		d.o.Logger.WarnContext(ctx, "registry refused for good", "err", err, "kind", it.Kind, "run_id", it.RunID)
 		d.refuse(ctx, it.Kind, 1)
 		err = nil

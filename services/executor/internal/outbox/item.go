@@ -1,6 +1,6 @@
-// Package outbox owns what has to leave the executor for the registry: the three kinds of items, their stored
-// form, and the deliverer that hands them over at least once, in the order of each run, for as long as it
-// takes. It must not know how runs go on, nor how the registry is reached.
+// Package outbox owns the items that leave the executor for the registry: their three kinds, their stored
+// form, and the deliverer that delivers them at least once, in the order of each run, however long it takes.
+// It must not know how runs go on, nor how the registry is reached.
 package outbox
 
 import (
@@ -42,7 +42,7 @@ type Confirm struct {
 	Trace  Trace     `json:"trace,omitzero"`
 }
 
-// Entry is one call in the books. Its key is run, node, visit, item, attempt and call.
+// Entry is one booked call. Its key is run, node, visit, item, attempt and call.
 type Entry struct {
 	RunID           string    `json:"run_id"`
 	Node            string    `json:"node"`

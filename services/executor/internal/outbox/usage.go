@@ -35,7 +35,7 @@ func (d *Deliverer) usage(ctx context.Context, items []journal.OutboxItem) (n in
 // batch is the calls of the leading usage items of a run.
 type batch struct {
 	entries []Entry
-	// ends tells for each item where its calls end.
+	// ends are the ends of the items' calls.
 	ends []int
 	// trace is that of the first item.
 	trace Trace
@@ -63,8 +63,8 @@ func gather(items []journal.OutboxItem) (b batch, err error) {
 	return b, nil
 }
 
-// book books a batch and returns an acknowledgement for each of its items. Of an item that is alone in it,
-// calls that the registry never takes are left out; they count as calls without a price.
+// book books a batch and returns an acknowledgement for each of its items. If an item is alone in the batch,
+// calls that the registry never accepts are left out; they count as calls without a price.
 func (d *Deliverer) book(ctx context.Context, items []journal.OutboxItem, b batch) (acks []journal.OutboxAck, err error) {
 	ctx, end := d.begin(ctx, "usage", b.trace, items[0])
 	defer func() { end(err) }()
@@ -99,7 +99,7 @@ func (d *Deliverer) book(ctx context.Context, items []journal.OutboxItem, b batc
 	return acks, nil
 }
 
-// search books calls and finds those that the registry never takes.
+// search books calls and finds those that the registry never accepts.
 type search struct {
 	reg       Registry
 	namespace string
@@ -141,8 +141,8 @@ func (s *search) book(ctx context.Context, entries []Entry) ([]*int64, error) {
 	return append(front, rear...), nil
 }
 
-// unbookable reports whether the registry will never take a call with these entries. A state that does not
-// allow it may come to an end, and what was spent is kept until then.
+// unbookable reports whether the registry will never accept a call with these entries. A state that refuses
+// it now may end, and usage is kept until then.
 func unbookable(err error) bool {
 	return err != nil && !passing(err) && !errs.Is(err, errs.FailedPrecondition)
 }

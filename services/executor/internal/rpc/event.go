@@ -12,9 +12,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// eventMessages is the wire form of an event: a message for each entry of the journal, with the same sequence. What else an entry
-// tells, such as a question, comes right before it without a sequence, so that a client that resumes gets both. graphHash is needed for the
-// first event only. There is none for an ephemeral event that tells nothing.
+// eventMessages is the wire form of an event: a message for each entry of the journal, with the same
+// sequence. Further messages of an entry, such as an interrupt, come right before it without a sequence, so
+// that a client that resumes gets both. graphHash is needed for the first event only. An empty ephemeral
+// event has none.
 func eventMessages(ev engine.Event, namespace, graphHash string, tokens engine.Tokens) []*executorv1.RunEvent {
 	m := eventMessage(ev, namespace, graphHash, tokens)
 	if m == nil {
@@ -23,7 +24,7 @@ func eventMessages(ev engine.Event, namespace, graphHash string, tokens engine.T
 	return append(companions(ev, m), m)
 }
 
-// companions are what an entry of the journal tells besides.
+// companions are the further messages of an entry of the journal.
 func companions(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEvent {
 	d := ev.Durable
 	if d == nil {
@@ -44,7 +45,8 @@ func companions(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEve
 	return out
 }
 
-// began tells what an attempt's outcome began: children, a question, or nodes of its own; nil if nothing.
+// began is the message about the things that an attempt's outcome began: children, an interrupt, or an
+// expansion; nil if there are none.
 func began(d *record.Durable, main *executorv1.AttemptEnded) *executorv1.RunEvent {
 	w := main.GetWait()
 	switch {
@@ -78,8 +80,8 @@ func binds(d *record.Durable) string {
 	return ""
 }
 
-// visitChanges are the visits that stand elsewhere by an event. The one whose attempt ended, or of whose call it was said what it did, is left out:
-// the event itself tells of that one.
+// visitChanges are the visits whose state an event changes. The visit whose attempt ended or was reconciled
+// is left out: the event itself is about that one.
 func visitChanges(d *record.Durable) []*executorv1.VisitChange {
 	var out []*executorv1.VisitChange
 	at := map[workgraph.Ref]int{}

@@ -13,7 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// peerTimeout bounds the hop to a run's owner: what it alone knows makes an explanation better, but is not all of it.
+// peerTimeout bounds the call to a run's owner: its knowledge improves an explanation, but is not all of it.
 const peerTimeout = time.Second
 
 // ExplainRun implements the service.
@@ -36,7 +36,8 @@ func (s *Server) ExplainRun(ctx context.Context, req *executorv1.ExplainRunReque
 	return out, nil
 }
 
-// askOwner has the executor that owns a run tell what only it knows; nothing if it does not answer in time.
+// askOwner asks the executor that owns a run for what only it knows; it returns nothing if there is no answer
+// in time.
 func (s *Server) askOwner(ctx context.Context, addr, runID string) []query.Blocker {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()

@@ -60,7 +60,8 @@ func (s *LimitServer) PutLimit(ctx context.Context, req *executorv1.PutLimitRequ
 		return nil, err
 	}
 	if actor, ok := strings.CutPrefix(l.Name, "actor/"); ok {
-		if unknown, near, err := s.unknown(ctx, l.Namespace, actor); err == nil && unknown { // without an answer nothing is odd
+		if unknown, near, err := s.unknown(ctx, l.Namespace, actor); err == nil && unknown {
+			// without an answer there is no warning
 			out[0].Warning = fmt.Sprintf("no actor is called %q, so that the limit bounds nothing until one is", errs.Clip(actor, 80))
 			if len(near) > 0 {
 				out[0].Warning += "; did you mean " + strings.Join(near, " or ") + "?"
@@ -100,7 +101,7 @@ func (s *LimitServer) DeleteLimit(ctx context.Context, req *executorv1.DeleteLim
 	return &executorv1.DeleteLimitResponse{}, nil
 }
 
-// messages are limits with what is under way of them.
+// messages are limits with their use.
 func (s *LimitServer) messages(ctx context.Context, ls []limit.Limit) ([]*executorv1.Limit, error) {
 	keys := make([]limit.Key, len(ls))
 	for i, l := range ls {
@@ -131,7 +132,7 @@ func (s *LimitServer) messages(ctx context.Context, ls []limit.Limit) ([]*execut
 	return out, nil
 }
 
-// away tells callers that the database is gone for the moment, which is no fault of ours nor theirs.
+// away is the error for callers while the database does not answer, which is no fault of ours nor theirs.
 func away(err error) error {
 	if dbkit.ConnectionLost(err) {
 		return errs.DatabaseUnreachable("executor").With(err)

@@ -76,13 +76,13 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 	if !whole || !s.priced || r.Usage.Calls == 0 {
 		return m, err
 	}
-	// The row is older: what was booked since would be missing, and nothing said to be.
+	// The row is older: it would lack what was booked since, without saying so.
 	b, err := s.engine.Accounting(ctx, r)
 	m.Usage.CostNanoUsd, m.Usage.UnpricedCalls, m.Usage.UnbookedAttempts = b.CostNanoUSD, b.UnpricedCalls, b.Waiting
 	return m, err
 }
 
-// rowMessage is runMessage for a run of which it is known how many questions stand.
+// rowMessage is runMessage for a run whose number of open interrupts is known.
 func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Run, error) {
 	m := &executorv1.Run{
 		Id: r.ID, Namespace: r.Namespace, State: executorv1.RunState(r.State), StateReason: r.Reason, GraphName: r.GraphName, GraphHash: r.GraphHash,

@@ -45,11 +45,11 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 		return "", err
 	}
 	start.ID, start.ScheduleID, start.Principal = st.RunID, x.ID, st.Principal
-	// The same for every try, whatever the schedule says by then.
+	// This is the same for every try, so a changed schedule does not matter.
 	start.Request = journal.Request{Method: "Schedule", ID: x.UID + "/" + strconv.FormatInt(st.Turn, 10), BodyHash: x.UID}
 	id, _, err := s.engine.Start(ctx, start)
 	if errs.ReasonOf(err) == journal.ReasonRunExists {
-		// An earlier try, of which it is known by now what became of it.
+		// An earlier try whose fate is known by now.
 		there, xerr := s.Exists(ctx, x.Namespace, st.RunID)
 		if there || xerr != nil {
 			return st.RunID, xerr
@@ -98,7 +98,7 @@ type ScheduleServer struct {
 	runs       Scheduled
 }
 
-// NewScheduleServer returns a server of the schedules that keeper carries out.
+// NewScheduleServer returns a server of the schedules of a controller.
 func NewScheduleServer(controller *schedule.Controller, runs Scheduled) *ScheduleServer {
 	return &ScheduleServer{controller: controller, runs: runs}
 }
@@ -107,7 +107,7 @@ func scheduleKey(ctx context.Context, id string) schedule.Key {
 	return schedule.Key{Namespace: grpckit.Namespace(ctx), ID: id}
 }
 
-// spec is what a message says, with every fault of it, those of the run to be started included.
+// spec decodes a message, with every fault of it, including those of the run to be started.
 func (s *ScheduleServer) spec(ctx context.Context, m *executorv1.Schedule, fresh bool) (schedule.Spec, []byte, error) {
 	out := schedule.Spec{
 		Cron: m.GetCron(), Zone: m.GetTimeZone(), Overlap: schedule.Overlap(m.GetOverlap()), Catchup: m.GetCatchupWindow().AsDuration(), Jitter: m.GetJitter().AsDuration(),
@@ -211,7 +211,7 @@ func (s *ScheduleServer) UpdateSchedule(ctx context.Context, req *executorv1.Upd
 		return nil, err
 	}
 	if bare(m.GetStart()) {
-		// A schedule that was read comes back without what is secret: that stays as it is.
+		// A schedule that was read comes back without its secrets: they stay as they are.
 		old, err := s.controller.Get(ctx, scheduleKey(ctx, req.GetScheduleId()))
 		if err != nil {
 			return nil, away(err)

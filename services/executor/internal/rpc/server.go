@@ -46,7 +46,7 @@ type Server struct {
 	reader journal.Journal
 	actors []actor.Spec
 	more   More
-	// priced says that a registry prices what is used.
+	// priced says that a registry prices usage.
 	priced    bool
 	admission *admission.Control
 	// examined are the actors of every namespace that look at their arguments before a run.
@@ -110,8 +110,8 @@ func (s *Server) enter(ctx context.Context, more int, req proto.Message, graphs 
 // computes reports whether the arguments of the actor hold expressions.
 func (s *Server) computes(name string) bool { return s.examined[name] }
 
-// standing is what it costs to look at a run as it stands, whose size the request does not tell: much enough
-// to wait for one's turn.
+// standing is the assumed cost of looking at a run, whose size the request does not say: large enough to wait
+// for a turn.
 const standing = admission.PerNamespace / 4
 
 func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {
@@ -225,8 +225,7 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 	return out, nil
 }
 
-// misread is the error of a graph of which a part cannot be read: it names what is wrong with the rest as
-// well.
+// misread is the error of a graph that is partly unreadable: it also names the faults of the rest.
 func (s *Server) misread(ctx context.Context, req engine.StartRequest, err error) error {
 	faults, ok := errors.AsType[workgraph.Faults](err)
 	if !ok {
@@ -239,8 +238,8 @@ func (s *Server) misread(ctx context.Context, req engine.StartRequest, err error
 	return graphpb.FaultError(besides(faults, found.Faults))
 }
 
-// besides adds to what cannot be read of a graph what is wrong with the rest, without what is at the same
-// places: there the rest lacks only what could not be read.
+// besides adds the faults of the rest of a graph to those of its unreadable parts. Faults at the same places
+// are left out: there the rest lacks only the unreadable part.
 func besides(misread, rest workgraph.Faults) workgraph.Faults {
 	if len(misread) == 0 {
 		return rest
@@ -294,7 +293,7 @@ func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *engine.Kno
 	return g, &k.known, nil
 }
 
-// maxMetadata bounds a run's metadata in bytes: lists tell it with every run.
+// maxMetadata bounds a run's metadata in bytes: lists return it with every run.
 const maxMetadata = 16 << 10
 
 func metadataFits(m map[string]string) error {
@@ -454,7 +453,7 @@ func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStr
 // errStopping ends a watch that another replica, or this one when it is back, can go on with.
 var errStopping = errs.New(errs.Unavailable, errs.ReasonStopping, "this replica is stopping").Hint("watch again from the last sequence seen")
 
-// watcher sends what a watch tells.
+// watcher sends the messages of a watch.
 type watcher struct {
 	s      *Server
 	stream grpc.ServerStreamingServer[executorv1.RunEvent]

@@ -167,7 +167,7 @@ func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageReq
 	return s.runMessage(ctx, row, true)
 }
 
-// ended is what somebody says became of a call.
+// ended is the reconciled outcome of a call.
 func ended(field string, done *executorv1.AttemptPerformed, failed *executorv1.AttemptFailed) (*workgraph.Outcome, *workgraph.Error, error) {
 	if failed != nil {
 		return nil, &workgraph.Error{Type: workgraph.Permanent, Reason: failed.GetReason(), Message: cmp.Or(failed.GetMessage(), "whoever did the work says that it failed")}, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 )
 
-// hookEvents are the wire forms of what webhooks are told of.
+// hookEvents are the wire forms of the events of webhooks.
 var hookEvents = map[executorv1.WebhookEvent]webhook.Event{
 	executorv1.WebhookEvent_WEBHOOK_EVENT_RUN_ENDED:        webhook.RunEnded,
 	executorv1.WebhookEvent_WEBHOOK_EVENT_RUN_PAUSED:       webhook.RunPaused,
@@ -62,8 +62,9 @@ func bare(req *executorv1.StartRunRequest) bool {
 	return false
 }
 
-// keepSecrets gives webhooks that come without headers and secret those of the same address in an earlier start, each once: of several at one address
-// those that are told the same come first. An address that changes gets nothing, so that nobody learns a secret by it.
+// keepSecrets gives webhooks without headers and secret those of the same address in an earlier start, each
+// once: of several at one address, those with the same events first. A new address gets nothing, so that
+// nobody learns a secret by it.
 func keepSecrets(req *executorv1.StartRunRequest, earlier []byte) (kept bool, err error) {
 	var old executorv1.StartRunRequest
 	if err := proto.Unmarshal(earlier, &old); err != nil {

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// scanPause is the pause between two looks for schedules whose job was lost, lag how long a job may take to come.
+	// scanPause is the pause between two looks for schedules whose job was lost, lag how long a job may take
+	// to come.
 	scanPause = time.Second
 	lag       = time.Second
 	// overdue is how many schedules one look finds.
@@ -39,8 +40,9 @@ const (
 
 // Runs starts and cancels runs. It must be safe for concurrent use.
 type Runs interface {
-	// Start starts the run of st, under the id st.RunID; a second call for the same start starts nothing, and is no error. It returns the
-	// id under which the run is found, which is another one if start lets an open run stand for the new one.
+	// Start starts the run of st, under the id st.RunID; a second call for the same start starts nothing, and
+	// is no error. It returns the id of the run, which is another one if an open run takes the place of the
+	// new one.
 	Start(ctx context.Context, s Schedule, st Start) (runID string, err error)
 	// Cancel asks for the end of a run; one that has ended is no error.
 	Cancel(ctx context.Context, namespace, runID, reason string) error
@@ -48,7 +50,8 @@ type Runs interface {
 	Exists(ctx context.Context, namespace, runID string) (bool, error)
 }
 
-// Controller carries schedules out. It is safe for concurrent use, and so are any number of keepers on one store.
+// Controller carries schedules out. It is safe for concurrent use, and so are any number of controllers on
+// one store.
 type Controller struct {
 	store  Store
 	runs   Runs
@@ -58,7 +61,7 @@ type Controller struct {
 	delay  metric.Float64Histogram
 }
 
-// New returns a keeper.
+// New returns a controller.
 func New(store Store, runs Runs, most int, log *slog.Logger, meters metric.MeterProvider) (*Controller, error) {
 	m := meters.Meter("github.com/epigraph-run/epigraph/services/executor/internal/schedule")
 	k := &Controller{store: store, runs: runs, most: most, log: log}
@@ -68,7 +71,7 @@ func New(store Store, runs Runs, most int, log *slog.Logger, meters metric.Meter
 	return k, errors.Join(e1, e2)
 }
 
-// Run looks after schedules whose job was lost, and forgets old starts, until ctx ends.
+// Run handles schedules whose job was lost, and deletes old starts, until ctx ends.
 func (k *Controller) Run(ctx context.Context) error {
 	scan, forget := time.NewTicker(scanPause), time.NewTicker(forgetPause)
 	defer scan.Stop()
@@ -102,12 +105,14 @@ type outcome struct {
 	err   error
 }
 
-// Fire does all that is to be done for a schedule now. It is the work of its job. What cannot be done just now gets another job.
+// Fire does everything that is due for a schedule. It is the work of its job. A start that fails for now gets
+// another job.
 func (k *Controller) Fire(ctx context.Context, key Key) error {
 	return k.fire(ctx, key, (*position).take)
 }
 
-// fire decides times by take, which reports whether there are more, and carries out what is ready until nothing is.
+// fire decides times by take, which reports whether there are more, and carries out ready starts until there
+// are none.
 func (k *Controller) fire(ctx context.Context, key Key, take func(*position) bool) error {
 	var done []outcome
 	for {
@@ -195,7 +200,7 @@ func (p *position) settle(done []outcome) (left error) {
 	for _, o := range done {
 		i := slices.IndexFunc(p.queue, func(st Start) bool { return st.Turn == o.turn })
 		if i < 0 {
-			continue // somebody else was faster, or the schedule gave it up
+			continue // another executor was faster, or the schedule dropped it
 		}
 		st := p.queue[i]
 		switch {
@@ -234,8 +239,9 @@ func (k *Controller) measure(ctx context.Context, put []Start) {
 	}
 }
 
-// after carries out what a change made ready. What fails is left to the schedule's job, since the change itself is durable. So are times that
-// become due meanwhile: a caller would wait for ever where the clock is faster than the starts.
+// after carries out the starts that a change made ready. Failed ones are left to the schedule's job, since
+// the change itself is durable. So are times that become due meanwhile: a caller would wait for ever where
+// the clock is faster than the starts.
 func (k *Controller) after(ctx context.Context, key Key) {
 	if err := k.fire(ctx, key, func(*position) bool { return false }); err != nil && ctx.Err() == nil {
 		k.log.InfoContext(ctx, "start of a schedule put off", "err", err, "schedule_id", key.ID)
@@ -315,20 +321,21 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// takeAll decides what is due, as far as one change may.
+// takeAll decides the times that are due, as many as one change may.
 func (p *position) takeAll() {
 	for n := 0; n < rounds && p.take(); n++ {
 		continue
 	}
 }
 
-// Update replaces what a schedule says. A revision other than 0 must be the present one. If it means other times from now on, those that passed
-// during a pause are not caught up.
+// Update replaces the spec of a schedule. A revision other than 0 must be the present one. If the times from
+// now on change, those that passed during a pause are not caught up.
 func (k *Controller) Update(ctx context.Context, key Key, revision int64, spec Spec, start []byte) (Schedule, error) {
 	return k.edit(ctx, key, revision, func(s *Schedule) { s.Spec, s.Start = spec, start })
 }
 
-// Pause lets a schedule start nothing by the clock until Resume. A note that is not empty replaces the present one.
+// Pause stops the starts of a schedule by the clock until Resume. A note that is not empty replaces the
+// present one.
 func (k *Controller) Pause(ctx context.Context, key Key, note string) (Schedule, error) {
 	return k.edit(ctx, key, 0, func(s *Schedule) { s.pause(true, note) })
 }
@@ -344,8 +351,8 @@ func (s *Schedule) pause(paused bool, note string) {
 	}
 }
 
-// Trigger starts a run now, as the schedule's policy allows, even during a pause. A request id that was used for it before starts nothing and
-// gives the same start again.
+// Trigger starts a run now, as the schedule's policy allows, even during a pause. A repeated request id
+// starts nothing and returns the same start again.
 func (k *Controller) Trigger(ctx context.Context, key Key, request string) (Start, error) {
 	var st Start
 	err := k.store.Change(ctx, key, func(ctx context.Context, tx Tx, s *Schedule) (Change, error) {
@@ -386,9 +393,10 @@ func (k *Controller) Trigger(ctx context.Context, key Key, request string) (Star
 	return st, nil
 }
 
-// Backfill starts the runs of the times from begin on and before end; ReasonSpanTooLong if they are more than MaxBackfill. Times that were started before, by the
-// clock or by a backfill, are not started again; what became of them is among the answers, which are in order of time. If ctx ends before all are
-// started, those that are left wait for the schedule's job. ReasonBusy while as many starts wait as may.
+// Backfill starts the runs of the times from begin on and before end; ReasonSpanTooLong if they are more than
+// MaxBackfill. Times that were started before, by the clock or by a backfill, are not started again; their
+// starts are among the answers, which are in order of time. If ctx ends before all are started, the rest is
+// left to the schedule's job. ReasonBusy if as many starts wait as may.
 func (k *Controller) Backfill(ctx context.Context, key Key, begin, end time.Time, o Overlap) ([]Start, error) {
 	now := dbkit.Now()
 	switch {
@@ -404,7 +412,8 @@ func (k *Controller) Backfill(ctx context.Context, key Key, begin, end time.Time
 	err := k.store.Change(ctx, key, func(ctx context.Context, tx Tx, s *Schedule) (Change, error) {
 		left, times = map[int64]Start{}, nil
 		if caller.Err() != nil {
-			return Change{}, context.Cause(caller) // who stood in line for the row and is gone asks for nothing
+			// a caller that left the queue for the row asks for nothing
+			return Change{}, context.Cause(caller)
 		}
 		p, err := look(ctx, tx, s, now)
 		if err != nil {

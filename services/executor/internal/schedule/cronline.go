@@ -22,9 +22,9 @@ var cronFields = [...]struct {
 	{name: "day of week", names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}, last: 7},
 }
 
-// checkCron refuses what the parser would read as something that hardly anybody means: ranges that go
-// backwards, empty items, intervals of parts of seconds. It is asked of new schedules only: those that exist
-// keep the times that they have.
+// checkCron refuses lines that the parser would read in a way that hardly anybody means: ranges that go
+// backwards, empty items, intervals with parts of seconds. It is applied to new schedules only: existing ones
+// keep their times.
 func checkCron(text string) error {
 	fields := strings.Fields(text)
 	if strings.HasPrefix(text, "@") {

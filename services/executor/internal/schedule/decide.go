@@ -14,15 +14,15 @@ const (
 	// batch is how many times one transaction decides, counted how many late ones it counts.
 	batch   = 1000
 	counted = 1_000_000
-	// carryOut is how long whoever decided a start has for it before others look after it, recheck how often a start that waits for the end of a run
-	// is looked at, though that end tells of itself.
+	// carryOut is how long the executor that decided a start has for it before others take it over, recheck
+	// how often a start that waits for the end of a run is checked, in addition to the message of that end.
 	carryOut = 3 * time.Second
 	recheck  = 30 * time.Second
 	// maxOpen is how many open runs are looked at.
 	maxOpen = MaxQueue + 2
 )
 
-// position is a schedule in the middle of a transaction. What it decides follows from what it holds alone.
+// position is a schedule in the middle of a transaction. Its decisions follow from its fields alone.
 type position struct {
 	s     *Schedule
 	line  *Timeline
@@ -36,7 +36,7 @@ type position struct {
 
 	put     []Start
 	changed bool
-	// moved says that the next time of the clock is another one, late that it is to be asked for again at a time.
+	// moved says that the next time of the clock has changed, late that another job is needed for a time.
 	moved bool
 	late  []time.Time
 }
@@ -94,7 +94,7 @@ func (p *position) blocked(st Start) bool {
 	return slices.ContainsFunc(p.open, func(id string) bool { return id != st.RunID })
 }
 
-// left reports whether a time would be left out now, and every later one too as long as nothing else happens.
+// left reports whether a time would be left out now, and all later ones too until something else happens.
 func (p *position) left(o Overlap) bool {
 	switch o {
 	case Skip:
@@ -133,7 +133,7 @@ func (p *position) place(st Start) Start {
 	return st
 }
 
-// leave leaves n times out, of which st is the last.
+// leave leaves n times out; st is the last of them.
 func (p *position) leave(st Start, why Result, n int64) Start {
 	p.s.Turns++
 	p.s.Skipped += n
@@ -186,7 +186,7 @@ func (p *position) take() (more bool) {
 		}
 		return n == counted
 	}
-	// What is late whatever its jitter need not be looked at one by one.
+	// Times that are late under every jitter need not be examined one by one.
 	if len(p.known) == 0 && skip(horizon.Add(-s.Jitter-time.Microsecond), SkippedLate) {
 		return true
 	}
@@ -222,7 +222,7 @@ func (p *position) take() (more bool) {
 // held reports whether a start waits for the end of a pause.
 func (p *position) held(st Start) bool { return p.s.Paused && st.Origin == FromClock }
 
-// ready tells which starts can be carried out, and which runs are to be canceled for others.
+// ready returns the starts that can be carried out, and the runs to be canceled for others.
 func (p *position) ready() (starts []Start, cancel []string) {
 	first, wanted := true, false
 	for _, st := range p.queue {
@@ -259,7 +259,8 @@ func (p *position) next() time.Time {
 	return p.line.Due(t)
 }
 
-// close ends the transaction: it says when somebody is to look after the schedule again. ErrUnchanged if nothing is to be written.
+// close ends the transaction: it sets when the schedule is due again. ErrUnchanged if nothing is to be
+// written.
 func (p *position) close() (Change, error) {
 	next := p.next()
 	due := next

@@ -6,13 +6,13 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 )
 
-// fair is a store that namespaces ask in turns. What the keeper asks for all of them has none.
+// fair is a store that namespaces use in turns. The requests of the controller for all of them need no turn.
 type fair struct {
 	Store
 	turns *dbkit.Turns
 }
 
-// Fair returns s such that what is asked for one namespace has the turns of its connections.
+// Fair returns s such that requests for one namespace take turns for its connections.
 func Fair(s Store, t *dbkit.Turns) Store { return fair{s, t} }
 
 // Create implements Store.

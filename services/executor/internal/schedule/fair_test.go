@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 )
 
-// Every method is called with a context that has ended, while the turn of its namespace is taken, of a store
-// that answers nothing: what waits for a turn says so, and the rest gets through.
+// Every method is called with an ended context, while the turn of its namespace is taken, on a store that
+// answers nothing. Methods that wait for a turn return an error, and the others get through.
 func TestFairMethods(t *testing.T) {
 	t.Parallel()
 	turns := dbkit.NewTurns(1)

@@ -63,7 +63,8 @@ func (w *world) Request(context.Context, string) (string, Start, bool, error) {
 	return "", Start{}, false, nil
 }
 
-// fire does what Controller.Fire does, and forgets now and then what it has just done, as one who dies does. Nobody dies every time.
+// fire does the work of Controller.Fire, and now and then forgets what it has just done, like a process that
+// dies. It does not die every time.
 func (w *world) fire(t require.TestingT, dies func() bool) {
 	var done []outcome
 	deaths := 0
@@ -88,7 +89,7 @@ func (w *world) fire(t require.TestingT, dies func() bool) {
 		done = nil
 		if len(starts) == 0 && !more {
 			if len(cancel) > 0 {
-				continue // the end of the run tells of itself
+				continue // the end of the run sends a message
 			}
 			return
 		}
@@ -165,7 +166,8 @@ func reference(times []time.Time, o Overlap, catchup time.Duration, up func(time
 		case o == QueueAll, o == QueueOne && len(waiting) == 0:
 			waiting = append(waiting, t)
 		case o == CancelOther:
-			// Of several that come at once when something is open, the last one is meant. One that found nothing open is started first.
+			// Of several times that come at once while a run is open, the last one counts. A time that found
+			// no open run is started first.
 			if i+1 == len(times) || !up(times[i+1]).Equal(at) {
 				start(t, at)
 			}
@@ -175,7 +177,7 @@ func reference(times []time.Time, o Overlap, catchup time.Duration, up func(time
 	return began, late
 }
 
-// told is a list of what was started, to be read by people.
+// told is a readable list of the starts.
 func told(began map[time.Time]time.Time) (out []string) {
 	for t, at := range began {
 		out = append(out, t.Format(time.RFC3339)+" at "+at.UTC().Format(time.RFC3339Nano))

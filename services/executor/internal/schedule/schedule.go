@@ -1,6 +1,7 @@
-// Package schedule owns schedules: which times one means, what becomes of each of them, and that every time starts at most one run and, within the
-// catch-up window, at least one, whatever executors do meanwhile. It holds the rules, the contract of the store and the keeper that carries them
-// out; it must not know which database keeps schedules, what a run is made of, nor how schedules are asked for.
+// Package schedule owns schedules: the times that one means, the result of each, and the guarantee that every
+// time starts at most one run and, within the catch-up window, at least one, over any failures of executors.
+// It holds the rules, the contract of the store and the controller that carries them out. It must not know
+// the database of the schedules, the content of a run, nor the API.
 package schedule
 
 import (
@@ -35,7 +36,8 @@ const (
 const (
 	// DefaultMax is how many schedules a namespace may have unless the configuration says otherwise.
 	DefaultMax = 1000
-	// MaxQueue is how many starts of one schedule may wait: no more are decided, or they are left out, as the policy says.
+	// MaxQueue is how many starts of one schedule may wait. Beyond it no more are decided, or they are left
+	// out, as the policy says.
 	MaxQueue = 1000
 	// MaxBackfill is how many times one backfill takes.
 	MaxBackfill = 1000
@@ -51,11 +53,12 @@ const (
 	MaxJitter = 24 * time.Hour
 	// Memory is how long it is known which times were started, and what a trigger was answered.
 	Memory = 35 * 24 * time.Hour
-	// maxMessage bounds what is kept of a failure.
+	// maxMessage bounds the stored text of a failure.
 	maxMessage = 300
 )
 
-// Overlap says what happens to a time when a run of the schedule is still open. The numbers are those of the API and never change.
+// Overlap decides about a time at which a run of the schedule is still open. The numbers are those of the API
+// and never change.
 type Overlap int32
 
 // The policies.
@@ -70,7 +73,7 @@ const (
 // Result is what became of a time.
 type Result string
 
-// The results, as the API tells them. A start that is Queued waits for an open run, or is just being carried out.
+// The results, as in the API. A Queued start waits for an open run, or is just being carried out.
 const (
 	Queued         Result = "QUEUED"
 	Started        Result = "STARTED"
@@ -100,8 +103,8 @@ func (s *Spec) sameTimes(o *Spec) bool {
 	return s.Cron == o.Cron && s.Zone == o.Zone && s.Jitter == o.Jitter && s.Begin.Equal(o.Begin) && s.End.Equal(o.End)
 }
 
-// Validate adds a violation to fault for every field that cannot be used, and fills in what is meant when nothing is said. fault is
-// that of the whole request; it is returned with what was found.
+// Validate adds a violation to fault for every field that cannot be used, and fills in defaults. fault is
+// that of the whole request; it is returned with the violations.
 func (s *Spec) Validate(fault *errs.Error) *errs.Error {
 	violate := func(field, format string, args ...any) {
 		fault = fault.Violate("schedule."+field, ReasonInvalid, fmt.Sprintf(format, args...))
@@ -130,7 +133,7 @@ func (s *Spec) Validate(fault *errs.Error) *errs.Error {
 	}
 	line, every, err := parseCron(s.Cron)
 	if cerr := checkCron(strings.TrimSpace(s.Cron)); cerr != nil && !strings.Contains(s.Cron, "TZ=") {
-		err = cerr // it says better what is wrong
+		err = cerr // its text is better
 	}
 	if err == nil && line == nil && (every > MaxEvery || s.wanted()%time.Second != 0) {
 		err = fmt.Errorf("an interval is whole seconds, at most %s", MaxEvery)
@@ -147,7 +150,8 @@ func (s *Spec) Validate(fault *errs.Error) *errs.Error {
 type Start struct {
 	// Turn orders the starts of a schedule as they were decided.
 	Turn int64 `json:"turn"`
-	// Time is that for which it is, Actual when it was carried out, zero while it is queued, and Tried when that failed for the first time.
+	// Time is the scheduled time, Actual the time of the start, zero while it is queued, and Tried that of
+	// its first failure.
 	Time    time.Time `json:"time"`
 	Tried   time.Time `json:"tried,omitzero"`
 	Actual  time.Time `json:"actual,omitzero"`
@@ -176,16 +180,16 @@ const (
 // Schedule is a schedule as it is kept.
 type Schedule struct {
 	Key
-	// UID is never given twice, so that a schedule made anew under an old id is another one.
+	// UID is never used twice, so that a schedule created again under an old id is another one.
 	UID string
 	Spec
-	// Start is what is started. Opaque.
+	// Start is the opaque description of the run.
 	Start []byte
-	// Done is the last time that was decided: what comes after is still to be.
+	// Done is the last time that was decided.
 	Done time.Time
 	// Ahead is the last time that a backfill decided, if that is after Done.
 	Ahead time.Time
-	// Due is when somebody is to look after it; zero when there is nothing to do.
+	// Due is when the schedule needs attention; zero means never.
 	Due time.Time
 	// Turns counts the starts, Skipped the times left out.
 	Turns   int64
@@ -205,9 +209,10 @@ type Tx interface {
 	Open(ctx context.Context, n int) ([]string, error)
 	// Queue lists the starts that wait, in their order.
 	Queue(ctx context.Context) ([]Start, error)
-	// Times lists the starts for times from begin on and before end that clock or backfill made, by time and turn.
+	// Times lists the starts for times from begin on and before end that clock or backfill made, by time and
+	// turn.
 	Times(ctx context.Context, begin, end time.Time) ([]Start, error)
-	// Request finds the start that a trigger with this request id made in the namespace, and of which schedule.
+	// Request finds the start that a trigger with this request id made in the namespace, and its schedule.
 	Request(ctx context.Context, id string) (uid string, st Start, found bool, err error)
 }
 
@@ -221,18 +226,22 @@ type Change struct {
 
 // Store keeps schedules. Implementations are safe for concurrent use.
 type Store interface {
-	// Create writes a new schedule with a job at its Due, unless its namespace has most already. ReasonExists, ReasonTooMany.
+	// Create writes a new schedule with a job at its Due, unless its namespace has most already.
+	// ReasonExists, ReasonTooMany.
 	Create(ctx context.Context, s Schedule, most int) error
 	// Get reads a schedule. ReasonNotFound.
 	Get(ctx context.Context, k Key) (Schedule, error)
 	// List reads up to limit schedules of a namespace after an id, by id, without what they start.
 	List(ctx context.Context, namespace, after string, limit int) ([]Schedule, error)
-	// Change locks the schedule's row and lets f change it; what f returns is written in the same transaction. f may be called more than once
-	// and must have no other effect. If f returns ErrUnchanged nothing is written, and there is no error. ReasonNotFound.
+	// Change locks the schedule's row and calls f, whose result is written in the same transaction. f may be
+	// called more than once and must have no other effect. If f returns ErrUnchanged nothing is written, and
+	// there is no error. ReasonNotFound.
 	Change(ctx context.Context, k Key, f func(ctx context.Context, tx Tx, s *Schedule) (Change, error)) error
-	// Delete removes a schedule and the starts that wait. A revision other than 0 must be the present one. ReasonNotFound.
+	// Delete removes a schedule and its waiting starts. A revision other than 0 must be the present one.
+	// ReasonNotFound.
 	Delete(ctx context.Context, k Key, revision int64) error
-	// Overdue inserts jobs for up to limit schedules that were due before a time and tells how many it found.
+	// Overdue inserts jobs for up to limit schedules that were due before a time and returns how many it
+	// found.
 	Overdue(ctx context.Context, before time.Time, limit int) (int, error)
 	// Forget removes up to limit starts that were carried out before a time, and returns how many.
 	Forget(ctx context.Context, before time.Time, limit int) (int, error)
@@ -272,8 +281,8 @@ func EtagMismatch(id string) error {
 // Size implements page.Row.
 func (s Schedule) Size() int { return 512 + len(s.Start) + 128*len(s.Recent) }
 
-// tooLong is the error of a backfill that would have to be cut before a time. It starts nothing: who is given a part of what was asked for takes it
-// for the whole.
+// tooLong is the error of a backfill that would have to be cut before a time. It starts nothing: a caller
+// would take a part for the whole.
 func tooLong(next time.Time) *errs.Error {
 	at := next.UTC().Format(time.RFC3339)
 	return errs.New(errs.InvalidArgument, ReasonSpanTooLong, "the span holds more than %d times", MaxBackfill).

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 	"time"
-	_ "time/tzdata" // a zone must mean the same wherever the binary runs
+	_ "time/tzdata" // a zone must mean the same on every machine
 
 	cron "github.com/netresearch/go-cron"
 
@@ -19,17 +19,18 @@ const (
 	MinEvery = time.Second
 	// MaxEvery is the longest interval of "@every" that a new schedule may have.
 	MaxEvery = 10 * 366 * 24 * time.Hour
-	// searchYears is how far ahead a time is looked for: the 29th of February may be eight years away.
+	// searchYears is how far ahead a time is searched for: the 29th of February may be eight years away.
 	searchYears = 12
 	// searchSteps bounds the local times that may follow each other without one that exists or is new.
 	searchSteps = 100_000
 )
 
-// doomsday is the end of all schedules. Neither JSON nor the stores' text forms know years of five digits, and one such time in a queue keeps
-// others from being read.
+// doomsday is the end of all schedules. Neither JSON nor the stores' text forms have years of five digits,
+// and one such time in a queue keeps others from being read.
 var doomsday = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Timeline is the times of a schedule. It is a value without state: the same question always has the same answer.
+// Timeline is the times of a schedule. It is a value without state: the same question always has the same
+// answer.
 type Timeline struct {
 	line   *cron.SpecSchedule // nil when it repeats by a fixed interval
 	every  time.Duration
@@ -60,7 +61,7 @@ func parseCron(text string) (*cron.SpecSchedule, time.Duration, error) {
 	}
 	switch s := s.(type) {
 	case *cron.SpecSchedule:
-		// Local times are counted as if they were UTC: what a zone makes of them is for localTime to say.
+		// Local times are computed as if they were UTC; localTime applies the zone.
 		s.Location = time.UTC
 		s.DowOrDom = !strings.HasPrefix(text, "@")
 		return s, 0, nil
@@ -70,7 +71,7 @@ func parseCron(text string) (*cron.SpecSchedule, time.Duration, error) {
 	return nil, 0, fmt.Errorf("%q is no line of cron", text)
 }
 
-// wanted is the interval as it is written, of which the parser keeps whole seconds only; 0 when there is none.
+// wanted is the interval as written, of which the parser keeps whole seconds only; 0 if there is none.
 func (s *Spec) wanted() time.Duration {
 	d, err := time.ParseDuration(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(s.Cron), "@every")))
 	if err != nil {
@@ -89,7 +90,8 @@ func loadZone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// Timeline returns the times that s means; it fails only if s is not valid. salt makes the jitter of one schedule differ from that of others.
+// Timeline returns the times that s means; it fails only if s is not valid. salt makes the jitter of one
+// schedule differ from that of others.
 func (s *Spec) Timeline(salt string) (*Timeline, error) {
 	zone, err := loadZone(s.Zone)
 	if err != nil {
@@ -139,8 +141,8 @@ func (l *Timeline) tick(t time.Time) time.Time {
 	return l.anchor.Add(time.Duration(int64(n)+1) * l.every)
 }
 
-// local goes through local times until one exists in the zone and is after t. One that the clocks leave out is nowhere, and one that comes twice
-// is where it comes first.
+// local iterates over local times until one exists in the zone and is after t. A time that the clocks skip is
+// left out, and one that comes twice counts where it comes first.
 func (l *Timeline) local(t time.Time) time.Time {
 	at := t.In(l.zone)
 	_, offset := at.Zone()
@@ -178,7 +180,8 @@ func localTime(wall time.Time, zone *time.Location) (first time.Time, ok bool) {
 	return first, ok
 }
 
-// Due is when the start for t, one of the times, is to happen: up to the jitter later, but before the next time and not after the end.
+// Due is when the start for t, one of the times, is to happen: up to the jitter later, but before the next
+// time and not after the end.
 func (l *Timeline) Due(t time.Time) time.Time {
 	room := l.jitter
 	if room <= 0 {
@@ -200,7 +203,7 @@ func (l *Timeline) Due(t time.Time) time.Time {
 	return dbkit.Micros(t.Add(time.Duration(float64(room) * (float64(x>>11) / (1 << 53)))))
 }
 
-// Count tells how many times there are after from, up to to, and which is the last of them. It stops counting at most.
+// Count returns the number of times after from, up to to, and the last of them. It stops counting at most.
 func (l *Timeline) Count(from, to time.Time, most int64) (n int64, last time.Time) {
 	if l.line == nil {
 		first := l.Next(from)

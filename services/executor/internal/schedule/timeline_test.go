@@ -99,7 +99,7 @@ func TestTimelineProperties(t *testing.T) {
 		for range 50 {
 			next := l.Next(prev)
 			require.True(r, next.After(prev))
-			// Whatever one asks from in between has the same answer.
+			// Every time in between gives the same answer.
 			between := prev.Add(time.Duration(rapid.Int64Range(0, int64(next.Sub(prev))-1).Draw(r, "between")))
 			require.Equal(r, next, l.Next(between))
 			due := l.Due(next)

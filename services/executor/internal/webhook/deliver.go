@@ -49,7 +49,7 @@ var pauses = [MaxTries - 1]time.Duration{5 * time.Second, 15 * time.Second, time
 type Delivery struct {
 	Hook    Hook
 	Message Message
-	// Trace is that of the run when it happened.
+	// Trace is the trace of the run at the event.
 	Trace trace.SpanContext
 }
 
@@ -60,7 +60,7 @@ type Outcome string
 const (
 	// Delivered says that the receiver took it.
 	Delivered Outcome = "delivered"
-	// Again says that it is to be tried again after Verdict.Pause.
+	// Again says that the delivery is to be retried after Verdict.Pause.
 	Again Outcome = "again"
 	// GivenUp says that it is not to be tried again.
 	GivenUp Outcome = "given_up"
@@ -76,7 +76,7 @@ type Verdict struct {
 	Err error
 }
 
-// Options say what a Deliverer tells of itself.
+// Options name the sender.
 type Options struct {
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
@@ -110,7 +110,7 @@ func New(guard egress.Guard, o Options) (*Deliverer, error) {
 	d := &Deliverer{transport: guard.Transport(), log: o.Logger, tracer: o.TracerProvider.Tracer(scope), lines: map[string]*line{}}
 	d.client = &http.Client{
 		Transport: otelhttp.NewTransport(d.transport, otelhttp.WithTracerProvider(o.TracerProvider), otelhttp.WithMeterProvider(o.MeterProvider), otelhttp.WithPropagators(o.Propagator)),
-		// What answers with another address may be sent there by whoever asked, not by us.
+		// A redirect is for the caller to follow, not for us.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	var err error
@@ -126,9 +126,9 @@ func New(guard egress.Guard, o Options) (*Deliverer, error) {
 func (d *Deliverer) Close() { d.transport.CloseIdleConnections() }
 
 // Enter takes a place for a delivery of a namespace, before anything is read for it: then leave must be
-// called. Without a place leave is nil, and the delivery is to come again after the pause. Those of a
-// namespace that are put off come again at the pace at which it has places, however many they are, so that
-// they do not stand before those of others all the time.
+// called. Without a place leave is nil, and the delivery is to come again after the pause. The postponed
+// deliveries of a namespace come again at the rate of its places, however many they are, so that they do not
+// block those of others.
 func (d *Deliverer) Enter(ctx context.Context, namespace string) (leave func(), pause time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,7 +204,7 @@ func (d *Deliverer) Deliver(ctx context.Context, x *Delivery, try int) Verdict {
 }
 
 func (d *Deliverer) deliver(ctx context.Context, x *Delivery, try int) Verdict {
-	// The receiver's spans belong to the run; the job that brought us here is only linked.
+	// The receiver's spans belong to the run; the job that caused the delivery is only linked.
 	job := trace.LinkFromContext(ctx)
 	if x.Trace.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, x.Trace)
@@ -276,7 +276,7 @@ func (d *Deliverer) send(ctx context.Context, x *Delivery) (time.Duration, error
 	return judge(resp)
 }
 
-// judge says what follows from an answer: see send.
+// judge returns the consequence of an answer: see send.
 func judge(resp *http.Response) (time.Duration, error) {
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:

@@ -1,5 +1,6 @@
-// Package webhook owns what is told to addresses outside when something happens in a run: who asked to be told of what, the form and the signature of what
-// is sent, and the sending of one piece with the judgment of its answer. It must not know how runs go on, nor how a delivery that failed comes again.
+// Package webhook owns the messages to outside addresses about events of a run: which hooks want which
+// events, the form and the signature of a message, and one try of a delivery with the verdict on its answer.
+// It must not know how runs go on, nor how a failed delivery is repeated.
 package webhook
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// Event is what can be told, by the name that receivers see as the type of a message.
+// Event is an event of webhooks, by the name that receivers see as the type of a message.
 type Event string
 
 // The events. The names are stored and never change.
@@ -30,16 +31,16 @@ const (
 	InterruptOpened Event = "interrupt.opened"
 )
 
-// Hook is an address that wants to be told, in the form in which a run's row keeps it. It prints without what is secret.
+// Hook is an address with the events it wants, in the form of the run's row. It prints without its secrets.
 type Hook struct {
 	URL string `json:"url"`
-	// Events are what is told; none means RunEnded.
+	// Events are the wanted events; none means RunEnded.
 	Events  []Event           `json:"events,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Secret  string            `json:"secret,omitempty"`
 }
 
-// Wants reports whether the hook is to be told of an event.
+// Wants reports whether the hook wants an event.
 func (h Hook) Wants(e Event) bool {
 	if len(h.Events) == 0 {
 		return e == RunEnded
@@ -65,7 +66,7 @@ func (h Hook) GoString() string { return h.String() }
 // LogValue is String.
 func (h Hook) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
-// Wanting are the places of the hooks that want to be told of an event.
+// Wanting are the places of the hooks that want an event.
 func Wanting(hooks []Hook, e Event) []int {
 	var out []int
 	for i := range hooks {
@@ -87,7 +88,7 @@ func Without(hooks []Hook) []Hook {
 
 // Reasons of hooks that are refused.
 const (
-	// ReasonInvalid is the reason of a hook that cannot be told anything.
+	// ReasonInvalid is the reason of a hook that cannot get messages.
 	ReasonInvalid = "WEBHOOK_INVALID"
 	// ReasonAddress is the reason of an address that must not be reached.
 	ReasonAddress = "WEBHOOK_ADDRESS_REFUSED"
@@ -177,7 +178,7 @@ func urlFault(text string, guard egress.Guard) (reason, what string) {
 	return "", ""
 }
 
-// ours are headers that say how and what is sent.
+// ours are the headers that the delivery sets itself.
 var ours = []string{
 	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization",
 	"Te", "Trailer", "Upgrade", "Expect", "Accept-Encoding", "Traceparent", "Tracestate", "Baggage", headerID, headerTime, headerSignature,
@@ -228,7 +229,7 @@ func key(secret string) ([]byte, error) {
 	return []byte(secret), nil
 }
 
-// AllHooks stands for the place of a hook where every one is meant that wants to be told.
+// AllHooks stands for the place of a hook and means every one that wants the event.
 const AllHooks = -1
 
 // Args say which delivery is meant. They hold nothing secret, since operators see them.
@@ -258,7 +259,7 @@ func (a Args) Holder() string {
 	return a.RunID
 }
 
-// ID is that of the delivery: the same for every try, and that of no other.
+// ID is the id of the delivery: the same for every try, and unique.
 func (a Args) ID() string {
 	if a.InterruptID != "" {
 		return a.InterruptID + "/" + strconv.Itoa(a.Hook)

@@ -127,7 +127,7 @@ func TestHook(t *testing.T) {
 	})
 }
 
-// receiver answers as it is told and keeps what came.
+// receiver answers as set and keeps the requests.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -362,7 +362,7 @@ func FuzzCheck(f *testing.F) {
 		if Check(h, egress.Guard{}) != nil {
 			return
 		}
-		// What is accepted can be sent.
+		// An accepted value can be sent.
 		req, err := http.NewRequest(http.MethodPost, url, http.NoBody)
 		require.NoError(t, err)
 		require.NotEmpty(t, req.URL.Host)

@@ -17,7 +17,7 @@ import (
 
 var _ engine.Actors = (*Server)(nil)
 
-// freshFor is how long what is known of a remote actor holds before it is read again.
+// freshFor is how long a read description of a remote actor is used before it is read again.
 const freshFor = time.Second
 
 // known remembers remote actors. It is safe for concurrent use.
@@ -33,7 +33,7 @@ type knownActor struct {
 	at time.Time
 }
 
-// maxKnown and maxKnownBytes bound the memory of remote actors; what is thrown away is read again.
+// maxKnown and maxKnownBytes bound the memory for remote actors; a dropped entry is read again.
 const (
 	maxKnown      = 20_000
 	maxKnownBytes = 4 * journal.MaxActorBytes
@@ -204,7 +204,7 @@ func (r remote) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	beat := func(details json.RawMessage) { c.Heartbeat(details) }
 	for {
 		if pl == nil {
-			// Nobody makes the call meanwhile, so that its time does not run.
+			// Nobody makes the call meanwhile, so its time does not pass.
 			resume := engine.HoldTimeouts(ctx)
 			pl = r.s.pool.wait(ctx, n, false)
 			resume()
@@ -264,7 +264,7 @@ func (s *Server) conclude(ctx context.Context, a answer, refuse func(*workgraph.
 	case a.fail != nil:
 		return workgraph.Outcome{}, errorOf(a.fail)
 	}
-	// What was answered is read even if the call is not wanted any more.
+	// An outcome is read even if the call is not wanted any more.
 	out, e := s.reader.read(context.WithoutCancel(ctx), a.out)
 	if e != nil {
 		refuse(e)

@@ -10,7 +10,7 @@ import (
 
 var _ sched.Gate = (*Server)(nil)
 
-// attempt tells the attempts of an executor apart.
+// attempt identifies an attempt of an executor.
 type attempt struct {
 	run     string
 	ref     workgraph.Ref

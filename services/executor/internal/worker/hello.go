@@ -41,14 +41,14 @@ func (s *Server) readHello(ctx context.Context, h *executorv1.WorkerHello) ([]jo
 	fault := func(i int, field, code, format string, args ...any) {
 		e = e.Violate(fmt.Sprintf("hello.actors[%d].%s", i, field), code, fmt.Sprintf(format, args...))
 	}
-	// What other executors are told of a worker is written together with others of its namespace, so one bad
-	// text would hide those.
+	// The facts about a worker are written for other executors together with others of its namespace, so one
+	// bad text would hide those.
 	for _, t := range []struct{ field, text string }{{"worker_id", h.GetWorkerId()}, {"user_agent", h.GetUserAgent()}} {
 		if strings.IndexByte(t.text, 0) >= 0 {
 			e = e.Violate("hello."+t.field, codeText, "the "+t.field+" must not contain the NUL character")
 		}
 	}
-	// Schemas are compiled in the turns of the namespace: a hello may bring megabytes of them, and workers
+	// Schemas are compiled in the turns of the namespace: a hello may contain megabytes of them, and workers
 	// come at any time.
 	bytes := 0
 	for _, a := range h.GetActors() {

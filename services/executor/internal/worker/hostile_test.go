@@ -55,7 +55,8 @@ func (noBuiltin) ActorInfo(string) (workgraph.ActorInfo, bool) { return workgrap
 func (noBuiltin) Actor(string) (workgraph.Actor, bool)         { return nil, false }
 func (noBuiltin) Names() []string                              { return nil }
 
-// What waits for a worker to read it is bounded: until it reads, it is not listened to, and is silent at last.
+// The queue of messages for a worker is bounded: until the worker reads, its messages are not read, and at
+// last it counts as silent.
 func TestDeafWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestDeafWorker(t *testing.T) {
 	})
 }
 
-// large is the stream of a worker that brings one large result after the other.
+// large is the stream of a worker that sends one large result after the other.
 type large struct {
 	deaf
 	most int64
@@ -93,8 +94,8 @@ func (l *large) RecvMsg(m any) error {
 	return nil
 }
 
-// While the live runs of a namespace hold too much, its workers are listened to slowly: what they bring could not be
-// put anywhere. Signs of life that stand behind it are heard in time.
+// While the live runs of a namespace hold too much, its workers are read slowly, because there is no room for
+// their results. Heartbeats behind a large result still arrive in time.
 func TestHeldWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +125,8 @@ func TestHeldWorker(t *testing.T) {
 	})
 }
 
-// A namespace's workers at one executor serve only so many actors together, and so do not hold the pool's lock for long.
+// The workers of a namespace at one executor serve only so many actors together, and so do not hold the
+// pool's lock for long.
 func TestServedIsBounded(t *testing.T) {
 	t.Parallel()
 	s := New(DefaultConfig(), Deps{Builtin: noBuiltin{}})
@@ -141,7 +143,7 @@ func TestServedIsBounded(t *testing.T) {
 	require.NoError(t, join("other", 1000))
 }
 
-// What is remembered of actors is bounded by bytes too.
+// The cache of actors is bounded by bytes too.
 func TestKnownIsBounded(t *testing.T) {
 	t.Parallel()
 	k := newKnown()
@@ -202,7 +204,7 @@ func (lookups) Routes(ctx context.Context, namespace, _ string, _ time.Duration)
 	return []journal.WorkerRoute{{Executor: journal.Owner{ID: "far"}, Addr: "far:1", Slots: 1}}, nil
 }
 
-// A namespace whose lookups take for ever does not keep others from finding workers of other executors.
+// A namespace whose lookups never end does not keep others from finding workers of other executors.
 func TestLookupsOfNeighbors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

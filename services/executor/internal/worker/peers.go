@@ -19,7 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// headerWorker tells whose key the worker showed that got the visit.
+// headerWorker names the principal of the worker that got the visit.
 const headerWorker = "epigraph-worker-principal"
 
 const (
@@ -101,7 +101,8 @@ func (p *peers) close() error {
 	return errors.Join(faults...)
 }
 
-// connected waits for a connection that stands, so that a call which cannot reach the other side is known not to have.
+// connected waits for an established connection, so that a call which cannot reach the other side is known
+// not to have been made.
 func connected(ctx context.Context, conn *grpc.ClientConn) bool {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
@@ -138,7 +139,7 @@ func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *exe
 		pl.exhausted(time.Second)
 		return answer{lost: lostUnsent}
 	}
-	// The end of the call is asked for, and its answer waited for: a worker may say that nothing was performed.
+	// The call is canceled and its answer awaited: a worker may report that it did nothing.
 	inner, stop := context.WithCancel(grpckit.WithNamespace(context.WithoutCancel(ctx), namespace))
 	defer stop()
 	stream, err := executorv1.NewPeerServiceClient(conn).Invoke(inner)
@@ -196,7 +197,7 @@ func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *exe
 
 var errNoWorker = errs.New(errs.ResourceExhausted, ReasonNoWorker, "no worker of this executor has room")
 
-// Invoke is that of the peer service.
+// Invoke is the method of the peer service.
 func (s *Server) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest, executorv1.InvokeResponse]) error {
 	ctx := stream.Context()
 	first, err := stream.Recv()

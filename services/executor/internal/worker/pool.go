@@ -15,7 +15,7 @@ type name struct{ namespace, actor string }
 // pool knows what room there is for visits, at workers that are connected here and at other executors, and
 // who waits for some. It is safe for concurrent use, never blocks, and calls nobody while it is locked.
 type pool struct {
-	// look is told that somebody began to wait, so that other executors' workers are looked for.
+	// look signals that somebody began to wait, so that other executors' workers are looked for.
 	look chan struct{}
 
 	mu     sync.Mutex
@@ -42,8 +42,8 @@ type far struct {
 	owner journal.Owner
 	addr  string
 	slots int
-	// mine is how many visits this executor has or lets wait there. Their number is bounded by slots,
-	// whatever others have there: the far executor gives its own and those from elsewhere their turns.
+	// mine is how many visits this executor has or lets wait there. slots bounds their number, whatever
+	// others have there: the far executor schedules its own and those from elsewhere in turns.
 	mine int
 	// full is until when it need not be asked again, since it just said that there is no room.
 	full time.Time
@@ -89,7 +89,7 @@ func newPool() *pool {
 	return &pool{look: make(chan struct{}, 1), served: map[name]*served{}, waiting: map[string]map[string]*line{}, reserved: map[attempt]*place{}}
 }
 
-// granted is a waiter with what it got; it is told when the lock is given back.
+// granted is a waiter and its grant; it is notified when the lock is released.
 type granted struct {
 	w *waiter
 	p *place
@@ -219,7 +219,7 @@ func (p *pool) serve(s *session) (out []granted) {
 	return out
 }
 
-// linesFor are the lines for whose actors a session has room, in no order.
+// linesFor are the queues for whose actors a session has room, in no order.
 func (p *pool) linesFor(s *session) (out lines) {
 	waiting := p.waiting[s.namespace]
 	if s.closed || s.used >= s.slots || len(waiting) == 0 {
@@ -242,9 +242,9 @@ func (p *pool) linesFor(s *session) (out lines) {
 	return out
 }
 
-// serveFar gives room for an actor at other executors to those who wait for that actor, the longest first. No
-// session here has room while somebody waits, and what came from elsewhere is not sent on. It is called with
-// p.mu held.
+// serveFar gives room for an actor at other executors to the waiters for that actor, the longest first. No
+// session here has room while somebody waits, and visits from elsewhere are not sent on. The caller holds
+// p.mu.
 func (p *pool) serveFar(n name) (out []granted) {
 	l := p.waiting[n.namespace][n.actor]
 	if l == nil {
@@ -282,7 +282,7 @@ func (l *line) first() uint64 {
 	return min(a.number, b.number)
 }
 
-// lines is a heap of lines that are not empty, the one in which somebody has waited longest first.
+// lines is a heap of queues that are not empty, the one with the longest wait first.
 type lines []*line
 
 func (h lines) Len() int           { return len(h) }
@@ -296,7 +296,7 @@ func (h *lines) Pop() any {
 	return l
 }
 
-// next is whose turn it is.
+// next is the waiter whose turn it is.
 func (l *line) next() *waiter {
 	a, b := front(&l.near), front(&l.hops)
 	switch {
@@ -411,8 +411,8 @@ func (p *pool) serving(n name) (effect string, ok bool) {
 	return "", false
 }
 
-// wanted lists, by namespace, for what actors somebody waits whom only other executors' workers can help,
-// besides those here.
+// wanted lists, by namespace, the actors for which somebody waits whom only other executors' workers can
+// help.
 func (p *pool) wanted() map[string][]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

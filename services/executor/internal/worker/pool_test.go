@@ -73,8 +73,8 @@ func TestPoolOrder(t *testing.T) {
 			slots := rapid.IntRange(1, 20).Draw(t, "slots")
 			p.add(newSession(p, slots, limits))
 
-			// The actor whose first waiter has waited longest gets its turn. Visits from here and from elsewhere
-			// take turns for it, beginning with one from elsewhere.
+			// The actor whose first waiter has waited longest gets its turn. Visits from here and from
+			// elsewhere alternate for it, beginning with one from elsewhere.
 			want, done := []int{}, map[int]bool{}
 			busy, hopLast := map[string]int{}, map[string]bool{}
 			for len(want) < slots {

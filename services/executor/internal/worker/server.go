@@ -1,7 +1,6 @@
-// Package worker owns remote workers: the streams of those that are connected here, the room that they have,
-// the visits that are with them, and the way to the workers of other executors. It speaks their wire form,
-// and tells the engine which actors a namespace has. It must not know how attempts are scheduled or
-// journaled.
+// Package worker owns remote workers: the streams of the workers that are connected here, their room, their
+// visits, and the way to the workers of other executors. It speaks their wire form, and reports the actors of
+// a namespace to the engine. It must not know how attempts are scheduled or journaled.
 package worker
 
 import (
@@ -31,7 +30,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Reasons of errors that workers and peers are told.
+// Reasons of errors for workers and peers.
 const (
 	// ReasonHelloMissing is the reason of a stream that does not begin with a hello, or that repeats it.
 	ReasonHelloMissing = "HELLO_EXPECTED"
@@ -39,7 +38,7 @@ const (
 	ReasonHelloInvalid = "HELLO_INVALID"
 	// ReasonTooManyWorkers is the reason when a namespace has as many workers at this executor as it may.
 	ReasonTooManyWorkers = "TOO_MANY_WORKERS"
-	// ReasonSilent is the reason of the end of a stream of which nothing was heard for too long.
+	// ReasonSilent is the reason of the end of a stream that has been silent for too long.
 	ReasonSilent = "WORKER_SILENT"
 	// ReasonNoWorker is the reason when none of an executor's workers has room.
 	ReasonNoWorker = "NO_WORKER"
@@ -65,15 +64,14 @@ type Config struct {
 	// ever served.
 	MaxStreams int `help:"workers of one namespace at one executor at most"`
 	MaxActors  int `help:"actors of workers of one namespace at most"`
-	// MaxSlots bounds the visits that one worker takes at once, whatever it offers.
+	// MaxSlots bounds the visits of one worker, even if it offers more.
 	MaxSlots int `help:"visits that one worker takes at once at most"`
 
-	// MaxPayload is told to workers.
+	// MaxPayload is announced to workers.
 	MaxPayload int `conf:"-"`
 	// Lease is how old another executor's heartbeat may be for its workers to count.
 	Lease time.Duration `conf:"-"`
-	// MaxAge makes workers connect anew now and then, so that their connections may be given up; 0 means
-	// never.
+	// MaxAge makes workers reconnect now and then, so that their connections can be drained; 0 means never.
 	MaxAge time.Duration `conf:"-"`
 }
 
@@ -282,9 +280,9 @@ func (s *Server) listen(sess *session, stream grpc.BidiStreamingServer[executorv
 	}
 }
 
-// rest waits a while after a large message, as long as the live runs of its namespace hold much more than
-// they may: the workers could bring results faster than room for them is made. It is no longer than workers
-// are patient, as signs of life stand behind what is large.
+// rest pauses after a large message while the live runs of its namespace hold much more than they may: the
+// workers could send results faster than room for them is made. The pause is shorter than a worker's timeout,
+// because heartbeats queue behind large messages.
 func (s *Server) rest(ctx context.Context, namespace string) {
 	held := s.held(namespace)
 	if held == nil {
@@ -303,7 +301,7 @@ func (s *Server) rest(ctx context.Context, namespace string) {
 	}
 }
 
-// speak sends what is queued until the stream ends.
+// speak sends the queue until the stream ends.
 func (s *Server) speak(ctx context.Context, sess *session, stream grpc.BidiStreamingServer[executorv1.WorkRequest, executorv1.WorkResponse]) error {
 	for {
 		for _, i := range sess.next() {
@@ -319,7 +317,7 @@ func (s *Server) speak(ctx context.Context, sess *session, stream grpc.BidiStrea
 	}
 }
 
-// accept makes a session of a hello. What the worker serves is recorded before it is welcomed.
+// accept makes a session of a hello. The actors of the worker are recorded before it is welcomed.
 func (s *Server) accept(ctx context.Context, h *executorv1.WorkerHello) (*session, error) {
 	ns := grpckit.Namespace(ctx)
 	actors, err := s.readHello(ctx, h)
@@ -400,7 +398,7 @@ func (s *Server) depart(sess *session) {
 	s.touch()
 }
 
-// ListWorkers implements the service. What is told of other executors' workers is as old as their last word.
+// ListWorkers implements the service. Facts about other executors' workers are as old as their last report.
 func (s *Server) ListWorkers(ctx context.Context, _ *executorv1.ListWorkersRequest) (*executorv1.ListWorkersResponse, error) {
 	ns := grpckit.Namespace(ctx)
 	far, err := s.journal.Workers(ctx, ns, s.cfg.Lease)

@@ -20,7 +20,7 @@ type session struct {
 	namespace string
 	id        string
 	userAgent string
-	principal string // whose key it showed
+	principal string // the principal of its key
 	connected time.Time
 	life      life
 	// names are the actors, in order; they never change. actors are the slots of each, effects what they do.
@@ -28,25 +28,25 @@ type session struct {
 	actors  map[string]int
 	effects map[string]string
 	slots   int
-	// wake is told that there is something to send, read that something was sent.
+	// wake signals that there is something to send, read that something was sent.
 	wake, read chan struct{}
-	// changed is told that what others see of the workers has changed.
+	// changed reports that the published facts about the workers have changed.
 	changed func()
 
 	// Under pool.mu.
 	used   int
 	busy   map[string]int
 	closed bool // takes no new visits
-	gone   bool // those that were promised room must look elsewhere
+	gone   bool // waiters that were promised room must look elsewhere
 
 	mu     sync.Mutex
 	heard  time.Time
 	visits map[uint64]*visit
 	last   uint64
 	out    []item
-	said   int // how many of out bring no visit
+	said   int // how many of out carry no visit
 	ended  bool
-	leaves bool // whether it is to end when it has no visits
+	leaves bool // whether it is to end once it has no visits
 	empty  chan struct{}
 }
 
@@ -65,10 +65,10 @@ type visit struct {
 type answer struct {
 	out  *executorv1.Outcome
 	fail *executorv1.AttemptError
-	// refused says what is wrong with what the worker said.
+	// refused is the fault of a message of the worker.
 	refused error
 	lost    lost
-	// by is whose key the worker showed that answered.
+	// by is the principal of the worker that answered.
 	by string
 }
 
@@ -81,7 +81,7 @@ const (
 	lostSent
 )
 
-// item is something to send; v is set for the visit that it brings.
+// item is something to send; v is set if it carries a visit.
 type item struct {
 	m *executorv1.WorkResponse
 	v *visit
@@ -245,7 +245,7 @@ func (s *session) end() {
 	s.ended = true
 	visits := s.visits
 	s.visits, s.out, s.said = map[uint64]*visit{}, nil, 0
-	// What is being sent just now counts as sent: see sender.
+	// An item that is being sent counts as sent: see sender.
 	lost := make(map[*visit]lost, len(visits))
 	for _, v := range visits {
 		lost[v] = lostUnsent
@@ -309,7 +309,7 @@ func (s *session) perform(ctx context.Context, pl *place, task *executorv1.Attem
 // letGo reports whether nobody waits for the answer of a call that ended for this reason.
 func letGo(reason string) bool { return reason == engine.EndStopping || reason == engine.EndFenced }
 
-// refuse tells the worker that an answer of it could not be used.
+// refuse reports to the worker that its answer could not be used.
 func (s *session) refuse(v *visit, fail *workgraph.Error) {
 	s.say(&executorv1.WorkResponse{Message: &executorv1.WorkResponse_Refused{Refused: &executorv1.AttemptRefused{
 		Token: v.token, Reason: fail.Reason, Message: fail.Message}}})
@@ -366,7 +366,7 @@ func (s *session) receive(m *executorv1.WorkRequest, bad error) error {
 		}
 		raw, err := graphpb.Raw("details", m.Progress.GetDetails())
 		if err != nil {
-			raw = nil // a sign of life all the same
+			raw = nil // still a heartbeat
 		}
 		v.beat(raw)
 	case *executorv1.WorkRequest_Tokens:

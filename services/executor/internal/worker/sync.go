@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// syncEvery is how often others are told how busy the workers here are, if that has changed.
+	// syncEvery is how often the load of the workers here is published to other executors, if it has changed.
 	syncEvery = 2 * time.Second
 	// syncPause lets changes of one moment go out together.
 	syncPause = 20 * time.Millisecond
@@ -28,7 +28,7 @@ const (
 	seenEvery = 6 * time.Hour
 )
 
-// Run tells other executors of the workers here and looks for theirs, until ctx ends.
+// Run publishes the workers here to other executors and looks for theirs, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.tellOthers(ctx); return nil })
@@ -120,7 +120,7 @@ func (s *Server) tellOthers(ctx context.Context) {
 	}
 }
 
-// markSeen keeps actors from being forgotten whose workers stay connected for long.
+// markSeen keeps actors from being forgotten while their workers stay connected for long.
 func (s *Server) markSeen(ctx context.Context) {
 	served := map[string][]string{}
 	for n := range s.routes() {
@@ -183,7 +183,7 @@ func (s *Server) lookFor(ctx context.Context) {
 	}
 }
 
-// lookForOne finds workers of other executors for what somebody waits for in a namespace.
+// lookForOne finds workers of other executors for the waiters of a namespace.
 func (s *Server) lookForOne(ctx context.Context, namespace string, actors []string) {
 	me := s.owner().ID
 	for _, actor := range actors {
@@ -198,8 +198,7 @@ func (s *Server) lookForOne(ctx context.Context, namespace string, actors []stri
 	}
 }
 
-// looking are the namespaces for which somebody looks just now, and whether somebody else wanted to
-// meanwhile.
+// looking are the namespaces with a lookup under way, and whether another one was requested meanwhile.
 type looking struct {
 	mu sync.Mutex
 	at map[string]bool
@@ -216,7 +215,7 @@ func (l *looking) begin(namespace string) bool {
 	return !taken
 }
 
-// end reports whether somebody wanted to look meanwhile.
+// end reports whether another lookup was requested meanwhile.
 func (l *looking) end(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

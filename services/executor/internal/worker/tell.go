@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// syncBytes is about how much is told in one transaction, and of one namespace in one round.
+	// syncBytes is about how much is published in one transaction, and of one namespace in one round.
 	syncBytes = 256 << 10
 	// rowBytes is what a row takes besides its texts.
 	rowBytes = 128
-	// syncRest is for how long a namespace is left alone whose rows were not taken.
+	// syncRest is the pause for a namespace whose rows were refused.
 	syncRest = time.Second
 )
 
-// teller keeps the journal's picture of the workers here up to date. In a round each namespace tells a
-// bounded share of what is new, so that none waits until another has told thousands of workers; a namespace
-// whose rows are not taken keeps back no other.
+// teller keeps the journal's record of the workers here up to date. In a round each namespace publishes a
+// bounded share of its changes, so that none waits until another has published thousands of workers; a
+// namespace whose rows are refused delays no other.
 type teller struct {
 	journal journal.Workers
 	log     *slog.Logger
-	// owner is who told.
+	// owner is the owner that published.
 	owner journal.Owner
 	told  map[string]*picture // by namespace
 }
@@ -36,7 +36,7 @@ type teller struct {
 type picture struct {
 	workers map[string]journal.Worker
 	routes  map[string]journal.NamedRoute
-	// rest is until when nothing is told.
+	// rest is the end of a pause in which nothing is published.
 	rest time.Time
 }
 
@@ -44,19 +44,19 @@ func newPicture() *picture {
 	return &picture{workers: map[string]journal.Worker{}, routes: map[string]journal.NamedRoute{}}
 }
 
-// share is what is told of one namespace at once.
+// share is the part of one namespace in a round.
 type share struct {
 	namespace string
 	change    journal.WorkerSync
 	size      int
 }
 
-// tell carries one round out. more says that a namespace has more to tell. An error is one of the journal as
-// a whole.
+// tell carries out one round. more says that a namespace has more to publish. An error is one of the journal
+// as a whole.
 func (t *teller) tell(ctx context.Context, owner journal.Owner, now time.Time, workers []journal.Worker, routes map[name]journal.NamedRoute) (more bool, err error) {
 	if owner != t.owner {
-		// Nothing of an earlier life counts. Who tells for the first time, and has nothing to tell, has no
-		// rows.
+		// Nothing of an earlier ownership session counts. At its beginning, an executor without workers has
+		// no rows.
 		if !t.owner.IsZero() || len(workers)+len(routes) > 0 {
 			if err := t.journal.SyncWorkers(ctx, owner, journal.WorkerSync{All: true}); err != nil {
 				return false, err
@@ -169,7 +169,7 @@ func news(namespace string, told, here *picture) (s share, left bool) {
 	return s, left
 }
 
-// send tells shares in one transaction. If that is not taken, each is told alone.
+// send publishes shares in one transaction. If that fails, each is published alone.
 func (t *teller) send(ctx context.Context, now time.Time, batch []share) error {
 	if len(batch) == 0 {
 		return nil
@@ -200,7 +200,7 @@ func (t *teller) send(ctx context.Context, now time.Time, batch []share) error {
 	return nil
 }
 
-// note takes in what was told. What was not taken may be there all the same.
+// note updates the picture by what was published. A share that failed may have been written all the same.
 func (p *picture) note(c journal.WorkerSync, taken bool) {
 	for _, r := range c.Routes {
 		switch {

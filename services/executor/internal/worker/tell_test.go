@@ -94,7 +94,7 @@ func (w *tellWorld) round() (more bool, err error) {
 	return w.teller.tell(w.t.Context(), w.me, w.now, w.workers, routes)
 }
 
-// tell carries rounds out until nothing is left.
+// tell carries out rounds until nothing is left.
 func (w *tellWorld) tell() {
 	w.t.Helper()
 	for {

@@ -14,8 +14,8 @@ func newLife() (l life) {
 	return l
 }
 
-// token names a visit's attempt to its worker: the stream's life and a number of this stream, so that the token of another stream or
-// of an attempt that has ended is told from every one that is open.
+// token names a visit's attempt to its worker: the stream's random number and a counter of this stream. So
+// the token of another stream or of an ended attempt differs from every open one.
 func (l life) token(n uint64) string {
 	var b [len(life{}) + 8]byte
 	copy(b[:], l[:])
@@ -23,7 +23,7 @@ func (l life) token(n uint64) string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// number is that of a token of this life.
+// number returns the counter in a token of this stream.
 func (l life) number(token string) (uint64, bool) {
 	var b [len(life{}) + 8]byte
 	if len(token) != base64.RawURLEncoding.EncodedLen(len(b)) {

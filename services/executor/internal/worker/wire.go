@@ -62,8 +62,8 @@ func errorMessage(e *workgraph.Error) *executorv1.AttemptError {
 	return m
 }
 
-// errorOf is the error that a worker told. One of which it knows nothing but a message becomes a plain error, which whoever started
-// the attempt classifies by what ended it.
+// errorOf is the error that a worker told. One of which it knows nothing but a message becomes a plain error,
+// which whoever started the attempt classifies by what ended it.
 func errorOf(m *executorv1.AttemptError) error {
 	e := &workgraph.Error{Reason: m.GetReason(), Message: m.GetMessage(), Usage: usageOf(m.GetUsage())}
 	switch m.GetType() {
@@ -99,7 +99,8 @@ func usageOf(ms []*executorv1.ModelUsage) []workgraph.Usage {
 	return out
 }
 
-// bad is the error of an answer that cannot be used. The effect has happened, if there is one, so it is not tried again.
+// bad is the error of an answer that cannot be used. The effect has happened, if there is one, so it is not
+// tried again.
 func bad(format string, args ...any) *workgraph.Error {
 	return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonBadOutcome, format, args...)
 }

@@ -1,5 +1,6 @@
-// Package workflowdir finds versions of workflows in a folder, for installations that keep them in files: a checkout, a volume, a mounted
-// config map. It owns the names of the files and reads them anew each time; it must not know who asks, nor judge whether a graph can run.
+// Package workflowdir finds versions of workflows in a folder, for installations that keep them in files: a
+// checkout, a volume, a mounted config map. It owns the names of the files and reads them again each time. It
+// must not know its callers, nor whether a graph can run.
 package workflowdir
 
 import (
@@ -36,11 +37,11 @@ const suffix = ".json"
 // part is a slug or a version: nothing that could lead out of the folder, or hide in it.
 var part = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// Dir is a folder of workflows: SLUG@VERSION.json is for every namespace, NAMESPACE/SLUG@VERSION.json for that one, where it goes before the
-// other. It is safe for concurrent use.
+// Dir is a folder of workflows: SLUG@VERSION.json is for every namespace, NAMESPACE/SLUG@VERSION.json for
+// that one, where it goes before the other. It is safe for concurrent use.
 type Dir struct{ root *os.Root }
 
-// Open opens a folder. Nothing outside of it is ever read, whatever links lie in it.
+// Open opens a folder. Nothing outside of it is ever read, even through links.
 func Open(dir string) (*Dir, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

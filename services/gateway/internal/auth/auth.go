@@ -52,7 +52,7 @@ func New(keys []grpckit.APIKey, anonymous bool, trusted ...string) (*Keyring, er
 func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
 	for _, name := range []string{"Authorization", "X-Api-Key", grpckit.HeaderNamespace} {
 		if len(r.Header.Values(name)) > 1 {
-			// A proxy that looks at another one than we do would let somebody else's in.
+			// A proxy that checks another one of the values would admit somebody else.
 			return Identity{}, errs.New(errs.InvalidArgument, "HEADER_REPEATED", "the header %s may be given once", name)
 		}
 	}

@@ -1,7 +1,10 @@
-// Package cells owns the way of a call to the cell that its namespace lives in: a cell is one database with
-// the executors and the registry that work on it. Each cell has connections, a bound on what is under way,
-// and a breaker of its own, so that one that is away or hangs costs the others nothing. It must not know what
-// the calls mean, nor how placements are configured.
+// Package cells owns the routing of a call to the cell of its namespace: a cell is one database with the
+// executors and the registry that work on it. Each cell has connections, a bound on calls under way, and a
+// breaker of its own, so that a cell that is down or hangs costs the others nothing. It must not know the
+// meaning of calls, nor how placements are configured.
+//
+// The breaker is written here, as two functions over two atomics: gobreaker refuses all calls while a probe
+// hangs, and this one probes again after each pause.
 package cells
 
 import (
@@ -34,7 +37,7 @@ const (
 	ReasonMoving = "NAMESPACE_MOVING"
 )
 
-// Place is where a namespace lives.
+// Place is the cell of a namespace.
 type Place struct {
 	// Cell is the name of a cell.
 	Cell string
@@ -119,10 +122,10 @@ func New(p Placement, all []Cell, o Options) (*Router, error) {
 // Cells are those that there are, in the order given.
 func (r *Router) Cells() []Cell { return slices.Clone(r.cells) }
 
-// Named tells whether cells are told apart: false for Single.
+// Named reports whether cells have names: false for Single.
 func (r *Router) Named() bool { return r.named }
 
-// Conn is a connection to this service of whichever cell the namespace of a call lives in.
+// Conn is a connection to this service of the cell that the namespace of a call is placed in.
 func (r *Router) Conn(service string) grpc.ClientConnInterface { return &conn{r, service} }
 
 type conn struct {
@@ -169,7 +172,7 @@ func (c *conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	return &stream{s, c, l}, nil
 }
 
-// stream tells the cell's name with errors that come later.
+// stream adds the cell's name to errors that come later.
 type stream struct {
 	grpc.ClientStream
 	c *conn
@@ -202,7 +205,7 @@ func (c *conn) choose(ctx context.Context, method string) (*lane, error) {
 	return l, nil
 }
 
-// reads tells whether a method changes nothing, by its standard name.
+// reads reports, by its standard name, whether a method changes nothing.
 func reads(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	for _, p := range []string{"Get", "List", "Watch", "Explain"} {
@@ -222,7 +225,7 @@ func (c *conn) refuse(ctx context.Context, l *lane, err error) error {
 	return err
 }
 
-// tell names the cell in an error that says that nobody answers.
+// tell adds the cell to an error about an unreachable service.
 func (c *conn) tell(ctx context.Context, l *lane, err error) error {
 	if err == nil || !c.named || errs.ReasonOf(err) != grpckit.ReasonServiceAway {
 		return err

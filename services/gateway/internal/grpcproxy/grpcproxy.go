@@ -1,7 +1,7 @@
-// Package grpcproxy passes gRPC calls on to the services as they are: messages stay bytes, headers,
+// Package grpcproxy passes gRPC calls on to the services unchanged: messages stay bytes, and headers,
 // deadlines, trailers and errors go through. Messages are read one at a time, within the budget of the
-// process, and only as fast as the service takes them. It must not know what the messages say, nor who may
-// call what.
+// process, and only as fast as the service takes them. It must not know the content of messages, nor the
+// rights of callers.
 package grpcproxy
 
 import (
@@ -31,11 +31,10 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/paced"
 )
 
-// contentType is that of gRPC over HTTP/2 with the only codec that is spoken here.
+// contentType is the type of gRPC over HTTP/2 with the only codec in use.
 const contentType = "application/grpc"
 
-// ReasonUnimplemented is the reason when a method is not there; gRPC has a code for that, which errors
-// elsewhere do not tell apart.
+// ReasonUnimplemented is the reason for a missing method; gRPC has a code for that, which other errors share.
 const ReasonUnimplemented = "RPC_UNIMPLEMENTED"
 
 const codeUnimplemented = 12
@@ -61,7 +60,8 @@ type Options struct {
 	Draining func(context.Context) <-chan struct{}
 }
 
-// Method is a method of a service, and the way to it. Whoever may not call it must have been refused before.
+// Method is a method of a service, and its connection. Callers without the right must have been refused
+// before.
 type Method struct {
 	Options
 	Desc protoreflect.MethodDescriptor
@@ -226,7 +226,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 		if err == nil {
 			err = up.CloseSend()
 		}
-		if err != nil && !errors.Is(err, io.EOF) { // io.EOF: what went wrong is told by RecvMsg
+		if err != nil && !errors.Is(err, io.EOF) { // io.EOF: RecvMsg returns the error
 			c.end(nil, err)
 			return
 		}
@@ -287,7 +287,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 	c.end(trail, fault)
 }
 
-// named is err, which names the service if that is away: the gateway itself answers.
+// named adds the name of an unreachable service to err, which the gateway itself answers.
 func (c *call) named(err error) error {
 	if e, ok := errors.AsType[*errs.Error](err); ok && e.Reason == grpckit.ReasonServiceAway {
 		parts := strings.Split(string(c.Desc.ParentFile().Package()), ".") // epigraph.SERVICE.v1
@@ -402,7 +402,7 @@ func percent(s string) string {
 	return b.String()
 }
 
-// ReasonMetadataTooLarge is the reason when a call brings more headers than go on to the services.
+// ReasonMetadataTooLarge is the reason when a call has more headers than are passed on.
 const ReasonMetadataTooLarge = "METADATA_TOO_LARGE"
 
 // maxMetadata and maxMetadataBytes bound the headers of a caller that go on. All namespaces share the
@@ -412,8 +412,8 @@ const (
 	maxMetadataBytes = 8 << 10
 )
 
-// incoming are the headers of a caller that go on. Those by which the gateway tells the services who calls,
-// and in which trace, are its own.
+// incoming are the headers of a caller that are passed on. The gateway sets the headers about the caller and
+// the trace itself.
 func incoming(h http.Header) (metadata.MD, error) {
 	md := metadata.MD{}
 	n, size := 0, 0

@@ -130,8 +130,8 @@ func (e *encoder) payload() (absent bool, err error) {
 	if len(raw) == 0 {
 		return true, nil
 	}
-	// A payload is a document of its own, at the place where it stands in the message. Its numbers go out as they were accepted, however long
-	// they are: an answer that was refused for one of them would take with it all that stands beside it.
+	// A payload is a document of its own inside the message. Its numbers are written as they were accepted,
+	// at any length: refusing one of them would lose the whole answer.
 	p := scanner{in: raw, maxDepth: maxDepthOut, path: e.path}
 	if at := invalidUTF8(raw); at >= 0 {
 		p.pos = at

@@ -41,7 +41,7 @@ const (
 	ReasonUnknownValue = "UNKNOWN_ENUM_VALUE"
 	// ReasonDuplicateKey is a key or field that is given twice.
 	ReasonDuplicateKey = "DUPLICATE_KEY"
-	// ReasonOneofConflict is a second field of a group of which only one may be given.
+	// ReasonOneofConflict is the reason for a second field of a oneof.
 	ReasonOneofConflict = "ONEOF_CONFLICT"
 	// ReasonIntegerTooLarge is an integer in a payload of a body that JSON readers with doubles would change.
 	ReasonIntegerTooLarge = "INTEGER_TOO_LARGE_FOR_JSON"
@@ -74,7 +74,7 @@ type decoder struct {
 	made  extent.Extent
 	taken int64
 	take  func(int64) error
-	// lost tells that the message cannot be made without what is at fault.
+	// lost says that the message cannot be built without the faulty part.
 	lost bool
 }
 
@@ -121,7 +121,7 @@ func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int6
 	return d.apply(), err
 }
 
-// misfit begins what is said of a body that is JSON and does not fit its message.
+// misfit begins the fault of a body that is JSON and does not fit its message.
 const misfit = "the body does not fit "
 
 // Join adds further faults to what Decode said of a body.
@@ -136,7 +136,7 @@ func Join(err *errs.Error, md protoreflect.MessageDescriptor, more []errs.Violat
 	return s.rejected(misfit + string(md.Name()))
 }
 
-// need adds to what is needed, and takes it when it is worth it.
+// need adds to the needed memory, and reserves it once that is worth a call.
 func (d *decoder) need(bytes int64) error {
 	d.made.Bytes += bytes
 	if n := d.made.Bytes - d.taken; n >= batch {
@@ -146,7 +146,7 @@ func (d *decoder) need(bytes int64) error {
 	return nil
 }
 
-// count adds the n-th value of a field. What breaks a limit is not read on.
+// count adds the n-th value of a field. A value beyond a limit is not read.
 func (d *decoder) count(fd protoreflect.FieldDescriptor, n int) error {
 	reason, text := d.made.Value(fd, n)
 	if reason == "" {
@@ -265,7 +265,7 @@ func (d *decoder) message(md protoreflect.MessageDescriptor) error {
 	})
 }
 
-// nobody is a key that no message has, with its colon: what stands there is not read.
+// nobody is a key that no message has, with its colon: its value is not read.
 const nobody = `"-":`
 
 // edit replaces what stands at a fault.
@@ -402,7 +402,8 @@ func (d *decoder) payload() error {
 	return nil
 }
 
-// payloadMemory is what a payload needs besides its bytes: an edit in a list that grows, and its text.
+// payloadMemory is the memory of a payload besides its bytes: an edit in a list, with spare capacity, and its
+// text.
 const payloadMemory = 160
 
 // wrong reads a value and records that it should have been something else.

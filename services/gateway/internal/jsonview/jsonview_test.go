@@ -37,8 +37,7 @@ func decode(t testing.TB, body string, into proto.Message) error {
 	return nil
 }
 
-// TestDecodeRest holds that a body with faults can be read on without what is at fault, where that leaves
-// something.
+// TestDecodeRest checks that a body can be read on without its faulty parts, where that leaves something.
 func TestDecodeRest(t *testing.T) {
 	t.Parallel()
 	many := "{"
@@ -395,7 +394,8 @@ func FuzzPayloadJSON(f *testing.F) {
 		}
 		var m executorv1.StartRunRequest
 		if err := protojson.Unmarshal(raw, &m); err != nil {
-			require.Contains(t, strings.ToLower(string(body)), `\ud`, "%v", err) // half a character in a key: protojson has the last word
+			// half a character in a key: protojson has the last word
+			require.Contains(t, strings.ToLower(string(body)), `\ud`, "%v", err)
 			return
 		}
 		text, err := jsonview.Encode(&m)

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/epigraph-run/epigraph/internal/near"
 )
 
 func unknownField(md protoreflect.MessageDescriptor, key string) string {
@@ -50,41 +52,12 @@ func Nearest(word string, names []string) string {
 	word = strings.ToLower(clip(word, 64))
 	best, bestDistance := "", max(1, len(word)/3)+1
 	for _, n := range names {
-		if d := distance(word, strings.ToLower(n), bestDistance); d < bestDistance {
+		if d, ok := near.Within(word, strings.ToLower(n), bestDistance-1); ok {
 			best, bestDistance = n, d
 		}
 	}
 	return best
 }
 
-// Distance counts the insertions, deletions, substitutions and swaps of neighbors between two words, of
-// which only the first 64 bytes matter.
-func Distance(a, b string) int {
-	return distance(clip(a, 64), clip(b, 64), 1<<10)
-}
-
-// distance is Distance, or limit when it is certain to reach it.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			if a[i-1] == b[j-1] {
-				row[j] = last[j-1]
-				continue
-			}
-			row[j] = 1 + min(last[j-1], last[j], row[j-1])
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], 1+before[j-2])
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
-}
+// Distance is near.Distance of the first 64 bytes of two words.
+func Distance(a, b string) int { return near.Distance(clip(a, 64), clip(b, 64)) }

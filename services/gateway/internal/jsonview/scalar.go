@@ -152,7 +152,8 @@ func checkScalar(fd protoreflect.FieldDescriptor, text string) (reason, problem 
 	return "", ""
 }
 
-// reads tells whether protojson reads a number, as itself or in a string, into a message that wraps one. Nothing else can say it exactly.
+// reads reports whether protojson reads a number, as itself or in a string, into a message that wraps one. No
+// other check is exact.
 func reads(text string, into proto.Message) bool {
 	return text != "" && strings.TrimSpace(text) == text && numeric(text[0]) && protojson.Unmarshal([]byte(text), into) == nil
 }

@@ -32,13 +32,15 @@ type scanner struct {
 	checkIntegers bool
 	// checkKeys refuses objects that name a key twice, inside payloads.
 	checkKeys bool
-	// live is the memory of the keys of the objects that are being read, most the most that it was; grown is told of more, if it is not nil.
+	// live is the memory of the keys of the objects that are being read, most its maximum; grown, if not nil,
+	// is called for more.
 	live, most int64
 	keys       []string
 	grown      func(bytes int64) error
 }
 
-// keySet are the keys of one object that were read. The few of an ordinary object stand in the scanner's own list, from a place on.
+// keySet are the keys of one object that were read. The few of an ordinary object are in the scanner's own
+// list, from an index on.
 type keySet struct {
 	from, n int
 	many    map[string]struct{}
@@ -48,7 +50,7 @@ type keySet struct {
 const (
 	// fewKeys is how many keys are compared one by one.
 	fewKeys = 16
-	// keyMemory is what a key needs in a map that grows, besides its bytes.
+	// keyMemory is the memory of a key in a map besides its bytes, spare capacity included.
 	keyMemory = 64
 )
 
@@ -90,7 +92,7 @@ func (s *scanner) forget(seen *keySet) {
 	s.live -= seen.bytes
 }
 
-// full reports whether no more faults are told.
+// full reports whether no more faults are collected.
 func (s *scanner) full() bool { return len(s.faults) >= maxFaults }
 
 // syntaxError is where a text stops being JSON.
@@ -107,7 +109,7 @@ func (s *scanner) fail(text string) error {
 	return &syntaxError{offset: s.pos, reason: ReasonInvalidJSON, text: text, path: s.where()}
 }
 
-// unexpected says what stands at the present place instead of what was wanted.
+// unexpected is the fault of a token other than the wanted one.
 func (s *scanner) unexpected(wanted string) error {
 	if s.pos >= len(s.in) {
 		return s.fail("the text ends where " + wanted + " is expected")
@@ -116,7 +118,7 @@ func (s *scanner) unexpected(wanted string) error {
 	return s.fail(strconv.QuoteRune(r) + " stands where " + wanted + " is expected")
 }
 
-// fault records what is wrong with the value at the present path and the given offset.
+// fault records a fault of the value at the present path and the given offset.
 func (s *scanner) fault(offset int, reason, text string) {
 	if s.full() {
 		s.more++

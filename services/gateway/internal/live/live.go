@@ -40,11 +40,11 @@ type Options struct {
 	// FirstEvent is how long the beginning of a stream waits for its first event, so that a request
 	// which fails is answered with an error and not with a stream.
 	FirstEvent time.Duration
-	// WriteTimeout is how long a client may refuse to take what is sent; then it is cut off.
+	// WriteTimeout is how long a client may leave an event unread before it is cut off.
 	WriteTimeout time.Duration
-	// Retry tells clients how long to wait before they connect again.
+	// Retry is how long clients wait before they connect again.
 	Retry time.Duration
-	// Stopping returns what is closed when the server drains; streams end then and clients resume
+	// Stopping returns a channel that is closed when the server drains; streams end then and clients resume
 	// elsewhere.
 	Stopping func(context.Context) <-chan struct{}
 }
@@ -199,7 +199,7 @@ func (s *stream) take(got received) (over bool, err error) {
 		s.buf.WriteString(": keep-alive\n\n")
 		return false, nil
 	}
-	// Only the run's own sequence is a cursor; a descendant counts for itself.
+	// Only the run's own sequence is a cursor; descendants have their own sequences.
 	id := ""
 	if ev.GetSeq() > 0 && (ev.GetRunId() == "" || ev.GetRunId() == s.run) {
 		s.last = ev.GetSeq()
@@ -207,8 +207,8 @@ func (s *stream) take(got received) (over bool, err error) {
 	}
 	data, err := s.Encode(ev)
 	if err != nil {
-		// The event cannot be shown. Stopping here would stop every later attempt here too, so the
-		// client is told and the stream goes on behind it.
+		// The event cannot be shown. Stopping here would stop every later attempt here too, so the client is
+		// informed and the stream continues after it.
 		return false, s.unshown(id, ev, err)
 	}
 	s.event(id, Name(ev), data)

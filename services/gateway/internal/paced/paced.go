@@ -1,5 +1,5 @@
-// Package paced owns how answers are written to callers who may be slow: piece by piece, each with a time of
-// its own. It must not know what is written.
+// Package paced writes answers to callers that may be slow: piece by piece, each with a time limit of its
+// own. It must not know the content.
 package paced
 
 import (

@@ -23,7 +23,7 @@ import (
 
 const jsonType = "application/json"
 
-// Reasons whose HTTP status their kind alone does not tell.
+// Reasons whose HTTP status differs from that of their kind.
 const (
 	reasonPathNotFound = "PATH_NOT_FOUND"
 	reasonMethod       = "METHOD_NOT_ALLOWED"
@@ -124,7 +124,7 @@ func (s *Server) message(err error, requestID string) *errorsv1.Error {
 	return m
 }
 
-// clean makes every text valid UTF-8, without which nothing could be said at all.
+// clean makes every text valid UTF-8, without which the error could not be encoded.
 func clean(m *errorsv1.Error) {
 	fix := func(s *string) { *s = strings.ToValidUTF8(*s, "\uFFFD") }
 	for _, s := range []*string{&m.Reason, &m.Message, &m.Hint, &m.RequestId} {
@@ -166,7 +166,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		case e.Kind == errs.Internal:
 			level = slog.LevelError
 		case e.Kind == errs.Unavailable && stopping(ctx):
-			level = slog.LevelDebug // nothing is down: this server was told to stop
+			level = slog.LevelDebug // nothing is down: this server is stopping
 		case e.Kind == errs.Unavailable: // every request has its line of the access log besides
 			kind := e.Reason
 			if x.route != nil {
@@ -212,7 +212,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	discard()
 }
 
-// stopping reports whether the server of a request was told to stop.
+// stopping reports whether the server of a request is stopping.
 func stopping(ctx context.Context) bool {
 	select {
 	case <-host.Draining(ctx):
@@ -222,17 +222,17 @@ func stopping(ctx context.Context) bool {
 	}
 }
 
-// A client that sends all before it reads must be able to come to the answer. What it still sends is thrown
-// away: of strangers a little, of others all that a body may have.
+// A client that sends all before it reads must be able to read the answer. The rest of its body is discarded:
+// a little of an unauthenticated caller, a whole body of others.
 const (
 	strangerLinger = 500 * time.Millisecond
 	strangerBytes  = 256 << 10
 	linger         = 5 * time.Second
 )
 
-// discardBody lets an answer go out before the body has come, and returns what is to be done after it. By
-// itself an HTTP/1 server reads what is left of a small body first, for as long as that takes, and cuts off
-// whoever sends a large one.
+// discardBody lets an answer be sent before the body has arrived, and returns the function to call
+// afterwards. By itself an HTTP/1 server first reads the rest of a small body, however long that takes, and
+// cuts off the sender of a large one.
 func (s *Server) discardBody(w http.ResponseWriter, r *http.Request) (after func()) {
 	if r.ProtoMajor != 1 || r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody || exchangeOf(r.Context()).bodyRead {
 		return func() {}

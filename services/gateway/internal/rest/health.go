@@ -13,17 +13,18 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 )
 
-// healthz says that the process lives. It asks nobody, so that a service that is down does not get
-// its gateways restarted.
+// healthz says that the process is alive. It asks no service, so that a service that is down does not get its
+// gateways restarted.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", jsonType)
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write([]byte(`{"status":"LIVE"}`))
 }
 
-// readyz says whether this gateway wants requests, and which services it would pass them on to are away. Readiness is the gateway's own: when services are
-// away, it answers what can be answered and says of the rest whose fault it is, and without any gateway nobody would. 200 with the status DEGRADED says
-// that something is away, 503 that the gateway itself wants no requests.
+// readyz says whether this gateway wants requests, and which of its services are unreachable. Readiness is
+// the gateway's own: with a service down, it still answers what it can and names the service for the rest,
+// while nobody would without any gateway. 200 with the status DEGRADED says that a service is unreachable,
+// 503 that the gateway itself wants no requests.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.Ready != nil {
 		if err := s.Ready.Check(r.Context()); err != nil {
@@ -87,7 +88,7 @@ type health struct {
 	mu      sync.Mutex
 	asked   time.Time
 	missing []absence
-	since   map[string]time.Time // by service, of those that are away
+	since   map[string]time.Time // by unreachable service
 }
 
 type target struct {

@@ -18,9 +18,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
-// withOthers adds to what does not fit in a body what else is wrong with the graph in it, as far as the
-// executor says it: who writes a graph by hand is told all faults at once. body is what is left without the
-// faults. The request itself is refused, so that nothing else may be asked of a service.
+// withOthers adds the other faults of the graph in a faulty body, as far as the executor reports them: the
+// author of a graph sees all faults at once. body is the body without the faulty parts. The request itself is
+// refused, so that no service is called for it otherwise.
 func (s *Server) withOthers(ctx context.Context, md protoreflect.MessageDescriptor, body []byte, err *errs.Error) error {
 	place, ask := question(md, body)
 	if len(ask.GetGraph().GetNodes()) == 0 {
@@ -66,8 +66,8 @@ func numbered(g *graphv1.Graph) func(field string) string {
 	}
 }
 
-// question asks what is wrong with the graph of a body, for the input beside it if the body starts a run.
-// place is where the graph's message stands in the body.
+// question builds the validation request for the graph of a body, with the input beside it if the body starts
+// a run. place is the path of the graph in the body.
 func question(md protoreflect.MessageDescriptor, body []byte) (place string, ask *executorv1.ValidateGraphRequest) {
 	mt, err := protoregistry.GlobalTypes.FindMessageByName(md.FullName())
 	if err != nil {

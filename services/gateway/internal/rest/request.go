@@ -22,10 +22,10 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
-// prepare checks a request against its gRPC method and turns it into what the generated handlers read: a
-// protojson body, and query parameters by their proto names. Whatever it lets through, they accept; what it
-// refuses is refused with a place, which they could not tell. What it makes is taken from share before it is
-// made. others may add to the error of a body that has a meaning without what is at fault in it.
+// prepare checks a request against its gRPC method and turns it into the input of the generated handlers: a
+// protojson body, and query parameters by their proto names. The handlers accept everything that it passes;
+// it refuses the rest with a place, which they could not name. Its memory is taken from share first. others
+// may add to the error of a body that makes sense without its faulty parts.
 func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, share *inflight.Share, others func(body []byte, err *errs.Error) error) (*http.Request, error) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %.40q is not read here", enc).
@@ -76,7 +76,7 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, sh
 	out.Body = io.NopCloser(bytes.NewReader(body))
 	out.ContentLength = int64(len(body))
 	out.Form, out.PostForm = nil, nil
-	// What a client may say to the services is said by the gateway, in its own words.
+	// The gateway sets all headers for the services itself.
 	for name := range out.Header {
 		switch {
 		case name == "Authorization", name == "X-Api-Key", name == "Cookie", name == "Te", strings.HasPrefix(name, "Grpc-"):
@@ -131,7 +131,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, share *inflig
 // takingReader takes memory for what it reads, in steps, if its length was not known before. It waits for
 // room as a body with a length does.
 type takingReader struct {
-	ctx   context.Context //nolint:containedctx // that of the request whose body it reads; readers are given none
+	ctx   context.Context //nolint:containedctx // the context of the request whose body it reads; readers get none
 	r     io.Reader
 	share *inflight.Share
 	read  int64

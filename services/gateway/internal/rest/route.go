@@ -14,8 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
-// route is one method on one path. Those that reach a gRPC method know its request, so that bodies
-// and query parameters can be checked before anything is sent.
+// route is one method on one path. Routes to a gRPC method know its request, so that bodies and query
+// parameters can be checked before anything is sent.
 type route struct {
 	method   string
 	template string // as shown: /v1/runs/{run_id}:cancel
@@ -25,7 +25,8 @@ type route struct {
 	rpc   protoreflect.MethodDescriptor // nil when the gateway answers itself
 	body  string                        // "", "*", or the name of a field
 	bound []string                      // field paths that come from the path
-	rest  bool                          // the last variable takes what is left of the path, slashes and colons included
+	// rest says that the last variable takes the rest of the path, slashes and colons included
+	rest bool
 
 	open    bool // needs no credentials
 	stream  bool // has no deadline
@@ -117,7 +118,7 @@ func (r *route) matches(path []string) bool {
 				return false
 			}
 		}
-		// Nothing here is named with a colon: what follows one is a verb, known or not.
+		// No name here contains a colon: a verb follows it, known or not.
 		if isVariable(s) && (p == "" || strings.Contains(p, ":")) || !isVariable(s) && p != s {
 			return false
 		}

@@ -1,6 +1,6 @@
-// Package rest owns the HTTP face of the suite: routes, limits, errors, health, the OpenAPI document,
-// and the way of a request from bytes to a gRPC call. It must not know what the calls mean, nor how a
-// process starts and stops.
+// Package rest owns the HTTP side of the suite: routes, limits, errors, health, the OpenAPI document, and the
+// way of a request from bytes to a gRPC call. It must not know the meaning of calls, nor how a process starts
+// and stops.
 package rest
 
 import (
@@ -54,7 +54,7 @@ type Options struct {
 	Keyring   *auth.Keyring
 	Telemetry *obs.Telemetry
 	Ready     *host.Readiness
-	Budget    *inflight.Budget // what requests under way may hold
+	Budget    *inflight.Budget // bound of the memory of requests under way
 
 	MaxBodyBytes   int64
 	MessageTimeout time.Duration // in which the message of a gRPC call must come
@@ -72,7 +72,7 @@ type Options struct {
 type Server struct {
 	Options
 	log      *slog.Logger
-	away     obs.Seldom // bounds the lines about requests for which something is away
+	away     obs.Seldom // limits the log lines about requests that failed because something is unreachable
 	routes   routes
 	calls    map[string]*route // of gRPC, by path
 	places   map[string]string // of calls by the names of their methods, such as "GET /v1/runs"
@@ -106,7 +106,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ int) {
 			s.writeError(w, r, s.unknownPath(r))
 		}),
-		// The answer is rendered as an option, since a failure there is told to the caller alone: the
+		// The answer is rendered as an option, since a failure there is reported to the caller alone: the
 		// generated code writes a failing marshaler to the global log.
 		runtime.WithForwardResponseOption(func(ctx context.Context, _ http.ResponseWriter, m proto.Message) (err error) {
 			x := exchangeOf(ctx)
@@ -122,7 +122,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		runtime.WithForwardResponseRewriter(func(ctx context.Context, _ proto.Message) (any, error) {
 			return rendered(exchangeOf(ctx).answer), nil
 		}),
-		// Headers go neither way: what the services learn of a caller is said by grpckit.
+		// No headers are passed through: grpckit sets those about the caller.
 		runtime.WithIncomingHeaderMatcher(nothing),
 		runtime.WithOutgoingHeaderMatcher(nothing),
 		runtime.WithOutgoingTrailerMatcher(nothing),
@@ -186,7 +186,8 @@ func (s *Server) buildRoutes() error {
 			for _, rt := range serviceRoutes(services.Get(i)) {
 				rt.handler = s.forward(rt)
 				s.routes = append(s.routes, rt)
-				if name := string(rt.rpc.Name()); s.places[name] == "" { // the first of several is the usual one
+				if name := string(rt.rpc.Name()); s.places[name] == "" {
+					// the first of several is the usual one
 					s.places[name] = rt.method + " " + rt.template
 				}
 			}
@@ -223,7 +224,7 @@ func (s *Server) buildRoutes() error {
 	return nil
 }
 
-// exchange is what the links of one request's chain tell each other.
+// exchange is the state that the links of one request's chain share.
 type exchange struct {
 	id      string
 	reason  string
@@ -461,7 +462,7 @@ func fromCall(err error) error {
 	return grpckit.FromStatus(err)
 }
 
-// recorder remembers what was answered.
+// recorder records the status and size of the answer.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -487,7 +488,8 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Unwrap gives http.ResponseController the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// answerMemory is how often an answer is there at once: as a message, and as JSON while that grows.
+// answerMemory is how often an answer is in memory at once: as a message, and as JSON in a buffer that
+// doubles.
 const answerMemory = 3
 
 // silent keeps why an answer could not be written to itself: generated code would write it to the global log.
@@ -504,7 +506,7 @@ func (s *silent) Write(b []byte) (n int, err error) {
 	return len(b), nil
 }
 
-// marshaler writes the REST view of messages. What it reads has been turned into protojson before.
+// marshaler writes the REST form of messages. Its input has been turned into protojson before.
 type marshaler struct{ *runtime.JSONPb }
 
 // ContentType is that of every answer.

@@ -1,5 +1,5 @@
-// Package restate asks a small model to restate a plan that cannot be read without doubt, and lets package plan judge what it says. It
-// must not know the wire form of requests, nor prices.
+// Package restate asks a small model to restate a plan that cannot be read without doubt, and lets package
+// plan check the answer. It must not know the wire form of requests, nor prices.
 package restate
 
 import (
@@ -23,7 +23,7 @@ type Config struct {
 	Model string `conf:"model" help:"model that restates ambiguous plans where a request asks for it; empty restates none"`
 	// MaxOutputTokens bounds every answer.
 	MaxOutputTokens int64 `conf:"max_output_tokens" help:"limit of one restatement"`
-	// Attempts bounds the calls for one plan: what was refused is told to the model with the reasons.
+	// Attempts bounds the calls for one plan: after a refused answer the model gets the reasons.
 	Attempts int `conf:"attempts" help:"calls of the model for one plan at most, from 1 to 3"`
 }
 
@@ -49,7 +49,8 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// turn is the share of a namespace in the calls of models that one restatement takes: a namespace has four at once.
+// turn is the share of a namespace in the calls of models that one restatement takes: a namespace has four at
+// once.
 const turn = admission.PerNamespace / 4
 
 // Model restates plans. It is safe for concurrent use.
@@ -79,7 +80,7 @@ func (m *Model) Close() error {
 	return m.client.Close()
 }
 
-// Told is what became of a restatement.
+// Told is the result of a restatement.
 type Told struct {
 	Accepted        bool
 	Provider, Model string
@@ -87,8 +88,9 @@ type Told struct {
 	Usage           llm.Usage
 }
 
-// Restate asks the model what the text says and returns the restated plan, or before with warnings that tell why there is none. It
-// waits for its turn behind others of the namespace. An error means that ctx ended, or that too many wait.
+// Restate asks the model for the meaning of the text and returns the restated plan, or before with warnings
+// about the reason why there is none. It waits for its turn behind others of the namespace. An error means
+// that ctx ended, or that too many wait.
 func (m *Model) Restate(ctx context.Context, namespace, text string, before plan.Result) (plan.Result, Told, error) {
 	told := Told{Provider: m.cfg.Server.Provider, Model: m.cfg.Model}
 	system, user, ok := plan.RestatePrompt(text)
@@ -161,7 +163,7 @@ func unfinished(r llm.Response) string {
 	return ""
 }
 
-// failure is what a caller is told of a call that gave no answer.
+// failure is the text for a caller about a call without an answer.
 func failure(err error) string {
 	if e, ok := errors.AsType[*llm.Error](err); ok {
 		return e.Message
@@ -175,7 +177,7 @@ func again(err error) bool {
 	return ok && (e.Class == llm.Retryable || e.Class == llm.NotPerformed) && e.RetryAfter == 0
 }
 
-// mend tells the model what was not found again.
+// mend is the message to the model about the missing parts.
 func mend(diags []plan.Diagnostic) string {
 	var b strings.Builder
 	b.WriteString("This was refused. Answer again, whole, with quotes that are copied exactly:")

@@ -31,15 +31,15 @@ type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	limits    plan.Limits
 	admission *admission.Control
-	// computing are the turns in which namespaces read and compile, whatever a request costs: however many small
-	// ones a namespace sends at once, it keeps no more processors busy and no more readers' memory in use than
-	// these turns.
+	// computing are the turns in which namespaces read and compile, at any cost of a request: however many
+	// small ones a namespace sends at once, it uses no more processors and no more readers' memory than these
+	// turns.
 	computing *turns.Turns
 	model     *restate.Model
 }
 
-// New returns a server that reads texts within limits, lets costly requests in by c and all of them in turns by
-// computing, and has plans restated by model, unless that is nil.
+// New returns a server that reads texts within limits, admits costly requests by c and runs all of them in
+// turns by computing, and restates plans with model, unless that is nil.
 func New(limits plan.Limits, c *admission.Control, computing *turns.Turns, model *restate.Model) *Server {
 	return &Server{limits: limits, admission: c, computing: computing, model: model}
 }
@@ -180,7 +180,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 	return out, nil
 }
 
-// noPlan refuses a text without a plan. It tells what became of a restatement.
+// noPlan refuses a text without a plan, and reports the restatement.
 func noPlan(r plan.Result) error {
 	out := errs.New(errs.InvalidArgument, "NO_PLAN", "the text holds no plan: %s", r.NoPlan.Message).
 		Set("no_plan_reason", string(r.NoPlan.Reason)).
@@ -206,7 +206,8 @@ func (s *Server) mayRestate(p plannerv1.RestatePolicy) error {
 		Hint("name one in planner.restate.model, or send the plan without restate")
 }
 
-// restate has a plan restated where the caller asks for it and what was read leaves doubt. What it returns of the model is nil when none was asked.
+// restate restates a plan if the caller asks for it and the reading leaves doubt. The returned report of the
+// model is nil if no model was asked.
 func (s *Server) restate(ctx context.Context, p plannerv1.RestatePolicy, text string, r plan.Result) (plan.Result, *plannerv1.Restatement, error) {
 	if !wanted(p) || !r.RestateNeeded() {
 		return r, nil, nil

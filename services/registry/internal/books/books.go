@@ -64,8 +64,7 @@ func first(ctx context.Context, tx store.Tx, namespace, method, resource string,
 	return r.Resource, nil
 }
 
-// caller is who asks, as it is recorded; empty for the services themselves, which only tell what became of
-// runs.
+// caller is the caller's recorded name; empty for the services themselves, which only report results of runs.
 func caller(ctx context.Context) string {
 	who := access.Of(ctx)
 	if who.Kind == access.Internal {

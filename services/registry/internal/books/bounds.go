@@ -24,7 +24,7 @@ func DefaultBounds() Bounds {
 	return Bounds{Epics: 100_000, Prices: 10_000, Tasks: 10_000, Dependencies: 100_000}
 }
 
-// Within returns books over the same store that keep to these bounds.
+// Within returns books over the same store with these bounds.
 func (b *Books) Within(bounds Bounds) *Books { return &Books{store: b.store, bounds: bounds} }
 
 // room refuses one more where there are as many as may be.

@@ -13,10 +13,10 @@ import (
 // noteAuthor signs the remarks of the registry itself.
 const noteAuthor = "registry"
 
-// ClaimTask reserves a task for a run. Repeating it renews the lease of a claim that is not confirmed yet, so
-// that a run may wait longer or, with the shortest lease, give the task back. To wait longer it passes the
-// same gate as a new claim: the epic may have been paused, or have spent its budget, meanwhile. A claim of
-// another run whose lease ended unconfirmed is taken over. database is the one that the run is recorded in.
+// ClaimTask reserves a task for a run. A repetition renews the lease of an unconfirmed claim, so that a run
+// may wait longer or, with the shortest lease, give the task back. To wait longer it passes the same gate as
+// a new claim: the epic may have been paused, or have spent its budget, meanwhile. A claim of another run
+// whose lease ended unconfirmed is taken over. database is the one that the run is recorded in.
 func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID, database string, lease time.Duration) (t epic.Task, until time.Time, err error) {
 	if lease, err = epic.CheckLease(lease); err != nil {
 		return epic.Task{}, time.Time{}, err
@@ -82,9 +82,9 @@ func (w *work) warn() bool {
 
 // ConfirmClaim makes a claim last until it is settled and moves the task to running. It changes nothing when
 // the claim is confirmed or over. A run whose lease was lost gets the task back if nobody else has taken it,
-// since the run has begun. One that begins on a task which is no longer its own to take, or is gone, is
-// canceled: a task has one run at most, and the start of this one was under way when the task went another
-// way, so it could not be reached then.
+// since the run has begun. A run that begins on a task that it may no longer take, or that is gone, is
+// canceled: a task has at most one run, and this one could not be reached when the task changed, because its
+// start was under way.
 func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID, database string, start time.Time) (out epic.Task, err error) {
 	now := dbkit.Now()
 	if start = dbkit.Micros(start); start.IsZero() {
@@ -215,8 +215,7 @@ func (w *work) settle(ctx context.Context, mine epic.Claim, s Settlement) error 
 	}
 	was := w.task.State
 	if !ours {
-		// The task was ended or taken by somebody else, and stays as it is. What is left is how long its run
-		// took.
+		// Somebody else ended or took the task, and it stays as it is. Only the time of its run is added.
 		if w.task.RunID != mine.RunID {
 			return nil
 		}
@@ -239,8 +238,8 @@ func (w *work) settle(ctx context.Context, mine epic.Claim, s Settlement) error 
 // maxLeased is how many cancellations are handed out at once.
 const maxLeased = 1000
 
-// LeaseCancellations returns runs of a database that are to be canceled, at most limit of them, and hides
-// them from others for as long as hold: whoever cancels them acknowledges them, else they come again.
+// LeaseCancellations returns at most limit runs of a database that are to be canceled, and hides them from
+// others during hold. The caller acknowledges the canceled ones; the others come again.
 func (b *Books) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error) {
 	hold, err := epic.CheckLease(hold)
 	if err != nil {

@@ -93,7 +93,7 @@ func (w *work) depend(ctx context.Context, before []string, most int) error {
 	if err := epic.CheckDependencies(w.epic.ID, w.task.DependsOn, states); err != nil {
 		return err
 	}
-	// There was no cycle before, so there is one only if it goes through what is new.
+	// There was no cycle before, so a cycle must go through an added dependency.
 	return epic.CheckCycle(w.task.ID, added(w.task.DependsOn, before), func(ids []string) (map[string][]string, error) {
 		return w.tx.Edges(ctx, w.epic.Namespace, ids)
 	})

@@ -43,7 +43,7 @@ func open(ctx context.Context, tx store.Tx, namespace, taskID string, now time.T
 	if err != nil {
 		return nil, err
 	}
-	// Only what is read under the lock holds; the epic of a task never changes.
+	// Only values read under the lock are stable; the epic of a task never changes.
 	t, err := tx.Task(ctx, namespace, taskID)
 	if err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func (w *work) saveEpic(ctx context.Context) error {
 	return err
 }
 
-// holder returns the claim that keeps others away from the task, or nil. A lease that is over is
-// marked as lost on the way.
+// holder returns the claim that keeps others from the task, or nil. It marks a claim whose lease is over as
+// lost.
 func (w *work) holder(ctx context.Context) (*epic.Claim, error) {
 	c, err := w.tx.ActiveClaim(ctx, w.task.Namespace, w.task.ID)
 	if err != nil || c == nil {
@@ -213,7 +213,7 @@ func (b *Books) UpdateTask(ctx context.Context, namespace, id string, c Change, 
 	})
 }
 
-// signed are remarks with whose they are by the API key that was shown.
+// signed are remarks with the principal of the API key in use.
 func signed(ctx context.Context, notes []epic.Note) []epic.Note {
 	notes = slices.Clone(notes)
 	for i := range notes {
@@ -232,7 +232,7 @@ func (w *work) unclaimed(ctx context.Context) error {
 		Set("run_id", c.RunID).Hint("wait until the run has ended, or move the task to CANCELED, which cancels the run")
 }
 
-// Outcome is what may be told with a move of a task; empty parts change nothing.
+// Outcome is the optional report with a move of a task; empty parts change nothing.
 type Outcome struct{ Summary, Error, Note string }
 
 // MoveTask takes a task to another state.
@@ -258,8 +258,8 @@ func (b *Books) MoveTask(ctx context.Context, namespace, id string, c Change, to
 	})
 }
 
-// allow checks what a move in the table needs besides. A task that a run has is that run's to end, since
-// another run could take it up while this one goes on; by hand it can only be canceled, and its run with it.
+// allow checks the conditions of a move beyond the table. A run's task is ended by that run, since another
+// run could take it while this one goes on; by hand it can only be canceled, and its run with it.
 func (w *work) allow(ctx context.Context, was, to epic.TaskState) error {
 	if to == epic.TaskCanceled {
 		return w.cancel(ctx)

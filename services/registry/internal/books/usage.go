@@ -19,12 +19,11 @@ import (
 const entryPrefix = "us"
 
 // RecordUsage books entries, each at most once by its key, and adds the new ones to their task, epic and
-// namespace. It returns them in order as they stand in the books. Who asks decides whose keys they have:
-// those of the executor are out of the reach of clients. Of the executor's entries the first one of a key
-// stays, whatever comes later; a client whose entry says something else than the one that has its key is
-// refused, and nothing is booked. Costs by which a sum would not fit are refused to clients; the executor's
-// calls are booked without them then, as calls without a price. A task or epic that is not there (any more)
-// gets nothing, yet the namespace does: what was spent was spent.
+// namespace. It returns them in order as they are booked. The caller decides about the key space: clients
+// cannot reach the executor's keys. Of the executor's entries the first one of a key stays, whatever comes
+// later; a client whose entry differs from the one under its key is refused, and nothing is booked. Costs
+// that would overflow a sum are refused to clients; the executor's calls are booked without them, as calls
+// without a price. A missing task or epic gets nothing, but the namespace does: the usage was real.
 func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.Entry) (out []usage.Entry, err error) {
 	now, source, principal := dbkit.Now(), usage.Client, caller(ctx)
 	if access.Of(ctx).IsService() {
@@ -57,7 +56,7 @@ func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.En
 	}
 	err = record(false)
 	if source == usage.Executor && errs.ReasonOf(err) == usage.ReasonOutOfRange {
-		// A run cannot ask for less, and what is refused comes again until it is booked.
+		// A run cannot reduce its usage, and a refused entry comes again until it is booked.
 		err = record(true)
 	}
 	return out, err
@@ -100,8 +99,8 @@ func price(ctx context.Context, r store.Reader, namespace string, entries []usag
 	return nil
 }
 
-// distinct completes entries, drops repeated keys but the first, and sorts by key, the one order in
-// which everybody books. at tells for each entry of in where it went.
+// distinct completes entries, drops repeated keys but the first, and sorts by key, the one order in which
+// everybody books. at gives for each entry of in its index in unique.
 func distinct(in []usage.Entry, now time.Time) (unique []usage.Entry, at []int) {
 	firsts := make(map[usage.Key]bool, len(in))
 	for _, e := range in {
@@ -128,7 +127,7 @@ func distinct(in []usage.Entry, now time.Time) (unique []usage.Entry, at []int) 
 	return unique, at
 }
 
-// book books entries, without what they cost if unpriced is set.
+// book books entries, without their costs if unpriced is set.
 func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, unpriced bool, now time.Time) ([]usage.Entry, error) {
 	epics, tasks, err := payers(ctx, tx, namespace, entries)
 	if err != nil {

@@ -7,14 +7,13 @@ import (
 )
 
 const (
-	// ReasonNotClaimable refuses a claim; the key "state" tells the task's.
+	// ReasonNotClaimable refuses a claim; the key "state" has the task's state.
 	ReasonNotClaimable = "TASK_NOT_CLAIMABLE"
 	// ReasonTaskClaimed refuses to move a task that a run works on, or is about to start on.
 	ReasonTaskClaimed = "TASK_CLAIMED"
-	// ReasonClaimLost tells a run that its task belongs to another run or has ended; it is the reason, too,
-	// why that run is canceled.
+	// ReasonClaimLost means that the task belongs to another run or has ended; the run is canceled with it.
 	ReasonClaimLost = "CLAIM_LOST"
-	// ReasonClaimNotFound tells a run that it has never claimed the task.
+	// ReasonClaimNotFound means that the run has never claimed the task.
 	ReasonClaimNotFound = "CLAIM_NOT_FOUND"
 
 	// DefaultLease is how long a claim holds unless it is confirmed.
@@ -31,11 +30,11 @@ const (
 	Claimed ClaimState = iota + 1
 	// Confirmed holds until it is settled.
 	Confirmed
-	// Settled is over: its run told the outcome.
+	// Settled is over: its run reported the outcome.
 	Settled
 	// Lost is a lease that ended unconfirmed. The run may take the task up again if nobody else has.
 	Lost
-	// Released is a claim whose task was canceled, as its run is.
+	// Released is a claim whose task was canceled, and its run with it.
 	Released
 )
 
@@ -49,7 +48,7 @@ type Claim struct {
 	LeaseUntil time.Time
 }
 
-// Holds reports whether the claim keeps other runs away at this time of the database.
+// Holds reports whether the claim keeps other runs from the task at this time of the database.
 func (c Claim) Holds(now time.Time) bool {
 	return c.State == Confirmed || c.State == Claimed && c.LeaseUntil.After(now)
 }

@@ -47,7 +47,7 @@ func CheckDependencies(epicID string, dependsOn []string, states map[string]Task
 		Hint("depend on tasks of the same epic only, and create them first")
 }
 
-// Edges returns what tasks depend on; those that depend on nothing may be left out.
+// Edges returns the dependencies of tasks; tasks without any may be left out.
 type Edges func(ids []string) (map[string][]string, error)
 
 // walkBatch is how many tasks are asked for at once on the way along their dependencies: of 1,000

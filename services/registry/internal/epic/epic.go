@@ -1,6 +1,6 @@
-// Package epic owns the rules of epics and tasks: their fields, the one transition table, what
-// depends on what, budgets and claims. It must not know any database, protocol or clock: times are
-// arguments, and every rule is a function of the values it is given.
+// Package epic owns the rules of epics and tasks: their fields, the one transition table, dependencies,
+// budgets and claims. It must not know any database, protocol or clock: times are arguments, and every rule
+// is a function of its arguments.
 package epic
 
 import (
@@ -20,8 +20,7 @@ const (
 	// Prefix starts the id of every epic.
 	Prefix = "ep"
 
-	// ReasonEtagMismatch is the reason of a Conflict with what somebody else has changed; the key
-	// "etag" tells the present one.
+	// ReasonEtagMismatch is the reason of a Conflict with another change; the key "etag" has the present one.
 	ReasonEtagMismatch = "ETAG_MISMATCH"
 	// ReasonEpicEnded refuses new work in an epic that is completed, failed or canceled.
 	ReasonEpicEnded = "EPIC_ENDED"
@@ -184,10 +183,10 @@ func (e *Epic) Take(field string, from Epic) bool {
 // SearchText is what a text query is looked up in: lower case, so that every store finds the same.
 func (e *Epic) SearchText() string { return Fold(e.Title + "\n" + e.Description) }
 
-// Fold brings text to the case in which it is searched.
+// Fold returns text in the case that searches use.
 func Fold(s string) string { return strings.ToLower(s) }
 
-// Normalize turns a priority that was not told into Medium.
+// Normalize turns an unset priority into Medium.
 func (p Priority) Normalize() Priority {
 	if p == 0 {
 		return Medium

@@ -105,7 +105,7 @@ func (t *Task) Touch(now time.Time, principal string) {
 	t.UpdateTime = now
 }
 
-// AddNote appends a remark made now unless it tells its own time.
+// AddNote appends a remark made now unless it has a time of its own.
 func (t *Task) AddNote(n Note, now time.Time) error {
 	if n.Time.IsZero() {
 		n.Time = now

@@ -33,7 +33,7 @@ func masked(name string, resource proto.Message, mask *fieldmaskpb.FieldMask, mu
 		bad = bad.Violate("update_mask", reasonMask, path+": "+message)
 	}
 	for _, path := range mask.GetPaths() {
-		// A payload is one value: what is inside cannot be changed alone.
+		// A payload is one value: its parts cannot be changed alone.
 		field := strings.TrimSuffix(path, ".json")
 		top, _, deep := strings.Cut(path, ".")
 		fd := m.Descriptor().Fields().ByName(protoreflect.Name(top))

@@ -161,7 +161,7 @@ func duration(field string, p *durationpb.Duration) (time.Duration, error) {
 	return p.AsDuration(), nil
 }
 
-// optionalEnum reads an enum of which zero means that nothing was told.
+// optionalEnum reads an enum whose zero means unset.
 func optionalEnum[D ~int16, P ~int32](field string, v P, last D) (D, error) {
 	if v == 0 {
 		return 0, nil

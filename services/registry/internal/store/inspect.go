@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// Suspicion names something that must not be so in the books, or that wants looking after.
+// Suspicion names a state that must not exist in the registry's database, or that should be looked at.
 type Suspicion string
 
 // The suspicions.
 const (
-	// SuspectTaskTotals: what is booked on a task is not the sum of its entries.
+	// SuspectTaskTotals: the totals of a task are not the sum of its entries.
 	SuspectTaskTotals Suspicion = "task-totals"
-	// SuspectEpicTotals: what is booked on an epic is not the sum of its entries.
+	// SuspectEpicTotals: the totals of an epic are not the sum of its entries.
 	SuspectEpicTotals Suspicion = "epic-totals"
-	// SuspectNamespaceTotals: what is booked on a namespace is not the sum of its entries. It reads every entry, so only a whole look finds it.
+	// SuspectNamespaceTotals: the totals of a namespace are not the sum of its entries. It reads every entry,
+	// so only a whole examination finds it.
 	SuspectNamespaceTotals Suspicion = "namespace-totals"
 	// SuspectTaskCounts: an epic counts its tasks wrongly.
 	SuspectTaskCounts Suspicion = "task-counts"
@@ -28,7 +29,8 @@ const (
 
 // Inspector answers suspicions. It reads only.
 type Inspector interface {
-	// Suspects returns one line for each thing found, at most limit of them. At most sample rows are looked at; 0 means all.
+	// Suspects returns one line for each finding, at most limit of them. It examines at most sample rows; 0
+	// means all.
 	Suspects(ctx context.Context, s Suspicion, sample, limit int) ([]string, error)
 	// Now is the database's clock.
 	Now(ctx context.Context) (time.Time, error)

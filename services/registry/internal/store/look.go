@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// MaxLook is how many rows are looked at for one page of a list whose filters no index serves.
+	// MaxLook is how many rows are examined for one page of a list whose filters no index serves.
 	MaxLook = 10_000
 	// maxLookTime is after how long no more are looked at for it, beyond the first lookStep.
 	maxLookTime = 250 * time.Millisecond
@@ -30,9 +30,9 @@ type LookStep struct {
 	Rows  int
 }
 
-// Look goes over rows in the order of a list until it has found as many as are wanted, has looked at most of
-// them, or has looked for long enough. It returns the ids of those that fit, and where it stopped, as Found
-// does. step carries out one statement and tells see of each row; once that returns false, it need not go on.
+// Look goes over rows in the order of a list until it has found the wanted number, has examined most of them,
+// or has taken long enough. It returns the ids of the matches, and where it stopped, as Found does. step runs
+// one statement and calls see for each row; once that returns false, it may stop.
 func Look(ctx context.Context, after page.Cursor, wanted, most int,
 	step func(ctx context.Context, s LookStep, see func(at page.Cursor, fits bool) (more bool)) error,
 ) (ids []string, stopped page.Cursor, err error) {

@@ -1,5 +1,5 @@
-// Package store owns the contract between the books and a database: rows in and out as domain
-// values, inside one transaction. It must not know any rule of epics, tasks or prices, nor any driver.
+// Package store owns the contract between package books and a database: rows in and out as domain values,
+// inside one transaction. It must not know any rule of epics, tasks or prices, nor any driver.
 package store
 
 import (
@@ -24,8 +24,8 @@ const (
 	ReasonPriceExists = "PRICE_EXISTS"
 )
 
-// Store keeps the books. Implementations are safe for concurrent use; what one returns equals what
-// another returns, times in whole microseconds and UTC included.
+// Store keeps the registry's data. Implementations are safe for concurrent use. All return equal values,
+// times in whole microseconds and UTC included.
 type Store interface {
 	// Update runs fn in one transaction: commit if fn returns nil, else roll back. fn may run again
 	// after a lost race, so it must have no effect besides the transaction. It has a turn of the namespace,
@@ -33,16 +33,15 @@ type Store interface {
 	Update(ctx context.Context, namespace string, fn func(context.Context, Tx) error) error
 	// View runs fn for reading only, in a turn of the namespace.
 	View(ctx context.Context, namespace string, fn func(context.Context, Reader) error) error
-	// Sweep marks claims whose lease has ended as lost and forgets requests remembered before the
-	// given time. It returns how many of each there were.
+	// Sweep marks claims whose lease has ended as lost and deletes requests remembered before the given time.
+	// It returns how many of each there were.
 	Sweep(ctx context.Context, requestsBefore time.Time) (claims, requests int64, err error)
 	// LeaseCancellations returns at most limit runs of a database that are to be canceled, from each
-	// namespace in turn, of each those that wait longest for a look, and hides them from further calls for as
-	// long as hold. What is not acknowledged comes again after that. Runs of which no database is known come
-	// to everybody. Calls at the same time may get fewer than there are.
+	// namespace in turn, of each the longest waiting, and hides them from further calls during hold. Runs
+	// that are not acknowledged come again after that. Runs of an unknown database come to every caller.
+	// Concurrent calls may get fewer than there are.
 	LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error)
-	// AcknowledgeCancellations forgets cancellations, by namespace, task and run. Those that are not there
-	// are no error.
+	// AcknowledgeCancellations deletes cancellations, by namespace, task and run. Missing ones are no error.
 	AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
@@ -52,7 +51,7 @@ type Store interface {
 	Close() error
 }
 
-// Reader reads. Every method sees one namespace only; what is not there is errs.NotFound.
+// Reader reads. Every method sees one namespace only; the error for a missing row is errs.NotFound.
 type Reader interface {
 	Epic(ctx context.Context, namespace, id string) (epic.Epic, error)
 	Task(ctx context.Context, namespace, id string) (epic.Task, error)
@@ -72,8 +71,8 @@ type Reader interface {
 	PriceBook(ctx context.Context, namespace string, models []string) (usage.Book, error)
 }
 
-// Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims:
-// whoever writes one of them holds it, so that what was read after locking stays true until the end.
+// Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims: every
+// writer of one of them holds it, so values read after locking stay true until the end.
 type Tx interface {
 	Reader
 	// Clock is the database's time, by which leases run.
@@ -84,7 +83,8 @@ type Tx interface {
 
 	// LockEpic locks an epic and reads it.
 	LockEpic(ctx context.Context, namespace, id string) (epic.Epic, error)
-	// LockSpent locks those of the epics that exist, in order of their ids, and returns what is spent on each.
+	// LockSpent locks the existing ones of the epics, in order of their ids, and returns the amount spent on
+	// each.
 	LockSpent(ctx context.Context, namespace string, ids []string) (map[string]usage.Totals, error)
 	// CountEpics counts the epics of a namespace, up to most.
 	CountEpics(ctx context.Context, namespace string, most int) (int, error)
@@ -108,11 +108,11 @@ type Tx interface {
 	TaskStates(ctx context.Context, namespace, epicID string, ids []string) (map[string]epic.TaskState, error)
 	// CountTasks counts the tasks of an epic in this state.
 	CountTasks(ctx context.Context, namespace, epicID string, state epic.TaskState) (int, error)
-	// Blocked returns at most limit of the blocked tasks that name this one in what they depend on, those
-	// whose ids come after another, by id.
+	// Blocked returns at most limit of the blocked tasks that depend on this one, with ids after another, by
+	// id.
 	Blocked(ctx context.Context, namespace, taskID, after string, limit int) ([]epic.Dependent, error)
-	// PutStates writes nothing of tasks but their states, each only over the revision that was read, which it
-	// counts up; if one has changed it is a Conflict.
+	// PutStates writes only the states of tasks, each only over the revision that was read, which it
+	// increments; if one has changed it is a Conflict.
 	PutStates(ctx context.Context, namespace string, tasks []epic.Dependent, now time.Time) error
 	// ForgetDependency takes a task out of what all others depend on, as of now, and returns how many they
 	// are. A principal that is not empty did that.
@@ -136,8 +136,8 @@ type Tx interface {
 	// ReleaseClaims moves the active claims of all tasks of an epic to Released.
 	ReleaseClaims(ctx context.Context, namespace, epicID string) error
 
-	// Book adds entries that are sorted by key, each unless its key is taken. It returns all of them
-	// as they stand in the books, in the same order, and which are new.
+	// Book adds entries that are sorted by key, except those whose key is taken. It returns all of them as
+	// they are booked, in the same order, and which are new.
 	Book(ctx context.Context, namespace string, entries []usage.Entry) (booked []usage.Entry, fresh []bool, err error)
 	// TaskTotals returns epic and totals of those of the tasks that exist.
 	TaskTotals(ctx context.Context, namespace string, ids []string) (map[string]TaskTotals, error)
@@ -155,7 +155,7 @@ type Tx interface {
 // Request is a repeatable request that was served.
 type Request struct {
 	Namespace, Method, ID string
-	// BodyHash tells whether a repetition asks for the same.
+	// BodyHash identifies the content of the request, to compare repetitions.
 	BodyHash [32]byte
 	// Resource is the id of what the request made or changed.
 	Resource string
@@ -174,7 +174,7 @@ type EpicQuery struct {
 	States    []epic.State
 	// AnyTag matches epics that have one of these.
 	AnyTag []string
-	// Text is looked up in the folded title and description.
+	// Text is searched in the folded title and description.
 	Text   string
 	Labels map[string]string
 	After  page.Cursor

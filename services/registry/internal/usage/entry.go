@@ -1,6 +1,6 @@
-// Package usage owns what calls used and what they cost: entries and their keys, the dated price
-// book, exact arithmetic on money, and totals. It must not know any database or protocol, nor what
-// an epic or a task is beyond their ids. Money is integer nano-USD.
+// Package usage owns the usage of calls and its cost: entries and their keys, the dated price book, exact
+// arithmetic on money, and totals. It must not know any database or protocol, nor epics and tasks beyond
+// their ids. Money is integer nano-USD.
 package usage
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Kind says what was called. Its numbers are those of the API and of the stores.
+// Kind is the kind of the called thing. Its numbers are those of the API and of the stores.
 type Kind int16
 
 // The kinds. The zero value counts as Model.
@@ -20,7 +20,7 @@ const (
 	Overhead
 )
 
-// Source says who told of a call. Its numbers are those of the API and of the stores.
+// Source is the reporter of a call. Its numbers are those of the API and of the stores.
 type Source int16
 
 // The sources.
@@ -31,7 +31,7 @@ const (
 	Client
 )
 
-// Key names one call in the books of a namespace. Each source has keys of its own, so that none can take
+// Key identifies a booked call of a namespace. Each source has keys of its own, so that none can take
 // another's.
 type Key struct {
 	Source                     Source
@@ -39,13 +39,13 @@ type Key struct {
 	Visit, Item, Attempt, Call int32
 }
 
-// Compare orders keys, so that whoever books several takes them in the same order.
+// Compare orders keys, so that all who book several take them in the same order.
 func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Source, o.Source), cmp.Compare(k.RunID, o.RunID), cmp.Compare(k.NodeID, o.NodeID), cmp.Compare(k.Visit, o.Visit),
 		cmp.Compare(k.Item, o.Item), cmp.Compare(k.Attempt, o.Attempt), cmp.Compare(k.Call, o.Call))
 }
 
-// Entry is one call in the books. Entries are added and never changed.
+// Entry is one booked call. Entries are added and never changed.
 type Entry struct {
 	Key
 	// ID orders entries of the same time; it is not part of the key.
@@ -64,8 +64,8 @@ type Entry struct {
 	By, Principal string
 }
 
-// Repeats reports whether an entry says the same as the one that is booked under its key. What the books add
-// does not count, nor does a time that is left open, nor a cost that the price book knew better.
+// Repeats reports whether an entry equals the one that is booked under its key. Added fields do not count,
+// nor a time that is left open, nor a cost that the price book replaced.
 func (e Entry) Repeats(booked Entry) bool {
 	if booked.PriceID == "" && !sameCost(e.CostNanoUSD, booked.CostNanoUSD) {
 		return false

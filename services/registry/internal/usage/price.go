@@ -19,8 +19,8 @@ const (
 	// ReasonModelPattern refuses a "*" that is not the last character.
 	ReasonModelPattern = "MODEL_PATTERN_INVALID"
 
-	// MaxRate is the highest price of a million tokens: a call with a million million tokens of input and as
-	// many of output, the most that an executor books, costs what fits into 64 bits.
+	// MaxRate is the highest price of a million tokens: the largest call that an executor books, with a
+	// million million tokens of input and as many of output, has a cost that fits into 64 bits.
 	MaxRate = math.MaxInt64 / (2 * million)
 
 	million = 1_000_000
@@ -162,8 +162,8 @@ func (p Price) Cost(e Entry) (int64, error) {
 	return int64(q), nil
 }
 
-// Price sets the cost of an entry by the book. Where that knows no price, or one by which the cost does not
-// fit into 64 bits, it stays what is said of the call, or unknown.
+// Price sets the cost of an entry by the book. Without a price, or with one that makes the cost overflow 64
+// bits, the reported cost stays, or the cost is unknown.
 func (b Book) Price(e *Entry) {
 	e.PriceID = ""
 	p, ok := b.Find(e.Provider, e.Model, e.Time)

@@ -13,9 +13,9 @@ import (
 // each from the day it began, and one for the scripted models of demos and tests. They hold for every
 // namespace that has no price of its own. A changed price is a new row: rows that were shipped stay.
 func Defaults() ([]Price, error) {
-	// Prices are micro-USD per million tokens here, which keeps the list readable. A negative number
-	// means that the class has no price of its own. Only the alias and its dated snapshots are named:
-	// a variant that we do not know (audio, search …) must stay unknown rather than be wrong.
+	// Prices are micro-USD per million tokens here, which keeps the list readable. A negative number means
+	// that the class has no price of its own. Only the alias and its dated snapshots are listed: an unknown
+	// variant (audio, search …) must stay without a price instead of getting a wrong one.
 	rows := []struct {
 		models                []string
 		from                  string

@@ -111,8 +111,9 @@ func (p *policy) round(ctx context.Context, c *workgraph.Call, groups [][]wanted
 	return p.insert(c, layers)
 }
 
-// grownRounds are those whose actions become part of the agent's run. A graph is written whole each time it grows, so that the actions
-// of later rounds are runs of their own: a round of a long agent then costs what one of a short agent does.
+// grownRounds are the rounds whose actions become part of the agent's run. Each expansion writes the whole
+// graph, so the actions of later rounds are runs of their own: a round of a long agent then costs as much as
+// one of a short agent.
 const grownRounds = 32
 
 // insert makes the graph of a round.
@@ -125,7 +126,8 @@ func (p *policy) insert(c *workgraph.Call, layers [][]workgraph.Node) (workgraph
 		for _, n := range layer {
 			name := n.Name
 			n.ID, n.Name = fmt.Sprintf("%d-%s", len(steps)+1, name), ""
-			// A failure is told to the reasoner; and what follows it is not done, since it was asked for in the belief that this succeeds.
+			// The reasoner sees a failure. The actions after it are not made, since they were requested in
+			// the belief that it succeeds.
 			n.OnError = workgraph.OnError{Action: workgraph.Route}
 			if len(before) > 0 {
 				n.Join = workgraph.Join{Mode: workgraph.Quorum, N: len(before)}
@@ -172,7 +174,7 @@ func (p *policy) unknown(name string) string {
 	return fmt.Sprintf("there is no action %q, use one of %s", name, strings.Join(names, ", "))
 }
 
-// graph runs a graph of actions as a run of its own: what fails in it fails no more than it.
+// graph runs a graph of actions as a run of its own, so that a failure in it fails nothing else.
 func (p *policy) graph(ctx context.Context, c *workgraph.Call, raw json.RawMessage) (workgraph.Outcome, error) {
 	if !p.AllowGraph {
 		return value(verdict{Refused: `graphs are not allowed here: give "actions"`})
@@ -195,8 +197,8 @@ func (p *policy) graph(ctx context.Context, c *workgraph.Call, raw json.RawMessa
 	return p.insert(c, [][]workgraph.Node{{{Name: "graph", Actor: actorGraph, Named: map[string]json.RawMessage{"graph": b}}}})
 }
 
-// part is a piece of the agent's own work in a run of its own, which stands no deeper than the agent's: how deep agents may lie in each
-// other has nothing to do with how many rounds one takes, or in which form its reasoner decides.
+// part is a piece of the agent's own work in a run of its own, at the depth of the agent's run: the nesting
+// of agents is not affected by the number of rounds of one, or by the form of its decisions.
 func part(g *workgraph.Graph) *workgraph.Wait {
 	return &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{{Graph: g, SameDepth: true}}, AsResult: true}}
 }
@@ -215,8 +217,8 @@ func runGraph(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Wait: part(a.Graph)}, nil
 }
 
-// clean is a reasoner's graph with the actions in place of their names. It may order actions and hand results on under names that
-// nothing is said about; arguments that the policy fixes or checks cannot come by such a way.
+// clean is a reasoner's graph with the actions in place of their names. It may order actions and propagate
+// results under unrestricted names. Arguments that the policy fixes or checks cannot be set that way.
 func (p *policy) clean(ctx context.Context, g *workgraph.Graph) (*workgraph.Graph, error) {
 	var f faults
 	if n := len(g.Nodes); n == 0 || n > p.MaxActions {

@@ -1,7 +1,7 @@
-// Package agent is the actor that lets a reasoner decide, round by round, what is done next. It owns how a
-// decision is read, what of it may be carried out and what the reasoner hears of it; it must not know who
-// reasons, nor how visits are started and journaled: the loop is a graph of ordinary nodes in a run of its
-// own.
+// Package agent is the actor that lets a reasoner decide, round by round, on the next actions. It owns the
+// reading of decisions, the policy of allowed actions and the observations for the reasoner. It must not know
+// which reasoner that is, nor how visits are started and journaled: the loop is a graph of ordinary nodes in
+// a run of its own.
 package agent
 
 import (
@@ -68,8 +68,8 @@ const schema = `{
   }
 }`
 
-// Specs describes the actor and those that its loop is made of. All of them compute: an agent's schemas and
-// what is held against them may take seconds, and nothing in between waits.
+// Specs describes the actor and the actors of its loop. All of them compute: validation by an agent's schemas
+// may take seconds, without I/O.
 func Specs() []actor.Spec {
 	step := func(name, properties, description string, f workgraph.ActorFunc) actor.Spec {
 		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Actor: f, Expands: name == actorAct,
@@ -87,8 +87,8 @@ func Specs() []actor.Spec {
 	}
 }
 
-// arguments are those that only the node itself may give: what travels may come from whoever started the run,
-// or from a model.
+// arguments are those that only the node itself may state: propagated inputs may come from the caller of the
+// run, or from a model.
 type arguments struct {
 	policy
 	System       string                     `json:"system"`
@@ -98,7 +98,7 @@ type arguments struct {
 	Timeout      string                     `json:"timeout"`
 }
 
-// given are the arguments that may travel.
+// given are the arguments that may be propagated inputs.
 type given struct {
 	Goal        json.RawMessage   `json:"goal"`
 	UserInput   json.RawMessage   `json:"user_input"`
@@ -127,8 +127,8 @@ func ownArguments(ctx context.Context, c *workgraph.Call) (a arguments, timeout 
 	return a, timeout, a.check(ctx)
 }
 
-// examine says what is wrong with the arguments that only the node itself may give, as far as the schema does
-// not say it.
+// examine returns the faults of the arguments that only the node itself may state, as far as the schema does
+// not find them.
 func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	if len(n.Named["actions"]) == 0 {
 		return []workgraph.Argument{{Arg: "actions", Fault: "actions are missing: name 1 to 64 of them", Hint: "they are read from the node's own arguments only"}}
@@ -181,8 +181,8 @@ func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if goal == "" {
 		return workgraph.Outcome{}, actor.BadArguments("goal is missing: give goal, user_input or request")
 	}
-	// What is told to the reasoner travels, so that it may be told to any actor, also to one that knows none
-	// of it.
+	// The reasoner's inputs are propagated inputs, so that any actor can be the reasoner, also one that knows
+	// none of them.
 	told := map[string]any{
 		"request": goal, "history": []any{}, "actions": a.told(), "attachments": in.documents(c),
 		"system": a.instructions(a.System), "response_schema": a.decisionSchema(),
@@ -210,8 +210,8 @@ func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		Runs: []workgraph.Child{{Graph: g, Input: input}}, Timeout: timeout, AsResult: true}}}, nil
 }
 
-// loop is the graph of the agent's run. A round is a visit of each node; what act inserts lies between it and
-// observe.
+// loop is the graph of the agent's run. A round is a visit of each node; the expansion of act stands between
+// it and observe.
 func (a *arguments) loop() (*workgraph.Graph, error) {
 	rules, err := encode(&a.policy)
 	if err != nil {
@@ -226,8 +226,7 @@ func (a *arguments) loop() (*workgraph.Graph, error) {
 		Name: "agent",
 		Nodes: []workgraph.Node{
 			{ID: nodeReason, Kind: workgraph.AgentKind, Actor: a.Reasoner, Named: a.ReasonerArgs, MaxVisits: a.MaxRounds},
-			// Nothing of what is told to the reasoner travels into the actions, which would take it for
-			// arguments.
+			// The reasoner's inputs are not propagated to the actions, which would take them for arguments.
 			{ID: nodeAct, Actor: actorAct, Named: map[string]json.RawMessage{"policy": rules}, MaxVisits: workgraph.Unlimited, PassDown: workgraph.Merge("{'args': [], 'named': {}}"),
 				OnError: workgraph.OnError{Action: workgraph.Route}},
 			{ID: nodeObserve, Kind: workgraph.SummarizerKind, Actor: actorObserve, Named: map[string]json.RawMessage{"limits": bounds}, MaxVisits: workgraph.Unlimited},
@@ -237,12 +236,13 @@ func (a *arguments) loop() (*workgraph.Graph, error) {
 			{From: nodeReason, To: nodeObserve},
 			{From: nodeAct, To: nodeObserve, PassDown: keep},
 			{From: nodeAct, To: nodeObserve, Kind: workgraph.ErrorEdge, PassDown: keep},
-			{From: nodeObserve, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Key("history")}, // observe selects it
+			// observe selects it
+			{From: nodeObserve, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Key("history")},
 		},
 	}, nil
 }
 
-// goal is the text of what is wanted.
+// goal is the text of the goal.
 func (in *given) goal(c *workgraph.Call) string {
 	for _, raw := range []json.RawMessage{in.Goal, in.UserInput, in.Request} {
 		if t := text(raw); t != "" && t != "null" {
@@ -334,7 +334,7 @@ func text(raw json.RawMessage) string {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// faults collects what is wrong with a decision, for whoever made it.
+// faults collects the faults of a decision, for the reasoner.
 type faults []string
 
 const maxFaults = 10

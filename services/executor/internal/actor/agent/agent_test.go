@@ -37,7 +37,7 @@ func (r *reasoner) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome
 		Usage: []workgraph.Usage{{Model: "m", InputTokens: 10}}}, nil
 }
 
-// history is what the reasoner was told in a round, from 1.
+// history is the history that the reasoner received in a round, from 1.
 func (r *reasoner) history(t *testing.T, n int) string {
 	t.Helper()
 	require.GreaterOrEqual(t, len(r.asked), n)
@@ -62,7 +62,7 @@ func (a *tool) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, er
 	return a.upon(c.Named)
 }
 
-// described is a built-in actor with what is known of it.
+// described is a built-in actor and its spec.
 type described struct {
 	workgraph.Actor
 	info workgraph.ActorInfo
@@ -223,7 +223,8 @@ func TestLoop(t *testing.T) {
 
 func TestUntrusted(t *testing.T) {
 	t.Parallel()
-	// Every case is a first decision, of which nothing may be done, and what the reasoner must hear of it.
+	// Each case is a first decision, none of whose actions may be made, and the fault that the reasoner must
+	// receive.
 	const actions = `"actions": {
 		"fixed": {"actor": "tool", "named": {"url": "u", "limit": 5}, "schema": {"properties": {"limit": {"type": "integer", "maximum": 9}, "q": {"type": "string"}}, "additionalProperties": false}},
 		"free": {"actor": "tool", "named": {"url": "u"}},
@@ -299,7 +300,8 @@ func TestUntrusted(t *testing.T) {
 func TestGraphs(t *testing.T) {
 	t.Parallel()
 	graph := func(nodes string) string {
-		b, _ := json.Marshal(`{"nodes": [` + nodes + `], "edges": [{"from": "a", "to": "b"}]}`) // texts always marshal
+		// texts always marshal
+		b, _ := json.Marshal(`{"nodes": [` + nodes + `], "edges": [{"from": "a", "to": "b"}]}`)
 		return `{"graph": ` + string(b) + `, "actions": null, "result": null}`
 	}
 	const named = `{"goal": "x", "reasoner": "r", "allow_graph": true, "actions": {"say": {"actor": "tool", "named": {"url": "u"}}, "bad": {"actor": "fail", "named": {"reason": "NO"}}}}`

@@ -21,15 +21,16 @@ type wanted struct {
 	arguments map[string]json.RawMessage
 }
 
-// Bounds of what is read at all.
+// Bounds of the text that is read.
 const (
 	maxDecision = 1 << 20
 	maxGroups   = 1000
 	maxStarts   = 16 // places in a text at which JSON is looked for
 )
 
-// read understands what a reasoner gave, however a model wrote it: the object, its text, alone, fenced or after other words, actions in
-// groups or one after another. What is no decision but a text is the result. The error is for the reasoner.
+// read decodes the output of a reasoner in the forms that models use: an object, its text, bare, fenced or
+// after other words, actions in groups or one after another. A text that is no decision is the result. The
+// error is for the reasoner.
 func read(raw json.RawMessage) (*decision, error) {
 	raw = bytes.TrimSpace(raw)
 	switch {
@@ -69,7 +70,7 @@ func readText(s string) (*decision, error) {
 	return &decision{result: raw}, nil
 }
 
-// within are the JSON values that a text holds, the likeliest first. Where one begins and breaks off, nothing is looked for in its
+// within returns the JSON values in a text, the likeliest first. A value that is cut off is skipped with its
 // parts: a piece of a decision is none.
 func within(s string) ([]json.RawMessage, error) {
 	if inner := unfence(s); json.Valid([]byte(inner)) {
@@ -98,7 +99,7 @@ func within(s string) ([]json.RawMessage, error) {
 	return out, nil
 }
 
-// meant tells the beginning of JSON from a bracket in words.
+// meant distinguishes the beginning of JSON from a bracket in prose.
 func meant(s string) bool {
 	next := strings.TrimSpace(s[1:])
 	switch {
@@ -130,7 +131,7 @@ func unfence(s string) string {
 	return rest
 }
 
-// looksLikeOne tells a decision from JSON that belongs to the words of an answer.
+// looksLikeOne distinguishes a decision from JSON that is part of an answer.
 func looksLikeOne(raw json.RawMessage) bool {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -150,7 +151,8 @@ func looksLikeOne(raw json.RawMessage) bool {
 		return false
 	case '[':
 		first := firstOf(raw)
-		if len(first) > 0 && first[0] == '[' { // a group; what is deeper is none, and looking for it would read all of it again for each level
+		if len(first) > 0 && first[0] == '[' {
+			// a group; deeper nesting is refused, as reading it would parse all of it again for each level
 			first = firstOf(first)
 		}
 		var m map[string]json.RawMessage
@@ -207,7 +209,7 @@ func readObject(raw json.RawMessage) (*decision, error) {
 	}
 	result, given := m["result"]
 	if len(m) > 1 && string(bytes.TrimSpace(result)) == "null" {
-		given = false // who fills in every field writes null for none
+		given = false // a model that fills in every field writes null for none
 	}
 	acts := len(d.groups) > 0
 	switch {
@@ -225,7 +227,7 @@ func readObject(raw json.RawMessage) (*decision, error) {
 	return &d, nil
 }
 
-// absent tells what models write for nothing.
+// absent reports whether raw is one of the forms in which models write nothing.
 func absent(raw json.RawMessage) bool {
 	s := string(bytes.TrimSpace(raw))
 	return s == "" || s == "null" || s == `""`

@@ -18,7 +18,7 @@ type finding struct {
 	Error     *failure        `json:"error,omitempty"`
 	Skipped   string          `json:"skipped,omitempty"`
 	Abstained bool            `json:"abstained,omitempty"`
-	// Truncated is how long a result is of which OK is only the beginning, as a text.
+	// Truncated is the full length of a result of which OK is only the beginning, as a text.
 	Truncated int `json:"truncated,omitempty"`
 }
 
@@ -73,7 +73,7 @@ func found(c *workgraph.Call, node, name string, most int) finding {
 type round struct {
 	Round    int             `json:"round"`
 	Decision json.RawMessage `json:"decision,omitempty"`
-	// Truncated is how long a decision is of which Decision is only the beginning, as a text.
+	// Truncated is the full length of a decision of which Decision is only the beginning, as a text.
 	Truncated int             `json:"truncated,omitempty"`
 	Results   json.RawMessage `json:"results,omitempty"`
 	// Refused says why nothing of the decision was done.
@@ -84,13 +84,14 @@ type round struct {
 	Omitted bool `json:"omitted,omitempty"`
 }
 
-// limits bound what the reasoner is told.
+// limits bound the observations for the reasoner.
 type limits struct {
 	Result  int `json:"result_bytes"`
 	History int `json:"history_bytes"`
 }
 
-// ReasonActionsUnusable is the reason when an action that the agent's node allows names an actor that does not exist: no decision mends that.
+// ReasonActionsUnusable is the reason when an allowed action of the agent's node names an actor that does not
+// exist: no decision can correct that.
 const ReasonActionsUnusable = "AGENT_ACTIONS_UNUSABLE"
 
 // observe closes a round: its value is the history, which goes back to the reasoner, or the result.
@@ -152,7 +153,7 @@ func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return out, err
 }
 
-// isList tells the results of a round from a verdict.
+// isList distinguishes the results of a round from a verdict.
 func isList(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) }
 
 // forget makes room by leaving out what the oldest rounds gave. The latest stays: it has bounds of its own.

@@ -39,7 +39,7 @@ type action struct {
 	Effect      workgraph.Effect           `json:"effect,omitempty"`
 
 	schema *workgraph.Schema
-	// open are the arguments that the schema names; closed tells that it says something of others too.
+	// open are the arguments that the schema names; closed says that it restricts other arguments too.
 	open   map[string]bool
 	closed bool
 }
@@ -48,7 +48,7 @@ const maxActionNames = 64
 
 var actionName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// guarded are the arguments of actors by which a reasoner could have anything run. They are never its to give.
+// guarded are the arguments of actors with which a reasoner could run anything. It may never state them.
 func guarded(actorName string) []string {
 	switch actorName {
 	case "spawn":
@@ -157,7 +157,7 @@ func (a *action) takes(key string) string {
 	return ""
 }
 
-// node is the node that does the action with these arguments, or what is wrong with them.
+// node returns the node that makes the action with these arguments, or their faults.
 func (a *action) node(ctx context.Context, place, name string, arguments map[string]json.RawMessage, f *faults) workgraph.Node {
 	n := workgraph.Node{Name: name, Actor: a.Actor, Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}}
 	for _, k := range sorted(arguments) {
@@ -194,7 +194,8 @@ func (a *action) node(ctx context.Context, place, name string, arguments map[str
 // plain is an error of a schema, short enough for a reasoner.
 func plain(err error) string { return errs.Clip(err.Error(), 1000) }
 
-// settle is a result that fits its schema: as it is, or read from its text, since models are asked for texts. The error is for the reasoner.
+// settle returns a result that fits its schema: as it is, or parsed from its text, since models are asked for
+// texts. The error is for the reasoner.
 func (p *policy) settle(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	if p.result == nil {
 		return raw, nil
@@ -212,7 +213,7 @@ func (p *policy) settle(ctx context.Context, raw json.RawMessage) (json.RawMessa
 	return nil, fmt.Errorf("the result is not what its schema asks for: %s", plain(first))
 }
 
-// told is what the reasoner hears of the actions.
+// told is the description of the actions for the reasoner.
 func (p *policy) told() map[string]any {
 	type entry struct {
 		Description string          `json:"description,omitempty"`
@@ -225,7 +226,7 @@ func (p *policy) told() map[string]any {
 	return out
 }
 
-// instructions tell a model how to decide.
+// instructions is the system prompt that explains decisions to a model.
 func (p *policy) instructions(system string) string {
 	var b strings.Builder
 	if system != "" {
@@ -259,8 +260,8 @@ After each round you are told what became of all rounds so far: of each action "
 	return b.String()
 }
 
-// decisionSchema is the JSON Schema of a decision. It is closed and names every field as required, as strict servers of models ask: what
-// has no fixed shape is a text there.
+// decisionSchema is the JSON Schema of a decision. It is closed and requires every field, as strict model
+// servers demand: values without a fixed shape are texts in it.
 func (p *policy) decisionSchema() map[string]any {
 	object := func(properties map[string]any) map[string]any {
 		return map[string]any{"type": "object", "properties": properties, "required": sorted(properties), "additionalProperties": false}

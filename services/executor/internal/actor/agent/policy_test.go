@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Whatever is decided, only allowed actors are called, with the arguments that are fixed as they are fixed.
+// Every decision leads to calls of allowed actors only, with the fixed arguments unchanged.
 func TestActKeepsToThePolicy(t *testing.T) {
 	t.Parallel()
 	const rule = `{"policy": {"max_actions": 4, "max_result_bytes": 1000, "max_history_bytes": 5000, "allow_graph": true, "actions": {

@@ -1,4 +1,5 @@
-// Package builtin assembles the actors that every executor has. Adding one is one line here and one package beside it.
+// Package builtin assembles the actors that every executor has. Adding one is one line here and one package
+// beside it.
 package builtin
 
 import (

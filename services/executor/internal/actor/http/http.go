@@ -1,5 +1,5 @@
-// Package http is the actor that makes one HTTP request. It owns what a request may reach and how large an answer may be; the
-// address and everything in it may come from a model.
+// Package http is the actor that makes one HTTP request. It owns the rules about reachable addresses and the
+// size of answers; the address and everything in it may come from a model.
 package http
 
 import (
@@ -47,14 +47,16 @@ const schema = `{
 
 // Config bounds requests. The zero value of a field means its default.
 type Config struct {
-	// Timeout bounds one request, redirects and body included. Default 60s; a node's own timeout may be shorter.
+	// Timeout bounds one request, redirects and body included. Default 60s; a node's own timeout may be
+	// shorter.
 	Timeout time.Duration `conf:"timeout" help:"time for one request, redirects and body included"`
 	// MaxRequestBytes and MaxResponseBytes bound the bodies. Default 1 MiB and 4 MiB.
 	MaxRequestBytes  conf.Bytes `conf:"max_request_bytes" help:"largest body sent"`
 	MaxResponseBytes conf.Bytes `conf:"max_response_bytes" help:"largest body read"`
 	// MaxRedirects bounds redirects. Default 5.
 	MaxRedirects int `conf:"max_redirects" help:"redirects at most"`
-	// AllowPrivate lists networks like 10.0.0.0/8 that may be reached although they are not public; "all" allows every address.
+	// AllowPrivate lists networks like 10.0.0.0/8 that are reachable although they are not public; "all"
+	// allows every address.
 	AllowPrivate []string `conf:"allow_private" help:"networks such as 10.0.0.0/8 that may be reached although they are not public, or all"`
 }
 
@@ -108,8 +110,8 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 	cfg.Timeout = cmp.Or(cfg.Timeout, def.Timeout)
 	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, def.MaxRedirects)
 	transport := guard.Transport()
-	// A transport sends a request again by itself when a connection that it used before breaks, and takes an Idempotency-Key as
-	// leave to do so with a POST. On a fresh connection it never does.
+	// A transport repeats a request by itself when a reused connection breaks, and treats an Idempotency-Key
+	// as leave to do so with a POST. On a fresh connection it never does.
 	once := transport.Clone()
 	once.DisableKeepAlives = true
 	through := func(t *http.Transport) *http.Client {
@@ -119,7 +121,7 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 		}
 	}
 	a := &client{cfg: cfg, guard: guard, http: through(transport), once: through(once)}
-	// What an UNSAFE call was led to would be another call, of which nothing is known.
+	// Following a redirect of an UNSAFE call would be another call, with an unknown effect.
 	a.once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return actor.Spec{
 		Name: "http", Version: "1", Elsewhere: true, Effect: workgraph.Unsafe, EffectOf: effectOf, Schema: schema, Examine: examine, Actor: a,
@@ -127,8 +129,8 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 	}, nil
 }
 
-// examine says what is wrong with a node's own arguments. Whether the address may be reached is found out by
-// the call.
+// examine returns the faults of a node's own arguments. The call itself checks whether the address may be
+// reached.
 func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
 	var out []workgraph.Argument
 	if text, ok := actor.OwnText(n, "url"); ok {
@@ -152,8 +154,8 @@ func address(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// effectOf is what the node's own method does; a method that only travels in is unknown here and counts as GET, the default, until
-// the call, where a stronger one is refused.
+// effectOf is the effect of the node's own method. A propagated method is unknown here and counts as GET, the
+// default, until the call, which refuses a stronger one.
 func effectOf(n *workgraph.Node) workgraph.Effect {
 	raw, ok := n.Named["method"]
 	if !ok {
@@ -176,11 +178,12 @@ func methodEffect(method string) workgraph.Effect {
 	return workgraph.Unsafe
 }
 
-// redirect decides whether a request goes on to where an answer led it. req has the headers of the first request.
+// redirect decides whether a request follows a redirect. req has the headers of the first request.
 func redirect(req *http.Request, via []*http.Request, most int, guard egress.Guard) error {
 	first := via[0]
 	if req.Method != first.Method {
-		// net/http makes a GET of everything else: what is a success then says nothing about what was asked for.
+		// net/http turns every other request into a GET: its success would say nothing about the original
+		// request.
 		return http.ErrUseLastResponse
 	}
 	if len(via) > most {
@@ -192,7 +195,8 @@ func redirect(req *http.Request, via []*http.Request, most int, guard egress.Gua
 	req.Header.Del("Referer") // the address may have secrets in its query
 	for _, earlier := range via {
 		if !sameParty(earlier.URL, req.URL) || !sameParty(first.URL, earlier.URL) {
-			// The author of the headers meant them for the first host. Back there they are not sent again either: the way back was not theirs to choose.
+			// The author of the headers meant them for the first host. They are not sent again after a
+			// redirect back to it: the author did not choose that way.
 			foreign := http.Header{"User-Agent": {userAgent}}
 			for _, name := range []string{"Accept", "Content-Type"} { // they only say what the bytes are
 				if v := req.Header.Values(name); len(v) > 0 {
@@ -206,7 +210,8 @@ func redirect(req *http.Request, via []*http.Request, most int, guard egress.Gua
 	return nil
 }
 
-// sameParty reports whether what is meant for one address may be told to the other: the same host and port, encrypted no less.
+// sameParty reports whether data for one address may be sent to the other: the same host and port, with no
+// weaker encryption.
 func sameParty(from, to *url.URL) bool {
 	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
 		return false
@@ -246,7 +251,8 @@ type arguments struct {
 	Expect  []int                      `json:"expect_status"`
 }
 
-// answer is the result: headers with several values are joined by ", "; the body is JSON if the answer says so, else text.
+// answer is the result: headers with several values are joined by ", "; the body is JSON if the answer says
+// so, else text.
 type answer struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers"`
@@ -295,7 +301,7 @@ func (a *client) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	return actor.Value(out)
 }
 
-// smallBody is what is read of an answer whatever memory there is.
+// smallBody is the part of an answer that is read even without free memory.
 const smallBody = 64 << 10
 
 // read is the body of an answer, or one byte more of it than it may have. A large one waits for room.
@@ -320,8 +326,8 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 	if method == "" {
 		method = http.MethodGet
 	}
-	// The effect was judged by the node's own method, or declared for it by whoever knows the server. A method that traveled in
-	// was never judged.
+	// The effect follows from the node's own method, or was declared by somebody who knows the server. A
+	// propagated method was never checked.
 	if method != ownMethod(c) && rank(methodEffect(method)) > rank(c.Effect) {
 		return nil, workgraph.Errorf(workgraph.Permanent, ReasonEffectTooWeak,
 			"the method %s, which came in with the arguments, is %s, but the node counts as %s: set the method on the node itself", method, methodEffect(method), c.Effect)
@@ -412,7 +418,7 @@ func expected(status int, want []int) bool {
 	return slices.Contains(want, status)
 }
 
-// afterEffect is the type of a failure that came after an answer: for an UNSAFE call it is not known what happened.
+// afterEffect is the type of a failure that came after an answer: for an UNSAFE call its effect is unknown.
 func afterEffect(t workgraph.ErrorType, e workgraph.Effect) workgraph.ErrorType {
 	if e == workgraph.Unsafe {
 		return workgraph.Unknown
@@ -451,8 +457,9 @@ func redirects(resp *http.Response) bool {
 	return false
 }
 
-// redirectError types a redirect that was not followed. 307 and 308 say that the request is to be made elsewhere, so it was not carried out here. The
-// others are also how servers answer what they have done, so after an UNSAFE call nobody knows.
+// redirectError types a redirect that was not followed. 307 and 308 say that the request is to be made
+// elsewhere, so it was not carried out here. Servers use the others also to answer a request that they have
+// carried out, so after an UNSAFE call the effect is unknown.
 func redirectError(resp *http.Response, effect workgraph.Effect) error {
 	t := workgraph.Permanent
 	if code := resp.StatusCode; code != http.StatusTemporaryRedirect && code != http.StatusPermanentRedirect {

@@ -337,7 +337,8 @@ func TestFailure(t *testing.T) {
 				_ = c.Close()
 			}
 		})
-		s := spec(t, loopback) // one transport, so that the second call could find the connection of the first
+		// one transport, so that the second call could find the connection of the first
+		s := spec(t, loopback)
 		for range 3 {
 			actortest.Value(t, s, args(t, "url", url, "method", "POST", "body", "x"))
 		}

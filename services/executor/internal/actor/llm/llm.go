@@ -1,5 +1,5 @@
-// Package llm is the actor that asks a language model: it makes a conversation of its arguments and of the results before it,
-// and books what the model used. It must not know prices.
+// Package llm is the actor that asks a language model: it makes a conversation of its arguments and of
+// earlier results, and books the usage. It must not know prices.
 package llm
 
 import (
@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// maxPrompt bounds what one call tells the model of earlier results, far beyond what any model reads.
+// maxPrompt bounds the earlier results in the prompt of one call, far beyond the context of any model.
 const maxPrompt = 16 << 20
 
 // Reasons of failed calls.
@@ -192,8 +192,8 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	return out, err
 }
 
-// conversation is what the model gets to read: the system message, given messages, then one user message with the request and
-// everything that earlier steps and documents say, each under its source.
+// conversation is the prompt: the system message, given messages, then one user message with the request and
+// the texts of earlier steps and documents, each under its source.
 func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, error) {
 	system := a.System
 	if system == "" {
@@ -280,7 +280,7 @@ func text(raw json.RawMessage) string {
 	return b.String()
 }
 
-// usage books the call even if the server told no counts: then it is one call of unknown size, not none.
+// usage books the call even if the server reported no counts: then it is one call of unknown size, not none.
 func (m *model) usage(asked string, resp llm.Response) []workgraph.Usage {
 	name := resp.Model
 	if name == "" {
@@ -293,7 +293,7 @@ func (m *model) usage(asked string, resp llm.Response) []workgraph.Usage {
 	}}
 }
 
-// failure types a call that gave no answer. ctx is that of the call.
+// failure types a call without an answer. ctx is that of the call.
 func failure(ctx context.Context, err error) error {
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok {

@@ -43,7 +43,7 @@ type arguments struct {
 	Value    json.RawMessage `json:"value"`
 }
 
-// examine says what is wrong with a node's own arguments. One that is left out may come with the input.
+// examine returns the faults of a node's own arguments. A missing one may come with the input.
 func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
 	var a arguments
 	if err := actor.Decode(n.Named, &a); err != nil {

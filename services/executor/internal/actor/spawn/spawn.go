@@ -1,5 +1,5 @@
-// Package spawn holds the actors that make more work: runs below this one, and nodes within it. They only say
-// what is wanted; the ids, the limits and the starts are the engine's.
+// Package spawn holds the actors that make more work: child runs, and expansions. They only describe it; the
+// engine owns the ids, the limits and the starts.
 package spawn
 
 import (
@@ -101,8 +101,8 @@ type arguments struct {
 	AsResult bool              `json:"as_result"`
 }
 
-// examine says what is wrong with a node's own arguments: how they fit together, and the shape of the graphs
-// in them. Of actors in these that nobody knows it is only warned: see inner.
+// examine returns the faults of a node's own arguments: their combination, and the shape of the graphs in
+// them. Unknown actors in these graphs are only warnings: see inner.
 func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	var a arguments
 	if err := actor.Decode(n.Named, &a); err != nil {
@@ -119,7 +119,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 			at = "ref"
 		}
 		if len(a.Graph) == 0 && a.Ref == "" {
-			return out // one may travel
+			return out // one may be a propagated input
 		}
 		runs = []child{{Graph: a.Graph, Ref: a.Ref}}
 	}
@@ -216,11 +216,11 @@ func Expand() actor.Spec {
 	}
 }
 
-// examineExpand says what is wrong with the shape of a graph of the node's own.
+// examineExpand returns the faults of the shape of a graph of the node's own.
 func examineExpand(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	raw := n.Named["graph"]
 	if len(raw) == 0 {
-		return nil // it may travel
+		return nil // it may be a propagated input
 	}
 	g, err := graph(raw)
 	if err != nil {

@@ -63,7 +63,7 @@ func call(ctx context.Context, exprs *actor.Expressions, c *workgraph.Call) (wor
 	return actor.Value(out)
 }
 
-// piece is a part of a text: words as they are, then an expression unless it is the last part.
+// piece is a part of a text: literal text, then an expression unless it is the last part.
 type piece struct {
 	words, expr string
 	hole        bool

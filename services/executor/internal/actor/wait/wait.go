@@ -1,6 +1,6 @@
-// Package wait holds the actors that wait for somebody: a person's answer, a signal, the end of work that
-// goes on outside. They hold nothing while they do: each only says what its visit waits for. Who brings it
-// in, and how, is not theirs to know.
+// Package wait holds the actors that wait for somebody: a person's answer, a signal, the end of work outside.
+// They hold nothing meanwhile: each only returns the condition of its visit. They must not know how it is
+// fulfilled.
 package wait
 
 import (
@@ -42,8 +42,7 @@ func Human() actor.Spec {
 	}
 }
 
-// examine says what is wrong with the texts and values of a node's own. What is left out may come with the
-// input.
+// examine returns the faults of a node's own texts and values. Missing ones may come with the input.
 func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	var out []workgraph.Argument
 	if text, ok := actor.OwnText(n, "timeout"); ok {
@@ -64,14 +63,14 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 			if strings.HasPrefix(err.Message, "default:") {
 				arg = "default"
 			}
-			// Who reads the finding is told the argument beside it.
+			// The reader of the fault sees the argument beside it.
 			out = append(out, workgraph.Argument{Arg: arg, Fault: strings.TrimPrefix(err.Message, arg+": ")})
 		}
 	}
 	return out
 }
 
-// answerable looks at the schema of answers, and at the answer for want of one, if there is one.
+// answerable checks the schema of answers, and the default answer against it.
 func answerable(ctx context.Context, raw, standard json.RawMessage) *workgraph.Error {
 	schema, err := workgraph.CompileSchema(ctx, raw)
 	if err != nil {

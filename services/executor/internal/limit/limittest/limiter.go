@@ -43,7 +43,8 @@ func (d Driver) station(t *testing.T, place, id string) *station {
 	return s
 }
 
-// pass leads a request through the gates that concern it and returns the way out, or nil if it did not get in before stop was closed.
+// pass takes a request through the gates that concern it and returns the function that releases them, or nil
+// if it did not get in before stop was closed.
 func (s *station) pass(req sched.GateRequest, stop <-chan struct{}) func() {
 	var releases []func()
 	leave := func() {
@@ -128,7 +129,7 @@ func limiters(t *testing.T, d Driver) {
 			require.Fail(t, "two at once")
 		case <-time.After(100 * time.Millisecond):
 		}
-		// Its process is gone; the next life of it knows nothing of the call.
+		// Its process is gone; the next one knows nothing of the call.
 		a.kill()
 		_, err := b.Register(t.Context(), "a", "")
 		require.NoError(t, err)

@@ -1,5 +1,5 @@
-// Package limittest is the suite that every limit.Store passes, by itself and below limiters of several executors. It must not know
-// which driver it tests.
+// Package limittest is the suite that every limit.Store passes, by itself and below limiters of several
+// executors. It must not know which driver it tests.
 package limittest
 
 import (

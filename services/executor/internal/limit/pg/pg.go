@@ -1,5 +1,5 @@
-// Package pg keeps limits in the schema of the journal in a PostgreSQL database, for any number of executors. It
-// owns the connections, the locks and how waiters are told; the other SQL is that of package sqlstore.
+// Package pg keeps limits in the schema of the journal in a PostgreSQL database, for any number of executors.
+// It owns the connections, the locks and how waiters are told; the other SQL is that of package sqlstore.
 package pg
 
 import (
@@ -29,7 +29,8 @@ const (
 
 var _ limit.Store = (*Store)(nil)
 
-// Store is a limit.Store with a small pool of its own: an exchange must wait neither for readers nor for commits.
+// Store is a limit.Store with a small pool of its own: an exchange must wait neither for readers nor for
+// commits.
 type Store struct {
 	*sqlstore.Store
 	pool *pgxpool.Pool

@@ -14,8 +14,8 @@ import (
 
 var _ limit.Store = (*Store)(nil)
 
-// Store is a limit.Store on a file that is the journal's too. Executors of other processes on the same file find
-// out by asking again.
+// Store is a limit.Store on a file that is the journal's too. Executors of other processes on the same file
+// find out by asking again.
 type Store struct {
 	*sqlstore.Store
 

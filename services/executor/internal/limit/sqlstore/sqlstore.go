@@ -20,11 +20,11 @@ import (
 type Database struct {
 	Pool    dbkit.Pool
 	Dialect dbkit.Dialect
-	// Lock makes the statements by which an exchange about these limits waits for others; nil means that it is
-	// alone anyway.
+	// Lock makes the statements by which an exchange about these limits waits for others; nil means that it
+	// is alone anyway.
 	Lock func([]limit.Key) []dbkit.Stmt
-	// Tell makes the statements of a transaction that wake, at its commit, those that wait for limits; nil means
-	// that Told does it. The zero key says that limits were changed.
+	// Tell makes the statements of a transaction that wake, at its commit, those that wait for limits; nil
+	// means that Told does it. The zero key says that limits were changed.
 	Tell func([]limit.Key) []dbkit.Stmt
 	// Told is called after a commit; nil means that Tell did it.
 	Told func(...limit.Key)
@@ -103,8 +103,8 @@ func (s *Store) Sync(ctx context.Context, owner journal.Owner, turn int64, asks 
 	return grants, nil
 }
 
-// decide answers asks from what was read, and returns what is to be written and which limits have waiters that
-// must be told.
+// decide answers asks from what was read, and returns what is to be written and which limits have waiters
+// that must be told.
 func decide(r *reading, owner journal.Owner, asks []limit.Ask) (grants []limit.Grant, told []limit.Key, stmts []dbkit.Stmt) {
 	do := func(query string, args ...any) { stmts = append(stmts, dbkit.Stmt{Query: query, Args: args}) }
 	grants = make([]limit.Grant, len(asks))
@@ -378,7 +378,8 @@ func (s *Store) Backlog(ctx context.Context) (jobs, executors int64, err error) 
 	return jobs, executors, err
 }
 
-// Sweep implements limit.Store. What is deleted is told by its incarnation: a row that was taken up anew stays.
+// Sweep implements limit.Store. What is deleted is told by its incarnation: a row that was taken up anew
+// stays.
 func (s *Store) Sweep(ctx context.Context) error {
 	_, err := s.db.Pool.Exec(ctx, `DELETE FROM limit_holdings WHERE (namespace, name, owner_id, owner_incarnation) IN (
 		SELECT h.namespace, h.name, h.owner_id, h.owner_incarnation FROM limit_holdings h

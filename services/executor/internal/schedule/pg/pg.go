@@ -1,5 +1,6 @@
-// Package pg keeps schedules in the schema of the journal in a PostgreSQL database, for any number of executors. It owns the SQL and the
-// locks of that driver; what becomes of a time is package schedule's to say.
+// Package pg keeps schedules in the schema of the journal in a PostgreSQL database, for any number of
+// executors. It owns the SQL and the locks of that driver; what becomes of a time is package schedule's to
+// say.
 package pg
 
 import (
@@ -22,7 +23,8 @@ const Conns = 4
 
 var _ schedule.Store = (*Store)(nil)
 
-// Store is a schedule.Store with a small pool of its own: a firing must wait neither for readers nor for commits.
+// Store is a schedule.Store with a small pool of its own: a firing must wait neither for readers nor for
+// commits.
 type Store struct{ pool *pgxpool.Pool }
 
 // Open connects. The journal's migrations make the tables.
@@ -145,7 +147,8 @@ func (s *Store) Change(ctx context.Context, k schedule.Key, f func(context.Conte
 		if err != nil {
 			return err
 		}
-		// By a statement of its own: one that waits for a lock sees the locked row as it is now, but the rows joined to it as they were.
+		// This is a separate statement: a statement that waits for a lock sees the locked row as it is now,
+		// but the rows joined to it as they were.
 		if err := tx.QueryRow(ctx, `SELECT body FROM schedule_bodies WHERE uid = $1`, x.UID).Scan(&x.Start); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}

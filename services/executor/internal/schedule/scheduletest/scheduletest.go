@@ -1,5 +1,5 @@
-// Package scheduletest is the suite that every schedule.Store passes, by itself and below keepers of several executors, killed ones among
-// them. It must not know which driver it tests.
+// Package scheduletest is the suite that every schedule.Store passes, by itself and below controllers of
+// several executors, killed ones among them. It must not know which driver it tests.
 package scheduletest
 
 import (
@@ -45,7 +45,8 @@ type Driver struct {
 
 var key = schedule.Key{Namespace: "n", ID: "s"}
 
-// Child does what the process of an executor does that is going to be killed, if this process is one. Call it first in TestMain.
+// Child does the work of an executor's process that will be killed, if this process is one. Call it first in
+// TestMain.
 func (d Driver) Child() {
 	place := os.Getenv(placeEnv)
 	if place == "" {
@@ -67,7 +68,8 @@ func (d Driver) Child() {
 	}
 }
 
-// ledger writes down which runs were started, as a journal would: one that is there already is not started again.
+// ledger records which runs were started, as a journal would: a run that is there already is not started
+// again.
 type ledger struct {
 	path string
 
@@ -87,7 +89,8 @@ func (l *ledger) Start(_ context.Context, _ schedule.Schedule, st schedule.Start
 	if err != nil {
 		return "", err
 	}
-	// Each line has the same length, which divides a page: a kill can cut a write at the end of a page, and half an id would look like another run.
+	// Each line has the same length, which divides a page: a kill can cut a write at the end of a page, and
+	// half an id would look like another run.
 	_, err = fmt.Fprintf(f, "%-*s\n", lineLength-1, fmt.Sprintf("%d %s", st.Time.UnixMicro(), st.RunID))
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -260,7 +263,7 @@ func Run(t *testing.T, d Driver) {
 		for _, s := range stores {
 			wg.Go(func() {
 				for range 50 {
-					// What is started counts the revisions, so that a lost change shows.
+					// The opaque start counts the revisions, so that a lost change shows.
 					err := s.Change(t.Context(), key, func(_ context.Context, _ schedule.Tx, s *schedule.Schedule) (schedule.Change, error) {
 						s.Revision++
 						s.Start = append(s.Start, '+')

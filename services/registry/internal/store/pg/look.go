@@ -53,8 +53,8 @@ func (l *listing[T]) rows(ctx context.Context, t tx) (found store.Found[T], err 
 	ids, stopped, err := store.Look(ctx, l.after, l.limit, l.look, func(ctx context.Context, s store.LookStep, see func(page.Cursor, bool) bool) error {
 		w := where{parts: slices.Clone(l.parts), args: slices.Clone(l.args)}
 		w.after("create_time", cmp, s.After)
-		// Within the limit: where the database sorts, it would find out of every row whether it fits, and then
-		// take so many.
+		// The condition is inside the limit: a database that sorts would evaluate it for every row before the
+		// limit.
 		return t.look(ctx, see, `SELECT create_time, id, `+strings.Join(l.fits, " AND ")+` FROM (
 			SELECT * FROM `+l.table+w.end(order, s.Rows)+`) AS l ORDER BY `+order, w.args...)
 	})

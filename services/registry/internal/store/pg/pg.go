@@ -1,4 +1,4 @@
-// Package pg keeps the books in PostgreSQL, in the schema "registry". It owns its tables, their
+// Package pg keeps the registry's data in PostgreSQL, in the schema "registry". It owns its tables, their
 // migrations and the SQL; it must not know any rule above the store's contract.
 package pg
 
@@ -61,7 +61,7 @@ func Open(ctx context.Context, url string, o dbkit.PostgresOptions) (*Store, err
 	return &Store{pool: pool, turns: dbkit.NewTurns(int(pool.Config().MaxConns)), migrations: m}, nil
 }
 
-// Migrate brings the schema up to date and returns how many migrations it applied.
+// Migrate migrates the schema and returns how many migrations it applied.
 func (s *Store) Migrate(ctx context.Context) (int, error) { return s.migrations.Up(ctx) }
 
 // Ready implements store.Store.
@@ -88,7 +88,7 @@ func (s *Store) View(ctx context.Context, namespace string, fn func(context.Cont
 	}))
 }
 
-// passing tells faults of the server that go by themselves, or of its load, from faults of ours.
+// passing distinguishes transient faults and overload of the server from faults of ours.
 func passing(err error) error {
 	if dbkit.ConnectionLost(err) {
 		return errs.DatabaseUnreachable("registry").With(err)

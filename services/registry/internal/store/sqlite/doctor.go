@@ -11,7 +11,8 @@ import (
 
 var _ store.Inspector = (*Store)(nil)
 
-// suspicions are questions whose answers are one line of text each. ?1 bounds the answers, ?2 the rows looked at.
+// suspicions are queries whose results are one line of text each. ?1 bounds the results, ?2 the rows
+// examined.
 func suspicions() map[store.Suspicion]string {
 	return map[store.Suspicion]string{
 		store.SuspectTaskTotals: `SELECT id || ': ' || nano_usd || ' nano-USD and ' || tokens || ' tokens booked, ' || usd_due || ' and ' || tokens_due || ' used' FROM (

@@ -1,4 +1,4 @@
-// Package sqlite keeps the books in one SQLite file. It owns its tables, their migrations and the
+// Package sqlite keeps the registry's data in one SQLite file. It owns its tables, their migrations and the
 // SQL; it must not know any rule above the store's contract.
 package sqlite
 
@@ -53,7 +53,7 @@ func Open(ctx context.Context, path string, o dbkit.SQLiteOptions) (*Store, erro
 	return &Store{db: db, reads: dbkit.NewTurns(db.Read.Stats().MaxOpenConnections), writes: dbkit.NewTurns(1), migrations: m}, nil
 }
 
-// Migrate brings the schema up to date and returns how many migrations it applied.
+// Migrate migrates the schema and returns how many migrations it applied.
 func (s *Store) Migrate(ctx context.Context) (int, error) { return s.migrations.Up(ctx) }
 
 // Ready implements store.Store.

@@ -333,7 +333,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonBudgetExhausted)
 			require.Equal(t, epic.TaskPending, f.state(t, v.ID))
 			f.move(t, w.ID, epic.TaskFailed)
-			f.move(t, v.ID, epic.TaskCompleted) // what is done may be written down
+			f.move(t, v.ID, epic.TaskCompleted) // finished work may be recorded
 			f.recount(t, ns, e.ID)
 
 			unpriced := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(1_000_000))})

@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
-// several is more tasks than the books read or write at once.
+// several is more tasks than one statement reads or writes.
 const several = 230
 
 func dependencyCases() map[string]func(*testing.T, *fixture) {

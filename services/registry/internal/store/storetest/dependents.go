@@ -62,7 +62,7 @@ func (f *fixture) insert(t testing.TB, tasks ...epic.Task) (ids []string) {
 	return ids
 }
 
-// layers adds tasks to an epic of which each depends on as many of those before it.
+// layers adds tasks to an epic, each of which depends on as many of those before it.
 func (f *fixture) layers(t testing.TB, epicID string, tasks, each int) (ids []string) {
 	t.Helper()
 	require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
@@ -151,7 +151,7 @@ func BenchComplete(b *testing.B, open Open) {
 	}
 }
 
-// BenchDepend changes what a task depends on in an epic whose tasks depend on 100 others each.
+// BenchDepend changes the dependencies of a task in an epic whose tasks depend on 100 others each.
 func BenchDepend(b *testing.B, open Open) {
 	const tasks, each = 1200, 100
 	for _, bc := range []struct {

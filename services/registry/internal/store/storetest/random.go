@@ -34,15 +34,15 @@ func randomCases() map[string]func(*testing.T, *fixture) {
 	}
 }
 
-// model is the plainest thing that does what the books promise: it keeps everything in maps, looks at
-// all of it each time, and shares no rule with the books.
+// model is the simplest implementation of the contract of books: it keeps everything in maps, scans all of it
+// each time, and shares no rule with books.
 type model struct {
 	f       *fixture
 	ns      string
 	epics   map[string]*modelEpic
 	tasks   map[string]*modelTask
 	entries map[usage.Key]modelEntry
-	// lease grows, so that a claim that comes again always asks to wait longer.
+	// lease increases, so that a repeated claim always asks to wait longer.
 	lease time.Duration
 }
 

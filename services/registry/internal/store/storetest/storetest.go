@@ -1,5 +1,5 @@
 // Package storetest owns the one conformance suite of the registry's stores. It drives a store through
-// the books, as the service does, so that a driver is right when every use case is right on it, under
+// package books, as the service does, so that a driver is right when every use case is right on it, under
 // concurrency too. It must not know any driver.
 package storetest
 
@@ -41,7 +41,7 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// fixture is what a case works with. Its ctx is that of a service.
+// fixture is the environment of a case. Its ctx is that of a service.
 type fixture struct {
 	*books.Books
 	store store.Store
@@ -70,13 +70,13 @@ func (f *fixture) ConfirmClaim(ctx context.Context, namespace, taskID, runID str
 	return f.Books.ConfirmClaim(ctx, namespace, taskID, runID, database, start)
 }
 
-// Epics lists epics, of which there are fewer than are looked at for a page.
+// Epics lists epics; there are fewer than are examined for a page.
 func (f *fixture) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
 	found, err := f.Books.Epics(ctx, q)
 	return found.Rows, err
 }
 
-// Tasks lists tasks, of which there are fewer than are looked at for a page.
+// Tasks lists tasks; there are fewer than are examined for a page.
 func (f *fixture) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
 	found, err := f.Books.Tasks(ctx, q)
 	return found.Rows, err

@@ -108,7 +108,7 @@ func turnCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err, "nobody's reads wait for them")
 		},
 		// 300 searches at once, each of which compares nearly every letter of every epic with the whole text.
-		// They go on until the neighbor and the services have had their answers.
+		// They go on until the neighbor and the services have their answers.
 		"Turns/SearchesOfOneNamespace": func(t *testing.T, f *fixture) {
 			const crowd = 300
 			text := strings.Repeat("a", 65_000)

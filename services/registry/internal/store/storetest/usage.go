@@ -410,7 +410,7 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 	}
 }
 
-// BenchPrices books a thousand calls of as many models with as many prices in the book as there may be.
+// BenchPrices books a thousand calls of as many models with the largest price book.
 func BenchPrices(b *testing.B, open Open) {
 	f := newFixture(b, open)
 	require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
