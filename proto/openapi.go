@@ -1,5 +1,5 @@
-// Package proto holds the API of the suite: the protos, what is generated from them, and, for those
-// who serve it, the OpenAPI document. It must not know who implements the API.
+// Package proto holds the API of the suite: the protos, the generated code, and the OpenAPI document for its
+// servers. It must not know the implementations of the API.
 package proto
 
 import _ "embed"

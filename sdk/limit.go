@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -53,7 +55,7 @@ func (c *Client) SetLimit(ctx context.Context, name string, bounds ...LimitOptio
 	for _, f := range bounds {
 		f(l)
 	}
-	return c.limits().PutLimit(ctx, &executorv1.PutLimitRequest{Limit: l})
+	return c.limits().UpdateLimit(ctx, &executorv1.UpdateLimitRequest{Limit: l, UpdateMask: &fieldmaskpb.FieldMask{Paths: everything}, AllowMissing: true})
 }
 
 // Limits returns the limits of the namespace by name, with their current use.

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -120,7 +122,7 @@ func (s *Schedule) Update(ctx context.Context, change func(*executorv1.Schedule)
 		return nil, err
 	}
 	change(m)
-	return s.c.schedules().UpdateSchedule(ctx, &executorv1.UpdateScheduleRequest{ScheduleId: s.ID, Schedule: m})
+	return s.c.schedules().UpdateSchedule(ctx, &executorv1.UpdateScheduleRequest{Schedule: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: everything}})
 }
 
 // Pause lets the schedule start nothing; note says why.

@@ -40,7 +40,7 @@ func DefaultScopes() []Scope { return []Scope{Run} }
 // Kinds of principals.
 const (
 	// Open is a caller that was admitted without a credential. It has all scopes of keys and, with the scope
-	// Service, those of services: without credentials they cannot be told apart.
+	// Service, those of services: without credentials there is no difference between them.
 	Open = "open"
 	// Key is an API key.
 	Key = "key"

@@ -80,7 +80,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.WorkerService/Work":        {Worker},
 	"epigraph.executor.v1.WorkerService/ListWorkers": {Run, Worker},
 
-	"epigraph.executor.v1.LimitService/PutLimit":    admin,
+	"epigraph.executor.v1.LimitService/UpdateLimit": admin,
 	"epigraph.executor.v1.LimitService/ListLimits":  {Run, Admin},
 	"epigraph.executor.v1.LimitService/DeleteLimit": admin,
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
@@ -15,8 +16,8 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-func (e *executor) DeleteRun(ctx context.Context, r *executorv1.DeleteRunRequest) (*executorv1.DeleteRunResponse, error) {
-	return &executorv1.DeleteRunResponse{}, e.remove(ctx, r)
+func (e *executor) DeleteRun(ctx context.Context, r *executorv1.DeleteRunRequest) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, e.remove(ctx, r)
 }
 
 func (e *executor) BulkDeleteRuns(ctx context.Context, _ *executorv1.BulkDeleteRunsRequest) (*executorv1.BulkDeleteRunsResponse, error) {

@@ -1,7 +1,9 @@
-// Package lru owns the one cache that forgets what was not used for the longest time. It must not know what
-// is kept, what that weighs or who else uses it, and is pure: it reads no clock and takes no locks, so that
-// the pure packages may import it. It is written here because kept libraries bound the number of values
-// (golang-lru) or have goroutines and a clock of their own (otter, ristretto).
+// Package lru owns the one cache that drops the least recently used values. It must not know the values, the
+// meaning of their weights or its users. It is pure: it reads no clock and takes no locks, so that the pure
+// packages may import it.
+//
+// It is written here because kept libraries bound the number of values (golang-lru) or have goroutines and a
+// clock of their own (otter, ristretto).
 package lru
 
 // Cache keeps values up to a weight. It is not safe for concurrent use: most of its users look and change in

@@ -58,7 +58,7 @@ func TestExplain(t *testing.T) {
 		limits := executorv1.NewLimitServiceClient(f.conn)
 		put := func(t *testing.T, l *executorv1.Limit) {
 			t.Helper()
-			_, err := limits.PutLimit(t.Context(), &executorv1.PutLimitRequest{Limit: l})
+			_, err := limits.UpdateLimit(t.Context(), &executorv1.UpdateLimitRequest{AllowMissing: true, UpdateMask: everything, Limit: l})
 			require.NoError(t, err)
 			t.Cleanup(func() {
 				_, err := limits.DeleteLimit(context.Background(), &executorv1.DeleteLimitRequest{Name: l.GetName()})

@@ -5,6 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
+
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -15,6 +19,9 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
+
+// everything is the mask of an update that replaces all that can be changed.
+var everything = &fieldmaskpb.FieldMask{Paths: []string{"*"}}
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
@@ -31,7 +38,7 @@ func TestLimits(t *testing.T) {
 	limits := executorv1.NewLimitServiceClient(f.conn)
 	ctx := t.Context()
 	put := func(l *executorv1.Limit) error {
-		_, err := limits.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: l})
+		_, err := limits.UpdateLimit(ctx, &executorv1.UpdateLimitRequest{AllowMissing: true, UpdateMask: everything, Limit: l})
 		return err
 	}
 	for name, l := range map[string]*executorv1.Limit{
@@ -47,6 +54,27 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, put(&executorv1.Limit{Name: "actor/slow", MaxConcurrent: 1, MaxRate: 1000}))
 	require.NoError(t, put(&executorv1.Limit{Name: "actor/slow", MaxConcurrent: 1, MaxRate: 1000}), "putting is repeatable")
 	require.NoError(t, put(&executorv1.Limit{Name: "namespace", MaxOpenRuns: 100}))
+
+	change := func(l *executorv1.Limit, paths ...string) (*executorv1.Limit, error) {
+		l, err := limits.UpdateLimit(ctx, &executorv1.UpdateLimitRequest{Limit: l, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
+		return l, grpckit.FromStatus(err)
+	}
+	l, err := change(&executorv1.Limit{Name: "actor/slow", MaxConcurrent: 9, MaxRate: 2000}, "max_rate")
+	require.NoError(t, err)
+	require.Equal(t, []int32{1, 2000}, []int32{l.GetMaxConcurrent(), l.GetMaxRate()}, "a mask changes what it names")
+	l, err = change(&executorv1.Limit{Name: "actor/slow"}, "max_rate")
+	require.NoError(t, err)
+	require.Nil(t, l.GetRateInterval(), "the interval goes with its rate")
+	l, err = change(&executorv1.Limit{Name: "actor/slow", MaxRate: 1000})
+	require.NoError(t, err)
+	require.Equal(t, []int32{1, 1000}, []int32{l.GetMaxConcurrent(), l.GetMaxRate()}, "an absent mask names what is populated")
+	_, err = change(&executorv1.Limit{Name: "actor/slow"}, "max_calls", "running")
+	require.Equal(t, "UPDATE_MASK_INVALID", errs.ReasonOf(err))
+	require.Equal(t, "max_calls: limit has no such field", errs.From(err).Violations[0].Message)
+	require.Len(t, errs.From(err).Violations, 2)
+	_, err = change(&executorv1.Limit{Name: "key/none", MaxConcurrent: 2})
+	require.Equal(t, limit.ReasonNotFound, errs.ReasonOf(err))
+
 	other, err := limits.ListLimits(grpckit.WithNamespace(ctx, "other"), &executorv1.ListLimitsRequest{})
 	require.NoError(t, err)
 	require.Empty(t, other.GetLimits())
@@ -99,8 +127,7 @@ func TestQuotas(t *testing.T) {
 		}
 		return true
 	})
-	_, err := executorv1.NewLimitServiceClient(f.conn).PutLimit(ctx, &executorv1.PutLimitRequest{
-		Limit: &executorv1.Limit{Name: "namespace", MaxOpenRuns: 1, MaxPendingRuns: 2, MaxFanOut: 2}})
+	_, err := executorv1.NewLimitServiceClient(f.conn).UpdateLimit(ctx, &executorv1.UpdateLimitRequest{AllowMissing: true, UpdateMask: everything, Limit: &executorv1.Limit{Name: "namespace", MaxOpenRuns: 1, MaxPendingRuns: 2, MaxFanOut: 2}})
 	require.NoError(t, err)
 	start := func(priority int32, ids ...string) (*executorv1.Run, error) {
 		g := &graphv1.Graph{}
@@ -140,7 +167,7 @@ func TestLimitOfAnUnknownActor(t *testing.T) {
 		"actor/slwo": `no actor is called "slwo", so that the limit bounds nothing until one is; did you mean slow?`,
 		"actor/qqq":  `no actor is called "qqq", so that the limit bounds nothing until one is`,
 	} {
-		l, err := executorv1.NewLimitServiceClient(f.conn).PutLimit(t.Context(), &executorv1.PutLimitRequest{Limit: &executorv1.Limit{Name: name, MaxConcurrent: 1}})
+		l, err := executorv1.NewLimitServiceClient(f.conn).UpdateLimit(t.Context(), &executorv1.UpdateLimitRequest{AllowMissing: true, UpdateMask: everything, Limit: &executorv1.Limit{Name: name, MaxConcurrent: 1}})
 		require.NoError(t, err)
 		require.Equal(t, warning, l.GetWarning())
 	}

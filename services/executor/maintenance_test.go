@@ -142,7 +142,7 @@ func TestMaintenance(t *testing.T) {
 		defer func() { require.NoError(t, store.Close()) }()
 		u.limits = limit.New(store, obs.Noop().Logger)
 		say := func(keep time.Duration) {
-			_, err := store.Put(ctx, limit.Limit{Key: limit.Key{Namespace: "acme", Name: limit.Namespace}, Retention: keep})
+			_, err := store.Update(ctx, limit.Key{Namespace: "acme", Name: limit.Namespace}, limit.To(limit.Limit{Key: limit.Key{Namespace: "acme", Name: limit.Namespace}, Retention: keep}))
 			require.NoError(t, err)
 			require.NoError(t, u.limits.Refresh(ctx))
 		}

@@ -125,7 +125,7 @@ func principals(t *testing.T, r *replica) {
 			return deleted(t, "schedule", "removed")
 		},
 		limiting + "DeleteLimit": func(t *testing.T) string {
-			_, err := limits.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: &executorv1.Limit{Name: "actor/sleep", MaxRate: 100, RateInterval: durationpb.New(time.Second)}})
+			_, err := limits.UpdateLimit(ctx, &executorv1.UpdateLimitRequest{AllowMissing: true, UpdateMask: everything, Limit: &executorv1.Limit{Name: "actor/sleep", MaxRate: 100, RateInterval: durationpb.New(time.Second)}})
 			require.NoError(t, err)
 			_, err = limits.DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: "actor/sleep"})
 			require.NoError(t, err)
@@ -246,7 +246,7 @@ func principals(t *testing.T, r *replica) {
 		scheduling + "UpdateSchedule": func(t *testing.T) string {
 			s := daily(t, "changed")
 			s.Note, s.Principal = "other", "key:other"
-			_, err := schedules.UpdateSchedule(ctx, &executorv1.UpdateScheduleRequest{ScheduleId: "changed", Schedule: s})
+			_, err := schedules.UpdateSchedule(ctx, &executorv1.UpdateScheduleRequest{Schedule: s, UpdateMask: everything})
 			require.NoError(t, err)
 			return readSchedule(t, "changed")
 		},
@@ -280,8 +280,8 @@ func principals(t *testing.T, r *replica) {
 			require.NoError(t, err)
 			return s.GetRecent()[0].GetPrincipal()
 		},
-		limiting + "PutLimit": func(t *testing.T) string {
-			_, err := limits.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: &executorv1.Limit{Name: "actor/human", MaxRate: 100, RateInterval: durationpb.New(time.Second), Principal: "key:other"}})
+		limiting + "UpdateLimit": func(t *testing.T) string {
+			_, err := limits.UpdateLimit(ctx, &executorv1.UpdateLimitRequest{AllowMissing: true, UpdateMask: everything, Limit: &executorv1.Limit{Name: "actor/human", MaxRate: 100, RateInterval: durationpb.New(time.Second), Principal: "key:other"}})
 			require.NoError(t, err)
 			list, err := limits.ListLimits(ctx, &executorv1.ListLimitsRequest{})
 			require.NoError(t, err)

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -259,15 +263,45 @@ func TestSchedules(t *testing.T) {
 			_, err := c.CreateSchedule(t.Context(), &executorv1.CreateScheduleRequest{Schedule: s})
 			require.Equal(t, "SCHEDULE_ALREADY_EXISTS", errs.ReasonOf(grpckit.FromStatus(err)))
 			s.Cron, s.TimeZone = "0 5 * * *", "Asia/Tokyo"
-			next, err := c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{ScheduleId: "res", Schedule: s})
+			next, err := c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: s, UpdateMask: everything})
 			require.NoError(t, err)
 			require.Equal(t, 20, next.GetNextTimes()[0].AsTime().Hour())
 			require.NotEqual(t, s.GetEtag(), next.GetEtag())
-			_, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{ScheduleId: "res", Schedule: s})
+			_, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: s, UpdateMask: everything})
 			require.Equal(t, "ETAG_MISMATCH", errs.ReasonOf(grpckit.FromStatus(err)))
 			_, err = c.DeleteSchedule(t.Context(), &executorv1.DeleteScheduleRequest{ScheduleId: "res", Etag: s.GetEtag()})
 			require.Equal(t, "ETAG_MISMATCH", errs.ReasonOf(grpckit.FromStatus(err)))
 			require.Equal(t, "res", get(t, "res").GetId())
+
+			// Without an etag a mask changes what it names and nothing else.
+			now := get(t, "res")
+			masked, err := c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: &executorv1.Schedule{Id: "res", Note: "soon", TimeZone: "Mars/Olympus"},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"note", "jitter"}}})
+			require.NoError(t, err)
+			now.Note, now.Jitter, now.Etag, now.UpdateTime = "soon", nil, masked.GetEtag(), masked.GetUpdateTime()
+			require.Empty(t, cmp.Diff(now, masked, protocmp.Transform()))
+			// A mask that is absent names what is populated.
+			masked, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: &executorv1.Schedule{Id: "res", Paused: true}})
+			require.NoError(t, err)
+			require.Equal(t, []any{true, "soon", "0 5 * * *"}, []any{masked.GetPaused(), masked.GetNote(), masked.GetCron()})
+			_, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: &executorv1.Schedule{Id: "res"},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"nope", "skipped", "start.graph"}}})
+			unknown := errs.From(grpckit.FromStatus(err))
+			require.Equal(t, "UPDATE_MASK_INVALID", unknown.Reason)
+			require.Len(t, unknown.Violations, 3)
+			require.Equal(t, "nope: schedule has no such field", unknown.Violations[0].Message)
+
+			lone := &executorv1.UpdateScheduleRequest{Schedule: &executorv1.Schedule{Id: "lone", Cron: "@daily", Start: start("does")}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"cron"}}}
+			_, err = c.UpdateSchedule(t.Context(), lone)
+			require.Equal(t, "SCHEDULE_NOT_FOUND", errs.ReasonOf(grpckit.FromStatus(err)))
+			lone.AllowMissing = true
+			_, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: &executorv1.Schedule{Id: "lone", Cron: "@daily", Start: start("does"), Etag: next.GetEtag()}, AllowMissing: true})
+			require.Equal(t, "SCHEDULE_NOT_FOUND", errs.ReasonOf(grpckit.FromStatus(err)), "an etag is of a schedule that is there")
+			made, err := c.UpdateSchedule(t.Context(), lone)
+			require.NoError(t, err)
+			require.NotNil(t, made.GetStart().GetGraph(), "a mask leaves nothing out of what is created")
+			_, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: &executorv1.Schedule{Id: "half", Cron: "@daily"}, AllowMissing: true})
+			require.Equal(t, "schedule.start", errs.From(grpckit.FromStatus(err)).Violations[0].Field)
 
 			bad := &executorv1.Schedule{Id: "bad", Cron: "61 * * * *", TimeZone: "Mars/Olympus", CatchupWindow: durationpb.New(0), Start: start("dose")}
 			bad.Start.RequestId = "r"

@@ -70,7 +70,7 @@ func TestTenant(t *testing.T) {
 		t.Run("Limits/ComeInPages", func(t *testing.T) {
 			c := executorv1.NewLimitServiceClient(f.conn)
 			for i := range 5 {
-				_, err := c.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: &executorv1.Limit{Name: fmt.Sprint("key/", i), MaxConcurrent: 1}})
+				_, err := c.UpdateLimit(ctx, &executorv1.UpdateLimitRequest{AllowMissing: true, UpdateMask: everything, Limit: &executorv1.Limit{Name: fmt.Sprint("key/", i), MaxConcurrent: 1}})
 				require.NoError(t, err)
 			}
 			var got []string

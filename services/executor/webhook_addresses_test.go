@@ -52,7 +52,7 @@ func TestWebhookAddresses(t *testing.T) {
 				Id: fmt.Sprint("s", n), Cron: "0 0 1 1 *", Start: start("https://example.com/")}})
 			require.NoError(t, err)
 			s.Start.Webhooks[0].Url = url
-			_, err = schedules.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{ScheduleId: s.GetId(), Schedule: s})
+			_, err = schedules.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: s, UpdateMask: everything})
 			return err
 		},
 	}

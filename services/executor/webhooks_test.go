@@ -277,7 +277,7 @@ func TestWebhooks(t *testing.T) {
 			require.Empty(t, s.GetStart().GetWebhooks()[0].GetHeaders())
 			require.Empty(t, s.GetStart().GetWebhooks()[0].GetSecret())
 			s.Note = "changed"
-			s, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{ScheduleId: "hooked", Schedule: s})
+			s, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{Schedule: s, UpdateMask: everything})
 			require.NoError(t, err)
 			require.Empty(t, s.GetStart().GetWebhooks()[0].GetSecret())
 			_, err = c.TriggerSchedule(t.Context(), &executorv1.TriggerScheduleRequest{ScheduleId: "hooked"})

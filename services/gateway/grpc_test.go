@@ -201,7 +201,7 @@ func TestGRPC(t *testing.T) {
 		conn, err := grpckit.Dial(addr, grpckit.DialOptions{Token: conf.NewSecret(keyOfA)})
 		require.NoError(t, err)
 		defer conn.Close()
-		_, err = executorv1.NewLimitServiceClient(conn).PutLimit(t.Context(), &executorv1.PutLimitRequest{})
+		_, err = executorv1.NewLimitServiceClient(conn).UpdateLimit(t.Context(), &executorv1.UpdateLimitRequest{})
 		require.True(t, errs.Is(err, errs.PermissionDenied), "got %v", err)
 	})
 	t.Run("Message/IsBounded", func(t *testing.T) {

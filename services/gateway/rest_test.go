@@ -152,9 +152,9 @@ func TestRoutes(t *testing.T) {
 func TestNamesWithSlashes(t *testing.T) {
 	t.Parallel()
 	r := start(t, options{})
-	for _, method := range []string{"PUT", "DELETE"} {
+	for _, method := range []string{"PATCH", "DELETE"} {
 		body := ""
-		if method == "PUT" {
+		if method == "PATCH" {
 			body = `{"maxConcurrent": 3}`
 		}
 		// The rig has no limits, so that the executor is the one to refuse.

@@ -32,7 +32,7 @@ func TestScopes(t *testing.T) {
 		{"Run", http.MethodPost, "/v1/runs", `{"graph":{"nodes":[{"id":"n","actor":"a"}]}}`, []access.Scope{access.Run}, "run"},
 		{"Worker", http.MethodGet, "/v1/workers", "", []access.Scope{access.Run, access.Worker}, "run or worker"},
 		{"Approve", http.MethodPost, "/v1/interrupts/int_1:answer", `{"answer":true}`, []access.Scope{access.Approve}, "approve"},
-		{"Admin", http.MethodPut, "/v1/limits/model/gpt", `{"concurrency":1}`, []access.Scope{access.Admin}, "admin"},
+		{"Admin", http.MethodPatch, "/v1/limits/model/gpt", `{"concurrency":1}`, []access.Scope{access.Admin}, "admin"},
 		{"DeleteLimit", http.MethodDelete, "/v1/limits/model/gpt", "", []access.Scope{access.Admin}, "admin"},
 		{"CreatePrice", http.MethodPost, "/v1/prices", `{"provider":"p","model":"m"}`, []access.Scope{access.Admin}, "admin"},
 	} {

@@ -317,7 +317,7 @@ func (c *runsDeleteCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		return e.print(r, func() string { return "deleted " + view.Plural(int(r.GetRuns()), "run") + "\n" })
+		return e.print(r, func() string { return "deleted " + view.OneLine(c.ID, 64) + "\n" })
 	})
 }
 

@@ -20,7 +20,7 @@ var commandOf = map[string]string{
 	"ListSchedules": "schedules list", "GetSchedule": "schedules show", "CreateSchedule": "schedules create", "UpdateSchedule": "schedules update",
 	"PauseSchedule": "schedules pause", "ResumeSchedule": "schedules resume", "TriggerSchedule": "schedules trigger", "BackfillSchedule": "schedules backfill",
 	"DeleteSchedule": "schedules delete",
-	"ListLimits":     "limits list", "PutLimit": "limits put", "DeleteLimit": "limits delete", "ListWorkers": "workers list", "ListActors": "actors",
+	"ListLimits":     "limits list", "UpdateLimit": "limits put", "DeleteLimit": "limits delete", "ListWorkers": "workers list", "ListActors": "actors",
 	"ListEpics": "epics ls", "GetEpic": "epics get", "CreateEpic": "epics create", "UpdateEpic": "epics update", "TransitionEpic": "epics transition",
 	"DeleteEpic": "epics rm",
 	"ListTasks":  "tasks ls", "GetTask": "tasks get", "CreateTask": "tasks create", "TransitionTask": "tasks transition", "DeleteTask": "tasks rm",

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
@@ -101,7 +103,7 @@ func (c *limitsPutCmd) Run(e *env) error {
 		return usage(errs.New(errs.InvalidArgument, "LIMIT_EMPTY", "nothing is limited").Hint("give --concurrent, --rate or another bound; `epigraph limits delete " + c.Name + "` takes a limit away"))
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		x, err := s.limits.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: l})
+		x, err := s.limits.UpdateLimit(ctx, &executorv1.UpdateLimitRequest{Limit: l, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}, AllowMissing: true})
 		if err != nil {
 			return err
 		}

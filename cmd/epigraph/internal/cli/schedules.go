@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -199,7 +201,7 @@ func (c *schedulesUpdateCmd) Run(e *env) error {
 				return err
 			}
 		}
-		r, err := s.schedules.UpdateSchedule(ctx, &executorv1.UpdateScheduleRequest{ScheduleId: c.ID, Schedule: m})
+		r, err := s.schedules.UpdateSchedule(ctx, &executorv1.UpdateScheduleRequest{Schedule: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}})
 		if err != nil {
 			return err
 		}

@@ -224,7 +224,7 @@ func TestReplicas(t *testing.T) {
 			g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprint("n", i), Actor: "work", ConcurrencyKey: fmt.Sprintf("'k%d'", i%5)})
 		}
 		rs := []*replica{open(t, url, "a", a), open(t, url, "b", a), open(t, url, "c", a)}
-		_, err := rs[0].Put(t.Context(), limit.Limit{Key: limit.ActorKey(ns, "work"), MaxConcurrent: 4})
+		_, err := rs[0].Update(t.Context(), limit.ActorKey(ns, "work"), limit.To(limit.Limit{Key: limit.ActorKey(ns, "work"), MaxConcurrent: 4}))
 		require.NoError(t, err)
 		var ids []string
 		for i := range 18 {
@@ -262,7 +262,7 @@ func TestReplicas(t *testing.T) {
 			return workgraph.Outcome{}, nil
 		})}
 		first := open(t, url, "a", a)
-		_, err := first.Put(t.Context(), limit.Limit{Key: limit.ActorKey(ns, "work"), MaxRate: n, RateInterval: interval})
+		_, err := first.Update(t.Context(), limit.ActorKey(ns, "work"), limit.To(limit.Limit{Key: limit.ActorKey(ns, "work"), MaxRate: n, RateInterval: interval}))
 		require.NoError(t, err)
 		// these have known the limit from the beginning
 		rs := []*replica{open(t, url, "b", a), open(t, url, "c", a)}

@@ -15,9 +15,9 @@ type fair struct {
 // Fair returns s such that requests for one namespace take turns for its connections.
 func Fair(s Store, t *dbkit.Turns) Store { return fair{s, t} }
 
-// Put implements Store.
-func (f fair) Put(ctx context.Context, l Limit) (Limit, error) {
-	return dbkit.Write(ctx, f.turns, l.Namespace, func(ctx context.Context) (Limit, error) { return f.Store.Put(ctx, l) })
+// Update implements Store.
+func (f fair) Update(ctx context.Context, k Key, change Change) (Limit, error) {
+	return dbkit.Write(ctx, f.turns, k.Namespace, func(ctx context.Context) (Limit, error) { return f.Store.Update(ctx, k, change) })
 }
 
 // Delete implements Store.

@@ -31,5 +31,5 @@ func TestFairMethods(t *testing.T) {
 		}
 		return nil
 	}))
-	require.ElementsMatch(t, []string{"Put", "Delete", "List", "Figures", "OpenRuns"}, waiting)
+	require.ElementsMatch(t, []string{"Update", "Delete", "List", "Figures", "OpenRuns"}, waiting)
 }

@@ -148,6 +148,12 @@ func Stale() error {
 	return errs.New(errs.Conflict, ReasonStale, "a later exchange with the limits was faster")
 }
 
+// Change makes another limit of one that was found, or a new one.
+type Change func(l Limit, found bool) (Limit, error)
+
+// To is the change that replaces whatever is there by l.
+func To(l Limit) Change { return func(Limit, bool) (Limit, error) { return l, nil } }
+
 // Store keeps limits and the places held under them. Implementations are safe for concurrent use. All times
 // are those of the database's clock.
 type Store interface {
@@ -163,8 +169,10 @@ type Store interface {
 	// nothing. It is closed when ctx ends.
 	Wakes(ctx context.Context) (<-chan Key, error)
 
-	// Put makes or replaces a limit and returns it as it is kept. ReasonTooMany.
-	Put(ctx context.Context, l Limit) (Limit, error)
+	// Update makes of the limit with key k what change makes of it, in one transaction, and returns it as it is kept. change
+	// gets the limit as it is, or found as false and the key alone. It may run more than once and must have no other effect;
+	// its error is returned and leaves everything as it was. ReasonTooMany.
+	Update(ctx context.Context, k Key, change Change) (Limit, error)
 	// Delete removes a limit. ReasonNotFound.
 	Delete(ctx context.Context, k Key) error
 	// List reads up to most limits of a namespace behind a name, by name.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/protobuf/types/known/emptypb"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -153,16 +155,15 @@ func diffMessage(a *engine.Amendment) *executorv1.GraphDiff {
 }
 
 // DeleteRun implements the service.
-func (s *Server) DeleteRun(ctx context.Context, req *executorv1.DeleteRunRequest) (*executorv1.DeleteRunResponse, error) {
+func (s *Server) DeleteRun(ctx context.Context, req *executorv1.DeleteRunRequest) (*emptypb.Empty, error) {
 	revision, err := parseEtag(req.GetEtag())
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.engine.Delete(ctx, grpckit.Namespace(ctx), req.GetRunId(), revision)
-	if err != nil {
+	if _, err := s.engine.Delete(ctx, grpckit.Namespace(ctx), req.GetRunId(), revision); err != nil {
 		return nil, err
 	}
-	return &executorv1.DeleteRunResponse{Runs: callpb.Count(n)}, nil
+	return &emptypb.Empty{}, nil
 }
 
 // bulkRequest reads what bulk requests share.

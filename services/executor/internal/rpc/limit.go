@@ -3,13 +3,16 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/fieldmask"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -36,19 +39,40 @@ func NewLimitServer(store limit.Store, refresh func(context.Context) error, unkn
 	return &LimitServer{store: store, refresh: refresh, unknown: unknown}
 }
 
-// PutLimit implements the service. Putting a limit that is there already changes nothing but its time.
-func (s *LimitServer) PutLimit(ctx context.Context, req *executorv1.PutLimitRequest) (*executorv1.Limit, error) {
-	m := req.GetLimit()
-	l := limit.Limit{
-		Key:           limit.Key{Namespace: grpckit.Namespace(ctx), Name: m.GetName()},
-		MaxConcurrent: m.GetMaxConcurrent(), MaxRate: m.GetMaxRate(), RateInterval: m.GetRateInterval().AsDuration(),
+// limitFields are the fields of a limit that an update may change.
+var limitFields = []string{"max_concurrent", "max_rate", "rate_interval", "max_open_runs", "max_fan_out", "max_bytes", "max_pending_runs", "retention"}
+
+func limitOf(k limit.Key, principal string, m *executorv1.Limit) limit.Limit {
+	return limit.Limit{
+		Key: k, MaxConcurrent: m.GetMaxConcurrent(), MaxRate: m.GetMaxRate(), RateInterval: m.GetRateInterval().AsDuration(),
 		MaxOpenRuns: m.GetMaxOpenRuns(), MaxFanOut: m.GetMaxFanOut(), MaxBytes: m.GetMaxBytes(), MaxPendingRuns: m.GetMaxPendingRuns(),
-		Retention: m.GetRetention().AsDuration(), Principal: grpckit.PrincipalOf(ctx).String(),
+		Retention: m.GetRetention().AsDuration(), Principal: principal,
 	}
-	if err := l.Validate(); err != nil {
+}
+
+// UpdateLimit implements the service.
+func (s *LimitServer) UpdateLimit(ctx context.Context, req *executorv1.UpdateLimitRequest) (*executorv1.Limit, error) {
+	fields, err := fieldmask.Fields("limit", req.GetLimit(), req.GetUpdateMask(), limitFields)
+	if err != nil {
 		return nil, err
 	}
-	l, err := s.store.Put(ctx, l)
+	key, by := limit.Key{Namespace: grpckit.Namespace(ctx), Name: req.GetLimit().GetName()}, grpckit.PrincipalOf(ctx).String()
+	l, err := s.store.Update(ctx, key, func(old limit.Limit, found bool) (limit.Limit, error) {
+		m := req.GetLimit()
+		switch {
+		case found:
+			m = limitMessage(old)
+			fieldmask.Apply(m, req.GetLimit(), fields)
+			if m.GetMaxRate() == 0 && !slices.Contains(fields, "rate_interval") {
+				m.RateInterval = nil // goes with the rate that it was of
+			}
+		case !req.GetAllowMissing():
+			return limit.Limit{}, limit.NotFound(key.Name)
+		}
+		l := limitOf(key, by, m)
+		err := l.Validate()
+		return l, err
+	})
 	if err != nil {
 		return nil, away(err)
 	}
@@ -91,14 +115,14 @@ func (s *LimitServer) ListLimits(ctx context.Context, req *executorv1.ListLimits
 }
 
 // DeleteLimit implements the service.
-func (s *LimitServer) DeleteLimit(ctx context.Context, req *executorv1.DeleteLimitRequest) (*executorv1.DeleteLimitResponse, error) {
+func (s *LimitServer) DeleteLimit(ctx context.Context, req *executorv1.DeleteLimitRequest) (*emptypb.Empty, error) {
 	if err := s.store.Delete(ctx, limit.Key{Namespace: grpckit.Namespace(ctx), Name: req.GetName()}); err != nil {
 		return nil, away(err)
 	}
 	if err := s.refresh(ctx); err != nil {
 		return nil, away(err)
 	}
-	return &executorv1.DeleteLimitResponse{}, nil
+	return &emptypb.Empty{}, nil
 }
 
 // messages are limits with their use.
@@ -113,14 +137,7 @@ func (s *LimitServer) messages(ctx context.Context, ls []limit.Limit) ([]*execut
 	}
 	out := make([]*executorv1.Limit, len(ls))
 	for i, l := range ls {
-		out[i] = &executorv1.Limit{Name: l.Name, MaxConcurrent: l.MaxConcurrent, MaxRate: l.MaxRate, MaxOpenRuns: l.MaxOpenRuns, MaxFanOut: l.MaxFanOut,
-			MaxBytes: l.MaxBytes, MaxPendingRuns: l.MaxPendingRuns, UpdateTime: timestamppb.New(l.UpdateTime), Principal: l.Principal}
-		if l.RateInterval > 0 {
-			out[i].RateInterval = durationpb.New(l.RateInterval)
-		}
-		if l.Retention > 0 {
-			out[i].Retention = durationpb.New(l.Retention)
-		}
+		out[i] = limitMessage(l)
 		if l.Name != limit.Namespace {
 			out[i].Running = int32(figures[i].Running)
 			continue
@@ -130,6 +147,19 @@ func (s *LimitServer) messages(ctx context.Context, ls []limit.Limit) ([]*execut
 		}
 	}
 	return out, nil
+}
+
+// limitMessage is a limit without what is under way.
+func limitMessage(l limit.Limit) *executorv1.Limit {
+	m := &executorv1.Limit{Name: l.Name, MaxConcurrent: l.MaxConcurrent, MaxRate: l.MaxRate, MaxOpenRuns: l.MaxOpenRuns, MaxFanOut: l.MaxFanOut,
+		MaxBytes: l.MaxBytes, MaxPendingRuns: l.MaxPendingRuns, UpdateTime: timestamppb.New(l.UpdateTime), Principal: l.Principal}
+	if l.RateInterval > 0 {
+		m.RateInterval = durationpb.New(l.RateInterval)
+	}
+	if l.Retention > 0 {
+		m.Retention = durationpb.New(l.Retention)
+	}
+	return m
 }
 
 // away is the error for callers while the database does not answer, which is no fault of ours nor theirs.

@@ -3,15 +3,18 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/fieldmask"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -131,7 +134,9 @@ func (s *ScheduleServer) spec(ctx context.Context, m *executorv1.Schedule, fresh
 	if req.GetStartTime() != nil {
 		fault = fault.Violate("schedule.start.start_time", schedule.ReasonInvalid, "must be empty: the schedule says when")
 	}
-	if err := s.runs.check(ctx, req); err != nil {
+	if req == nil {
+		fault = fault.Violate("schedule.start", schedule.ReasonInvalid, "says what is started, and must be given")
+	} else if err := s.runs.check(ctx, req); err != nil {
 		if !errs.Is(err, errs.InvalidArgument) {
 			return out, nil, err
 		}
@@ -163,7 +168,10 @@ func (s *ScheduleServer) spec(ctx context.Context, m *executorv1.Schedule, fresh
 
 // CreateSchedule implements the service.
 func (s *ScheduleServer) CreateSchedule(ctx context.Context, req *executorv1.CreateScheduleRequest) (*executorv1.Schedule, error) {
-	m := req.GetSchedule()
+	return s.create(ctx, req.GetSchedule())
+}
+
+func (s *ScheduleServer) create(ctx context.Context, m *executorv1.Schedule) (*executorv1.Schedule, error) {
 	spec, body, err := s.spec(ctx, m, true)
 	if err != nil {
 		return nil, err
@@ -199,40 +207,68 @@ func (s *ScheduleServer) ListSchedules(ctx context.Context, req *executorv1.List
 	return out, nil
 }
 
+// scheduleFields are the fields of a schedule that an update may change.
+var scheduleFields = []string{"cron", "time_zone", "start", "overlap", "catchup_window", "jitter", "begin_time", "end_time", "paused", "note"}
+
+// updateTries is how often an update without an etag is tried again after a change by somebody else.
+const updateTries = 5
+
 // UpdateSchedule implements the service.
 func (s *ScheduleServer) UpdateSchedule(ctx context.Context, req *executorv1.UpdateScheduleRequest) (*executorv1.Schedule, error) {
 	m := req.GetSchedule()
-	if m.GetId() != req.GetScheduleId() {
-		return nil, errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "schedule.id is %q, but schedule %q is to be changed", m.GetId(), req.GetScheduleId()).
-			Violate("schedule.id", schedule.ReasonInvalid, "is not schedule_id; an id cannot be changed")
+	fields, err := fieldmask.Fields("schedule", m, req.GetUpdateMask(), scheduleFields)
+	if err != nil {
+		return nil, err
 	}
 	revision, err := scheduleEtag(m.GetEtag())
 	if err != nil {
 		return nil, err
 	}
-	if bare(m.GetStart()) {
-		// A schedule that was read comes back without its secrets: they stay as they are.
-		old, err := s.controller.Get(ctx, scheduleKey(ctx, req.GetScheduleId()))
+	for try := 1; ; try++ {
+		old, err := s.controller.Get(ctx, scheduleKey(ctx, m.GetId()))
+		if errs.ReasonOf(err) == schedule.ReasonNotFound && req.GetAllowMissing() && revision == 0 {
+			out, err := s.create(ctx, m)
+			if errs.ReasonOf(err) == schedule.ReasonExists && try < updateTries {
+				continue
+			}
+			return out, err
+		}
 		if err != nil {
 			return nil, away(err)
 		}
-		kept, err := keepSecrets(m.GetStart(), old.Start)
-		if err != nil {
-			return nil, err
+		out, err := s.change(ctx, &old, m, fields, revision)
+		if errs.ReasonOf(err) == journal.ReasonEtagMismatch && revision == 0 && try < updateTries {
+			continue
 		}
-		if kept && revision == 0 {
-			revision = old.Revision
-		}
+		return out, err
 	}
-	spec, body, err := s.spec(ctx, m, false)
+}
+
+// change writes the named fields of m onto old. A revision other than 0 must be the present one.
+func (s *ScheduleServer) change(ctx context.Context, old *schedule.Schedule, m *executorv1.Schedule, fields []string, revision int64) (*executorv1.Schedule, error) {
+	into, err := scheduleWhole(old)
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.controller.Update(ctx, scheduleKey(ctx, req.GetScheduleId()), revision, spec, body))
+	fieldmask.Apply(into, proto.CloneOf(m), fields)
+	if slices.Contains(fields, "start") && bare(into.GetStart()) {
+		// A schedule that was read comes back without what is secret: that stays as it is.
+		if _, err := keepSecrets(into.GetStart(), old.Start); err != nil {
+			return nil, err
+		}
+	}
+	spec, body, err := s.spec(ctx, into, false)
+	if err != nil {
+		return nil, err
+	}
+	if revision == 0 {
+		revision = old.Revision
+	}
+	return s.answer(s.controller.Update(ctx, old.Key, revision, spec, body))
 }
 
 // DeleteSchedule implements the service.
-func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.DeleteScheduleRequest) (*executorv1.DeleteScheduleResponse, error) {
+func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.DeleteScheduleRequest) (*emptypb.Empty, error) {
 	revision, err := scheduleEtag(req.GetEtag())
 	if err != nil {
 		return nil, err
@@ -240,7 +276,7 @@ func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.Del
 	if err := s.controller.Delete(ctx, scheduleKey(ctx, req.GetScheduleId()), revision); err != nil {
 		return nil, away(err)
 	}
-	return &executorv1.DeleteScheduleResponse{}, nil
+	return &emptypb.Empty{}, nil
 }
 
 // PauseSchedule implements the service.
@@ -289,7 +325,28 @@ func (s *ScheduleServer) answer(x schedule.Schedule, err error) (*executorv1.Sch
 	return scheduleMessage(&x)
 }
 
+// scheduleMessage is a schedule as callers see it, without what is secret.
 func scheduleMessage(x *schedule.Schedule) (*executorv1.Schedule, error) {
+	m, err := scheduleWhole(x)
+	if err != nil {
+		return nil, err
+	}
+	conceal(m.GetStart())
+	next, err := x.Next(shownTimes)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range next {
+		m.NextTimes = append(m.NextTimes, stamp(t))
+	}
+	for _, st := range x.Recent {
+		m.Recent = append(m.Recent, startMessage(st))
+	}
+	return m, nil
+}
+
+// scheduleWhole is what a schedule says, secrets included.
+func scheduleWhole(x *schedule.Schedule) (*executorv1.Schedule, error) {
 	m := &executorv1.Schedule{
 		Id: x.ID, Cron: x.Cron, TimeZone: x.Zone, Overlap: executorv1.OverlapPolicy(x.Overlap), CatchupWindow: durationpb.New(x.Catchup),
 		BeginTime: stamp(x.Begin), EndTime: stamp(x.End), Paused: x.Paused, Note: x.Note, CreateTime: stamp(x.CreateTime), UpdateTime: stamp(x.UpdateTime),
@@ -303,17 +360,6 @@ func scheduleMessage(x *schedule.Schedule) (*executorv1.Schedule, error) {
 		if err := proto.Unmarshal(x.Start, m.Start); err != nil {
 			return nil, fmt.Errorf("decode start of schedule %s: %w", x.ID, err)
 		}
-		conceal(m.Start)
-	}
-	next, err := x.Next(shownTimes)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range next {
-		m.NextTimes = append(m.NextTimes, stamp(t))
-	}
-	for _, st := range x.Recent {
-		m.Recent = append(m.Recent, startMessage(st))
 	}
 	return m, nil
 }

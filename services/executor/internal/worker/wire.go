@@ -62,8 +62,8 @@ func errorMessage(e *workgraph.Error) *executorv1.AttemptError {
 	return m
 }
 
-// errorOf is the error that a worker told. One of which it knows nothing but a message becomes a plain error,
-// which whoever started the attempt classifies by what ended it.
+// errorOf is the error that a worker reported. One with only a message becomes a plain error, which the
+// starter of the attempt classifies by the reason of its end.
 func errorOf(m *executorv1.AttemptError) error {
 	e := &workgraph.Error{Reason: m.GetReason(), Message: m.GetMessage(), Usage: usageOf(m.GetUsage())}
 	switch m.GetType() {

@@ -65,8 +65,10 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, sh
 		return nil, err
 	}
 	if mask := rt.maskField(); mask != nil && !query.Has(string(mask.Name())) {
-		// The id names the resource and the etag is a condition; neither is a change.
-		paths := slices.DeleteFunc(jsonview.Populated(sent, bodyMessage), func(p string) bool { return p == "id" || p == "etag" })
+		// What the path names is the resource, and the etag is a condition; neither is a change.
+		paths := slices.DeleteFunc(jsonview.Populated(sent, bodyMessage), func(p string) bool {
+			return p == "etag" || slices.Contains(rt.bound, rt.body+"."+p)
+		})
 		if len(paths) > 0 {
 			query.Set(string(mask.Name()), strings.Join(paths, ","))
 		}

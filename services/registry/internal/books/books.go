@@ -1,6 +1,6 @@
-// Package books owns the use cases of the registry: one method per request, each one transaction
-// over the store in which the rules of epic and usage are applied to what the store holds. It must
-// not know any protocol or driver.
+// Package books owns the use cases of the registry: one method per request, each one transaction over the
+// store, in which the rules of epic and usage are applied to the stored rows. It must not know any protocol
+// or driver.
 package books
 
 import (
@@ -22,13 +22,13 @@ const (
 	RequestLife = 72 * time.Hour
 )
 
-// Books keeps the books in a store. It is safe for concurrent use.
+// Books applies the use cases to a store. It is safe for concurrent use.
 type Books struct {
 	store  store.Store
 	bounds Bounds
 }
 
-// New returns books over a store, which stays the caller's to close.
+// New returns the use cases over a store, which stays the caller's to close.
 func New(s store.Store) *Books { return &Books{store: s, bounds: DefaultBounds()} }
 
 // Once makes a request repeatable: a second one with the same id and body is answered from what the

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/fieldmask"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 )
@@ -35,7 +36,7 @@ func TestMask(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := masked("task", full, &fieldmaskpb.FieldMask{Paths: tc.paths}, epic.TaskFields())
+			got, err := fieldmask.Fields("task", full, &fieldmaskpb.FieldMask{Paths: tc.paths}, epic.TaskFields())
 			if tc.bad == nil {
 				require.NoError(t, err)
 				require.ElementsMatch(t, tc.want, got)
@@ -53,7 +54,7 @@ func TestMask(t *testing.T) {
 	}
 	t.Run("a budget of zero is populated", func(t *testing.T) {
 		t.Parallel()
-		got, err := masked("epic", &registryv1.Epic{BudgetTokens: &zero}, nil, epic.Fields())
+		got, err := fieldmask.Fields("epic", &registryv1.Epic{BudgetTokens: &zero}, nil, epic.Fields())
 		require.NoError(t, err)
 		require.Equal(t, []string{"budget_tokens"}, got)
 	})
@@ -73,7 +74,7 @@ func FuzzMask(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		got, err := masked("task", &registryv1.Task{}, &fieldmaskpb.FieldMask{Paths: []string{path}}, epic.TaskFields())
+		got, err := fieldmask.Fields("task", &registryv1.Task{}, &fieldmaskpb.FieldMask{Paths: []string{path}}, epic.TaskFields())
 		if err != nil {
 			require.True(t, errs.Is(err, errs.InvalidArgument))
 			return

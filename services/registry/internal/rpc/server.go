@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/fieldmask"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -29,7 +30,7 @@ type Server struct {
 
 var _ registryv1.RegistryServiceServer = (*Server)(nil)
 
-// New returns a server of these books.
+// New returns a server of these use cases.
 func New(b *books.Books) *Server { return &Server{books: b} }
 
 // CreateEpic implements registryv1.RegistryServiceServer.
@@ -73,7 +74,7 @@ func (s *Server) UpdateEpic(ctx context.Context, req *registryv1.UpdateEpicReque
 	if err != nil {
 		return nil, err
 	}
-	fields, err := masked("epic", req.GetEpic(), req.GetUpdateMask(), epic.Fields())
+	fields, err := fieldmask.Fields("epic", req.GetEpic(), req.GetUpdateMask(), epic.Fields())
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (s *Server) UpdateTask(ctx context.Context, req *registryv1.UpdateTaskReque
 	if err != nil {
 		return nil, err
 	}
-	fields, err := masked("task", req.GetTask(), req.GetUpdateMask(), epic.TaskFields())
+	fields, err := fieldmask.Fields("task", req.GetTask(), req.GetUpdateMask(), epic.TaskFields())
 	if err != nil {
 		return nil, err
 	}

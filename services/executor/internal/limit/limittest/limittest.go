@@ -66,7 +66,7 @@ func (r *replica) sync(t *testing.T, asks ...limit.Ask) []limit.Grant {
 func (r *replica) put(t *testing.T, l limit.Limit) limit.Limit {
 	t.Helper()
 	require.NoError(t, l.Validate())
-	l, err := r.Put(t.Context(), l)
+	l, err := r.Update(t.Context(), l.Key, limit.To(l))
 	require.NoError(t, err)
 	return l
 }
@@ -95,6 +95,21 @@ func stores(t *testing.T, d Driver) {
 		_, all, err = r.All(t.Context(), v2)
 		require.NoError(t, err)
 		require.Nil(t, all)
+		more, err := r.Update(t.Context(), actor, func(l limit.Limit, found bool) (limit.Limit, error) {
+			require.True(t, found)
+			require.Equal(t, again, l)
+			l.MaxRate, l.RateInterval = 7, time.Second
+			return l, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, []int32{4, 7}, []int32{more.MaxConcurrent, more.MaxRate})
+		_, err = r.Update(t.Context(), limit.ActorKey("n", "none"), func(l limit.Limit, found bool) (limit.Limit, error) {
+			require.False(t, found)
+			return l, limit.NotFound(l.Name)
+		})
+		require.Equal(t, limit.ReasonNotFound, errs.ReasonOf(err))
+		v2, _, err = r.All(t.Context(), v2)
+		require.NoError(t, err)
 		require.NoError(t, r.Delete(t.Context(), actor))
 		require.Equal(t, limit.ReasonNotFound, errs.ReasonOf(r.Delete(t.Context(), actor)))
 		v3, _, err := r.All(t.Context(), v2)

@@ -1,5 +1,6 @@
 // Package pg keeps limits in the schema of the journal in a PostgreSQL database, for any number of executors.
-// It owns the connections, the locks and how waiters are told; the other SQL is that of package sqlstore.
+// It owns the connections, the locks and the notifications of waiters; the other SQL is that of package
+// sqlstore.
 package pg
 
 import (

@@ -1,5 +1,5 @@
 // Package sqlite keeps limits in the SQLite file of the journal, for the executors of one machine, which in
-// practice is one. It owns how waiters are told; the SQL is that of package sqlstore.
+// practice is one. It owns the notifications of waiters; the SQL is that of package sqlstore.
 package sqlite
 
 import (

@@ -1,6 +1,6 @@
-// Package sqlstore holds the SQL of limits, which PostgreSQL and SQLite share but for the fragments of
-// dbkit.Dialect. The drivers hold how an exchange locks and how waiters are told. What becomes of an ask is
-// package limit's to say.
+// Package sqlstore holds the SQL of limits, which PostgreSQL and SQLite share except for the fragments of
+// dbkit.Dialect. The drivers hold the locks of an exchange and the notifications of waiters. Package limit
+// decides the exchange.
 package sqlstore
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
 
-// Database is what the store must be told of its database.
+// Database describes the database to the store.
 type Database struct {
 	Pool    dbkit.Pool
 	Dialect dbkit.Dialect
 	// Lock makes the statements by which an exchange about these limits waits for others; nil means that it
 	// is alone anyway.
 	Lock func([]limit.Key) []dbkit.Stmt
-	// Tell makes the statements of a transaction that wake, at its commit, those that wait for limits; nil
-	// means that Told does it. The zero key says that limits were changed.
+	// Tell makes the statements of a transaction that wake, at its commit, the waiters for limits; nil means
+	// that Told does it. The zero key says that limits were changed.
 	Tell func([]limit.Key) []dbkit.Stmt
 	// Told is called after a commit; nil means that Tell did it.
 	Told func(...limit.Key)
@@ -103,8 +103,8 @@ func (s *Store) Sync(ctx context.Context, owner journal.Owner, turn int64, asks 
 	return grants, nil
 }
 
-// decide answers asks from what was read, and returns what is to be written and which limits have waiters
-// that must be told.
+// decide answers asks from the rows that were read, and returns the rows to be written and the limits whose
+// waiters must be woken.
 func decide(r *reading, owner journal.Owner, asks []limit.Ask) (grants []limit.Grant, told []limit.Key, stmts []dbkit.Stmt) {
 	do := func(query string, args ...any) { stmts = append(stmts, dbkit.Stmt{Query: query, Args: args}) }
 	grants = make([]limit.Grant, len(asks))
@@ -292,9 +292,20 @@ func (s *Store) change(ctx context.Context, k limit.Key, fn func(ctx context.Con
 	return err
 }
 
-// Put implements limit.Store.
-func (s *Store) Put(ctx context.Context, l limit.Limit) (put limit.Limit, err error) {
-	err = s.change(ctx, l.Key, func(ctx context.Context, tx dbkit.Querier) error {
+// Update implements limit.Store.
+func (s *Store) Update(ctx context.Context, k limit.Key, change limit.Change) (put limit.Limit, err error) {
+	err = s.change(ctx, k, func(ctx context.Context, tx dbkit.Querier) error {
+		old, err := limits(tx.Query(ctx, `SELECT `+columns(``)+` FROM limits WHERE namespace = $1 AND name = $2`, k.Namespace, k.Name))
+		if err != nil {
+			return err
+		}
+		l := limit.Limit{Key: k}
+		if len(old) > 0 {
+			l = old[0]
+		}
+		if l, err = change(l, len(old) > 0); err != nil {
+			return err
+		}
 		var n int
 		if err := dbkit.FirstRow(tx.Query(ctx, `SELECT count(*) FROM limits WHERE namespace = $1 AND name <> $2`, l.Namespace, l.Name)).Scan(&n); err != nil {
 			return err
@@ -378,8 +389,7 @@ func (s *Store) Backlog(ctx context.Context) (jobs, executors int64, err error) 
 	return jobs, executors, err
 }
 
-// Sweep implements limit.Store. What is deleted is told by its incarnation: a row that was taken up anew
-// stays.
+// Sweep implements limit.Store. Rows are deleted by their incarnation: a row that was written again stays.
 func (s *Store) Sweep(ctx context.Context) error {
 	_, err := s.db.Pool.Exec(ctx, `DELETE FROM limit_holdings WHERE (namespace, name, owner_id, owner_incarnation) IN (
 		SELECT h.namespace, h.name, h.owner_id, h.owner_incarnation FROM limit_holdings h

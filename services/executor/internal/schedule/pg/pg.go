@@ -1,6 +1,5 @@
 // Package pg keeps schedules in the schema of the journal in a PostgreSQL database, for any number of
-// executors. It owns the SQL and the locks of that driver; what becomes of a time is package schedule's to
-// say.
+// executors. It owns the SQL and the locks of that driver; package schedule decides about times.
 package pg
 
 import (

@@ -1,5 +1,5 @@
-// Package sqlite keeps schedules in the SQLite file of the journal. It owns the SQL of that driver; what
-// becomes of a time is package schedule's to say.
+// Package sqlite keeps schedules in the SQLite file of the journal. It owns the SQL of that driver; package
+// schedule decides about times.
 package sqlite
 
 import (

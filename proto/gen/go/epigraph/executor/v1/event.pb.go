@@ -459,12 +459,12 @@ type RunEvent_ChildEnded struct {
 }
 
 type RunEvent_InterruptOpened struct {
-	// Companion: a question was asked.
+	// Companion: an interrupt was opened.
 	InterruptOpened *InterruptOpened `protobuf:"bytes,23,opt,name=interrupt_opened,json=interruptOpened,proto3,oneof"`
 }
 
 type RunEvent_InterruptClosed struct {
-	// Durable: a question was answered, or its time was up. One that is given up with its visit or run has no event of its own.
+	// Durable: an interrupt was answered, or its time was up. One that is given up with its visit or run has no event of its own.
 	InterruptClosed *InterruptClosed `protobuf:"bytes,24,opt,name=interrupt_closed,json=interruptClosed,proto3,oneof"`
 }
 
@@ -1881,10 +1881,10 @@ func (x *ChildEnded) GetTimedOut() bool {
 	return false
 }
 
-// InterruptOpened tells of a question.
+// InterruptOpened tells of an interrupt.
 type InterruptOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question's id, "int_…".
+	// The interrupt's id, "int_…".
 	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
 	// The visit that asks.
 	Visit *VisitRef `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
@@ -1894,7 +1894,7 @@ type InterruptOpened struct {
 	Schema *v1.Payload `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
 	// When it expires.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// What is to be approved, when the question is one of approval.
+	// What is to be approved, when the interrupt is one of approval.
 	Approve *v1.Payload `protobuf:"bytes,6,opt,name=approve,proto3" json:"approve,omitempty"`
 	// SHA-256, in hex, of that and of what follows from it: an approval is of exactly this. Send it back as it came.
 	ApproveHash   string `protobuf:"bytes,7,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
@@ -1984,7 +1984,7 @@ func (x *InterruptOpened) GetApproveHash() string {
 // InterruptClosed tells of an answer.
 type InterruptClosed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question's id.
+	// The interrupt's id.
 	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
 	// Whether it expired.
 	Expired bool `protobuf:"varint,2,opt,name=expired,proto3" json:"expired,omitempty"`
@@ -1992,7 +1992,7 @@ type InterruptClosed struct {
 	Answer *v1.Payload `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Who answered.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	// APPROVED or REJECTED, when the question was one of approval.
+	// APPROVED or REJECTED, when the interrupt was one of approval.
 	Decision string `protobuf:"bytes,5,opt,name=decision,proto3" json:"decision,omitempty"`
 	// The visit that asked.
 	Visit *VisitRef `protobuf:"bytes,6,opt,name=visit,proto3" json:"visit,omitempty"`

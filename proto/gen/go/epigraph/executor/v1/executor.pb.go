@@ -15,6 +15,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -124,7 +125,7 @@ type StartRunRequest struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,17,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// What it may use before it is paused; absent is no limit.
 	Budget *RunBudget `protobuf:"bytes,18,opt,name=budget,proto3" json:"budget,omitempty"`
-	// Who is told what becomes of it. Runs that it spawns do not inherit them, but their questions are told as its own; forks and retries
+	// Who is told what becomes of it. Runs that it spawns do not inherit them, but their interrupts are told as its own; forks and retries
 	// of it do.
 	Webhooks      []*Webhook `protobuf:"bytes,19,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2627,52 +2628,6 @@ func (x *DeleteRunRequest) GetEtag() string {
 	return ""
 }
 
-// DeleteRunResponse tells what was removed.
-type DeleteRunResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many runs, descendants included.
-	Runs          int32 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteRunResponse) Reset() {
-	*x = DeleteRunResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteRunResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteRunResponse) ProtoMessage() {}
-
-func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteRunResponse.ProtoReflect.Descriptor instead.
-func (*DeleteRunResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
-}
-
-func (x *DeleteRunResponse) GetRuns() int32 {
-	if x != nil {
-		return x.Runs
-	}
-	return 0
-}
-
 // RunFilter finds runs; all that is set must hold, and something must be set.
 type RunFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2698,7 +2653,7 @@ type RunFilter struct {
 
 func (x *RunFilter) Reset() {
 	*x = RunFilter{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2665,7 @@ func (x *RunFilter) String() string {
 func (*RunFilter) ProtoMessage() {}
 
 func (x *RunFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2678,7 @@ func (x *RunFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFilter.ProtoReflect.Descriptor instead.
 func (*RunFilter) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunFilter) GetStates() []RunState {
@@ -2797,7 +2752,7 @@ type BulkFailure struct {
 
 func (x *BulkFailure) Reset() {
 	*x = BulkFailure{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +2764,7 @@ func (x *BulkFailure) String() string {
 func (*BulkFailure) ProtoMessage() {}
 
 func (x *BulkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +2777,7 @@ func (x *BulkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
 func (*BulkFailure) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BulkFailure) GetRunId() string {
@@ -2863,7 +2818,7 @@ type BulkCancelRunsRequest struct {
 
 func (x *BulkCancelRunsRequest) Reset() {
 	*x = BulkCancelRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +2830,7 @@ func (x *BulkCancelRunsRequest) String() string {
 func (*BulkCancelRunsRequest) ProtoMessage() {}
 
 func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +2843,7 @@ func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BulkCancelRunsRequest) GetFilter() *RunFilter {
@@ -2936,7 +2891,7 @@ type BulkCancelRunsResponse struct {
 
 func (x *BulkCancelRunsResponse) Reset() {
 	*x = BulkCancelRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +2903,7 @@ func (x *BulkCancelRunsResponse) String() string {
 func (*BulkCancelRunsResponse) ProtoMessage() {}
 
 func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +2916,7 @@ func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BulkCancelRunsResponse) GetMatched() int32 {
@@ -3011,7 +2966,7 @@ type BulkRetryRunsRequest struct {
 
 func (x *BulkRetryRunsRequest) Reset() {
 	*x = BulkRetryRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +2978,7 @@ func (x *BulkRetryRunsRequest) String() string {
 func (*BulkRetryRunsRequest) ProtoMessage() {}
 
 func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +2991,7 @@ func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
@@ -3091,7 +3046,7 @@ type BulkRetryRunsResponse struct {
 
 func (x *BulkRetryRunsResponse) Reset() {
 	*x = BulkRetryRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3058,7 @@ func (x *BulkRetryRunsResponse) String() string {
 func (*BulkRetryRunsResponse) ProtoMessage() {}
 
 func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3071,7 @@ func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BulkRetryRunsResponse) GetMatched() int32 {
@@ -3162,7 +3117,7 @@ type BulkDeleteRunsRequest struct {
 
 func (x *BulkDeleteRunsRequest) Reset() {
 	*x = BulkDeleteRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3129,7 @@ func (x *BulkDeleteRunsRequest) String() string {
 func (*BulkDeleteRunsRequest) ProtoMessage() {}
 
 func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3142,7 @@ func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
@@ -3228,7 +3183,7 @@ type BulkDeleteRunsResponse struct {
 
 func (x *BulkDeleteRunsResponse) Reset() {
 	*x = BulkDeleteRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3195,7 @@ func (x *BulkDeleteRunsResponse) String() string {
 func (*BulkDeleteRunsResponse) ProtoMessage() {}
 
 func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3208,7 @@ func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BulkDeleteRunsResponse) GetMatched() int32 {
@@ -3284,12 +3239,12 @@ func (x *BulkDeleteRunsResponse) GetMore() bool {
 	return false
 }
 
-// ListInterruptsRequest filters questions; all filters must hold.
+// ListInterruptsRequest filters interrupts; all filters must hold.
 type ListInterruptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Questions of this run and of all its descendants.
+	// Interrupts of this run and of all its descendants.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Questions in any of these states; without, OPEN.
+	// Interrupts in any of these states; without, OPEN.
 	States []InterruptState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=epigraph.executor.v1.InterruptState" json:"states,omitempty"`
 	// How many to return: 50 when 0, at most 1000.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -3301,7 +3256,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3313,7 +3268,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3326,7 +3281,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -3357,10 +3312,10 @@ func (x *ListInterruptsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListInterruptsResponse is one page of questions.
+// ListInterruptsResponse is one page of interrupts.
 type ListInterruptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The questions.
+	// The interrupts.
 	Interrupts []*Interrupt `protobuf:"bytes,1,rep,name=interrupts,proto3" json:"interrupts,omitempty"`
 	// The token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -3370,7 +3325,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3337,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3350,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -3412,10 +3367,10 @@ func (x *ListInterruptsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// GetInterruptRequest names a question.
+// GetInterruptRequest names an interrupt.
 type GetInterruptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question.
+	// The interrupt.
 	InterruptId   string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3423,7 +3378,7 @@ type GetInterruptRequest struct {
 
 func (x *GetInterruptRequest) Reset() {
 	*x = GetInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3390,7 @@ func (x *GetInterruptRequest) String() string {
 func (*GetInterruptRequest) ProtoMessage() {}
 
 func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3403,7 @@ func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
 func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetInterruptRequest) GetInterruptId() string {
@@ -3461,15 +3416,15 @@ func (x *GetInterruptRequest) GetInterruptId() string {
 // AnswerInterruptRequest is an answer.
 type AnswerInterruptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question.
+	// The interrupt.
 	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
-	// The answer. To a question of approval it may be absent.
+	// The answer. To an approval it may be absent.
 	Answer *v1.Payload `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
-	// The decision on a question of approval.
+	// The decision on an approval.
 	Decision Decision `protobuf:"varint,3,opt,name=decision,proto3,enum=epigraph.executor.v1.Decision" json:"decision,omitempty"`
 	// Who answers, for whoever reads the history.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	// What was seen by who approves: must be the question's approve_hash, if given.
+	// What was seen by who approves: must be the interrupt's approve_hash, if given.
 	ApproveHash   string `protobuf:"bytes,5,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3477,7 +3432,7 @@ type AnswerInterruptRequest struct {
 
 func (x *AnswerInterruptRequest) Reset() {
 	*x = AnswerInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3444,7 @@ func (x *AnswerInterruptRequest) String() string {
 func (*AnswerInterruptRequest) ProtoMessage() {}
 
 func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3457,7 @@ func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AnswerInterruptRequest) GetInterruptId() string {
@@ -3560,7 +3515,7 @@ type CompleteAttemptRequest struct {
 
 func (x *CompleteAttemptRequest) Reset() {
 	*x = CompleteAttemptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3527,7 @@ func (x *CompleteAttemptRequest) String() string {
 func (*CompleteAttemptRequest) ProtoMessage() {}
 
 func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3540,7 @@ func (x *CompleteAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptRequest.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompleteAttemptRequest) GetAttemptToken() string {
@@ -3656,7 +3611,7 @@ type CompleteAttemptResponse struct {
 
 func (x *CompleteAttemptResponse) Reset() {
 	*x = CompleteAttemptResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3623,7 @@ func (x *CompleteAttemptResponse) String() string {
 func (*CompleteAttemptResponse) ProtoMessage() {}
 
 func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[48]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3636,7 @@ func (x *CompleteAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteAttemptResponse.ProtoReflect.Descriptor instead.
 func (*CompleteAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{48}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CompleteAttemptResponse) GetRunId() string {
@@ -3695,7 +3650,7 @@ var File_epigraph_executor_v1_executor_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\n" +
+	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\n" +
 	"\n" +
 	"\x0fStartRunRequest\x126\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x129\n" +
@@ -3928,9 +3883,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"R\n" +
 	"\x10DeleteRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"'\n" +
-	"\x11DeleteRunResponse\x12\x12\n" +
-	"\x04runs\x18\x01 \x01(\x05R\x04runs\"\x86\x04\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x86\x04\n" +
 	"\tRunFilter\x12@\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x1e.epigraph.executor.v1.RunStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12!\n" +
@@ -4013,7 +3966,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xc6\x1a\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xb5\x1a\n" +
 	"\x0fExecutorService\x12a\n" +
 	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12\x88\x01\n" +
 	"\rValidateGraph\x12*.epigraph.executor.v1.ValidateGraphRequest\x1a+.epigraph.executor.v1.ValidateGraphResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/graphs:validate\x12c\n" +
@@ -4035,8 +3988,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\aForkRun\x12$.epigraph.executor.v1.ForkRunRequest\x1a\x19.epigraph.executor.v1.Run\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/runs/{run_id}:fork\x12}\n" +
 	"\bAmendRun\x12%.epigraph.executor.v1.AmendRunRequest\x1a&.epigraph.executor.v1.AmendRunResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/runs/{run_id}:amend\x12\x82\x01\n" +
 	"\n" +
-	"ExplainRun\x12'.epigraph.executor.v1.ExplainRunRequest\x1a(.epigraph.executor.v1.ExplainRunResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:explain\x12w\n" +
-	"\tDeleteRun\x12&.epigraph.executor.v1.DeleteRunRequest\x1a'.epigraph.executor.v1.DeleteRunResponse\"\x19\x82\xd3\xe4\x93\x02\x13*\x11/v1/runs/{run_id}\x12\x8b\x01\n" +
+	"ExplainRun\x12'.epigraph.executor.v1.ExplainRunRequest\x1a(.epigraph.executor.v1.ExplainRunResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:explain\x12f\n" +
+	"\tDeleteRun\x12&.epigraph.executor.v1.DeleteRunRequest\x1a\x16.google.protobuf.Empty\"\x19\x82\xd3\xe4\x93\x02\x13*\x11/v1/runs/{run_id}\x12\x8b\x01\n" +
 	"\x0eBulkCancelRuns\x12+.epigraph.executor.v1.BulkCancelRunsRequest\x1a,.epigraph.executor.v1.BulkCancelRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkCancel\x12\x87\x01\n" +
 	"\rBulkRetryRuns\x12*.epigraph.executor.v1.BulkRetryRunsRequest\x1a+.epigraph.executor.v1.BulkRetryRunsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/runs:bulkRetry\x12\x8b\x01\n" +
 	"\x0eBulkDeleteRuns\x12+.epigraph.executor.v1.BulkDeleteRunsRequest\x1a,.epigraph.executor.v1.BulkDeleteRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkDelete\x12\xa3\x01\n" +
@@ -4062,7 +4015,7 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(ConflictPolicy)(0),             // 0: epigraph.executor.v1.ConflictPolicy
 	(*StartRunRequest)(nil),         // 1: epigraph.executor.v1.StartRunRequest
@@ -4099,122 +4052,122 @@ var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(*NodeChange)(nil),              // 32: epigraph.executor.v1.NodeChange
 	(*ExplainRunRequest)(nil),       // 33: epigraph.executor.v1.ExplainRunRequest
 	(*DeleteRunRequest)(nil),        // 34: epigraph.executor.v1.DeleteRunRequest
-	(*DeleteRunResponse)(nil),       // 35: epigraph.executor.v1.DeleteRunResponse
-	(*RunFilter)(nil),               // 36: epigraph.executor.v1.RunFilter
-	(*BulkFailure)(nil),             // 37: epigraph.executor.v1.BulkFailure
-	(*BulkCancelRunsRequest)(nil),   // 38: epigraph.executor.v1.BulkCancelRunsRequest
-	(*BulkCancelRunsResponse)(nil),  // 39: epigraph.executor.v1.BulkCancelRunsResponse
-	(*BulkRetryRunsRequest)(nil),    // 40: epigraph.executor.v1.BulkRetryRunsRequest
-	(*BulkRetryRunsResponse)(nil),   // 41: epigraph.executor.v1.BulkRetryRunsResponse
-	(*BulkDeleteRunsRequest)(nil),   // 42: epigraph.executor.v1.BulkDeleteRunsRequest
-	(*BulkDeleteRunsResponse)(nil),  // 43: epigraph.executor.v1.BulkDeleteRunsResponse
-	(*ListInterruptsRequest)(nil),   // 44: epigraph.executor.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),  // 45: epigraph.executor.v1.ListInterruptsResponse
-	(*GetInterruptRequest)(nil),     // 46: epigraph.executor.v1.GetInterruptRequest
-	(*AnswerInterruptRequest)(nil),  // 47: epigraph.executor.v1.AnswerInterruptRequest
-	(*CompleteAttemptRequest)(nil),  // 48: epigraph.executor.v1.CompleteAttemptRequest
-	(*CompleteAttemptResponse)(nil), // 49: epigraph.executor.v1.CompleteAttemptResponse
-	nil,                             // 50: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                             // 51: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                             // 52: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                             // 53: epigraph.executor.v1.RunInput.NamedEntry
-	nil,                             // 54: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	nil,                             // 55: epigraph.executor.v1.ForkRunRequest.NamedEntry
-	nil,                             // 56: epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	nil,                             // 57: epigraph.executor.v1.RunFilter.LabelsEntry
-	(*v1.Graph)(nil),                // 58: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),              // 59: epigraph.graph.v1.Payload
-	(*Attachment)(nil),              // 60: epigraph.executor.v1.Attachment
-	(*timestamppb.Timestamp)(nil),   // 61: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 62: google.protobuf.Duration
-	(*RunBudget)(nil),               // 63: epigraph.executor.v1.RunBudget
-	(*Webhook)(nil),                 // 64: epigraph.executor.v1.Webhook
-	(*v1.Fault)(nil),                // 65: epigraph.graph.v1.Fault
-	(RunState)(0),                   // 66: epigraph.executor.v1.RunState
-	(*Run)(nil),                     // 67: epigraph.executor.v1.Run
-	(*Visit)(nil),                   // 68: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),                // 69: epigraph.executor.v1.VisitRef
-	(v1.Effect)(0),                  // 70: epigraph.graph.v1.Effect
-	(*v1.Edge)(nil),                 // 71: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                 // 72: epigraph.graph.v1.Node
-	(InterruptState)(0),             // 73: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),               // 74: epigraph.executor.v1.Interrupt
-	(Decision)(0),                   // 75: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),                // 76: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),      // 77: epigraph.executor.v1.ExplainRunResponse
+	(*RunFilter)(nil),               // 35: epigraph.executor.v1.RunFilter
+	(*BulkFailure)(nil),             // 36: epigraph.executor.v1.BulkFailure
+	(*BulkCancelRunsRequest)(nil),   // 37: epigraph.executor.v1.BulkCancelRunsRequest
+	(*BulkCancelRunsResponse)(nil),  // 38: epigraph.executor.v1.BulkCancelRunsResponse
+	(*BulkRetryRunsRequest)(nil),    // 39: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),   // 40: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),   // 41: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil),  // 42: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),   // 43: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 44: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),     // 45: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil),  // 46: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteAttemptRequest)(nil),  // 47: epigraph.executor.v1.CompleteAttemptRequest
+	(*CompleteAttemptResponse)(nil), // 48: epigraph.executor.v1.CompleteAttemptResponse
+	nil,                             // 49: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                             // 50: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                             // 51: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                             // 52: epigraph.executor.v1.RunInput.NamedEntry
+	nil,                             // 53: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                             // 54: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                             // 55: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                             // 56: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),                // 57: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),              // 58: epigraph.graph.v1.Payload
+	(*Attachment)(nil),              // 59: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),   // 60: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 61: google.protobuf.Duration
+	(*RunBudget)(nil),               // 62: epigraph.executor.v1.RunBudget
+	(*Webhook)(nil),                 // 63: epigraph.executor.v1.Webhook
+	(*v1.Fault)(nil),                // 64: epigraph.graph.v1.Fault
+	(RunState)(0),                   // 65: epigraph.executor.v1.RunState
+	(*Run)(nil),                     // 66: epigraph.executor.v1.Run
+	(*Visit)(nil),                   // 67: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),                // 68: epigraph.executor.v1.VisitRef
+	(v1.Effect)(0),                  // 69: epigraph.graph.v1.Effect
+	(*v1.Edge)(nil),                 // 70: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                 // 71: epigraph.graph.v1.Node
+	(InterruptState)(0),             // 72: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),               // 73: epigraph.executor.v1.Interrupt
+	(Decision)(0),                   // 74: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),                // 75: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),      // 76: epigraph.executor.v1.ExplainRunResponse
+	(*emptypb.Empty)(nil),           // 77: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	58, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	59, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	50, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	59, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	60, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	51, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	52, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	57, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	58, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	49, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	58, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	59, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	50, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	51, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,  // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	61, // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
-	62, // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
-	63, // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	64, // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	58, // 12: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	60, // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	61, // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	62, // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	63, // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
+	57, // 12: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
 	3,  // 13: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
-	59, // 14: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
-	53, // 15: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
-	65, // 16: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	65, // 17: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
-	58, // 18: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	66, // 19: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	54, // 20: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	61, // 21: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	61, // 22: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	67, // 23: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	68, // 24: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	63, // 25: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	69, // 26: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	58, // 14: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	52, // 15: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	64, // 16: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	64, // 17: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	57, // 18: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	65, // 19: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	53, // 20: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	60, // 21: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	60, // 22: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	66, // 23: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	67, // 24: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	62, // 25: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	68, // 26: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
 	16, // 27: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
 	17, // 28: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
 	18, // 29: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
-	59, // 30: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
+	58, // 30: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
 	21, // 31: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	70, // 32: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	59, // 33: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	59, // 34: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	69, // 32: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	58, // 33: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	58, // 34: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
 	1,  // 35: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	59, // 36: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	59, // 37: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	69, // 38: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	55, // 39: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	59, // 40: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	58, // 41: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	56, // 42: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	63, // 43: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	58, // 36: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	58, // 37: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	68, // 38: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	54, // 39: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	58, // 40: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	57, // 41: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	55, // 42: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	62, // 43: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
 	29, // 44: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	71, // 45: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	72, // 46: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	71, // 47: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	67, // 48: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	70, // 45: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	71, // 46: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	70, // 47: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	66, // 48: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
 	31, // 49: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
 	32, // 50: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	69, // 51: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
-	66, // 52: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	57, // 53: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	61, // 54: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	61, // 55: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
-	36, // 56: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	37, // 57: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	36, // 58: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	37, // 59: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	36, // 60: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	37, // 61: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	73, // 62: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	74, // 63: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	59, // 64: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	75, // 65: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	68, // 51: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
+	65, // 52: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	56, // 53: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	60, // 54: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	60, // 55: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	35, // 56: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	36, // 57: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	35, // 58: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	36, // 59: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	35, // 60: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	36, // 61: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	72, // 62: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	73, // 63: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	58, // 64: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	74, // 65: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
 	16, // 66: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
 	17, // 67: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	59, // 68: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	59, // 69: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	59, // 70: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	58, // 68: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	58, // 69: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	58, // 70: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
 	1,  // 71: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
 	2,  // 72: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
 	5,  // 73: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
@@ -4234,40 +4187,40 @@ var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
 	28, // 87: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
 	33, // 88: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
 	34, // 89: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	38, // 90: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	40, // 91: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	42, // 92: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	44, // 93: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	46, // 94: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	47, // 95: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	48, // 96: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
+	37, // 90: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	39, // 91: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	41, // 92: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	43, // 93: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	45, // 94: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	46, // 95: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	47, // 96: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
 	19, // 97: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	67, // 98: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	66, // 98: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
 	4,  // 99: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
-	67, // 100: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	66, // 100: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
 	7,  // 101: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
 	9,  // 102: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
 	11, // 103: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	76, // 104: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	67, // 105: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	67, // 106: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	67, // 107: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	67, // 108: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	67, // 109: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	67, // 110: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	67, // 111: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	67, // 112: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	67, // 113: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	75, // 104: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	66, // 105: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	66, // 106: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	66, // 107: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	66, // 108: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	66, // 109: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	66, // 110: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	66, // 111: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	66, // 112: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	66, // 113: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
 	30, // 114: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	77, // 115: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	35, // 116: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> epigraph.executor.v1.DeleteRunResponse
-	39, // 117: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	41, // 118: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	43, // 119: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	45, // 120: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	74, // 121: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	74, // 122: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	49, // 123: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
+	76, // 115: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	77, // 116: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
+	38, // 117: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	40, // 118: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	42, // 119: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	44, // 120: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	73, // 121: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	73, // 122: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	48, // 123: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
 	20, // 124: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
 	98, // [98:125] is the sub-list for method output_type
 	71, // [71:98] is the sub-list for method input_type
@@ -4290,7 +4243,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
 	}
-	file_epigraph_executor_v1_executor_proto_msgTypes[47].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[46].OneofWrappers = []any{
 		(*CompleteAttemptRequest_Completed)(nil),
 		(*CompleteAttemptRequest_Failed)(nil),
 	}
@@ -4300,7 +4253,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   57,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -13,6 +13,7 @@ import (
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
 )
 
 // This is a compile-time assertion to ensure that this generated file
@@ -67,8 +68,8 @@ type ExecutorServiceClient interface {
 	GetRunGraph(ctx context.Context, in *GetRunGraphRequest, opts ...grpc.CallOption) (*GetRunGraphResponse, error)
 	// ListRuns lists the runs of the namespace, newest first.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
-	// ListVisits lists the visits of a run in the order in which they began to matter: by the sequence of their end,
-	// running ones last.
+	// ListVisits lists the visits of a run. Visits that have ended come first, in ascending order of end_seq. Visits that have not
+	// ended follow, in ascending order of node_id and then of visit.
 	ListVisits(ctx context.Context, in *ListVisitsRequest, opts ...grpc.CallOption) (*ListVisitsResponse, error)
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never repeated;
 	// a stream that breaks is resumed by the last sequence seen. REST: GET /v1/runs/{run_id}/events as server-sent events.
@@ -116,9 +117,9 @@ type ExecutorServiceClient interface {
 	AmendRun(ctx context.Context, in *AmendRunRequest, opts ...grpc.CallOption) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*ExplainRunResponse, error)
-	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, questions, descendants that have ended.
+	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, interrupts, descendants that have ended.
 	// A run that goes on refuses with RUN_NOT_ENDED.
-	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error)
+	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkCancelRunsResponse, error)
 	// BulkRetryRuns retries the failed runs that a filter finds, each once within 72 hours, however often it is called: those that it
@@ -127,12 +128,12 @@ type ExecutorServiceClient interface {
 	BulkRetryRuns(ctx context.Context, in *BulkRetryRunsRequest, opts ...grpc.CallOption) (*BulkRetryRunsResponse, error)
 	// BulkDeleteRuns removes the ended runs that a filter finds.
 	BulkDeleteRuns(ctx context.Context, in *BulkDeleteRunsRequest, opts ...grpc.CallOption) (*BulkDeleteRunsResponse, error)
-	// ListInterrupts lists questions, newest first: of the namespace, or of a run and all its descendants.
+	// ListInterrupts lists interrupts, newest first: of the namespace, or of a run and all its descendants.
 	ListInterrupts(ctx context.Context, in *ListInterruptsRequest, opts ...grpc.CallOption) (*ListInterruptsResponse, error)
-	// GetInterrupt shows a question.
+	// GetInterrupt shows an interrupt.
 	GetInterrupt(ctx context.Context, in *GetInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error)
-	// AnswerInterrupt answers a question, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
-	// satisfy the schema refuses with ANSWER_INVALID and leaves the question open.
+	// AnswerInterrupt answers an interrupt, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
+	// satisfy the schema refuses with ANSWER_INVALID and leaves the interrupt open.
 	AnswerInterrupt(ctx context.Context, in *AnswerInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error)
 	// CompleteAttempt ends a visit's wait for work that went on outside, by the token that the attempt was given.
 	CompleteAttempt(ctx context.Context, in *CompleteAttemptRequest, opts ...grpc.CallOption) (*CompleteAttemptResponse, error)
@@ -337,9 +338,9 @@ func (c *executorServiceClient) ExplainRun(ctx context.Context, in *ExplainRunRe
 	return out, nil
 }
 
-func (c *executorServiceClient) DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error) {
+func (c *executorServiceClient) DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DeleteRunResponse)
+	out := new(emptypb.Empty)
 	err := c.cc.Invoke(ctx, ExecutorService_DeleteRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -444,8 +445,8 @@ type ExecutorServiceServer interface {
 	GetRunGraph(context.Context, *GetRunGraphRequest) (*GetRunGraphResponse, error)
 	// ListRuns lists the runs of the namespace, newest first.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
-	// ListVisits lists the visits of a run in the order in which they began to matter: by the sequence of their end,
-	// running ones last.
+	// ListVisits lists the visits of a run. Visits that have ended come first, in ascending order of end_seq. Visits that have not
+	// ended follow, in ascending order of node_id and then of visit.
 	ListVisits(context.Context, *ListVisitsRequest) (*ListVisitsResponse, error)
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never repeated;
 	// a stream that breaks is resumed by the last sequence seen. REST: GET /v1/runs/{run_id}/events as server-sent events.
@@ -493,9 +494,9 @@ type ExecutorServiceServer interface {
 	AmendRun(context.Context, *AmendRunRequest) (*AmendRunResponse, error)
 	// ExplainRun says why a run does not move.
 	ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error)
-	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, questions, descendants that have ended.
+	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, interrupts, descendants that have ended.
 	// A run that goes on refuses with RUN_NOT_ENDED.
-	DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error)
+	DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error)
 	// BulkRetryRuns retries the failed runs that a filter finds, each once within 72 hours, however often it is called: those that it
@@ -504,12 +505,12 @@ type ExecutorServiceServer interface {
 	BulkRetryRuns(context.Context, *BulkRetryRunsRequest) (*BulkRetryRunsResponse, error)
 	// BulkDeleteRuns removes the ended runs that a filter finds.
 	BulkDeleteRuns(context.Context, *BulkDeleteRunsRequest) (*BulkDeleteRunsResponse, error)
-	// ListInterrupts lists questions, newest first: of the namespace, or of a run and all its descendants.
+	// ListInterrupts lists interrupts, newest first: of the namespace, or of a run and all its descendants.
 	ListInterrupts(context.Context, *ListInterruptsRequest) (*ListInterruptsResponse, error)
-	// GetInterrupt shows a question.
+	// GetInterrupt shows an interrupt.
 	GetInterrupt(context.Context, *GetInterruptRequest) (*Interrupt, error)
-	// AnswerInterrupt answers a question, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
-	// satisfy the schema refuses with ANSWER_INVALID and leaves the question open.
+	// AnswerInterrupt answers an interrupt, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
+	// satisfy the schema refuses with ANSWER_INVALID and leaves the interrupt open.
 	AnswerInterrupt(context.Context, *AnswerInterruptRequest) (*Interrupt, error)
 	// CompleteAttempt ends a visit's wait for work that went on outside, by the token that the attempt was given.
 	CompleteAttempt(context.Context, *CompleteAttemptRequest) (*CompleteAttemptResponse, error)
@@ -579,7 +580,7 @@ func (UnimplementedExecutorServiceServer) AmendRun(context.Context, *AmendRunReq
 func (UnimplementedExecutorServiceServer) ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainRun not implemented")
 }
-func (UnimplementedExecutorServiceServer) DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error) {
+func (UnimplementedExecutorServiceServer) DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteRun not implemented")
 }
 func (UnimplementedExecutorServiceServer) BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error) {

@@ -34,7 +34,7 @@ const (
 	BlockerKind_BLOCKER_KIND_RUNNING BlockerKind = 1
 	// A node waits for parents that have not ended.
 	BlockerKind_BLOCKER_KIND_DEPENDENCY BlockerKind = 2
-	// A question is open.
+	// An interrupt is open.
 	BlockerKind_BLOCKER_KIND_INTERRUPT BlockerKind = 3
 	// The next attempt waits for its time.
 	BlockerKind_BLOCKER_KIND_BACKOFF BlockerKind = 4
@@ -194,7 +194,7 @@ type Blocker struct {
 	RunIds []string `protobuf:"bytes,6,rep,name=run_ids,json=runIds,proto3" json:"run_ids,omitempty"`
 	// Nodes involved: parents that have not ended.
 	NodeIds []string `protobuf:"bytes,7,rep,name=node_ids,json=nodeIds,proto3" json:"node_ids,omitempty"`
-	// Questions involved.
+	// Interrupts involved.
 	InterruptIds []string `protobuf:"bytes,8,rep,name=interrupt_ids,json=interruptIds,proto3" json:"interrupt_ids,omitempty"`
 	// The actor.
 	Actor string `protobuf:"bytes,9,opt,name=actor,proto3" json:"actor,omitempty"`

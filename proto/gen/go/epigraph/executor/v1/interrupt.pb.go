@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InterruptState is where a question stands.
+// InterruptState is where an interrupt stands.
 type InterruptState int32
 
 const (
@@ -86,11 +86,11 @@ func (InterruptState) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_interrupt_proto_rawDescGZIP(), []int{0}
 }
 
-// Decision is the answer to a question of approval.
+// Decision is the answer to an approval.
 type Decision int32
 
 const (
-	// Not a question of approval.
+	// Not an approval.
 	Decision_DECISION_UNSPECIFIED Decision = 0
 	// Yes.
 	Decision_DECISION_APPROVED Decision = 1
@@ -146,7 +146,7 @@ type Interrupt struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The run that asks.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// The root of its family; questions of all descendants are listed there.
+	// The root of its family; interrupts of all descendants are listed there.
 	RootRunId string `protobuf:"bytes,3,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
 	// The visit that asks.
 	Visit *VisitRef `protobuf:"bytes,4,opt,name=visit,proto3" json:"visit,omitempty"`

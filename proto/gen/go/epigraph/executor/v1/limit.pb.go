@@ -14,6 +14,8 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -57,7 +59,7 @@ type Limit struct {
 	Retention *durationpb.Duration `protobuf:"bytes,12,opt,name=retention,proto3" json:"retention,omitempty"`
 	// Who put it last, from the API key that was shown, such as "key:ci". Output only.
 	Principal string `protobuf:"bytes,13,opt,name=principal,proto3" json:"principal,omitempty"`
-	// What is odd about it, for people: that no actor has its name, so that it bounds nothing until one comes. PutLimit
+	// What is odd about it, for people: that no actor has its name, so that it bounds nothing until one comes. UpdateLimit
 	// alone tells it. Output only.
 	Warning       string `protobuf:"bytes,14,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -192,29 +194,33 @@ func (x *Limit) GetWarning() string {
 	return ""
 }
 
-// PutLimitRequest is a limit to be.
-type PutLimitRequest struct {
+// UpdateLimitRequest carries changed fields of a limit.
+type UpdateLimitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The limit.
-	Limit         *Limit `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The limit, with its name.
+	Limit *Limit `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Which fields change. Absent: those that are populated. "*": all that can be changed.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Creates the limit if there is none with its name. All its fields count then, whatever the mask names.
+	AllowMissing  bool `protobuf:"varint,3,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PutLimitRequest) Reset() {
-	*x = PutLimitRequest{}
+func (x *UpdateLimitRequest) Reset() {
+	*x = UpdateLimitRequest{}
 	mi := &file_epigraph_executor_v1_limit_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PutLimitRequest) String() string {
+func (x *UpdateLimitRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PutLimitRequest) ProtoMessage() {}
+func (*UpdateLimitRequest) ProtoMessage() {}
 
-func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
+func (x *UpdateLimitRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_limit_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -226,16 +232,30 @@ func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PutLimitRequest.ProtoReflect.Descriptor instead.
-func (*PutLimitRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use UpdateLimitRequest.ProtoReflect.Descriptor instead.
+func (*UpdateLimitRequest) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_limit_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *PutLimitRequest) GetLimit() *Limit {
+func (x *UpdateLimitRequest) GetLimit() *Limit {
 	if x != nil {
 		return x.Limit
 	}
 	return nil
+}
+
+func (x *UpdateLimitRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateLimitRequest) GetAllowMissing() bool {
+	if x != nil {
+		return x.AllowMissing
+	}
+	return false
 }
 
 // ListLimitsRequest asks for one page of limits, by name.
@@ -394,48 +414,11 @@ func (x *DeleteLimitRequest) GetName() string {
 	return ""
 }
 
-// DeleteLimitResponse is empty.
-type DeleteLimitResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteLimitResponse) Reset() {
-	*x = DeleteLimitResponse{}
-	mi := &file_epigraph_executor_v1_limit_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteLimitResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteLimitResponse) ProtoMessage() {}
-
-func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_limit_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteLimitResponse.ProtoReflect.Descriptor instead.
-func (*DeleteLimitResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_limit_proto_rawDescGZIP(), []int{5}
-}
-
 var File_epigraph_executor_v1_limit_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x04\n" +
+	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x04\n" +
 	"\x05Limit\x12:\n" +
 	"\x04name\x18\x01 \x01(\tB&\xbaH#r!\x18\xac\x022\x1c^(namespace|(actor|key)/.+)$R\x04name\x12.\n" +
 	"\x0emax_concurrent\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\rmaxConcurrent\x12\"\n" +
@@ -452,9 +435,12 @@ const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"updateTime\x127\n" +
 	"\tretention\x18\f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12&\n" +
 	"\tprincipal\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12\"\n" +
-	"\awarning\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\awarning\"L\n" +
-	"\x0fPutLimitRequest\x129\n" +
-	"\x05limit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.LimitB\x06\xbaH\x03\xc8\x01\x01R\x05limit\"Y\n" +
+	"\awarning\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\awarning\"\xb1\x01\n" +
+	"\x12UpdateLimitRequest\x129\n" +
+	"\x05limit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.LimitB\x06\xbaH\x03\xc8\x01\x01R\x05limit\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12#\n" +
+	"\rallow_missing\x18\x03 \x01(\bR\fallowMissing\"Y\n" +
 	"\x11ListLimitsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
@@ -464,14 +450,13 @@ const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n" +
 	"\x12DeleteLimitRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xac\x02R\x04name\"\x15\n" +
-	"\x13DeleteLimitResponse2\x81\x03\n" +
-	"\fLimitService\x12y\n" +
-	"\bPutLimit\x12%.epigraph.executor.v1.PutLimitRequest\x1a\x1b.epigraph.executor.v1.Limit\")\x82\xd3\xe4\x93\x02#:\x05limit\x1a\x1a/v1/limits/{limit.name=**}\x12s\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xac\x02R\x04name2\xf3\x02\n" +
+	"\fLimitService\x12\x7f\n" +
+	"\vUpdateLimit\x12(.epigraph.executor.v1.UpdateLimitRequest\x1a\x1b.epigraph.executor.v1.Limit\")\x82\xd3\xe4\x93\x02#:\x05limit2\x1a/v1/limits/{limit.name=**}\x12s\n" +
 	"\n" +
 	"ListLimits\x12'.epigraph.executor.v1.ListLimitsRequest\x1a(.epigraph.executor.v1.ListLimitsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/limits\x12\x80\x01\n" +
-	"\vDeleteLimit\x12(.epigraph.executor.v1.DeleteLimitRequest\x1a).epigraph.executor.v1.DeleteLimitResponse\"\x1c\x82\xd3\xe4\x93\x02\x16*\x14/v1/limits/{name=**}B\xe7\x01\n" +
+	"/v1/limits\x12m\n" +
+	"\vDeleteLimit\x12(.epigraph.executor.v1.DeleteLimitRequest\x1a\x16.google.protobuf.Empty\"\x1c\x82\xd3\xe4\x93\x02\x16*\x14/v1/limits/{name=**}B\xe7\x01\n" +
 	"\x18com.epigraph.executor.v1B\n" +
 	"LimitProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
@@ -487,34 +472,36 @@ func file_epigraph_executor_v1_limit_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_limit_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_limit_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_epigraph_executor_v1_limit_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_epigraph_executor_v1_limit_proto_goTypes = []any{
 	(*Limit)(nil),                 // 0: epigraph.executor.v1.Limit
-	(*PutLimitRequest)(nil),       // 1: epigraph.executor.v1.PutLimitRequest
+	(*UpdateLimitRequest)(nil),    // 1: epigraph.executor.v1.UpdateLimitRequest
 	(*ListLimitsRequest)(nil),     // 2: epigraph.executor.v1.ListLimitsRequest
 	(*ListLimitsResponse)(nil),    // 3: epigraph.executor.v1.ListLimitsResponse
 	(*DeleteLimitRequest)(nil),    // 4: epigraph.executor.v1.DeleteLimitRequest
-	(*DeleteLimitResponse)(nil),   // 5: epigraph.executor.v1.DeleteLimitResponse
-	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 5: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil), // 7: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),         // 8: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_limit_proto_depIdxs = []int32{
-	6, // 0: epigraph.executor.v1.Limit.rate_interval:type_name -> google.protobuf.Duration
-	7, // 1: epigraph.executor.v1.Limit.update_time:type_name -> google.protobuf.Timestamp
-	6, // 2: epigraph.executor.v1.Limit.retention:type_name -> google.protobuf.Duration
-	0, // 3: epigraph.executor.v1.PutLimitRequest.limit:type_name -> epigraph.executor.v1.Limit
-	0, // 4: epigraph.executor.v1.ListLimitsResponse.limits:type_name -> epigraph.executor.v1.Limit
-	1, // 5: epigraph.executor.v1.LimitService.PutLimit:input_type -> epigraph.executor.v1.PutLimitRequest
-	2, // 6: epigraph.executor.v1.LimitService.ListLimits:input_type -> epigraph.executor.v1.ListLimitsRequest
-	4, // 7: epigraph.executor.v1.LimitService.DeleteLimit:input_type -> epigraph.executor.v1.DeleteLimitRequest
-	0, // 8: epigraph.executor.v1.LimitService.PutLimit:output_type -> epigraph.executor.v1.Limit
-	3, // 9: epigraph.executor.v1.LimitService.ListLimits:output_type -> epigraph.executor.v1.ListLimitsResponse
-	5, // 10: epigraph.executor.v1.LimitService.DeleteLimit:output_type -> epigraph.executor.v1.DeleteLimitResponse
-	8, // [8:11] is the sub-list for method output_type
-	5, // [5:8] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	5, // 0: epigraph.executor.v1.Limit.rate_interval:type_name -> google.protobuf.Duration
+	6, // 1: epigraph.executor.v1.Limit.update_time:type_name -> google.protobuf.Timestamp
+	5, // 2: epigraph.executor.v1.Limit.retention:type_name -> google.protobuf.Duration
+	0, // 3: epigraph.executor.v1.UpdateLimitRequest.limit:type_name -> epigraph.executor.v1.Limit
+	7, // 4: epigraph.executor.v1.UpdateLimitRequest.update_mask:type_name -> google.protobuf.FieldMask
+	0, // 5: epigraph.executor.v1.ListLimitsResponse.limits:type_name -> epigraph.executor.v1.Limit
+	1, // 6: epigraph.executor.v1.LimitService.UpdateLimit:input_type -> epigraph.executor.v1.UpdateLimitRequest
+	2, // 7: epigraph.executor.v1.LimitService.ListLimits:input_type -> epigraph.executor.v1.ListLimitsRequest
+	4, // 8: epigraph.executor.v1.LimitService.DeleteLimit:input_type -> epigraph.executor.v1.DeleteLimitRequest
+	0, // 9: epigraph.executor.v1.LimitService.UpdateLimit:output_type -> epigraph.executor.v1.Limit
+	3, // 10: epigraph.executor.v1.LimitService.ListLimits:output_type -> epigraph.executor.v1.ListLimitsResponse
+	8, // 11: epigraph.executor.v1.LimitService.DeleteLimit:output_type -> google.protobuf.Empty
+	9, // [9:12] is the sub-list for method output_type
+	6, // [6:9] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_limit_proto_init() }
@@ -528,7 +515,7 @@ func file_epigraph_executor_v1_limit_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_limit_proto_rawDesc), len(file_epigraph_executor_v1_limit_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -13,6 +13,7 @@ import (
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
 )
 
 // This is a compile-time assertion to ensure that this generated file
@@ -21,7 +22,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	LimitService_PutLimit_FullMethodName    = "/epigraph.executor.v1.LimitService/PutLimit"
+	LimitService_UpdateLimit_FullMethodName = "/epigraph.executor.v1.LimitService/UpdateLimit"
 	LimitService_ListLimits_FullMethodName  = "/epigraph.executor.v1.LimitService/ListLimits"
 	LimitService_DeleteLimit_FullMethodName = "/epigraph.executor.v1.LimitService/DeleteLimit"
 )
@@ -32,12 +33,12 @@ const (
 //
 // LimitService keeps limits. They hold from the next call on, on every executor, within a few seconds.
 type LimitServiceClient interface {
-	// PutLimit makes or replaces a limit.
-	PutLimit(ctx context.Context, in *PutLimitRequest, opts ...grpc.CallOption) (*Limit, error)
+	// UpdateLimit changes the fields of a limit that the mask names.
+	UpdateLimit(ctx context.Context, in *UpdateLimitRequest, opts ...grpc.CallOption) (*Limit, error)
 	// ListLimits lists the limits of the namespace by name, with what is under way now.
 	ListLimits(ctx context.Context, in *ListLimitsRequest, opts ...grpc.CallOption) (*ListLimitsResponse, error)
 	// DeleteLimit removes a limit.
-	DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*DeleteLimitResponse, error)
+	DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
 type limitServiceClient struct {
@@ -48,10 +49,10 @@ func NewLimitServiceClient(cc grpc.ClientConnInterface) LimitServiceClient {
 	return &limitServiceClient{cc}
 }
 
-func (c *limitServiceClient) PutLimit(ctx context.Context, in *PutLimitRequest, opts ...grpc.CallOption) (*Limit, error) {
+func (c *limitServiceClient) UpdateLimit(ctx context.Context, in *UpdateLimitRequest, opts ...grpc.CallOption) (*Limit, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Limit)
-	err := c.cc.Invoke(ctx, LimitService_PutLimit_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, LimitService_UpdateLimit_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +69,9 @@ func (c *limitServiceClient) ListLimits(ctx context.Context, in *ListLimitsReque
 	return out, nil
 }
 
-func (c *limitServiceClient) DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*DeleteLimitResponse, error) {
+func (c *limitServiceClient) DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DeleteLimitResponse)
+	out := new(emptypb.Empty)
 	err := c.cc.Invoke(ctx, LimitService_DeleteLimit_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -84,12 +85,12 @@ func (c *limitServiceClient) DeleteLimit(ctx context.Context, in *DeleteLimitReq
 //
 // LimitService keeps limits. They hold from the next call on, on every executor, within a few seconds.
 type LimitServiceServer interface {
-	// PutLimit makes or replaces a limit.
-	PutLimit(context.Context, *PutLimitRequest) (*Limit, error)
+	// UpdateLimit changes the fields of a limit that the mask names.
+	UpdateLimit(context.Context, *UpdateLimitRequest) (*Limit, error)
 	// ListLimits lists the limits of the namespace by name, with what is under way now.
 	ListLimits(context.Context, *ListLimitsRequest) (*ListLimitsResponse, error)
 	// DeleteLimit removes a limit.
-	DeleteLimit(context.Context, *DeleteLimitRequest) (*DeleteLimitResponse, error)
+	DeleteLimit(context.Context, *DeleteLimitRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedLimitServiceServer()
 }
 
@@ -100,13 +101,13 @@ type LimitServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedLimitServiceServer struct{}
 
-func (UnimplementedLimitServiceServer) PutLimit(context.Context, *PutLimitRequest) (*Limit, error) {
-	return nil, status.Error(codes.Unimplemented, "method PutLimit not implemented")
+func (UnimplementedLimitServiceServer) UpdateLimit(context.Context, *UpdateLimitRequest) (*Limit, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateLimit not implemented")
 }
 func (UnimplementedLimitServiceServer) ListLimits(context.Context, *ListLimitsRequest) (*ListLimitsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLimits not implemented")
 }
-func (UnimplementedLimitServiceServer) DeleteLimit(context.Context, *DeleteLimitRequest) (*DeleteLimitResponse, error) {
+func (UnimplementedLimitServiceServer) DeleteLimit(context.Context, *DeleteLimitRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteLimit not implemented")
 }
 func (UnimplementedLimitServiceServer) mustEmbedUnimplementedLimitServiceServer() {}
@@ -130,20 +131,20 @@ func RegisterLimitServiceServer(s grpc.ServiceRegistrar, srv LimitServiceServer)
 	s.RegisterService(&LimitService_ServiceDesc, srv)
 }
 
-func _LimitService_PutLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PutLimitRequest)
+func _LimitService_UpdateLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateLimitRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LimitServiceServer).PutLimit(ctx, in)
+		return srv.(LimitServiceServer).UpdateLimit(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LimitService_PutLimit_FullMethodName,
+		FullMethod: LimitService_UpdateLimit_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LimitServiceServer).PutLimit(ctx, req.(*PutLimitRequest))
+		return srv.(LimitServiceServer).UpdateLimit(ctx, req.(*UpdateLimitRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -192,8 +193,8 @@ var LimitService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*LimitServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "PutLimit",
-			Handler:    _LimitService_PutLimit_Handler,
+			MethodName: "UpdateLimit",
+			Handler:    _LimitService_UpdateLimit_Handler,
 		},
 		{
 			MethodName: "ListLimits",

@@ -216,7 +216,7 @@ type Outcome struct {
 	Select *Select `protobuf:"bytes,3,opt,name=select,proto3" json:"select,omitempty"`
 	// A sub-graph that is inserted after this node; its ids become "node#visit/id".
 	Expand *v1.Graph `protobuf:"bytes,4,opt,name=expand,proto3" json:"expand,omitempty"`
-	// What the visit waits for. Its values then are: of a timer, `values`; of children, one slot per child; of a question, the
+	// What the visit waits for. Its values then are: of a timer, `values`; of children, one slot per child; of an interrupt, the
 	// answer; of a task, what it was completed with; of a signal, its payload.
 	Wait *Wait `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Updates of the run's state by key.
@@ -903,11 +903,11 @@ type InterruptWait struct {
 	Prompt *v1.Payload `protobuf:"bytes,1,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// JSON Schema of the answer; absent takes any.
 	Schema *v1.Payload `protobuf:"bytes,2,opt,name=schema,proto3" json:"schema,omitempty"`
-	// How long the question stays open; absent means for ever.
+	// How long the interrupt stays open; absent means for ever.
 	Timeout *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// The answer when the time is up; absent fails the visit with INTERRUPT_EXPIRED.
 	DefaultAnswer *v1.Payload `protobuf:"bytes,4,opt,name=default_answer,json=defaultAnswer,proto3" json:"default_answer,omitempty"`
-	// What is to be approved, for a question of approval: the answer is then a decision, and its record carries a hash of this.
+	// What is to be approved, for an approval: the answer is then a decision, and its record carries a hash of this.
 	Approve       *v1.Payload `protobuf:"bytes,5,opt,name=approve,proto3" json:"approve,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -114,7 +114,7 @@ const (
 	WebhookEvent_WEBHOOK_EVENT_RUN_ENDED WebhookEvent = 1
 	// The run was paused, by whomever, or quarantined: "run.paused".
 	WebhookEvent_WEBHOOK_EVENT_RUN_PAUSED WebhookEvent = 2
-	// The run, or one below it, asks a question: "interrupt.opened".
+	// The run, or one below it, opens an interrupt: "interrupt.opened".
 	WebhookEvent_WEBHOOK_EVENT_INTERRUPT_OPENED WebhookEvent = 3
 )
 
@@ -453,7 +453,7 @@ type Run struct {
 	GraphRevision int64 `protobuf:"varint,36,opt,name=graph_revision,json=graphRevision,proto3" json:"graph_revision,omitempty"`
 	// The schedule that started it.
 	ScheduleId string `protobuf:"bytes,37,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
-	// How many questions of it and its descendants are open. Not shown in lists.
+	// How many interrupts of it and its descendants are open. Not shown in lists.
 	OpenInterrupts int32 `protobuf:"varint,38,opt,name=open_interrupts,json=openInterrupts,proto3" json:"open_interrupts,omitempty"`
 	// What it may use; absent when nothing limits it.
 	Budget *RunBudget `protobuf:"bytes,39,opt,name=budget,proto3" json:"budget,omitempty"`
@@ -1550,7 +1550,7 @@ type WaitInfo struct {
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	// The child runs, in the order asked.
 	ChildRunIds []string `protobuf:"bytes,3,rep,name=child_run_ids,json=childRunIds,proto3" json:"child_run_ids,omitempty"`
-	// The question.
+	// The interrupt.
 	InterruptId string `protobuf:"bytes,4,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
 	// The token by which CompleteAttempt ends it.
 	AttemptToken string `protobuf:"bytes,5,opt,name=attempt_token,json=attemptToken,proto3" json:"attempt_token,omitempty"`

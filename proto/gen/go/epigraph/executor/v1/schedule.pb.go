@@ -14,6 +14,8 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -97,12 +99,12 @@ type Schedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id within the namespace, chosen by the caller.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// When: five fields of cron, or @hourly, @daily, @every 15m and the like.
+	// When: five fields of cron, or @hourly, @daily, @every 15m and the like. Required of a new schedule.
 	Cron string `protobuf:"bytes,2,opt,name=cron,proto3" json:"cron,omitempty"`
 	// IANA name of the time zone in which the line is read; empty means UTC. Local times that a change of the clocks leaves out
 	// are left out, those that come twice count once.
 	TimeZone string `protobuf:"bytes,3,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// What is started. Its request_id must be empty: a start is identified by the schedule and its time.
+	// What is started. Its request_id must be empty: a start is identified by the schedule and its time. Required of a new schedule.
 	Start *StartRunRequest `protobuf:"bytes,4,opt,name=start,proto3" json:"start,omitempty"`
 	// What happens when a run of it is still open.
 	Overlap OverlapPolicy `protobuf:"varint,5,opt,name=overlap,proto3,enum=epigraph.executor.v1.OverlapPolicy" json:"overlap,omitempty"`
@@ -585,13 +587,15 @@ func (x *ListSchedulesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// UpdateScheduleRequest is what a schedule says from now on.
+// UpdateScheduleRequest carries changed fields of a schedule.
 type UpdateScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The schedule.
-	ScheduleId string `protobuf:"bytes,1,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
-	// All of it; if its etag is given, the schedule must still have it.
-	Schedule      *Schedule `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// The schedule, with its id; if its etag is set, the schedule must still have it.
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// Which fields change. Absent: those that are populated. "*": all that can be changed.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Creates the schedule if there is none with its id. All its fields count then, whatever the mask names.
+	AllowMissing  bool `protobuf:"varint,3,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -626,18 +630,25 @@ func (*UpdateScheduleRequest) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *UpdateScheduleRequest) GetScheduleId() string {
-	if x != nil {
-		return x.ScheduleId
-	}
-	return ""
-}
-
 func (x *UpdateScheduleRequest) GetSchedule() *Schedule {
 	if x != nil {
 		return x.Schedule
 	}
 	return nil
+}
+
+func (x *UpdateScheduleRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateScheduleRequest) GetAllowMissing() bool {
+	if x != nil {
+		return x.AllowMissing
+	}
+	return false
 }
 
 // DeleteScheduleRequest names a schedule.
@@ -695,43 +706,6 @@ func (x *DeleteScheduleRequest) GetEtag() string {
 	return ""
 }
 
-// DeleteScheduleResponse is empty.
-type DeleteScheduleResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteScheduleResponse) Reset() {
-	*x = DeleteScheduleResponse{}
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteScheduleResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteScheduleResponse) ProtoMessage() {}
-
-func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
-func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{8}
-}
-
 // PauseScheduleRequest names a schedule.
 type PauseScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -745,7 +719,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +731,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +744,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PauseScheduleRequest) GetScheduleId() string {
@@ -800,7 +774,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +786,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +799,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResumeScheduleRequest) GetScheduleId() string {
@@ -859,7 +833,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +845,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +858,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BackfillScheduleRequest) GetScheduleId() string {
@@ -926,7 +900,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +912,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +925,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *BackfillScheduleResponse) GetStarts() []*ScheduleStart {
@@ -974,7 +948,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +960,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +973,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TriggerScheduleRequest) GetScheduleId() string {
@@ -1027,7 +1001,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1013,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_schedule_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1026,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_schedule_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TriggerScheduleResponse) GetStart() *ScheduleStart {
@@ -1066,13 +1040,12 @@ var File_epigraph_executor_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/schedule.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\a\n" +
+	"#epigraph/executor/v1/schedule.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\a\n" +
 	"\bSchedule\x12=\n" +
-	"\x02id\x18\x01 \x01(\tB-\xbaH*r(2&^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$R\x02id\x12\x1e\n" +
-	"\x04cron\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04cron\x12$\n" +
-	"\ttime_zone\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\btimeZone\x12C\n" +
-	"\x05start\x18\x04 \x01(\v2%.epigraph.executor.v1.StartRunRequestB\x06\xbaH\x03\xc8\x01\x01R\x05start\x12=\n" +
+	"\x02id\x18\x01 \x01(\tB-\xbaH*r(2&^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$R\x02id\x12\x1c\n" +
+	"\x04cron\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04cron\x12$\n" +
+	"\ttime_zone\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\btimeZone\x12;\n" +
+	"\x05start\x18\x04 \x01(\v2%.epigraph.executor.v1.StartRunRequestR\x05start\x12=\n" +
 	"\aoverlap\x18\x05 \x01(\x0e2#.epigraph.executor.v1.OverlapPolicyR\aoverlap\x12@\n" +
 	"\x0ecatchup_window\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rcatchupWindow\x121\n" +
 	"\x06jitter\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06jitter\x129\n" +
@@ -1111,16 +1084,16 @@ const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"}\n" +
 	"\x15ListSchedulesResponse\x12<\n" +
 	"\tschedules\x18\x01 \x03(\v2\x1e.epigraph.executor.v1.ScheduleR\tschedules\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x87\x01\n" +
-	"\x15UpdateScheduleRequest\x12*\n" +
-	"\vschedule_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
-	"scheduleId\x12B\n" +
-	"\bschedule\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.ScheduleB\x06\xbaH\x03\xc8\x01\x01R\bschedule\"a\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbd\x01\n" +
+	"\x15UpdateScheduleRequest\x12B\n" +
+	"\bschedule\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.ScheduleB\x06\xbaH\x03\xc8\x01\x01R\bschedule\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12#\n" +
+	"\rallow_missing\x18\x03 \x01(\bR\fallowMissing\"a\n" +
 	"\x15DeleteScheduleRequest\x12*\n" +
 	"\vschedule_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
 	"scheduleId\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x18\n" +
-	"\x16DeleteScheduleResponse\"`\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"`\n" +
 	"\x14PauseScheduleRequest\x12*\n" +
 	"\vschedule_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
 	"scheduleId\x12\x1c\n" +
@@ -1151,14 +1124,13 @@ const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"\x18OVERLAP_POLICY_QUEUE_ONE\x10\x02\x12\x1c\n" +
 	"\x18OVERLAP_POLICY_QUEUE_ALL\x10\x03\x12\x1f\n" +
 	"\x1bOVERLAP_POLICY_CANCEL_OTHER\x10\x04\x12\x18\n" +
-	"\x14OVERLAP_POLICY_ALLOW\x10\x052\x85\n" +
-	"\n" +
+	"\x14OVERLAP_POLICY_ALLOW\x10\x052\xf5\t\n" +
 	"\x0fScheduleService\x12w\n" +
 	"\x0eCreateSchedule\x12+.epigraph.executor.v1.CreateScheduleRequest\x1a\x1e.epigraph.executor.v1.Schedule\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/schedules\x12|\n" +
 	"\vGetSchedule\x12(.epigraph.executor.v1.GetScheduleRequest\x1a\x1e.epigraph.executor.v1.Schedule\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/schedules/{schedule_id}\x12\x7f\n" +
-	"\rListSchedules\x12*.epigraph.executor.v1.ListSchedulesRequest\x1a+.epigraph.executor.v1.ListSchedulesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/schedules\x12\x85\x01\n" +
-	"\x0eUpdateSchedule\x12+.epigraph.executor.v1.UpdateScheduleRequest\x1a\x1e.epigraph.executor.v1.Schedule\"&\x82\xd3\xe4\x93\x02 :\x01*\x1a\x1b/v1/schedules/{schedule_id}\x12\x90\x01\n" +
-	"\x0eDeleteSchedule\x12+.epigraph.executor.v1.DeleteScheduleRequest\x1a,.epigraph.executor.v1.DeleteScheduleResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/v1/schedules/{schedule_id}\x12\x89\x01\n" +
+	"\rListSchedules\x12*.epigraph.executor.v1.ListSchedulesRequest\x1a+.epigraph.executor.v1.ListSchedulesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/schedules\x12\x8c\x01\n" +
+	"\x0eUpdateSchedule\x12+.epigraph.executor.v1.UpdateScheduleRequest\x1a\x1e.epigraph.executor.v1.Schedule\"-\x82\xd3\xe4\x93\x02':\bschedule2\x1b/v1/schedules/{schedule.id}\x12z\n" +
+	"\x0eDeleteSchedule\x12+.epigraph.executor.v1.DeleteScheduleRequest\x1a\x16.google.protobuf.Empty\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/v1/schedules/{schedule_id}\x12\x89\x01\n" +
 	"\rPauseSchedule\x12*.epigraph.executor.v1.PauseScheduleRequest\x1a\x1e.epigraph.executor.v1.Schedule\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/schedules/{schedule_id}:pause\x12\x8c\x01\n" +
 	"\x0eResumeSchedule\x12+.epigraph.executor.v1.ResumeScheduleRequest\x1a\x1e.epigraph.executor.v1.Schedule\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/schedules/{schedule_id}:resume\x12\xa2\x01\n" +
 	"\x10BackfillSchedule\x12-.epigraph.executor.v1.BackfillScheduleRequest\x1a..epigraph.executor.v1.BackfillScheduleResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/schedules/{schedule_id}:backfill\x12\x9e\x01\n" +
@@ -1178,7 +1150,7 @@ func file_epigraph_executor_v1_schedule_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_schedule_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_schedule_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_epigraph_executor_v1_schedule_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_epigraph_executor_v1_schedule_proto_goTypes = []any{
 	(OverlapPolicy)(0),               // 0: epigraph.executor.v1.OverlapPolicy
 	(*Schedule)(nil),                 // 1: epigraph.executor.v1.Schedule
@@ -1189,61 +1161,63 @@ var file_epigraph_executor_v1_schedule_proto_goTypes = []any{
 	(*ListSchedulesResponse)(nil),    // 6: epigraph.executor.v1.ListSchedulesResponse
 	(*UpdateScheduleRequest)(nil),    // 7: epigraph.executor.v1.UpdateScheduleRequest
 	(*DeleteScheduleRequest)(nil),    // 8: epigraph.executor.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),   // 9: epigraph.executor.v1.DeleteScheduleResponse
-	(*PauseScheduleRequest)(nil),     // 10: epigraph.executor.v1.PauseScheduleRequest
-	(*ResumeScheduleRequest)(nil),    // 11: epigraph.executor.v1.ResumeScheduleRequest
-	(*BackfillScheduleRequest)(nil),  // 12: epigraph.executor.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 13: epigraph.executor.v1.BackfillScheduleResponse
-	(*TriggerScheduleRequest)(nil),   // 14: epigraph.executor.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil),  // 15: epigraph.executor.v1.TriggerScheduleResponse
-	(*StartRunRequest)(nil),          // 16: epigraph.executor.v1.StartRunRequest
-	(*durationpb.Duration)(nil),      // 17: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 18: google.protobuf.Timestamp
+	(*PauseScheduleRequest)(nil),     // 9: epigraph.executor.v1.PauseScheduleRequest
+	(*ResumeScheduleRequest)(nil),    // 10: epigraph.executor.v1.ResumeScheduleRequest
+	(*BackfillScheduleRequest)(nil),  // 11: epigraph.executor.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 12: epigraph.executor.v1.BackfillScheduleResponse
+	(*TriggerScheduleRequest)(nil),   // 13: epigraph.executor.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil),  // 14: epigraph.executor.v1.TriggerScheduleResponse
+	(*StartRunRequest)(nil),          // 15: epigraph.executor.v1.StartRunRequest
+	(*durationpb.Duration)(nil),      // 16: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 17: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 18: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),            // 19: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_schedule_proto_depIdxs = []int32{
-	16, // 0: epigraph.executor.v1.Schedule.start:type_name -> epigraph.executor.v1.StartRunRequest
+	15, // 0: epigraph.executor.v1.Schedule.start:type_name -> epigraph.executor.v1.StartRunRequest
 	0,  // 1: epigraph.executor.v1.Schedule.overlap:type_name -> epigraph.executor.v1.OverlapPolicy
-	17, // 2: epigraph.executor.v1.Schedule.catchup_window:type_name -> google.protobuf.Duration
-	17, // 3: epigraph.executor.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	18, // 4: epigraph.executor.v1.Schedule.begin_time:type_name -> google.protobuf.Timestamp
-	18, // 5: epigraph.executor.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
-	18, // 6: epigraph.executor.v1.Schedule.next_times:type_name -> google.protobuf.Timestamp
+	16, // 2: epigraph.executor.v1.Schedule.catchup_window:type_name -> google.protobuf.Duration
+	16, // 3: epigraph.executor.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	17, // 4: epigraph.executor.v1.Schedule.begin_time:type_name -> google.protobuf.Timestamp
+	17, // 5: epigraph.executor.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	17, // 6: epigraph.executor.v1.Schedule.next_times:type_name -> google.protobuf.Timestamp
 	2,  // 7: epigraph.executor.v1.Schedule.recent:type_name -> epigraph.executor.v1.ScheduleStart
-	18, // 8: epigraph.executor.v1.Schedule.create_time:type_name -> google.protobuf.Timestamp
-	18, // 9: epigraph.executor.v1.Schedule.update_time:type_name -> google.protobuf.Timestamp
-	18, // 10: epigraph.executor.v1.ScheduleStart.schedule_time:type_name -> google.protobuf.Timestamp
-	18, // 11: epigraph.executor.v1.ScheduleStart.actual_time:type_name -> google.protobuf.Timestamp
+	17, // 8: epigraph.executor.v1.Schedule.create_time:type_name -> google.protobuf.Timestamp
+	17, // 9: epigraph.executor.v1.Schedule.update_time:type_name -> google.protobuf.Timestamp
+	17, // 10: epigraph.executor.v1.ScheduleStart.schedule_time:type_name -> google.protobuf.Timestamp
+	17, // 11: epigraph.executor.v1.ScheduleStart.actual_time:type_name -> google.protobuf.Timestamp
 	1,  // 12: epigraph.executor.v1.CreateScheduleRequest.schedule:type_name -> epigraph.executor.v1.Schedule
 	1,  // 13: epigraph.executor.v1.ListSchedulesResponse.schedules:type_name -> epigraph.executor.v1.Schedule
 	1,  // 14: epigraph.executor.v1.UpdateScheduleRequest.schedule:type_name -> epigraph.executor.v1.Schedule
-	18, // 15: epigraph.executor.v1.BackfillScheduleRequest.begin_time:type_name -> google.protobuf.Timestamp
-	18, // 16: epigraph.executor.v1.BackfillScheduleRequest.end_time:type_name -> google.protobuf.Timestamp
-	0,  // 17: epigraph.executor.v1.BackfillScheduleRequest.overlap:type_name -> epigraph.executor.v1.OverlapPolicy
-	2,  // 18: epigraph.executor.v1.BackfillScheduleResponse.starts:type_name -> epigraph.executor.v1.ScheduleStart
-	2,  // 19: epigraph.executor.v1.TriggerScheduleResponse.start:type_name -> epigraph.executor.v1.ScheduleStart
-	3,  // 20: epigraph.executor.v1.ScheduleService.CreateSchedule:input_type -> epigraph.executor.v1.CreateScheduleRequest
-	4,  // 21: epigraph.executor.v1.ScheduleService.GetSchedule:input_type -> epigraph.executor.v1.GetScheduleRequest
-	5,  // 22: epigraph.executor.v1.ScheduleService.ListSchedules:input_type -> epigraph.executor.v1.ListSchedulesRequest
-	7,  // 23: epigraph.executor.v1.ScheduleService.UpdateSchedule:input_type -> epigraph.executor.v1.UpdateScheduleRequest
-	8,  // 24: epigraph.executor.v1.ScheduleService.DeleteSchedule:input_type -> epigraph.executor.v1.DeleteScheduleRequest
-	10, // 25: epigraph.executor.v1.ScheduleService.PauseSchedule:input_type -> epigraph.executor.v1.PauseScheduleRequest
-	11, // 26: epigraph.executor.v1.ScheduleService.ResumeSchedule:input_type -> epigraph.executor.v1.ResumeScheduleRequest
-	12, // 27: epigraph.executor.v1.ScheduleService.BackfillSchedule:input_type -> epigraph.executor.v1.BackfillScheduleRequest
-	14, // 28: epigraph.executor.v1.ScheduleService.TriggerSchedule:input_type -> epigraph.executor.v1.TriggerScheduleRequest
-	1,  // 29: epigraph.executor.v1.ScheduleService.CreateSchedule:output_type -> epigraph.executor.v1.Schedule
-	1,  // 30: epigraph.executor.v1.ScheduleService.GetSchedule:output_type -> epigraph.executor.v1.Schedule
-	6,  // 31: epigraph.executor.v1.ScheduleService.ListSchedules:output_type -> epigraph.executor.v1.ListSchedulesResponse
-	1,  // 32: epigraph.executor.v1.ScheduleService.UpdateSchedule:output_type -> epigraph.executor.v1.Schedule
-	9,  // 33: epigraph.executor.v1.ScheduleService.DeleteSchedule:output_type -> epigraph.executor.v1.DeleteScheduleResponse
-	1,  // 34: epigraph.executor.v1.ScheduleService.PauseSchedule:output_type -> epigraph.executor.v1.Schedule
-	1,  // 35: epigraph.executor.v1.ScheduleService.ResumeSchedule:output_type -> epigraph.executor.v1.Schedule
-	13, // 36: epigraph.executor.v1.ScheduleService.BackfillSchedule:output_type -> epigraph.executor.v1.BackfillScheduleResponse
-	15, // 37: epigraph.executor.v1.ScheduleService.TriggerSchedule:output_type -> epigraph.executor.v1.TriggerScheduleResponse
-	29, // [29:38] is the sub-list for method output_type
-	20, // [20:29] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	18, // 15: epigraph.executor.v1.UpdateScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	17, // 16: epigraph.executor.v1.BackfillScheduleRequest.begin_time:type_name -> google.protobuf.Timestamp
+	17, // 17: epigraph.executor.v1.BackfillScheduleRequest.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 18: epigraph.executor.v1.BackfillScheduleRequest.overlap:type_name -> epigraph.executor.v1.OverlapPolicy
+	2,  // 19: epigraph.executor.v1.BackfillScheduleResponse.starts:type_name -> epigraph.executor.v1.ScheduleStart
+	2,  // 20: epigraph.executor.v1.TriggerScheduleResponse.start:type_name -> epigraph.executor.v1.ScheduleStart
+	3,  // 21: epigraph.executor.v1.ScheduleService.CreateSchedule:input_type -> epigraph.executor.v1.CreateScheduleRequest
+	4,  // 22: epigraph.executor.v1.ScheduleService.GetSchedule:input_type -> epigraph.executor.v1.GetScheduleRequest
+	5,  // 23: epigraph.executor.v1.ScheduleService.ListSchedules:input_type -> epigraph.executor.v1.ListSchedulesRequest
+	7,  // 24: epigraph.executor.v1.ScheduleService.UpdateSchedule:input_type -> epigraph.executor.v1.UpdateScheduleRequest
+	8,  // 25: epigraph.executor.v1.ScheduleService.DeleteSchedule:input_type -> epigraph.executor.v1.DeleteScheduleRequest
+	9,  // 26: epigraph.executor.v1.ScheduleService.PauseSchedule:input_type -> epigraph.executor.v1.PauseScheduleRequest
+	10, // 27: epigraph.executor.v1.ScheduleService.ResumeSchedule:input_type -> epigraph.executor.v1.ResumeScheduleRequest
+	11, // 28: epigraph.executor.v1.ScheduleService.BackfillSchedule:input_type -> epigraph.executor.v1.BackfillScheduleRequest
+	13, // 29: epigraph.executor.v1.ScheduleService.TriggerSchedule:input_type -> epigraph.executor.v1.TriggerScheduleRequest
+	1,  // 30: epigraph.executor.v1.ScheduleService.CreateSchedule:output_type -> epigraph.executor.v1.Schedule
+	1,  // 31: epigraph.executor.v1.ScheduleService.GetSchedule:output_type -> epigraph.executor.v1.Schedule
+	6,  // 32: epigraph.executor.v1.ScheduleService.ListSchedules:output_type -> epigraph.executor.v1.ListSchedulesResponse
+	1,  // 33: epigraph.executor.v1.ScheduleService.UpdateSchedule:output_type -> epigraph.executor.v1.Schedule
+	19, // 34: epigraph.executor.v1.ScheduleService.DeleteSchedule:output_type -> google.protobuf.Empty
+	1,  // 35: epigraph.executor.v1.ScheduleService.PauseSchedule:output_type -> epigraph.executor.v1.Schedule
+	1,  // 36: epigraph.executor.v1.ScheduleService.ResumeSchedule:output_type -> epigraph.executor.v1.Schedule
+	12, // 37: epigraph.executor.v1.ScheduleService.BackfillSchedule:output_type -> epigraph.executor.v1.BackfillScheduleResponse
+	14, // 38: epigraph.executor.v1.ScheduleService.TriggerSchedule:output_type -> epigraph.executor.v1.TriggerScheduleResponse
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_schedule_proto_init() }
@@ -1258,7 +1232,7 @@ func file_epigraph_executor_v1_schedule_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_schedule_proto_rawDesc), len(file_epigraph_executor_v1_schedule_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

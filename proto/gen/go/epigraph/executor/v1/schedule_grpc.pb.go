@@ -13,6 +13,7 @@ import (
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
 )
 
 // This is a compile-time assertion to ensure that this generated file
@@ -44,10 +45,10 @@ type ScheduleServiceClient interface {
 	GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*Schedule, error)
 	// ListSchedules lists the schedules of the namespace by id.
 	ListSchedules(ctx context.Context, in *ListSchedulesRequest, opts ...grpc.CallOption) (*ListSchedulesResponse, error)
-	// UpdateSchedule replaces what a schedule says.
+	// UpdateSchedule changes the fields of a schedule that the mask names.
 	UpdateSchedule(ctx context.Context, in *UpdateScheduleRequest, opts ...grpc.CallOption) (*Schedule, error)
 	// DeleteSchedule removes a schedule; its runs stay.
-	DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*DeleteScheduleResponse, error)
+	DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// PauseSchedule lets a schedule start nothing until it is resumed.
 	PauseSchedule(ctx context.Context, in *PauseScheduleRequest, opts ...grpc.CallOption) (*Schedule, error)
 	// ResumeSchedule ends a pause. Times that passed meanwhile are caught up as the catch-up window says.
@@ -106,9 +107,9 @@ func (c *scheduleServiceClient) UpdateSchedule(ctx context.Context, in *UpdateSc
 	return out, nil
 }
 
-func (c *scheduleServiceClient) DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*DeleteScheduleResponse, error) {
+func (c *scheduleServiceClient) DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DeleteScheduleResponse)
+	out := new(emptypb.Empty)
 	err := c.cc.Invoke(ctx, ScheduleService_DeleteSchedule_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -168,10 +169,10 @@ type ScheduleServiceServer interface {
 	GetSchedule(context.Context, *GetScheduleRequest) (*Schedule, error)
 	// ListSchedules lists the schedules of the namespace by id.
 	ListSchedules(context.Context, *ListSchedulesRequest) (*ListSchedulesResponse, error)
-	// UpdateSchedule replaces what a schedule says.
+	// UpdateSchedule changes the fields of a schedule that the mask names.
 	UpdateSchedule(context.Context, *UpdateScheduleRequest) (*Schedule, error)
 	// DeleteSchedule removes a schedule; its runs stay.
-	DeleteSchedule(context.Context, *DeleteScheduleRequest) (*DeleteScheduleResponse, error)
+	DeleteSchedule(context.Context, *DeleteScheduleRequest) (*emptypb.Empty, error)
 	// PauseSchedule lets a schedule start nothing until it is resumed.
 	PauseSchedule(context.Context, *PauseScheduleRequest) (*Schedule, error)
 	// ResumeSchedule ends a pause. Times that passed meanwhile are caught up as the catch-up window says.
@@ -202,7 +203,7 @@ func (UnimplementedScheduleServiceServer) ListSchedules(context.Context, *ListSc
 func (UnimplementedScheduleServiceServer) UpdateSchedule(context.Context, *UpdateScheduleRequest) (*Schedule, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateSchedule not implemented")
 }
-func (UnimplementedScheduleServiceServer) DeleteSchedule(context.Context, *DeleteScheduleRequest) (*DeleteScheduleResponse, error) {
+func (UnimplementedScheduleServiceServer) DeleteSchedule(context.Context, *DeleteScheduleRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSchedule not implemented")
 }
 func (UnimplementedScheduleServiceServer) PauseSchedule(context.Context, *PauseScheduleRequest) (*Schedule, error) {
