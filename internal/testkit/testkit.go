@@ -42,9 +42,9 @@ func Context(t testing.TB, d time.Duration) context.Context {
 // Patience is how long Eventually waits: far longer than anything takes on a machine that is busy.
 const Patience = time.Minute
 
-// Eventually waits until cond holds, and fails the test if it does not within Patience. Unlike require.Eventually it
-// asks cond on the test's own goroutine, so that cond may fail the test by itself. It asks again after a
-// millisecond, and after longer and longer pauses, up to 20 milliseconds.
+// Eventually waits until cond holds, and fails the test if it does not within Patience. Unlike
+// require.Eventually it asks cond on the test's own goroutine, so that cond may fail the test by itself. It
+// asks again after a millisecond, and after longer and longer pauses, up to 20 milliseconds.
 func Eventually(t require.TestingT, cond func() bool, msgAndArgs ...any) {
 	if h, ok := t.(interface{ Helper() }); ok {
 		h.Helper()
@@ -57,8 +57,8 @@ func Eventually(t require.TestingT, cond func() bool, msgAndArgs ...any) {
 	}, cond, msgAndArgs...)
 }
 
-// Within is Eventually with a patience and a pause of the caller's, for what takes minutes, for conditions that cost
-// much, and for fake time.
+// Within is Eventually with a patience and a pause of the caller's, for what takes minutes, for conditions
+// that cost much, and for fake time.
 func Within(t require.TestingT, patience, pause time.Duration, cond func() bool, msgAndArgs ...any) {
 	if h, ok := t.(interface{ Helper() }); ok {
 		h.Helper()
