@@ -35,6 +35,9 @@ func (d Dialect) Span(param string) string { return d.choose(param+`::interval`,
 // Unset holds for a time that is not set.
 func (d Dialect) Unset(column string) string { return d.choose(column+` IS NULL`, column+` = 0`) }
 
+// Set holds for a time that is set.
+func (d Dialect) Set(column string) string { return d.choose(column+` IS NOT NULL`, column+` > 0`) }
+
 // In holds for an expression that is one of the values of a parameter, which is a list.
 func (d Dialect) In(expr, param string) string {
 	return d.choose(expr+` = ANY (`+param+`)`, expr+` IN (SELECT value FROM json_each(`+param+`))`)

@@ -167,6 +167,10 @@ func postgresArgs(args []any) []any {
 			}
 		case time.Duration:
 			args[i] = a.Truncate(time.Microsecond)
+		case []string:
+			if a == nil {
+				args[i] = []string{} // nil would be null
+			}
 		}
 	}
 	return args

@@ -11,11 +11,11 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// RunBatch is all that one commit writes to one run, folded into one. Drivers work on units; nothing
-// else needs them.
+// RunBatch is all that one commit writes for one run. Only drivers use it.
 type RunBatch struct {
 	Namespace, RunID string
-	// Start is set if the unit begins with one. Status, Outcome and so on are folded in all the same.
+	// Start is set if the batch begins with one. Its status, outcome and so on are in the fields below as
+	// well.
 	Start    *Start
 	Expected int64
 	// Events carry RunID, Seq and cut times.
@@ -35,7 +35,8 @@ type RunBatch struct {
 	// Metadata takes the place of the run's; nil leaves it.
 	Metadata []byte
 	Command  []Command
-	// Claims says that runs which Commands goes to, or the unit releases, are claimed: see Append.
+	// Claims says that the runs that get commands, and the batch's own run if it is released, are claimed:
+	// see Append.
 	Claims  bool
 	Applied []int64
 	Jobs    []JobRow
@@ -66,26 +67,26 @@ type part struct {
 	lastSeq int64
 }
 
-// Pending reports whether the unit begins a run that nobody owns yet.
+// Pending reports whether the batch begins a run that nobody owns yet.
 func (u *RunBatch) Pending() bool { return u.Start != nil && u.Start.Run.State == StatePending }
 
-// Ends reports whether the run is over with this unit.
+// Ends reports whether the run is over with this batch.
 func (u *RunBatch) Ends() bool { return u.Status != nil && u.Status.State.Ended() }
 
-// TouchesRow reports whether an append changes the run's row. The others leave it alone: their place is kept
-// by the events.
+// TouchesRow reports whether an append changes the run's row. For the others the events alone say where the
+// journal ends.
 func (u *RunBatch) TouchesRow() bool {
 	return u.Status != nil || u.Outcome != nil || u.Release || u.GraphChanges > 0 || u.Metadata != nil
 }
 
-// LastSeq is where the journal ends after the unit.
+// LastSeq is where the journal ends after the batch.
 func (u *RunBatch) LastSeq() int64 { return u.Expected + int64(len(u.Events)) }
 
-// Attempt commits units in one transaction and reports what became of each through done. An error
+// Attempt commits batches in one transaction and reports what became of each through done. An error
 // means that nothing was committed.
 type Attempt func(ctx context.Context, units []*RunBatch, done *Outcomes) error
 
-// Outcomes collects what became of units, by run.
+// Outcomes collects what became of batches, by run.
 type Outcomes struct {
 	byBatch map[*RunBatch]batchResult
 	claimed map[string]bool
@@ -98,7 +99,7 @@ type batchResult struct {
 	revision int64
 }
 
-// Committed notes that the unit is durable with this revision.
+// Committed notes that the batch is durable with this revision.
 func (o *Outcomes) Committed(u *RunBatch, revision int64) {
 	o.byBatch[u] = batchResult{revision: revision}
 }
@@ -111,7 +112,7 @@ func (o *Outcomes) Claimed(runID string) {
 	o.claimed[runID] = true
 }
 
-// Refused notes that the unit was not written and why.
+// Refused notes that the batch was not written and why.
 func (o *Outcomes) Refused(u *RunBatch, err error) { o.byBatch[u] = batchResult{err: err} }
 
 // Answered notes that a Start was answered by another run; repeated tells that its request id said so.
@@ -204,7 +205,7 @@ func (u *RunBatch) reportClaimed(res *Result, out *Outcomes) {
 	}
 }
 
-// coalesce makes one unit per run, in order of appearance. Writes that do not follow on each other get
+// coalesce makes one batch per run, in order of appearance. Writes that do not follow on each other get
 // their result at once and are left out, with all later ones of their run.
 func coalesce(writes []Write, results []Result) []*RunBatch {
 	units := make([]*RunBatch, 0, len(writes))
@@ -299,7 +300,7 @@ func (u *RunBatch) addAppend(a *Append) {
 	u.add(a)
 }
 
-// add takes along what is written beside the rows of runs. Outbox items and the snapshot take their place from
+// add adds what is written beside the row of the run. Outbox items and the snapshot take their place from
 // the last event.
 func (u *RunBatch) add(a *Append) {
 	if u.Events == nil {
@@ -353,11 +354,11 @@ type FoundRow struct {
 	LastSeq    int64
 	Revision   int64
 	CreateTime time.Time
-	// Events are those stored at the unit's sequences.
+	// Events are those stored at the batch's sequences.
 	Events []Event
 }
 
-// ClassifyConflict tells why a unit was not written: it was written before by an identical commit, or it lost.
+// ClassifyConflict tells why a batch was not written: it was written before by an identical commit, or it lost.
 func ClassifyConflict(u *RunBatch, owner Owner, s FoundRow, done *Outcomes) {
 	switch {
 	case !s.Found && u.Start != nil:
@@ -380,7 +381,7 @@ func ClassifyConflict(u *RunBatch, owner Owner, s FoundRow, done *Outcomes) {
 	}
 }
 
-// revision is what a unit that was committed before is answered with.
+// revision is what a batch that was committed before is answered with.
 func (s *FoundRow) revision(u *RunBatch) int64 {
 	if u.Start == nil && !u.TouchesRow() {
 		return 0
@@ -408,14 +409,14 @@ type RequestKey struct{ Namespace, Method, ID string }
 type Seen struct{ BodyHash, RunID string }
 
 // Preconditions is what stands in the database before starts are resolved: answers by request id, open
-// holders by business key, and which of the units' own runs exist already.
+// holders by business key, and which of the batches' own runs exist already.
 type Preconditions struct {
 	Requests map[RequestKey]Seen
 	Holders  map[Key]string
 	Exists   map[string]bool
 }
 
-// Needs returns the request ids and business keys that units ask for, each once and sorted, so that
+// Needs returns the request ids and business keys that batches ask for, each once and sorted, so that
 // all commits lock them in one order.
 func Needs(units []*RunBatch) (requests []RequestKey, keys []Key) {
 	for _, u := range units {
@@ -440,7 +441,7 @@ func Needs(units []*RunBatch) (requests []RequestKey, keys []Key) {
 
 // Resolved is what is left to be written.
 type Resolved struct {
-	// Appends and Starts are the units to write; HoldsKey and so on are set.
+	// Appends and Starts are the batches to write; HoldsKey and so on are set.
 	Appends, Starts []*RunBatch
 	// Cancels are the runs whose end is asked for. Those that are themselves in Starts have Started set:
 	// their row is right already, and only the commands are to be written.
@@ -541,18 +542,18 @@ func RequestIDReused(id string) error {
 
 // SideEffects is what a commit touches besides the runs that it writes to.
 type SideEffects struct {
-	// Targets are the runs that get commands, Ended those of the units that end; each once and sorted.
+	// Targets are the runs that get commands, Ended those of the batches that end; each once and sorted.
 	Targets, Ended []string
-	// Claims are those of the targets and of the released runs that are claimed if they are parked without an
-	// owner and have commands, each once and sorted.
+	// Claims are those of the targets and of the released runs that are claimed if they wait or are paused
+	// without an owner and have commands; each once and sorted.
 	Claims []string
 	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have
 	// commands and no owner by then.
 	Wakes []JobRow
 	// Queues are those that get a job.
 	Queues []string
-	// Locked are the runs whose rows the commit locks first, in order, so that two commits that commands each
-	// other's runs do not wait in a circle; empty when there is no commands.
+	// Locked are the runs whose rows the commit locks first, in order, so that two commits with commands to
+	// each other's runs do not wait in a circle. It is empty when there are no commands.
 	Locked []string
 }
 

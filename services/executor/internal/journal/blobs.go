@@ -34,14 +34,16 @@ type BlobName struct {
 	Hash      BlobHash
 }
 
-// Blobs keeps account of the values outside of the database. Every one has a row before it is stored, so that none is forgotten whatever dies; what
-// refers to it is written with the reference itself. Journal embeds it.
+// Blobs keeps account of the values outside of the database. Each has a row before it is stored, so that a
+// crash leaves none unknown. References are written with the rows that refer. Journal embeds it.
 type Blobs interface {
-	// NoteBlobs says that these are about to be stored and referred to, and tells what is known of each. From now on none of them is removed until
-	// the grace time of OrphanBlobs has passed, unless it is BlobDoomed.
+	// NoteBlobs records that these blobs are about to be stored and referred to, and returns the state of
+	// each. From now on none of them is removed until the grace time of OrphanBlobs has passed, unless it
+	// is BlobDoomed.
 	NoteBlobs(ctx context.Context, namespace string, refs []BlobRef) ([]BlobState, error)
-	// OrphanBlobs dooms up to limit blobs to which nothing refers and that were not noted within grace, and returns them with those that
-	// were doomed longer than again ago, whose removal got stuck. Each is returned to one caller. It also drops references of snapshots that have been replaced.
+	// OrphanBlobs dooms up to limit blobs to which nothing refers and that were not noted within grace, and
+	// returns them. It also returns blobs that were doomed longer than again ago, whose removal got stuck.
+	// Each is returned to one caller. References of snapshots that have been replaced are dropped first.
 	OrphanBlobs(ctx context.Context, grace, again time.Duration, limit int) ([]BlobName, error)
 	// ForgetBlobs removes the rows of doomed blobs whose objects are gone.
 	ForgetBlobs(ctx context.Context, names []BlobName) error
@@ -49,7 +51,8 @@ type Blobs interface {
 
 // Packer gives values the form in which they are kept.
 type Packer interface {
-	// Pack returns w in that form. It costs next to nothing when no value is large. If store is not nil, what it returns is the write to commit,
-	// once it has returned: it stores what is to be outside, and ends soon after its context does. It always gives a write that may be committed.
+	// Pack returns w in that form. It is cheap when no value is large. If store is not nil, the write to
+	// commit is what store returns: it stores the values that go outside, ends soon after its context does,
+	// and always returns a write that may be committed.
 	Pack(w Write) (packed Write, store func(ctx context.Context) Write)
 }

@@ -9,17 +9,19 @@ import (
 // ReasonRunNotEnded is the reason when a run that goes on cannot be deleted.
 const ReasonRunNotEnded = "RUN_NOT_ENDED"
 
-// Deleted is the namespace of runs that are marked for PurgeRuns. No caller can be in it, so nobody sees them. Drivers only.
+// Deleted is the namespace of runs that are marked for PurgeRuns. No caller can be in it, so nobody sees
+// them. Drivers only.
 const Deleted = "!deleted"
 
 // Deletion removes runs. Journal embeds it.
 type Deletion interface {
-	// DeleteRun takes a run that has ended, and the runs below it that have, out of everybody's sight in one transaction, and returns how
-	// many. Revision, if not 0, must be the run's present one. Their rows go by PurgeRuns. ReasonRunNotFound, ReasonRunNotEnded,
-	// ReasonEtagMismatch.
+	// DeleteRun hides a run that has ended, and the ended runs below it, from every caller in one
+	// transaction, and returns how many they are. Revision, if not 0, must be the run's present one.
+	// PurgeRuns removes their rows. ReasonRunNotFound, ReasonRunNotEnded, ReasonEtagMismatch.
 	DeleteRun(ctx context.Context, namespace, runID string, revision int64) (int, error)
-	// PurgeRuns removes up to about limit rows of deleted runs, the row of the run last, and reports whether there is more to do. What a run
-	// has in the outbox must have left before.
+	// PurgeRuns removes up to about limit rows of deleted runs, the row of the run last, and reports
+	// whether there is more to do. A run with items in the outbox is left alone until they have been
+	// acknowledged.
 	PurgeRuns(ctx context.Context, limit int) (more bool, err error)
 }
 

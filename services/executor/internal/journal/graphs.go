@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// GraphRest is how long a graph is kept at least after a run took it last. It is far longer than what a store knows of it may be old.
+	// GraphRest is how long a graph is kept after a run last took it. It is far longer than GraphKnown.
 	GraphRest = 24 * time.Hour
-	// GraphKnown is how long a store that has told the database that a graph is in use need not tell it again.
+	// GraphKnown is how long a store that has recorded the use of a graph need not record it again.
 	GraphKnown = time.Hour
-	// MaxGraphUsers is how many runs of a namespace are looked at for the graphs that they refer to. If there are more that may refer to graphs
-	// that nobody took for long, none of these graphs is removed.
+	// MaxGraphUsers bounds how many runs of a namespace are looked at for the graphs that they refer to. If
+	// there are more that may refer to graphs which nobody took for long, none of these graphs is removed.
 	MaxGraphUsers = 10_000
 )
 
@@ -21,14 +21,15 @@ type UsedGraph struct {
 	Used time.Time
 }
 
-// GraphUser is what a group of runs refers to: the graph that they are pinned to, and the one that they began with if that is another.
-// Drivers only.
+// GraphUser is what a group of runs refers to: the graph that they are pinned to, and the one that they
+// began with if it is another. Drivers only.
 type GraphUser struct {
 	Runs        int
 	Hash, First string
 }
 
-// UnusedGraphs are those of the graphs, all of one namespace, that none of the users refers to; nil if there are too many users to know. Drivers only.
+// UnusedGraphs are those of the graphs, all of one namespace, that none of the users refers to; nil if
+// there are too many users to know. Drivers only.
 func UnusedGraphs(graphs []UsedGraph, users []GraphUser) (hashes []string) {
 	runs := 0
 	used := map[string]bool{}
@@ -47,8 +48,8 @@ func UnusedGraphs(graphs []UsedGraph, users []GraphUser) (hashes []string) {
 	return hashes
 }
 
-// OldGraphs are those last taken before a time, namespace by namespace, and for each namespace the time before which all of their users
-// began. Drivers only.
+// OldGraphs are those last taken before a time, by namespace, and for each namespace the time before which
+// all of their users began. Drivers only.
 func OldGraphs(page []UsedGraph, before time.Time) (groups [][]UsedGraph, begun []time.Time) {
 	old := slices.DeleteFunc(page, func(g UsedGraph) bool { return !g.Used.Before(before) })
 	for len(old) > 0 {

@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// Suspicion names something that must not be so in a journal, or that wants looking after. Drivers know how to look for it.
+// Suspicion names something that must not be in a journal, or that somebody should look at. Drivers know
+// how to look for it.
 type Suspicion string
 
-// The suspicions. Those of runs are looked for in a sample unless everything is asked for; the others by way of an index.
+// The suspicions. Those of runs are looked for in a sample, unless everything is asked for; the others by
+// an index.
 const (
 	// SuspectGap: events of a run are missing.
 	SuspectGap Suspicion = "journal-gap"
@@ -26,11 +28,11 @@ const (
 	SuspectKey Suspicion = "key-held"
 	// SuspectInterrupt: a question is open though its run has ended or is gone.
 	SuspectInterrupt Suspicion = "interrupt-open"
-	// SuspectCommandLost: there is commands to a run that has ended or is gone.
+	// SuspectCommandLost: there are commands to a run that has ended or is gone.
 	SuspectCommandLost Suspicion = "command-lost"
-	// SuspectCommandOld: commands to an open run was not taken up for a while.
+	// SuspectCommandOld: a command to an open run was not applied for a while.
 	SuspectCommandOld Suspicion = "command-old"
-	// SuspectOverdue: the time of a parked run has passed and nobody has woken it.
+	// SuspectOverdue: the time of an evicted run has passed and nobody has woken it.
 	SuspectOverdue Suspicion = "evicted-overdue"
 	// SuspectOwner: the owner of an open run is not registered.
 	SuspectOwner Suspicion = "owner-gone"
@@ -58,7 +60,8 @@ const (
 	SuspectSetting Suspicion = "database-setting"
 )
 
-// Sample bounds which runs are looked at: half of Size are the newest, half follow From in the order of ids. Size 0 means all.
+// Sample bounds which runs are looked at: half of Size are the newest, half follow From in the order of
+// ids. Size 0 means all.
 type Sample struct {
 	Size int
 	From string
@@ -72,11 +75,13 @@ type BlobOfRun struct {
 
 // Inspector answers suspicions. It reads only, and holds nobody up.
 type Inspector interface {
-	// Suspects returns one line for each thing found, at most limit of them. Nothing is known of a suspicion that makes no sense in this store.
+	// Suspects returns one line for each thing found, at most limit of them. A suspicion that makes no
+	// sense in this store finds nothing.
 	Suspects(ctx context.Context, s Suspicion, in Sample, limit int) ([]string, error)
 	// Runs lists the namespace and id of each run of a sample.
 	Runs(ctx context.Context, in Sample) ([]RunRef, error)
-	// BlobsOf lists the values outside of the database to which the runs of a sample refer, each with one of those runs; at most limit of them.
+	// BlobsOf lists the values outside of the database to which the runs of a sample refer, each with one
+	// of those runs; at most limit of them.
 	BlobsOf(ctx context.Context, in Sample, limit int) ([]BlobOfRun, error)
 	// Now is the database's clock.
 	Now(ctx context.Context) (time.Time, error)

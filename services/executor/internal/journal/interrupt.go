@@ -35,7 +35,8 @@ const (
 	InterruptCanceled InterruptState = 4
 )
 
-// Closing says that a question no longer stands, by the run's own doing. One that is closed already stays as it is.
+// Closing is the end of an interrupt by the run's own doing. An interrupt that is closed already stays as
+// it is.
 type Closing struct {
 	ID           string
 	State        InterruptState
@@ -51,8 +52,8 @@ type InterruptFilter struct {
 	States []InterruptState
 }
 
-// Interrupts reads questions. They are opened and closed by the commits of their runs' events, and answered by Commands.Post. The open ones of a
-// run that ends become InterruptCanceled.
+// Interrupts reads interrupts. The commits of their runs open and close them, and Commands.Enqueue answers
+// them. The open ones of a run that ends become InterruptCanceled.
 type Interrupts interface {
 	// GetInterrupt returns one question. ReasonInterruptNotFound.
 	GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error)
@@ -60,8 +61,8 @@ type Interrupts interface {
 	ListInterrupts(ctx context.Context, namespace string, f InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error)
 }
 
-// Closes reports whether closing i by a changes nothing more: it was answered so before. An error says that it was closed in another way.
-// Drivers only.
+// Closes reports whether i was answered by a before, so that closing it changes nothing. An error says that
+// it was closed in another way. Drivers only.
 func (a *Answer) Closes(i *Interrupt) (repeated bool, err error) {
 	switch {
 	case i.State == InterruptOpen:

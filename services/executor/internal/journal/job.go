@@ -30,7 +30,7 @@ type JobKind string
 
 // The kinds of jobs that the journal itself inserts.
 const (
-	// JobWake asks for a parked run to be claimed and gone on with.
+	// JobWake asks for an evicted run to be claimed and loaded.
 	JobWake JobKind = "wake"
 	// JobStart asks for a pending run to be claimed and begun.
 	JobStart JobKind = "start"

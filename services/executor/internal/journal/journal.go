@@ -37,47 +37,53 @@ type Members interface {
 	// Register makes id an executor with a new incarnation, higher than every one given before. From
 	// then on earlier incarnations of id are fenced, and their runs are for TakeOver to claim.
 	Register(ctx context.Context, id, addr string) (Owner, error)
-	// TokenKey returns the key of attempt token that is kept with the runs. The first call makes it fresh; from then on it stays.
+	// TokenKey returns the key of attempt tokens that is kept with the runs. The first call makes it fresh;
+	// from then on it stays.
 	TokenKey(ctx context.Context, fresh []byte) ([]byte, error)
 	// Heartbeat renews the lease of owner. It returns ReasonFenced if owner was taken over.
 	Heartbeat(ctx context.Context, owner Owner) error
 	// Executors lists the registered executors by id, so that a replica can find a run's owner.
 	Executors(ctx context.Context) ([]Executor, error)
-	// TakeOver fences every other executor whose heartbeat is older than o.Lease, or whose process is known to
-	// have ended if the store can know that, claims for self up to o.Limit open runs of executors that are gone,
-	// and running ones that were released, oldest first, and returns them. A released run counts no take-over. A
-	// run that would be taken over for the o.MaxTakeovers-th time since it last made progress, and by what was
-	// recorded with Mark was at work when its owner went down, is set StateQuarantined instead and returned in
-	// Quarantined; it stays without an owner. See TakeOverPolicy. Of runs that are suspects it claims one at most,
-	// which comes first; it counts as reading from then on. Paused runs of executors that are gone are not
-	// claimed: they become parked, with a wake-up job if commands wait for them. Runs that are parked already are
-	// not looked at, however many there are. It returns ReasonFenced if self was itself taken over.
+	// TakeOver fences every other executor whose heartbeat is older than o.Lease, or whose process is known
+	// to have ended if the store can know that. It claims for self, oldest first, up to o.Limit open runs
+	// of executors that are gone, and running ones that were released, and returns them. A released run
+	// counts no take-over. A run that would be taken over for the o.MaxTakeovers-th time since it last made
+	// progress, and was at work (see Mark) when its owner went down, is set StateQuarantined instead and
+	// returned in Quarantined; it stays without an owner. See TakeOverPolicy. Of runs that are suspects it
+	// claims one at most, which comes first; it counts as reading from then on. Paused runs of executors
+	// that are gone are not claimed: they lose their owner, with a wake-up job if commands wait for them.
+	// Runs that wait without an owner are not looked at, however many there are. ReasonFenced if self was
+	// itself taken over.
 	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
-	// ClaimRun makes self the owner of an open run that no registered executor owns, and returns who owns the run now: self, another
-	// executor, or nobody, when the run has ended or may not be claimed. A quarantined run may be claimed only while commands of kind RESUME or
-	// CANCEL waits for it. A run whose owner is gone counts a take-over by the rule of TakeOver; one that would be quarantined is left to it.
+	// ClaimRun makes self the owner of an open run that no registered executor owns, and returns who owns
+	// the run now: self, another executor, or nobody, when the run has ended or may not be claimed. A
+	// quarantined run may be claimed only while a RESUME or CANCEL command waits for it. A run whose owner
+	// is gone counts a take-over by the rule of TakeOver; one that would be quarantined is left to it.
 	// ReasonRunNotFound, ReasonFenced.
 	ClaimRun(ctx context.Context, self Owner, namespace, runID string, p TakeOverPolicy) (Owner, error)
-	// Mark records what a run of owner keeps a processor of its busy with; empty says that it does nothing there. harmless is what has just
-	// gone well: if it was held against the run, it is no longer. ReasonNotOwner.
+	// Mark records what a run of owner keeps a processor busy with; empty says nothing. harmless is what
+	// has just gone well: if it was held against the run, it is no longer. ReasonNotOwner.
 	Mark(ctx context.Context, owner Owner, runID, doing, harmless string) error
-	// SweepOwnerless inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which commands have waited that long:
-	// their hint was lost. It looks at up to limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
+	// SweepOwnerless inserts a wake-up job for pending runs and runs without an owner whose wake-up is
+	// overdue by late, or for which commands have waited that long: their hint was lost. It looks at up to
+	// limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
 	SweepOwnerless(ctx context.Context, late time.Duration, limit int) (int, error)
-	// ReadyJobs makes jobs that are due within ahead, up to limit of each queue and priority, available to workers, who leave them alone until
-	// their time, and returns how many they were. River's leader does the same, but looks less far ahead, and for a while after a leader died
-	// there is none.
+	// ReadyJobs makes jobs that are due within ahead, up to limit of each queue and priority, available to
+	// workers, who leave them alone until their time. It returns how many they were. River's leader does
+	// the same, but looks less far ahead, and there is none for a while after a leader died.
 	ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (int, error)
 	// WorkJobsAs says under which name this executor's process works jobs of the queue.
 	WorkJobsAs(ctx context.Context, owner Owner, worker string) error
-	// RescueJobs makes up to limit jobs available again that began longer ago than after and are with a process which works jobs of ours, but neither as
-	// worker, who asks, nor for an executor that has been heard of since, and returns how many they were. The try that was cut off is not counted.
+	// RescueJobs makes up to limit jobs available again that began longer ago than after, and returns how
+	// many they were. They are with a process that works jobs of ours, but not with worker, the caller, nor
+	// with an executor that has been heard of since. The try that was cut off is not counted.
 	RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (int, error)
-	// ExpediteUnpriced makes up to limit parked runs overdue for SweepOwnerless that are paused for the reason and would go on by themselves later. It returns how
-	// many there were.
+	// ExpediteUnpriced makes up to limit runs overdue for SweepOwnerless that are paused for the reason and
+	// would go on by themselves later. It returns how many there were.
 	ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error)
-	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
-	// all of them. Running ones are for TakeOver; those that wait, or have commands, get a wake-up job. Runs that are not owner's are left alone.
+	// Release gives these runs of owner back, so that any executor may claim them at once; nil means all of
+	// them. Running ones are for TakeOver; those that wait, or have commands, get a wake-up job. Runs that
+	// are not owner's are left alone.
 	Release(ctx context.Context, owner Owner, runIDs []string) error
 	// Deregister releases all runs and removes the executor. A fenced owner is not an error.
 	Deregister(ctx context.Context, owner Owner) error
@@ -114,12 +120,14 @@ type Reader interface {
 	Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error)
 	// GraphBody returns the body of a graph that a run of the namespace is or was pinned to. ReasonGraphNotFound.
 	GraphBody(ctx context.Context, namespace, hash string) ([]byte, error)
-	// Requested returns the run that a request came to, and the hash of its body; empty ones if no such request is known.
+	// Requested returns the run that a request came to, and the hash of its body; empty ones if no such
+	// request is known.
 	Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error)
 	// Standing is Log.Load on behalf of a caller of the namespace. ReasonRunNotFound.
 	Standing(ctx context.Context, namespace, runID string) (Loaded, error)
-	// List returns up to limit runs after a cursor, newest first by (CreateTime, ID), without Args,
-	// Named, Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut. It gives fewer where page.MaxBytes are full.
+	// List returns up to limit runs after a cursor, newest first by (CreateTime, ID), without Args, Named,
+	// Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut. It returns
+	// fewer where page.MaxBytes are full.
 	List(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Run, error)
 	// Events returns up to limit events with a sequence above afterSeq, in order. A run without such
 	// events, or without existence, gives none.
@@ -138,19 +146,20 @@ type Outbox interface {
 	// other claim. Items of one run come in order, and none is given out while an earlier one of its run is
 	// hidden or backing off. A deliverer that fails on one must not go on with later ones of that run.
 	ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) ([]OutboxItem, error)
-	// AckOutbox removes delivered items and adds what they turned out to cost to their runs, and to all runs above these, in one
-	// transaction. An item that is gone already adds nothing, so that a second ack counts nothing twice.
+	// AckOutbox removes delivered items and adds what they turned out to cost to their runs, and to all
+	// runs above these, in one transaction. An item that is gone already adds nothing, so that a second ack
+	// counts nothing twice.
 	AckOutbox(ctx context.Context, acks []OutboxAck) error
 	// RetryOutbox lets failed items be claimed again after a pause.
 	RetryOutbox(ctx context.Context, retries []OutboxRetry) error
-	// Accounting are those of a run: its costs, and how many items of this kind of it, and of all below it, are not acknowledged yet; both
-	// as they were at one instant.
+	// Accounting returns the costs of a run, and how many items of this kind of it, and of all below it,
+	// are not acknowledged yet; both as they were at one instant.
 	Accounting(ctx context.Context, namespace, runID, kind string) (Accounting, error)
 	// OutboxBacklog counts the items that are not acknowledged yet.
 	OutboxBacklog(ctx context.Context) (int64, error)
 }
 
-// Owner is one life of one executor.
+// Owner is one ownership session of one executor.
 type Owner struct {
 	ID string
 	// Incarnation is higher than that of every executor registered before.
@@ -180,31 +189,33 @@ type TakeOverOptions struct {
 	// Except are namespaces whose runs are left to a later take-over, or to others: this executor has no room
 	// for more of theirs.
 	Except []string
-	// Canceled claims other runs: open ones that were canceled, in whatever state, that no live executor owns
-	// and that have something to go on with, a running one itself and any other its commands. They come from each
-	// namespace in turn. Limit, NoSuspects and Except hold as for others. Paused ones of executors that are
-	// gone become parked first, and are claimed by the next take-over. What it costs is bounded by the open
-	// runs that were canceled.
+	// Canceled claims other runs instead: open ones in any state that were canceled, that no live executor
+	// owns and that have something to go on with, which is itself for a running one and commands for the
+	// others. They come from each namespace in turn. Limit, NoSuspects and Except hold as for others.
+	// Paused ones of executors that are gone lose their owner first, and are claimed by the next take-over.
+	// The cost is bounded by the open runs that were canceled.
 	Canceled bool
 	TakeOverPolicy
 	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
 	// It may be called more than once for a run and must have no effect.
 	QuarantineEvent func(RunRef) Event
-	// QuarantineJobs are the jobs that a quarantine causes, inserted with it; nil inserts none. RunRef.LastSeq is that of the event. As with
-	// QuarantineEvent, it may be called more than once.
+	// QuarantineJobs are the jobs that a quarantine causes, inserted with it; nil inserts none.
+	// RunRef.LastSeq is that of the event. As with QuarantineEvent, it may be called more than once.
 	QuarantineJobs func(RunRef) []Job
 }
 
-// TakeOverPolicy is the one rule by which take-overs are counted, whoever claims a run. Every death of its owner counts for a run that has made no
-// progress since, until one more would quarantine it. Then the run is a suspect: what it does is recorded before it is done, and it is
-// quarantined only if its owner went down while it did something. So a run whose calls are all made elsewhere is never quarantined.
+// TakeOverPolicy is the rule by which take-overs are counted. Every death of an owner counts for a run that
+// has made no progress since, until one more would quarantine it. Then the run is a suspect: what it does
+// is recorded before it is done, and it is quarantined only if its owner went down while it did something.
+// So a run whose calls are all made elsewhere is never quarantined.
 type TakeOverPolicy struct {
 	// MaxTakeovers defaults to DefaultMaxTakeovers; 1 is as 2, since nothing is recorded before the first death.
 	MaxTakeovers int
-	// Outlived says that the caller's own process was this owner and only lost its lease: its runs did not bring it down, so
-	// they count no take-over. Nil means that no owner was.
+	// Outlived says that the caller's own process was this owner and only lost its lease: its runs did not
+	// bring it down, so they count no take-over. Nil means that no owner was.
 	Outlived func(Owner) bool
-	// Explained says that another run is known to have been at work when this owner went down. Nil means that of none.
+	// Explained says that another run is known to have been at work when this owner went down. Nil means
+	// that of none.
 	Explained func(Owner) bool
 }
 
@@ -228,9 +239,11 @@ type RunRef struct {
 	Takeovers int
 	// From is its owner before; zero if it had been released.
 	From Owner
-	// Doing is what a suspect was at work with when From went down. Of a claimed one it is what it counts as being at work with from now on.
+	// Doing is what a suspect was at work with when From went down. Of a claimed one it is what it counts
+	// as being at work with from now on.
 	Doing string
-	// DiedDoing is what it was at work with the last time that an owner went down while it was at work at all.
+	// DiedDoing is what it was at work with the last time that an owner went down while it was at work at
+	// all.
 	DiedDoing string
 }
 
@@ -260,11 +273,11 @@ type Loaded struct {
 	SnapshotSeq int64
 	// Events are those after the snapshot, in order, without gaps.
 	Events []Event
-	// Command is what is unread for the run, the first MaxLoadedCommandBytes pieces, oldest first.
+	// Command are the unapplied commands of the run, oldest first, at most MaxLoadedCommandBytes of them.
 	Command []Command
 }
 
-// MaxLoadedCommandBytes is how many commands comes along with a run.
+// MaxLoadedCommandBytes is how many commands are read with a run.
 const MaxLoadedCommandBytes = 500
 
 // Filter narrows a list; all set fields must hold.
@@ -302,7 +315,8 @@ type OutboxAck struct {
 	UnpricedCalls int64
 }
 
-// Accounting are what the acknowledged items of a run, and of all below it, added up to, and how many are still to come.
+// Accounting is what the acknowledged items of a run, and of all below it, added up to, and how many are
+// still to come.
 type Accounting struct {
 	CostNanoUSD, UnpricedCalls int64
 	Waiting                    int64

@@ -12,12 +12,15 @@ const (
 	MaxOutcomes = 20_000
 )
 
-// OutcomeCache keeps what calls of nodes with a cache gave, for equal calls on whatever executor. It is a cache: what is kept may be gone at any time.
+// OutcomeCache keeps the outcomes of calls of nodes with a cache, for equal calls on any executor. It is a
+// cache: any of it may be gone at any time.
 type OutcomeCache interface {
-	// KeptOutcome returns what the namespace keeps under a key and until when it may be used; nil if nothing may be used now.
+	// KeptOutcome returns what the namespace keeps under a key and until when it may be used; nil if
+	// nothing may be used now.
 	KeptOutcome(ctx context.Context, namespace string, key []byte, now time.Time) (outcome []byte, until time.Time, err error)
 	// KeepOutcome keeps an outcome of up to MaxOutcomeBytes; a later one replaces an earlier one.
 	KeepOutcome(ctx context.Context, namespace string, key, outcome []byte, until time.Time) error
-	// SweepOutcomes removes what has expired, and of what a namespace keeps beyond most what expires first. It returns how many went.
+	// SweepOutcomes removes what has expired, and from a namespace that keeps more than most what expires
+	// first. It returns how many went.
 	SweepOutcomes(ctx context.Context, now time.Time, most int) (int, error)
 }

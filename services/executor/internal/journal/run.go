@@ -78,8 +78,8 @@ type Run struct {
 	Owner Owner
 	// Takeovers counts them since the run last made progress.
 	Takeovers int
-	// Doing is what the run, which must be a suspect, keeps a processor of its owner busy with; DiedDoing is what it did when an owner went
-	// down while it did something. See TakeOverPolicy.
+	// Doing is what the run, which must be a suspect, keeps a processor of its owner busy with. DiedDoing
+	// is what it did when an owner went down while it did something. See TakeOverPolicy.
 	Doing, DiedDoing string
 	// LastSeq is the sequence of the last event, 0 before the first.
 	LastSeq int64

@@ -1,7 +1,7 @@
 package journal
 
-// Write is one unit of a commit: exactly one of the two is set. Writes are not changed by the
-// journal and must not be changed after they were handed over.
+// Write is one part of a commit: exactly one of the two is set. The journal does not change writes, and the
+// caller must not change them after they were handed over.
 type Write struct {
 	Start  *Start
 	Append *Append
@@ -23,8 +23,8 @@ const (
 // Start records a new run and what is appended to its journal at once. The run is owned by the committing
 // executor, unless its state is StatePending: such a run has no owner and waits for somebody to claim it.
 type Start struct {
-	// Run carries ID, Namespace, CreateTime, inputs and the first Status and Outcome. An empty RootID means the
-	// run itself.
+	// Run carries ID, Namespace, CreateTime, inputs and the first Status and Outcome. An empty RootID means
+	// the run itself.
 	Run Run
 	// Append is what hangs on the run. It names no run and no graph, since Run does, and changes nothing in the
 	// row; Graph is the body of Run.GraphHash and is stored once per namespace and hash. At least one event is
@@ -56,19 +56,18 @@ type Append struct {
 	// Leave it false for what recovery itself writes. A run whose calls are long may also be given
 	// progress by an Append without events, after it has run for a while and done no harm.
 	Progress bool
-	// Command is for other runs of the same namespace. A piece for a run that has ended, or is not there, or
-	// that has unapplied commands with the same kind and key, is dropped. An owner is woken; a run without one gets
-	// a wake-up job in the same transaction.
+	// Command are commands to other runs of the same namespace. A command is dropped if its run has ended
+	// or is not there, or has an unapplied command with the same kind and key. An owner is woken; a run
+	// without one gets a wake-up job in the same transaction.
 	Command []Command
-	// Claims lets the committing executor own the runs that Commands goes to and that are parked without an
-	// owner, WAITING or PAUSED, from the same transaction on, instead of a wake-up job for whoever comes.
-	// With Release it is also the run itself, if it is parked and commands came for it that was not taken up.
-	// Result.Claimed names them.
+	// Claims lets the committing executor own, from the same transaction on, the runs that Command goes to
+	// and that are WAITING or PAUSED without an owner, instead of a wake-up job. With Release it is also
+	// the run itself, if it has unapplied commands. Result.Claimed names them.
 	Claims bool
-	// Applied are the pieces of this run's commands that this write takes into account: they are gone with it.
+	// Applied are the commands of this run that this write takes into account; they are removed with it.
 	Applied []int64
 	// Release makes this the owner's last write: with it the run has no owner, or is claimed anew: see
-	// Claims. If commands wait for a run without an owner, or comes later, a wake-up job is inserted in the
+	// Claims. If commands wait for a run without an owner, or come later, a wake-up job is inserted in the
 	// transaction that sees both, so that none is lost.
 	Release bool
 	// Jobs are inserted in the same transaction.
@@ -79,7 +78,7 @@ type Append struct {
 	Graph     []byte
 	// Metadata takes the place of the run's; nil leaves it.
 	Metadata []byte
-	// Opened are new questions of this run; Closed are those that no longer stand.
+	// Opened are new interrupts of this run; Closed are those that are closed.
 	Opened []Interrupt
 	Closed []Closing
 	// Blobs are what its values refer to; a Packer sets them.
@@ -109,6 +108,7 @@ type Result struct {
 	// else 0. For a Start with Created false both are 0.
 	LastSeq, Revision int64
 	// Claimed are the runs that the executor owns because of Append.Claims and is to go on with. It is a
-	// hint: one that became durable in an earlier try is not named, but its commands are among PendingCommands.
+	// hint: a claim that became durable in an earlier try is not named, but its commands are among
+	// PendingCommands.
 	Claimed []string
 }

@@ -169,9 +169,10 @@ type Store interface {
 	// nothing. It is closed when ctx ends.
 	Wakes(ctx context.Context) (<-chan Key, error)
 
-	// Update makes of the limit with key k what change makes of it, in one transaction, and returns it as it
-	// is kept. change gets the limit as it is, or found as false and the key alone. It may run more than once
-	// and must have no other effect; its error is returned and leaves everything as it was. ReasonTooMany.
+	// Update replaces the limit with key k by what change makes of it, in one transaction, and returns it
+	// as it is kept. change gets the limit as it is; if there is none, found is false and only the key is
+	// set. It may run more than once and must have no other effect. Its error is returned and leaves
+	// everything as it was. ReasonTooMany.
 	Update(ctx context.Context, k Key, change Change) (Limit, error)
 	// Delete removes a limit. ReasonNotFound.
 	Delete(ctx context.Context, k Key) error

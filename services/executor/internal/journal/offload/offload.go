@@ -1,5 +1,6 @@
-// Package offload owns the form in which large values of runs are kept: compressed, or as objects of a blob store under the hash of their content, with a stub in their
-// place. It stands between the engine and a journal, and both see plain bytes. It must not know what the values mean, nor where the rows are.
+// Package offload owns the form in which large values of runs are kept: compressed, or as objects of a blob
+// store under the hash of their content, with a stub in their place. It stands between the engine and a
+// journal, and both see plain bytes. It must not know what the values mean, nor where the rows are.
 package offload
 
 import (
@@ -54,7 +55,8 @@ type Offload struct {
 	graphs graphForms
 }
 
-// tries and tryTime bound how long a write may wait for the blob store; after that its values stay with the rows.
+// tries and tryTime bound how long a write may wait for the blob store. After that its values stay in the
+// rows.
 const (
 	tries   = 3
 	tryTime = 15 * time.Second
@@ -180,7 +182,8 @@ func (p *packing) events(es []journal.Event) []journal.Event {
 	return out
 }
 
-// value packs a JSON text: the values in it that are large go outside one by one, so that one that is handed on is the same object again.
+// value packs a JSON text. The large values in it go outside one by one, so that a value that is passed on
+// is the same object again.
 func (p *packing) value(b []byte) []byte {
 	if !p.outside || len(b) <= p.s.o.Over {
 		return p.s.codec.compress(b)

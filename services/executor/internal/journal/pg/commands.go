@@ -17,17 +17,17 @@ import (
 
 const (
 	insertCommand = `INSERT INTO commands (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
-	// hasCommands holds for a run that has some. It looks at one piece of it, of however many there are.
+	// hasCommands holds for a run that has commands. It looks at one of them, however many there are.
 	hasCommands = ` (SELECT true FROM commands m WHERE m.run_id = r.run_id LIMIT 1)`
-	// claimOwnerless gives an owner those of the runs that are parked and have commands. The caller has locked the
-	// rows. The state as it is would let PostgreSQL look through the runs in these states for those that are
-	// meant, if it believes that they are few.
+	// claimOwnerless gives an owner those of the runs that wait or are paused without an owner and have
+	// commands. The caller has locked the rows. By the state as it is, PostgreSQL could look through all
+	// runs in these states, if it believes that they are few.
 	claimOwnerless = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state + 0 IN (3, 4)
 		AND` + hasCommands + ` RETURNING r.run_id`
 )
 
-// queueOwnerNotices wakes the owners of runs that got commands, except the owner that knows of it already.
-// PostgreSQL lets one transaction with a NOTIFY commit at a time, so needless ones are avoided.
+// queueOwnerNotices wakes the owners of runs that got commands, except the owner that knows of them
+// already. PostgreSQL lets one transaction with a NOTIFY commit at a time, so needless ones are avoided.
 func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
 	// OFFSET 0 keeps each a look-up by key.
 	b.Queue(`SELECT pg_notify('`+commandChannel+`', owner_id) FROM (SELECT DISTINCT r.owner_id FROM unnest($1::text[]) AS t (id)
@@ -35,8 +35,8 @@ func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
 		WHERE r.owner_id <> '' AND r.state < 6 AND (r.owner_id <> $2 OR r.owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
 }
 
-// Enqueue implements journal.Commands. The run's row is locked before its owner is looked at, so that commands and
-// the end of an ownership see each other.
+// Enqueue implements journal.Commands. The run's row is locked before its owner is read, so that a command
+// and the end of an ownership see each other.
 func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted journal.Enqueued, err error) {
 	if err := journal.ValidateEnqueue(p, journal.DefaultLimits()); err != nil {
 		return journal.Enqueued{}, err
@@ -82,10 +82,10 @@ func (s *Store) Enqueue(ctx context.Context, p journal.EnqueueRequest) (posted j
 	return posted, nil
 }
 
-// found begins a transaction, remembers the request id of p, locks the run and the question that p answers,
-// and tells how they stand; the question has no id if there is none. mine says that the claimant is
-// registered, and locks it; repeated that the request was seen before with the same body. All goes in one
-// round trip, since whoever waits for the commands wait for each.
+// found begins a transaction, remembers the request id of p, locks the run and the interrupt that p
+// answers, and reads both. The interrupt has no id if there is none. mine says that the claimant is
+// registered and locked. repeated says that the request was seen before with the same body. All of it is
+// one round trip.
 func found(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest) (f journal.Found, q journal.Interrupt, mine, repeated bool, err error) {
 	var b pgx.Batch
 	b.Queue("BEGIN")
@@ -103,8 +103,8 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest) (f j
 		})
 	}
 	b.Queue(`SELECT FROM runs r WHERE`+sqlstore.ThisRun+` FOR NO KEY UPDATE`, p.Command.Namespace, p.Command.RunID)
-	// What stands in the row is read by a statement of its own: that of the lock may have begun before a
-	// take-over ended.
+	// The row is read by a statement of its own: the snapshot of the statement that locks it may be older
+	// than the end of a take-over.
 	there := true
 	b.Queue(`SELECT r.revision, r.state, r.cancel_time IS NOT NULL, r.owner_id, r.owner_incarnation,
 			EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
@@ -150,8 +150,8 @@ func sameRequest(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest
 	return nil
 }
 
-// hand writes what p says to a run whose row is locked, if it is to be written, sees to it that somebody
-// reads it, reads the run and commits, in one round trip.
+// hand writes what p says to a run whose row is locked, if write is set, wakes the run's reader, reads the
+// run and commits. All of it is one round trip.
 func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueRequest, write bool, posted *journal.Enqueued) error {
 	var b pgx.Batch
 	m := p.Command
@@ -170,7 +170,7 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueReq
 			posted.New = tag.RowsAffected() > 0
 			return nil
 		})
-		// Commands that was there before has woken its reader; to do so again does no harm.
+		// A command that was there before has woken its reader. To wake it again does no harm.
 		switch {
 		case posted.Claimed:
 			b.Queue(claimOwnerless, []string{m.RunID}, posted.Owner.ID, posted.Owner.Incarnation)
@@ -190,10 +190,10 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueReq
 
 // PendingCommands implements journal.Commands.
 func (s *Store) PendingCommands(ctx context.Context, owner journal.Owner, look journal.CommandQuery) ([]journal.Command, error) {
-	// mine has two halves, of which one gives no rows. While there is little commands in all (look is shorter
-	// than look.Reads), the first half looks up the run of each piece of it; else the second half reads the
-	// commands of each of this owner's runs. PostgreSQL evaluates the condition on the length once, before it
-	// begins a half.
+	// mine has two halves, of which one gives no rows. While there are few commands in all (look is shorter
+	// than look.Reads), the first half looks up the run of each. Otherwise the second half reads the
+	// commands of each of this owner's runs. PostgreSQL evaluates the condition on the length once, before
+	// it begins a half.
 	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id, kind FROM commands ORDER BY id LIMIT $4),
 		busy AS MATERIALIZED (SELECT unnest($5::text[]) AS run_id),
 		ending AS MATERIALIZED (SELECT unnest($6::text[]) AS run_id),

@@ -17,15 +17,15 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
-// Commit implements journal.Log. Without request ids and business keys everything goes out in one
-// message, which PostgreSQL runs as one transaction; with them one more message looks them up first.
+// Commit implements journal.Log. Without request ids and business keys everything is one message, which
+// PostgreSQL runs as one transaction. With them, one more message looks them up first.
 func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journal.Write) ([]journal.Result, error) {
 	return journal.CommitBatches(ctx, writes, inRow, func(ctx context.Context, units []*journal.RunBatch, done *journal.Outcomes) error {
 		return s.attempt(ctx, owner, units, done)
 	})
 }
 
-// attempt writes the direct way what can go it, and if that turns out to be wrong everything with a look at
+// attempt writes the direct way what can be written so. If that fails, it writes everything with a look at
 // each run.
 func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journal.RunBatch, done *journal.Outcomes) error {
 	err := s.try(ctx, owner, units, done, true)
@@ -71,12 +71,12 @@ type writing struct {
 	conn   *pgxpool.Conn
 	number uint64
 	known  map[*journal.RunBatch]knownRun
-	// direct lets what is known go the direct way; explicit says that a transaction was begun and the owner's
-	// row is locked.
+	// direct lets batches whose runs are known go the direct way. explicit says that a transaction was
+	// begun and the owner's row is locked.
 	direct, explicit bool
 }
 
-// goes reports whether a unit goes the direct way.
+// goes reports whether a batch is written the direct way.
 func (w *writing) goes(u *journal.RunBatch, g journal.Preconditions) bool {
 	if !w.direct || u.Metadata != nil {
 		return false
@@ -96,8 +96,8 @@ func rollback(ctx context.Context, conn *pgxpool.Conn, err error) error {
 	return err
 }
 
-// inBatches lets fn send a transaction in batches of its own, with BEGIN in the first and COMMIT in the last:
-// whoever waits for it waits for each round trip.
+// inBatches lets fn send a transaction in batches of its own, with BEGIN in the first and COMMIT in the
+// last, to save round trips.
 func (s *Store) inBatches(ctx context.Context, pool *pgxpool.Pool, fn func(conn *pgxpool.Conn) error) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Store) inBatches(ctx context.Context, pool *pgxpool.Pool, fn func(conn 
 	return nil
 }
 
-// lookUp begins a transaction, locks the owner's row and the names that units ask for, and reads
+// lookUp begins a transaction, locks the owner's row and the names that batches ask for, and reads
 // what they stand for.
 func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.RunBatch, requests []journal.RequestKey, keys []journal.Key) (journal.Preconditions, error) {
 	g := journal.Preconditions{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
@@ -185,7 +185,7 @@ func locks(requests []journal.RequestKey, keys []journal.Key) []int64 {
 	return slices.Compact(ls)
 }
 
-// write sends everything in one message and returns the units whose guard did not hold.
+// write sends everything in one message and returns the batches whose guard did not hold.
 func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, ground journal.Preconditions, done *journal.Outcomes) ([]*journal.RunBatch, error) {
 	var b pgx.Batch
 	owner := w.owner
@@ -295,7 +295,8 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 			q.Key.Namespace, q.Key.Method, q.Key.ID, q.Seen.BodyHash, q.Seen.RunID, q.Time)
 	}
 	if len(around.Targets) == 0 && len(around.Ended) > 0 {
-		// The direct way has removed the commands of those that end, and who never asked has no question.
+		// The direct way has removed the commands of runs that end, and a run that never opened an
+		// interrupt has none.
 		settled := map[string]bool{}
 		for _, u := range appends {
 			settled[u.RunID] = w.known[u].silent && len(u.Opened) == 0
@@ -357,8 +358,8 @@ const cancelable = "cancel_time IS NULL AND state < 6"
 // queueSideEffects does what follows from the writes, each by a statement that sees them all.
 func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.SideEffects, done *journal.Outcomes) {
 	if len(a.Targets)+len(a.Ended) > 0 {
-		// Which runs have ended is asked of the runs and not of each command: a run that goes on may
-		// have thousands. And it is asked run by run: a join might look through all that are open.
+		// The state is asked for by run and not by command: a run that goes on may have thousands. A join
+		// instead of the sub-select might look through all open runs.
 		b.Queue(`DELETE FROM commands WHERE run_id = ANY (ARRAY (SELECT t.id FROM unnest($1::text[]) AS t (id)
 			WHERE (SELECT r.state < 6 FROM runs r WHERE r.run_id = t.id) IS NOT TRUE))`, slices.Concat(a.Targets, a.Ended))
 	}
@@ -386,7 +387,7 @@ func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.Si
 
 func last(b *pgx.Batch) *pgx.QueuedQuery { return b.QueuedQueries[len(b.QueuedQueries)-1] }
 
-// newGraphs are the graphs of units that are not known to be stored and in use.
+// newGraphs are the graphs of batches that are not known to be stored and in use.
 func (s *Store) newGraphs(conn uint64, units []*journal.RunBatch) map[journal.Key][]byte {
 	graphs := map[journal.Key][]byte{}
 	note := func(u *journal.RunBatch, hash string, body []byte) {

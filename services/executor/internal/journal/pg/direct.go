@@ -9,18 +9,21 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
-// direct holds the statements of units that nothing need be asked for, because they begin a run or follow on what is known. They write
-// without looking first; what is not as it should be ends the whole commit by an error, and then everything is written again with a look at all.
+// direct holds the statements for batches that need no look first: they begin a run, or follow on what is
+// known. If one of them finds something else than was known, the whole commit fails, and everything is
+// written again with a look first.
 type direct struct {
-	// Each has a second form that has the fence in it, for when it goes first. Ended runs have their rows written before. Statuses are the rows of
-	// which nothing else changes.
+	// The second form of each has the fence in it, for when it goes first. statuses updates rows of which
+	// nothing but the status changes. Rows of runs that end are written before their commands are removed.
 	runs, rows, statuses, events [2]string
 	details, outcomes            string
 }
 
-// fence locks the row of the executor whose id and incarnation are the parameters from $first on, as it is now, whatever the snapshot of the
-// statement says, and divides by zero if it is not there. The lock is held until the commit. It is the weakest that a delete or FOR UPDATE
-// waits for, so that heartbeats need not wait for commits. Here as below nothing is counted: an aggregate would take longer than a row.
+// fence locks the row of the executor whose id and incarnation are the parameters from $first on, in its
+// present version, whatever the snapshot of the statement is. It divides by zero if the row is not there.
+// The lock is held until the commit. It is the weakest that a DELETE or FOR UPDATE waits for, so that
+// heartbeats do not wait for commits. Nothing is counted here or below: an aggregate takes longer than a
+// row.
 func fence(first int) string {
 	return fmt.Sprintf("1 / coalesce((SELECT 1 FROM executors WHERE id = $%d AND incarnation = $%d FOR KEY SHARE), 0)", first, first+1)
 }
@@ -28,7 +31,7 @@ func fence(first int) string {
 // fenceFailed is the SQLSTATE of a division by zero, of which there are no others in a commit.
 const fenceFailed = "22012"
 
-// few are the numbers of rows that have statements of their own; more than a few times the largest of them are written by arrays.
+// few are the numbers of rows that have statements of their own. More than many rows are written by arrays.
 var few = [...]int{8, 4, 2, 1}
 
 const many = 24
@@ -63,7 +66,7 @@ func (s *statements) makeDirect(rows int) *direct {
 	d.details = "INSERT INTO run_details (" + names + ") SELECT " + names + " FROM " + s.details.some(rows, 1, "d")
 	n = s.appends.params(rows)
 	update := func(plain bool) [2]string {
-		// There is a last one of so many, or it is a division by zero: so is told with each row, and with none.
+		// The statement divides by zero unless it updated so many rows.
 		return both("WITH upd AS ("+s.updateRows(rows, plain, " AND r.last_seq <= u.expected%s")+fmt.Sprintf(` RETURNING r.run_id, r.revision)
 			SELECT so, upd.run_id, upd.revision FROM (SELECT 1 / coalesce((SELECT 1 FROM upd OFFSET $%d::bigint - 1 LIMIT 1), 0)) AS whole (so) LEFT JOIN upd ON true`, n+3), n)
 	}
@@ -74,8 +77,8 @@ func (s *statements) makeDirect(rows int) *direct {
 	return d
 }
 
-// queueDirect queues what the units write, all that they bring along included. The results of rows go to each. If first is set, nothing in the commit
-// has locked the executor's row yet.
+// queueDirect queues all that the batches write. The revisions of rows go to each. If first is set, nothing
+// in the commit has locked the executor's row yet.
 func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, appends []runBatch, first bool, each func(runID string, revision int64)) {
 	queue := func(forms [2]string, args []any, more ...any) {
 		form := 0
@@ -126,7 +129,8 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 		both = append(append(make([]runBatch, 0, len(starts)+len(appends)), starts...), appends...)
 	}
 	if len(over) > 0 {
-		// Nobody adds commands to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
+		// Nobody adds commands to a run whose row says that it has ended. The row was written by a
+		// statement before, so this one sees all commands that there are.
 		batch.Queue("DELETE FROM commands WHERE run_id = ANY ($1)", over)
 	}
 	portions(s, eventRows(both), func(d *direct, part []sqlstore.EventRow, few bool) {

@@ -16,7 +16,7 @@ import (
 var _ journal.Inspector = (*Store)(nil)
 
 const (
-	// sampled is the head of questions that look at runs one by one. Without a size it is every run.
+	// sampled is the head of queries that look at runs one by one. Without a size it is every run.
 	sampled = `WITH look AS ((SELECT run_id FROM runs ORDER BY run_id DESC LIMIT $2) UNION (SELECT run_id FROM runs WHERE run_id >= $3 ORDER BY run_id LIMIT $2)) `
 	// lookedAt are the runs of the sample.
 	lookedAt = `look CROSS JOIN LATERAL (SELECT * FROM runs WHERE runs.run_id = look.run_id OFFSET 0) r`
@@ -26,7 +26,8 @@ const (
 	registered = ` EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation) `
 )
 
-// suspicions are questions whose answers are one line of text each. $1 bounds the answers; those that begin with sampled also know $2 and $3.
+// suspicions are queries whose rows are one line of text each. $1 bounds the rows; those that begin with
+// sampled also have $2 and $3.
 func suspicions() map[journal.Suspicion]string {
 	return map[journal.Suspicion]string{
 		journal.SuspectGap: sampled + `SELECT r.run_id || format(': %s events from %s to %s, the row says %s', e.n, coalesce(e.lo, 0), coalesce(e.hi, 0), r.last_seq)
@@ -170,13 +171,7 @@ const partitionReserve = 12 * time.Hour
 // partitions looks whether new events have a partition, and that none lie in the one for what has no other. Tables that are not
 // partitioned are fine.
 func partitions(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]string, error) {
-	type part struct{ name, bound string }
-	rows, err := tx.Query(ctx, `SELECT c.oid::regclass::text, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-		WHERE i.inhparent = to_regclass('events') AND c.relpartbound IS NOT NULL`)
-	parts, err := collect(rows, err, func(row pgx.CollectableRow) (p part, err error) {
-		err = row.Scan(&p.name, &p.bound)
-		return p, err
-	})
+	parts, err := eventParts(ctx, tx)
 	if err != nil || len(parts) == 0 {
 		return nil, err
 	}
@@ -194,8 +189,8 @@ func partitions(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]str
 			}
 			continue
 		}
-		if at, ok := upper(p.bound); ok && at.After(last) {
-			last = at
+		if p.end.After(last) {
+			last = p.end
 		}
 	}
 	if left := last.Sub(now); !last.IsZero() && left < partitionReserve {

@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// River's leader looks every five seconds which scheduled jobs will be due within the next five. A job that is due before long must not wait for
-	// that: it is available at once, and workers leave it alone until its time. insertJobs and uniqueJobs are the two ends of an insert into River's table: a job that waits already is not written again. What the
-	// workers are told of is theirs to say: see notifyQueue.
+	// River's leader looks every five seconds for scheduled jobs that are due within the next five. A job
+	// that is due before long must not wait for that: it is available at once, and workers leave it alone
+	// until its time. insertJobs and uniqueJobs are the two ends of an insert into River's table. A job
+	// that waits already is not written again.
 	insertJobs = `INSERT INTO river_job (kind, queue, args, priority, scheduled_at, state, max_attempts, unique_key, unique_states)
 		SELECT j.kind, j.queue, convert_from(j.args, 'UTF8')::jsonb, j.priority, coalesce(j.at, now()),
 			CASE WHEN j.at > now() + interval '10 seconds' THEN 'scheduled' ELSE 'available' END::river_job_state, 1000, j.unique_key, B'10000001'`
 	uniqueJobs = `ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND unique_states IS NOT NULL AND river_job_state_in_bitmask(unique_states, state) DO NOTHING`
-	// notifyQueue is what River's workers listen for.
+	// notifyQueue is what River's workers listen for. Its column q is the queue.
 	notifyQueue = `pg_notify('` + Schema + `.river_insert', '{"queue": "' || q || '"}')`
 
 	// ownerless holds for a run that is open and that no registered executor owns.
@@ -93,8 +94,8 @@ func jobTable() table[journal.JobRow] {
 	}
 }
 
-// queueWakes inserts the wake-up jobs of those runs that have commands and nobody to read it. The rows of the runs must be locked by then, so that
-// neither an owner that leaves nor one that comes is missed.
+// queueWakes inserts the wake-up jobs of those runs that have commands and no owner. The rows of the runs
+// must be locked, so that neither an owner that leaves nor one that comes is missed.
 func (s *statements) queueWakes(b *pgx.Batch, wakes []journal.JobRow) {
 	b.Queue(`WITH jb AS (`+insertJobs+` FROM `+s.jobs.from(1, "j")+` CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = j.run_id AND`+ownerless+`
 			AND`+hasCommands+` OFFSET 0) r `+uniqueJobs+` RETURNING queue AS q)
@@ -129,14 +130,6 @@ func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal
 	return s.hot.SendBatch(ctx, &b).Close()
 }
 
-// ExpediteUnpriced implements journal.Members.
-func (s *Store) ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error) {
-	tag, err := s.hot.Exec(ctx, `UPDATE runs SET wake_time = now() - interval '10 seconds' WHERE run_id = ANY (ARRAY (
-			SELECT run_id FROM runs WHERE state IN (1, 3, 4) AND state = 4 AND state_reason = $1 AND owner_id = '' AND wake_time > now()
-			ORDER BY wake_time LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)) AND owner_id = ''`, reason, limit)
-	return int(tag.RowsAffected()), err
-}
-
 // SweepOwnerless implements journal.Members.
 func (s *Store) SweepOwnerless(ctx context.Context, late time.Duration, limit int) (n int, err error) {
 	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time < now() - $1::interval
@@ -160,8 +153,8 @@ func (s *Store) SweepOwnerless(ctx context.Context, late time.Duration, limit in
 	return int(tag.RowsAffected()), err
 }
 
-// readyJobs looks at each queue and priority by itself, so that the index gives what is due soon and nothing of what is due later. River's leader
-// may be at the same rows: what it has locked is as good as ready.
+// readyJobs looks at each queue and priority by itself, so that the index gives what is due soon and
+// nothing else. It skips rows that River's leader has locked: the leader is making them available.
 const readyJobs = `WITH due AS (SELECT d.id FROM unnest($3::text[]) AS q (queue) CROSS JOIN generate_series(1, 4) AS p (priority)
 			CROSS JOIN LATERAL (SELECT j.id FROM river_job j WHERE j.state = 'scheduled' AND j.queue = q.queue AND j.priority = p.priority
 				AND j.scheduled_at <= now() + $1::interval ORDER BY j.scheduled_at, j.id LIMIT $2 FOR UPDATE SKIP LOCKED) d),

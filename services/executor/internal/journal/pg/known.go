@@ -12,9 +12,10 @@ import (
 // maxKnown bounds the runs and the graphs that are remembered.
 const maxKnown = 200_000
 
-// knownRows is what this store has itself been told is durable, so that the next commit need not ask for it. Each piece belongs to the connection
-// that was told: a server that came back, or another one in its place, has ended that connection, and may have lost what it told.
-// Nothing rests on it but speed: what is not known, or turns out to be wrong, is asked for.
+// knownRows is what this store has been told is durable, so that the next commit need not ask for it. Each
+// entry belongs to the connection that was told: the end of a server ends the connection, and the server
+// may have lost what it told. Nothing but speed depends on it: what is not known, or turns out to be wrong,
+// is asked for.
 type knownRows struct {
 	mu     sync.Mutex
 	runs   map[string]knownRun
@@ -22,13 +23,14 @@ type knownRows struct {
 	last   uint64
 }
 
-// knownRun is an open run as a commit left it. Its owner cannot change as long as the owner is not fenced, but by what the owner itself does.
+// knownRun is an open run as a commit left it. As long as the owner is not fenced, only the owner itself
+// changes the owner of the run.
 type knownRun struct {
 	conn      uint64
 	owner     journal.Owner
 	namespace string
 	lastSeq   int64
-	// calm says that the row counts no take-over, silent that the run has never asked a question.
+	// calm says that the row counts no take-over, silent that the run never opened an interrupt.
 	calm, silent bool
 }
 
@@ -52,7 +54,8 @@ func (k *knownRows) connection(conn *pgx.Conn) uint64 {
 	return k.last
 }
 
-// take returns what is known of the runs of units and forgets it: until the commit has ended it is true no more.
+// take returns what is known of the runs of batches and forgets it: it is not true until the commit has
+// ended.
 func (k *knownRows) take(conn uint64, owner journal.Owner, units []*journal.RunBatch) map[*journal.RunBatch]knownRun {
 	k.mu.Lock()
 	defer k.mu.Unlock()

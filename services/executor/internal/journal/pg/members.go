@@ -22,7 +22,7 @@ const claimSQL = `UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeove
 func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, error) {
 	o := journal.Owner{ID: id}
 	err := dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
-		// The plain update would not wait for a commit of the incarnation before.
+		// The update alone would not wait for a commit of the incarnation before.
 		if _, err := tx.Exec(ctx, `SELECT FROM executors WHERE id = $1 FOR UPDATE`, id); err != nil {
 			return err
 		}
@@ -34,15 +34,6 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 		return journal.Owner{}, fmt.Errorf("register executor: %w", err)
 	}
 	return o, nil
-}
-
-// TokenKey implements journal.Members. Who comes second waits for the first, and reads what that one wrote.
-func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
-	if _, err = s.hot.Exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, $1) ON CONFLICT DO NOTHING`, fresh); err != nil {
-		return nil, sqlstore.Away(fmt.Errorf("keep key of attempt token: %w", err))
-	}
-	err = s.hot.QueryRow(ctx, `SELECT key FROM token_key`).Scan(&key)
-	return key, sqlstore.Away(err)
 }
 
 // Heartbeat implements journal.Members.
@@ -101,8 +92,8 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if err != nil {
 			return err
 		}
-		// A row that another take-over has just claimed may slip through the statements before, since they
-		// wait for nothing and are checked again only in part. This one sees it as it is under our lock.
+		// A row that another take-over has just claimed may pass the statements before: they wait for
+		// nothing and are checked again only in part. This statement sees it as it is under our lock.
 		rows, err := tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq()+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing FROM runs r
 			WHERE r.run_id = ANY ($1) AND`+claimable+` ORDER BY r.run_id`, locked)
 		found, err := collect(rows, err, func(row pgx.CollectableRow) (f journal.RunRef, err error) {
@@ -220,8 +211,8 @@ func lockCanceled(ctx context.Context, tx pgx.Tx, o journal.TakeOverOptions) (lo
 	return locked, find(`<`, `r.run_id`, o.Limit)
 }
 
-// queueOwnerless makes runs parked whose owner is gone and that are not to go on by themselves. What a
-// quarantined one was told to try has brought its owner down once more.
+// queueOwnerless takes the owner, which is gone, from runs that are not to go on by themselves. A
+// quarantined run loses the RESUME command that it was trying: it has brought its owner down once more.
 func (s *Store) queueOwnerless(b *pgx.Batch, parked []journal.RunRef) {
 	var wakes []journal.JobRow
 	for _, f := range parked {
@@ -290,16 +281,6 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		return journal.Owner{}, fenced(err, self)
 	}
 	return now, nil
-}
-
-// Mark implements journal.Members.
-func (s *Store) Mark(ctx context.Context, owner journal.Owner, runID, doing, harmless string) error {
-	tag, err := s.hot.Exec(ctx, `UPDATE runs SET doing = $4, died_doing = CASE WHEN died_doing = $5 THEN '' ELSE died_doing END
-		WHERE run_id = $1 AND owner_id = $2 AND owner_incarnation = $3`, runID, owner.ID, owner.Incarnation, doing, harmless)
-	if err == nil && tag.RowsAffected() == 0 {
-		return journal.NotOwner(runID)
-	}
-	return err
 }
 
 // Release implements journal.Members.

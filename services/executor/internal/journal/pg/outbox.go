@@ -4,9 +4,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
-// dueOutbox is the head of a claim: due are $1 items, from each namespace in turn. Of a namespace it walks along
-// the first items of runs, in the order in which they are due, takes each with what is due behind it in its run,
-// and ends when it has enough.
+// dueOutbox is the head of a claim: due are $1 items, from each namespace in turn. In a namespace it
+// follows the first items of runs in the order in which they are due. It takes each with the due items
+// behind it in its run, and ends when it has enough.
 func dueOutbox() string {
 	return sqlstore.Tenants(`outbox`, ``) + `,
 		due AS (

@@ -44,7 +44,8 @@ func (packPlan) Encode(value any, buf []byte) ([]byte, error) {
 	return append(buf, value.(packed)...), nil
 }
 
-// packHead is the beginning of an array of one dimension; what follows is the elements, each after its length.
+// packHead is the length of the head of an array of one dimension. The elements follow, each after its
+// length.
 const packHead = 20
 
 func packArray(b packed, n int, element uint32) packed {

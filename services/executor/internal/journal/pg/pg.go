@@ -25,7 +25,8 @@ const Schema = "executor"
 const (
 	// fencedCode is the SQLSTATE that executor_fence raises.
 	fencedCode = "EG001"
-	// commitConns are one for each batch that a writer commits at once, and one for when it gives up on one.
+	// commitConns are one for each batch that a writer commits at once, and one for when it gives up on
+	// one.
 	commitConns = 3
 	// hotConns are enough for heartbeat, take-over, loads and outbox.
 	hotConns = 6
@@ -46,8 +47,7 @@ type Options struct {
 	MaxReaders int32
 	// TracerProvider gets a span per query; nil means none.
 	TracerProvider trace.TracerProvider
-	// Answered is called after each statement of the engine that the server carried out; nil means nobody
-	// wants to know.
+	// Answered is called after each statement of the engine that the server carried out. It may be nil.
 	Answered func()
 }
 
@@ -74,9 +74,9 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	// Without plain index scans as well there is one way left to join a batch with a table: look up each
-	// of its rows by key. A plan that was made while the table was empty could otherwise be a scan of the
-	// batch for each row of the table, and stay that way.
+	// Without plain index scans there is one way left to join a batch with a table: to look up each of its
+	// rows by key. Otherwise a plan that was made while the table was empty could be a scan of the batch
+	// for each row of the table, and stay.
 	if s.commit, err = openEngine(ctx, url, o, commitConns, "enable_indexscan", "enable_indexonlyscan"); err != nil {
 		return nil, err
 	}

@@ -135,8 +135,8 @@ var fillMany = []string{
 		FROM generate_series($1::int, $2::int) i`,
 }
 
-// What the API, the doctor and the upkeep ask is asked of tables that were empty when it was asked first, and
-// costs what a page costs however many rows there are, whether anybody has counted them or not.
+// The queries of the API, the doctor and the maintenance were planned on tables that were empty. They still
+// cost what a page costs, however many rows there are, with statistics and without.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -219,7 +219,7 @@ func TestReads(t *testing.T) {
 			other("CountBelow", 10, func() error { _, err := s.CountBelow(ctx, ns, old.ID, 10); return err }),
 			// It reads each once, and finds nothing below it.
 			other("CountBelow/Family", countedBelow+10, func() error { _, err := s.CountBelow(ctx, ns, "family", countedBelow+1); return err }),
-			other("PendingMail", 2*journal.CommandScanLeast, func() error { _, err := s.PendingCommands(ctx, me, journal.CommandQuery{Limit: 10}); return err }),
+			other("PendingCommands", 2*journal.CommandScanLeast, func() error { _, err := s.PendingCommands(ctx, me, journal.CommandQuery{Limit: 10}); return err }),
 			other("SweepGraphs", 100, func() error {
 				_, _, err := s.SweepGraphs(ctx, time.Now().Add(-journal.GraphRest), journal.Key{}, 10)
 				return err
@@ -228,7 +228,7 @@ func TestReads(t *testing.T) {
 			other("Load", 20, func() error { _, err := s.Load(ctx, old.ID); return err }),
 			other("UnappliedCommands", 10, func() error { _, err := s.UnappliedCommands(ctx, ns, old.ID, 10); return err }),
 			other("Outstanding", 20, func() error { _, err := s.Outstanding(ctx, ns, old.ID); return err }),
-			other("Commit/AroundMail", 80, func() error {
+			other("Commit/SideEffects", 80, func() error {
 				ids := []string{"nobody", old.ID, busy.ID, recent.ID}
 				a := journal.SideEffects{Targets: ids, Ended: ids[:2], Claims: ids, Locked: ids}
 				for _, id := range ids {
@@ -240,7 +240,7 @@ func TestReads(t *testing.T) {
 				b.Queue("ROLLBACK")
 				return s.hot.SendBatch(ctx, &b).Close()
 			}),
-			other("FindMail", 10, func() error {
+			other("FindCommand", 10, func() error {
 				_, _, err := s.FindCommand(ctx, ns, old.ID, journal.CommandSignal, "s", true)
 				return err
 			}),
@@ -253,7 +253,7 @@ func TestReads(t *testing.T) {
 				_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 10, Canceled: true})
 				return err
 			}),
-			other("SweepParked", unread, func() error { _, err := s.SweepOwnerless(ctx, time.Minute, 10); return err }),
+			other("SweepOwnerless", unread, func() error { _, err := s.SweepOwnerless(ctx, time.Minute, 10); return err }),
 			other("ReadyJobs", 40, func() error { _, err := s.ReadyJobs(ctx, time.Minute, 10); return err }),
 			other("SweepRequestIDs", 10, func() error { _, err := s.SweepRequestIDs(ctx, time.Now().Add(-time.Hour)); return err }),
 			other("PurgeRuns", 10, func() error { _, err := s.PurgeRuns(ctx, 10); return err }),

@@ -7,12 +7,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// WorkJobsAs implements journal.Members.
-func (s *Store) WorkJobsAs(ctx context.Context, owner journal.Owner, worker string) error {
-	_, err := s.hot.Exec(ctx, `UPDATE executors SET worker = $3 WHERE id = $1 AND incarnation = $2`, owner.ID, owner.Incarnation, worker)
-	return err
-}
-
 // rescueJobs lets go of the unique key: an equal job may wait already, and one too many is no harm.
 const rescueJobs = `WITH dead AS (SELECT j.id FROM river_job j WHERE j.state = 'running' AND j.attempted_at < now() - $1::interval
 			AND starts_with(j.attempted_by[array_upper(j.attempted_by, 1)], $3)

@@ -14,7 +14,8 @@ import (
 const (
 	// maintenanceLock lets one executor at a time change the partitions.
 	maintenanceLock = `SELECT pg_advisory_xact_lock(hashtextextended('epigraph/` + Schema + `/partitions', 0))`
-	// partLockWait is the longest that commits may stand behind a change of the partitions that does not get its locks.
+	// partLockWait bounds how long commits wait behind a change of the partitions that does not get its
+	// locks.
 	partLockWait = `SET LOCAL lock_timeout = '2s'`
 )
 
@@ -87,7 +88,8 @@ func (s *Store) Extend(ctx context.Context, width, ahead time.Duration) (p journ
 			if err := tx.QueryRow(ctx, `SELECT run_id_at($1), run_id_at($2)`, from, to).Scan(&lo, &hi); err != nil {
 				return err
 			}
-			// What came too early for its partition moves into it. Nobody may add to it on the way.
+			// Rows that came too early for their partition move into it. Nothing may be added to them
+			// meanwhile.
 			for _, q := range []string{
 				`CREATE TABLE ` + name + ` (LIKE events INCLUDING ALL)`,
 				`LOCK TABLE events_default IN SHARE ROW EXCLUSIVE MODE`,
@@ -106,9 +108,10 @@ func (s *Store) Extend(ctx context.Context, width, ahead time.Duration) (p journ
 	return p, err
 }
 
-// Shrink implements journal.Retention: partitions that end before a time become one, which holds what is left in them.
+// Shrink implements journal.Retention. Partitions that end before a time become one, which holds the rows
+// that are left in them.
 func (s *Store) Shrink(ctx context.Context, before time.Time, limit int) (more bool, err error) {
-	// Rows of deleted runs are nobody's any more. The others are found by their runs, of which few are that old.
+	// Rows of deleted runs are dropped. The other rows are found by their runs, of which few are that old.
 	const left = ` e JOIN runs r ON r.run_id = e.run_id WHERE r.run_id < $1 AND r.namespace <> '` + journal.Deleted + `'`
 	err = s.maintain(ctx, func(tx pgx.Tx) error {
 		parts, err := eventParts(ctx, tx)
@@ -125,7 +128,7 @@ func (s *Store) Shrink(ctx context.Context, before time.Time, limit int) (more b
 				}
 			}
 		}
-		// The oldest alone is what an earlier call left; its rows go one by one.
+		// A single one is what an earlier call made. Its rows go one by one.
 		if len(old) < 2 {
 			return nil
 		}
@@ -153,7 +156,8 @@ func (s *Store) Shrink(ctx context.Context, before time.Time, limit int) (more b
 				return nil
 			}
 		}
-		// From here on commits to these runs wait: there are few rows to move. Detaching wants the table itself.
+		// Commits to these runs wait from here on; there are few rows to move. A partition can be detached
+		// only under this lock.
 		if _, err := tx.Exec(ctx, `LOCK TABLE events IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}

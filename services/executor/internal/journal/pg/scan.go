@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// quiet reports whether a take-over would find nothing to do, by one look that locks nothing: executors look twice a second, and mostly all are well.
-// What changes after it is for the next look.
+// quiet reports whether a take-over would find nothing to do. It is one query that locks nothing: executors
+// look twice a second, and mostly there is nothing. What changes after it is found by the next look.
 func (s *Store) quiet(ctx context.Context, self journal.Owner, o journal.TakeOverOptions) (quiet bool, err error) {
 	if o.Canceled {
 		err = s.hot.QueryRow(ctx, `WITH f AS MATERIALIZED (SELECT executor_fence($1, $2))

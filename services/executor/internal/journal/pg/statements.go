@@ -55,8 +55,8 @@ func (t table[T]) from(first int, alias string) string {
 	return "unnest(" + strings.Join(args, ", ") + ") AS " + alias + " (" + strings.Join(names, ", ") + ")"
 }
 
-// fromFew renders so many rows of all columns, whose first parameter is $first, under an alias. For a handful of rows that is cheaper than arrays,
-// each of which the database unnests by itself.
+// fromFew renders so many rows of all columns, whose first parameter is $first, under an alias. For a
+// handful of rows that is cheaper than arrays, each of which the database unnests by itself.
 func (t table[T]) fromFew(rows, first int, alias string) string {
 	names, values := make([]string, len(t)), make([]string, rows)
 	for r := range values {
@@ -209,8 +209,8 @@ func newStatements() statements {
 	return s
 }
 
-// builder renders one statement whose later parts write only for the runs that its first part wrote:
-// so a write that lost takes nothing else along, and the whole goes out in one message.
+// builder renders one statement whose later parts write only for the runs that its first part wrote. So a
+// write that lost writes nothing else either, and the whole is one message.
 type builder struct {
 	sql  strings.Builder
 	args []any
@@ -227,8 +227,9 @@ func (b *builder) with(name, sql string, args ...any) {
 	b.args = append(b.args, args...)
 }
 
-// only keeps the rows whose run the part called done wrote. IS TRUE keeps the planner from making a join of
-// it, which it would do row by row for want of an estimate; as it is, it looks each up in a hash table. No part means that all are written for.
+// only keeps the rows whose run the part called done wrote. Without a part it keeps all. IS TRUE keeps the
+// planner from making a join of it, which would go row by row for want of an estimate: as it is, each is
+// looked up in a hash table.
 func only(column, done string) string {
 	if done == "" {
 		return " WHERE true"
@@ -237,7 +238,8 @@ func only(column, done string) string {
 }
 
 // children adds what hangs on the runs that done wrote. Empty parts are left out; there are few
-// combinations, so each soon is a prepared statement. A part that another try of the same commit wrote, whose answer was lost, changes nothing.
+// combinations, so each soon is a prepared statement. A part that an earlier try of the same commit wrote
+// changes nothing.
 func (s *statements) children(b *builder, units []runBatch, done string) {
 	if events := eventRows(units); len(events) > 0 {
 		names := s.events.names("")
@@ -348,16 +350,18 @@ func (s *statements) blobRefs(b *builder, units []runBatch, done string) {
 	b.with("br", "INSERT INTO blob_refs ("+names+") SELECT "+names+" FROM "+s.blobs.from(b.next(), "b")+only("run_id", done)+" ON CONFLICT DO NOTHING", s.blobs.packs(rows)...)
 }
 
-// place is where an append must find the journal: it ends with the event before the first new one. The row's last_seq is that of the last
-// change of the row, so it may lie behind, and keeps a second copy of a commit from passing while the first is on its way.
+// follows is where an append must find the journal: it ends with the event before the first new one. The
+// row's last_seq is that of the last change of the row, so it may lie behind. It keeps a second copy of a
+// commit from passing while the first is under way.
 const (
 	follows = ` (u.expected = 0 OR EXISTS (SELECT FROM events p WHERE p.run_id = u.run_id AND p.seq = u.expected))
 		AND NOT EXISTS (SELECT FROM events p WHERE p.run_id = u.run_id AND p.seq = u.expected + 1)`
 	owned = ` r.run_id = u.run_id AND r.namespace = u.namespace AND r.owner_id = $%d AND r.owner_incarnation = $%d`
 )
 
-// appendEvents queues appends that leave the rows of their runs alone; it returns how many events were new and which runs were not written.
-// Their owner cannot change while they go on: another executor must fence this one first, and the fence is held until the commit.
+// appendEvents queues appends that do not change the rows of their runs. It returns how many events were
+// new and which runs were not written. The owner of these runs cannot change meanwhile: another executor
+// must fence this one first, and the fence is held until the commit.
 func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units []runBatch) {
 	var b builder
 	n := len(s.plain)
@@ -385,8 +389,9 @@ func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units [
 	batch.Queue(b.sql.String()+"\nSELECT "+written+", "+missing, append(b.args, ids)...)
 }
 
-// appendSingles is appendEvents for units of a single event that bring nothing along, which is most of what many runs write at once: one
-// statement over one list, that returns which runs it wrote to. What another try of the commit wrote is not among them.
+// appendSingles is appendEvents for batches of a single event and nothing else, which are most of what many
+// runs write at once. It is one statement over one list, and returns the runs that it wrote to. Runs that
+// an earlier try of the commit wrote are not among them.
 func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units []runBatch) {
 	events := make([]sqlstore.EventRow, len(units))
 	var progress []string
@@ -408,12 +413,13 @@ func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units 
 	batch.Queue(b.sql.String()+"\nSELECT run_id FROM ev", b.args...)
 }
 
-// single reports whether u is one event that brings nothing along.
+// single reports whether a batch is one event and nothing else.
 func single(u runBatch) bool {
 	return !u.TouchesRow() && len(u.Events) == 1 && len(u.Outbox)+len(u.Command)+len(u.Applied)+len(u.Jobs)+len(u.Opened)+len(u.Closed)+len(u.Blobs) == 0 && u.Snapshot == nil
 }
 
-// updateRows renders the update of runs' rows by appends of their owner. It is plain if all of them have a status, keep their owner and their graph.
+// updateRows renders the update of runs' rows by appends of their owner. It is plain if all have a status
+// and keep their owner and their graph.
 func (s *statements) updateRows(rows int, plain bool, guard string) string {
 	var set strings.Builder
 	value := "CASE WHEN u.has_status THEN u.%[1]s ELSE r.%[1]s END"
@@ -437,7 +443,8 @@ func (s *statements) updateRows(rows int, plain bool, guard string) string {
 		FROM ` + s.appends.some(rows, 1, "u") + " WHERE" + fmt.Sprintf(owned, n+1, n+2) + guard
 }
 
-// appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
+// appendRows queues appends that change the rows of their runs. It returns run_id and revision of those
+// that it wrote.
 func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []runBatch) {
 	var b builder
 	b.with("upd", s.updateRows(0, false, " AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",

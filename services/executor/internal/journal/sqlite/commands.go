@@ -16,24 +16,24 @@ const (
 	pollCommands = 500 * time.Millisecond
 
 	insertCommand = `INSERT INTO commands (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	// sendCommand is insertCommand to a run that may be another namespace's, which gets none.
+	// sendCommand is insertCommand to a run that may be another namespace's. Such a run gets none.
 	sendCommand = `INSERT INTO commands (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.namespace <> ?2) ON CONFLICT DO NOTHING`
 	// pendingCommands is that of an owner's runs.
 	pendingCommands = ` FROM commands m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
 	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
 	pendingByRun = ` FROM runs r CROSS JOIN commands m WHERE r.owner_id = ?1 AND r.owner_incarnation = ?2 AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
-	// inHand leaves out what the owner has in hand, small which bodies come along.
+	// inHand leaves out the runs that the owner is busy with. small says which bodies come along.
 	inHand  = ` AND (m.kind = 'CANCEL' OR m.run_id NOT IN (SELECT value FROM json_each(?4))) AND m.run_id NOT IN (SELECT value FROM json_each(?5))`
 	small   = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(` + isSmall + `, m.body, NULL), m.time, NOT (` + isSmall + `)`
 	isSmall = `?6 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= ?6`
 	// commandScan counts commands, up to a number.
 	commandScan = `SELECT count(*) FROM (SELECT 1 FROM commands LIMIT ?)`
-	// claimOwnerless finds parked runs alone that have commands.
+	// claimOwnerless gives an owner a run that waits or is paused without an owner and has commands.
 	claimOwnerless = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
 		AND EXISTS (SELECT 1 FROM commands m WHERE m.run_id = runs.run_id)`
-	// tidyCommands takes away what came for a run that is over, or is not there. It asks that once, and not for
-	// each command: a run that goes on may have thousands.
+	// tidyCommands removes the commands of a run that has ended, or is not there. It asks for the run once
+	// and not for each command: a run that goes on may have thousands.
 	tidyCommands = `DELETE FROM commands WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
 )
 

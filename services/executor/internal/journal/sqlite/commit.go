@@ -30,10 +30,10 @@ const (
 	releaseSQL  = `UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = ?`
 	repinSQL    = `UPDATE runs SET first_graph = iif(graph_revision = 0, graph_hash, first_graph), graph_hash = ?, graph_revision = graph_revision + ? WHERE run_id = ?`
 
-	// tidyInterrupts closes what a run that is over still asked.
+	// tidyInterrupts closes the open interrupts of a run that has ended.
 	tidyInterrupts = `UPDATE interrupts SET state = 4, close_time = ` + now + ` WHERE run_id = ? AND state = 1
 		AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = interrupts.run_id AND r.state >= 6)`
-	// That a graph is in use is said with the run that uses it, now and then.
+	// The use of a graph is noted with the run that takes it, at most once an hour.
 	insertGraph = `INSERT INTO graphs (namespace, hash, body, use_time) VALUES (?, ?, ?, ` + now + `)
 		ON CONFLICT (namespace, hash) DO UPDATE SET use_time = excluded.use_time WHERE graphs.use_time < excluded.use_time - 3600000000`
 )
@@ -62,7 +62,7 @@ func (t txn) fence(ctx context.Context, owner journal.Owner) error {
 	return err
 }
 
-// attempt writes units and returns the owners whose runs were asked to end.
+// attempt writes batches and returns the owners of runs that got commands.
 func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.RunBatch, done *journal.Outcomes) (woken []string, err error) {
 	if err := t.fence(ctx, owner); err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ func (t txn) start(ctx context.Context, owner journal.Owner, u *journal.RunBatch
 	return true, t.graph(ctx, u.Namespace, u.Start.Run.GraphHash, u.Start.Graph)
 }
 
-// children writes what hangs on the runs that were written, events in as few statements as can be.
+// children writes what hangs on the runs that were written, events in as few statements as possible.
 func (t txn) children(ctx context.Context, units []*journal.RunBatch) error {
 	var args []any
 	for _, u := range units {
@@ -319,7 +319,7 @@ func (t txn) children(ctx context.Context, units []*journal.RunBatch) error {
 	return nil
 }
 
-// attachments writes what a unit has to say to others.
+// attachments writes what a batch has for commands, interrupts and jobs.
 func (t txn) attachments(ctx context.Context, u *journal.RunBatch) error {
 	for _, id := range u.Applied {
 		if _, err := t.exec(ctx, `DELETE FROM commands WHERE id = ? AND run_id = ?`, id, u.RunID); err != nil {

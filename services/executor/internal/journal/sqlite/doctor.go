@@ -13,7 +13,7 @@ import (
 var _ journal.Inspector = (*Store)(nil)
 
 const (
-	// sampled is the head of questions that look at runs one by one. Without a size it is every run.
+	// sampled is the head of queries that look at runs one by one. Without a size it is every run.
 	sampled = `WITH look AS (SELECT * FROM (SELECT run_id FROM runs ORDER BY run_id DESC LIMIT ?2) UNION SELECT * FROM (SELECT run_id FROM runs WHERE run_id >= ?3 ORDER BY run_id LIMIT ?2)) `
 	// tenants skips from one namespace to the next, however many runs each has.
 	tenants = `WITH RECURSIVE ns (n) AS (SELECT min(namespace) FROM runs UNION ALL
@@ -25,7 +25,8 @@ func stamp(column string) string {
 	return `strftime('%Y-%m-%dT%H:%M:%SZ', ` + column + ` / 1000000, 'unixepoch')`
 }
 
-// suspicions are questions whose answers are one line of text each. ?1 bounds the answers; those that begin with sampled also know ?2 and ?3.
+// suspicions are queries whose rows are one line of text each. ?1 bounds the rows; those that begin with
+// sampled also have ?2 and ?3.
 func suspicions() map[journal.Suspicion]string {
 	return map[journal.Suspicion]string{
 		journal.SuspectGap: sampled + `SELECT run_id || ': ' || n || ' events from ' || coalesce(lo, 0) || ' to ' || coalesce(hi, 0) || ', the row says ' || last_seq FROM (

@@ -13,17 +13,18 @@ import (
 )
 
 // An owner holds a lock on a file of its own beside the database for as long as its process lives. The
-// operating system takes the lock back when the process ends, however it ends. Whoever gets it knows that the
-// owner is gone and does not wait for its lease: silence proves nothing, since an owner whose writes are held
-// up is silent too. As with the locks of the database itself, all processes are on one machine.
+// operating system takes the lock back when the process ends, however it ends. A process that gets the lock
+// knows that the owner is gone and does not wait for its lease: silence proves nothing, since an owner
+// whose writes are held up is silent too. As with the locks of the database itself, all processes are on
+// one machine.
 
 // ownerFile is named after the incarnation, which no other owner of this database ever has.
 func (s *Store) ownerFile(o journal.Owner) string {
 	return fmt.Sprintf("%s-owner-%d", s.path, o.Incarnation)
 }
 
-// holdOwner locks the file of an owner that is being registered. It returns nil where files cannot be locked;
-// the lease alone decides there.
+// holdOwner locks the file of an owner that is being registered. It returns nil where files cannot be
+// locked; the lease alone decides there.
 func (s *Store) holdOwner(o journal.Owner) *os.File {
 	f, err := os.OpenFile(s.ownerFile(o), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -36,7 +37,7 @@ func (s *Store) holdOwner(o journal.Owner) *os.File {
 	return f
 }
 
-// keepOwner keeps the file of an owner that is registered now, in the place of that of its life before.
+// keepOwner keeps the file of an owner that is registered now, in place of the file of its earlier session.
 func (s *Store) keepOwner(o journal.Owner, f *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 const (
 	// riverTime is the form in which River keeps times; others compare wrongly with its own.
 	riverTime = "2006-01-02 15:04:05.000"
-	// insertJob writes into River's table; a job that waits already is not written again. 129 is the mask of available (1) and scheduled (128).
+	// insertJob writes into River's table. A job that waits already is not written again. 129 is the mask
+	// of available (1) and scheduled (128).
 	insertJob = `INSERT INTO river_job (kind, queue, args, priority, scheduled_at, state, max_attempts, unique_key, unique_states)
 		VALUES (?, ?, jsonb(?), ?, ?, ?, 1000, ?, 129)
 		ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND unique_states IS NOT NULL AND CASE state
@@ -74,8 +75,9 @@ func (t txn) job(ctx context.Context, j *journal.JobRow) (inserted bool, err err
 	at, state := time.Now(), "available"
 	now := at
 	if j.At.After(now) {
-		// River's leader looks every five seconds which scheduled jobs will be due within the next five. A job that is due before long must not wait
-		// for that: it is available at once, and workers leave it alone until its time.
+		// River's leader looks every five seconds for scheduled jobs that are due within the next five. A
+		// job that is due before long must not wait for that: it is available at once, and workers leave it
+		// alone until its time.
 		if at = j.At; at.Sub(now) > 10*time.Second {
 			state = "scheduled"
 		}
@@ -87,7 +89,7 @@ func (t txn) job(ctx context.Context, j *journal.JobRow) (inserted bool, err err
 	return n > 0, err
 }
 
-// wakeUps inserts the wake-up jobs of those runs that have commands and nobody to read it.
+// wakeUps inserts the wake-up jobs of those runs that have commands and no owner.
 func (t txn) wakeUps(ctx context.Context, wakes []journal.JobRow) error {
 	for i := range wakes {
 		var n int
@@ -104,8 +106,8 @@ func (t txn) wakeUps(ctx context.Context, wakes []journal.JobRow) error {
 	return nil
 }
 
-// UpdateWithJobs runs fn in a write transaction of the file that is not the journal's; insert adds jobs to it. It does not end in the middle when
-// ctx does.
+// UpdateWithJobs runs fn in a write transaction of the file on behalf of another store; insert adds jobs to
+// it. The end of ctx does not end it in the middle.
 func (s *Store) UpdateWithJobs(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx, insert func([]journal.JobRow) error) error) error {
 	return s.update(ctx, func(ctx context.Context, t txn) error {
 		return fn(ctx, t.tx, func(jobs []journal.JobRow) error { return t.jobs(ctx, jobs) })
@@ -123,18 +125,6 @@ func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal
 		}
 		return nil
 	})
-}
-
-// ExpediteUnpriced implements journal.Members.
-func (s *Store) ExpediteUnpriced(ctx context.Context, reason string, limit int) (n int, err error) {
-	err = s.update(ctx, func(ctx context.Context, t txn) error {
-		found, err := t.exec(ctx, `UPDATE runs SET wake_time = `+now+` - 10000000 WHERE run_id IN (
-			SELECT run_id FROM runs WHERE state IN (1, 3, 4) AND +state = 4 AND state_reason = ?1 AND owner_id = '' AND wake_time > 0 AND wake_time > `+now+`
-			ORDER BY wake_time LIMIT ?2)`, reason, limit)
-		n = int(found)
-		return err
-	})
-	return n, err
 }
 
 // SweepOwnerless implements journal.Members.

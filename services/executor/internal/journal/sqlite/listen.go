@@ -15,7 +15,8 @@ import (
 const (
 	// insertTopic is where River's workers hear of new jobs.
 	insertTopic = "river_insert"
-	// pollNotices is how often what other processes on the same file have said is looked for, and lookNotices how long one look takes at most.
+	// pollNotices is how often the notices of other processes on the same file are looked for. lookNotices
+	// bounds one look.
 	pollNotices = 500 * time.Millisecond
 	lookNotices = 30 * time.Millisecond
 )
@@ -25,7 +26,8 @@ func (s *Store) JobDriver() riverdriver.Driver[*sql.Tx] {
 	return &jobDriver{riversqlite.New(s.db.Write), s}
 }
 
-// jobDriver is River's driver, but that jobs of this process are heard of at their commit, by memory, rather than by polling.
+// jobDriver is River's driver, except that it hears of jobs of this process from memory at their commit
+// instead of by polling.
 type jobDriver struct {
 	*riversqlite.Driver
 	s *Store

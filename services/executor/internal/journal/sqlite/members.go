@@ -52,17 +52,6 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 	return o, nil
 }
 
-// TokenKey implements journal.Members.
-func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
-	err = s.update(ctx, func(ctx context.Context, t txn) error {
-		if _, err := t.exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, ?) ON CONFLICT DO NOTHING`, fresh); err != nil {
-			return fmt.Errorf("keep key of attempt token: %w", err)
-		}
-		return t.tx.QueryRowContext(ctx, `SELECT key FROM token_key`).Scan(&key)
-	})
-	return key, err
-}
-
 // Heartbeat implements journal.Members.
 func (s *Store) Heartbeat(ctx context.Context, owner journal.Owner) error {
 	return s.update(ctx, func(ctx context.Context, t txn) error {
@@ -268,8 +257,8 @@ func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
 	}
 }
 
-// disown makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one
-// was told to try has brought its owner down once more.
+// disown takes the owner, which is gone, from runs that are not to go on by themselves. A quarantined run
+// loses the RESUME command that it was trying: it has brought its owner down once more.
 func (t txn) disown(ctx context.Context, parked []journal.RunRef) error {
 	for _, f := range parked {
 		if _, err := t.exec(ctx, releaseSQL, f.RunID); err != nil {
@@ -314,18 +303,6 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		return journal.Owner{}, err
 	}
 	return now, nil
-}
-
-// Mark implements journal.Members.
-func (s *Store) Mark(ctx context.Context, owner journal.Owner, runID, doing, harmless string) error {
-	return s.update(ctx, func(ctx context.Context, t txn) error {
-		n, err := t.exec(ctx, `UPDATE runs SET doing = ?4, died_doing = iif(died_doing = ?5, '', died_doing)
-			WHERE run_id = ?1 AND owner_id = ?2 AND owner_incarnation = ?3`, runID, owner.ID, owner.Incarnation, doing, harmless)
-		if err == nil && n == 0 {
-			return journal.NotOwner(runID)
-		}
-		return err
-	})
 }
 
 // Release implements journal.Members.

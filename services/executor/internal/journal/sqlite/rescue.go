@@ -9,14 +9,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// WorkJobsAs implements journal.Members.
-func (s *Store) WorkJobsAs(ctx context.Context, owner journal.Owner, worker string) error {
-	return s.update(ctx, func(ctx context.Context, t txn) error {
-		_, err := t.exec(ctx, `UPDATE executors SET worker = ? WHERE id = ? AND incarnation = ?`, worker, owner.ID, owner.Incarnation)
-		return err
-	})
-}
-
 // RescueJobs implements journal.Members.
 func (s *Store) RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (n int, err error) {
 	const dead = ` FROM river_job WHERE state = 'running' AND attempted_at < ?

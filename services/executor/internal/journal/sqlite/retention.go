@@ -18,8 +18,8 @@ func (s *Store) Extend(context.Context, time.Duration, time.Duration) (journal.P
 	return journal.Parts{}, nil
 }
 
-// Shrink implements journal.Retention: free pages go back to the file system, some at a time. In a file that another program has rewritten without
-// auto_vacuum they are used again instead.
+// Shrink implements journal.Retention: free pages go back to the file system, some at a time. A file that
+// another program has rewritten without auto_vacuum uses them again instead.
 func (s *Store) Shrink(ctx context.Context, _ time.Time, _ int) (more bool, err error) {
 	// The pragma does its work row by row, and no transaction may be open around it.
 	rows, err := s.db.Write.QueryContext(ctx, `PRAGMA incremental_vacuum(`+strconv.Itoa(vacuumPages)+`)`)

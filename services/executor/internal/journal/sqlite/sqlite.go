@@ -72,8 +72,8 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s.Store = sqlstore.New(sqlstore.Database{Read: pool, Engine: pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox()})
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
-		// A batch changes some pages per run, and must not spill in the middle of it. What it does not need
-		// is not kept: a page takes twice its size here.
+		// A batch changes some pages per run, and must not spill in the middle of it. The cache is no
+		// larger than that: a page takes twice its size here.
 		_, err = db.Write.ExecContext(ctx, `PRAGMA cache_size = -16384; PRAGMA cache_spill = off`)
 	}
 	if err == nil {
@@ -102,7 +102,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	stmts := s.stmts
 	s.stmts = nil
-	// The files stay: others find them free, and so that their owners are gone.
+	// The files stay. Others find them free, and know by that that their owners are gone.
 	errs := []error{closeAll(slices.Collect(maps.Values(s.owners)))}
 	clear(s.owners)
 	s.mu.Unlock()

@@ -27,7 +27,8 @@ func insertInto[T any](table string, columns sqlstore.Columns[T], end string, mo
 	return insert[T]{columns, `INSERT INTO ` + table + ` (` + names + `) VALUES (` + values + `)` + end}
 }
 
-// put inserts a row, with the values of the fixed columns that are parameters, and returns whether it was new.
+// put inserts a row and returns whether it was new. more are the values of the fixed columns that are
+// parameters.
 func put[T any](ctx context.Context, t txn, i insert[T], row T, more ...any) (bool, error) {
 	n, err := t.exec(ctx, i.query, append(values(i.columns, row), more...)...)
 	return n > 0, err
@@ -68,15 +69,15 @@ type writes struct {
 	events    sqlstore.Columns[sqlstore.EventRow]
 	// insertEvents inserts so many events: see eventChunks.
 	insertEvents map[int]string
-	// status and outcome are the columns of updates; appendSame and appendState set the status, outcomeOf the
-	// outcome.
+	// status and outcome are the columns of updates. appendSame and appendState set the status, outcomeOf
+	// the outcome.
 	status, outcome                    sqlstore.Columns[*journal.RunBatch]
 	appendSame, appendState, outcomeOf string
 }
 
-// apart are the columns of a status that indexes name. SQLite rewrites every index that names a column which is
-// set, changed or not. So these are set only when they change, which is seldom: appendSame writes no row if they
-// would.
+// apart are the columns of a status that indexes name. SQLite rewrites every index that names a column
+// which is set, changed or not. So these are set only when they change, which is seldom: appendSame updates
+// no row if one of them would change.
 func apart() []string { return []string{"state", "wake_time"} }
 
 // eventChunks are how many events go into one statement.

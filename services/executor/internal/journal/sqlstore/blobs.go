@@ -17,7 +17,7 @@ func (s *Store) NoteBlobs(ctx context.Context, namespace string, refs []journal.
 	query := `INSERT INTO blobs AS b (namespace, hash, size, touch_time) VALUES ($1, $2, $3, ` + s.d.Now() + `)
 		ON CONFLICT (namespace, hash) DO UPDATE
 		SET touch_time = CASE WHEN ` + s.d.Unset(`b.doom_time`) + ` THEN excluded.touch_time ELSE b.touch_time END
-		RETURNING NOT (` + s.d.Unset(`doom_time`) + `), EXISTS (SELECT 1 FROM blob_refs r WHERE r.namespace = $1 AND r.hash = $2)`
+		RETURNING ` + s.d.Set(`doom_time`) + `, EXISTS (SELECT 1 FROM blob_refs r WHERE r.namespace = $1 AND r.hash = $2)`
 	out := make([]journal.BlobState, len(refs))
 	order := make([]int, len(refs))
 	for i := range refs {
@@ -58,11 +58,11 @@ func (s *Store) OrphanBlobs(ctx context.Context, grace, again time.Duration, lim
 				WHERE n.run_id = o.run_id AND `+s.d.Position(`o.hash`, `substr(n.data, 1, 64)`)+` > 0) LIMIT $2)`, grace, limit); err != nil {
 			return err
 		}
-		// A commit that refers to a blob holds its row: such a blob is looked at another time. The blobs that are
-		// locked here are looked at again, by statements that see what was committed until then.
+		// A commit that refers to a blob holds its row, so the blob is left for another time. The blobs
+		// that are locked here are looked at again, by statements that see what was committed until then.
 		rows, err := tx.Query(ctx, `SELECT b.namespace, b.hash FROM blobs b
 			WHERE (`+undoomed+` AND b.touch_time <= `+now+` - `+s.d.Span(`$1`)+`
-				OR NOT (`+undoomed+`) AND b.doom_time <= `+now+` - `+s.d.Span(`$2`)+`) AND `+unreferred+`
+				OR `+s.d.Set(`b.doom_time`)+` AND b.doom_time <= `+now+` - `+s.d.Span(`$2`)+`) AND `+unreferred+`
 			ORDER BY b.touch_time LIMIT $3`+s.d.LockedFree(), grace, again, limit)
 		found, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (n journal.BlobName, err error) {
 			var hash []byte
@@ -99,7 +99,7 @@ func (s *Store) ForgetBlobs(ctx context.Context, names []journal.BlobName) error
 	stmts := make([]dbkit.Stmt, len(names))
 	for i, n := range names {
 		stmts[i] = dbkit.Stmt{
-			Query: `DELETE FROM blobs WHERE namespace = $1 AND hash = $2 AND NOT (` + s.d.Unset(`doom_time`) + `)`,
+			Query: `DELETE FROM blobs WHERE namespace = $1 AND hash = $2 AND ` + s.d.Set(`doom_time`),
 			Args:  []any{n.Namespace, n.Hash[:]},
 		}
 	}

@@ -77,7 +77,8 @@ type (
 	}
 )
 
-// RunColumns are those of the row of a run that begins, but for its status, its owner and what is the same for all.
+// RunColumns are those of the row of a run that begins, but for its status, its owner, and what is the same
+// for all runs.
 func RunColumns() Columns[*journal.RunBatch] {
 	run := func(u *journal.RunBatch) *journal.Run { return &u.Start.Run }
 	return Columns[*journal.RunBatch]{
@@ -108,7 +109,7 @@ func RunColumns() Columns[*journal.RunBatch] {
 	}
 }
 
-// StatusColumns are those of the row of a run that change while it goes on.
+// StatusColumns are those of the row of a run that change while the run goes on.
 func StatusColumns() Columns[*journal.RunBatch] {
 	status := func(u *journal.RunBatch) *journal.Status {
 		if u.Status == nil {
@@ -155,7 +156,7 @@ func DetailColumns(result func(*journal.Outcome) []byte) Columns[*journal.RunBat
 	}
 }
 
-// OutcomeColumns are those of what a run ended with. The form of the result is the caller's: see DetailColumns.
+// OutcomeColumns are those of what a run ended with. As to the result see DetailColumns.
 func OutcomeColumns(result func(*journal.Outcome) []byte) Columns[*journal.RunBatch] {
 	return Columns[*journal.RunBatch]{
 		Col("run_id", "text", func(u *journal.RunBatch) string { return u.RunID }),

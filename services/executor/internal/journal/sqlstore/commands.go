@@ -10,8 +10,8 @@ import (
 
 const (
 	selectCommands = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false`
-	// oldestCommand orders the commands of one run. By the id as it is, PostgreSQL may look through the commands
-	// of all runs.
+	// oldestCommand orders the commands of one run. By the id as it is, PostgreSQL may look through the
+	// commands of all runs.
 	oldestCommand = ` ORDER BY m.id + 0`
 	findCommand   = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN CAST($5 AS boolean) THEN m.body END, m.time, NOT CAST($5 AS boolean)
 		FROM commands m WHERE m.run_id = $2 AND m.kind = $3 AND m.key = $4 AND m.namespace = $1`

@@ -6,8 +6,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// StoredResult is the form of the result of o in a row of a database that tells nothing from null. A result that
-// is the only one of the outputs, as it mostly is, is kept as nothing. None is kept as null. readResult undoes it.
+// StoredResult is the form in which the result of o is kept in a database that tells an empty value from
+// null. The result is empty if it is the only one of the outputs, as it mostly is, and null if there is
+// none. readResult undoes it.
 func StoredResult(o *journal.Outcome) []byte {
 	switch {
 	case len(o.Result) == 0:
@@ -18,7 +19,8 @@ func StoredResult(o *journal.Outcome) []byte {
 	return o.Result
 }
 
-// PlainResult is the form of the result of o in a row of a database that does not tell nothing from null.
+// PlainResult is the form in which the result of o is kept in a database that does not tell an empty value
+// from null.
 func PlainResult(o *journal.Outcome) []byte { return null(o.Result) }
 
 // readResult returns the result that was kept as stored beside outputs.
@@ -29,7 +31,7 @@ func readResult(stored, outputs []byte) []byte {
 	return stored
 }
 
-// onlyOutput is the value of {"node":value}; of anything else it is anything, but always the same.
+// onlyOutput is the value of {"node":value}. Of anything else it is some part, but always the same.
 func onlyOutput(outputs []byte) []byte {
 	_, value, _ := bytes.Cut(outputs, []byte(`":`))
 	return bytes.TrimSuffix(value, []byte("}"))

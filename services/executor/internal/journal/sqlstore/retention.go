@@ -38,7 +38,7 @@ func (s *Store) Expired(ctx context.Context, before func(namespace string) time.
 
 // expired lists the expired runs of one namespace.
 func (s *Store) expired(ctx context.Context, end time.Time, after journal.Ended, limit int) ([]journal.Ended, error) {
-	ended := func(r string) string { return `NOT (` + s.d.Unset(r+`.end_time`) + `) AND ` + r + `.end_time < $2` }
+	ended := func(r string) string { return s.d.Set(r+`.end_time`) + ` AND ` + r + `.end_time < $2` }
 	root := ` AND r.create_time < $2 AND ` + ended(`r`) + ` AND (r.parent_run_id = ''
 		OR (SELECT p.state FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace || '' = r.namespace) IS NULL)`
 	args := []any{after.Namespace, end, limit}

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// ThisRun holds for the run r that is $2 of namespace $1. While tables are empty every index looks as good
-	// as any other, and PostgreSQL would stay with one that begins with the namespace: so it is kept from that.
+	// ThisRun holds for the run r that is $2 of namespace $1. While tables are empty every index looks as
+	// good as any other, and PostgreSQL could stay with one that begins with the namespace. The
+	// concatenation keeps it from that.
 	ThisRun = ` r.run_id = $2 AND r.namespace || '' = $1`
 	// SelectEvents reads events for ScanEvent.
 	SelectEvents = `SELECT run_id, seq, time, kind, node_id, visit, data FROM events`

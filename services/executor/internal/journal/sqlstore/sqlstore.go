@@ -22,11 +22,11 @@ type Database struct {
 	Dialect dbkit.Dialect
 	// DueOutbox is a CTE up to its "due (id)", with $1 as the limit: see ClaimOutbox.
 	DueOutbox string
-	// TryLock returns whether the transaction holds the lock of a name, $1, from now on; WaitLock waits for it.
+	// TryLock returns whether the transaction now holds the lock named $1; WaitLock waits for the lock.
 	// Empty means that a transaction is alone anyway.
 	TryLock, WaitLock string
-	// TellWorkers wakes the executors that wait for workers, at the commit. Empty means that the driver does it
-	// itself.
+	// TellWorkers wakes the executors that wait for workers, at the commit. Empty means that the driver
+	// does it itself.
 	TellWorkers string
 	// ByValue goes before the arguments of a statement that is to be planned for them.
 	ByValue []any

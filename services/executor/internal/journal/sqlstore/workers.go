@@ -27,7 +27,7 @@ func (s *Store) beats(lease string) string {
 func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace string, actors []journal.RemoteActor, lease time.Duration, limit int) error {
 	return s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		if s.db.WaitLock != "" {
-			// One registration of a namespace after the other: two of one moment must see each other's effects.
+			// Registrations of a namespace take turns: two at once must see each other's effects.
 			if _, err := tx.Exec(ctx, s.db.WaitLock, "remote_actors/"+namespace); err != nil {
 				return err
 			}
