@@ -74,7 +74,7 @@ func sane(t *testing.T, text string, res plan.Result) {
 
 func FuzzParse(f *testing.F) {
 	seeds(f, plantest.Notations()...)
-	for _, hostile := range []string{"|a|a|a\n|-|-|-", "&a [*a,*a]\n&a [*a,*a]", "1. x\n2. x\n2. x", "- - - - a", "<a><a><a>", "``````", "A -> n0, n1, n2, z", "0\x00", "<Problem><ȺȺȺȺȺȺȺȺ>"} {
+	for _, hostile := range []string{"|a|a|a\n|-|-|-", "&a [*a,*a]\n&a [*a,*a]", "1. x\n2. x\n2. x", "- - - - a", "<a><a><a>", "``````", "A -> n0, n1, n2, z", "0\x00", "<Problem><ȺȺȺȺȺȺȺȺ>", "第一,"} {
 		f.Add(hostile)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -104,7 +104,7 @@ func TestReplaced(t *testing.T) {
 					require.NoError(t, err)
 					seen[read.GetId()], seen[started.GetId()] = true, true
 					return !slices.ContainsFunc(addrs, func(a string) bool { return !seen[a] })
-				}, 30*time.Second, time.Millisecond, "%v of %v answer", seen, addrs)
+				}, "%v of %v answer", seen, addrs)
 			}
 			until("10.0.0.1", "10.0.0.2")
 			all.serve(t, "10.0.0.3")

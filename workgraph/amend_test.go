@@ -366,6 +366,24 @@ func TestAmendLoops(t *testing.T) {
 		require.Equal(t, StatusCompleted, m.s.End().Status)
 		m.replayed(p)
 	})
+	t.Run("NotBegun/ALoopIsAddedAroundIt", func(t *testing.T) {
+		g := nodes(FirstArg(), "s", "o", "h", "e", "z", "l", "f").Chain("s", "o", "h", "e", "z").Edge("h", "z").Edge("h", "f").Edge("f", "e").
+			Edge("s", "l").Edge("l", "z").Back("h", "h", "visit < 2").Back("l", "l", "visit < 2").Graph()
+		p := compile(t, g)
+		m := newMachine(t, p)
+		m.begin("0")
+		m.amend(Patch{AddEdges: []Edge{{From: "e", To: "o", Kind: BackEdge, When: "visit < 2"}}})
+		for m.s.End() == nil {
+			require.NotEmpty(t, m.open)
+			for r := range m.open {
+				m.endRef(r, &Outcome{}, nil)
+				break
+			}
+		}
+		require.Equal(t, StatusCompleted, m.s.End().Status)
+		require.Equal(t, VisitCompleted, m.status("e"))
+		m.replayed(p)
+	})
 	t.Run("NotBegun/ALoopIsAddedBehindAnEndedNode", func(t *testing.T) {
 		m, p := start(t)
 		m.end("S", Outcome{Values: one("5")})

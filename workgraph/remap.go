@@ -154,7 +154,8 @@ func (m *move) fill(o *oldFrame) {
 			o.f.edges[m.q.localEdge[to]] = es
 		}
 		for _, c := range g.children {
-			if k := m.regions[c]; k >= 0 {
+			// A loop that has another parent now, since a loop was put around it, has not begun.
+			if k := m.regions[c]; k >= 0 && m.q.regions[k].parent == o.f.region {
 				m.instance(&o.f.insts[m.q.regions[k].slot], &o.insts[m.p.regions[c].slot], c, k)
 			}
 		}

@@ -122,7 +122,7 @@ func TestSDK(t *testing.T) {
 					}
 				}
 				return visit != nil
-			}, time.Minute, 10*time.Millisecond)
+			})
 			require.NoError(t, r.Reconcile(ctx, visit, s.outcome, "ada"))
 			if m, err := r.Get(ctx); err == nil && !epigraph.Ended(m.GetState()) {
 				if err := r.Resume(ctx, ""); err != nil { // it may have ended meanwhile
@@ -197,7 +197,7 @@ func TestSDK(t *testing.T) {
 		require.NoError(t, err)
 		testkit.Eventually(t, func() bool {
 			return len(listed(t, c.Usage(ctx, &registryv1.ListUsageRequest{TaskId: task.GetId()}))) == 1
-		}, time.Minute, 10*time.Millisecond)
+		})
 		all, err := c.NamespaceUsage(ctx)
 		require.NoError(t, err)
 		require.Positive(t, all.GetSpentNanoUsd())

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -136,11 +138,7 @@ func retry(ctx context.Context, fn func() error) error {
 		if try == maxTries {
 			return errs.New(errs.Conflict, "TRANSACTION_CONTENTION", "too many concurrent changes, try again").With(err)
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep.For(ctx, wait/2+rand.N(wait)) {
 			return errors.Join(ctx.Err(), err)
 		}
 		wait = min(2*wait, longWait)

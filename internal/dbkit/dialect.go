@@ -57,8 +57,15 @@ func (d Dialect) LookUp(table, alias, cond string) string {
 		fmt.Sprintf(` CROSS JOIN %s %s ON %s`, table, alias, cond))
 }
 
-// Lists is a table, under an alias, with one column for each of several list parameters of the same length,
-// from $1 on. A column has a name and a type, text or bigint.
+// Holds is a condition: a row of a table is there for which cond holds. It is looked up for each row,
+// whatever the database believes about sizes. Unlike joins, of which SQLite takes 64, there may be any
+// number.
+func (d Dialect) Holds(table, alias, cond string) string {
+	return fmt.Sprintf(`EXISTS (SELECT 1 FROM %s %s WHERE %s%s)`, table, alias, cond, d.choose(` OFFSET 0`, ``))
+}
+
+// Lists is a table of an alias with one column for each of some parameters, which are lists of the same
+// length, from $1 on. A column is its name and its type, text or bigint.
 func (d Dialect) Lists(alias string, columns ...[2]string) string {
 	var outer, inner, names []string
 	for i, c := range columns {

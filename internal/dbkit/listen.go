@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -40,7 +42,7 @@ func Listen[T any](ctx context.Context, pool *pgxpool.Pool, channel string, size
 			}
 			giveUp(conn)
 			for conn, err = listen(ctx, pool, channel); err != nil; conn, err = listen(ctx, pool, channel) {
-				if !pause(ctx, time.Second) {
+				if !sleep.For(ctx, time.Second) {
 					return
 				}
 			}
@@ -67,16 +69,4 @@ func giveUp(conn *pgx.Conn) {
 	defer cancel()
 	// It is given up either way.
 	_ = conn.Close(ctx)
-}
-
-// pause waits for d and returns false if ctx ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

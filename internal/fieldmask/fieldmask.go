@@ -1,4 +1,5 @@
-// Package fieldmask owns what the update_mask of an update means, for every service alike. It knows no resource.
+// Package fieldmask owns what the update_mask of an update means, for every service alike. It knows no
+// resource.
 package fieldmask
 
 import (
@@ -17,9 +18,10 @@ const ReasonInvalid = "UPDATE_MASK_INVALID"
 
 const payload protoreflect.FullName = "epigraph.graph.v1.Payload"
 
-// Fields returns which of the mutable fields an update takes from resource. No mask means those that are populated,
-// "*" means all. A mask may name the etag, which is a condition and no change. name is the resource in messages. An
-// error is an *errs.Error of kind InvalidArgument with one violation for each path that cannot be changed.
+// Fields returns which of the mutable fields an update takes from resource. No mask means those that are
+// populated, "*" means all. A mask may name the etag, which is a condition and no change. name is the
+// resource in messages. An error is an *errs.Error of kind InvalidArgument with one violation for each path
+// that cannot be changed.
 func Fields(name string, resource proto.Message, mask *fieldmaskpb.FieldMask, mutable []string) ([]string, error) {
 	m := resource.ProtoReflect()
 	if len(mask.GetPaths()) == 0 {
@@ -65,8 +67,8 @@ func Fields(name string, resource proto.Message, mask *fieldmaskpb.FieldMask, mu
 	return out, nil
 }
 
-// Apply makes the named fields of into those of from, a message of the same type. Fields that from does not have are
-// cleared.
+// Apply makes the named fields of into those of from, a message of the same type. Fields that from does not
+// have are cleared.
 func Apply(into, from proto.Message, fields []string) {
 	to, m := into.ProtoReflect(), from.ProtoReflect()
 	for _, name := range fields {

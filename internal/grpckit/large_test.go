@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -69,7 +68,7 @@ func TestLargeRequests(t *testing.T) {
 	require.EqualValues(t, 2, lis.ever.Load())
 	require.EqualValues(t, 2, lis.open.Load())
 	require.NoError(t, conn.Close())
-	testkit.Eventually(t, func() bool { return lis.open.Load() == 0 }, time.Minute, time.Millisecond, "both are closed")
+	testkit.Eventually(t, func() bool { return lis.open.Load() == 0 }, "both are closed")
 }
 
 // asBytes sends bytes as they are.

@@ -322,7 +322,7 @@ func TestInFlight(t *testing.T) {
 		require.NoError(t, <-hold)
 		_, err = a.StartRun(t.Context(), big("", 11*mib))
 		require.NoError(t, err)
-		testkit.Eventually(t, func() bool { return g.budget.Used() == 0 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return g.budget.Used() == 0 })
 	})
 	t.Run("Stream/WaitsForRoom", func(t *testing.T) {
 		t.Parallel()

@@ -93,6 +93,6 @@ func TestHandleLog(t *testing.T) {
 		res, err := transport.RoundTrip(req)
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
-		testkit.Eventually(t, func() bool { return strings.Contains(to.String(), "Unsolicited response") }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return strings.Contains(to.String(), "Unsolicited response") })
 	})
 }

@@ -39,13 +39,38 @@ func Context(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Eventually waits until cond holds and fails the test if it does not within patience. Unlike
-// require.Eventually it calls cond on the test's own goroutine, so that cond may fail the test by itself.
-func Eventually(t require.TestingT, cond func() bool, patience, pause time.Duration, msgAndArgs ...any) {
+// Patience is how long Eventually waits: far longer than anything takes on a machine that is busy.
+const Patience = time.Minute
+
+// Eventually waits until cond holds, and fails the test if it does not within Patience. Unlike
+// require.Eventually it asks cond on the test's own goroutine, so that cond may fail the test by itself. It
+// asks again after a millisecond, and after longer and longer pauses, up to 20 milliseconds.
+func Eventually(t require.TestingT, cond func() bool, msgAndArgs ...any) {
 	if h, ok := t.(interface{ Helper() }); ok {
 		h.Helper()
 	}
-	for end := time.Now().Add(patience); !cond(); <-time.After(pause) {
+	pause := time.Millisecond
+	until(t, Patience, func() time.Duration {
+		now := pause
+		pause = min(pause+pause/4, 20*time.Millisecond)
+		return now
+	}, cond, msgAndArgs...)
+}
+
+// Within is Eventually with a patience and a pause of the caller's, for what takes minutes, for conditions
+// that cost much, and for fake time.
+func Within(t require.TestingT, patience, pause time.Duration, cond func() bool, msgAndArgs ...any) {
+	if h, ok := t.(interface{ Helper() }); ok {
+		h.Helper()
+	}
+	until(t, patience, func() time.Duration { return pause }, cond, msgAndArgs...)
+}
+
+func until(t require.TestingT, patience time.Duration, pause func() time.Duration, cond func() bool, msgAndArgs ...any) {
+	if h, ok := t.(interface{ Helper() }); ok {
+		h.Helper()
+	}
+	for end := time.Now().Add(patience); !cond(); <-time.After(pause()) {
 		if time.Now().After(end) {
 			require.FailNow(t, "the condition does not hold within "+patience.String(), msgAndArgs...)
 		}

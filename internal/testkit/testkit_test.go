@@ -21,14 +21,14 @@ func TestEventually(t *testing.T) {
 	t.Run("Condition/HoldsLate", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
-			testkit.Eventually(t, func() bool { return time.Since(begin) >= 3*time.Second }, time.Minute, time.Second)
+			testkit.Within(t, time.Minute, time.Second, func() bool { return time.Since(begin) >= 3*time.Second })
 			require.Equal(t, 3*time.Second, time.Since(begin))
 		})
 	})
 	t.Run("Condition/NeverHolds", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &failing{}
-			require.PanicsWithValue(t, f, func() { testkit.Eventually(f, func() bool { return false }, time.Minute, time.Second, "of %s", "it") })
+			require.PanicsWithValue(t, f, func() { testkit.Within(f, time.Minute, time.Second, func() bool { return false }, "of %s", "it") })
 			require.Contains(t, f.told, "within 1m0s")
 			require.Contains(t, f.told, "of it")
 		})
@@ -36,7 +36,7 @@ func TestEventually(t *testing.T) {
 	t.Run("Condition/FailsTheTestItself", func(t *testing.T) {
 		f := &failing{}
 		require.PanicsWithValue(t, f, func() {
-			testkit.Eventually(f, func() bool { require.Fail(f, "at once"); return false }, time.Hour, time.Hour)
+			testkit.Within(f, time.Hour, time.Hour, func() bool { require.Fail(f, "at once"); return false })
 		})
 		require.Contains(t, f.told, "at once")
 	})

@@ -101,7 +101,7 @@ func TestCancellations(t *testing.T) {
 				}
 			}
 			require.Equal(t, []string{"TASK_CANCELED"}, reasons)
-			testkit.Eventually(t, func() bool { return f.books.wanted(run) && f.books.settledRun(run) }, 60*time.Second, 5*time.Millisecond, "%s", task)
+			testkit.Eventually(t, func() bool { return f.books.wanted(run) && f.books.settledRun(run) }, "%s", task)
 			return got
 		}
 		for name, tc := range map[string]struct {
@@ -143,7 +143,7 @@ func TestCancellations(t *testing.T) {
 				require.NoError(t, err)
 				below = list.GetRuns()
 				return len(below) == 2
-			}, 60*time.Second, 5*time.Millisecond)
+			})
 			f.books.cancel("acme", "tk_family", id, 0)
 			reached(t, "tk_family", id)
 			for _, r := range below {
@@ -155,7 +155,7 @@ func TestCancellations(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "m", Actor: "model"}), TaskId: "tk_ended"})
 			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
 			f.books.cancel("acme", "tk_ended", id, 0)
-			testkit.Eventually(t, func() bool { return f.books.wanted(id) }, 60*time.Second, 5*time.Millisecond)
+			testkit.Eventually(t, func() bool { return f.books.wanted(id) })
 			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
 		})
 		t.Run("Run/OfAnotherNamespaceIsNotTouched", func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestCancellations(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_mine"})
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
 			f.books.cancel("other", "tk_mine", id, time.Hour)
-			testkit.Eventually(t, func() bool { return f.books.wanted(id) }, 60*time.Second, 5*time.Millisecond)
+			testkit.Eventually(t, func() bool { return f.books.wanted(id) })
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
 		})
 		t.Run("Run/WhoseStartIsUnderWay", func(t *testing.T) {
@@ -182,9 +182,9 @@ func TestCancellations(t *testing.T) {
 		t.Run("Run/ThatIsNotThereIsWaitedFor", func(t *testing.T) {
 			f.books.cancel("acme", "tk_young", "run_young", time.Minute)
 			f.books.cancel("acme", "tk_old", "run_old", time.Hour)
-			testkit.Eventually(t, func() bool { return f.books.wanted("run_old") }, 60*time.Second, 5*time.Millisecond)
+			testkit.Eventually(t, func() bool { return f.books.wanted("run_old") })
 			f.books.cancelBegun("acme", "tk_deleted", "run_deleted")
-			testkit.Eventually(t, func() bool { return f.books.wanted("run_deleted") }, 60*time.Second, 5*time.Millisecond, "it was recorded, and is no more")
+			testkit.Eventually(t, func() bool { return f.books.wanted("run_deleted") }, "it was recorded, and is no more")
 			require.False(t, f.books.wanted("run_young"), "it may be recorded yet")
 		})
 		t.Run("Run/OfAnotherDatabaseIsLeftToItsExecutors", func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestCancellations(t *testing.T) {
 			testkit.Eventually(t, func() bool {
 				got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 				return err == nil && got.GetUsage().GetCalls() == 1
-			}, 60*time.Second, 5*time.Millisecond)
+			})
 			f.books.cancel("acme", "tk_costs", id, 0)
 			reached(t, "tk_costs", id)
 			f.books.mu.Lock()

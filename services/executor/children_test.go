@@ -61,7 +61,7 @@ func TestSpawnAndAwait(t *testing.T) {
 			testkit.Eventually(t, func() bool { // their cost is known once it is booked
 				got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 				return err == nil && got.GetUsage().GetCostNanoUsd() == 4*70
-			}, 60*time.Second, 10*time.Millisecond)
+			})
 			child, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: slots(t, r)[0].RunID})
 			require.NoError(t, err)
 			require.EqualValues(t, 3, child.GetUsage().GetCalls(), "a child has what is below it")
@@ -94,7 +94,7 @@ func TestSpawnAndAwait(t *testing.T) {
 					}
 					states[now.GetState().String()] = now.GetState()
 					return true
-				}, 60*time.Second, 10*time.Millisecond)
+				})
 			}
 			require.Contains(t, states, failed.String())
 			require.Contains(t, states, canceled.String())
@@ -112,7 +112,7 @@ func TestSpawnAndAwait(t *testing.T) {
 					last = below.GetRuns()[0].GetId()
 				}
 				return true
-			}, 60*time.Second, 10*time.Millisecond)
+			})
 			_, err := f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})
 			require.NoError(t, err)
 			f.wait(t, id, canceled)
@@ -140,7 +140,7 @@ func TestSpawnAndAwait(t *testing.T) {
 				list, err := f.ListInterrupts(t.Context(), &executorv1.ListInterruptsRequest{RunId: id})
 				open = list.GetInterrupts()
 				return err == nil && len(open) == 2
-			}, 60*time.Second, 10*time.Millisecond)
+			})
 			root, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 			require.NoError(t, err)
 			require.EqualValues(t, 2, root.GetOpenInterrupts())
@@ -169,7 +169,7 @@ func TestSpawnAndAwait(t *testing.T) {
 			testkit.Eventually(t, func() bool {
 				now, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: below.GetRuns()[0].GetId()})
 				return err == nil && now.GetEndTime() != nil
-			}, 60*time.Second, 10*time.Millisecond)
+			})
 		})
 	})
 }

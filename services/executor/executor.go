@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -261,7 +262,10 @@ type Service struct {
 
 	scheduleServer *rpc.ScheduleServer
 	log            *slog.Logger
-	close          func() error
+	// closers are what Open opened; Close closes the last one first.
+	closers []io.Closer
+	close   sync.Once
+	closed  error
 }
 
 // Open validates cfg and opens the journal. Runs go on, and new ones are taken, once Run runs.
@@ -280,50 +284,56 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
-	set, err := builtin.New(cfg.Actors, d.Telemetry)
-	if err != nil {
-		return nil, fmt.Errorf("make actors: %w", err)
-	}
-	// Every loop here logs its failures; while the database does not answer they are the same for all.
-	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
-	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
-	j, err := open(ctx, cfg, d.Telemetry, outage.Answered)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open journal of executor: %w", err), set.Close())
-	}
-	turns := dbkit.NewTurns(j.Readers())
-	limits, err := openLimits(ctx, cfg, j, turns, d.Telemetry)
-	if err != nil {
-		return nil, errors.Join(err, j.Close(), set.Close())
-	}
-	schedules, err := openSchedules(ctx, cfg, j, turns, d.Telemetry)
-	if err != nil {
-		return nil, errors.Join(err, limits.Close(), j.Close(), set.Close())
-	}
-	offload, err := openOffload(ctx, cfg, j, d.Telemetry.Logger)
-	if err != nil {
-		return nil, errors.Join(err, schedules.Close(), limits.Close(), j.Close(), set.Close())
-	}
-	// No namespace takes all connections, and values are read in plain form, however they are stored.
-	shared := journal.Fair(j, turns)
-	plain := offload.Around(shared)
-	maintenance, err := openMaintenance(ctx, cfg, j, plain, d.Telemetry)
-	if err != nil {
-		return nil, errors.Join(err, offload.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
-	}
-	flows, err := openWorkflows(cfg.Workflows, d.Workflows)
-	if err != nil {
-		return nil, errors.Join(err, maintenance.Close(), offload.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
-	}
-	s := &Service{maintenance: maintenance, journal: j, offload: offload, grace: cfg.BlobGrace, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
-		close: sync.OnceValue(func() error {
-			return errors.Join(flows.Close(), schedules.Close(), limits.Close(), j.Close(), maintenance.Close(), offload.Close(), set.Close())
-		})}
+	s := &Service{grace: cfg.BlobGrace, log: d.Telemetry.Logger}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	set, err := builtin.New(cfg.Actors, d.Telemetry)
+	if err != nil {
+		return nil, fmt.Errorf("make actors: %w", err)
+	}
+	s.opened(set)
+	// Every loop here logs its failures; while the database does not answer they are the same for all.
+	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
+	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
+	s.log = d.Telemetry.Logger
+	j, err := open(ctx, cfg, d.Telemetry, outage.Answered)
+	if err != nil {
+		return nil, fmt.Errorf("open journal of executor: %w", err)
+	}
+	s.opened(j)
+	turns := dbkit.NewTurns(j.Readers())
+	limits, err := openLimits(ctx, cfg, j, turns, d.Telemetry)
+	if err != nil {
+		return nil, err
+	}
+	s.opened(limits)
+	schedules, err := openSchedules(ctx, cfg, j, turns, d.Telemetry)
+	if err != nil {
+		return nil, err
+	}
+	s.opened(schedules)
+	offload, err := openOffload(ctx, cfg, j, d.Telemetry.Logger)
+	if err != nil {
+		return nil, err
+	}
+	s.opened(offload)
+	// No namespace takes all connections, and values are read in plain form, however they are stored.
+	shared := journal.Fair(j, turns)
+	plain := offload.Around(shared)
+	maintenance, err := openMaintenance(ctx, cfg, j, plain, d.Telemetry)
+	if err != nil {
+		return nil, err
+	}
+	s.opened(maintenance)
+	flows, err := openWorkflows(cfg.Workflows, d.Workflows)
+	if err != nil {
+		return nil, err
+	}
+	s.opened(flows)
+	s.maintenance, s.journal, s.offload, s.limits = maintenance, j, offload, limit.New(limits, d.Telemetry.Logger)
 	actors := catalog{builtin: set.Registry, more: d.Actors}
 	maintenance.limits = s.limits
 	s.quotas = s.limits.Quotas()
@@ -374,7 +384,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
 	runs := rpc.Scheduled{Server: s.server}
 	if s.schedules, err = schedule.New(schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
-		return nil, fmt.Errorf("make keeper of schedules: %w", err)
+		return nil, fmt.Errorf("make controller of schedules: %w", err)
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.server.DialPeers(d.Peer)
@@ -437,16 +447,23 @@ func (s *Service) JobPages() http.Handler {
 	return s.pages
 }
 
-// Close closes the journal. It may be called more than once, and without Run.
+// opened has Close close c.
+func (s *Service) opened(c io.Closer) { s.closers = append(s.closers, c) }
+
+// Close closes what Open opened, the journal above all. It may be called more than once, and without Run.
 func (s *Service) Close() error {
-	var err error
-	if s.workers != nil {
-		err = s.workers.Close()
-	}
-	if s.webhooks != nil {
-		s.webhooks.Close()
-	}
-	return errors.Join(err, s.close())
+	s.close.Do(func() {
+		if s.workers != nil {
+			s.closed = s.workers.Close()
+		}
+		if s.webhooks != nil {
+			s.webhooks.Close()
+		}
+		for _, c := range slices.Backward(s.closers) {
+			s.closed = errors.Join(s.closed, c.Close())
+		}
+	})
+	return s.closed
 }
 
 // peer answers other executors.

@@ -203,7 +203,7 @@ func serveBeside(t *testing.T, registry *books, actors workgraph.Actors, change 
 	testkit.Eventually(t, func() bool {
 		_, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})})
 		return err == nil
-	}, 60*time.Second, 5*time.Millisecond)
+	})
 	return f
 }
 
@@ -224,7 +224,7 @@ func (f *fixture) wait(t *testing.T, id string, want executorv1.RunState) *execu
 	testkit.Eventually(t, func() bool {
 		run, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 		return err != nil || run.GetState() == want
-	}, 60*time.Second, 10*time.Millisecond, "run %s", id)
+	}, "run %s", id)
 	require.NoError(t, err)
 	return run
 }
@@ -427,7 +427,7 @@ func TestService(t *testing.T) {
 			got, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
 			require.NoError(t, err)
 			return got.GetUsage().GetCostNanoUsd() == 70 && got.GetUsage().GetUnpricedCalls() == 1
-		}, 60*time.Second, 5*time.Millisecond)
+		})
 		require.Equal(t, int64(20), got.GetUsage().GetInputTokens())
 		require.Equal(t, int64(4), got.GetUsage().GetCachedInputTokens())
 		require.Equal(t, int64(2), got.GetUsage().GetCalls())
@@ -435,7 +435,7 @@ func TestService(t *testing.T) {
 			f.books.mu.Lock()
 			defer f.books.mu.Unlock()
 			return len(f.books.settled) > 0 && f.books.settled[len(f.books.settled)-1].GetRunId() == run.GetId()
-		}, 60*time.Second, 5*time.Millisecond)
+		})
 		f.books.mu.Lock()
 		defer f.books.mu.Unlock()
 		s := f.books.settled[len(f.books.settled)-1]
@@ -470,7 +470,7 @@ func TestService(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			got, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
 			return err == nil && got.GetUsage().GetUnbookedAttempts() == 0 && got.GetUsage().GetCostNanoUsd() == 140
-		}, 60*time.Second, 20*time.Millisecond)
+		})
 	})
 	t.Run("Failure/IsBookedToo", func(t *testing.T) {
 		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "bad", Actor: "refuses"})})
@@ -482,7 +482,7 @@ func TestService(t *testing.T) {
 			f.books.mu.Lock()
 			defer f.books.mu.Unlock()
 			return f.books.entries["bad"].GetFailed()
-		}, 60*time.Second, 5*time.Millisecond)
+		})
 	})
 	t.Run("Registry/DownRefusesTasksOnly", func(t *testing.T) {
 		f.books.down.Store(true)
@@ -497,7 +497,7 @@ func TestService(t *testing.T) {
 			f.books.mu.Lock()
 			defer f.books.mu.Unlock()
 			return f.books.entries["late"] != nil
-		}, 30*time.Second, 5*time.Millisecond, "costs of the time without registry were lost")
+		}, "costs of the time without registry were lost")
 	})
 	t.Run("Refused/GivesTheClaimBack", func(t *testing.T) {
 		key := func(task string) *executorv1.StartRunRequest {
@@ -533,7 +533,7 @@ func TestTrace(t *testing.T) {
 			parents[s.Name+" "+s.SpanKind.String()] = names[s.Parent.SpanID().String()]
 		}
 		return parents["epigraph.registry.v1.RegistryService/SettleClaim server"] != "" && parents["epigraph.registry.v1.RegistryService/RecordUsage server"] != ""
-	}, 20*time.Second, 10*time.Millisecond, "the trace does not reach the registry")
+	}, "the trace does not reach the registry")
 	for child, parent := range map[string]string{
 		"epigraph.executor.v1.ExecutorService/StartRun server": "epigraph.executor.v1.ExecutorService/StartRun client",
 		"run.start internal": "epigraph.executor.v1.ExecutorService/StartRun server",

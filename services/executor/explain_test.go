@@ -29,7 +29,7 @@ func explained(t *testing.T, c executorv1.ExecutorServiceClient, id string, want
 		x, err = c.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: id})
 		require.NoError(t, err)
 		return len(x.GetBlockers()) > 0 && x.GetBlockers()[0].GetKind() == want
-	}, 60*time.Second, 10*time.Millisecond, "%v", x)
+	}, "%v", x)
 	require.Contains(t, x.GetSummary(), x.GetBlockers()[0].GetMessage(), "the summary is of the first")
 	return x.GetBlockers()[0], x
 }
@@ -88,7 +88,7 @@ func TestExplain(t *testing.T) {
 			testkit.Eventually(t, func() bool { // the registry has the end a moment after it
 				_, x = explained(t, f, r.GetId(), executorv1.BlockerKind_BLOCKER_KIND_ENDED)
 				return strings.Contains(x.GetSummary(), "1 call without a known price not counted")
-			}, 60*time.Second, 10*time.Millisecond, "%v", x)
+			}, "%v", x)
 		})
 		t.Run("Budget/SaysHowMuchWasUsedAndWhatHelps", func(t *testing.T) {
 			caps := func(n int64) *executorv1.RunBudget { return &executorv1.RunBudget{Tokens: &n} }
@@ -101,7 +101,7 @@ func TestExplain(t *testing.T) {
 			testkit.Eventually(t, func() bool { // the owner knows what it decided before the row does
 				b, x = explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_BUDGET)
 				return x.GetState() == executorv1.RunState_RUN_STATE_PAUSED
-			}, time.Minute, time.Millisecond)
+			})
 			require.Equal(t, "BUDGET_EXHAUSTED", b.GetName())
 			require.Contains(t, b.GetMessage(), "2000 of 1500 tokens")
 			require.Contains(t, b.GetHint(), "epigraph runs resume "+id+" --budget-tokens")
@@ -131,7 +131,7 @@ func TestExplain(t *testing.T) {
 			testkit.Eventually(t, func() bool { // it is known with the answer to the first request for a turn
 				b, _ = explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_RATE_LIMIT)
 				return b.GetUntil() != nil
-			}, time.Minute, 10*time.Millisecond)
+			})
 			require.Equal(t, "quick", b.GetActor())
 			require.Equal(t, "actor/quick", b.GetName(), "the limit, as limits are listed")
 			require.Contains(t, b.GetMessage(), "actor/quick")

@@ -96,7 +96,7 @@ func (w *largeWorld) waits(ns ...*graphv1.Node) (string, *executorv1.Visit) {
 		}
 		v = list.GetVisits()[0]
 		return v.GetState() == executorv1.VisitState_VISIT_STATE_WAITING
-	}, 60*time.Second, 10*time.Millisecond)
+	})
 	return id, v
 }
 

@@ -89,7 +89,7 @@ func TestLimits(t *testing.T) {
 		a, n := ls.GetLimits()[0], ls.GetLimits()[1]
 		require.Equal(t, time.Second, a.GetRateInterval().AsDuration())
 		return a.GetRunning() == 1 && n.GetOpenRuns() == 1
-	}, 60*time.Second, 10*time.Millisecond)
+	})
 	require.Empty(t, called, "the second call waits")
 	close(open)
 	<-called
@@ -97,7 +97,7 @@ func TestLimits(t *testing.T) {
 		r, err := f.GetRun(ctx, &executorv1.GetRunRequest{RunId: run.GetId()})
 		require.NoError(t, err)
 		return r.GetState() == executorv1.RunState_RUN_STATE_COMPLETED
-	}, 60*time.Second, 10*time.Millisecond)
+	})
 	_, err = limits.DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: "actor/slow"})
 	require.NoError(t, err)
 	_, err = limits.DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: "actor/slow"})
@@ -126,7 +126,7 @@ func TestQuotas(t *testing.T) {
 			}
 		}
 		return true
-	}, 60*time.Second, 5*time.Millisecond)
+	})
 	_, err := executorv1.NewLimitServiceClient(f.conn).UpdateLimit(ctx, &executorv1.UpdateLimitRequest{AllowMissing: true, UpdateMask: everything, Limit: &executorv1.Limit{Name: "namespace", MaxOpenRuns: 1, MaxPendingRuns: 2, MaxFanOut: 2}})
 	require.NoError(t, err)
 	start := func(priority int32, ids ...string) (*executorv1.Run, error) {

@@ -24,7 +24,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
 
-func TestUpkeep(t *testing.T) {
+func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dir := t.TempDir()

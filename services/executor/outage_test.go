@@ -36,13 +36,13 @@ func TestOutage(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- svc.Run(ctx) }()
 	ready := func() bool { return svc.Ready(ctx) == nil }
-	testkit.Eventually(t, ready, time.Minute, 10*time.Millisecond)
+	testkit.Eventually(t, ready)
 
 	require.NoError(t, server.Crash())
-	testkit.Eventually(t, func() bool { return !ready() }, time.Minute, 10*time.Millisecond)
+	testkit.Eventually(t, func() bool { return !ready() })
 	require.NoError(t, server.Restart(t.Context()))
-	testkit.Eventually(t, ready, time.Minute, 10*time.Millisecond)
-	testkit.Eventually(t, func() bool { _, ok := log.Line(t, "the executor's database answers again"); return ok }, time.Minute, 10*time.Millisecond)
+	testkit.Eventually(t, ready)
+	testkit.Eventually(t, func() bool { _, ok := log.Line(t, "the executor's database answers again"); return ok })
 	cancel()
 	require.NoError(t, <-done)
 	require.NoError(t, svc.Close())

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -113,7 +112,7 @@ func TestRepeats(t *testing.T) {
 			},
 			"RetryRun": {"": func(t *testing.T, id string) (proto.Message, func()) {
 				run := begin(t, executorv1.RunState_RUN_STATE_FAILED, &executorv1.StartRunRequest{Graph: nodes(node("fails"), waits), TaskId: "tk_" + id})
-				testkit.Eventually(t, func() bool { return f.books.settledRun(run) }, 60*time.Second, 5*time.Millisecond, "its task is free")
+				testkit.Eventually(t, func() bool { return f.books.settledRun(run) }, "its task is free")
 				c.mend("fails")
 				req := &executorv1.RetryRunRequest{RunId: run, RequestId: id}
 				return req, func() { req.AllowUnsafe = true }

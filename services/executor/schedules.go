@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/obs"
@@ -45,11 +47,7 @@ func (s *Service) lookAfter(ctx context.Context, j dispatch.Job) error {
 		return dispatch.Later(early - journal.ScheduleEarly)
 	}
 	if early > 0 {
-		hold := time.NewTimer(early)
-		defer hold.Stop()
-		select {
-		case <-hold.C:
-		case <-ctx.Done():
+		if !sleep.For(ctx, early) {
 			return dispatch.Later(0)
 		}
 	}

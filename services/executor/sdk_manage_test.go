@@ -106,7 +106,7 @@ func TestSDKManages(t *testing.T) {
 			require.NoError(t, err)
 			start = m.GetRecent()[0]
 			return start.GetRunId() != ""
-		}, time.Minute, 10*time.Millisecond)
+		})
 		got, err := epigraph.Result[string](t.Context(), c.Run(start.GetRunId()))
 		require.NoError(t, err)
 		require.Equal(t, "hi", got)

@@ -3,7 +3,6 @@ package executor_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -56,7 +55,7 @@ func TestSender(t *testing.T) {
 					out = v[0].GetWait().GetAttemptToken()
 				}
 				return out != ""
-			}, 60*time.Second, 10*time.Millisecond)
+			})
 			return out
 		}
 		send := func(t *testing.T, id, from, node, token string) error {
@@ -75,7 +74,7 @@ func TestSender(t *testing.T) {
 			testkit.Eventually(t, func() bool {
 				v := visits(t, id, node)
 				return len(v) > 0 && len(v[0].GetValues()) > 0 && string(v[0].GetValues()[0].GetJson()) == `["`+from+`"]`
-			}, 60*time.Second, 10*time.Millisecond)
+			})
 		}
 
 		t.Run("Approval/IsNotPassedByItsName", func(t *testing.T) {
@@ -241,7 +240,7 @@ func TestSender_Worker(t *testing.T) {
 				token = v.GetVisits()[0].GetWait().GetAttemptToken()
 			}
 			return token != ""
-		}, 60*time.Second, 10*time.Millisecond)
+		})
 		require.Equal(t, "SENDER_RESERVED", epigraph.ReasonOf(run.Send(t.Context(), "tells", "box", 1)))
 		require.NoError(t, run.SendAs(t.Context(), token, "tells", "box", 1))
 		require.NoError(t, c.CompleteAttempt(t.Context(), token, 1))

@@ -117,7 +117,7 @@ func TestSteer(t *testing.T) {
 				}
 				out = r.GetVisits()[0]
 				return out.GetState() == want
-			}, 60*time.Second, 10*time.Millisecond)
+			})
 			return out
 		}
 		waiting, completed, failed := executorv1.VisitState_VISIT_STATE_WAITING, executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED
@@ -187,7 +187,7 @@ func TestSteer(t *testing.T) {
 						q = list.GetInterrupts()[0]
 					}
 					return q != nil
-				}, 60*time.Second, 5*time.Millisecond)
+				})
 				return q
 			}
 			yes := func(q *executorv1.Interrupt, hash string) error {

@@ -3,7 +3,6 @@ package executor_test
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,7 +38,7 @@ func TestTokenKeys(t *testing.T) {
 				token = r.GetVisits()[0].GetWait().GetAttemptToken()
 			}
 			return token != ""
-		}, 60*time.Second, 10*time.Millisecond)
+		})
 		return run.GetId(), token
 	}
 	for _, step := range []struct {

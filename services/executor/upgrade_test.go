@@ -354,7 +354,7 @@ func openRelease(t *testing.T, cfg executor.Config) *fixture {
 	testkit.Eventually(t, func() bool {
 		_, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{}, grpc.WaitForReady(true))
 		return err == nil && svc.Ready(t.Context()) == nil
-	}, 60*time.Second, 10*time.Millisecond)
+	})
 	return f
 }
 

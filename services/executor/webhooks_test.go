@@ -79,7 +79,7 @@ func (b *mailbox) messages(path string) []*epigraph.WebhookMessage {
 // of waits until a path has so many messages.
 func (b *mailbox) of(t *testing.T, path string, n int) []*epigraph.WebhookMessage {
 	t.Helper()
-	testkit.Eventually(t, func() bool { return len(b.messages(path)) >= n }, 60*time.Second, 5*time.Millisecond, "%d messages at %s", n, path)
+	testkit.Eventually(t, func() bool { return len(b.messages(path)) >= n }, "%d messages at %s", n, path)
 	got := b.messages(path)
 	require.Len(t, got, n)
 	return got
@@ -331,7 +331,7 @@ func TestWebhooksThatHang(t *testing.T) {
 		for range 5 * share {
 			begin(t.Context(), "/hangs")
 		}
-		testkit.Eventually(t, func() bool { return hanging.Load() == share }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return hanging.Load() == share })
 		begin(grpckit.WithNamespace(t.Context(), "other"), "/told")
 		select {
 		case <-told:

@@ -121,7 +121,7 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 	testkit.Eventually(t, func() bool {
 		_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})})
 		return err == nil
-	}, 60*time.Second, 5*time.Millisecond)
+	})
 	return r
 }
 
@@ -273,7 +273,7 @@ func (r run) is(want executorv1.RunState) *executorv1.Run {
 		var err error
 		got, err = r.c.GetRun(r.t.Context(), &executorv1.GetRunRequest{RunId: r.GetId()})
 		return err == nil && got.GetState() == want
-	}, 30*time.Second, 5*time.Millisecond, "run is %v", got)
+	}, "run is %v", got)
 	return got
 }
 
@@ -347,7 +347,7 @@ func TestWorkers(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
 			return err == nil
-		}, 60*time.Second, 20*time.Millisecond)
+		})
 	})
 
 	t.Run("Actors/ArePerNamespaceAndKnownWithoutWorkers", func(t *testing.T) {
@@ -548,7 +548,7 @@ func TestWorkers(t *testing.T) {
 			default:
 				return false
 			}
-		}, 60*time.Second, 20*time.Millisecond)
+		})
 		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Progress{Progress: &executorv1.AttemptHeartbeat{Token: v.GetToken(), Details: value(`{"page":3}`)}}})
 		w.fail(v.GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "AGAIN"})
 		v = w.visit()
@@ -574,7 +574,7 @@ func TestWorkers(t *testing.T) {
 				}
 			}
 			return false
-		}, 60*time.Second, 10*time.Millisecond)
+		})
 		w.answer(v.GetToken(), `1`)
 		for range w.got {
 		}

@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -43,7 +42,7 @@ func TestTrace(t *testing.T) {
 				}
 			}
 			return false
-		}, 5*time.Second, 5*time.Millisecond, name)
+		}, name)
 		return found
 	}
 	http := find("GET /v1/runs/{run_id}", trace.SpanKindServer)

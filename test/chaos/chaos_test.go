@@ -124,12 +124,12 @@ func (w *world) launch() *server {
 	require.NoError(w.t, s.cmd.Start())
 	w.t.Cleanup(s.kill)
 	var addr string
-	testkit.Eventually(w.t, func() bool {
+	testkit.Within(w.t, patience, time.Millisecond, func() bool {
 		b, err := os.ReadFile(filepath.Join(w.dir, "addr"))
 		life, rest, _ := strings.Cut(string(b), " ")
 		addr = rest
 		return err == nil && life == strconv.Itoa(w.life)
-	}, patience, time.Millisecond, "the child does not serve: %s", s.logs)
+	}, "the child does not serve: %s", s.logs)
 	var err error
 	s.conn, err = grpckit.Dial(addr, grpckit.DialOptions{Namespace: namespace})
 	require.NoError(w.t, err)
@@ -214,7 +214,7 @@ func torture(t *testing.T, store, url string) {
 	for k := range kills {
 		// The kills are spread evenly over the work.
 		want := total * (k + 1) / (kills + 1)
-		testkit.Eventually(t, func() bool { return ends(t, log) >= want }, patience, time.Millisecond, "no progress in life %d", w.life)
+		testkit.Within(t, patience, time.Millisecond, func() bool { return ends(t, log) >= want }, "no progress in life %d", w.life)
 		jitter := time.NewTimer(rand.N(20 * time.Millisecond))
 		<-jitter.C
 		w.current().kill()
@@ -349,12 +349,12 @@ func (w *world) start(ctx context.Context, ps []*plan) <-chan error {
 // settle waits until every run has ended and everything has reached the registry.
 func (w *world) settle(ctx context.Context, ps []*plan) {
 	w.t.Helper()
-	testkit.Eventually(w.t, func() bool {
+	testkit.Within(w.t, patience, 20*time.Millisecond, func() bool {
 		open, err := w.current().exec.ListRuns(ctx, &executorv1.ListRunsRequest{PageSize: 1, States: []executorv1.RunState{
 			executorv1.RunState_RUN_STATE_PENDING, executorv1.RunState_RUN_STATE_RUNNING, executorv1.RunState_RUN_STATE_WAITING}})
 		return err == nil && len(open.GetRuns()) == 0
-	}, patience, 20*time.Millisecond, "runs do not end")
-	testkit.Eventually(w.t, func() bool { return w.left(ctx) == 0 }, patience, 20*time.Millisecond, "the outbox does not empty")
+	}, "runs do not end")
+	testkit.Within(w.t, patience, 20*time.Millisecond, func() bool { return w.left(ctx) == 0 }, "the outbox does not empty")
 }
 
 func (w *world) books(ctx context.Context, ps []*plan) map[string][]*registryv1.UsageEntry {

@@ -228,7 +228,7 @@ func (r *replica) start(points map[failpoint.Point]int) error {
 func (r *replica) launch(points map[failpoint.Point]int) {
 	r.c.t.Helper()
 	require.NoError(r.c.t, r.start(points))
-	testkit.Eventually(r.c.t, r.serves, patience, 10*time.Millisecond, "%s does not serve", r.name)
+	testkit.Within(r.c.t, patience, 10*time.Millisecond, r.serves, "%s does not serve", r.name)
 }
 
 func (r *replica) serves() bool {

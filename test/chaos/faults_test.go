@@ -56,7 +56,7 @@ func (x *trial) goesOn() {
 	x.t.Helper()
 	ended := func() int { return len(x.rows(x.ctx, `SELECT run_id FROM runs WHERE state >= 6`)) }
 	before := ended()
-	testkit.Eventually(x.t, func() bool { return ended() > before+3 }, patience, 50*time.Millisecond, "nothing ends any more: %s",
+	testkit.Within(x.t, patience, 50*time.Millisecond, func() bool { return ended() > before+3 }, "nothing ends any more: %s",
 		lazily(func() string { return x.load.stuck(x.ctx) }))
 }
 
@@ -71,7 +71,7 @@ func TestPoints(t *testing.T) {
 			require.NoError(t, victim.start(map[failpoint.Point]int{p: 1}))
 			switch p {
 			case failpoint.HandoverBefore, failpoint.HandoverAfter:
-				testkit.Eventually(t, victim.serves, patience, 10*time.Millisecond)
+				testkit.Within(t, patience, 10*time.Millisecond, victim.serves)
 				victim.signal(syscall.SIGTERM)
 			case failpoint.TakeoverAfter:
 				dead := func() bool {
@@ -83,7 +83,7 @@ func TestPoints(t *testing.T) {
 					}
 				}
 				// It may find its runs from before the restart at once.
-				testkit.Eventually(t, func() bool { return dead() || victim.serves() }, patience, 10*time.Millisecond)
+				testkit.Within(t, patience, 10*time.Millisecond, func() bool { return dead() || victim.serves() })
 				// Until it is one that has runs.
 				for dead := dead(); !dead; {
 					other.kill()
@@ -138,15 +138,15 @@ func TestZombie(t *testing.T) {
 		life := x.rows(x.ctx, fmt.Sprintf(`SELECT incarnation::text FROM executors WHERE id = '%s'`, zombie.id))
 		require.Len(t, life, 1)
 		zombie.signal(syscall.SIGSTOP)
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT run_id FROM runs WHERE state < 6 AND owner_id = '%s' AND owner_incarnation = %s`, zombie.id, life[0]))) == 0 &&
 				len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation = %s`, zombie.id, life[0]))) == 0
-		}, patience, 50*time.Millisecond, "nobody takes over from one that stands still")
+		}, "nobody takes over from one that stands still")
 		zombie.signal(syscall.SIGCONT)
 		// It notices by itself, and returns under another incarnation.
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation > %s`, zombie.id, life[0]))) == 1
-		}, patience, 50*time.Millisecond, "it does not come back")
+		}, "it does not come back")
 		x.goesOn()
 	}
 	x.settle()
@@ -204,11 +204,11 @@ func TestDiskFull(t *testing.T) {
 			return err
 		}
 		var err error
-		testkit.Eventually(t, func() bool { err = start(); return err != nil }, patience, 50*time.Millisecond, "the disk is full, and runs are accepted")
+		testkit.Within(t, patience, 50*time.Millisecond, func() bool { err = start(); return err != nil }, "the disk is full, and runs are accepted")
 		t.Logf("a start is answered by: %v", err)
 		still(2 * time.Second)
 		require.NoError(t, os.Remove(filler))
-		testkit.Eventually(t, x.replicas[0].serves, patience, 50*time.Millisecond)
+		testkit.Within(t, patience, 50*time.Millisecond, x.replicas[0].serves)
 		x.goesOn()
 		x.load.extra = true
 		x.settle()

@@ -127,7 +127,7 @@ func largeRun(t *testing.T, i int) *executorv1.StartRunRequest {
 // completes waits until a run has completed.
 func completes(ctx context.Context, t *testing.T, x executorv1.ExecutorServiceClient, id string) {
 	t.Helper()
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 		r, err := x.GetRun(ctx, &executorv1.GetRunRequest{RunId: id})
 		require.NoError(t, err)
 		switch r.GetState() {
@@ -137,7 +137,7 @@ func completes(ctx context.Context, t *testing.T, x executorv1.ExecutorServiceCl
 			t.Fatalf("run %s: %s, %s", id, r.GetState(), r.GetError())
 		}
 		return false
-	}, patience, 50*time.Millisecond)
+	})
 }
 
 // anonymous is the memory of a process besides files, 0 if it is unknown.

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -71,7 +73,7 @@ func paced(long time.Duration, run func(context.Context) (start time.Duration, e
 					return
 				}
 				due := begin.Add(after)
-				pause(ctx, time.Until(due))
+				sleep.For(ctx, time.Until(due))
 				late := time.Since(due)
 				start, err := run(ctx)
 				s := sample{Took: time.Since(due), Late: late, Start: start, Ended: err == nil}
@@ -213,7 +215,7 @@ func (c *client) one(ctx context.Context) (start time.Duration, err error) {
 			return start, fmt.Errorf("run %s failed", run.ID)
 		}
 		// Runs that take long are asked for less often, so that those that wait are no attack.
-		pause(ctx, min(max(3*time.Millisecond, time.Since(begin)/10), 50*time.Millisecond))
+		sleep.For(ctx, min(max(3*time.Millisecond, time.Since(begin)/10), 50*time.Millisecond))
 		if err := c.call(ctx, neighborKey, "GET", "/v1/runs/"+run.ID, "", &run); err != nil {
 			return start, err
 		}

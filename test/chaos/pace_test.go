@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,9 +25,9 @@ func TestVerdict(t *testing.T) {
 		return func(ctx context.Context) error {
 			now := time.Since(begin)
 			if now >= from && now < to {
-				pause(ctx, to-now)
+				sleep.For(ctx, to-now)
 			}
-			pause(ctx, quick)
+			sleep.For(ctx, quick)
 			return ctx.Err()
 		}
 	}
@@ -42,14 +44,14 @@ func TestVerdict(t *testing.T) {
 			begin := time.Now()
 			return func(ctx context.Context) error { // two seconds of each minute
 				if now := time.Since(begin) % time.Minute; now < 2*time.Second {
-					pause(ctx, 2*time.Second-now)
+					sleep.For(ctx, 2*time.Second-now)
 				}
-				pause(ctx, quick)
+				sleep.For(ctx, quick)
 				return ctx.Err()
 			}
 		}, "p99 is"},
 		"Slow": {func() func(context.Context) error {
-			return func(ctx context.Context) error { pause(ctx, 300*time.Millisecond); return ctx.Err() }
+			return func(ctx context.Context) error { sleep.For(ctx, 300*time.Millisecond); return ctx.Err() }
 		}, "p99 is 300ms"},
 		"Faults": {func() func(context.Context) error {
 			return func(context.Context) error { return errors.New("refused") }

@@ -68,7 +68,7 @@ func poisoned(t *testing.T, w *world) {
 	t.Cleanup(release)
 	allOpen := func() {
 		t.Helper()
-		testkit.Eventually(t, func() bool { return open.Load() == bystanders }, patience, 10*time.Millisecond, "the calls of the others are not made again")
+		testkit.Within(t, patience, 10*time.Millisecond, func() bool { return open.Load() == bystanders }, "the calls of the others are not made again")
 	}
 	start := func(s *server, label, actor, named string) (string, error) {
 		g := &graphv1.Graph{Name: label, Nodes: []*graphv1.Node{{Id: "n1", Actor: actor}}}
@@ -87,10 +87,10 @@ func poisoned(t *testing.T, w *world) {
 	}
 
 	s := w.launch()
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 10*time.Millisecond, func() bool {
 		_, err := start(s, "bystander", "http", slow.URL)
 		return err == nil
-	}, patience, 10*time.Millisecond)
+	})
 	for range bystanders - 1 {
 		_, err := start(s, "bystander", "http", slow.URL)
 		require.NoError(t, err)
@@ -100,7 +100,7 @@ func poisoned(t *testing.T, w *world) {
 	deaths := 0
 	for {
 		var guilty *executorv1.Run
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, 2*patience, 20*time.Millisecond, func() bool {
 			if s.dead() {
 				return true
 			}
@@ -108,7 +108,7 @@ func poisoned(t *testing.T, w *world) {
 				guilty = rs[0]
 			}
 			return guilty != nil
-		}, 2*patience, 20*time.Millisecond, "it neither dies nor is anything quarantined")
+		}, "it neither dies nor is anything quarantined")
 		if guilty != nil {
 			require.Equal(t, 3, deaths)
 			x, err := s.exec.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: guilty.GetId()})
@@ -131,7 +131,7 @@ func poisoned(t *testing.T, w *world) {
 		require.Equal(t, executorv1.RunState_RUN_STATE_RUNNING, r.GetState())
 	}
 	release()
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		rs, done := list(s, "bystander"), 0
 		for _, r := range rs {
 			if r.GetState() == executorv1.RunState_RUN_STATE_COMPLETED {
@@ -139,5 +139,5 @@ func poisoned(t *testing.T, w *world) {
 			}
 		}
 		return done == bystanders
-	}, patience, 20*time.Millisecond, "not all of the others complete")
+	}, "not all of the others complete")
 }

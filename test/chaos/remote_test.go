@@ -123,7 +123,7 @@ func (c *cluster) employ(n int) {
 		require.NoError(c.t, r.start())
 		c.t.Cleanup(func() { r.kill() })
 	}
-	testkit.Eventually(c.t, func() bool {
+	testkit.Within(c.t, patience, 20*time.Millisecond, func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		list, err := c.replicas[0].exec.ListActors(ctx, &executorv1.ListActorsRequest{})
@@ -134,7 +134,7 @@ func (c *cluster) employ(n int) {
 			}
 		}
 		return err == nil && found == 2
-	}, patience, 20*time.Millisecond, "the workers' actors do not become known")
+	}, "the workers' actors do not become known")
 }
 
 func (r *remote) start() error {

@@ -53,10 +53,10 @@ func TestReport(t *testing.T) {
 				require.NoError(t, err)
 				j.run = began.GetId()
 				jobs = append(jobs, j)
-				testkit.Eventually(t, func() bool {
+				testkit.Within(t, patience, 10*time.Millisecond, func() bool {
 					r, err := c.replicas[0].exec.GetRun(ctx, &executorv1.GetRunRequest{RunId: j.run})
 					return err == nil && r.GetState() >= executorv1.RunState_RUN_STATE_COMPLETED
-				}, patience, 10*time.Millisecond, "%s does not end", j.run)
+				}, "%s does not end", j.run)
 				return j
 			}
 			report := func(ctx context.Context, o *outside) *recorder {

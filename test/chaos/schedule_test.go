@@ -44,7 +44,7 @@ func TestSchedules(t *testing.T) {
 		still(rand.N(time.Second))
 		victim.launch(nil)
 	}
-	testkit.Eventually(t, func() bool { return x.replicas[0].serves() && x.replicas[1].serves() }, patience, 20*time.Millisecond)
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool { return x.replicas[0].serves() && x.replicas[1].serves() })
 	type call func(context.Context, executorv1.ScheduleServiceClient, string) (*executorv1.Schedule, error)
 	each := func(do call) {
 		for i := range clocks {
@@ -61,7 +61,7 @@ func TestSchedules(t *testing.T) {
 		return s.ResumeSchedule(ctx, &executorv1.ResumeScheduleRequest{ScheduleId: id})
 	}
 	each(pause)
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, time.Second, func() bool {
 		if len(x.rows(x.ctx, `SELECT run_id FROM schedule_starts WHERE result = 'QUEUED'`)) == 0 {
 			return true
 		}
@@ -69,7 +69,7 @@ func TestSchedules(t *testing.T) {
 		each(resume)
 		each(pause)
 		return false
-	}, patience, time.Second, "occasions are not carried out")
+	}, "occasions are not carried out")
 	x.settle()
 	occasions := x.rows(x.ctx, `SELECT uid || ': ' || count(*) FROM schedule_starts GROUP BY uid ORDER BY 1`)
 	require.Len(t, occasions, clocks)

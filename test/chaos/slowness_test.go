@@ -42,18 +42,18 @@ func TestNetwork(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			fault.on()
 			if fault.takeOver {
-				testkit.Eventually(t, func() bool {
+				testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 					return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 0
-				}, patience, 50*time.Millisecond,
+				},
 					"nobody takes over from one that is cut off")
 			} else {
 				still(2 * time.Second)
 			}
 			x.goesOn()
 			fault.off()
-			testkit.Eventually(t, func() bool {
+			testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 				return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 1
-			}, patience, 50*time.Millisecond,
+			},
 				"it does not come back")
 			x.goesOn()
 		})
@@ -83,9 +83,9 @@ func TestClock(t *testing.T) {
 		dead := x.replicas[0]
 		dead.kill()
 		set(fmt.Sprintf(`UPDATE executor.executors SET heartbeat = heartbeat + interval '1 hour' WHERE id = '%s'`, dead.id))
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, dead.id))) == 0
-		}, patience, 50*time.Millisecond,
+		},
 			"a heartbeat of the future keeps a dead executor alive")
 		dead.launch(nil)
 		x.goesOn()

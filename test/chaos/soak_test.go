@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -132,7 +134,7 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 			for _, p := range s.procs {
 				p.sample()
 			}
-			pause(ctx, 50*time.Millisecond)
+			sleep.For(ctx, 50*time.Millisecond)
 		}
 	})
 	took := s.neighbor(long)
@@ -165,16 +167,16 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	}
 	// The hostile tenant goes, and what it left behind ends.
 	began := time.Now()
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 200*time.Millisecond, func() bool {
 		var done struct{ Matched int }
 		err := s.call(t.Context(), hostileKey, "POST", "/v1/runs:bulkCancel", `{"filter": {"createdBefore": "2999-01-01T00:00:00Z"}, "limit": 10000, "reason": "the soak is over"}`, &done)
 		t.Logf("%v: %d of its runs are open, %v", time.Since(began).Round(time.Second), done.Matched, err)
 		return err == nil && done.Matched == 0
-	}, patience, 200*time.Millisecond, "the runs of the hostile tenant do not end")
+	}, "the runs of the hostile tenant do not end")
 	t.Logf("its runs ended after %v", time.Since(began).Round(time.Second))
 	for _, p := range s.procs {
 		most := max(2*before[p.name], before[p.name]+256<<20)
-		testkit.Eventually(t, func() bool { return s.serves(t.Context()) == nil && p.sample() < most }, patience, 100*time.Millisecond, "%s does not give its memory back", p.name)
+		testkit.Within(t, patience, 100*time.Millisecond, func() bool { return s.serves(t.Context()) == nil && p.sample() < most }, "%s does not give its memory back", p.name)
 		t.Logf("%-10s RSS MiB: %4d after %v", p.name, p.sample()>>20, time.Since(began).Round(time.Second))
 	}
 	require.NoError(t, s.serves(t.Context()))
@@ -232,7 +234,7 @@ func (s *soak) reach() {
 		used := s.used()
 		got := s.send(s.t.Context(), &a, time.Minute)
 		if got == "EXECUTOR_MEMORY_FULL" { // the memory of earlier attacks is freed soon
-			testkit.Eventually(s.t, func() bool { got = s.send(s.t.Context(), &a, time.Minute); return got != "EXECUTOR_MEMORY_FULL" }, patience, 100*time.Millisecond, "%s finds no room", a.name)
+			testkit.Within(s.t, patience, 100*time.Millisecond, func() bool { got = s.send(s.t.Context(), &a, time.Minute); return got != "EXECUTOR_MEMORY_FULL" }, "%s finds no room", a.name)
 		}
 		var took []string
 		for i, u := range s.used() {
@@ -315,7 +317,7 @@ executor: {store: postgres, postgres_url: %[4]q, migrate: false, id: soak, drain
 		defer cancel()
 		refused = s.serves(ctx)
 		return refused == nil || !s.alive() || t.Context().Err() != nil
-	}, time.Minute, 50*time.Millisecond, "the suite does not serve")
+	}, "the suite does not serve")
 	require.NoError(t, refused, "the suite does not serve")
 	var run struct{ ID string }
 	require.NoError(t, s.call(t.Context(), hostileKey, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "signal", "named": {"name": "never"}}]}}`, &run))
@@ -414,15 +416,6 @@ func (s *soak) used() []time.Duration {
 		}
 	}
 	return out
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	tick := time.NewTimer(d)
-	defer tick.Stop()
-	select {
-	case <-ctx.Done():
-	case <-tick.C:
-	}
 }
 
 // attacks are those that are written down, in two sizes, and variants of them, in an order of their own.

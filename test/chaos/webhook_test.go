@@ -102,7 +102,7 @@ func TestWebhookSurvivor(t *testing.T) {
 				r.launch(nil)
 				continue
 			}
-			testkit.Eventually(t, func() bool { return h.heard(run.GetId()) > 0 }, tellTime, 10*time.Millisecond, "the end of %s is not told", run.GetId())
+			testkit.Within(t, tellTime, 10*time.Millisecond, func() bool { return h.heard(run.GetId()) > 0 }, "the end of %s is not told", run.GetId())
 			t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
 			r.launch(nil)
 			break
@@ -140,7 +140,7 @@ func TestWebhooks(t *testing.T) {
 				return run.GetId()
 			}
 			told := func(run string, killed time.Time) {
-				testkit.Eventually(t, func() bool { return h.heard(run) > 0 }, tellTime, 10*time.Millisecond, "the end of %s is not told", run)
+				testkit.Within(t, tellTime, 10*time.Millisecond, func() bool { return h.heard(run) > 0 }, "the end of %s is not told", run)
 				t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
 			}
 			for range hookKills {

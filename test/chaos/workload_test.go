@@ -523,12 +523,12 @@ func (l *load) finish(ctx context.Context) []*job {
 	l.starts.Wait()
 	l.stopped.Store(true)
 	begin := time.Now()
-	testkit.Eventually(l.c.t, func() bool {
+	testkit.Within(l.c.t, patience, 100*time.Millisecond, func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		left, err := l.open(ctx)
 		return err == nil && len(left) == 0
-	}, patience, 100*time.Millisecond, "runs do not end: %s", lazily(func() string { return l.stuck(ctx) }))
+	}, "runs do not end: %s", lazily(func() string { return l.stuck(ctx) }))
 	l.helpers.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()

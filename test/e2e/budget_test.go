@@ -14,10 +14,10 @@ import (
 // awaitReason polls until the run stands still for a reason, or has ended.
 func (s *suite) awaitReason(t *testing.T, runID, reason string) (r run) {
 	t.Helper()
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 10*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + runID}, &r)
 		return r.ended() || r.State == "RUN_STATE_PAUSED" && r.StateReason == reason
-	}, patience, 10*time.Millisecond)
+	})
 	require.Equal(t, []string{"RUN_STATE_PAUSED", reason}, []string{r.State, r.StateReason})
 	return r
 }
@@ -70,11 +70,11 @@ func pricesAway(t *testing.T, s *suite) {
 	for _, r := range []run{tight, ample} {
 		require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, r.ID).State)
 		require.Len(t, s.callsOf(r.ID), 3, "nothing was called again")
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 			var got run
 			s.ask(t, request{path: "/v1/runs/" + r.ID}, &got)
 			return int64(got.Usage.CostNanoUsd) == 3*callCost
-		}, patience, 20*time.Millisecond)
+		})
 	}
 	events := s.events(t, tight.ID, "?durable_only=true", "", 1000)
 	settled := 0

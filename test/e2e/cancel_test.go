@@ -47,11 +47,11 @@ func (s *suite) epicAtWork(t *testing.T, key string, paid bool) epicAtWork {
 		e.runs = append(e.runs, r.ID)
 	}
 	for i, id := range e.runs {
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 			var r run
 			s.ask(t, request{path: "/v1/runs/" + id, key: key}, &r)
 			return r.State == state[i] && r.Nodes.Completed == 1
-		}, patience, 20*time.Millisecond)
+		})
 	}
 	return e
 }
@@ -65,11 +65,11 @@ func (e epicAtWork) requireCanceled(t *testing.T, s *suite, key string, cost int
 			State, ResultSummary string
 			ActualNanoUsd        int64String
 		}
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 			s.ask(t, request{path: "/v1/runs/" + id, key: key}, &r)
 			s.ask(t, request{path: "/v1/tasks/" + e.tasks[i], key: key}, &task)
 			return r.ended() && int64(task.ActualNanoUsd) == cost
-		}, patience, 20*time.Millisecond, "run %s", id)
+		}, "run %s", id)
 		require.Equal(t, "RUN_STATE_CANCELED", r.State, "%+v", r.Error)
 		require.Equal(t, "TASK_STATE_CANCELED", task.State)
 		require.Empty(t, task.ResultSummary)

@@ -118,10 +118,10 @@ func TestCells(t *testing.T) {
 			var epic struct{ ID string }
 			s.ask(t, request{path: "/v1/epics", body: `{"title":"books of ` + ns + `"}`, key: key}, &epic)
 			r := begin(t, key, sum)
-			testkit.Eventually(t, func() bool {
+			testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 				s.ask(t, request{path: "/v1/runs/" + r.ID, key: key}, &r)
 				return r.ended()
-			}, patience, 20*time.Millisecond)
+			})
 			require.Equal(t, "RUN_STATE_COMPLETED", r.State)
 			require.JSONEq(t, "42", string(r.Result))
 			if key == keyA {
@@ -154,15 +154,15 @@ func TestCells(t *testing.T) {
 		}
 		status, body := s.do(t, request{path: "/v1/runs/" + b.ID + "/events", key: keyB})
 		require.Equal(t, http.StatusServiceUnavailable, status, string(body))
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 			status, body := s.do(t, request{path: "/readyz"})
 			return status == http.StatusOK && strings.Contains(string(body), `"status":"DEGRADED"`)
-		}, patience, 20*time.Millisecond)
+		})
 		west.serve(t, "executor", addr)
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 			status, _ := s.do(t, request{path: "/v1/runs/" + b.ID, key: keyB})
 			return status == http.StatusOK
-		}, patience, 50*time.Millisecond)
+		})
 	})
 
 	t.Run("Namespace/MovesWithItsWaitingRuns", func(t *testing.T) {
@@ -180,13 +180,13 @@ func TestCells(t *testing.T) {
 		atRest := func(verb string, args ...string) {
 			var out string
 			t.Cleanup(func() { t.Log(verb, out) })
-			testkit.Eventually(t, func() bool {
+			testkit.Within(t, patience, 50*time.Millisecond, func() bool {
 				var err error
 				if out, err = move(verb, args...); err != nil {
 					require.Contains(t, out, "is at work")
 				}
 				return err == nil
-			}, patience, 50*time.Millisecond)
+			})
 		}
 		closed := "{namespaces: " + namespaceA + ", cell: east, closed: true}, {namespaces: team-*, cell: west}"
 		s.gateway(t, dir, closed, east, west)
@@ -227,14 +227,14 @@ func TestCells(t *testing.T) {
 		require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, asks.ID).State)
 		require.JSONEq(t, "42", string(s.awaitEnd(t, a.ID).Result), "what had ended can be read")
 		var r run
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, 10*patience, 200*time.Millisecond, func() bool {
 			for _, nap := range left {
 				if s.ask(t, request{path: "/v1/runs/" + nap.ID}, &r); r.ended() {
 					return true
 				}
 			}
 			return false
-		}, 10*patience, 200*time.Millisecond)
+		})
 		require.Equal(t, "RUN_STATE_COMPLETED", r.State, "the timer came due in the new cell")
 	})
 }

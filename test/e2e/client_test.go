@@ -187,10 +187,10 @@ func (s *suite) compile(t *testing.T, text string) json.RawMessage {
 func (s *suite) awaitEnd(t *testing.T, runID string) run {
 	t.Helper()
 	var r run
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + runID}, &r)
 		return r.ended()
-	}, patience, 20*time.Millisecond)
+	})
 	return r
 }
 
@@ -198,8 +198,8 @@ func (s *suite) awaitEnd(t *testing.T, runID string) run {
 func (s *suite) awaitTask(t *testing.T, taskID, state string) {
 	t.Helper()
 	var task struct{ State string }
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/tasks/" + taskID}, &task)
 		return task.State == state
-	}, patience, 20*time.Millisecond, "task %s", taskID)
+	}, "task %s", taskID)
 }

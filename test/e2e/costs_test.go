@@ -53,10 +53,10 @@ func costAtTheEnd(t *testing.T, s *suite) {
 	early := func(t *testing.T, r *run, unbooked bool) bool {
 		t.Helper()
 		if unbooked {
-			testkit.Eventually(t, func() bool {
+			testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 				s.ask(t, request{path: "/v1/runs/" + r.ID}, r)
 				return r.Usage.UnbookedAttempts == 0
-			}, patience, 20*time.Millisecond)
+			})
 		}
 		return unbooked
 	}
@@ -190,11 +190,11 @@ func costsUntold(t *testing.T, s *suite) {
 	})
 
 	s.restart(t, "registry")
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		r, err := c.Run(id).Get(within(t))
 		require.NoError(t, err)
 		return r.GetUsage().GetUnbookedAttempts() == 0 && r.GetUsage().GetCostNanoUsd() == callCost
-	}, patience, 20*time.Millisecond)
+	})
 	t.Run("CommandLine/ShowsTheWholeLater", func(t *testing.T) {
 		out, told := s.cli(t, "runs", "show", id)
 		require.NotContains(t, out+told, "booked")

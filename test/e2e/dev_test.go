@@ -25,7 +25,7 @@ var (
 func devReady(t *testing.T, p *process) *suite {
 	t.Helper()
 	s := &suite{}
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		m := devAddress.FindStringSubmatch(p.output())
 		if m == nil {
 			return false
@@ -33,7 +33,7 @@ func devReady(t *testing.T, p *process) *suite {
 		s.url = m[0]
 		status, body := s.do(t, request{path: "/readyz"})
 		return status == http.StatusOK && strings.Contains(string(body), `"status":"READY"`)
-	}, patience, 20*time.Millisecond, "%v", p)
+	}, "%v", p)
 	return s
 }
 
@@ -71,10 +71,10 @@ func TestDev(t *testing.T) {
 	var parent run
 	s.ask(t, request{path: "/v1/runs", key: printed, body: `{"graph":{"nodes":[{"id":"d","actor":"spawn",
 		"named":{"ref":"workflow/greet@1","input":{"named":{"who":"ada"}}}}]}}`}, &parent)
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + parent.ID, key: printed}, &parent)
 		return parent.ended()
-	}, patience, 20*time.Millisecond)
+	})
 	require.Equal(t, "RUN_STATE_COMPLETED", parent.State, "%+v", parent.Error)
 	require.Contains(t, string(parent.Result), `"hello ada"`)
 
@@ -93,10 +93,10 @@ func TestDev(t *testing.T) {
 	p = begin()
 	s = devReady(t, p)
 	require.Equal(t, printed, devKey.FindString(p.output()))
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
 		return r.ended()
-	}, patience, 20*time.Millisecond)
+	})
 	require.Equal(t, "RUN_STATE_COMPLETED", r.State, "%+v", r.Error)
 	require.JSONEq(t, `"done"`, string(r.Result))
 	first := p
@@ -116,7 +116,7 @@ func TestDevForOthers(t *testing.T) {
 	p := launch(t, cmd)
 	t.Cleanup(p.kill)
 	s := &suite{}
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		m := regexp.MustCompile(`REST +(http://127\.0\.0\.1:\d+)`).FindStringSubmatch(p.output())
 		if m == nil {
 			return false
@@ -124,7 +124,7 @@ func TestDevForOthers(t *testing.T) {
 		s.url = m[1]
 		status, _ := s.do(t, request{path: "/readyz"})
 		return status == http.StatusOK
-	}, patience, 20*time.Millisecond, "%v", p)
+	}, "%v", p)
 	require.NotContains(t, p.output(), "[::]")
 	require.Contains(t, p.output(), "needed for REST, also from this machine")
 	status, body := s.do(t, request{path: "/v1/runs", header: map[string]string{"Authorization": ""}})

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,7 +16,7 @@ func (s *suite) awaitPause(t *testing.T, runID string) (r run) {
 	testkit.Eventually(t, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + runID}, &r)
 		return r.ended() || r.State == "RUN_STATE_PAUSED"
-	}, 60*time.Second, 10*time.Millisecond)
+	})
 	require.Equal(t, "RUN_STATE_PAUSED", r.State)
 	return r
 }

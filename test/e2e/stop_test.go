@@ -57,10 +57,10 @@ func (s *suite) requireBooked(t *testing.T, runs, tasks []string) {
 			State                                 string
 			ActualTokens, ActualNanoUsd, LlmCalls int64String
 		}
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 			s.ask(t, request{path: "/v1/tasks/" + tasks[i]}, &task)
 			return task.State == "TASK_STATE_COMPLETED" && int64(task.ActualNanoUsd) >= tripProblems*callCost
-		}, patience, 20*time.Millisecond)
+		})
 		require.EqualValues(t, tripProblems, task.LlmCalls)
 		require.EqualValues(t, tripProblems*callCost, task.ActualNanoUsd)
 		require.EqualValues(t, tripProblems*(callInput+callOutput), task.ActualTokens)
@@ -82,7 +82,7 @@ func stopExecutor(t *testing.T, s *suite) {
 	watched := make(chan []event, 1)
 	stream := s.watch(t, runs[stoppedRuns-1], "?durable_only=true", "")
 	go func() { watched <- readEvents(stream, 1000) }()
-	testkit.Eventually(t, func() bool { return len(s.model.Requests()) > stoppedRuns*tripProblems/4 }, patience, time.Millisecond)
+	testkit.Within(t, patience, time.Millisecond, func() bool { return len(s.model.Requests()) > stoppedRuns*tripProblems/4 })
 	s.procs["executor"].stop(t)
 	done := len(s.model.Requests())
 	require.Less(t, done, stoppedRuns*tripProblems, "the executor was to be stopped in the middle")

@@ -192,10 +192,10 @@ func (s *suite) dial(t *testing.T, service string) *grpc.ClientConn {
 	conn, err := grpckit.Dial(s.procs[service].addr, grpckit.DialOptions{Token: conf.NewSecret("shared-by-the-services"), Namespace: "default"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		resp, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 		return err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_SERVING
-	}, patience, 20*time.Millisecond)
+	})
 	return conn
 }
 
@@ -208,10 +208,10 @@ func (s *suite) restart(t *testing.T, service string) {
 
 func (s *suite) awaitReady(t *testing.T) {
 	t.Helper()
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		status, body := s.do(t, request{path: "/readyz"})
 		return status == http.StatusOK && strings.Contains(string(body), `"status":"READY"`)
-	}, patience, 20*time.Millisecond)
+	})
 }
 
 // process is a started command and its log.
@@ -271,7 +271,7 @@ func (p *process) kill() {
 // await returns when a log line satisfies cond.
 func (p *process) await(t *testing.T, what string, cond func(logLine) bool) {
 	t.Helper()
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 5*time.Millisecond, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, l := range p.lines {
@@ -280,7 +280,7 @@ func (p *process) await(t *testing.T, what string, cond func(logLine) bool) {
 			}
 		}
 		return false
-	}, patience, 5*time.Millisecond, "no log line %q of %v", what, p)
+	}, "no log line %q of %v", what, p)
 }
 
 func (p *process) ended() bool {

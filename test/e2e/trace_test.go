@@ -128,18 +128,18 @@ func traceRestart(t *testing.T, s *suite) {
 	var open struct {
 		Interrupts []struct{ ID, RunID string }
 	}
-	testkit.Eventually(t, func() bool {
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + top.ID + "/interrupts"}, &open)
 		return len(open.Interrupts) == 1
-	}, patience, 20*time.Millisecond)
+	})
 	below := open.Interrupts[0].RunID
 	require.NotEqual(t, top.ID, below)
 	s.procs["executor"].stop(t)
 	s.restart(t, "executor")
-	testkit.Eventually(t, func() bool { // the gateway finds it again
+	testkit.Within(t, patience, 20*time.Millisecond, func() bool { // the gateway finds it again
 		status, _ := s.do(t, request{path: "/v1/runs/" + top.ID})
 		return status == http.StatusOK
-	}, patience, 20*time.Millisecond)
+	})
 	s.ask(t, request{path: "/v1/interrupts/" + open.Interrupts[0].ID + ":answer", body: `{"answer":"so"}`, header: from(answered)}, nil)
 	require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, top.ID).State)
 

@@ -43,12 +43,12 @@ func verbs(t *testing.T, s *suite) {
 	t.Run("Task/IsCompletedByItsToken", func(t *testing.T) {
 		r := s.run(t, `{"graph":{"name":"task","nodes":[{"id":"w","actor":"completion"}]}}`)
 		var token string
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
 			if w := s.visits(t, r.ID)["w"].Wait; w != nil {
 				token = w.AttemptToken
 			}
 			return token != ""
-		}, patience, 20*time.Millisecond)
+		})
 		status, body := s.do(t, request{path: "/v1/attempts:complete", key: keyB, body: map[string]any{"attemptToken": token, "completed": map[string]any{}}})
 		require.NotEqual(t, http.StatusOK, status, "another tenant has the token: %s", body)
 		for range 2 {

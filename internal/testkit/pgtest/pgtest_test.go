@@ -119,7 +119,7 @@ func TestServer(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			_, err := os.Stat(sock)
 			return os.IsNotExist(err)
-		}, 60*time.Second, 50*time.Millisecond)
+		})
 	})
 	t.Run("Start/GivenDirectoryIsKept", func(t *testing.T) {
 		t.Parallel()

@@ -196,10 +196,11 @@ func hanMark(s string, at int) Mark {
 	}
 	end, weak, ok := markEnd(s, i)
 	if !ok {
-		if r, _ := utf8.DecodeRuneInString(s[i:]); r != '，' && r != ',' {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r != '，' && r != ',' {
 			return Mark{}
 		}
-		end = i + len("，")
+		end = i + n
 	}
 	return Mark{Style: Spelled, Label: strings.TrimSpace(s[at:i]), Noun: s[noun:i], Path: []int{v}, Weak: weak, End: skipSpace(s, end)}
 }

@@ -60,16 +60,16 @@ func TestDatabaseUnreachable(t *testing.T) {
 	comes := func(t *testing.T, p *stack.Process, code int, text string) {
 		t.Helper()
 		var last answer
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, wait, 20*time.Millisecond, func() bool {
 			last.code, last.body = get(t, "http://"+p.AdminAddr()+"/readyz")
 			return last.code == code && strings.Contains(last.body, text)
-		}, wait, 20*time.Millisecond, "%v", &last)
+		}, "%v", &last)
 	}
 	// front waits until the gateway names exactly these services, each with this reason.
 	front := func(t *testing.T, status, reason string, away ...string) {
 		t.Helper()
 		var last answer
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, wait, 50*time.Millisecond, func() bool {
 			last.code, last.body = get(t, "http://"+gateway.Addr()+"/readyz")
 			var out struct {
 				Status string
@@ -86,7 +86,7 @@ func TestDatabaseUnreachable(t *testing.T) {
 				names = append(names, a.Service)
 			}
 			return strings.Join(names, " ") == strings.Join(away, " ")
-		}, wait, 50*time.Millisecond, "%v", &last)
+		}, "%v", &last)
 	}
 
 	for name, p := range stored {
@@ -99,7 +99,7 @@ func TestDatabaseUnreachable(t *testing.T) {
 	told := func(t *testing.T, method, path, body, reason, message string) {
 		t.Helper()
 		var last answer
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, wait, 20*time.Millisecond, func() bool {
 			req, err := http.NewRequestWithContext(t.Context(), method, "http://"+gateway.Addr()+path, strings.NewReader(body))
 			require.NoError(t, err)
 			req.Header.Set("Content-Type", "application/json")
@@ -110,7 +110,7 @@ func TestDatabaseUnreachable(t *testing.T) {
 			require.NoError(t, err)
 			last = answer{res.StatusCode, string(raw)}
 			return strings.Contains(last.body, `"reason":"`+reason+`","message":"`+message+`","hint":"`)
-		}, wait, 20*time.Millisecond, "%v", &last)
+		}, "%v", &last)
 	}
 	const start = `{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1"}}]}}`
 	t.Run("Start/CallersAreToldOfTheDatabase", func(t *testing.T) {
@@ -156,11 +156,11 @@ func TestDatabaseUnreachable(t *testing.T) {
 		front(t, "READY", "")
 	})
 	t.Run("Log/OfAllServicesHasAFewLinesOfTheOutage", func(t *testing.T) {
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, wait, 20*time.Millisecond, func() bool {
 			_, registry := log.Line(t, "the registry's database answers again")
 			_, executor := log.Line(t, "the executor's database answers again")
 			return registry && executor
-		}, wait, 20*time.Millisecond)
+		})
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Log(log.String())

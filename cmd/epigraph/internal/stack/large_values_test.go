@@ -21,7 +21,7 @@ func TestLargeValues(t *testing.T) {
 	d := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
 	run(t, d)
 	require.NoError(t, d.Ready(testkit.Context(t, 20*time.Second)))
-	testkit.Eventually(t, func() bool { code, _ := get(t, "http://"+d.HTTPAddr()+"/readyz"); return code == http.StatusOK }, 60*time.Second, 20*time.Millisecond)
+	testkit.Eventually(t, func() bool { code, _ := get(t, "http://"+d.HTTPAddr()+"/readyz"); return code == http.StatusOK })
 	large := strings.TrimSpace(strings.Repeat("three kilobytes — ", 171))
 	type values = map[string]any
 	call := func(t *testing.T, method, path string, body values) (got values) {
@@ -116,7 +116,7 @@ func TestLargeValues(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			got = call(t, "GET", path, nil)
 			return got["state"] == "RUN_STATE_COMPLETED"
-		}, 60*time.Second, 20*time.Millisecond)
+		})
 		check(got)
 		require.Equal(t, large, got["result"])
 		graph := call(t, "GET", path+"/graph", nil)["graph"].(values)

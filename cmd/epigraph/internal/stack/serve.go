@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/admission"
@@ -262,11 +264,7 @@ func (p *Process) await(ctx context.Context, lis *shared, open func() (api, erro
 			told = reason
 			p.tel.Logger.WarnContext(ctx, "waiting for the database", "err", err, "at_most", p.cfg.StartTimeout)
 		}
-		pause := time.NewTimer(openRetry)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !sleep.For(ctx, openRetry) {
 			return nil, nil
 		}
 	}

@@ -245,7 +245,7 @@ func TestServe(t *testing.T) {
 		require.NoError(t, err)
 		run(t, p)
 		admin := "http://" + p.AdminAddr()
-		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/livez"); return code == http.StatusOK }, 60*time.Second, 10*time.Millisecond)
+		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/livez"); return code == http.StatusOK })
 		code, body := get(t, admin+"/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		require.Contains(t, body, "starting")
@@ -257,7 +257,7 @@ func TestServe(t *testing.T) {
 		require.NoError(t, stack.Migrate(t.Context(), c, &out))
 		require.Equal(t, 2, strings.Count(out.String(), "nothing to do"))
 
-		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 60*time.Second, 20*time.Millisecond)
+		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK })
 		_, body = get(t, admin+"/metrics")
 		require.Contains(t, body, `service_name="epigraph-registry"`)
 	})
@@ -282,11 +282,11 @@ func TestServe(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			code, body := get(t, admin+"/readyz")
 			return code != http.StatusOK && strings.Contains(body, "starting")
-		}, 60*time.Second, 20*time.Millisecond)
+		})
 		code, _ := get(t, admin+"/livez")
 		require.Equal(t, http.StatusOK, code, "it is not to be killed for it")
 		require.NoError(t, stack.Migrate(t.Context(), c, io.Discard, stack.Registry))
-		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 60*time.Second, 20*time.Millisecond)
+		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK })
 		cancel()
 		require.NoError(t, <-done)
 	})
@@ -307,9 +307,9 @@ func TestServe(t *testing.T) {
 			r, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 			return err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 		}
-		testkit.Eventually(t, healthy, 60*time.Second, 10*time.Millisecond)
+		testkit.Eventually(t, healthy)
 		cancel()
-		testkit.Eventually(t, func() bool { return !healthy() }, 60*time.Second, 5*time.Millisecond)
+		testkit.Eventually(t, func() bool { return !healthy() })
 		code, body := get(t, "http://"+p.AdminAddr()+"/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		require.Contains(t, body, "stopping")
@@ -400,7 +400,7 @@ func TestServe(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			code, _ := get(t, "http://"+gateway.Addr()+"/v1/epics")
 			return code == http.StatusOK
-		}, 60*time.Second, 20*time.Millisecond)
+		})
 
 		c.GRPC.TLS.CertFile, c.GRPC.TLS.KeyFile = "", "" // trusts the registry, but shows nothing
 		stranger, err := stack.Open(t.Context(), stack.Gateway, c)
@@ -409,7 +409,7 @@ func TestServe(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			code, body := get(t, "http://"+stranger.Addr()+"/v1/epics")
 			return code == http.StatusServiceUnavailable && strings.Contains(body, "SERVICE_UNAVAILABLE")
-		}, 60*time.Second, 20*time.Millisecond)
+		})
 	})
 	for _, tc := range []struct {
 		name, service string

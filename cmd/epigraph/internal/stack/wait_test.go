@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,7 +33,7 @@ func TestDatabaseNotReady(t *testing.T) {
 			testkit.Eventually(t, func() bool {
 				last.code, last.body = get(t, "http://"+gateway.Addr()+path)
 				return strings.Contains(last.body, text)
-			}, 60*time.Second, 50*time.Millisecond, "%v", &last)
+			}, "%v", &last)
 		}
 		reads("/readyz", `{"service":"executor","reason":"DATABASE_NOT_READY","message":"the executor waits for its database, which is not ready"`)
 		reads("/v1/runs", `"reason":"DATABASE_NOT_READY","message":"the executor waits for its database, which is not ready"`)

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivertype"
@@ -208,11 +210,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			return fmt.Errorf("start working jobs: %w", err)
 		}
 		d.log.WarnContext(ctx, "jobs are not worked yet", "err", err)
-		pause := time.NewTimer(startAgain)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !sleep.For(ctx, startAgain) {
 			return nil
 		}
 	}

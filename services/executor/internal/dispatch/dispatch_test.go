@@ -276,7 +276,7 @@ func TestDispatch(t *testing.T) {
 			require.NoError(t, res[0].Err)
 			require.Equal(t, journal.ReasonSeqConflict, errs.ReasonOf(res[1].Err))
 		}
-		testkit.Eventually(t, func() bool { return len(b.runs()) >= 10 }, patience, time.Millisecond)
+		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) >= 10 })
 		require.ElementsMatch(t, want, b.runs())
 	})
 	onBoth(t, "Commands/WakesAParkedRun", func(t *testing.T, s *store) {
@@ -332,7 +332,7 @@ func TestDispatch(t *testing.T) {
 		o := wakes(b.note)
 		o.Wakes = 1
 		work(t, s, o)
-		testkit.Eventually(t, func() bool { return len(b.runs()) == 6 }, patience, time.Millisecond)
+		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) == 6 })
 		require.Equal(t, []string{"1-3", "2-1", "2-4", "0-5", "3-2", "4-0"}, b.runs())
 	})
 	onBoth(t, "Time/NotBeforeItIsDue", func(t *testing.T, s *store) {
@@ -346,7 +346,7 @@ func TestDispatch(t *testing.T) {
 			return b.note(ctx, j)
 		}))
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "later", At: due}, journal.Job{Kind: journal.JobWake, RunID: "now"})
-		testkit.Eventually(t, func() bool { return len(b.runs()) == 2 }, patience, time.Millisecond)
+		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) == 2 })
 		require.ElementsMatch(t, []string{"now", "later"}, b.runs())
 		require.False(t, early.Load())
 	})
@@ -362,10 +362,10 @@ func TestDispatch(t *testing.T) {
 			return b.note(ctx, j)
 		}))
 		close(gate)
-		testkit.Eventually(t, func() bool { return len(b.runs()) == 3 }, patience, time.Millisecond)
+		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) == 3 })
 		// One that is worked or done is no hint any more.
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "b"})
-		testkit.Eventually(t, func() bool { return len(b.runs()) == 4 }, patience, time.Millisecond)
+		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) == 4 })
 		got := b.runs()
 		require.Equal(t, 2, count(got, "a"))
 	})
@@ -404,11 +404,11 @@ func TestDispatch(t *testing.T) {
 		}
 		require.NoError(t, s.exec(`UPDATE river_job SET scheduled_at = `+later+` WHERE state = 'available'`))
 		close(gate)
-		testkit.Eventually(t, func() bool { return len(b.runs()) >= 4 }, patience, time.Millisecond)
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) >= 4 })
+		testkit.Within(t, patience, 5*time.Millisecond, func() bool {
 			n, err := s.count(`SELECT count(*) FROM river_job WHERE state <> 'completed'`)
 			return err == nil && n == 0
-		}, patience, 5*time.Millisecond)
+		})
 		cancel()
 		require.NoError(t, <-done)
 		require.Equal(t, []int{1, 1, 2}, []int{count(b.runs(), "fails"), count(b.runs(), "later"), count(b.runs(), "works")})
@@ -433,10 +433,10 @@ func TestDispatch(t *testing.T) {
 			}
 			return nil
 		}))
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, time.Millisecond, func() bool {
 			r := b.runs()
 			return count(r, "fails") == 2 && count(r, "later") == 2 && count(r, "panics") == 2
-		}, patience, time.Millisecond)
+		})
 		require.Equal(t, 1, count(b.runs(), "never"))
 	})
 	onBoth(t, "Crash/AKilledWorkersJobComesAgain", func(t *testing.T, s *store) {
@@ -463,7 +463,7 @@ func TestDispatch(t *testing.T) {
 		require.NoError(t, s.exec("DELETE FROM river_leader"))
 		var b book
 		work(t, s, wakes(b.note))
-		testkit.Eventually(t, func() bool { return count(b.runs(), "a") == 1 }, patience, 10*time.Millisecond)
+		testkit.Within(t, patience, 10*time.Millisecond, func() bool { return count(b.runs(), "a") == 1 })
 		require.Equal(t, 2, b.jobs[0].Attempt)
 	})
 	onBoth(t, "Periodic/OneLeaderInserts", func(t *testing.T, s *store) {
@@ -471,7 +471,7 @@ func TestDispatch(t *testing.T) {
 		o := dispatch.Options{Kinds: []dispatch.Kind{{Name: "sweep", Handle: b.note, Every: time.Second}}}
 		work(t, s, o)
 		work(t, s, o)
-		testkit.Eventually(t, func() bool { return len(b.runs()) >= 3 }, patience, 10*time.Millisecond)
+		testkit.Within(t, patience, 10*time.Millisecond, func() bool { return len(b.runs()) >= 3 })
 	})
 	onBoth(t, "Stop/WhatIsInProgressEnds", func(t *testing.T, s *store) {
 		began, gate := make(chan struct{}), make(chan struct{})
@@ -497,9 +497,9 @@ func TestDispatch(t *testing.T) {
 		o.TracerProvider, o.MeterProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(rec)), sdkmetric.NewMeterProvider()
 		work(t, s, o)
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"})
-		testkit.Eventually(t, func() bool {
+		testkit.Within(t, patience, time.Millisecond, func() bool {
 			return slices.ContainsFunc(rec.Ended(), func(sp sdktrace.ReadOnlySpan) bool { return sp.Name() == "river.work/wake" })
-		}, patience, time.Millisecond)
+		})
 	})
 	onBoth(t, "UI/ShowsJobs", func(t *testing.T, s *store) {
 		d, err := s.dispatcher(dispatch.Options{Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: (&book{}).note}}})

@@ -123,7 +123,7 @@ func TestAgent(t *testing.T) {
 					}
 				}
 				return false
-			}, time.Minute, time.Millisecond)
+			})
 			wire.cut.Store(true)
 
 			held := make(chan struct{})

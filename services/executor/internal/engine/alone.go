@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -37,11 +39,7 @@ func (e *Engine) alone(ctx context.Context) error {
 			return errs.New(errs.FailedPrecondition, ReasonIDTaken, "another executor with the id %q is at work on this database, at %q", e.cfg.ID, now.Addr).
 				Hint(fmt.Sprintf("give each executor an id of its own (executor.id, EPIGRAPH_EXECUTOR_ID; the name of its host if unset), or stop the other one first; one that has died makes room within %s", window))
 		}
-		pause := time.NewTimer(pauses)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !sleep.For(ctx, pauses) {
 			return ctx.Err()
 		}
 	}

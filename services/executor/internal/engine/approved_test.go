@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -102,7 +101,7 @@ func (l *live) question(t *testing.T, id string) journal.Interrupt {
 			q = open[0]
 		}
 		return len(open) == 1
-	}, time.Minute, 2*time.Millisecond)
+	})
 	return q
 }
 
@@ -131,7 +130,7 @@ func (l *live) waitingChild(t *testing.T, id string) string {
 			}
 		}
 		return child != ""
-	}, time.Minute, 2*time.Millisecond)
+	})
 	return child
 }
 
@@ -286,7 +285,7 @@ func TestApprovalBindsForksOfChildren(t *testing.T) {
 	forked := func(t *testing.T, l *live, child string) string {
 		id, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: child, From: hear})
 		require.NoError(t, err)
-		testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateWaiting }, time.Minute, 2*time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateWaiting })
 		return id
 	}
 	t.Run("AnotherGraphIsRefused", func(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
@@ -51,11 +53,7 @@ func (e *Engine) applied(ctx context.Context, namespace, runID string, kind jour
 		if _, unread, err := e.journal.FindCommand(ctx, namespace, runID, kind, key, false); err != nil || !unread {
 			return err == nil, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep.For(ctx, pause) {
 			return false, ctx.Err()
 		}
 	}

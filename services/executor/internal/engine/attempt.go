@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -296,12 +298,7 @@ func (t *session) steadily(ctx context.Context, ask func() error) error {
 		}
 		// One line for all attempts that ask, one while it lasts, and one at the end.
 		t.asking.Logger().WarnContext(ctx, "what an attempt needs to know cannot be asked", "err", err)
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		pause.Stop()
+		sleep.For(ctx, wait)
 	}
 }
 

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,7 +42,7 @@ func (l *live) refuses(t *testing.T, namespace string) {
 	testkit.Eventually(t, func() bool {
 		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: namespace, Graph: chain(1, "signal")})
 		return errs.ReasonOf(err) == engine.ReasonMemoryFull
-	}, time.Minute, time.Millisecond)
+	})
 }
 
 // TestCancellationsWhileAllMemoryIsFull cancels runs that are in no memory while the live runs of other
@@ -62,14 +61,14 @@ func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 			for _, id := range runs {
 				l.wait(t, id, journal.StateWaiting)
 			}
-			testkit.Eventually(t, func() bool { return l.Live() == 0 }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.Live() == 0 })
 			l.grow(t, "b", g)
 			l.grow(t, "c", g)
 			l.refuses(t, "d")
 			u.wants(t, runs...)
 			l.canceled(t, runs...)
 			// A run leaves memory a moment after its end is written.
-			testkit.Eventually(t, func() bool { return l.Live() <= 2 }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.Live() <= 2 })
 			require.Equal(t, 2, l.Live(), "the others have kept their room")
 		})
 	})
@@ -117,7 +116,7 @@ func TestCancellationsOfManyRunsWithoutRoom(t *testing.T) {
 		runs = append(runs, l.start(t, chain(1, "signal"), func(r *engine.StartRequest) { r.Input.Args = []json.RawMessage{big(mebibyte / 4)} }))
 		l.wait(t, runs[len(runs)-1], journal.StateWaiting)
 	}
-	testkit.Eventually(t, func() bool { return l.Live() == 0 }, time.Minute, time.Millisecond)
+	testkit.Eventually(t, func() bool { return l.Live() == 0 })
 	holder := l.grow(t, ns, g)
 	before, most := l.LiveBytes(), int64(0)
 	for _, id := range runs {
@@ -132,14 +131,14 @@ func TestCancellationsOfManyRunsWithoutRoom(t *testing.T) {
 		row, err := l.j.Get(t.Context(), "b", id)
 		require.NoError(t, err)
 		return row.State == journal.StateCompleted
-	}, time.Minute, time.Millisecond)
+	})
 	for _, id := range runs {
 		testkit.Eventually(t, func() bool {
 			most = max(most, l.LiveBytes())
 			return l.row(t, id).State == journal.StateCanceled
-		}, time.Minute, time.Millisecond)
+		})
 	}
 	require.Less(t, most, before+4*mebibyte, "of the 25 MiB and more of all of them")
 	require.Equal(t, journal.StateRunning, l.row(t, holder).State)
-	testkit.Eventually(t, func() bool { return l.LiveBytes() <= before }, time.Minute, time.Millisecond, "all is given back")
+	testkit.Eventually(t, func() bool { return l.LiveBytes() <= before }, "all is given back")
 }

@@ -71,7 +71,7 @@ func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
 		g.next(t)
 		u.wants(t, suspects...)
 		l.canceled(t, suspects...)
-		testkit.Eventually(t, func() bool { return l.row(t, guilty).Doing == "here at n0" }, time.Minute, 5*time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.row(t, guilty).Doing == "here at n0" })
 		l = next("d")
 		l.wait(t, guilty, journal.StateQuarantined)
 		u.wants(t, guilty)
@@ -115,7 +115,7 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 				for _, id := range parked {
 					l.wait(t, id, journal.StateWaiting)
 				}
-				testkit.Eventually(t, func() bool { return l.Live() == 0 }, time.Minute, time.Millisecond)
+				testkit.Eventually(t, func() bool { return l.Live() == 0 })
 				grows := chain(4, "big")
 				grows.Nodes[3].Actor = "gate"
 				holder := l.start(t, grows)
@@ -129,7 +129,7 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 					_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "other"}})
 					require.NoError(t, err)
 				}
-				testkit.Eventually(t, func() bool { return slices.ContainsFunc(parked, inLine) }, time.Minute, time.Millisecond)
+				testkit.Eventually(t, func() bool { return slices.ContainsFunc(parked, inLine) })
 				u.wants(t, parked...)
 				ends(t, l, u, g, holder)
 				l.canceled(t, parked...)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -268,11 +270,7 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *approved, again boo
 			return
 		}
 		t.e.log.WarnContext(t.background, "child not started yet", "err", err, "run_id", r.id, "child", s.Child.ID)
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-t.background.Done():
-			pause.Stop()
+		if !sleep.For(t.background, wait) {
 			return
 		}
 		wait = min(2*wait, 5*time.Second)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,12 +55,12 @@ func TestComputing(t *testing.T) {
 		}
 		id := l.start(t, g, func(r *engine.StartRequest) { r.Namespace = "greedy" })
 		limit := int32(engine.ComputingLimit())
-		testkit.Eventually(t, func() bool { return now.Load() == limit }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return now.Load() == limit })
 		l.wait(t, l.start(t, chain(3, "ok")), journal.StateCompleted)
 		other := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "busy", Effect: workgraph.Pure}}}, func(r *engine.StartRequest) { r.Namespace = "other" })
-		testkit.Eventually(t, func() bool { return now.Load() == limit+1 }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return now.Load() == limit+1 })
 		close(open)
-		testkit.Eventually(t, func() bool { return ended.Load() == 41 }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return ended.Load() == 41 })
 		require.LessOrEqual(t, most.Load(), limit+1)
 		require.NotEqual(t, id, other)
 	})

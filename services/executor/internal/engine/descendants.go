@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -82,11 +84,7 @@ func (k *descendantQuota) admit(ctx context.Context, root string, children []wor
 		if err != nil || ok || last || try == spawnTries {
 			return runs, ok, err
 		}
-		pause := time.NewTimer(spawnPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !sleep.For(ctx, spawnPause) {
 			return 0, false, context.Cause(ctx)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-func TestKin(t *testing.T) {
+func TestDescendantQuota(t *testing.T) {
 	t.Parallel()
 	n := 0
 	children := func(many int) []workgraph.Child {

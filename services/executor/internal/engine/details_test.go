@@ -93,6 +93,6 @@ func TestDetailsOfManyVisits(t *testing.T) {
 		require.EqualValues(t, 1, j.alone.Load(), "positions written for heartbeats alone")
 	})
 	t.Run("AreGivenBackWithTheRun", func(t *testing.T) {
-		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, 30*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 })
 	})
 }

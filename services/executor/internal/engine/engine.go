@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
@@ -147,12 +149,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			wait = 50 * time.Millisecond
 		}
 		e.log.WarnContext(ctx, "executor lost its ownership and begins anew", "err", err, "executor", e.cfg.ID)
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		pause.Stop()
+		sleep.For(ctx, wait)
 		wait = min(2*wait, 5*time.Second)
 	}
 }

@@ -121,7 +121,7 @@ func TestGrown(t *testing.T) {
 				x, err = l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
 				return len(x.Blockers) > 0 && x.Blockers[len(x.Blockers)-1].Kind == query.BlockerAmendRefused
-			}, 60*time.Second, 5*time.Millisecond)
+			})
 			require.Contains(t, x.Blockers[len(x.Blockers)-1].Message, "an amendment by bob was refused: ")
 			require.Equal(t, "r7", x.Blockers[len(x.Blockers)-1].Name)
 			l.parked(t, id, journal.StateWaiting)

@@ -54,7 +54,7 @@ func TestInbox(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			n, err := l.j.UnappliedCommands(t.Context(), ns, id, 10)
 			return err == nil && len(n) == 0
-		}, 60*time.Second, time.Millisecond)
+		})
 		l.parked(t, id, journal.StateWaiting)
 		require.Empty(t, visits(l, "b"), "a batch is not full")
 		l.stop()
@@ -62,7 +62,7 @@ func TestInbox(t *testing.T) {
 		next := run(t, s, a, short, named("next"))
 		next.jobs(t)
 		say(next, "user", `{"n":2}`)
-		testkit.Eventually(t, func() bool { return len(visits(next, "b")) == 1 }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(visits(next, "b")) == 1 })
 		require.JSONEq(t, `[{"from":"user","body":"one"},{"from":"user","body":{"n":2}}]`, visits(next, "b")[0], "what came before the end of the first executor is there")
 
 		// The executor stops in the middle of a call that a message woke: the message is not lost, and not taken twice.
@@ -75,7 +75,7 @@ func TestInbox(t *testing.T) {
 		close(g.open)
 		say(last, "user", `"three"`)
 		say(last, "boss", `"more"`)
-		testkit.Eventually(t, func() bool { return len(visits(last, "c")) == 2 }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(visits(last, "c")) == 2 })
 		require.Len(t, visits(last, "b"), 1)
 
 		// When nothing else can move, fewer than a batch wake the node, and then the run is over.
@@ -102,7 +102,7 @@ func TestInbox_Sender(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			n, err := l.j.UnappliedCommands(t.Context(), ns, id, 10)
 			return err == nil && len(n) == 0
-		}, 60*time.Second, time.Millisecond)
+		})
 		list, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id, Node: "pay"})
 		require.NoError(t, err)
 		require.Empty(t, list)

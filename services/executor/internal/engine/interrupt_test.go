@@ -91,7 +91,7 @@ func TestInterrupt(t *testing.T) {
 				g.next(t)
 			}
 			close(c.first.open)
-			testkit.Eventually(t, func() bool { return l.Evaluating(id) }, time.Minute, time.Microsecond)
+			testkit.Eventually(t, func() bool { return l.Evaluating(id) })
 			return l, j, id, c, next
 		}
 		cancel := func(t *testing.T, l *live, id string) {
@@ -105,7 +105,7 @@ func TestInterrupt(t *testing.T) {
 				l, j, id, c, next := evaluating(t, s)
 				close(c.safe.open)
 				close(c.unsafe.open)
-				testkit.Eventually(t, func() bool { return c.safe.ended.Load()+c.unsafe.ended.Load() == 2 }, time.Minute, time.Millisecond)
+				testkit.Eventually(t, func() bool { return c.safe.ended.Load()+c.unsafe.ended.Load() == 2 })
 				cancel(t, l, id)
 				l.wait(t, id, journal.StateCanceled)
 				// The executor is dead to all others from here on.
@@ -154,10 +154,10 @@ func TestInterrupt(t *testing.T) {
 			l, j, id, c, _ := evaluating(t, s)
 			close(c.safe.open)
 			close(c.unsafe.open)
-			testkit.Eventually(t, func() bool { return c.safe.ended.Load()+c.unsafe.ended.Load() == 2 }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return c.safe.ended.Load()+c.unsafe.ended.Load() == 2 })
 			j.cutSoon.Store(true)
 			cancel(t, l, id)
-			testkit.Eventually(t, j.cut.Load, time.Minute, time.Millisecond)
+			testkit.Eventually(t, j.cut.Load)
 			again := &recorder{}
 			l = run(t, s, actors{"first": first(again), "next": again, "safe": again, "unsafe": unsafeActor{again}}, named("b"), func(c *engine.Config, _ *engine.Deps) {
 				c.Lease = 3 * time.Second
@@ -184,7 +184,7 @@ func TestTooLargeKeepsCallsInFlight(t *testing.T) {
 	id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "u", Actor: "unsafe"},
 		{ID: "m", Actor: "big", Map: &workgraph.Map{Over: "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]"}, OnError: workgraph.OnError{Action: workgraph.Continue}}}})
 	g.next(t)
-	testkit.Eventually(t, func() bool { return l.row(t, id).Nodes.Failed == 1 }, time.Minute, time.Millisecond)
+	testkit.Eventually(t, func() bool { return l.row(t, id).Nodes.Failed == 1 })
 	close(g.open)
 	row := l.wait(t, id, journal.StateCompleted, journal.StatePaused)
 	require.JSONEq(t, `{"u":"opened"}`, string(row.Outputs))
@@ -204,7 +204,7 @@ func TestAmendmentThatCannotBeWritten(t *testing.T) {
 	}
 	id := l.start(t, graph)
 	g.next(t)
-	testkit.Eventually(t, func() bool { return l.row(t, id).Nodes.Completed == 6 }, time.Minute, time.Millisecond)
+	testkit.Eventually(t, func() bool { return l.row(t, id).Nodes.Completed == 6 })
 	_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, By: "ada", Request: journal.Request{ID: "one"},
 		Patch: workgraph.Patch{PutNodes: []workgraph.Node{{ID: "more", Actor: "ok"}}, AddEdges: []workgraph.Edge{{From: "u", To: "more"}}}})
 	require.Equal(t, engine.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
@@ -213,7 +213,7 @@ func TestAmendmentThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, holdupKinds(x), query.BlockerAmendRefused)
 	close(g.open)
-	testkit.Eventually(t, func() bool { return g.ended.Load() == 1 }, time.Minute, time.Millisecond)
+	testkit.Eventually(t, func() bool { return g.ended.Load() == 1 })
 	require.Empty(t, g.called, "the call under way was kept")
 }
 

@@ -129,7 +129,7 @@ func TestRestart(t *testing.T) {
 			g.next(t)
 			_, err := l.j.Register(t.Context(), "exec", "") // somebody takes the name
 			require.NoError(t, err)
-			testkit.Eventually(t, func() bool { return l.Owner().Incarnation > before.Incarnation+1 }, 60*time.Second, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.Owner().Incarnation > before.Incarnation+1 })
 			g.next(t) // given out again
 			close(g.open)
 			l.wait(t, id, journal.StateCompleted)
@@ -162,7 +162,7 @@ func TestQuarantine(t *testing.T) {
 		require.Equal(t, 1, l.row(t, id).Takeovers)
 		wire.cut.Store(true)
 		l = next("c")
-		testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateQuarantined }, 60*time.Second, 2*time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateQuarantined })
 		row := l.row(t, id)
 		require.Equal(t, journal.ReasonQuarantined, row.Reason)
 		evs := l.events(t, id)
@@ -418,7 +418,7 @@ func TestWatch(t *testing.T) {
 				books[0].mu.Lock()
 				defer books[0].mu.Unlock()
 				return books[0].alive > 0
-			}, 60*time.Second, time.Millisecond)
+			})
 			close(g.open)
 			wg.Wait()
 			for _, b := range books {
@@ -495,7 +495,7 @@ func TestVisits(t *testing.T) {
 			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			return len(visits) == 3 && visits[2].Node == "b" && visits[2].Status == workgraph.VisitRunning && visits[2].Attempts == 1
-		}, 60*time.Second, time.Millisecond)
+		})
 	})
 	t.Run("States/AreToldApart", func(t *testing.T) {
 		a := actors{"ok": &recorder{}, "gate": newGate(), "fails": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
@@ -529,11 +529,11 @@ func TestVisits(t *testing.T) {
 		want := map[string]workgraph.VisitStatus{"ok": workgraph.VisitCompleted, "skipped": workgraph.VisitSkipped, "failed": workgraph.VisitFailed,
 			"fallback": workgraph.VisitCompleted, "backoff": workgraph.VisitBackoff, "abstained": workgraph.VisitAbstained, "running": workgraph.VisitRunning,
 			"waiting": workgraph.VisitWaiting, "dead": workgraph.VisitSkipped}
-		testkit.Eventually(t, func() bool { return maps.Equal(want, states()) }, 60*time.Second, 2*time.Millisecond, "got %v", states())
+		testkit.Eventually(t, func() bool { return maps.Equal(want, states()) }, "got %v", states())
 		// The row may lie behind a little.
 		testkit.Eventually(t, func() bool {
 			return l.row(t, id).Nodes == journal.NodeCounts{Total: 9, Completed: 3, Failed: 1, Skipped: 2, Running: 3}
-		}, 60*time.Second, 2*time.Millisecond)
+		})
 		posted, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "now", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
 		l.ApplySoon(posted)
 		require.NoError(t, err)
@@ -586,7 +586,7 @@ func TestVisitOfWaitingItems(t *testing.T) {
 	}
 	for done := range 3 {
 		waiting := min(2, 3-done)
-		testkit.Eventually(t, func() bool { return visit().ItemsWaiting == waiting && visit().ItemsDone == done }, time.Minute, 2*time.Millisecond)
+		testkit.Eventually(t, func() bool { return visit().ItemsWaiting == waiting && visit().ItemsDone == done })
 		l.wait(t, id, journal.StateWaiting)
 		require.Equal(t, workgraph.VisitWaiting, visit().Status)
 		open, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: id, States: []journal.InterruptState{journal.InterruptOpen}}, page.Cursor{}, 10)

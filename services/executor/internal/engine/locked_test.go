@@ -42,7 +42,7 @@ func TestLocked(t *testing.T) {
 		require.Equal(t, []string{"CANCEL"}, unapplied())
 		unlock()
 		l.wait(t, locked, journal.StateCanceled)
-		testkit.Eventually(t, func() bool { return len(unapplied()) == 0 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(unapplied()) == 0 })
 	})
 }
 

@@ -38,7 +38,7 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 			return err
 		}
 		require.NoError(t, signal("go", mib))
-		testkit.Eventually(t, func() bool { return l.LiveBytes() >= before+mib }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.LiveBytes() >= before+mib })
 		err := signal("go", 5*mib/2) // large ones have three quarters of the namespace's half
 		require.Equal(t, engine.ReasonMemoryFull, errs.ReasonOf(err), "got %v", err)
 		require.True(t, errs.Is(err, errs.ResourceExhausted))
@@ -46,7 +46,7 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 		_, err = l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
-		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, time.Minute, time.Millisecond, "all is given back")
+		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, "all is given back")
 	})
 	t.Run("AttemptsInLine", func(t *testing.T) {
 		t.Parallel()
@@ -59,11 +59,11 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 		}
 		id := l.start(t, graph)
 		g.next(t)
-		testkit.Eventually(t, func() bool { return l.LiveBytes() >= int64(n)*(2<<10+600) }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.LiveBytes() >= int64(n)*(2<<10+600) })
 		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
-		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, time.Minute, time.Millisecond, "all is given back")
+		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, "all is given back")
 	})
 }
 
@@ -99,7 +99,7 @@ func TestMemoryNeighbor(t *testing.T) {
 	}
 	ended := func(ns, id string) {
 		t.Helper()
-		testkit.Eventually(t, func() bool { return state(ns, id) == journal.StateCompleted }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return state(ns, id) == journal.StateCompleted })
 	}
 	var parked []string
 	for range 5 {
@@ -108,7 +108,7 @@ func TestMemoryNeighbor(t *testing.T) {
 	sleeper := start("b", chain(1, "signal"), big(mib/4))
 	for ns, ids := range map[string][]string{"a": parked, "b": {sleeper}} {
 		for _, id := range ids {
-			testkit.Eventually(t, func() bool { return state(ns, id) == journal.StateWaiting }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return state(ns, id) == journal.StateWaiting })
 		}
 	}
 	grows := chain(4, "big")
@@ -165,7 +165,7 @@ func TestMemoryGrowing(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 		}
 		require.Less(t, most.Load(), int64(32*mib), "a namespace has 8 MiB; with what its calls under way bring and what is being written it has more for a moment, but never all of the 80 MiB and more")
-		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, time.Minute, time.Millisecond, "all is given back")
+		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, "all is given back")
 	}
 	t.Run("InLine", func(t *testing.T) {
 		t.Parallel()
@@ -201,7 +201,7 @@ func TestNoRoomGivesBack(t *testing.T) {
 	a := run(t, s, all, named("a"), func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes = 16 << 20 })
 	a.GiveBackAfter(time.Millisecond)
 	large := a.start(t, chain(1, "signal"), holds(3<<20))
-	testkit.Eventually(t, func() bool { return a.row(t, large).Owner.IsZero() && a.LiveBytes() == 0 }, time.Minute, time.Millisecond)
+	testkit.Eventually(t, func() bool { return a.row(t, large).Owner.IsZero() && a.LiveBytes() == 0 })
 	live := 0
 	for {
 		req := engine.StartRequest{Namespace: ns, Graph: chain(1, "gate")}

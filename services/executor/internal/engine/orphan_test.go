@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,6 +46,6 @@ func TestChildOutlivedByItsStart(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			row, err := l.j.Get(t.Context(), ns, child)
 			return err == nil && row.State == journal.StateCanceled
-		}, time.Minute, 5*time.Millisecond, "commands wait for the start of the run that it is for")
+		}, "commands wait for the start of the run that it is for")
 	})
 }

@@ -27,7 +27,7 @@ func TestExplainSignalsBeforeTheStart(t *testing.T) {
 		commands, err := l.j.UnappliedCommands(t.Context(), ns, id, 1)
 		require.NoError(t, err)
 		return len(commands) == 1 && time.Since(commands[0].Time) > 2*time.Second
-	}, time.Minute, 50*time.Millisecond)
+	})
 	x, err := l.Explain(t.Context(), ns, id)
 	require.NoError(t, err)
 	require.Len(t, x.Blockers, 1)

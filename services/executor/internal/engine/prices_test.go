@@ -94,7 +94,7 @@ func TestPricesAway(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(30)}))
 			unsettled(t, id)
 			prices.away.Store(false)
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonBudget }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonBudget })
 			require.Len(t, attemptsOf(l.events(t, id)), 1)
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(1000)}))
 			l.wait(t, id, journal.StateCompleted)
@@ -106,7 +106,7 @@ func TestPricesAway(t *testing.T) {
 			require.NoError(t, l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id, Reason: "MINE"}))
 			require.Equal(t, "MINE", l.wait(t, id, journal.StatePaused).Reason)
 			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled })
 			prices.away.Store(false)
 			l.wait(t, id, journal.StateCompleted)
 		})
@@ -128,7 +128,7 @@ func TestPricesAway(t *testing.T) {
 				x, err := l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
 				return len(x.Blockers) > 0 && x.Blockers[0].Kind == query.BlockerBudget && len(x.Blockers[0].RunIDs) == 2
-			}, time.Minute, 5*time.Millisecond)
+			})
 			prices.away.Store(false)
 			row := l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, int64(50), row.Usage.InputTokens+row.Usage.OutputTokens)
@@ -148,11 +148,11 @@ func TestPricesAway(t *testing.T) {
 			g.next(t)
 			prices.away.Store(true)
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(30)}))
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled })
 			g.open <- struct{}{}
 			unsettled(t, id)
 			prices.away.Store(false)
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonBudget }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonBudget })
 			require.Equal(t, int64(30), priced(t, id))
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(31)}))
 			l.wait(t, id, journal.StateCompleted)
@@ -166,13 +166,13 @@ func TestPricesAway(t *testing.T) {
 			parent.Nodes[1].Actor = "spawngate"
 			id = l.start(t, parent)
 			g.next(t)
-			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.AttemptEnded)) == 2 }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.AttemptEnded)) == 2 })
 			child := kinds(l.events(t, id), workgraph.AttemptEnded)[1].Outcome.Wait.Children.Runs[0].ID
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(100)}))
 			testkit.Eventually(t, func() bool {
 				b := budgetOf(t, l.row(t, child))
 				return b != nil && b.NanoUSD != nil && *b.NanoUSD == 70
-			}, time.Minute, time.Millisecond)
+			})
 			g.open <- struct{}{}
 			l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, journal.StateCompleted, l.row(t, child).State)
@@ -196,7 +196,7 @@ func TestPricesAway(t *testing.T) {
 				all = append(all, l.start(t, chain(2, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)})))
 			}
 			for _, id := range all {
-				testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled }, time.Minute, time.Millisecond)
+				testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled })
 			}
 			// Calls that end at once may all find it dead.
 			require.Less(t, prices.asks.Load()-before, 20+int64(time.Since(begun)/time.Second))
@@ -231,7 +231,7 @@ func TestPricesAway(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
 			parked := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
 			unsettled(t, parked)
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled })
 			l.stop()
 			prices.away.Store(false)
 			l = run(t, s, a, opt, named("next"))
@@ -256,7 +256,7 @@ func TestBarredAndRaised(t *testing.T) {
 		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "gate"}, {ID: "b", Actor: "ok", Retry: workgraph.Retry{MaxAttempts: 1}}}},
 			budget(workgraph.Budget{Tokens: cap64(100)}))
 		g.next(t)
-		testkit.Eventually(t, func() bool { return l.ReportBarred(id, "b") }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.ReportBarred(id, "b") })
 		g.open <- struct{}{}
 		row := l.wait(t, id, journal.StateCompleted)
 		require.Equal(t, int32(2), row.Nodes.Completed)

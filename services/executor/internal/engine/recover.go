@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -37,11 +39,7 @@ func (t *session) scan(ctx context.Context) {
 		if wait == 0 {
 			continue
 		}
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !sleep.For(ctx, wait) {
 			return
 		}
 	}
@@ -152,14 +150,7 @@ func quarantine(ref journal.RunRef) journal.Event {
 
 // rest waits, and reports whether the term goes on.
 func (t *session) rest(d time.Duration) bool {
-	pause := time.NewTimer(d)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return true
-	case <-t.background.Done():
-		return false
-	}
+	return sleep.For(t.background, d)
 }
 
 func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {

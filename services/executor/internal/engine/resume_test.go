@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -108,7 +107,7 @@ func TestResume(t *testing.T) {
 				before := l.row(t, id).LastSeq
 				require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
 				require.Greater(t, l.row(t, id).LastSeq, before)
-				testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) >= 6+3*i }, 60*time.Second, time.Millisecond)
+				testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) >= 6+3*i })
 			}
 			l.wait(t, id, journal.StateCompleted)
 			require.Len(t, attemptsOf(l.events(t, id)), 10)
@@ -118,8 +117,7 @@ func TestResume(t *testing.T) {
 			l.wait(t, id, journal.StatePaused)
 			req := engine.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "once", BodyHash: "a"}}
 			require.NoError(t, l.Resume(t.Context(), req))
-			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
-				60*time.Second, time.Millisecond)
+			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused })
 			before := l.row(t, id).LastSeq
 			require.NoError(t, l.Resume(t.Context(), req))
 			require.Equal(t, before, l.row(t, id).LastSeq)
@@ -188,8 +186,7 @@ func TestResume(t *testing.T) {
 				wg.Go(func() { _ = l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Revision: rev}) })
 			}
 			wg.Wait()
-			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
-				60*time.Second, time.Millisecond)
+			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused })
 			require.Len(t, kinds(l.events(t, id), workgraph.RunResumed), 1)
 		})
 		t.Run("Restart/PausedRunIsClaimed", func(t *testing.T) {
@@ -300,7 +297,7 @@ func TestReconcile(t *testing.T) {
 				}
 				err := resume(l, id)
 				return err != nil && errs.From(err).Meta["visits"] == "n0[1], n0[2]"
-			}, 60*time.Second, time.Millisecond)
+			})
 			item := func(n int, out *workgraph.Outcome, fail *workgraph.Error) error {
 				return l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1, Item: n}, Outcome: out, Err: fail})
 			}
@@ -308,7 +305,7 @@ func TestReconcile(t *testing.T) {
 				err := item(0, performed, nil)
 				require.Equal(t, engine.ReasonNotInReconciliation, errs.ReasonOf(err))
 				return strings.Contains(errs.From(err).HintText(), "n0[1], n0[2]")
-			}, 60*time.Second, time.Millisecond)
+			})
 			require.NoError(t, item(1, performed, nil))
 			require.Equal(t, "n0[2]", errs.From(resume(l, id)).Meta["visits"])
 			require.NoError(t, item(2, nil, not))

@@ -93,7 +93,7 @@ func TestRoomLine(t *testing.T) {
 			defer x.mu.Unlock()
 			of := x.lines.spaces[lineKey{namespace: "acme", canceled: true}]
 			return of != nil && of.waiting+len(of.queue) == len(want)
-		}, time.Minute, time.Millisecond)
+		})
 		busy, ending := x.inHand()
 		require.Len(t, busy, runs-len(want))
 		require.ElementsMatch(t, want, ending, "their cancels are known")

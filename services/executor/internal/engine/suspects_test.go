@@ -69,7 +69,7 @@ func TestSuspects(t *testing.T) {
 						}
 					}
 					return true
-				}, 60*time.Second, 5*time.Millisecond)
+				})
 			}
 			called()
 			for i, id := range []string{"b", "c"} {
@@ -198,7 +198,7 @@ func TestSuspectsWokenByMail(t *testing.T) {
 		g.Nodes[0].Actor = "signal"
 		ids = append(ids, l.start(t, g))
 	}
-	testkit.Eventually(t, func() bool { return l.Live() == 0 }, time.Minute, time.Millisecond)
+	testkit.Eventually(t, func() bool { return l.Live() == 0 })
 	_, err := l.j.(*sqlite.Store).DB().Write.ExecContext(t.Context(), `UPDATE runs SET takeovers = 2`)
 	require.NoError(t, err)
 	for _, id := range ids {

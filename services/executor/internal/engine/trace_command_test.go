@@ -92,7 +92,7 @@ func TestTraceOfCommands(t *testing.T) {
 					}
 					return found
 				}
-				testkit.Eventually(t, func() bool { return len(told()) > 0 }, time.Minute, time.Millisecond)
+				testkit.Eventually(t, func() bool { return len(told()) > 0 })
 				request := tr.one(t, id, "request")
 				requireLink(t, told()[0], request)
 				requireLink(t, request, tr.one(t, id, "run.start"))

@@ -209,7 +209,7 @@ func TestTrace(t *testing.T) {
 		l.wait(t, id, journal.StateCompleted)
 		child := l.child(t, id)
 		// Who started the child may hear of that after the child has run.
-		testkit.Eventually(t, func() bool { return len(tr.of(child.ID, "run.start")) > 0 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(tr.of(child.ID, "run.start")) > 0 })
 		start := tr.one(t, child.ID, "run.start")
 		requireBelow(t, tr.one(t, id, "invoke spawn"), start)
 		requireBelow(t, start, tr.one(t, child.ID, "invoke ok"))
@@ -237,7 +237,7 @@ func TestTrace(t *testing.T) {
 		a := actors{"ok": &recorder{}, "spawn": spawns(workgraph.Child{Graph: chain(1, "ok"), TaskID: "tk_1"})}
 		first := run(t, s, a, tr.option, claims)
 		id := first.start(t, chain(1, "spawn"))
-		testkit.Eventually(t, func() bool { return first.row(t, id).State == journal.StateWaiting }, time.Minute, 2*time.Millisecond)
+		testkit.Eventually(t, func() bool { return first.row(t, id).State == journal.StateWaiting })
 		first.stop()
 		shut.Store(false)
 		second := run(t, s, a, tr.option, claims)

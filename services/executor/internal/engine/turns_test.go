@@ -99,7 +99,7 @@ func TestTurns(t *testing.T) {
 			require.Len(t, open, 1)
 			l.commands(t, ids["ask"][i], journal.CommandAnswer, record.Payload{InterruptID: open[0].ID, Payload: json.RawMessage(`"yes"`)})
 		}
-		testkit.Eventually(t, func() bool { return gated.ended.Load() == each }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return gated.ended.Load() == each })
 		// Another namespace has all of it done meanwhile.
 		other := func(r *engine.StartRequest) { r.Namespace = "other" }
 		for range 3 {
@@ -109,7 +109,7 @@ func TestTurns(t *testing.T) {
 					row, err := l.j.Get(t.Context(), "other", id)
 					require.NoError(t, err)
 					return row.State == journal.StateCompleted
-				}, time.Minute, time.Millisecond)
+				})
 			}
 		}
 		for _, list := range ids {
@@ -125,7 +125,7 @@ func TestTurns(t *testing.T) {
 			}
 		}
 		require.Zero(t, l.LateTurns(), "every path waits for its turn before it locks its run")
-		testkit.Eventually(t, func() bool { return l.Turns().Keys() == 0 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.Turns().Keys() == 0 })
 	})
 	t.Run("Read/WaitsForNoTurnWithOneInHand", func(t *testing.T) {
 		t.Parallel()
@@ -179,13 +179,13 @@ func TestTurns(t *testing.T) {
 		close(gated.open)
 		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: asked, Signal: engine.Signal{Name: "go", Payload: json.RawMessage(`"yes"`)}})
 		require.NoError(t, err)
-		testkit.Eventually(t, func() bool { return gated.ended.Load() == 2 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return gated.ended.Load() == 2 })
 		id := l.start(t, checked("ok"), func(r *engine.StartRequest) { r.Namespace = "other" })
 		testkit.Eventually(t, func() bool {
 			row, err := l.j.Get(t.Context(), "other", id)
 			require.NoError(t, err)
 			return row.State == journal.StateCompleted
-		}, time.Minute, time.Millisecond)
+		})
 		l.wait(t, l.start(t, chain(3, "ok")), journal.StateCompleted) // what computes nothing goes on
 		for _, id := range ids {
 			require.False(t, l.row(t, id).State.Ended())
@@ -259,7 +259,7 @@ func TestTurns(t *testing.T) {
 			})
 			l.jobs(t)
 			id := l.start(t, fan("ok"))
-			testkit.Eventually(t, func() bool { return l.Evaluating(id) }, time.Minute, time.Microsecond)
+			testkit.Eventually(t, func() bool { return l.Evaluating(id) })
 			end(t, l, id)
 			require.Empty(t, next.calls, "nothing was decided")
 		})
@@ -275,7 +275,7 @@ func TestTurns(t *testing.T) {
 		// The turn comes just before the deadline, so that this passes amidst the evaluation.
 		free := l.allTurns(t)
 		close(gated.open)
-		testkit.Eventually(t, func() bool { return time.Until(deadline) < 200*time.Millisecond }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return time.Until(deadline) < 200*time.Millisecond })
 		free()
 		row := l.wait(t, id, journal.StateCanceled, journal.StateFailed)
 		require.Equal(t, workgraph.ReasonDeadline, row.Reason)

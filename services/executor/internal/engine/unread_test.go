@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,7 +74,7 @@ func TestUnreadableRuns(t *testing.T) {
 			dark.Journal, d.Journal = d.Journal, dark
 		})
 		l.jobs(t)
-		testkit.Eventually(t, func() bool { return dark.tries.Load() > 2 }, 20*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return dark.tries.Load() > 2 })
 		t.Run("Journal/IsLeftAsItIs", func(t *testing.T) {
 			row := l.row(t, dark.id)
 			require.Equal(t, journal.StateRunning, row.State)
@@ -85,7 +84,7 @@ func TestUnreadableRuns(t *testing.T) {
 		})
 		t.Run("Others/AreTakenOver", func(t *testing.T) {
 			id := leave("c")
-			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted }, 20*time.Second, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted })
 		})
 		t.Run("Parked/GoOn", func(t *testing.T) {
 			id := l.start(t, chain(1, "ask"))

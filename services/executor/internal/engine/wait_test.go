@@ -83,7 +83,7 @@ func (l *live) parked(t testing.TB, id string, want journal.State) journal.Run {
 	testkit.Eventually(t, func() bool {
 		row = l.row(t, id)
 		return row.State == want && row.Owner.IsZero()
-	}, 60*time.Second, 2*time.Millisecond, "run %s", id)
+	}, "run %s", id)
 	return row
 }
 
@@ -380,7 +380,7 @@ func TestDetails(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			loaded, err := l.j.Load(t.Context(), id)
 			return err == nil && len(loaded.Snapshot) > 0
-		}, 60*time.Second, time.Millisecond)
+		})
 		l.stop()
 		next := run(t, s, a, named("next"))
 		require.JSONEq(t, `{"at":5}`, <-seen, "the next owner's attempt")
@@ -402,7 +402,7 @@ func TestParkedRunsHoldNothing(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		testkit.Eventually(t, func() bool { return l.Live() == 0 }, 60*time.Second, 5*time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.Live() == 0 })
 	}
 	heap := func() uint64 {
 		runtime.GC()
@@ -418,7 +418,7 @@ func TestParkedRunsHoldNothing(t *testing.T) {
 	grown := max(int64(after)-int64(before), 0)
 	t.Logf("1,000 parked runs: %d bytes of heap, %d goroutines more", grown, runtime.NumGoroutine()-routines)
 	require.Less(t, grown, int64(512<<10))
-	testkit.Eventually(t, func() bool { return runtime.NumGoroutine() <= routines+4 }, 60*time.Second, 5*time.Millisecond, "goroutines go soon after their last work")
+	testkit.Eventually(t, func() bool { return runtime.NumGoroutine() <= routines+4 }, "goroutines go soon after their last work")
 }
 
 func TestBudget(t *testing.T) {
@@ -483,7 +483,7 @@ func TestTimersOutliveLeases(t *testing.T) {
 					before := l.Owner()
 					_, err := l.j.Register(t.Context(), name, "") // somebody takes the name
 					require.NoError(t, err)
-					testkit.Eventually(t, func() bool { o := l.Owner(); return !o.IsZero() && o.Incarnation > before.Incarnation+1 }, time.Minute, time.Millisecond)
+					testkit.Eventually(t, func() bool { o := l.Owner(); return !o.IsZero() && o.Incarnation > before.Incarnation+1 })
 				}
 				for _, id := range ids {
 					row := l.wait(t, id, journal.StateCompleted, journal.StateQuarantined, journal.StateFailed)
@@ -510,7 +510,7 @@ func TestMemoryWake(t *testing.T) {
 		ids = append(ids, l.start(t, chain, func(r *engine.StartRequest) {
 			r.Input.Args = []json.RawMessage{json.RawMessage(`"` + strings.Repeat("x", 60<<10) + `"`)}
 		}))
-		testkit.Eventually(t, func() bool { return l.Live() == 0 }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.Live() == 0 })
 	}
 	for _, id := range ids {
 		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})

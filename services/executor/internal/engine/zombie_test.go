@@ -112,7 +112,7 @@ func TestZombie(t *testing.T) {
 		// The first owner comes back to life, and its call returns at last.
 		close(deaf.open)
 		wire.cut.Store(false)
-		testkit.Eventually(t, func() bool { return !a.Owner().IsZero() && a.Owner().Incarnation > b.Owner().Incarnation }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return !a.Owner().IsZero() && a.Owner().Incarnation > b.Owner().Incarnation })
 		require.Len(t, attemptsOf(b.events(t, id)), 3, "the zombie's outcome was written")
 		other := a.start(t, chain(2, "ok"))
 		a.wait(t, other, journal.StateCompleted)
@@ -145,7 +145,7 @@ func TestCrashBeforeChildren(t *testing.T) {
 			d.Journal = wire
 		})
 		id := first.start(t, chain(1, "spawn"))
-		testkit.Eventually(t, wire.cut.Load, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, wire.cut.Load)
 		below, err := first.j.Descendants(t.Context(), ns, id)
 		require.NoError(t, err)
 		require.Empty(t, below)

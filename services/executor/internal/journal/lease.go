@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
@@ -97,11 +99,7 @@ func (l *Lease) Run(ctx context.Context) error {
 		if err != nil {
 			wait = min(beat/4, max(l.left(), 0))
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep.For(ctx, wait) {
 			return nil
 		}
 	}

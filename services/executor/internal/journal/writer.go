@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/turns"
@@ -493,11 +495,7 @@ func (w *Writer) commit(hard context.Context, writes []Write) (results []Result,
 			return nil, tries, errs.From(stopped()).With(err)
 		}
 		w.o.Logger.WarnContext(hard, "commit failed, sending it again", "err", err, "try", tries, "writes", len(writes))
-		pause := time.NewTimer(wait/2 + rand.N(wait))
-		select {
-		case <-pause.C:
-		case <-hard.Done():
-			pause.Stop()
+		if !sleep.For(hard, wait/2+rand.N(wait)) {
 			return nil, tries, errs.From(stopped()).With(err)
 		}
 		wait = min(2*wait, time.Second)

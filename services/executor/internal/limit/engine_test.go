@@ -184,11 +184,11 @@ func TestReplicas(t *testing.T) {
 	ended := func(t *testing.T, r *replica, ids []string) {
 		t.Helper()
 		for _, id := range ids {
-			testkit.Eventually(t, func() bool {
+			testkit.Within(t, 2*time.Minute, 5*time.Millisecond, func() bool {
 				row, err := r.Journal.Get(t.Context(), ns, id)
 				require.NoError(t, err)
 				return row.State == journal.StateCompleted
-			}, 2*time.Minute, 5*time.Millisecond, "run %s", id)
+			}, "run %s", id)
 		}
 	}
 	t.Run("Keys/NeverOverlapWhileOwnersDie", func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestReplicas(t *testing.T) {
 		}
 		for i := range 2 {
 			at := calls.Load() + 20
-			testkit.Eventually(t, func() bool { return calls.Load() > at }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return calls.Load() > at })
 			rs[i].kill()
 			rs[i] = open(t, url, fmt.Sprint("new", i), a)
 		}
@@ -274,7 +274,7 @@ func TestReplicas(t *testing.T) {
 		for i := range 6 {
 			ids = append(ids, start(t, rs[i%2], g, 0))
 		}
-		testkit.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(when) > 15 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(when) > 15 })
 		rs[0].kill()
 		last := open(t, url, "d", a)
 		ended(t, last, ids)

@@ -360,10 +360,10 @@ func TestRun(t *testing.T) {
 			require.Equal(t, int64(4), w.backlog(t))
 			w.books.refuse(nil)
 			// The store's own clock decides when a retry is due, and that one is real.
-			testkit.Eventually(t, func() bool {
+			testkit.Within(t, 10*time.Hour, 100*time.Millisecond, func() bool {
 				w.d.Wake()
 				return w.backlog(t) == 0
-			}, 10*time.Hour, 100*time.Millisecond)
+			})
 			w.books.mu.Lock()
 			for key, n := range w.books.entries {
 				require.Equal(t, 1, n, key)

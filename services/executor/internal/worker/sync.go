@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -93,7 +95,7 @@ func (s *Server) tellOthers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.dirty:
-			pause(ctx, syncPause)
+			sleep.For(ctx, syncPause)
 		case <-tick.C:
 			s.peers.sweep()
 			if time.Since(seen) > seenEvery {
@@ -110,7 +112,7 @@ func (s *Server) tellOthers(ctx context.Context) {
 			if ctx.Err() == nil {
 				s.log.WarnContext(ctx, "others not told of the workers here", "err", err)
 			}
-			pause(ctx, time.Second)
+			sleep.For(ctx, time.Second)
 		}
 		if more || err != nil {
 			s.touch()
@@ -177,7 +179,7 @@ func (s *Server) lookFor(ctx context.Context) {
 			}
 		}
 		// At most so often, however many begin to wait.
-		pause(ctx, 5*time.Millisecond)
+		sleep.For(ctx, 5*time.Millisecond)
 	}
 }
 
@@ -220,15 +222,6 @@ func (l *looking) end(namespace string) bool {
 	again := l.at[namespace]
 	delete(l.at, namespace)
 	return again
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 func sortWorkers(ws []*executorv1.WorkerInfo) {

@@ -181,7 +181,7 @@ func TestFailure(t *testing.T) {
 			_, err := s.Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Named: map[string]json.RawMessage{"request": json.RawMessage(`"x"`)}}, workgraph.CallOptions{}))
 			ended <- err
 		}()
-		testkit.Eventually(t, func() bool { return len(fake.Requests()) == 1 }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(fake.Requests()) == 1 })
 		cancel()
 		require.Equal(t, &workgraph.Error{Type: workgraph.Unknown}, <-ended, "whoever ended the call names the reason")
 	})

@@ -158,7 +158,7 @@ func commandCases(t *testing.T, d Driver) {
 			default:
 				return false
 			}
-		}, 60*time.Second, time.Millisecond)
+		})
 	})
 	t.Run("Post/IdleIsRememberedAlone", func(t *testing.T) {
 		w := open(t, d)

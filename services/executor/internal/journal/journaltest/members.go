@@ -112,7 +112,7 @@ func fenceCases(t *testing.T, d Driver) {
 			testkit.Eventually(t, func() bool {
 				res := w.takeOver(next, journal.TakeOverOptions{Lease: dead})
 				return len(res.Claimed) == 1
-			}, 60*time.Second, time.Millisecond)
+			})
 			l, err := w.j.Load(t.Context(), id)
 			require.NoError(t, err)
 			wg.Wait()
@@ -276,7 +276,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		asks = worker
 		require.Zero(t, rescued(0))
 		asks = journal.JobWorkerPrefix + "exec-b/1"
-		testkit.Eventually(t, func() bool { return rescued(time.Millisecond) == 2 }, time.Minute, 5*time.Millisecond)
+		testkit.Eventually(t, func() bool { return rescued(time.Millisecond) == 2 })
 		w.d.TakeJobs(t, w.place, worker)
 		// Its next life under the same name is another one.
 		w.me = w.register(w.me.ID)

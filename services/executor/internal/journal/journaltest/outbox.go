@@ -94,7 +94,7 @@ func outboxCases(t *testing.T, d Driver) {
 		testkit.Eventually(t, func() bool {
 			got, items := claim(w, 9, time.Minute)
 			return got == "a b" && items[0].Attempts == 2
-		}, 60*time.Second, 10*time.Millisecond)
+		})
 	})
 	t.Run("AckAddsCostOnce", func(t *testing.T) {
 		w := open(t, d)

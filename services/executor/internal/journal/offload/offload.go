@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/epigraph-run/epigraph/internal/blob"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
@@ -238,11 +240,7 @@ func (s *Offload) store(ctx context.Context, namespace string, contents []conten
 	wait := 50 * time.Millisecond
 	for try := range tries {
 		if try > 0 {
-			pause := time.NewTimer(wait)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
+			if !sleep.For(ctx, wait) {
 				return errors.Join(ctx.Err(), err)
 			}
 			wait *= 4

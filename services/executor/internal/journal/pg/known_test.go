@@ -79,7 +79,7 @@ func TestKnown(t *testing.T) {
 			}
 			require.Equal(t, journal.ReasonSeqConflict, errs.ReasonOf(res[0].Err))
 			return true
-		}, 60*time.Second, time.Millisecond)
+		})
 		require.Equal(t, 2, w.count(`SELECT count(*)::int FROM events WHERE run_id = $1`, w.id))
 	})
 	t.Run("Append/WhatAnotherWroteMeanwhileIsFound", func(t *testing.T) {

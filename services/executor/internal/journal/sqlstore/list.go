@@ -58,7 +58,7 @@ func (s *Store) listRuns(namespace string, f journal.Filter, after page.Cursor, 
 	}
 	for i, k := range labels {
 		m := fmt.Sprintf("m%d", i)
-		from += s.d.LookUp("run_labels", m, fmt.Sprintf("%[1]s.run_id = %[2]s.run_id AND %[1]s.key = %[3]s AND %[1]s.value = %[4]s", m, place, a.add(k), a.add(f.Labels[k])))
+		conds = append(conds, s.d.Holds("run_labels", m, fmt.Sprintf("%[1]s.run_id = %[2]s.run_id AND %[1]s.key = %[3]s AND %[1]s.value = %[4]s", m, place, a.add(k), a.add(f.Labels[k]))))
 	}
 	if !after.IsZero() {
 		conds = append(conds, fmt.Sprintf("(%[1]s.create_time, %[1]s.run_id) < (%[2]s, %[3]s)", place, a.add(after.CreateTime), a.add(after.ID)))

@@ -111,7 +111,7 @@ func limiters(t *testing.T, d Driver) {
 			f, err := first.Figures(t.Context(), keys)
 			require.NoError(t, err)
 			return f[0].Running == 0 && f[0].Waiting == 0 && f[1].Running == 0
-		}, 20*time.Second, 10*time.Millisecond, "all is given back")
+		}, "all is given back")
 	})
 	t.Run("Places/HoldersThatDieHoldNothing", func(t *testing.T) {
 		t.Parallel()
@@ -229,7 +229,7 @@ func limiters(t *testing.T, d Driver) {
 		testkit.Eventually(t, func() bool {
 			_, ok := s.Quota("n")
 			return ok && s.gates[1].Concerns(req)
-		}, 20*time.Second, 5*time.Millisecond)
+		})
 		leave := s.pass(req, nil)
 		in := make(chan struct{})
 		go func() {
@@ -239,7 +239,7 @@ func limiters(t *testing.T, d Driver) {
 		testkit.Eventually(t, func() bool {
 			b, ok := s.gates[1].Holding(req)
 			return ok && b.Name == "actor/a" && slices.Equal(b.HolderRunIDs, []string{"r"})
-		}, 20*time.Second, 5*time.Millisecond)
+		})
 		bounds, err := s.Explain(t.Context(), "n", "a", "k")
 		require.NoError(t, err)
 		require.Len(t, bounds, 2)

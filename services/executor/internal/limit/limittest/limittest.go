@@ -181,7 +181,7 @@ func stores(t *testing.T, d Driver) {
 					ex, err := b.Executors(t.Context())
 					require.NoError(t, err)
 					return len(ex) == 1
-				}, 10*time.Second, 5*time.Millisecond)
+				})
 			},
 		} {
 			t.Run(how, func(t *testing.T) {

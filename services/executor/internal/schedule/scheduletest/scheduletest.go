@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
+
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric/noop"
 
@@ -109,11 +111,7 @@ func (l *ledger) Exists(context.Context, string, string) (bool, error) { return 
 type slow struct{ *ledger }
 
 func (l slow) Start(ctx context.Context, s schedule.Schedule, st schedule.Start) (string, error) {
-	next := time.NewTimer(1100 * time.Millisecond)
-	defer next.Stop()
-	select {
-	case <-next.C:
-	case <-ctx.Done():
+	if !sleep.For(ctx, 1100*time.Millisecond) {
 		return "", context.Cause(ctx)
 	}
 	return l.ledger.Start(ctx, s, st)
@@ -411,7 +409,7 @@ func Run(t *testing.T, d Driver) {
 			testkit.Eventually(t, func() bool {
 				b, _ := os.ReadFile(l.path)
 				return strings.Count(string(b), "\n") > i*times/kills/2
-			}, time.Minute, time.Millisecond, out.String())
+			}, out.String())
 			require.NoError(t, child.Process.Kill())
 			_ = child.Wait()
 		}

@@ -76,13 +76,13 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 				testkit.Eventually(t, func() bool {
 					got, _ := f.take(t, time.Millisecond)
 					return len(got) == 1
-				}, 60*time.Second, 2*time.Millisecond)
+				})
 			}
 			require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: "another", TaskID: v.ID, RunID: "run"}}))
 			testkit.Eventually(t, func() bool {
 				got, _ := f.take(t, time.Millisecond)
 				return len(got) == 1
-			}, 60*time.Second, 2*time.Millisecond, "it is another one that was acknowledged")
+			}, "it is another one that was acknowledged")
 			require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: ns, TaskID: v.ID, RunID: "run"}}))
 			// One that comes later is due no sooner than the first would be.
 			w := f.task(t, f.epic(t, epic.Epic{}).ID)
@@ -92,7 +92,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 				got, _ := f.take(t, time.Millisecond)
 				require.NotContains(t, got, "default run TASK_CANCELED")
 				return len(got) == 1
-			}, 60*time.Second, 2*time.Millisecond)
+			})
 		},
 		"Cancellation/OfAnEpicReachesEveryRunThatHasNotSettled": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
@@ -104,7 +104,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			testkit.Eventually(t, func() bool {
 				n, _, err := f.Sweep(f.ctx)
 				return err == nil && n == 1
-			}, 60*time.Second, 2*time.Millisecond)
+			})
 			_, _, err = f.ClaimTask(f.ctx, ns, claimed.ID, "claimed", time.Hour)
 			require.NoError(t, err)
 			f.move(t, lost.ID, epic.TaskCompleted)
@@ -153,7 +153,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, map[string]bool{"recorded": true, "starting": false}, confirmed())
 			_, err = f.ConfirmClaim(f.ctx, ns, w.ID, "starting", time.Time{})
 			require.Equal(t, epic.ReasonClaimLost, errs.ReasonOf(err))
-			testkit.Eventually(t, func() bool { return confirmed()["starting"] }, 10*time.Second, 2*time.Millisecond)
+			testkit.Eventually(t, func() bool { return confirmed()["starting"] })
 		},
 		"Cancellation/GoesToTheDatabaseOfItsRun": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
@@ -254,7 +254,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			testkit.Eventually(t, func() bool {
 				n, _, err := f.Sweep(f.ctx)
 				return err == nil && n == 1
-			}, 60*time.Second, 2*time.Millisecond)
+			})
 			f.moveEpic(t, e.ID, epic.Canceled)
 			for id, run := range map[string]string{v.ID: "run", lost.ID: "lost"} {
 				for range 2 {
