@@ -218,7 +218,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 		queueFence(&b, owner)
 		fenced = true
 	}
-	// Graphs go before any row of a run is locked, so that two commits do not wait for each other in a circle.
+	// Graphs go before any row of a run is locked, so that two commits do not wait for each other.
 	queueGraphs(&b, graphs)
 	if len(around.Locked) > 0 {
 		b.Queue("SELECT FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR NO KEY UPDATE", around.Locked)
