@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// arrowNames decides what an id between arrows is called. known tells ids that are certain; a nil one knows none.
+// arrowNames decides what an id between arrows is called. known tells ids that are certain; a nil one knows
+// none.
 type arrowNames struct {
 	known func(id string) bool
 }

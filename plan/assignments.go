@@ -42,7 +42,8 @@ func assignmentLines(d *document) (prog, strange []programLine, unread []line, o
 		p, ok := readProgramLine(l, true)
 		switch {
 		case ok && strings.HasPrefix(p.rest, "("):
-			return nil, nil, nil, false // a call of what a call returns: code, which is read by its statements
+			// A call of what a call returns: code, which is read by its statements
+			return nil, nil, nil, false
 		case !ok:
 			if !isCommentLine(l.text) {
 				other++
@@ -225,7 +226,8 @@ func identifiers(s string) []identifier {
 			for j < len(s) && form.IsWordByte(s[j]) {
 				j++
 			}
-			if t := strings.TrimLeft(s[j:], " "); !strings.HasPrefix(t, "=") || strings.HasPrefix(t, "==") { // no name of an argument
+			// No name of an argument
+			if t := strings.TrimLeft(s[j:], " "); !strings.HasPrefix(t, "=") || strings.HasPrefix(t, "==") {
 				out = append(out, identifier{s[i:j], i})
 			}
 			i = j

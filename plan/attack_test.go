@@ -141,7 +141,8 @@ func (c *countdown) Err() error {
 	return context.DeadlineExceeded
 }
 
-// TestAttackWork holds the allocations of a text against those of one four times as long: what is read of hostile texts may only grow with them.
+// TestAttackWork holds the allocations of a text against those of one four times as long: what is read of
+// hostile texts may only grow with them.
 func TestAttackWork(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	lines := func(n int, line func(i int) string) string {
 		var b strings.Builder

@@ -56,7 +56,8 @@ func readCallLog(d *document) *reading {
 					r.graph.Problems[cur].Refs = refs
 					for _, ref := range refs {
 						if !stated {
-							r.edge(d, ref.To, r.graph.Problems[cur].ID, Variable, off) // what a task uses it waits for
+							// What a task uses it waits for
+							r.edge(d, ref.To, r.graph.Problems[cur].ID, Variable, off)
 						}
 					}
 				}

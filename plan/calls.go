@@ -73,7 +73,8 @@ func callGoesOn(d *document, i int, budget *int) int {
 	return i
 }
 
-// cutProgramNumber splits the number of a line, with whatever it is decorated, from its call. rest ends where s ends.
+// cutProgramNumber splits the number of a line, with whatever it is decorated, from its call. rest ends where
+// s ends.
 func cutProgramNumber(s string) (num, rest string, ok bool) {
 	num, rest, ok = cutNumber(strings.TrimLeft(s, "*-` _"))
 	return num, strings.TrimLeft(rest, "*` _"), ok

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 )
 
-// Canonical returns the canonical form: JSON with fixed field order, problems and edges in the order of the plan, without
-// places, so that two texts that say the same have the same form.
+// Canonical returns the canonical form: JSON with fixed field order, problems and edges in the order of the
+// plan, without places, so that two texts that say the same have the same form.
 func (g Graph) Canonical() []byte {
 	type arg struct {
 		Name  string `json:"name,omitempty"`

@@ -23,7 +23,8 @@ type document struct {
 	thinkOpen bool // a thought was never closed
 	repairs   []Repair
 
-	// outer and back are set for a text that was taken out of another one: back has, for each byte, its place in outer.
+	// outer and back are set for a text that was taken out of another one: back has, for each byte, its place
+	// in outer.
 	outer *document
 	back  []int32
 }
@@ -133,7 +134,8 @@ func (d *document) place(off int) (int, int) {
 	return i + 1, d.runesBefore(off) - d.runesBefore(start) + 1
 }
 
-// runeStride is the distance of the places up to which runes are counted once, so that long lines cost no more than short ones.
+// runeStride is the distance of the places up to which runes are counted once, so that long lines cost no
+// more than short ones.
 const runeStride = 256
 
 func (d *document) runesBefore(off int) int {
@@ -187,7 +189,8 @@ type reading struct {
 	start, end int
 	// around are the lines between them, from 0, that are part of no problem.
 	around map[int]bool
-	// openEnded is set when the dialect has no mark for the end of a plan and the plan runs to the end of the text.
+	// openEnded is set when the dialect has no mark for the end of a plan and the plan runs to the end of the
+	// text.
 	openEnded bool
 	// again is where another plan of the same dialect begins, if the dialect can tell; 0 if not.
 	again int
@@ -213,7 +216,8 @@ func (d *document) problem(id, request string, off int) Problem {
 	return p
 }
 
-// full reports whether there are more edges than a plan may have: further ones would not be kept, and finish says so.
+// full reports whether there are more edges than a plan may have: further ones would not be kept, and finish
+// says so.
 func (r *reading) full(d *document) bool { return len(r.graph.Edges) > d.limits.MaxEdges }
 
 // edge adds an edge, unless the reading is full.

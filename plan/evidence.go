@@ -11,8 +11,8 @@ import (
 type evidenceReader struct {
 	d *document
 	r *reading
-	// request is what the next evidence is for, requestOff its place; pending is the place of a plan line that has no
-	// evidence yet, or -1.
+	// request is what the next evidence is for, requestOff its place; pending is the place of a plan line
+	// that has no evidence yet, or -1.
 	request             []string // lines
 	requestOff, pending int
 	uses                []evidenceUse
@@ -87,7 +87,8 @@ func (e *evidenceReader) line(i int) int {
 	return last
 }
 
-// define reads "#E1 = Tool[input]", which begins in line i and at a place of the text, and returns its last line.
+// define reads "#E1 = Tool[input]", which begins in line i and at a place of the text, and returns its last
+// line.
 func (e *evidenceReader) define(i int, text string, off int) (last int) {
 	d, r := e.d, e.r
 	n := evidenceRef(text)

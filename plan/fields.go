@@ -42,8 +42,8 @@ func (p *Problem) shows(s string) bool {
 	return s == p.ID || s == p.Request || s == p.Tool || s == p.ParentID || s == strings.TrimSpace(p.Request)
 }
 
-// callArg reads an argument as it is written in a call, and returns the text of its value, too: n=3, "x", [a, b].
-// What is no plain value is a string.
+// callArg reads an argument as it is written in a call, and returns the text of its value, too: n=3, "x", [a,
+// b]. What is no plain value is a string.
 func callArg(text string) (a Arg, value string) {
 	a.Kind = Literal
 	if k, v, ok := strings.Cut(text, "="); ok && form.IsName(strings.TrimSpace(k)) && !strings.HasPrefix(v, "=") {
@@ -125,8 +125,8 @@ func (r *reading) say(l *form.Value, from, to string, told ...*form.Value) {
 	}
 }
 
-// sayEdges makes what is said of edges arguments of the later problem, under the name of the edge: "a -> b". One
-// line may stand for many edges, so that it is bounded by the length of the text.
+// sayEdges makes what is said of edges arguments of the later problem, under the name of the edge: "a -> b".
+// One line may stand for many edges, so that it is bounded by the length of the text.
 func (r *reading) sayEdges(d *document, g *Graph) {
 	if len(r.says) == 0 {
 		return

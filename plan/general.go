@@ -19,8 +19,8 @@ const sureWeight = 80
 // closeCall is the difference in weight up to which another reading of the same text is reported.
 const closeCall = 4
 
-// readGeneral reads whatever the text is written in: package form makes trees of it, package meaning says what they mean.
-// The dialect of what it finds is the form of the text.
+// readGeneral reads whatever the text is written in: package form makes trees of it, package meaning says
+// what they mean. The dialect of what it finds is the form of the text.
 func readGeneral(d *document, o options, dataOnly bool) found {
 	src := form.NewSource(d.text)
 	src.MaxDepth, src.MaxItems, src.MaxLinks = d.limits.MaxDepth, d.limits.MaxProblems, d.limits.MaxEdges
@@ -204,7 +204,8 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 // aroundLines adds the lines of code and of drawings that neither an item, nor a link, nor a note stands on.
 func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
 	told := make([]bool, len(d.lines)+1)
-	opens := make([]int, len(d.lines)+1) // how many more items a line is the first of than the one above the last of
+	// How many more items a line is the first of than the one above the last of
+	opens := make([]int, len(d.lines)+1)
 	for i := range m.Items {
 		opens[d.lineAt(m.Items[i].Off)]++
 		opens[d.lineAt(max(m.Items[i].End-1, m.Items[i].Off))+1]--

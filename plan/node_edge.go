@@ -62,7 +62,8 @@ func (d *document) find(from int, is func(string) bool) int {
 	return -1
 }
 
-// readNodes reads the nodes behind the head, which is -1 where there is none, and returns the line of the last one.
+// readNodes reads the nodes behind the head, which is -1 where there is none, and returns the line of the
+// last one.
 func (r *reading) readNodes(d *document, head, end int) (last int) {
 	last = -1
 	for i := head + 1; i < end; i++ {

@@ -25,8 +25,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Parse reads the plan in text. It never panics and returns no error: every fault is a diagnostic. It is pure and safe
-// for concurrent use, and its time is linear in the length of the text.
+// Parse reads the plan in text. It never panics and returns no error: every fault is a diagnostic. It is pure
+// and safe for concurrent use, and its time is linear in the length of the text.
 func Parse(text string, opts ...Option) Result {
 	var o options
 	for _, f := range opts {
@@ -77,7 +77,8 @@ func (d *document) limitDiagnostic() Diagnostic {
 	return x
 }
 
-// finish completes what a dialect read: what surrounds the plan, the limits, the faults of the graph, the repairs on offer.
+// finish completes what a dialect read: what surrounds the plan, the limits, the faults of the graph, the
+// repairs on offer.
 func finish(d *document, name string, r *reading, o options) Result {
 	res := Result{Dialect: name, Graph: r.graph, Diagnostics: r.diags, Repairs: append(d.placedRepairs(), r.repairs...)}
 	if n := d.limits.MaxProblems; len(res.Graph.Problems) > n {
@@ -167,8 +168,8 @@ func assumed(edges []Edge) []Diagnostic {
 	return out
 }
 
-// damaged reports whether the text lost some of its structure. What was read of it is no ground to assume an order on:
-// the dependencies may be what is lost.
+// damaged reports whether the text lost some of its structure. What was read of it is no ground to assume an
+// order on: the dependencies may be what is lost.
 func (r *reading) damaged() bool {
 	for _, x := range r.diags {
 		if x.Severity == Error && (x.Code == Truncated || x.Code == Unclosed || x.Code == Unbalanced || x.Code == Malformed) {
@@ -178,7 +179,8 @@ func (r *reading) damaged() bool {
 	return false
 }
 
-// oddIDs warns of ids in which a bracket has no partner: it may have been lost on the way, and the id with it.
+// oddIDs warns of ids in which a bracket has no partner: it may have been lost on the way, and the id with
+// it.
 func oddIDs(g Graph) []Diagnostic {
 	var out []Diagnostic
 	told := map[string]bool{}
@@ -199,8 +201,8 @@ func oddIDs(g Graph) []Diagnostic {
 	return out
 }
 
-// mayGoOn reports whether a plan that was read up to end may have been cut off: nothing, or only the beginning of a line,
-// follows it.
+// mayGoOn reports whether a plan that was read up to end may have been cut off: nothing, or only the
+// beginning of a line, follows it.
 func (d *document) mayGoOn(end int) bool {
 	for i := d.lineAt(end) + 1; i < len(d.lines); i++ {
 		l := d.lines[i]
@@ -273,7 +275,8 @@ func (d *document) placedRepairs() []Repair {
 	return out
 }
 
-// reusedTool offers to tell problems apart that are named by the same tool: x becomes x#1, x#2 in listed order.
+// reusedTool offers to tell problems apart that are named by the same tool: x becomes x#1, x#2 in listed
+// order.
 func reusedTool(g Graph) (Repair, bool) {
 	count := map[string]int{}
 	for _, p := range g.Problems {

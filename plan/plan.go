@@ -52,8 +52,8 @@ type Problem struct {
 	Request  string
 	ParentID string
 	// Details is what the text says of the problem below its request, as it is written: lines joined by "\n",
-	// without the indentation that they share; of code, its body. Only outlines and code fill it. It counts in Hash, and package compile puts
-	// it behind the request.
+	// without the indentation that they share; of code, its body. Only outlines and code fill it. It counts
+	// in Hash, and package compile puts it behind the request.
 	Details string
 	// Tool names the tool or function that the text gives this problem, or is empty.
 	Tool string

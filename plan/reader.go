@@ -5,8 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Reader reads a plan that is still being written. It is not safe for concurrent use. Its total time is bounded by a
-// constant times the length of the text: it reads again only after the text has grown by a fraction of itself.
+// Reader reads a plan that is still being written. It is not safe for concurrent use. Its total time is
+// bounded by a constant times the length of the text: it reads again only after the text has grown by a
+// fraction of itself.
 type Reader struct {
 	buf   []byte
 	opts  []Option
@@ -32,8 +33,9 @@ func (r *Reader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// streaming names the dialects in which a problem is finished when the next one begins, because it states itself what it
-// waits for. In the others its edges stand further down, so that nothing is finished before the end.
+// streaming names the dialects in which a problem is finished when the next one begins, because it states
+// itself what it waits for. In the others its edges stand further down, so that nothing is finished before
+// the end.
 func streaming(dialect string) bool {
 	switch dialect {
 	case "task_list", "command_tasks", "nested_calls", "evidence", "numbered_calls", "assignments", "call_log", "xml_functions":
@@ -45,8 +47,9 @@ func streaming(dialect string) bool {
 // smallText is the length up to which every new line is read at once.
 const smallText = 16 << 10
 
-// Ready returns the problems that are finished, with all edges that lead to them, in the order of the plan. What it has
-// returned once it returns again, and more. If later text takes something back, Close says so with RETRACTED.
+// Ready returns the problems that are finished, with all edges that lead to them, in the order of the plan.
+// What it has returned once it returns again, and more. If later text takes something back, Close says so
+// with RETRACTED.
 func (r *Reader) Ready() Graph {
 	fresh := r.buf[r.seen:]
 	if len(fresh) == 0 || len(r.buf) > smallText && len(fresh) < len(r.buf)/8 {

@@ -32,8 +32,8 @@ func findRefs(d *document, v *form.Value, arg string) []Reference {
 	return out
 }
 
-// scanRefs finds the forms in which models refer to a result: $1, ${1}, $var.field$, ${var.field}, #E1, <node-1>,
-// <GENERATED>-1, <GENERATED-1> and {{var.field}}. It does not know which problems there are.
+// scanRefs finds the forms in which models refer to a result: $1, ${1}, $var.field$, ${var.field}, #E1,
+// <node-1>, <GENERATED>-1, <GENERATED-1> and {{var.field}}. It does not know which problems there are.
 func scanRefs(s string) []Reference {
 	var out []Reference
 	for i := 0; i < len(s); {

@@ -38,8 +38,8 @@ Answer with {"steps": [{"n": 1, "id": "", "request": "…", "quote": "…", "nee
 - needs: the steps that must come before this one, by n, only where the text says so. quote: the words of one sentence or line that say so, copied exactly, with the word of order ("after", "then", "before") and the names of both steps if they stand there. A list without words of order states no needs.
 If the text holds no plan, answer {"steps": []}.`
 
-// RestateNeeded reports whether a restatement may help with what Parse read: a text in which no plan was found, unless it is
-// empty, a refusal or too large, or one that may be read in several ways.
+// RestateNeeded reports whether a restatement may help with what Parse read: a text in which no plan was
+// found, unless it is empty, a refusal or too large, or one that may be read in several ways.
 func (r Result) RestateNeeded() bool {
 	if r.NoPlan != nil {
 		return r.NoPlan.Reason == Prose || r.NoPlan.Reason == NotAGraph
@@ -52,8 +52,8 @@ func (r Result) RestateNeeded() bool {
 	return false
 }
 
-// RestatePrompt is what a model is told so that it restates the plan in text: a system message, and the text in a message of the user.
-// A text longer than MaxRestateBytes is not restated, and false is returned.
+// RestatePrompt is what a model is told so that it restates the plan in text: a system message, and the text
+// in a message of the user. A text longer than MaxRestateBytes is not restated, and false is returned.
 func RestatePrompt(text string) (system, user string, ok bool) {
 	if len(text) > MaxRestateBytes {
 		return "", "", false
@@ -61,12 +61,14 @@ func RestatePrompt(text string) (system, user string, ok bool) {
 	return restateSystem, "<text>\n" + text + "\n</text>", true
 }
 
-// Restatement is a plan as a model restated it, with the places of the text that it gives as evidence. Nothing of it is trusted.
+// Restatement is a plan as a model restated it, with the places of the text that it gives as evidence.
+// Nothing of it is trusted.
 type Restatement struct {
 	Steps []RestatedStep `json:"steps"`
 }
 
-// RestatedStep is a step with the words of the text that name it. N is its place in the list, from 1; ID is empty if the text shows none.
+// RestatedStep is a step with the words of the text that name it. N is its place in the list, from 1; ID is
+// empty if the text shows none.
 type RestatedStep struct {
 	N       int            `json:"n"`
 	ID      string         `json:"id"`
@@ -81,8 +83,8 @@ type RestatedNeed struct {
 	Quote string `json:"quote"`
 }
 
-// ReadRestatement reads a model's answer: the object of RestateSchema, or its list alone, with or without words around it. The error says
-// what the answer is instead, in words that the model can act on.
+// ReadRestatement reads a model's answer: the object of RestateSchema, or its list alone, with or without
+// words around it. The error says what the answer is instead, in words that the model can act on.
 func ReadRestatement(answer string) (Restatement, error) {
 	var out Restatement
 	if len(answer) > maxAnswerBytes {
@@ -112,9 +114,9 @@ func ReadRestatement(answer string) (Restatement, error) {
 	return out, nil
 }
 
-// Restate gives what a model's restatement of text makes of before, which is what Parse read. It is accepted as a whole, with the repair
-// RESTATED, or refused as a whole: then the result is before with warnings that name what was not found again, and false is
-// returned. The model is named in the repair.
+// Restate gives what a model's restatement of text makes of before, which is what Parse read. It is accepted
+// as a whole, with the repair RESTATED, or refused as a whole: then the result is before with warnings that
+// name what was not found again, and false is returned. The model is named in the repair.
 func Restate(ctx context.Context, text string, before Result, answer, model string) (Result, bool) {
 	r, err := ReadRestatement(answer)
 	if err != nil {
@@ -143,7 +145,8 @@ func Restate(ctx context.Context, text string, before Result, answer, model stri
 	return after, true
 }
 
-// RestateRefused is the result with what speaks against its restatement. These are warnings: they say nothing against the plan.
+// RestateRefused is the result with what speaks against its restatement. These are warnings: they say nothing
+// against the plan.
 func (r Result) RestateRefused(why ...Diagnostic) Result {
 	r.Diagnostics = append([]Diagnostic{}, r.Diagnostics...)
 	for _, d := range why {
@@ -164,7 +167,8 @@ func (r *Result) chain() {
 	r.Diagnostics = append(r.Diagnostics, assumed(r.Graph.Edges)...)
 }
 
-// lostEdges warns of dependencies that the reader found between problems of the same ids and the restatement does not have.
+// lostEdges warns of dependencies that the reader found between problems of the same ids and the restatement
+// does not have.
 func lostEdges(before, after Graph) []Diagnostic {
 	type pair struct{ from, to string }
 	has := map[pair]bool{}

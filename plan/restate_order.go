@@ -132,7 +132,8 @@ func (v *verifier) ofAnother(off, from, to int) bool {
 	return off < q.to || sentenceEnd(v.text[:off+1], q.to) > off
 }
 
-// refers reports whether the reference of o is the end with the mentions in ref rather than the one with those in other.
+// refers reports whether the reference of o is the end with the mentions in ref rather than the one with
+// those in other.
 func (o order) refers(ref, other []int) bool {
 	near := func(list []int) int {
 		best := -1
@@ -154,8 +155,8 @@ func (o order) refers(ref, other []int) bool {
 	return r >= 0 && (x < 0 || r < x)
 }
 
-// before reports whether a quote at the step to that names no step means the one right before it: "then", "after that". One that says
-// "all of the above" means any before it.
+// before reports whether a quote at the step to that names no step means the one right before it: "then",
+// "after that". One that says "all of the above" means any before it.
 func (v *verifier) before(q string, ordered bool, place span, from, to int) bool {
 	if from >= to || !overlap(place, v.at[to].extent) {
 		return false

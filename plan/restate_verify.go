@@ -11,13 +11,15 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// VerifyRestatement looks for everything that r says in the text and returns the graph, with diagnostics in the order of the text. An
-// error RESTATEMENT_REFUSED names a step or an edge that was not found again; then the graph is empty. A warning SKIPPED_TEXT names a sentence that no
-// quote covers. Its time is linear in the text and the quotes, but for a logarithm.
+// VerifyRestatement looks for everything that r says in the text and returns the graph, with diagnostics in
+// the order of the text. An error RESTATEMENT_REFUSED names a step or an edge that was not found again; then
+// the graph is empty. A warning SKIPPED_TEXT names a sentence that no quote covers. Its time is linear in the
+// text and the quotes, but for a logarithm.
 //
-// A step is found again if its quote stands in the text behind that of the step before, and holds every word of its request and the id
-// that is claimed. An edge is found again if its quote stands in the text, names both ends or the one that it is not attached to,
-// and holds a word of order that relates them in this direction.
+// A step is found again if its quote stands in the text behind that of the step before, and holds every word
+// of its request and the id that is claimed. An edge is found again if its quote stands in the text, names
+// both ends or the one that it is not attached to, and holds a word of order that relates them in this
+// direction.
 func VerifyRestatement(text string, r Restatement) (Graph, []Diagnostic) {
 	v := &verifier{text: text, words: wordsOf(text), doc: newDocument(text, Limits{MaxBytes: len(text) + 1}.withDefaults())}
 	v.steps(r)
@@ -46,7 +48,8 @@ type verifier struct {
 
 type span struct{ from, to int }
 
-// restatedPlace is where a step stands: its quote, and the stretch of text from its sentence's begin to the next step.
+// restatedPlace is where a step stands: its quote, and the stretch of text from its sentence's begin to the
+// next step.
 type restatedPlace struct {
 	quote, extent span
 	stems         []string
@@ -156,8 +159,9 @@ func (v *verifier) describe() {
 	}
 }
 
-// part ends the extent of a step before the next one, whose quote and sentence begin at these places, and returns where that of the next one
-// begins. What stands between two steps of one sentence belongs to the step from which no comma parts it.
+// part ends the extent of a step before the next one, whose quote and sentence begin at these places, and
+// returns where that of the next one begins. What stands between two steps of one sentence belongs to the
+// step from which no comma parts it.
 func (v *verifier) part(a *restatedPlace, quote, sentence int) int {
 	if sentence >= a.quote.to {
 		a.extent.to = min(a.extent.to, sentence)
@@ -288,8 +292,8 @@ func clipped(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// words is a text as folded words and signs with one space around each. White space, emphasis and quotation marks are left out; letters
-// of scripts without spaces are words.
+// words is a text as folded words and signs with one space around each. White space, emphasis and quotation
+// marks are left out; letters of scripts without spaces are words.
 type words struct {
 	joined string
 	at     []int32 // place in the text of each byte
@@ -343,7 +347,8 @@ func wordsOf(text string) words {
 	return w
 }
 
-// unspaced reports whether words of the rune's script stand without spaces between them, or with endings that are glued on.
+// unspaced reports whether words of the rune's script stand without spaces between them, or with endings that
+// are glued on.
 func unspaced(r rune) bool {
 	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
@@ -373,7 +378,8 @@ func stem(word string) string {
 	return word
 }
 
-// lacks gives a word of request that is not in w, or "". A word of four letters or more may have another ending.
+// lacks gives a word of request that is not in w, or "". A word of four letters or more may have another
+// ending.
 func (w words) lacks(request words) string {
 	has := map[string]bool{}
 	for s := range strings.FieldsSeq(w.joined) {
@@ -390,7 +396,8 @@ func (w words) lacks(request words) string {
 	return ""
 }
 
-// stems are what a step may be described by: its longer words, and pairs of letters in scripts without spaces.
+// stems are what a step may be described by: its longer words, and pairs of letters in scripts without
+// spaces.
 func (w words) stems() []string {
 	var out []string
 	last := ""

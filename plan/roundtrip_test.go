@@ -64,7 +64,8 @@ func TestRoundTrip(t *testing.T) {
 				g := drawGraph(t)
 				switch name {
 				case "arrows", "table":
-					g = plain(g) // read in the general way, which gives numbers to steps whose names have spaces
+					// Read in the general way, which gives numbers to steps whose names have spaces
+					g = plain(g)
 				}
 				r, err := plantest.Render(g, name)
 				if errors.Is(err, plantest.ErrCannotExpress) {

@@ -13,13 +13,14 @@ type shapeReader func(d *document, v *form.Value) *reading
 // maxUnwrap bounds how deep inside wrappers, such as {"result": {"plan": …}}, a plan is looked for.
 const maxUnwrap = 4
 
-// readShape makes a dialect of a shape: it looks at every value of the text and, within wrappers, at their parts.
+// readShape makes a dialect of a shape: it looks at every value of the text and, within wrappers, at their
+// parts.
 func readShape(shape shapeReader) func(*document) *reading {
 	return func(d *document) *reading { return readTrees(d, d.findTrees(), shape) }
 }
 
-// readScattered is readShape for lists whose items may also stand one by one in the text, each in a fence or under a
-// heading of its own.
+// readScattered is readShape for lists whose items may also stand one by one in the text, each in a fence or
+// under a heading of its own.
 func readScattered(shape shapeReader) func(*document) *reading {
 	return func(d *document) *reading {
 		r := readTrees(d, d.findTrees(), shape)
@@ -86,7 +87,8 @@ func readTrees(d *document, trees []*form.Tree, shape shapeReader) *reading {
 	return found
 }
 
-// matchTree looks for the shape in t, outermost values first, and adds the faults of the text around what it finds.
+// matchTree looks for the shape in t, outermost values first, and adds the faults of the text around what it
+// finds.
 func matchTree(d *document, t *form.Tree, shape shapeReader) *reading {
 	level := []*form.Value{t.Root}
 	seen := 0
@@ -326,8 +328,8 @@ func (p *Problem) addArgs(d *document, v *form.Value) []Reference {
 // maxUnpacked bounds the strings that are read as arguments.
 const maxUnpacked = 10_000
 
-// unpacked returns the object of JSON that a string holds, as the arguments of a call in OpenAI's form do, or nil.
-// All of it stands where the string does.
+// unpacked returns the object of JSON that a string holds, as the arguments of a call in OpenAI's form do, or
+// nil. All of it stands where the string does.
 func unpacked(d *document, v *form.Value) *form.Value {
 	s := strings.TrimSpace(v.Text())
 	if v.Kind != form.KindString || v.Open || len(s) > maxUnpacked || !strings.HasPrefix(s, "{") || !json.Valid([]byte(s)) {

@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// commandTasks reads a list of commands that build a plan: [{"command_name": "Plan.append_task", "args": {task}}].
-// A list of commands that does not build one says that there is no plan.
+// commandTasks reads a list of commands that build a plan: [{"command_name": "Plan.append_task", "args":
+// {task}}]. A list of commands that does not build one says that there is no plan.
 func commandTasks(d *document, v *form.Value) *reading {
 	if v.Kind != form.KindList || len(v.Items) == 0 {
 		return nil

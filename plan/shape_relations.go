@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// stepRelations reads {"substeps": [{"stepId", "step"}], "dependencies": [{"subtask1", "relation", "subtask2"}]}: steps in
-// one list, their relations in another, by id, by the text of the step, or by position.
+// stepRelations reads {"substeps": [{"stepId", "step"}], "dependencies": [{"subtask1", "relation",
+// "subtask2"}]}: steps in one list, their relations in another, by id, by the text of the step, or by
+// position.
 func stepRelations(d *document, v *form.Value) *reading {
 	if v.Kind != form.KindObject {
 		return nil

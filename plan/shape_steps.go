@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// stepTools reads a list of steps without dependencies: [{"step": "1.2 text", "tool", "param"}], [{"node_id", "node_state_instruction"}],
-// {"steps": [{…}]}. The text states no edges, so the steps are taken in listed order.
+// stepTools reads a list of steps without dependencies: [{"step": "1.2 text", "tool", "param"}], [{"node_id",
+// "node_state_instruction"}], {"steps": [{…}]}. The text states no edges, so the steps are taken in listed
+// order.
 func stepTools(d *document, v *form.Value) *reading {
 	list := v
 	wrapped := false
@@ -81,7 +82,8 @@ func announced(d *document, off int) bool {
 }
 
 // taskNames reads lists of plain texts under a key that says what they are: {"Task list": ["a.py", "b.py"]},
-// Plan(steps=['…', '…']), {"plan": ["…"]}. One-word texts are ids themselves, sentences are numbered by position.
+// Plan(steps=['…', '…']), {"plan": ["…"]}. One-word texts are ids themselves, sentences are numbered by
+// position.
 func taskNames(d *document, v *form.Value) *reading {
 	list := v.Get("tasklist", "refinedtasklist", "steps", "plan", "tasks", "subtasks", "todo", "todos")
 	counted := v.Kind == form.KindList && len(v.Items) > 1 && len(d.findTrees()) == 1 && d.findTrees()[0].Root == v

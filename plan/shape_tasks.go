@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// taskList reads a list of tasks of which each names those that it depends on: [{"task_id", "dependent_task_ids"}],
-// [{"id", "dep", "args"}], {"steps": [{"step_number", "depends_on"}]}, by id, by position, by name or by text.
+// taskList reads a list of tasks of which each names those that it depends on: [{"task_id",
+// "dependent_task_ids"}], [{"id", "dep", "args"}], {"steps": [{"step_number", "depends_on"}]}, by id, by
+// position, by name or by text.
 func taskList(d *document, v *form.Value) *reading {
 	items := v.Items
 	if v.Kind == form.KindObject || v.Kind == form.KindCall {
@@ -60,8 +61,8 @@ func taskList(d *document, v *form.Value) *reading {
 	return r
 }
 
-// keyedTasks makes a list of {"a": {…}, "b": {"depends_on": ["a"]}}: tasks under their ids. Where nothing around it says
-// that these are tasks, the keys or the fields must: an object of objects is common.
+// keyedTasks makes a list of {"a": {…}, "b": {"depends_on": ["a"]}}: tasks under their ids. Where nothing
+// around it says that these are tasks, the keys or the fields must: an object of objects is common.
 func keyedTasks(v *form.Value, named bool) *form.Value {
 	deps, asks, numbers := 0, 0, 0
 	for i := range v.Fields {

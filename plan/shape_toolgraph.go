@@ -17,8 +17,9 @@ func readToolGraph(d *document) *reading {
 	return readTrees(d, trees, toolGraph)
 }
 
-// toolGraph reads {"task_steps": […], "task_nodes": [{"task": tool, "arguments": …}], "task_links": [{"source", "target"}]}
-// and the generic {"nodes": […], "edges": […]}. Problems are named by their tools, so a tool used twice is one name.
+// toolGraph reads {"task_steps": […], "task_nodes": [{"task": tool, "arguments": …}], "task_links":
+// [{"source", "target"}]} and the generic {"nodes": […], "edges": […]}. Problems are named by their tools, so
+// a tool used twice is one name.
 func toolGraph(d *document, v *form.Value) *reading {
 	if v.Kind != form.KindObject {
 		return nil

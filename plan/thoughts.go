@@ -48,9 +48,9 @@ func findThoughtTags(text string) []thoughtTag {
 	return out
 }
 
-// maskThoughts blanks out what a model thought aloud before it answered, so that no dialect takes a draft for the plan.
-// Thoughts may nest; a closing tag without an opening one ends a thought that began with the text. Blanks keep the length
-// in bytes, and with it every offset.
+// maskThoughts blanks out what a model thought aloud before it answered, so that no dialect takes a draft for
+// the plan. Thoughts may nest; a closing tag without an opening one ends a thought that began with the text.
+// Blanks keep the length in bytes, and with it every offset.
 func (d *document) maskThoughts(text string) string {
 	tags := findThoughtTags(text)
 	if len(tags) == 0 {
@@ -76,7 +76,8 @@ func (d *document) maskThoughts(text string) string {
 			i++
 			continue
 		}
-		// The thought ends where its tags balance, else with the last closing tag before the next balanced one.
+		// The thought ends where its tags balance, else with the last closing tag before the next balanced
+		// one.
 		depth, last, j := 0, -1, i
 		for ; j < len(tags); j++ {
 			if !tags[j].closing {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Validate reports every fault of g at once, each naming its element: duplicate and empty ids, edges to problems that
-// are not there, loops, and an empty plan. Its time is linear in the size of the graph; one as large as a
-// request may be takes a second or more, so that it ends soon after ctx does, with its error.
+// Validate reports every fault of g at once, each naming its element: duplicate and empty ids, edges to
+// problems that are not there, loops, and an empty plan. Its time is linear in the size of the graph; one as
+// large as a request may be takes a second or more, so that it ends soon after ctx does, with its error.
 func Validate(ctx context.Context, g Graph) ([]Diagnostic, error) {
 	if len(g.Problems) == 0 {
 		return []Diagnostic{{Code: EmptyPlan, Severity: Error, Message: "the plan has no problems", Hint: "write at least one problem"}}, nil
@@ -29,7 +29,8 @@ type validator struct {
 	over  bool            // what the context said last
 	g     Graph
 	index map[string]int // id -> first problem
-	// last is the last edge with a place, by its ends as cycles numbers them; made when the first cycle is found.
+	// last is the last edge with a place, by its ends as cycles numbers them; made when the first cycle is
+	// found.
 	last map[[2]int]Edge
 	// squashed finds a problem by its id without case and separators; made when first needed.
 	squashed map[string]string
@@ -156,7 +157,8 @@ func squash(s string) string {
 	}, strings.ToLower(s))
 }
 
-// cycles reports each strongly connected component of more than one problem, and each self loop, as one cycle.
+// cycles reports each strongly connected component of more than one problem, and each self loop, as one
+// cycle.
 func (v *validator) cycles() {
 	ids := make(map[string]int, len(v.g.Problems))
 	var names []string
@@ -231,7 +233,8 @@ func (v *validator) cycles() {
 	}
 }
 
-// closing is the place of the last stated edge of a cycle, the one that closed it; of its first problem if no edge has a place.
+// closing is the place of the last stated edge of a cycle, the one that closed it; of its first problem if no
+// edge has a place.
 func (v *validator) closing(path []int, ids map[string]int, first string) (line, col int) {
 	if v.last == nil {
 		v.last = make(map[[2]int]Edge, len(v.g.Edges))

@@ -68,8 +68,8 @@ func TestValuesFaults(t *testing.T) {
 	require.Contains(t, codes(r.Diagnostics), plan.Unclosed)
 }
 
-// What strict notations do not ask for is kept by one rule: fields of problems are arguments, those of links are
-// arguments of the later problem under the name of the edge, and what is said of the plan counts to its
+// What strict notations do not ask for is kept by one rule: fields of problems are arguments, those of links
+// are arguments of the later problem under the name of the edge, and what is said of the plan counts to its
 // surroundings.
 func TestFieldsOfNotations(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TestOrderInWords reads what sentences say of the order of a list. An edge is written 1>2 when the text states it and
-// 1~2 when it was assumed; each assumed edge has a finding of its own. Doubt tells that something else is said.
+// TestOrderInWords reads what sentences say of the order of a list. An edge is written 1>2 when the text
+// states it and 1~2 when it was assumed; each assumed edge has a finding of its own. Doubt tells that
+// something else is said.
 func TestOrderInWords(t *testing.T) {
 	t.Parallel()
 	const three, four = "1. Dig the bed\n2. Buy seeds\n3. Fetch water\n", "1. Dig the bed\n2. Buy seeds\n3. Fetch water\n4. Sow\n"

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// xmlTag is one tag found in the text; text between tags is not checked, because models do not write XML by its rules.
+// xmlTag is one tag found in the text; text between tags is not checked, because models do not write XML by
+// its rules.
 type xmlTag struct {
 	name     string // lower case
 	closing  bool
@@ -348,8 +349,8 @@ func saysNothing(s string) bool {
 	return false
 }
 
-// readGraphText adds the edges of a graph text. Without one the problems are a chain; problems that it does not name are
-// independent; both are said.
+// readGraphText adds the edges of a graph text. Without one the problems are a chain; problems that it does
+// not name are independent; both are said.
 func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
 	if !has {
 		if len(r.graph.Problems) > 1 {

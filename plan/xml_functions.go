@@ -126,7 +126,8 @@ func (f *functionTag) attr(name string) string {
 	return ""
 }
 
-// readFunctionTag reads from the word "function." at i. Quotes may be escaped, as in text that was encoded twice.
+// readFunctionTag reads from the word "function." at i. Quotes may be escaped, as in text that was encoded
+// twice.
 func readFunctionTag(s string, i int) functionTag {
 	var f functionTag
 	j := i + len("function.")

@@ -170,7 +170,8 @@ func TestAttackGraphs(t *testing.T) {
 		},
 		"ManyLoopsInOneTangle": func() (*Graph, string, int) {
 			g := chain(1_000)
-			g.Nodes = append(g.Nodes, Node{ID: "other", Actor: "x"}) // a second entry, so that no loop has a single one
+			// A second entry, so that no loop has a single one.
+			g.Nodes = append(g.Nodes, Node{ID: "other", Actor: "x"})
 			for i := 2; i < 1_000; i++ {
 				g.Edges = append(g.Edges, Edge{From: node(i), To: node(i - 2), Kind: BackEdge})
 			}

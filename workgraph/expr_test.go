@@ -58,8 +58,9 @@ func TestExpr(t *testing.T) {
 		require.NoError(t, err)
 		vars := map[string]json.RawMessage{"args": json.RawMessage(`["yyyyyyyyyy"]`), "input": many, "item": long}
 		for _, src := range []string{
-			"args.map(a, a + a)" + strings.Repeat(".map(a, a + a)", 24),           // 2^24 times ten letters
-			"[input]" + strings.Repeat(".map(a, a + a)", 24),                      // 2^24 times as many elements, with shared contents
+			"args.map(a, a + a)" + strings.Repeat(".map(a, a + a)", 24), // 2^24 times ten letters
+			// 2^24 times as many elements, with shared contents.
+			"[input]" + strings.Repeat(".map(a, a + a)", 24),
 			"[[1, 2]]" + strings.Repeat(".map(a, a + a)", 24) + ".map(a, 5 in a)", // as many comparisons
 			"input.map(x, item)",          // ten billion letters when written
 			"input.all(x, !(5 in input))", // ten billion comparisons

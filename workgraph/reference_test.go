@@ -320,7 +320,8 @@ func (r *refRun) judge(v *refVisit) verdict {
 			ran = ran || x.src.status != VisitSkipped
 		}
 	}
-	if v.frame.prev != nil && v.frame.loop == v.node.ID { // a round opens only after its BACK edges are decided
+	// A round opens only after its BACK edges are decided.
+	if v.frame.prev != nil && v.frame.loop == v.node.ID {
 		return verdictRun
 	}
 	switch v.node.Join.Mode {

@@ -14,7 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/compile"
 )
 
-// What a client sends may be made so that it unfolds into far more than it says. The bounds count work, so that these tests need no clock.
+// What a client sends may be made so that it unfolds into far more than it says. The bounds count work, so
+// that these tests need no clock.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	limited := func(t *testing.T, g plan.Graph, o compile.Options) {

@@ -1,6 +1,6 @@
-// Package compile turns a problem graph into a WorkGraph that can run: one node per problem that has no children, edges between
-// them, requests and references as named arguments. It is pure and owns nothing but this translation: it reads no text and
-// runs nothing.
+// Package compile turns a problem graph into a WorkGraph that can run: one node per problem that has no
+// children, edges between them, requests and references as named arguments. It is pure and owns nothing but
+// this translation: it reads no text and runs nothing.
 package compile
 
 import (
@@ -21,12 +21,12 @@ const DefaultActor = "llm"
 
 // Names of the arguments that a compiled node carries.
 const (
-	// ArgRequest holds what is wanted, with the details that the plan gives below it; for the actor "agent" it is
-	// ArgUserInput instead.
+	// ArgRequest holds what is wanted, with the details that the plan gives below it; for the actor "agent"
+	// it is ArgUserInput instead.
 	ArgRequest   = "request"
 	ArgUserInput = "user_input"
-	// ArgPrevious is the name under which a node receives what its predecessors gave: the value itself when there is one
-	// predecessor, else the list in declared edge order.
+	// ArgPrevious is the name under which a node receives what its predecessors gave: the value itself when
+	// there is one predecessor, else the list in declared edge order.
 	ArgPrevious = "previous_agent_results"
 	// ArgArguments holds the arguments that the plan gave the problem, as a list of Argument.
 	ArgArguments = "arguments"
@@ -83,9 +83,10 @@ func (e *Error) Error() string {
 // MaxEdges bounds the edges that dependencies between groups may unfold into.
 const MaxEdges = workgraph.MaxEdges
 
-// Graph compiles g. Problems with children only group: an edge at a group stands for edges at its first or last leaves. The error
-// is an *Error when g has faults. Ids keep their text but for the characters that a WorkGraph reserves; the node's Name is
-// always the problem's own id. When ctx ends first, its error is returned.
+// Graph compiles g. Problems with children only group: an edge at a group stands for edges at its first or
+// last leaves. The error is an *Error when g has faults. Ids keep their text but for the characters that a
+// WorkGraph reserves; the node's Name is always the problem's own id. When ctx ends first, its error is
+// returned.
 func Graph(ctx context.Context, g plan.Graph, o Options) (*workgraph.Graph, error) {
 	found, err := plan.Validate(ctx, g)
 	if err != nil {
@@ -152,7 +153,8 @@ type compiler struct {
 	first, last map[int][]int
 }
 
-// maxSteps bounds the work that a hierarchy causes: every edge between groups stands for edges between all of their leaves.
+// maxSteps bounds the work that a hierarchy causes: every edge between groups stands for edges between all of
+// their leaves.
 const maxSteps = 4_000_000
 
 // maxNamed bounds what the named arguments that every node gets come to in all nodes together, in bytes.
@@ -332,7 +334,8 @@ func set(named map[string]json.RawMessage, key string, v any) error {
 
 // edges unfolds dependencies between groups into edges between leaves and leaves repeated ones out.
 func (c *compiler) edges(ctx context.Context, in []plan.Edge) ([]workgraph.Edge, error) {
-	// A group's first leaves are those that no edge inside the group leads to, its last ones those that none leaves from.
+	// A group's first leaves are those that no edge inside the group leads to, its last ones those that none
+	// leaves from.
 	hasIn, hasOut := c.innerDegrees(in)
 	c.first, c.last = map[int][]int{}, map[int][]int{}
 	var out []workgraph.Edge
@@ -381,7 +384,8 @@ func (c *compiler) edges(ctx context.Context, in []plan.Edge) ([]workgraph.Edge,
 	return out, nil
 }
 
-// innerDegrees tells, per problem, within which groups an edge leads to it or leaves it: those that hold both ends.
+// innerDegrees tells, per problem, within which groups an edge leads to it or leaves it: those that hold both
+// ends.
 func (c *compiler) innerDegrees(in []plan.Edge) (hasIn, hasOut []map[int]bool) {
 	hasIn = make([]map[int]bool, len(c.problems))
 	hasOut = make([]map[int]bool, len(c.problems))

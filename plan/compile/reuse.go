@@ -7,9 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TellApart accepts the repair REUSED_TOOL: problems get the ids in renames, by position, and every edge is taken to mean two
-// uses of its tools that are listed in that order, nearest uses first; a repeated edge means the next nearest. Edges that no
-// such pair is left for are returned as lost. The result has no cycle.
+// TellApart accepts the repair REUSED_TOOL: problems get the ids in renames, by position, and every edge is
+// taken to mean two uses of its tools that are listed in that order, nearest uses first; a repeated edge
+// means the next nearest. Edges that no such pair is left for are returned as lost. The result has no cycle.
 func TellApart(g plan.Graph, renames []string) (out plan.Graph, lost []plan.Edge) {
 	if len(renames) != len(g.Problems) {
 		return g, nil
@@ -54,8 +54,9 @@ func TellApart(g plan.Graph, renames []string) (out plan.Graph, lost []plan.Edge
 	return out, lost
 }
 
-// pairs are the pairs of uses of two tools, the first listed before the second: those that lie closest together come first, of equally close ones
-// the first listed. It is a heap of the pairs that come next for each second use.
+// pairs are the pairs of uses of two tools, the first listed before the second: those that lie closest
+// together come first, of equally close ones the first listed. It is a heap of the pairs that come next for
+// each second use.
 type pairs struct {
 	from, to []int
 	// of holds, for each second use in the heap, its place in to and that of the first use in from.

@@ -58,8 +58,8 @@ type judgment struct {
 	why    []string
 }
 
-// judge compares what was read with the truth of a text. A group that the text shows only as a heading may be there in
-// addition. Texts without ids are compared by place and words.
+// judge compares what was read with the truth of a text. A group that the text shows only as a heading may be
+// there in addition. Texts without ids are compared by place and words.
 func judge(t *tell.Text, res plan.Result) judgment {
 	if t.NoPlan {
 		if res.NoPlan != nil || len(res.Graph.Problems) == 0 {
@@ -262,8 +262,8 @@ func reported(faults []string, loud []plan.Diagnostic) bool {
 	return false
 }
 
-// teller returns what decides whether a difference was told: an element is named by its id, or by the id that stands in
-// its place; a lost edge also by what is said of a reference inside its task.
+// teller returns what decides whether a difference was told: an element is named by its id, or by the id that
+// stands in its place; a lost edge also by what is said of a reference inside its task.
 func teller(g plan.Graph, loud []plan.Diagnostic, place map[string]string) func(deviation) bool {
 	useful := filter(loud, func(d plan.Diagnostic) bool { return d.Code != plan.AssumedOrder })
 	named := func(id string) bool {

@@ -1,6 +1,6 @@
-// Command corpus measures how well package plan reads plans: it reads recorded plans, texts written by hand and generated
-// ones, compares what the reader says with what each text says, and prints tables with the aims that are met or missed.
-// It knows the truth of each text; the reader does not.
+// Command corpus measures how well package plan reads plans: it reads recorded plans, texts written by hand
+// and generated ones, compares what the reader says with what each text says, and prints tables with the aims
+// that are met or missed. It knows the truth of each text; the reader does not.
 package main
 
 import (

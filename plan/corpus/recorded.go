@@ -180,8 +180,8 @@ type difference struct {
 	text    string
 }
 
-// named reports whether a diagnostic names the element. What is lost altogether can only be named by where the text
-// broke off.
+// named reports whether a diagnostic names the element. What is lost altogether can only be named by where
+// the text broke off.
 func named(ds []plan.Diagnostic, d difference) bool {
 	for _, x := range ds {
 		broken := x.Severity == plan.Error && (x.Code == plan.Truncated || x.Code == plan.Unclosed || x.Code == plan.Unbalanced || x.Code == plan.Malformed)

@@ -90,8 +90,8 @@ func (c counts) plans() int { return c["n"] - c[noPlanRight] - c[noPlanWrong] }
 
 func percent(n, of int) float64 { return 100 * float64(n) / float64(max(1, of)) }
 
-// printSource scores a source and prints its tables and misses. It reports whether the aims are met: 98 % of the plans
-// read exactly, and at most 0.5 % of the texts silently wrong.
+// printSource scores a source and prints its tables and misses. It reports whether the aims are met: 98 % of
+// the plans read exactly, and at most 0.5 % of the texts silently wrong.
 func printSource(w io.Writer, src source, c choice) bool {
 	all := scoreTexts(src.texts, c)
 	if len(all) == 0 {
@@ -164,7 +164,8 @@ func printCounts(w io.Writer, title string, all []scored, key func(*scored) stri
 	}
 }
 
-// printConfusion shows, for each form of text, what it was read as and how often that was right: 12/40 is 12 right of 40.
+// printConfusion shows, for each form of text, what it was read as and how often that was right: 12/40 is 12
+// right of 40.
 func printConfusion(w io.Writer, all []scored) {
 	type cell struct{ right, n int }
 	rows := map[string]map[string]*cell{}

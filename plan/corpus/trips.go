@@ -82,8 +82,8 @@ func (t *tripper) miss(format string, args ...any) {
 	}
 }
 
-// add writes what record i says in every dialect, reads it back, and damages it; it damages the record's own text, too,
-// when that was read exactly.
+// add writes what record i says in every dialect, reads it back, and damages it; it damages the record's own
+// text, too, when that was read exactly.
 func (t *tripper) add(i int, r *record, o outcome) error {
 	if r.Expected == nil || i%max(1, t.every/10) != 0 {
 		return nil
@@ -149,7 +149,8 @@ func (t *tripper) damage(s *trips, what, text string, want *expected) {
 	}
 }
 
-// saysCut reports whether the reader says that the text may have been cut off; nothing can name what is not there.
+// saysCut reports whether the reader says that the text may have been cut off; nothing can name what is not
+// there.
 func saysCut(ds []plan.Diagnostic) bool {
 	for _, d := range ds {
 		if d.Element != "" && (d.Code == plan.Truncated || d.Code == plan.OpenEnd || d.Code == plan.Unclosed) {

@@ -15,14 +15,15 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// Each word of a text, and each value and label of data, code and drawings, is part of a problem or of an edge,
-// has a finding on its line, or stands in lines that are part of no problem. What sentences say of an edge is in it.
+// Each word of a text, and each value and label of data, code and drawings, is part of a problem or of an
+// edge, has a finding on its line, or stands in lines that are part of no problem. What sentences say of an
+// edge is in it.
 func TestNothingVanishes(t *testing.T) {
 	t.Parallel()
 	texts, err := readTexts("texts")
 	require.NoError(t, err)
-	// Not mended: a column of months without a head; the name of a lane; shapes of nodes; heads of a table of HTML
-	// that are written as cells; names of states that only hold branches, which open into those.
+	// Not mended: a column of months without a head; the name of a lane; shapes of nodes; heads of a table of
+	// HTML that are written as cells; names of states that only hold branches, which open into those.
 	open := []string{
 		"gantt/carnaval", "ascii/swimlane-d3", "diagrams/mermaid-v11-shapes-d5", "tables/html-inline-styles-d6",
 		"stepfunctions/parallel-branches-q", "stepfunctions/parallel-8", "stepfunctions/parallel-blood", "stepfunctions/parallel-branches-m",
@@ -31,8 +32,8 @@ func TestNothingVanishes(t *testing.T) {
 		"arrows/one-liner-q", "arrows/markdown-arrows-zh-d5", "diagrams/mermaid-40-d4", "makefile/just-args-8",
 		"transcript/claude-code-todo-v1", "transcript/add-edge-calls-v2",
 	}
-	// Words of notations: org-edna, tags of CloudFormation, entities, sections of XML, the type of a call, heads of a
-	// list of nodes and edges, ports of n8n.
+	// Words of notations: org-edna, tags of CloudFormation, entities, sections of XML, the type of a call,
+	// heads of a list of nodes and edges, ports of n8n.
 	marks := []string{"ids", "getatt", "ndash", "nbsp", "cdata", "function", "nodes", "edges", "main"}
 	lost, read := 0, 0
 	for _, x := range texts {
@@ -155,8 +156,8 @@ func vanished(text string, res plan.Result) []string {
 	return out
 }
 
-// withoutKnown blanks what the reader knows for words of order and for names of fields: their meaning is in the
-// edges.
+// withoutKnown blanks what the reader knows for words of order and for names of fields: their meaning is in
+// the edges.
 func withoutKnown(line string) string {
 	b := []byte(line)
 	for _, t := range lexicon.Scan(line) {

@@ -14,8 +14,8 @@ type Mutant struct {
 	Harmless bool
 }
 
-// Mutants returns what may happen to a text on its way: prose around it, a code fence, an early end, a lost bracket. The
-// same text always gives the same mutants.
+// Mutants returns what may happen to a text on its way: prose around it, a code fence, an early end, a lost
+// bracket. The same text always gives the same mutants.
 func Mutants(text string) []Mutant {
 	text = strings.TrimRight(text, "\n")
 	out := []Mutant{

@@ -1,5 +1,6 @@
-// Package plantest writes problem graphs in the dialects that package plan reads, and damages texts the way models and
-// networks do. It is for round-trip tests and for measuring; it knows how plans are written and nothing of how they are read.
+// Package plantest writes problem graphs in the dialects that package plan reads, and damages texts the way
+// models and networks do. It is for round-trip tests and for measuring; it knows how plans are written and
+// nothing of how they are read.
 package plantest
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// ErrCannotExpress means that a dialect has no way of writing the graph: numbered lists have no edges, programs no cycles.
+// ErrCannotExpress means that a dialect has no way of writing the graph: numbered lists have no edges,
+// programs no cycles.
 var ErrCannotExpress = errors.New("the dialect cannot express the graph")
 
 // Rendered is a text and the graph that reading it must give.
@@ -26,8 +28,8 @@ type Rendered struct {
 	Edges bool
 }
 
-// Render writes g in the named dialect. Where a dialect has numbers for ids, problems are renumbered, and Want has the
-// numbers. Requests are written where the dialect has room for them.
+// Render writes g in the named dialect. Where a dialect has numbers for ids, problems are renumbered, and
+// Want has the numbers. Requests are written where the dialect has room for them.
 func Render(g plan.Graph, dialect string) (Rendered, error) {
 	w, ok := writers[dialect]
 	if !ok {

@@ -18,9 +18,6 @@ import (
 // wider, and so may a word, a directive or the example of an output.
 const maxCommentColumns = 110
 
-// wideComments are folders whose comments may still be wider.
-var wideComments = []string{"plan/", "services/executor/internal/engine/", "workgraph/"}
-
 // TestCommentsFit holds the width of comments in all Go files of the repository that are not generated. A
 // linter for line lengths would hold code to the same width.
 func TestCommentsFit(t *testing.T) {
@@ -38,7 +35,7 @@ func TestCommentsFit(t *testing.T) {
 		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "." || rel == "proto/gen" || rel == "bin") {
 			return filepath.SkipDir
 		}
-		if d.IsDir() || filepath.Ext(name) != ".go" || wide(rel) {
+		if d.IsDir() || filepath.Ext(name) != ".go" {
 			return nil
 		}
 		for _, p := range wideCommentLines(t, name) {
@@ -46,16 +43,6 @@ func TestCommentsFit(t *testing.T) {
 		}
 		return nil
 	}))
-}
-
-// wide reports whether the comments of a file may still be wider.
-func wide(rel string) bool {
-	for _, folder := range wideComments {
-		if strings.HasPrefix(rel, folder) {
-			return true
-		}
-	}
-	return false
 }
 
 // wideCommentLines returns the lines of a file with a comment that is too wide.

@@ -124,8 +124,8 @@ func (t *teller) vehicle() func() string {
 	}
 }
 
-// truncated breaks off where the truth stays clear: in the row after the last one that is whole, or before the end of a
-// JSON text. What edges the last step has is open.
+// truncated breaks off where the truth stays clear: in the row after the last one that is whole, or before
+// the end of a JSON text. What edges the last step has is open.
 func (t *teller) truncated() bool {
 	t.out.Report, t.out.EdgesOpen = []string{"TRUNCATED"}, true
 	t.out.Note = "cut off"

@@ -198,7 +198,8 @@ func (t *teller) nested() bool {
 	t.title = t.titles(n)
 	parent := make([]int, n)
 	for i := 1; i < n; i++ {
-		// A parent is the node before or one of that node's parents, so that the text shows the nodes in this order.
+		// A parent is the node before or one of that node's parents, so that the text shows the nodes in this
+		// order.
 		p := i - 1
 		for p > 0 && t.yes(0.35) {
 			p = parent[p]

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// style is a way to tell a plan, or what is none. Its make returns false if the graph or the language does not fit.
+// style is a way to tell a plan, or what is none. Its make returns false if the graph or the language does
+// not fit.
 type style struct {
 	name   string
 	weight int
@@ -22,7 +23,8 @@ var shares = []struct {
 	{"sv", 3}, {"tr", 3}, {"zh", 5}, {"ja", 3}, {"ko", 3}, {"ar", 2}, {"hi", 2}, {"vi", 2}, {"id", 2},
 }
 
-// Make returns n generated texts. The same seed gives the same texts, and a smaller n gives the first of them.
+// Make returns n generated texts. The same seed gives the same texts, and a smaller n gives the first of
+// them.
 func Make(seed uint64, n int) ([]Text, error) {
 	langs, err := languages()
 	if err != nil {

@@ -256,7 +256,8 @@ func (a *art) own(r, c int) int {
 
 func isVertical(r rune) bool { return strings.ContainsRune("|│┃║├┤┣┫╠╣", r) }
 
-// boxes finds what is drawn as a frame around a text. It returns false for a table, whose frames hang together.
+// boxes finds what is drawn as a frame around a text. It returns false for a table, whose frames hang
+// together.
 func (a *art) boxes() bool {
 	for r := range a.grid {
 		for c := 0; c < len(a.grid[r]); c++ {

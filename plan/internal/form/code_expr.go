@@ -192,7 +192,8 @@ func (p *codeParser) body() []*Stmt {
 	return nest(all, &at, -1, true, 0)
 }
 
-// typedLiteral returns the type in front of a list or map in braces, as Go writes it: []Task{, map[string][]string{.
+// typedLiteral returns the type in front of a list or map in braces, as Go writes it: []Task{,
+// map[string][]string{.
 func typedLiteral(s string) string {
 	n := 0
 	for n < len(s) && (strings.HasPrefix(s[n:], "[]") || n == 0 && strings.HasPrefix(s, "map[")) {
@@ -333,7 +334,8 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 			p.i++ // a macro, or what hands an error on
 			rest = rest[1:]
 		}
-		if e.Kind == Ident && blockTakers[e.Text] && strings.HasPrefix(rest, " {") && p.functions < 40 && p.depth <= p.max { // async { f(x) }
+		// async { f(x) }
+		if e.Kind == Ident && blockTakers[e.Text] && strings.HasPrefix(rest, " {") && p.functions < 40 && p.depth <= p.max {
 			p.i += 2
 			f := &Expr{Kind: Func, Off: p.i - 1, Stmts: p.body()}
 			f.End = p.i

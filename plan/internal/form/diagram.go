@@ -183,7 +183,8 @@ func (g *Diagram) openGroups() {
 			owner[x] = append(owner[x], id)
 		}
 	}
-	first, last := map[[2]string]bool{}, map[[2]string]bool{} // group, node: something inside comes before, after
+	// Group, node: something inside comes before, after
+	first, last := map[[2]string]bool{}, map[[2]string]bool{}
 	for _, l := range g.Links {
 		for _, x := range owner[l.From] {
 			if slices.Contains(owner[l.To], x) {

@@ -115,8 +115,8 @@ func piece(s string, from, to, off int) Piece {
 	return Piece{s[from:to], off + from}
 }
 
-// splitAt splits s at its separators outside quotes and brackets: sep returns the length of the one at a place,
-// or 0.
+// splitAt splits s at its separators outside quotes and brackets: sep returns the length of the one at a
+// place, or 0.
 func splitAt(s string, off int, sep func(i int) int) (parts []Piece) {
 	start, depth := 0, 0
 	for i := 0; i < len(s); {
@@ -188,8 +188,8 @@ func Closer(c byte) byte {
 	return 0
 }
 
-// SplitGroup splits "A, B & C" at its commas and plus signs; words such as "and" are those of the caller. Braces and brackets around all
-// of it are dropped.
+// SplitGroup splits "A, B & C" at its commas and plus signs; words such as "and" are those of the caller.
+// Braces and brackets around all of it are dropped.
 func SplitGroup(p Piece) []Piece {
 	s := p.Text
 	if n := len(s); n > 2 && Enclosed(s) && strings.ContainsAny(s, ",|&+∥‖、，;；،") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
@@ -244,8 +244,8 @@ func CutComment(s string) string {
 	return s
 }
 
-// SplitMark splits the text of a node into its id and its title, as in "T1: dig", "A (dig)", "1. dig", "[T1] dig" and
-// "2 dig". Without such a mark the id is the text, and ok is false.
+// SplitMark splits the text of a node into its id and its title, as in "T1: dig", "A (dig)", "1. dig", "[T1]
+// dig" and "2 dig". Without such a mark the id is the text, and ok is false.
 func SplitMark(p Piece) (id, title Piece, ok bool) {
 	s := p.Text
 	if s != "" && Closer(s[0]) != 0 {
@@ -287,7 +287,8 @@ func SplitMark(p Piece) (id, title Piece, ok bool) {
 	return Piece{s[:n], p.Off}, piece(s, len(s)-len(rest), len(s), p.Off), true
 }
 
-// Chain is what one statement of a line of arrows says: Groups between arrows, Back for each arrow whether it points back.
+// Chain is what one statement of a line of arrows says: Groups between arrows, Back for each arrow whether it
+// points back.
 type Chain struct {
 	Groups [][]Piece
 	Back   []bool
@@ -295,9 +296,9 @@ type Chain struct {
 	Doubt []Piece
 }
 
-// Chains splits a line of arrows into statements. A semicolon ends a statement. A comma separates the ids of a group in
-// "A, B -> C", and statements in "1 -> 2, 1 -> 3": the line is read in the way in which no id follows itself. With apart,
-// commas separate statements wherever both sides hold an arrow.
+// Chains splits a line of arrows into statements. A semicolon ends a statement. A comma separates the ids of
+// a group in "A, B -> C", and statements in "1 -> 2, 1 -> 3": the line is read in the way in which no id
+// follows itself. With apart, commas separate statements wherever both sides hold an arrow.
 func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
 	for _, st := range SplitSemicolons(s, off) {
 		parts, back := SplitArrows(st.Text, st.Off)

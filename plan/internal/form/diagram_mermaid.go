@@ -54,7 +54,8 @@ type mermaid struct {
 // maxGroups bounds how deep subgraphs stand in each other: each node belongs to all of them.
 const maxGroups = 50
 
-// mermaidHead returns the length of "graph TD", "flowchart LR" or "stateDiagram-v2" at the start of s, 0 for none.
+// mermaidHead returns the length of "graph TD", "flowchart LR" or "stateDiagram-v2" at the start of s, 0 for
+// none.
 func mermaidHead(s string) (n int, state bool) {
 	for _, h := range [...]string{"flowchart-elk", "flowchart", "graph"} {
 		t, ok := cutWord(s, h)
@@ -279,7 +280,8 @@ func (m *mermaid) statements(s string, off int) {
 	flush()
 }
 
-// join links two groups by a link of a kind: '>' forward, '<' back, '=' both ways, '-' without a head, '~' invisible.
+// join links two groups by a link of a kind: '>' forward, '<' back, '=' both ways, '-' without a head, '~'
+// invisible.
 func (m *mermaid) join(before, now []string, kind byte, off int) {
 	names := strings.Join(before, ", ") + " and " + strings.Join(now, ", ")
 	switch kind {
@@ -314,7 +316,8 @@ func mermaidName(s string, i int) int {
 	return j
 }
 
-// mermaidLink returns the length of the link that s starts with: -->, ---, -.->, ==>, -- text -->, --x, <-->, ~~~.
+// mermaidLink returns the length of the link that s starts with: -->, ---, -.->, ==>, -- text -->, --x, <-->,
+// ~~~.
 func mermaidLink(s string) int {
 	if s == "" {
 		return 0

@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// umlAt reads the PlantUML diagram that begins on line i: with @startuml or @startgantt, or in a fence that says so.
+// umlAt reads the PlantUML diagram that begins on line i: with @startuml or @startgantt, or in a fence that
+// says so.
 func umlAt(src *Source, i int) *Diagram {
 	l := &src.Lines[i]
 	lower := strings.ToLower(l.Text)
@@ -276,7 +277,8 @@ func (u *uml) end(s string, off int, side string) string {
 	return id
 }
 
-// umlArrow splits a line at its arrow, which may hold a direction or a color: -->, -down->, ..>, <-[#red]-, --o.
+// umlArrow splits a line at its arrow, which may hold a direction or a color: -->, -down->, ..>, <-[#red]-,
+// --o.
 func umlArrow(s string) (from, to string, back, ok bool) {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -323,7 +325,8 @@ func umlArrow(s string) (from, to string, back, ok bool) {
 	return "", "", false, false
 }
 
-// gantt reads the sentences of PlantUML's charts: "[B] starts at [A]'s end", "[A] -> [B]", "then [C] lasts 3 days".
+// gantt reads the sentences of PlantUML's charts: "[B] starts at [A]'s end", "[A] -> [B]", "then [C] lasts 3
+// days".
 func (u *uml) gantt(text string, off int) bool {
 	rest, then := cutWord(text, "then")
 	if !then {

@@ -18,8 +18,8 @@ func (f *Flow) Add(kind string, step int) *Flow {
 	return kid
 }
 
-// Order calls link for each pair of steps that follow one another, and returns the steps that come last. before are
-// the steps in front of f.
+// Order calls link for each pair of steps that follow one another, and returns the steps that come last.
+// before are the steps in front of f.
 func (f *Flow) Order(before []int, depth int, link func(from, to int)) []int {
 	if depth > 200 {
 		return before

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// ganttTask is one task of a chart. From and To are days from some beginning; Fixed tells that they are known.
+// ganttTask is one task of a chart. From and To are days from some beginning; Fixed tells that they are
+// known.
 type ganttTask struct {
 	id       string
 	from, to int

@@ -30,7 +30,8 @@ type Item struct {
 	Bullet rune
 	Box    byte
 	Indent int
-	// State is the keyword of org-mode before the title, as written. Tags are those behind it: "home, garden".
+	// State is the keyword of org-mode before the title, as written. Tags are those behind it: "home,
+	// garden".
 	State, Tags string
 	// Mark is the number, letter or label in front of the text.
 	Mark Mark

@@ -519,10 +519,12 @@ func spelledMark(s string, at int) Mark {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, End: skipSpace(s, e)}
 	}
 	if r, n := utf8.DecodeRuneInString(s[end:]); strings.ContainsRune(",，、،", r) && n > 0 && counts(word) && skipSpace(s, end+n) < len(s) {
-		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+n)} // "Second, …"
+		// "Second, …"
+		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+n)}
 	}
 	if adverb, _ := lexicon.Counts(word); adverb && strings.HasPrefix(s[end:], " ") && skipSpace(s, end) < len(s) {
-		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end)} // "Erstens den …"
+		// "Erstens den …"
+		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end)}
 	}
 	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
 	from := skipSpace(s, andLast(s, end))

@@ -91,7 +91,8 @@ type callParser struct {
 	max int
 }
 
-// callName returns the name at the start of s: letters of any script, digits, _ and, between them, dots and dashes.
+// callName returns the name at the start of s: letters of any script, digits, _ and, between them, dots and
+// dashes.
 func callName(s string) string {
 	end := 0
 	for i, r := range s {

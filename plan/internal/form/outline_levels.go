@@ -89,7 +89,8 @@ func dropWeakMarks(items []*Item) {
 		}
 	}
 	for _, it := range items {
-		alone := it.Mark.Style != NoMark && count[of(it)] < 2 // "e2e: …" is a name where lint: and build: stand beside it.
+		// "e2e: …" is a name where lint: and build: stand beside it.
+		alone := it.Mark.Style != NoMark && count[of(it)] < 2
 		if alone && (it.Mark.Weak || it.Mark.Noun != "" && it.Bullet != 0 && !isNoun(it.Mark.Noun) && named[at(it)] > 1 || it.Mark.Style == Code && named[at(it)] > 1) {
 			it.unmark()
 		}

@@ -10,8 +10,8 @@ import (
 type Source struct {
 	Text  string
 	Lines []Line
-	// MaxDepth bounds nesting, MaxItems and MaxLinks what one reading may hold; readers stop there and say so,
-	// or one behind it.
+	// MaxDepth bounds nesting, MaxItems and MaxLinks what one reading may hold; readers stop there and say
+	// so, or one behind it.
 	MaxDepth, MaxItems, MaxLinks int
 	// Ended reports whether nobody waits for the result any more; loops over the text ask now and then.
 	Ended func() bool
@@ -35,13 +35,15 @@ func Once[T any](s *Source, key any, made func() T) T {
 
 // Line is one line without its line end.
 type Line struct {
-	// Start is where the line begins, Off where its first character that is no space stands, End where its text ends.
+	// Start is where the line begins, Off where its first character that is no space stands, End where its
+	// text ends.
 	Start, Off, End int
 	// Text is the line without the space around it.
 	Text string
 	// Indent is the column at which Text begins; a tab counts as 4.
 	Indent int
-	// Fence is set on a line that opens or closes a code fence, InCode on those between two; Lang is the fence's language.
+	// Fence is set on a line that opens or closes a code fence, InCode on those between two; Lang is the
+	// fence's language.
 	Fence, InCode bool
 	Lang          string
 }

@@ -357,8 +357,8 @@ func separated(src *Source, i int) (*Tree, int) {
 	return nil, i
 }
 
-// overflown puts cells that stand beyond the heads into the last column, when they are labels as that of the row is: its
-// list was written without quotes.
+// overflown puts cells that stand beyond the heads into the last column, when they are labels as that of the
+// row is: its list was written without quotes.
 func overflown(cells []*Value, heads int) []*Value {
 	kind, whole := labelKind(cells[0].Str)
 	if len(cells) <= heads || heads < 2 || !whole {
@@ -404,7 +404,8 @@ func plainHeads(cells []*Value) bool {
 	return true
 }
 
-// csvCells reads the cells of the record that begins at off, and returns where it ends. Open tells that a quote is not closed.
+// csvCells reads the cells of the record that begins at off, and returns where it ends. Open tells that a
+// quote is not closed.
 func csvCells(s string, off int, sep byte) (cells []*Value, end int, open bool) {
 	i := off
 	for {
@@ -450,8 +451,8 @@ func csvCells(s string, off int, sep byte) (cells []*Value, end int, open bool) 
 	}
 }
 
-// aligned reads a table whose columns stand under each other, at least two spaces apart, that begins at line i with its
-// heads.
+// aligned reads a table whose columns stand under each other, at least two spaces apart, that begins at line
+// i with its heads.
 func aligned(src *Source, i int) (*Tree, int) {
 	head := &src.Lines[i]
 	if i+2 >= len(src.Lines) || !strings.Contains(head.Text, "  ") || head.Fence {

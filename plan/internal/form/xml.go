@@ -204,8 +204,8 @@ func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) 
 	return i, false, false
 }
 
-// Tag reads the tag at s[i:]: its name as it is written, with a / before it in an end tag, its attributes, and its length,
-// which is 0 where no tag stands.
+// Tag reads the tag at s[i:]: its name as it is written, with a / before it in an end tag, its attributes,
+// and its length, which is 0 where no tag stands.
 func Tag(s string, i int) (name string, attrs []Field, n int) {
 	at := i + 1
 	if strings.HasPrefix(s[i:], "</") {

@@ -202,7 +202,8 @@ type lexicon struct {
 	ordinals, marks map[string]bool
 	fields          map[string][]Role
 	common          map[string]langs
-	// abbreviations end with a point and do not end a sentence; counted are nouns behind the number of an ordinal.
+	// abbreviations end with a point and do not end a sentence; counted are nouns behind the number of an
+	// ordinal.
 	abbreviations, counted map[string]bool
 	// inflections are what forms of a word begin and end with, for each language; "" is a beginning, too.
 	inflections map[Lang]map[string][]string

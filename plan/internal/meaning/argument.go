@@ -11,8 +11,8 @@ import (
 // premises and conclusions are the words by which the parts of an argument are called.
 var premises, conclusions = wordsOf("premises"), wordsOf("conclusions")
 
-// argues reports whether a text is an argument rather than a plan: at least half of its lines are premises and what
-// follows from them.
+// argues reports whether a text is an argument rather than a plan: at least half of its lines are premises
+// and what follows from them.
 func argues(src *form.Source) bool {
 	grounds, follows, lines := 0, 0, 0
 	for i := range src.Lines {

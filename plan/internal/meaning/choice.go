@@ -76,7 +76,8 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 	return all
 }
 
-// readOnly reads one of several alternatives. Its head may look like a step with details; then it is left out.
+// readOnly reads one of several alternatives. Its head may look like a step with details; then it is left
+// out.
 func readOnly(src *form.Source, alts []alternative, keep int, read func(*form.Source) []*Reading) []*Reading {
 	only := keepOnly(src, alts, keep)
 	all := read(only)
@@ -87,8 +88,8 @@ func readOnly(src *form.Source, alts []alternative, keep int, read func(*form.So
 	return read(blanked(only, Span{off, src.Lines[src.LineAt(off)].End}))
 }
 
-// alternativeNotes says where an alternative stands that was not read, and what its steps are, when it has the ids
-// of the one that was: these do not tell it apart.
+// alternativeNotes says where an alternative stands that was not read, and what its steps are, when it has
+// the ids of the one that was: these do not tell it apart.
 func alternativeNotes(r, other *Reading, off int) []Note {
 	if len(OtherPlan(r, other)) == 0 || sharedIDs(r, other) == 0 {
 		return nil
@@ -377,8 +378,8 @@ func wordIndex(text, phrase string) int {
 	return -1
 }
 
-// tally tells whether a clause chooses (1) or rejects (-1) what is named at a place: what stands ahead of it counts, and
-// else what follows.
+// tally tells whether a clause chooses (1) or rejects (-1) what is named at a place: what stands ahead of it
+// counts, and else what follows.
 func tally(lang, text string, at int) int {
 	value, best := 0, 1<<30
 	for _, h := range tonesIn(lang, text) {

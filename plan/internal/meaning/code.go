@@ -237,7 +237,8 @@ func started(e *form.Expr) *form.Expr {
 			e = e.Base.Base // f(x).get()
 			continue
 		}
-		if e.Kind == form.Call && len(e.Args) == 1 && e.Args[0].Val.Kind == form.Func && starters[e.Base.Path()] { // async { f(x) }
+		// async { f(x) }
+		if e.Kind == form.Call && len(e.Args) == 1 && e.Args[0].Val.Kind == form.Func && starters[e.Base.Path()] {
 			if f := e.Args[0].Val; len(f.Stmts) == 1 && f.Stmts[0].Expr != nil && f.Stmts[0].Expr.Kind == form.Call {
 				e = f.Stmts[0].Expr
 				continue

@@ -76,8 +76,8 @@ func (n *pseudoLine) opens() bool {
 	return len(n.text) < 120 && n.conditional() || short(n.text) && (n.parallel() || n.is(lexicon.BlockSequence|lexicon.BlockBegin) && (n.alone(openers) || capitals(firstWord(n.text))))
 }
 
-// ends reports whether the line ends a block: END, END PARALLEL, coend, FIN SI, 並列終わり, or the words of its head and
-// one more.
+// ends reports whether the line ends a block: END, END PARALLEL, coend, FIN SI, 並列終わり, or the words of its
+// head and one more.
 func (n *pseudoLine) ends(head *pseudoLine) bool {
 	if len(n.kids) > 0 || !short(n.text) || n.fold == "" {
 		return n.text == "}" && len(n.kids) == 0
@@ -118,8 +118,8 @@ func (n *pseudoLine) separates() bool {
 	return n.alone(lexicon.BlockBranch) && !strings.HasSuffix(n.text, ":") || strings.Trim(n.text, "|-&") == "" && n.text != ""
 }
 
-// readPseudo reads steps in blocks: BEGIN … END, PARALLEL … END PARALLEL, branches, par { a; b }, conditions and loops,
-// and lists of jobs that say what they wait for.
+// readPseudo reads steps in blocks: BEGIN … END, PARALLEL … END PARALLEL, branches, par { a; b }, conditions
+// and loops, and lists of jobs that say what they wait for.
 func readPseudo(src *form.Source, first, end int) *Reading {
 	root, ok := pseudoTree(src, first, end)
 	if root == nil {
@@ -170,8 +170,8 @@ func isNumber(word string) bool {
 	return ok
 }
 
-// pseudoTree brings lines into a tree by their indents and braces. likely tells that they look like pseudo code even if no
-// line ends a block. It returns nil for what others read.
+// pseudoTree brings lines into a tree by their indents and braces. likely tells that they look like pseudo
+// code even if no line ends a block. It returns nil for what others read.
 func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool) {
 	if onlyListed(src.Lines[first:end]) {
 		return nil, false
@@ -227,17 +227,20 @@ func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool
 	return root, likely
 }
 
-// isRule reports whether a line in capitals waits for something or states a condition, or one waits and then starts a step.
+// isRule reports whether a line in capitals waits for something or states a condition, or one waits and then
+// starts a step.
 func isRule(s string) bool {
 	w := firstWord(s)
 	if capitals(w) && len(w) > 3 && (waitsFor(s) || isCondition(s)) {
 		return true
 	}
 	_, rest, ok := pseudoRule(form.Piece{Text: s})
-	return ok && strings.Contains(rest.Text, " ") && runs(firstWord(rest.Text)) // await a then start b, when a is done: run b
+	// await a then start b, when a is done: run b
+	return ok && strings.Contains(rest.Text, " ") && runs(firstWord(rest.Text))
 }
 
-// grouped puts the lines of blocks that are not indented below the line that begins the block: PARALLEL, a, b, END.
+// grouped puts the lines of blocks that are not indented below the line that begins the block: PARALLEL, a,
+// b, END.
 func grouped(lines []*pseudoLine, depth int) []*pseudoLine {
 	type open struct {
 		at   int // in out
@@ -298,8 +301,8 @@ func programLines(lines []*pseudoLine) bool {
 	return strange*3 >= all
 }
 
-// conditions reports whether the lines are steps with conditions or loops around some, in words rather than in a language
-// that computers run: their heads are in capitals or end in THEN or DO, or a line ends them.
+// conditions reports whether the lines are steps with conditions or loops around some, in words rather than
+// in a language that computers run: their heads are in capitals or end in THEN or DO, or a line ends them.
 func conditions(lines []*pseudoLine, src *form.Source, first int) bool {
 	if l := &src.Lines[first]; l.InCode && l.Lang != "" && !strings.HasPrefix(l.Lang, "pseudo") && !strings.HasPrefix(l.Lang, "text") && l.Lang != "txt" && l.Lang != "plaintext" {
 		return false
@@ -324,7 +327,8 @@ func conditions(lines []*pseudoLine, src *form.Source, first int) bool {
 	return conditions > 0 && steps > 2 && strange*4 <= steps
 }
 
-// isProgram reports whether a line is of a language that computers run: it assigns, compares, returns or prints.
+// isProgram reports whether a line is of a language that computers run: it assigns, compares, returns or
+// prints.
 func isProgram(s string) bool {
 	for _, sign := range [...]string{"==", "+=", "-=", " = ", "!=", "[", "++", " <- ", ":= ", " in ", "&&"} {
 		if strings.Contains(s, sign) {
@@ -352,7 +356,8 @@ func onlyListed(lines []form.Line) bool {
 	return listed*2 >= all && rules < 2 && !slices.ContainsFunc(lines, func(l form.Line) bool { return parallelWord(l.Text) })
 }
 
-// isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others read.
+// isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others
+// read.
 func isListed(s string) bool {
 	if i := strings.IndexByte(s, '('); i > 0 && form.IsName(s[:i]) {
 		return false // a call
@@ -514,7 +519,8 @@ func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
 	return kids
 }
 
-// withoutProse drops the sentences before and behind the steps: those that end with a full stop, or announce with a colon.
+// withoutProse drops the sentences before and behind the steps: those that end with a full stop, or announce
+// with a colon.
 func withoutProse(kids []*pseudoLine) []*pseudoLine {
 	prose := func(n *pseudoLine) bool {
 		last, _ := utf8.DecodeLastRuneInString(n.text)

@@ -52,7 +52,8 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 	if len(r.verbs) > 0 && !shown {
 		if a, b, ok := strings.Cut(strings.Replace(p.Text, "：", ": ", 1), " "); ok {
 			id, tail, title, shown = strings.Trim(a, ":,"), b, p.Text, true
-			if i := strings.Index(b, ": "); i > 0 && !strings.HasPrefix(b[i+2:], "[") { // SAMPLE WHEN DONE(CALIBRATE): run the soil sample
+			// SAMPLE WHEN DONE(CALIBRATE): run the soil sample
+			if i := strings.Index(b, ": "); i > 0 && !strings.HasPrefix(b[i+2:], "[") {
 				tail, title = b[:i], strings.TrimSpace(b[i+2:])
 			}
 		}
@@ -134,7 +135,8 @@ func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 		return "", "", "", false
 	}
 	tail = ""
-	if first, _, _ := strings.Cut(b.Text, " "); strings.HasPrefix(b.Text, "[") || lexicon.Is(lexicon.Needs, first) { // flights: [needs book]
+	// flights: [needs book]
+	if first, _, _ := strings.Cut(b.Text, " "); strings.HasPrefix(b.Text, "[") || lexicon.Is(lexicon.Needs, first) {
 		tail = b.Text
 		if i := strings.IndexByte(tail, ']'); i > 0 {
 			tail = tail[:i]

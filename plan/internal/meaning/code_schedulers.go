@@ -80,7 +80,8 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 			k := p.task(e, st.Targets[0].Text, st)
 			p.env[st.Targets[0].Text] = []int{k}
 		} else if e.Kind == form.Call {
-			p.runners[st.Targets[0].Text] = true // app = graph.compile(), so that app.invoke() is no task, either
+			// app = graph.compile(), so that app.invoke() is no task, either
+			p.runners[st.Targets[0].Text] = true
 		}
 		for k := before; k < len(p.r.Items); k++ {
 			mine = append(mine, k)

@@ -411,7 +411,8 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 			args = args[0].Val.Args
 		}
 		return p.parts(args, f.Add("seq", 0), depth)
-	case e.Base.Kind == form.Call && seqCalls[e.Base.Base.Path()] && e.Base.Base.Path() != "chord" && depth < 90: // pipe(f, g)(x)
+	// pipe(f, g)(x)
+	case e.Base.Kind == form.Call && seqCalls[e.Base.Base.Path()] && e.Base.Base.Path() != "chord" && depth < 90:
 		first := len(p.r.Items)
 		ok := p.flow(e.Base, f, depth+1)
 		p.gets(first, e.Args)

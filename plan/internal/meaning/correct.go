@@ -236,8 +236,8 @@ type event struct {
 	// guess is set on mentions by title, and unless on relations that are a need when they are denied: "not
 	// until 3".
 	guess, unless bool
-	// amount is set on numbers that count what follows, uses on relations that such a number is no part of: "compare 3
-	// shops".
+	// amount is set on numbers that count what follows, uses on relations that such a number is no part of:
+	// "compare 3 shops".
 	amount, uses bool
 }
 

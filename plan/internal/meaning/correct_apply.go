@@ -157,8 +157,8 @@ func (a *amender) shift(r Relation) bool {
 	return false
 }
 
-// end lets a step come after, or before, all others: after those for which nothing else waits, or before those that
-// need nothing.
+// end lets a step come after, or before, all others: after those for which nothing else waits, or before
+// those that need nothing.
 func (a *amender) end(kind Kind, id string, off int) {
 	from, to := map[string]bool{}, map[string]bool{}
 	for _, l := range a.r.Links {

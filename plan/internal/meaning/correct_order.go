@@ -7,7 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// inOrder reads a sentence that lists all steps in their order, or two behind a word of order: "2 first and 1 after it".
+// inOrder reads a sentence that lists all steps in their order, or two behind a word of order: "2 first and 1
+// after it".
 func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 	var kinds lexicon.Kinds
 	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
@@ -39,7 +40,8 @@ func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 	return true
 }
 
-// orders reads a sentence that says nothing but the order of steps: "2 and 3 can happen in parallel", "first 2, then 1".
+// orders reads a sentence that says nothing but the order of steps: "2 and 3 can happen in parallel", "first
+// 2, then 1".
 func (a *amender) orders(all []mention, s form.Sentence) bool {
 	rels := a.names.orderOf(s.Text, s.Off)
 	if len(rels) == 0 || !a.covers(rels, all) {

@@ -93,7 +93,8 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	var last form.Arc
 	says := ""
 	for i, l := range g.Links {
-		if i == 0 || l.Off != last.Off || l.Label != last.Label || len(l.Fields) != len(last.Fields) { // else of one line
+		// Else of one line
+		if i == 0 || l.Off != last.Off || l.Label != last.Label || len(l.Fields) != len(last.Fields) {
 			says = arcSays(&l)
 		}
 		last = l

@@ -44,8 +44,8 @@ func arrowLine(text string, off int, known func(string) bool, most int) (links [
 	return s.r.Links, len(s.r.Links) > 0
 }
 
-// arrowPrefix drops a bullet, and a label such as "Order:" before the first id. What is short, has a number in
-// it, or stands where other ids have a title, is an id with its title.
+// arrowPrefix drops a bullet, and a label such as "Order:" before the first id. What is short, has a number
+// in it, or stands where other ids have a title, is an id with its title.
 func arrowPrefix(p form.Piece) form.Piece {
 	p = cutBullet(p)
 	p.Text = plainBrackets.Replace(p.Text)
@@ -174,7 +174,8 @@ func IsArrowLine(s string) bool {
 				if k == len(c.Groups)-1 {
 					t, _, _ = strings.Cut(t, ": ")
 				}
-				if t != "" && !isLooseID(t) && (len(t) == len(x.Text) || !form.ContainsArrow(t)) { // or a chain in brackets
+				// Or a chain in brackets
+				if t != "" && !isLooseID(t) && (len(t) == len(x.Text) || !form.ContainsArrow(t)) {
 					return false
 				}
 			}

@@ -27,8 +27,8 @@ type chartRow struct {
 	when         form.Piece
 }
 
-// time reads the time that the first field of a row states, or the beginning or the end of its only field, from
-// which it is cut off.
+// time reads the time that the first field of a row states, or the beginning or the end of its only field,
+// from which it is cut off.
 func (row *chartRow) time() {
 	if len(row.fields) == 0 {
 		return

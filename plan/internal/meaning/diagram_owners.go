@@ -11,8 +11,8 @@ import (
 // assignedWeight is the weight of a reading of who does what.
 const assignedWeight = 60
 
-// readAssigned reads lines of arrows that lead from who does it to what is done: "Ann → draft; Bob → review". What is
-// done are the steps, as they are listed.
+// readAssigned reads lines of arrows that lead from who does it to what is done: "Ann → draft; Bob → review".
+// What is done are the steps, as they are listed.
 func readAssigned(src *form.Source) []*Reading {
 	r := &Reading{Form: "outline", Start: -1, Weight: assignedWeight, Evidence: []string{"who does what"}}
 	lang := languageOf(src)
@@ -68,7 +68,8 @@ func assignments(p form.Piece) (out []form.Piece) {
 	return out
 }
 
-// personal reports whether a text can be who does something: one or two capitalized words that demand nothing.
+// personal reports whether a text can be who does something: one or two capitalized words that demand
+// nothing.
 func personal(lang, s string) bool {
 	words := strings.Fields(s)
 	if len(words) == 0 || len(words) > 2 || acts(lang, s) {

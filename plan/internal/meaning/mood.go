@@ -188,7 +188,8 @@ func moodOfClause(lang, s string) mood {
 	case lang != "zh" && pronoun(lang, first):
 	case lang == "en" && len(words) > 1 && words[1] == "of":
 		return deed
-	case len(words) > 1 && lang == "en" && tell.words[words[1]] && !commands(lang, words): // "light is absorbed"
+	// "light is absorbed"
+	case len(words) > 1 && lang == "en" && tell.words[words[1]] && !commands(lang, words):
 	case lang == "sv" && !do.words[first] && tell.tells(lang, s, words): // "nya loggan ligger ute"
 	case do.begins(lang, s, words), commands(lang, words):
 		return acting

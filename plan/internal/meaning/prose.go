@@ -94,7 +94,8 @@ type teller struct {
 	branch int
 	// lastRead is the step of the main clause that was read last.
 	lastRead int
-	// connected counts sentences with a word of order, theses those that list arguments, past those about what is over, meant those about what is to be done, general those that explain.
+	// connected counts sentences with a word of order, theses those that list arguments, past those about
+	// what is over, meant those about what is to be done, general those that explain.
 	connected, theses, past, meant, general int
 	unsure                                  bool
 	intro                                   string
@@ -166,7 +167,8 @@ func (t *teller) opens(s *form.Sentence) bool {
 	return !t.spaced() || len(strings.Fields(s.Text)) > maxOpening || t.acts(&unit{main: s.Text})
 }
 
-// verb reports whether the phrase of a condition within a unit is what somebody does: "Ann sets up the cluster".
+// verb reports whether the phrase of a condition within a unit is what somebody does: "Ann sets up the
+// cluster".
 func (t *teller) verb(u *unit, c *condition) bool {
 	all := lexicon.ScanIn(lexicon.Lang(t.lang), c.text[:min(len(c.text), maxRest)])
 	return c.off > u.off && len(all) > 0 && all[0].Off == 0 && all[0].Is(lexicon.Before) && !all[0].Opens

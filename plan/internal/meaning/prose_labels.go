@@ -34,8 +34,8 @@ func readLabeled(src *form.Source) []*Reading {
 	return p.reading(sentences)
 }
 
-// parted splits sentences at the commas behind which another label begins to be told: "T1 is to dig, T2 is to plant",
-// "T2 needs T1, and T3 needs T2".
+// parted splits sentences at the commas behind which another label begins to be told: "T1 is to dig, T2 is to
+// plant", "T2 needs T1, and T3 needs T2".
 func parted(sentences []form.Sentence) (out []form.Sentence) {
 	for _, s := range sentences {
 		related := false

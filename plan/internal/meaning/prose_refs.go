@@ -114,7 +114,8 @@ func (t *teller) refers(s string) (out []int, named bool) {
 		if t.letters(s) > 0 {
 			t.unsure = true
 			if !t.pronounOnly(s) && len(t.group) > 1 {
-				return t.group[:1:1], false // one thing is ready, not all that run beside each other: the one told first
+				// One thing is ready, not all that run beside each other: the one told first
+				return t.group[:1:1], false
 			}
 		}
 		return slices.Clone(t.group), false

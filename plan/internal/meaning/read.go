@@ -109,7 +109,8 @@ var preferences = [...]preference{
 	{"code", "diagram", func(l, w *Reading) bool {
 		return l.by("pseudo code") && w.by("arrows") && overlaps(l, w) && sharedIDs(w, l)*2 >= len(w.Items)
 	}},
-	// Arrows that only stand before what a step needs ("2. fill → after 1"), or who does it ("A1 → Ann: fill").
+	// Arrows that only stand before what a step needs ("2. fill → after 1"), or who does it ("A1 → Ann:
+	// fill").
 	{"diagram", "outline", func(l, w *Reading) bool { return l.by("arrows") && w.lists(l) && w.outdoes(l) }},
 	{"outline", "diagram", func(l, w *Reading) bool {
 		return w.by("arrows") && l.lists(w) && !l.outdoes(w) && (within(l, w) || l.names(w))
@@ -139,8 +140,8 @@ func prefer(all []*Reading) {
 	}
 }
 
-// knows reports whether a list has all items of another reading. It collects its ids once: a text may have many
-// records that it is compared with.
+// knows reports whether a list has all items of another reading. It collects its ids once: a text may have
+// many records that it is compared with.
 func (r *Reading) knows(d *Reading) bool {
 	if r.ids == nil {
 		r.ids = make(map[string]bool, len(r.Items))
@@ -189,8 +190,8 @@ func insideData(all []*Reading, data *Reading) {
 	}
 }
 
-// pointsAtWords reports whether most arrows of a drawing stand before words that relate a step rather than name
-// one.
+// pointsAtWords reports whether most arrows of a drawing stand before words that relate a step rather than
+// name one.
 func (r *Reading) pointsAtWords() bool {
 	related := make(map[string]bool, len(r.Items))
 	for i := range r.Items {
@@ -326,8 +327,8 @@ func fits(r *Reading, have, missing map[string]bool) bool {
 	return some
 }
 
-// firstPlan puts a list before a drawing of other steps further down first, and says what the one that is not read
-// holds: of several plans of a text the first counts.
+// firstPlan puts a list before a drawing of other steps further down first, and says what the one that is not
+// read holds: of several plans of a text the first counts.
 func firstPlan(all []*Reading) []*Reading {
 	if len(all) == 0 || all[0].Form != "outline" && all[0].Form != "diagram" {
 		return all

@@ -5,16 +5,16 @@
 //
 // Which file does what; data flows from the first group to the last one:
 //
-//   - words: lists, mood, tones, names, mentions, references, relations…, remarks, ditto. Whether a clause demands
-//     something, which item words mean, and how they relate items.
+//   - words: lists, mood, tones, names, mentions, references, relations…, remarks, ditto. Whether a clause
+//     demands something, which item words mean, and how they relate items.
 //   - readers, one for each form: outline with groups, runs, statements, web and details; records…; code…;
 //     diagram…; prose…. What a text is instead of a plan stands in notcode, notgraph and notplan.
 //   - amending: correct…, uncovered, outside. What sentences around a plan change, and what was not read.
 //   - choosing: read, choice, section, other. Which reading counts, and what another one says.
 //
-// Reading, Item and Link (this file) are what the readers make and the others use. The groups are one package since
-// the readers of records and of code read the words of their texts as the outline does, and corrections read
-// steps again.
+// Reading, Item and Link (this file) are what the readers make and the others use. The groups are one package
+// since the readers of records and of code read the words of their texts as the outline does, and corrections
+// read steps again.
 package meaning
 
 import "github.com/epigraph-run/epigraph/plan/internal/form"

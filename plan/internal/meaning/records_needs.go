@@ -136,7 +136,8 @@ func (a *analysis) needs() {
 			}
 			continue
 		}
-		times := col.is(lexicon.Duration) && (col.whole || a.n.numeric) // "to be finished first" has a word of time in it
+		// "to be finished first" has a word of time in it
+		times := col.is(lexicon.Duration) && (col.whole || a.n.numeric)
 		if col.is(lexicon.Owner) || times || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
 			continue
 		}
@@ -167,7 +168,8 @@ func (a *analysis) needs() {
 			continue
 		}
 		next := a.forward || known1 == 0 && f.earlier*2 < f.hits
-		if !f.col.is(lexicon.Args) && !flowNames[lexicon.Fold(splitName(f.col.name))] { // what a step gets is made before it
+		// What a step gets is made before it
+		if !f.col.is(lexicon.Args) && !flowNames[lexicon.Fold(splitName(f.col.name))] {
 			a.unsaid(f, next)
 		}
 		a.take(f, next)

@@ -57,7 +57,8 @@ func (c *collector) inString(v *form.Value, w way) {
 		t.Outer = c.cur.Root
 	}
 	cur, shapes, nested := c.cur, c.shapes, c.nested
-	t.Root.End = max(t.Root.End, cur.Root.End) // what follows the plan stands below the value that holds the string
+	// What follows the plan stands below the value that holds the string
+	t.Root.End = max(t.Root.End, cur.Root.End)
 	c.cur, c.shapes, c.nested = t, map[string]*set{}, true
 	c.walk(t.Root, w.into("", "!"))
 	c.cur, c.shapes, c.nested = cur, shapes, nested

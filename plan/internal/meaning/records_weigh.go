@@ -16,8 +16,8 @@ func (a *analysis) weigh() {
 	a.limit(steps, steps || a.announced())
 }
 
-// calledSteps reports whether a name over the records, or that of one of their first fields, says that they are
-// steps, and whether one says that they are a plan.
+// calledSteps reports whether a name over the records, or that of one of their first fields, says that they
+// are steps, and whether one says that they are a plan.
 func (a *analysis) calledSteps() (steps, named bool) {
 	for _, name := range a.s.labels[max(0, len(a.s.labels)-2):] {
 		steps = steps || planish(name)

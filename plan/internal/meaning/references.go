@@ -84,8 +84,8 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	return a, next, true
 }
 
-// begins reports whether what stands behind a reference is said of it alone, and not of those ahead of the comma: "after
-// 1, 2 does not matter", "1, 2, and 3 at the end".
+// begins reports whether what stands behind a reference is said of it alone, and not of those ahead of the
+// comma: "after 1, 2 does not matter", "1, 2, and 3 at the end".
 func (g *grouper) begins(i int) bool {
 	c := g.at(i)
 	if c.class != phrase {
@@ -419,7 +419,8 @@ func (g *grouper) counted(i int) (atom, int, bool) {
 	for g.at(next).class == phrase && (g.at(next).is(lexicon.Steps) || g.at(next).is(lexicon.Earlier)) {
 		next++
 	}
-	exact := a.kinds&lexicon.KindsOf(lexicon.Recent, lexicon.Leading, lexicon.All) == 0 // of "all three" there have to be three
+	// Of "all three" there have to be three
+	exact := a.kinds&lexicon.KindsOf(lexicon.Recent, lexicon.Leading, lexicon.All) == 0
 	if next == j+1 && (a.is(lexicon.Leading) && !b.spelled || g.isAmount(next)) || exact && !b.spelled && (a.is(lexicon.Definite) || next == j+1 && len(g.recent(b.value+1)) != b.value) {
 		return a, i, false
 	}

@@ -327,7 +327,8 @@ func (t *talk) relation(from, at, to int) {
 		t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
 	}
 	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
-		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self }) // "if we have a barrel": a later step has it, too
+		// "if we have a barrel": a later step has it, too
+		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self })
 		if len(rel.Items) > 0 && len(t.doubts) == 0 {
 			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "a case that may come or not was taken for a step to wait for", Off: rel.Off})
 		}

@@ -147,8 +147,8 @@ func (t *talk) sourced(i int) bool {
 	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
 }
 
-// sums reports whether the group at a place is all that stands above, of which a step makes something: "a summary of all
-// of the above".
+// sums reports whether the group at a place is all that stands above, of which a step makes something: "a
+// summary of all of the above".
 func (t *talk) sums(from, i, to int) bool {
 	a := &t.atoms[i]
 	phrase := t.text[a.off:a.end]

@@ -22,8 +22,9 @@ type stage struct {
 	abreast bool
 }
 
-// order reads a clause outside of the steps that says nothing but their order: "first 1, then 3, then 2", "run 1, 2 and 3
-// in parallel, then 4", "2 and 3 can run side by side", "4 comes last". It reports whether the clause is one.
+// order reads a clause outside of the steps that says nothing but their order: "first 1, then 3, then 2",
+// "run 1, 2 and 3 in parallel, then 4", "2 and 3 can run side by side", "4 comes last". It reports whether
+// the clause is one.
 func (t *talk) order(from, to int) bool {
 	if t.self >= 0 || to-from > reach {
 		return false
@@ -64,7 +65,8 @@ func (t *talk) stages(from, to int) []stage {
 		case a.class == word && !a.common, a.class == quantity:
 			words++
 		case a.class != phrase:
-		case a.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0 && a.kinds&orderSigns&^(1<<lexicon.Before) == 0: // "dopo" is "after", too
+		// "dopo" is "after", too
+		case a.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0 && a.kinds&orderSigns&^(1<<lexicon.Before) == 0:
 			then = then || a.is(lexicon.Then)
 			if now.group != nil && !t.ends(i+1, to) {
 				out = append(out, stage{})

@@ -14,11 +14,12 @@ const (
 	Chained
 )
 
-// Rule returns what a line outside of the steps says about all of them. What a sentence says of some of them that it names
-// is none: "2 and 3 can be done in any order".
+// Rule returns what a line outside of the steps says about all of them. What a sentence says of some of them
+// that it names is none: "2 and 3 can be done in any order".
 func (n *Names) Rule(text string) Rule {
 	rule, said := NoRule, NoRule
-	every, steps, some := false, false, false // "all steps are independent", "all of them can run in parallel"
+	// "all steps are independent", "all of them can run in parallel"
+	every, steps, some := false, false, false
 	end := func() {
 		if !some || said == Chained {
 			rule = max(rule, said)

@@ -32,7 +32,8 @@ func (o *outline) statements() {
 			counted[p] = p.Kind == form.Entry && p.Mark.Style == form.Number && it.Indent > p.Indent && counts(p.Kids)
 		}
 		if (p.Mark.Noun != "" || counted[p]) && it.Mark.Style != form.Code {
-			key = p.Mark.Noun + " " + p.Mark.Label + key // numbers begin again below "Phase 2", and below "2."
+			// Numbers begin again below "Phase 2", and below "2."
+			key = p.Mark.Noun + " " + p.Mark.Label + key
 		}
 		if !seen[key] && !(it.Mark.Weak && ranges(it.Mark.Label, seen)) {
 			seen[key] = true
@@ -47,7 +48,8 @@ func (o *outline) statements() {
 	}
 	n := NewNames(named)
 	n.In(lexicon.Lang(language(o.src.Text)))
-	states, fresh := map[*form.Item]int{}, map[*form.Item]bool{} // by what they stand in: how many state something, less those that do not
+	// By what they stand in: how many state something, less those that do not
+	states, fresh := map[*form.Item]int{}, map[*form.Item]bool{}
 	for _, it := range again {
 		if n.states(it.Text) || it.Mark.Weak && n.orders(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
 			states[o.parent[it]]++

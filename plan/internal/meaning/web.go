@@ -26,8 +26,8 @@ type web struct {
 	roles map[string]lexicon.Role
 	// abreast are the groups whose steps run side by side.
 	abreast []int
-	// own is the number of relations that steps state, left tells that the lines below them are read later: they change
-	// the listed order.
+	// own is the number of relations that steps state, left tells that the lines below them are read later:
+	// they change the listed order.
 	own  int
 	left bool
 }
@@ -264,8 +264,8 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 	}
 }
 
-// changes reports whether a line below steps that state nothing only says that one of them comes before another one that
-// is listed earlier: "step 3 comes before step 2". The others follow one another still.
+// changes reports whether a line below steps that state nothing only says that one of them comes before
+// another one that is listed earlier: "step 3 comes before step 2". The others follow one another still.
 func (w *web) changes(it *form.Item, said int) bool {
 	if said > 0 || len(w.rels) != 1 || w.rule != NoRule || it.Off < w.steps[len(w.steps)-1].it.Off {
 		return false
@@ -518,8 +518,8 @@ func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
 // maxEnds bounds the sentences that say which step comes first or last.
 const maxEnds = 4
 
-// end lets a step come after, or before, all others where the plan states needs: after those for which nothing else
-// waits, or before those that
+// end lets a step come after, or before, all others where the plan states needs: after those for which
+// nothing else waits, or before those that
 // do not say what they need.
 func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off int)) {
 	waited := make([]bool, len(w.steps))
@@ -540,7 +540,8 @@ func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off i
 	}
 }
 
-// listed returns the steps in listed order, but for those of which the text says that they come first or last.
+// listed returns the steps in listed order, but for those of which the text says that they come first or
+// last.
 func (w *web) listed(ends []Relation) []int {
 	var opening, list, closing []int
 	at := make(map[int]Kind, len(ends))
@@ -643,7 +644,8 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		}
 	}
 	if s.name == "headings" && sure == 0 && demands*2 <= n {
-		r.Weight = min(r.Weight, 45) - 20 // what is below headings is text, which names words of titles by chance
+		// What is below headings is text, which names words of titles by chance
+		r.Weight = min(r.Weight, 45) - 20
 	}
 	r.demands = demands*2 > n
 	r.Evidence = append(r.Evidence, s.name)

@@ -37,9 +37,9 @@ const (
 	bookPause, bookPoll = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
-// Accounting are the costs of a run, and how many attempts of it, and of all below it, have used something that is
-// not booked yet. Those of a run that has just ended are kept back as its end is, and no longer than that: who
-// finds out about the end by asking again and again is told the whole cost, too.
+// Accounting are the costs of a run, and how many attempts of it, and of all below it, have used something
+// that is not booked yet. Those of a run that has just ended are kept back as its end is, and no longer than
+// that: who finds out about the end by asking again and again is told the whole cost, too.
 func (e *Engine) Accounting(ctx context.Context, row journal.Run) (journal.Accounting, error) {
 	left := bookTime - time.Since(row.EndTime)
 	if !row.State.Ended() || left <= 0 {
@@ -58,8 +58,8 @@ func (e *Engine) booked(ctx context.Context, namespace, runID string) (journal.A
 	return e.journal.Accounting(ctx, namespace, runID, outbox.KindUsage)
 }
 
-// awaitAccounting waits until everything is booked that a run and all below it used, or for so long, or until the
-// registry is known to be away. It returns the books as they are then.
+// awaitAccounting waits until everything is booked that a run and all below it used, or for so long, or until
+// the registry is known to be away. It returns the books as they are then.
 func (e *Engine) awaitAccounting(ctx context.Context, namespace, runID string, most time.Duration) (journal.Accounting, error) {
 	late := time.NewTimer(most)
 	defer late.Stop()

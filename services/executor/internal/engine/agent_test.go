@@ -94,7 +94,8 @@ func TestAgent(t *testing.T) {
 		t.Run("Crash/RepeatsNoCallThatHadFinished", func(t *testing.T) {
 			t.Parallel()
 			var wire *line
-			// Each executor dies with a call under way: the first with an action of round 1, the second with the reasoner of round 2.
+			// Each executor dies with a call under way: the first with an action of round 1, the second with
+			// the reasoner of round 2.
 			next := func(id string, r *reasoner, work workgraph.Actor) *live {
 				wire = &line{}
 				mine := wire

@@ -14,8 +14,9 @@ import (
 // ReasonIDTaken is the reason when another process is at work under the id of this executor.
 const ReasonIDTaken = "EXECUTOR_ID_TAKEN"
 
-// alone makes sure that nobody else is at work under this executor's id: two would take the runs from each other for ever. Who is registered
-// under it and sends no heartbeat until its lease has ended is the life before this one, and this one takes its place.
+// alone makes sure that nobody else is at work under this executor's id: two would take the runs from each
+// other for ever. Who is registered under it and sends no heartbeat until its lease has ended is the life
+// before this one, and this one takes its place.
 func (e *Engine) alone(ctx context.Context) error {
 	window := e.cfg.IDWait
 	if window <= 0 {

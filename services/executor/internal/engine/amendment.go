@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// amendment is the command of a letter that goes over to another graph, in its stored form, with what it changes. It takes as long as expressions may, and
-// is interrupted like these. The caller holds r.mu.
+// amendment is the command of a letter that goes over to another graph, in its stored form, with what it
+// changes. It takes as long as expressions may, and is interrupted like these. The caller holds r.mu.
 func (r *run) amendment(l *record.Payload, now time.Time) (workgraph.Command, *record.GraphChange, error) {
 	ctx, end := r.evaluation()
 	defer end()

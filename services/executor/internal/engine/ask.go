@@ -41,8 +41,8 @@ func refusedCommand(err error) error {
 	return err
 }
 
-// effectWait bounds how long a call waits to see what its commands bring about. The commands are durable by then, so
-// whatever it brings about comes in any case.
+// effectWait bounds how long a call waits to see what its commands bring about. The commands are durable by
+// then, so whatever it brings about comes in any case.
 const effectWait = 5 * time.Second
 
 // applied waits a moment until a command was taken up. It is durable, so that nothing is lost when that
@@ -297,7 +297,8 @@ func (e *Engine) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerReq
 	defer leave()
 	schema, err := workgraph.CompileSchema(ctx, q.Schema)
 	if err != nil {
-		return ctx.Err() // the question cannot be answered better than so: its own call gave a schema that none satisfies
+		// The question cannot be answered better than so: its own call gave a schema that none satisfies
+		return ctx.Err()
 	}
 	err = schema.Check(ctx, a.Answer)
 	if err == nil {

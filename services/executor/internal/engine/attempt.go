@@ -51,7 +51,8 @@ var (
 	errDraining = errors.New("the run is ending, nothing new begins")
 )
 
-// What EndReason says when this executor lets go of an attempt: whatever the call gives then, another executor decides.
+// What EndReason says when this executor lets go of an attempt: whatever the call gives then, another
+// executor decides.
 const (
 	EndStopping = "EXECUTOR_STOPPING"
 	EndFenced   = "EXECUTOR_FENCED"
@@ -79,7 +80,8 @@ type attempt struct {
 	task  sched.Task
 	// cached says that the outcome is that of an equal earlier call.
 	cached atomic.Bool
-	// looked is set when the call asked for what is not in its input: the run's own variables, or nodes further up.
+	// looked is set when the call asked for what is not in its input: the run's own variables, or nodes
+	// further up.
 	looked atomic.Bool
 	// barred says that it was not begun since its run was barred.
 	barred bool
@@ -124,7 +126,8 @@ func (a *attempt) startTime() time.Time {
 	return a.started
 }
 
-// perform makes the call. It runs on a goroutine of the scheduler, which lets the writer lead when this returns.
+// perform makes the call. It runs on a goroutine of the scheduler, which lets the writer lead when this
+// returns.
 func (t *session) perform(a *attempt) {
 	defer t.sched.Done(&a.task)
 	t.e.meters.scheduled(a)
@@ -140,8 +143,8 @@ func (t *session) perform(a *attempt) {
 	}
 	holds := t.e.calling.Share(a.run.namespace)
 	defer holds.Free()
-	// A call that is made here has its arguments in a form of their own. What a remote worker gets is made when it
-	// is sent.
+	// A call that is made here has its arguments in a form of their own. What a remote worker gets is made
+	// when it is sent.
 	if n := 2 * record.InputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.task.Request.Remote {
 		if err := holds.Wait(ctx, min(n, t.e.calling.Most())); err != nil {
 			t.report(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{}, true)
@@ -272,7 +275,8 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	end(&out, nil)
 }
 
-// actor is who makes the call. While the journal, which knows the remote ones, cannot be asked, the attempt waits: that uses up none of its tries.
+// actor is who makes the call. While the journal, which knows the remote ones, cannot be asked, the attempt
+// waits: that uses up none of its tries.
 func (t *session) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, info ActorInfo, ok bool, err error) {
 	err = t.steadily(ctx, func() (err error) {
 		doer, info, ok, err = t.e.actors.Actor(ctx, a.run.namespace, a.start.Actor)
@@ -281,7 +285,8 @@ func (t *session) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 	return doer, info, ok, err
 }
 
-// maxFaulty is how long an answer is asked for that nobody has classified: it may be a database in distress, or a fault of ours.
+// maxFaulty is how long an answer is asked for that nobody has classified: it may be a database in distress,
+// or a fault of ours.
 const maxFaulty = time.Minute
 
 // steadily repeats what asks a database until it answers, or ctx ends.
@@ -365,7 +370,8 @@ func (c *clocks) hold() {
 
 type clocksKey struct{}
 
-// HoldTimeouts stops the timeouts of the call that ctx belongs to, for as long as nobody makes it; with resume they begin anew.
+// HoldTimeouts stops the timeouts of the call that ctx belongs to, for as long as nobody makes it; with
+// resume they begin anew.
 func HoldTimeouts(ctx context.Context) (resume func()) {
 	c, _ := ctx.Value(clocksKey{}).(*clocks)
 	if c == nil {
@@ -453,8 +459,8 @@ func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	t.report(a, out, fail, carried, false)
 }
 
-// report is finish; leads says that the caller runs on a goroutine of the scheduler, which lets the writer lead as
-// soon as perform returns, so that no other goroutine need be woken.
+// report is finish; leads says that the caller runs on a goroutine of the scheduler, which lets the writer
+// lead as soon as perform returns, so that no other goroutine need be woken.
 func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace, leads bool) {
 	if !a.reported.CompareAndSwap(false, true) {
 		return
@@ -564,8 +570,8 @@ func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing)
 // unsafe reports whether nobody may make the call again whose outcome is not durable.
 func (a *attempt) unsafe() bool { return a.start.Effect == workgraph.Unsafe }
 
-// holdOutcome counts what the run is to hold. A result for which there is no room left is refused, but not what it cost. The caller
-// holds r.mu.
+// holdOutcome counts what the run is to hold. A result for which there is no room left is refused, but not
+// what it cost. The caller holds r.mu.
 func (r *run) holdOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Outcome, *workgraph.Error) {
 	if out == nil {
 		return out, fail

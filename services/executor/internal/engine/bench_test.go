@@ -75,7 +75,8 @@ func floor(b *testing.B, s store) time.Duration {
 	return time.Since(begin) / n
 }
 
-// BenchmarkChain100 is the latency of one run of 100 steps in a row: each step must be durable before the next begins.
+// BenchmarkChain100 is the latency of one run of 100 steps in a row: each step must be durable before the
+// next begins.
 func BenchmarkChain100(b *testing.B) {
 	eachBench(b, func(b *testing.B, s store) {
 		bare := floor(b, s)

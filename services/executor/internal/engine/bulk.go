@@ -45,8 +45,8 @@ type BulkFailure struct {
 type BulkResult struct {
 	// Matched is how many runs were found, up to the limit, Done with how many it worked.
 	Matched, Done int
-	// RunIDs are the new runs of retries, and of deletions those that were found and removed, without the runs
-	// below them; they are told even if the request fails later on.
+	// RunIDs are the new runs of retries, and of deletions those that were found and removed, without the
+	// runs below them; they are told even if the request fails later on.
 	RunIDs   []string
 	Failures []BulkFailure
 	// More says that there may be more.

@@ -46,8 +46,8 @@ func (u *unwanted) acknowledges(t *testing.T, id string) {
 	}
 }
 
-// stuckQueue is a journal that takes commands for one run, and for all of one namespace, until the caller gives
-// up.
+// stuckQueue is a journal that takes commands for one run, and for all of one namespace, until the caller
+// gives up.
 type stuckQueue struct {
 	journal.Journal
 	run, namespace string

@@ -49,8 +49,8 @@ func (l *live) canceled(t *testing.T, runs ...string) {
 	}
 }
 
-// TestCancellationsOfRunsThatBringOwnersDown cancels runs that are suspects, at work and before their turn, and one
-// that is quarantined.
+// TestCancellationsOfRunsThatBringOwnersDown cancels runs that are suspects, at work and before their turn,
+// and one that is quarantined.
 func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
@@ -79,8 +79,8 @@ func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
 	})
 }
 
-// TestCancellationsOfRunsWithoutRoom cancels runs that stand in line for memory, and some that do not even do that,
-// while other runs of their namespace keep it. They are read for their end, and do nothing else.
+// TestCancellationsOfRunsWithoutRoom cancels runs that stand in line for memory, and some that do not even do
+// that, while other runs of their namespace keep it. They are read for their end, and do nothing else.
 func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20

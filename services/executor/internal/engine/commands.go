@@ -17,8 +17,8 @@ import (
 const (
 	// commandBatch is how many commands are read at a time.
 	commandBatch = journal.MaxLoadedCommandBytes
-	// smallCommand is the largest body that comes along when all commands are looked for. The commands of a run that has
-	// larger ones is read apart, largeBatch pieces at a time, in a turn of its namespace.
+	// smallCommand is the largest body that comes along when all commands are looked for. The commands of a
+	// run that has larger ones is read apart, largeBatch pieces at a time, in a turn of its namespace.
 	smallCommand, largeBatch = 4 << 10, 32
 	// longestRest is the longest pause between two looks.
 	longestRest = 50 * time.Millisecond
@@ -33,8 +33,8 @@ func (t *session) watchCommands(ctx context.Context) {
 	poll := time.NewTicker(t.e.cfg.CommandPoll)
 	defer poll.Stop()
 	for took := time.Duration(0); ; {
-		// With many commands a look takes long. The pause lets commands gather, so that looking takes a third of the
-		// time at most, up to longestRest.
+		// With many commands a look takes long. The pause lets commands gather, so that looking takes a third
+		// of the time at most, up to longestRest.
 		if !t.rest(min(2*took, longestRest)) {
 			return
 		}
@@ -97,9 +97,9 @@ func (s *appliedCommands) has(id int64) bool {
 	return ok
 }
 
-// deliver looks for commands of this owner once: it reads commandBatch pieces at most, the oldest first, and gives
-// them to their runs. Runs that are not in memory are brought there. If there may be more commands, somebody asks
-// for another look. One goroutine at a time may call it.
+// deliver looks for commands of this owner once: it reads commandBatch pieces at most, the oldest first, and
+// gives them to their runs. Runs that are not in memory are brought there. If there may be more commands,
+// somebody asks for another look. One goroutine at a time may call it.
 func (t *session) deliver(ctx context.Context) {
 	t.applied.forget()
 	look := journal.CommandQuery{Limit: commandBatch, Small: smallCommand}
@@ -140,9 +140,9 @@ func (t *session) deliver(ctx context.Context) {
 	}
 }
 
-// inHand returns the runs whose commands a look leaves out: those whose commands applyBeside has, those that are
-// being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and nothing of
-// those in ending. Whoever takes up commands or reads a run asks for another look when it is done.
+// inHand returns the runs whose commands a look leaves out: those whose commands applyBeside has, those that
+// are being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and
+// nothing of those in ending. Whoever takes up commands or reads a run asks for another look when it is done.
 func (t *session) inHand() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,8 +176,9 @@ func (t *session) owned() int {
 	return len(t.runs) + len(t.pendingLoads)
 }
 
-// hasCommands notes that there is commands for a run which stands in line for room: looks leave it out from now on. It
-// reports false if the run does not stand there. With a cancel the run moves to the line of canceled runs.
+// hasCommands notes that there is commands for a run which stands in line for room: looks leave it out from
+// now on. It reports false if the run does not stand there. With a cancel the run moves to the line of
+// canceled runs.
 func (t *session) hasCommands(id string, cancel bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,10 +203,11 @@ func (r *run) passesOver(under *atomic.Bool) bool {
 	return under.Load() // if it ended meanwhile, it may not have seen missed
 }
 
-// applyBeside takes up commands of a run on a goroutine of its own, so that the commands of other runs does not wait
-// while this run computes with it, is locked, or reads large commands. more says that there is commands which was not
-// read yet. There is at most one goroutine for commands with a cancel and one for other commands (r.canceling and
-// r.opening): a cancel does not wait for what the run computes, and is taken up before the commands beside it.
+// applyBeside takes up commands of a run on a goroutine of its own, so that the commands of other runs does
+// not wait while this run computes with it, is locked, or reads large commands. more says that there is
+// commands which was not read yet. There is at most one goroutine for commands with a cancel and one for
+// other commands (r.canceling and r.opening): a cancel does not wait for what the run computes, and is taken
+// up before the commands beside it.
 func (r *run) applyBeside(commands []journal.Command, more bool) {
 	cancel := slices.ContainsFunc(commands, isCancel)
 	under := &r.opening
@@ -246,10 +248,10 @@ func (r *run) applyBeside(commands []journal.Command, more bool) {
 	})
 }
 
-// applyLarge reads commands of a run with the large bodies that a look leaves out, and takes it up. more says,
-// and the result reports, whether there is commands that was not read yet. The commands are read in a turn of the
-// namespace, which bounds how much of it is in memory at once, and the run is not locked meanwhile: r.heard
-// collects what is durably taken up in that time.
+// applyLarge reads commands of a run with the large bodies that a look leaves out, and takes it up. more
+// says, and the result reports, whether there is commands that was not read yet. The commands are read in a
+// turn of the namespace, which bounds how much of it is in memory at once, and the run is not locked
+// meanwhile: r.heard collects what is durably taken up in that time.
 func (r *run) applyLarge(more bool) bool {
 	ctx := r.t.background
 	give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
@@ -274,15 +276,16 @@ func (r *run) applyLarge(more bool) bool {
 
 func isLeft(m journal.Command) bool { return m.Left }
 
-// computes reports whether commands changes a graph, or brings an outcome from outside, which may let it grow.
+// computes reports whether commands changes a graph, or brings an outcome from outside, which may let it
+// grow.
 func computes(m journal.Command) bool {
 	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandCompletion || m.Kind == journal.CommandReconcile
 }
 
 func isCancel(m journal.Command) bool { return m.Kind == journal.CommandCancel }
 
-// apply gives commands to the machine, in order, and reports whether any of it was new. It does not wait for a
-// run that is locked: applyBeside does. more says that there is commands which was not read yet.
+// apply gives commands to the machine, in order, and reports whether any of it was new. It does not wait for
+// a run that is locked: applyBeside does. more says that there is commands which was not read yet.
 func (r *run) apply(commands []journal.Command, more bool) bool {
 	if !r.tryLock() {
 		r.applyBeside(commands, more)

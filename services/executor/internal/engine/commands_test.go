@@ -20,8 +20,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// slowQueue is a journal that reads the commands of an owner, and gives it out only when it is told to; by then
-// the run itself, which waits for that reading, may have taken the commands up.
+// slowQueue is a journal that reads the commands of an owner, and gives it out only when it is told to; by
+// then the run itself, which waits for that reading, may have taken the commands up.
 type slowQueue struct {
 	journal.Journal
 	armed, read, out, again chan struct{}
@@ -93,8 +93,8 @@ func (j *staleRead) Load(ctx context.Context, runID string) (journal.Loaded, err
 	return l, err
 }
 
-// heldCommands is a journal that takes its time over the commands of a run, and over a write by which commands are taken
-// up. It counts the looks for the commands of all.
+// heldCommands is a journal that takes its time over the commands of a run, and over a write by which
+// commands are taken up. It counts the looks for the commands of all.
 type heldCommands struct {
 	journal.Journal
 	holds            atomic.Bool // whether such a write is held

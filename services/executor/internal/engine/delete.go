@@ -8,7 +8,8 @@ import (
 const (
 	// purgeRows is how many rows of deleted runs are removed at a time.
 	purgeRows = 1000
-	// purgeTime bounds what of a deletion is waited for; the rest goes in the background. Nobody sees any of it by then.
+	// purgeTime bounds what of a deletion is waited for; the rest goes in the background. Nobody sees any of
+	// it by then.
 	purgeTime = 2 * time.Second
 )
 
@@ -26,7 +27,8 @@ func (e *Engine) Delete(ctx context.Context, namespace, runID string, revision i
 	return n, nil
 }
 
-// Purge removes the rows of deleted runs, until there are none or ctx ends. What a crash leaves, the next call removes.
+// Purge removes the rows of deleted runs, until there are none or ctx ends. What a crash leaves, the next
+// call removes.
 func (e *Engine) Purge(ctx context.Context) error {
 	for more := true; more; {
 		if ctx.Err() != nil {

@@ -26,8 +26,8 @@ const (
 	// countRestMost the longest it is not.
 	countRest     = 4
 	countRestMost = 500 * time.Millisecond
-	// recordTime is how long a child that was asked for counts though it is not recorded: if its parent went on
-	// elsewhere nobody here hears of it.
+	// recordTime is how long a child that was asked for counts though it is not recorded: if its parent went
+	// on elsewhere nobody here hears of it.
 	recordTime = time.Minute
 	// spawnTries is how often a spawn that does not fit waits for those that are just being recorded, and may
 	// count twice, spawnPause for how long.
@@ -35,10 +35,10 @@ const (
 	spawnPause = 50 * time.Millisecond
 )
 
-// descendantQuota bounds how many runs one root may have below it in all. It counts what is recorded, and adds what this
-// executor has asked for and not recorded yet. What other executors are just about to record it does not see:
-// as much may come on top. Each family is counted by one at a time, and whoever waits meanwhile uses that
-// count. The zero value is usable, and safe for concurrent use.
+// descendantQuota bounds how many runs one root may have below it in all. It counts what is recorded, and
+// adds what this executor has asked for and not recorded yet. What other executors are just about to record
+// it does not see: as much may come on top. Each family is counted by one at a time, and whoever waits
+// meanwhile uses that count. The zero value is usable, and safe for concurrent use.
 type descendantQuota struct {
 	mu    sync.Mutex
 	roots map[string]*descendants
@@ -49,8 +49,8 @@ type descendants struct {
 	// room is how many more may be given out by the last count, below what it found, at its time.
 	room, below int
 	at          time.Time
-	// starting are children that no count has found yet, by the time at which they were asked for; recorded are
-	// those of them that the next count finds, if they are there at all.
+	// starting are children that no count has found yet, by the time at which they were asked for; recorded
+	// are those of them that the next count finds, if they are there at all.
 	starting map[string]time.Time
 	recorded []string
 	// counting is full while the family is counted, counts how many counts have begun.
@@ -90,7 +90,8 @@ func (k *descendantQuota) admit(ctx context.Context, root string, children []wor
 	}
 }
 
-// takeLast takes room that the last count left, or reports that it was too full already. The caller holds k.mu.
+// takeLast takes room that the last count left, or reports that it was too full already. The caller holds
+// k.mu.
 func (f *descendants) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
 	if time.Since(f.at) >= countAge {
 		return 0, false, false

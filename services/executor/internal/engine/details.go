@@ -44,9 +44,9 @@ const (
 	detailsStep        = 64 << 10
 )
 
-// recordDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in the journal from time to time,
-// together with the run's position. Where the run has no room for it, the next attempt begins with what was
-// said before.
+// recordDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in
+// the journal from time to time, together with the run's position. Where the run has no room for it, the next
+// attempt begins with what was said before.
 func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 	if len(details) == 0 || len(details) > maxDetails || workgraph.ValueFault(details) != "" {
 		return

@@ -1,6 +1,6 @@
-// Package engine owns live runs: it starts them, calls actors, times back-offs, writes down what the machine decides and acts
-// on it only when that is durable, takes over what other executors left, and lets readers watch. It must not know gRPC, any
-// generated message, nor which database keeps the journal.
+// Package engine owns live runs: it starts them, calls actors, times back-offs, writes down what the machine
+// decides and acts on it only when that is durable, takes over what other executors left, and lets readers
+// watch. It must not know gRPC, any generated message, nor which database keeps the journal.
 package engine
 
 import (
@@ -129,7 +129,8 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	return e, nil
 }
 
-// Run owns runs until ctx ends, then lets go of them in good order. If the ownership is lost on the way it is taken up anew.
+// Run owns runs until ctx ends, then lets go of them in good order. If the ownership is lost on the way it is
+// taken up anew.
 func (e *Engine) Run(ctx context.Context) error {
 	wait := 50 * time.Millisecond
 	for {

@@ -32,7 +32,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most of their time these tests wait for commits, leases and timers. Set before the flags are read, this is only the default.
+	// Most of their time these tests wait for commits, leases and timers. Set before the flags are read, this
+	// is only the default.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
@@ -182,7 +183,8 @@ func run(t testing.TB, s store, a engine.Actors, opts ...option) *live {
 	cfg := engine.DefaultConfig()
 	cfg.ID, cfg.ScanInterval, cfg.WatchPoll = "exec", 20*time.Millisecond, 20*time.Millisecond
 	cfg.Drain, cfg.Grace = 100*time.Millisecond, time.Second
-	cfg.Lease = 30 * time.Second // no machine is so busy that it is lost; tests that let it run out set their own
+	// No machine is so busy that it is lost; tests that let it run out set their own
+	cfg.Lease = 30 * time.Second
 	j := s.open(t)
 	d := engine.Deps{Journal: j, Actors: a, Logger: testkit.Logger(t)}
 	cfg.IDWait = time.Millisecond // tests take names from each other

@@ -105,8 +105,8 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 	}
 }
 
-// acceptsSignal refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner finds out
-// when it takes it up.
+// acceptsSignal refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner
+// finds out when it takes it up.
 func (e *Engine) acceptsSignal(namespace, runID string, sig *Signal) error {
 	t := e.current()
 	if t == nil {
@@ -125,8 +125,9 @@ func (e *Engine) acceptsSignal(namespace, runID string, sig *Signal) error {
 		workgraph.MaxSignals, workgraph.MaxSignalBytes).Hint("send again when it has waited for some")
 }
 
-// fitsRun refuses large commands for a run that is in memory here, if there is no room for it. A run elsewhere
-// takes it up where it is, and one that is in no memory is read when there is room for it and its commands.
+// fitsRun refuses large commands for a run that is in memory here, if there is no room for it. A run
+// elsewhere takes it up where it is, and one that is in no memory is read when there is room for it and its
+// commands.
 func (e *Engine) fitsRun(namespace, runID string, n int64) error {
 	t := e.current()
 	if t == nil || n <= inflight.Small {
@@ -164,8 +165,8 @@ func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *recor
 	return posted, err
 }
 
-// ApplySoon sees to commands at once that was written here: for a run of this executor, by now or before, or one
-// that nobody owns. Other owners are told by the journal; and for a run without one a job is on its way.
+// ApplySoon sees to commands at once that was written here: for a run of this executor, by now or before, or
+// one that nobody owns. Other owners are told by the journal; and for a run without one a job is on its way.
 func (e *Engine) ApplySoon(p journal.Enqueued) {
 	t := e.current()
 	switch {

@@ -37,7 +37,8 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 	return false
 }
 
-// LockAfterWrite holds the lock of a live run, as a long evaluation does, with a write under way, until unlock is called.
+// LockAfterWrite holds the lock of a live run, as a long evaluation does, with a write under way, until
+// unlock is called.
 func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 	r := e.current().get(runID)
 	r.mu.Lock()
@@ -45,8 +46,8 @@ func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 	return r.mu.Unlock
 }
 
-// BringBeside brings a run that somebody else reads meanwhile, again and again, and finds no turn for, until end is
-// called. It returns once it is known that there is no turn.
+// BringBeside brings a run that somebody else reads meanwhile, again and again, and finds no turn for, until
+// end is called. It returns once it is known that there is no turn.
 func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 	t := e.current()
 	l := &loading{done: make(chan struct{}), err: &noTurnError{namespace}}

@@ -25,8 +25,8 @@ func (e *Engine) FirstGraph(ctx context.Context, row journal.Run) (string, error
 	return hash, err
 }
 
-// fromFirst makes the program of the run that of the graph it began with, so that its journal can be replayed from the beginning. events
-// are all that there are.
+// fromFirst makes the program of the run that of the graph it began with, so that its journal can be replayed
+// from the beginning. events are all that there are.
 func (r *run) fromFirst(ctx context.Context, row journal.Run, events []journal.Event) error {
 	if row.GraphRevision == 0 {
 		return nil

@@ -65,7 +65,8 @@ func TestInbox(t *testing.T) {
 		testkit.Eventually(t, func() bool { return len(visits(next, "b")) == 1 })
 		require.JSONEq(t, `[{"from":"user","body":"one"},{"from":"user","body":{"n":2}}]`, visits(next, "b")[0], "what came before the end of the first executor is there")
 
-		// The executor stops in the middle of a call that a message woke: the message is not lost, and not taken twice.
+		// The executor stops in the middle of a call that a message woke: the message is not lost, and not
+		// taken twice.
 		say(next, "boss", `"work"`)
 		g.next(t)
 		next.stop()
@@ -86,8 +87,8 @@ func TestInbox(t *testing.T) {
 	})
 }
 
-// TestInbox_Sender is about commands that was taken while its sender's name was free, and is read when it is a
-// node's.
+// TestInbox_Sender is about commands that was taken while its sender's name was free, and is read when it is
+// a node's.
 func TestInbox_Sender(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

@@ -284,7 +284,8 @@ func TestConcurrency(t *testing.T) {
 		// else.
 		turn := 0
 		for begun := false; !begun; turn++ {
-			require.Less(t, turn, 25, "the small run waits for the big one") // a few, since it need not be in the queue yet
+			// A few, since it need not be in the queue yet
+			require.Less(t, turn, 25, "the small run waits for the big one")
 			g.open <- struct{}{}
 			begun = g.next(t).RunID == small
 		}

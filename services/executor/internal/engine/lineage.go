@@ -22,8 +22,8 @@ type lineage struct {
 	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor
 	// ended with this run.
 	Borrowed bool
-	// approved says of which approval in a run above it the run follows, or the run of which it is a fork; nil
-	// of none.
+	// approved says of which approval in a run above it the run follows, or the run of which it is a fork;
+	// nil of none.
 	approved *approved
 	// hooks are told what becomes of the run; children do not inherit them.
 	hooks []webhook.Hook
@@ -46,8 +46,8 @@ func (f *lineage) below(c *workgraph.Child) int {
 // reasonParent is why children are canceled.
 const reasonParent = "PARENT_GAVE_UP"
 
-// commands adds the commands that a decision causes for other runs: children that should end, and the parent that
-// waits for this one.
+// commands adds the commands that a decision causes for other runs: children that should end, and the parent
+// that waits for this one.
 func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now time.Time) error {
 	for _, s := range eff.Spawns {
 		if _, known := r.children[s.Child.ID]; !known {
@@ -75,8 +75,8 @@ func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now
 	return nil
 }
 
-// childEnded tells the parent how the run ended. What is too large for the parent to hold is left out, and said
-// so.
+// childEnded tells the parent how the run ended. What is too large for the parent to hold is left out, and
+// said so.
 func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
 	if e := runError(end); e != nil {

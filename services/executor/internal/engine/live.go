@@ -21,7 +21,8 @@ type Flight struct {
 	Start time.Time
 }
 
-// InFlight lists the attempts of a run that have not ended, in no order; nil if the run is not in memory here.
+// InFlight lists the attempts of a run that have not ended, in no order; nil if the run is not in memory
+// here.
 func (e *Engine) InFlight(namespace, runID string) []Flight {
 	t := e.current()
 	if t == nil {
@@ -47,7 +48,8 @@ type Held struct {
 	Wait    sched.GateWait
 }
 
-// HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have not begun.
+// HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have
+// not begun.
 func (e *Engine) HeldBack(runID string) []Held {
 	t := e.current()
 	if t == nil {

@@ -22,15 +22,15 @@ import (
 type loading struct {
 	done chan struct{}
 	err  error
-	// again says that a look for commands left the run out. Its commands may be newer than what was read, so another
-	// look follows the load. wanted says that loadSoon was called meanwhile: the run may have been claimed
-	// after it was read, so a load that found it to be somebody else's is repeated. The term's mu guards both
-	// as long as the load is in term.loading.
+	// again says that a look for commands left the run out. Its commands may be newer than what was read, so
+	// another look follows the load. wanted says that loadSoon was called meanwhile: the run may have been
+	// claimed after it was read, so a load that found it to be somebody else's is repeated. The term's mu
+	// guards both as long as the load is in term.loading.
 	again, wanted bool
 }
 
-// turnsHeld are the turns that are held for a run while it is brought, each as the function that gives it back;
-// nil if it is not held. read takes turns that are free, too.
+// turnsHeld are the turns that are held for a run while it is brought, each as the function that gives it
+// back; nil if it is not held. read takes turns that are free, too.
 type turnsHeld struct {
 	suspect, compute func()
 }
@@ -50,8 +50,8 @@ const (
 	latestTry  = time.Minute
 )
 
-// pendingLoad is a run that is to be brought. It waits as an entry of the term's loadLine, without a goroutine,
-// since there may be very many. RecoverParallel runs are read at once.
+// pendingLoad is a run that is to be brought. It waits as an entry of the term's loadLine, without a
+// goroutine, since there may be very many. RecoverParallel runs are read at once.
 type pendingLoad struct {
 	namespace, id string
 	has           turnsHeld
@@ -122,8 +122,8 @@ func (t *session) loadSoon(namespace, id string) {
 	}
 }
 
-// queueLoad has a run read when its turn comes; with first, before all others that wait. The caller has marked
-// the run by brings.
+// queueLoad has a run read when its turn comes; with first, before all others that wait. The caller has
+// marked the run by brings.
 func (t *session) queueLoad(b *pendingLoad, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,7 +173,8 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 			b.has.compute = nil
 		}
 	} else {
-		b.has.release() // a turn to compute is not held while the run waits for the turn of suspects or for room
+		// A turn to compute is not held while the run waits for the turn of suspects or for room
+		b.has.release()
 	}
 	if full {
 		t.standInLine(b.id, lacks)

@@ -26,7 +26,8 @@ func TestLocked(t *testing.T) {
 		g.next(t)
 		unlock := l.LockAfterWrite(locked)
 		for range 3 {
-			l.wait(t, l.start(t, chain(3, "echo")), journal.StateCompleted) // by the writer that answered the locked run
+			// By the writer that answered the locked run
+			l.wait(t, l.start(t, chain(3, "echo")), journal.StateCompleted)
 		}
 		for _, id := range []string{locked, canceled} { // as another executor posts
 			_, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "enough", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"enough"}`), Time: time.Now()}})

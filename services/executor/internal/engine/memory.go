@@ -27,8 +27,9 @@ const (
 
 // DefaultLive is what live runs may take together unless the configuration says otherwise: an eighth of Go's
 // memory limit, 1 GiB without one. Requests under way have a fifth; calls and their results, what is made of
-// requests, and what is encoded and sent take as much again. So less than half of the limit is in use when one
-// tenant takes all that it may: beyond that the collector runs without a pause, and all tenants wait for it.
+// requests, and what is encoded and sent take as much again. So less than half of the limit is in use when
+// one tenant takes all that it may: beyond that the collector runs without a pause, and all tenants wait for
+// it.
 func DefaultLive() int64 {
 	limit := memlimit.Bytes()
 	if limit == 0 {

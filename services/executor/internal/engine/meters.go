@@ -27,7 +27,8 @@ type meters struct {
 	pauses    metric.Int64Counter
 	// byPriority are ready made, since they are used for every attempt.
 	byPriority [sched.MaxPriority + 1]metric.MeasurementOption
-	// byEnd holds options by ending, as they come up; there are as many as series of the counter, but no more than maxEndings.
+	// byEnd holds options by ending, as they come up; there are as many as series of the counter, but no more
+	// than maxEndings.
 	byEnd   sync.Map
 	endings atomic.Int64
 }

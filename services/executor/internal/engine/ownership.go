@@ -39,9 +39,9 @@ func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
 	return job, nil
 }
 
-// releaseOwnership makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is
-// on its way. From here on this value decides nothing more; for commands that came meanwhile the run is read
-// anew, here if it can be. The caller holds r.mu.
+// releaseOwnership makes w the last write of this owner: with it the run is nobody's, and for its next timer
+// a job is on its way. From here on this value decides nothing more; for commands that came meanwhile the run
+// is read anew, here if it can be. The caller holds r.mu.
 func (r *run) releaseOwnership(w *journal.Append) {
 	w.Release, w.Claims = true, r.t.takes()
 	if at, ok := r.next(); ok {
@@ -110,8 +110,8 @@ func (r *run) idleTTL() time.Duration {
 	return 0
 }
 
-// evictIdleSoon takes the run out of memory after a time to linger, unless something comes up. It is safe while
-// r.mu is held.
+// evictIdleSoon takes the run out of memory after a time to linger, unless something comes up. It is safe
+// while r.mu is held.
 func (t *session) evictIdleSoon(r *run, d time.Duration) {
 	if d == 0 {
 		t.spawn(func() { t.evictIdle(r) })

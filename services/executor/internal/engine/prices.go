@@ -142,7 +142,8 @@ func (t *session) watchPrices(ctx context.Context) {
 		fuses := t.e.fuses.all()
 		for namespace, f := range fuses {
 			if entry, ok := f.blown(); ok {
-				probes.Go(func() { _, _ = t.e.ask(ctx, namespace, []outbox.Entry{entry}) }) // the fuse remembers how it went
+				// The fuse remembers how it went
+				probes.Go(func() { _, _ = t.e.ask(ctx, namespace, []outbox.Entry{entry}) })
 			}
 		}
 		probes.Wait()

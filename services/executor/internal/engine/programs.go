@@ -58,8 +58,8 @@ func newPrograms(actors Actors, limits workgraph.Limits, most int64) *programs {
 }
 
 // compile checks a graph against the actors of a namespace and makes it runnable. The error is a
-// workgraph.Faults when the graph is at fault. It calls turn before it compiles what it does not remember, unless
-// that is light.
+// workgraph.Faults when the graph is at fault. It calls turn before it compiles what it does not remember,
+// unless that is light.
 func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, turn func() error) (*program, error) {
 	l, unsaid := k.look(g)
 	known, err := s.knownActors(ctx, namespace, l.actors)
@@ -100,12 +100,12 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	return p, nil
 }
 
-// A graph with at most lightSize nodes and edges, with schemas of actors of at most lightSchemas bytes and without
-// expressions, is compiled in well under a millisecond.
+// A graph with at most lightSize nodes and edges, with schemas of actors of at most lightSchemas bytes and
+// without expressions, is compiled in well under a millisecond.
 const lightSize, lightSchemas = 100, 16 << 10
 
-// light reports whether a graph is compiled so fast that its start need not wait for those of its namespace which
-// are not.
+// light reports whether a graph is compiled so fast that its start need not wait for those of its namespace
+// which are not.
 func light(g *workgraph.Graph, known actorSet) bool {
 	if len(g.Nodes)+len(g.Edges) > lightSize || len(g.State) > 0 {
 		return false

@@ -8,15 +8,15 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// Quotas says how much namespaces may have open. Implementations are safe for concurrent use; a namespace without a quota must cost next to
-// nothing.
+// Quotas says how much namespaces may have open. Implementations are safe for concurrent use; a namespace
+// without a quota must cost next to nothing.
 type Quotas interface {
 	// Accept refuses a run that may not be recorded at all, whether it begins now or later.
 	Accept(ctx context.Context, namespace string, nodes int) error
 	// AcceptPending refuses a run that would have to wait.
 	AcceptPending(ctx context.Context, namespace string) error
-	// Admit asks for room for one more open run. release, if not nil, is called once the beginning is durable or came to nothing. ok is false
-	// when there is no room.
+	// Admit asks for room for one more open run. release, if not nil, is called once the beginning is durable
+	// or came to nothing. ok is false when there is no room.
 	Admit(ctx context.Context, namespace string) (release func(), ok bool, err error)
 	// Room reports whether it is worth while to ask for room for a run that waits.
 	Room(ctx context.Context, namespace string) (bool, error)
@@ -43,8 +43,9 @@ const (
 	noRoomPause = 2 * time.Second
 )
 
-// noRoom gives a pending run back for which its namespace has no room: Quotas has it begun when there is some. Commands that waits for it
-// would bring it here again at once, so then it is kept, and looked at again later.
+// noRoom gives a pending run back for which its namespace has no room: Quotas has it begun when there is
+// some. Commands that waits for it would bring it here again at once, so then it is kept, and looked at again
+// later.
 func (t *session) noRoom(ctx context.Context, row journal.Run) error {
 	commands, err := t.e.journal.UnappliedCommands(ctx, row.Namespace, row.ID, 1)
 	if err != nil {

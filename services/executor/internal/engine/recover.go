@@ -24,8 +24,8 @@ import (
 func (t *session) scan(ctx context.Context) {
 	for {
 		wait := t.e.cfg.ScanInterval
-		// A run that only stands in line here would count one more take-over if this executor went down, and could as well be
-		// started by another: of a namespace no more are claimed than can be worked on soon.
+		// A run that only stands in line here would count one more take-over if this executor went down, and
+		// could as well be started by another: of a namespace no more are claimed than can be worked on soon.
 		began, except := time.Now(), t.crowded()
 		switch more := !t.memory.Full() && t.takeOver(ctx, journal.TakeOverOptions{Limit: min(t.e.cfg.Parallel, takeBatch), Except: except}); {
 		case more:
@@ -114,8 +114,8 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	g.SetLimit(t.e.cfg.RecoverParallel)
 	for _, ref := range res.Claimed {
 		g.Go(func() error {
-			// What is claimed is this executor's to read; what does not fit into memory waits for room, and meanwhile others may
-			// have it.
+			// What is claimed is this executor's to read; what does not fit into memory waits for room, and
+			// meanwhile others may have it.
 			if !o.Canceled && !t.memory.Room(ref.Namespace, 1) {
 				t.handBack(ctx, ref.RunID)
 				return nil
@@ -278,8 +278,8 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	return nil
 }
 
-// withCancel is the commands of a run together with its cancel, which may be behind more commands than comes along
-// with the run.
+// withCancel is the commands of a run together with its cancel, which may be behind more commands than comes
+// along with the run.
 func (t *session) withCancel(ctx context.Context, row journal.Run, commands []journal.Command) ([]journal.Command, error) {
 	if row.CancelTime.IsZero() || len(commands) < journal.MaxLoadedCommandBytes || slices.ContainsFunc(commands, isCancel) {
 		return commands, nil
@@ -291,7 +291,8 @@ func (t *session) withCancel(ctx context.Context, row journal.Run, commands []jo
 	return append(commands, m), nil
 }
 
-// rebuild brings the machine to where the journal ends, from the snapshot or, if that is of no use, from the beginning.
+// rebuild brings the machine to where the journal ends, from the snapshot or, if that is of no use, from the
+// beginning.
 func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 	if len(l.Snapshot) > 0 {
 		err := r.replay(ctx, l.Snapshot, l.Events)
@@ -402,7 +403,8 @@ func (r *run) write(w *journal.Append) {
 	}
 }
 
-// leaving reports, when it is known, whether the run was just given away: then it must be read anew by whoever wants it.
+// leaving reports, when it is known, whether the run was just given away: then it must be read anew by
+// whoever wants it.
 func (r *run) leaving(ctx context.Context) bool {
 	r.mu.Lock()
 	released := r.released
@@ -424,8 +426,8 @@ func (t *session) handBack(ctx context.Context, ids ...string) {
 	}
 }
 
-// readPending reads what a run begins with that was recorded and never begun. It is not ready before its time, unless it is to end; then an
-// alarm is set.
+// readPending reads what a run begins with that was recorded and never begun. It is not ready before its
+// time, unless it is to end; then an alarm is set.
 func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept []byte) (ready bool, err error) {
 	if row.WakeTime.After(time.Now()) && row.CancelTime.IsZero() {
 		t.alarms.set(row.Namespace, r.id, row.WakeTime)
@@ -529,8 +531,9 @@ func (r *run) beginNow(now time.Time, commands []journal.Command) error {
 // rescueEvery is how often jobs are looked for that an executor died with.
 const rescueEvery = time.Second
 
-// rescueJobs lets jobs come again with which an executor died: once it is not heard of any more, and not only when they have taken longer than they
-// may. Nor do they wait for a long lease: a job that comes twice does no harm, as a run that two work on would.
+// rescueJobs lets jobs come again with which an executor died: once it is not heard of any more, and not only
+// when they have taken longer than they may. Nor do they wait for a long lease: a job that comes twice does
+// no harm, as a run that two work on would.
 func (t *session) rescueJobs(ctx context.Context) {
 	tick := time.NewTicker(rescueEvery)
 	defer tick.Stop()
@@ -551,14 +554,16 @@ func (t *session) rescueJobs(ctx context.Context) {
 }
 
 const (
-	// lateWake is how long a wake-up may be overdue until another one is sent, and sweepBatch how many are sent at a time.
+	// lateWake is how long a wake-up may be overdue until another one is sent, and sweepBatch how many are
+	// sent at a time.
 	lateWake   = 5 * time.Second
 	sweepBatch = 1000
 )
 
-// sweep sees to it that wake-ups come in time, whoever leads the queue: it is always ahead of the leader, whose statement for many jobs at once may
-// take as long as they are many when the table's statistics are old. And it gives parked and pending runs whose wake-up was lost another one,
-// for as long as the term lasts.
+// sweep sees to it that wake-ups come in time, whoever leads the queue: it is always ahead of the leader,
+// whose statement for many jobs at once may take as long as they are many when the table's statistics are
+// old. And it gives parked and pending runs whose wake-up was lost another one, for as long as the term
+// lasts.
 func (t *session) sweep(ctx context.Context) {
 	const ahead = 12 * time.Second
 	tick := time.NewTicker(lateWake)

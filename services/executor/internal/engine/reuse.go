@@ -18,11 +18,13 @@ import (
 const (
 	// maxKeptOutcomes bounds the memory of outcomes that nodes with a cache reuse.
 	maxKeptOutcomes = 64 << 20
-	// keptTime bounds how long the journal is asked for an outcome, or given one: it may save a call, and must not hold one up.
+	// keptTime bounds how long the journal is asked for an outcome, or given one: it may save a call, and
+	// must not hold one up.
 	keptTime = 2 * time.Second
 )
 
-// reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it otherwise.
+// reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it
+// otherwise.
 func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
 	scope := []string{a.run.namespace, info.Version}
 	if info.SeesPlace {

@@ -62,8 +62,8 @@ type inLine struct {
 	stop context.CancelCauseFunc
 	// left says that the entry is void: the queue may still have it.
 	left bool
-	// hasCommands says that there is commands for the run: looks for commands leave it out, since the run takes its commands
-	// up when it is read.
+	// hasCommands says that there is commands for the run: looks for commands leave it out, since the run
+	// takes its commands up when it is read.
 	hasCommands bool
 	// canceled says that the run stands in the line of canceled runs, or is on the way there.
 	canceled bool

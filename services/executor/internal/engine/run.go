@@ -21,8 +21,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// run is one run in the memory of its owner. The machine advances ahead of the database: every decision is queued with the
-// writer at once, in order, and acted on when the writer says that it is durable.
+// run is one run in the memory of its owner. The machine advances ahead of the database: every decision is
+// queued with the writer at once, in order, and acted on when the writer says that it is durable.
 type run struct {
 	t         *session
 	id        string
@@ -41,13 +41,14 @@ type run struct {
 	regraphed atomic.Bool
 
 	// mu guards the machine and everything that follows it.
-	mu       sync.Mutex
-	state    *workgraph.State
-	tally    *record.NodeTally
-	usage    journal.Usage
-	started  time.Time
-	kept     int64 // bytes of results that the machine holds
-	given    int64 // bytes of what the run was given: its input, and what came for it since its position was last written
+	mu      sync.Mutex
+	state   *workgraph.State
+	tally   *record.NodeTally
+	usage   journal.Usage
+	started time.Time
+	kept    int64 // bytes of results that the machine holds
+	// Bytes of what the run was given: its input, and what came for it since its position was last written
+	given    int64
 	expanded int64 // what a graph takes that is not its program's, since the run has grown or was amended
 	seq      int64 // of the last event given to the writer
 	snapSeq  int64
@@ -61,8 +62,8 @@ type run struct {
 	gone atomic.Bool
 	// mending is not nil while the machine is of no use, and closed when it is whole again: see mend.
 	mending chan struct{}
-	// suspect is set while one more death of its owner may quarantine the run: it gets its turn first, so that it soon shows whether it
-	// is to blame.
+	// suspect is set while one more death of its owner may quarantine the run: it gets its turn first, so
+	// that it soon shows whether it is to blame.
 	suspect atomic.Bool
 	marks   marks
 	// lineage is where the run stands among others.
@@ -78,8 +79,8 @@ type run struct {
 	unsure map[string]bool
 	// taken are the commands that were taken up by writes which are not answered yet.
 	taken map[int64]bool
-	// heard are those of which such an answer has come while commands of the run is read, as what is read may name
-	// them still; nil at other times.
+	// heard are those of which such an answer has come while commands of the run is read, as what is read may
+	// name them still; nil at other times.
 	heard map[int64]bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
 	details map[workgraph.Ref]*record.Detail
@@ -90,7 +91,8 @@ type run struct {
 	said bool
 	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
 	refusal *record.AmendRefused
-	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody does.
+	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody
+	// does.
 	askAt  time.Time
 	asking bool
 	// early is set while commands wait for the end of a call under way.
@@ -102,7 +104,8 @@ type run struct {
 	pendingSignal *Signal
 	// refused is why a pending run must not begin after all.
 	refused string
-	// room is to be called when the beginning of a pending run is durable or came to nothing; nil when nothing is kept for it.
+	// room is to be called when the beginning of a pending run is durable or came to nothing; nil when
+	// nothing is kept for it.
 	room func()
 	// size is what it counts for in the memory of live runs.
 	size atomic.Int64
@@ -123,7 +126,8 @@ type run struct {
 	// opening and canceling are set while commands are taken up beside, missed when more came meanwhile.
 	opening, canceling, missed atomic.Bool
 
-	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the other way round.
+	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the
+	// other way round.
 	amu       sync.Mutex
 	attempts  map[workgraph.Ref]*attempt
 	timer     *time.Timer
@@ -153,8 +157,8 @@ type extra struct {
 	recover bool
 	// leads says that the caller lets the writer lead right after it has given r.mu back.
 	leads bool
-	// after is called once the decision is durable, or cannot become so; it must not block. It is not called if
-	// advance returns an error.
+	// after is called once the decision is durable, or cannot become so; it must not block. It is not called
+	// if advance returns an error.
 	after func(error)
 	// again is called with r.mu held when the evaluation of the command was aborted and the machine is whole
 	// again: see mend. Nil is for what comes again by itself, as commands and timers do.
@@ -259,11 +263,12 @@ func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) erro
 	return nil
 }
 
-// recorded reports whether spans below the run's are kept, so that what they would say is worth putting together.
+// recorded reports whether spans below the run's are kept, so that what they would say is worth putting
+// together.
 func (r *run) recorded() bool { return r.trace.IsSampled() || !r.trace.IsValid() }
 
-// commitSpan begins the span of a wait for durability: from handing a decision to the writer, over the flush that it shares with
-// others, to the answer. The returned function ends it.
+// commitSpan begins the span of a wait for durability: from handing a decision to the writer, over the flush
+// that it shares with others, to the answer. The returned function ends it.
 func (r *run) commitSpan(events int) func(error) {
 	if !r.recorded() {
 		return func(error) {}
@@ -304,7 +309,8 @@ type tooLargeError struct{ err error }
 func (e *tooLargeError) Error() string { return "decision too large: " + e.err.Error() }
 func (e *tooLargeError) Unwrap() error { return e.err }
 
-// fill puts what was decided into w, moves r.seq on and returns what follows once w is durable. The caller holds r.mu.
+// fill puts what was decided into w, moves r.seq on and returns what follows once w is durable. The caller
+// holds r.mu.
 func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects, x extra) (consequence, error) {
 	out := make([]Event, 0, len(evs))
 	was := r.graph
@@ -370,7 +376,8 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	r.questions(w, eff, now)
 	r.webhookJobs(w, evs, eff)
-	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes longer.
+	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes
+	// longer.
 	c := r.consequence(out, eff)
 	leaves := c.idle && c.idleTimer == 0 && !x.from.more && !x.recover
 	if r.wantsSnapshot(eff.Ended != nil, leaves) || w.GraphHash != "" {
@@ -389,9 +396,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	return c, nil
 }
 
-// wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the journal.
-// A run that leaves memory is read back from its last one. One that is idle and stays takes none: with
-// thousands of children, or commands, it is idle after each.
+// wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the
+// journal. A run that leaves memory is read back from its last one. One that is idle and stays takes none:
+// with thousands of children, or commands, it is idle after each.
 func (r *run) wantsSnapshot(ended, leaves bool) bool {
 	since := r.seq - r.snapSeq
 	if ended || since == 0 {
@@ -400,7 +407,8 @@ func (r *run) wantsSnapshot(ended, leaves bool) bool {
 	return leaves || since >= max(int64(r.t.e.cfg.SnapshotEvery), r.snapSeq/2)
 }
 
-// idle reports whether the run holds nothing but rows: paused, or waiting for something that is not near. The caller holds r.mu.
+// idle reports whether the run holds nothing but rows: paused, or waiting for something that is not near. The
+// caller holds r.mu.
 func (r *run) idle() bool {
 	if r.state.InFlight() > 0 {
 		return false
@@ -528,8 +536,8 @@ func runError(end *workgraph.RunEnd) *RunError {
 	return e
 }
 
-// retire takes the run out of motion: nothing starts, no timer fires, calls in flight are told cause. It is idempotent and
-// safe while r.mu is held.
+// retire takes the run out of motion: nothing starts, no timer fires, calls in flight are told cause. It is
+// idempotent and safe while r.mu is held.
 func (r *run) retire(cause error) {
 	r.amu.Lock()
 	r.stopped = true

@@ -11,9 +11,9 @@ import (
 // ReasonSenderReserved is the reason of a message in the name of a node that no running call of it sends.
 const ReasonSenderReserved = "SENDER_RESERVED"
 
-// bears refuses a message in the name of a node, or of the run's input, unless it comes with the attempt token
-// of a call of that node that is under way. It returns the call; zero for a sender outside. The machine looks
-// again when it reads the message, since the graph may have other nodes by then.
+// bears refuses a message in the name of a node, or of the run's input, unless it comes with the attempt
+// token of a call of that node that is under way. It returns the call; zero for a sender outside. The machine
+// looks again when it reads the message, since the graph may have other nodes by then.
 func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (AttemptToken, error) {
 	reserved := func(format string, args ...any) error {
 		return errs.New(errs.PermissionDenied, ReasonSenderReserved, format, args...).Set("sender", req.From).

@@ -47,7 +47,8 @@ type session struct {
 	applied appliedCommands
 }
 
-// serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the reason).
+// serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the
+// reason).
 func (e *Engine) serve(ctx context.Context) error {
 	if err := e.alone(ctx); err != nil {
 		return err
@@ -121,7 +122,8 @@ func (e *Engine) serve(ctx context.Context) error {
 	return err
 }
 
-// leave lets go in good order: what is in flight may end, what is known is written, and the runs are given back.
+// leave lets go in good order: what is in flight may end, what is known is written, and the runs are given
+// back.
 func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
 	t.e.set(nil)
 	t.close()
@@ -359,7 +361,8 @@ func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
 				t.endUnbegun(r, waiting[:n])
 				waiting = waiting[n:]
 			}
-			// An executor that leads while the journal is away does so until the writer is stopped, and that is when the term's work has ended.
+			// An executor that leads while the journal is away does so until the writer is stopped, and that
+			// is when the term's work has ended.
 			go t.writer.Lead(nil)
 		})
 	}
@@ -368,8 +371,8 @@ func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
 // endsTogether is how many attempts that have not begun are ended in one commit.
 const endsTogether = 500
 
-// endUnbegun ends attempts of one actor that were taken out of their line since their run or their map is being canceled: all in one commit, as a map may have a
-// thousand of them.
+// endUnbegun ends attempts of one actor that were taken out of their line since their run or their map is
+// being canceled: all in one commit, as a map may have a thousand of them.
 func (t *session) endUnbegun(r *run, list []*attempt) {
 	leave, err := r.step(t.calls)
 	if err != nil {
@@ -426,8 +429,8 @@ func (r *run) inFlight() []*attempt {
 	return out
 }
 
-// lose gives up a run whose decisions cannot become durable: they must be forgotten, so the run is read again from what is.
-// It may be called with r.mu held.
+// lose gives up a run whose decisions cannot become durable: they must be forgotten, so the run is read again
+// from what is. It may be called with r.mu held.
 func (t *session) lose(r *run, cause error) {
 	if r.gone.Swap(true) {
 		return

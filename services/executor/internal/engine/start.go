@@ -119,8 +119,8 @@ func (req *StartRequest) deadline(now time.Time) time.Time {
 // argAttachments is the named argument under which the run's documents travel to its nodes.
 const argAttachments = "attachments"
 
-// propagates is the input that start nodes receive: the caller's, and the documents unless the caller gave that
-// name a meaning.
+// propagates is the input that start nodes receive: the caller's, and the documents unless the caller gave
+// that name a meaning.
 func (req *StartRequest) propagates() workgraph.Input {
 	if len(req.Attachments) == 0 || req.Input.Named[argAttachments] != nil {
 		return req.Input

@@ -53,7 +53,8 @@ func (s *slow) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) 
 	}
 }
 
-// TestStartIsRepeatedWhileItIsRecorded sends a start again whose first try waits for a database that does not answer.
+// TestStartIsRepeatedWhileItIsRecorded sends a start again whose first try waits for a database that does not
+// answer.
 func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -89,7 +90,8 @@ func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 					c, done := context.WithTimeout(t.Context(), 100*time.Millisecond)
 					defer done()
 					_, _, err := l.Start(c, req)
-					return errors.Is(err, context.DeadlineExceeded) // on a busy machine its time may be over before it comes to waiting
+					// On a busy machine its time may be over before it comes to waiting
+					return errors.Is(err, context.DeadlineExceeded)
 				})
 				go func() {
 					id, created, err := l.Start(t.Context(), req)

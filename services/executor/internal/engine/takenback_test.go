@@ -184,7 +184,8 @@ func (l *live) ended(t *testing.T, id, node string) {
 func (l *live) visit(t *testing.T, id string, status workgraph.VisitStatus, node string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {
-		visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id}) // as it is written, which comes after the state
+		// As it is written, which comes after the state
+		visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 		require.NoError(t, err)
 		return slices.ContainsFunc(visits, func(v query.Visit) bool { return v.Node == node && v.Visit == 1 && v.Status == status })
 	})

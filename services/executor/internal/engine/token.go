@@ -15,7 +15,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonAttemptToken is the reason of a attempt token that this service never gave out, or gave out in another namespace.
+// ReasonAttemptToken is the reason of a attempt token that this service never gave out, or gave out in
+// another namespace.
 const ReasonAttemptToken = "ATTEMPT_TOKEN_INVALID"
 
 // tokenPrefix is the version of attempt token.
@@ -27,8 +28,9 @@ const maxToken = 1024
 // macBytes is the length of a token's signature: 128 bits of HMAC-SHA256.
 const macBytes = 16
 
-// AttemptToken names an attempt to whoever finishes its work from outside. To its holders it is opaque and cannot be made up. Whoever comes with it must be
-// let into its namespace all the same, and it counts only while the visit waits for that very attempt.
+// AttemptToken names an attempt to whoever finishes its work from outside. To its holders it is opaque and
+// cannot be made up. Whoever comes with it must be let into its namespace all the same, and it counts only
+// while the visit waits for that very attempt.
 type AttemptToken struct {
 	Namespace string `json:"n"`
 	RunID     string `json:"r"`
@@ -38,8 +40,9 @@ type AttemptToken struct {
 	Attempt   int    `json:"a"`
 }
 
-// Tokens signs attempt token by the first of its keys and takes those of all. Every executor of a database needs the same. The zero value signs by an
-// empty key, which keeps out mistakes alone: an executor has the key of its database at least.
+// Tokens signs attempt token by the first of its keys and takes those of all. Every executor of a database
+// needs the same. The zero value signs by an empty key, which keeps out mistakes alone: an executor has the
+// key of its database at least.
 type Tokens struct{ keys [][]byte }
 
 // NewTokens returns Tokens with these keys.
@@ -113,7 +116,8 @@ func (t AttemptToken) Ref() workgraph.Ref {
 	return workgraph.Ref{Node: t.Node, Visit: t.Visit, Item: t.Item}
 }
 
-// name is the token without its signature: the same whichever key signs it. Empty for one that would be too long.
+// name is the token without its signature: the same whichever key signs it. Empty for one that would be too
+// long.
 func (t AttemptToken) name() string {
 	raw, err := t.json()
 	if err != nil || len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(len(raw))+1+base64.RawURLEncoding.EncodedLen(macBytes) > maxToken {
@@ -123,7 +127,8 @@ func (t AttemptToken) name() string {
 	return string(base64.RawURLEncoding.AppendEncode(append(room[:0], tokenPrefix...), raw))
 }
 
-// json is what encoding/json makes of t. Every call of an actor gets a token, so plain ones are put together by hand.
+// json is what encoding/json makes of t. Every call of an actor gets a token, so plain ones are put together
+// by hand.
 func (t AttemptToken) json() ([]byte, error) {
 	if !plain(t.Namespace) || !plain(t.RunID) || !plain(t.Node) {
 		return json.Marshal(t)

@@ -78,7 +78,8 @@ func requireLink(t *testing.T, from, to tracetest.SpanStub) {
 	require.Fail(t, "no link", "from %s to %s: %v", from.Name, to.Name, from.Links)
 }
 
-// requireContinued checks that a run went on in a new trace, once, and that either of its traces leads to the other.
+// requireContinued checks that a run went on in a new trace, once, and that either of its traces leads to the
+// other.
 func requireContinued(t *testing.T, tr tracer, id string) (resume tracetest.SpanStub) {
 	t.Helper()
 	start, resume := tr.one(t, id, "run.start"), tr.one(t, id, "run.resume")

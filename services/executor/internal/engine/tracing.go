@@ -11,7 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 )
 
-// attrRunID is on the first span of every trace that a run has, so that all of them are found by the run's id.
+// attrRunID is on the first span of every trace that a run has, so that all of them are found by the run's
+// id.
 const attrRunID = "epigraph.run.id"
 
 func runID(id string) attribute.KeyValue { return attribute.String(attrRunID, id) }
@@ -41,9 +42,10 @@ func stored(run journal.Run) trace.SpanContext {
 	return carried(outbox.Trace{Parent: run.TraceParent, State: run.TraceState})
 }
 
-// continued is what the spans of a run hang below that goes on here. A run that only now begins does so in the trace in which it was
-// recorded. One that was parked, or whose owner is gone, gets a new trace, since the first one may be days old. Each of the two
-// links to the other, so that the first trace leads to all later ones. A caller who wanted no trace gets none.
+// continued is what the spans of a run hang below that goes on here. A run that only now begins does so in
+// the trace in which it was recorded. One that was parked, or whose owner is gone, gets a new trace, since
+// the first one may be days old. Each of the two links to the other, so that the first trace leads to all
+// later ones. A caller who wanted no trace gets none.
 func (t *session) continued(row journal.Run) trace.SpanContext {
 	origin, ctx := stored(row), context.Background()
 	if origin.IsValid() && !origin.IsSampled() {
@@ -91,7 +93,8 @@ func linkRequest(ctx context.Context, row journal.Run) {
 	}
 }
 
-// linkCommand notes in the run's trace which request, or which other run, commands come from. That of its own trace is no news.
+// linkCommand notes in the run's trace which request, or which other run, commands come from. That of its own
+// trace is no news.
 func (r *run) linkCommand(kind journal.CommandKind, from outbox.Trace) {
 	sc := carried(from)
 	if !r.trace.IsSampled() || !sc.IsSampled() || sc.TraceID() == r.trace.TraceID() {

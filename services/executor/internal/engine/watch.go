@@ -14,8 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// hub passes events of this process's runs to those who watch them. It is only the fast way: a watcher that misses something
-// reads it from the journal.
+// hub passes events of this process's runs to those who watch them. It is only the fast way: a watcher that
+// misses something reads it from the journal.
 type hub struct {
 	mu   sync.RWMutex
 	subs map[string]map[*subscription]struct{}
@@ -24,7 +24,8 @@ type hub struct {
 // subscription is one watcher's share of one run.
 type subscription struct {
 	wake chan<- struct{}
-	// after and durable say what the watcher wants nothing of: events up to that one, and those that are not kept.
+	// after and durable say what the watcher wants nothing of: events up to that one, and those that are not
+	// kept.
 	after   int64
 	durable bool
 
@@ -101,7 +102,8 @@ func (h *hub) subscribe(runID string, s *subscription) func() {
 // WatchRequest says what to watch.
 type WatchRequest struct {
 	Namespace, RunID string
-	// After is the sequence of the last event that the watcher has; its descendants are always told from their beginning.
+	// After is the sequence of the last event that the watcher has; its descendants are always told from
+	// their beginning.
 	After       int64
 	Descendants bool
 	DurableOnly bool
@@ -143,8 +145,9 @@ type watch struct {
 	used bool
 }
 
-// Watch tells every durable event after the cursor exactly once and in order, live ones included, and returns nil after the
-// end of the run (and of its descendants, if they are watched). Ephemeral events are told when they come by.
+// Watch tells every durable event after the cursor exactly once and in order, live ones included, and returns
+// nil after the end of the run (and of its descendants, if they are watched). Ephemeral events are told when
+// they come by.
 func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0, held: inflight.OfStream(ctx)}
 	defer func() {
@@ -165,8 +168,8 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 	} else if err := w.begin(ctx, first); err != nil {
 		return err
 	}
-	// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote, the less often the less
-	// there is.
+	// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote,
+	// the less often the less there is.
 	wait := e.cfg.WatchPoll
 	poll := time.NewTimer(wait)
 	defer poll.Stop()
@@ -206,8 +209,8 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 	}
 }
 
-// here tells of a run in this process's memory, whose row need not be read then: its root and how far its journal is durable. It is false
-// for a run that has ended, and for one of which nothing is durable yet.
+// here tells of a run in this process's memory, whose row need not be read then: its root and how far its
+// journal is durable. It is false for a run that has ended, and for one of which nothing is durable yet.
 func (e *Engine) here(namespace, runID string) (root string, last int64, ok bool) {
 	t := e.current()
 	if t == nil {
@@ -363,8 +366,8 @@ func (w *watch) live(ctx context.Context, s *source) (gap bool, err error) {
 }
 
 const (
-	// firstRead and maxRead are how many events are read at once, the first time and at most, and readBytes is
-	// what they should take together.
+	// firstRead and maxRead are how many events are read at once, the first time and at most, and readBytes
+	// is what they should take together.
 	firstRead = 16
 	maxRead   = 500
 	readBytes = 256 << 10
@@ -435,7 +438,8 @@ func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 	ev.Namespace = w.req.Namespace
 	if d := ev.Durable; d != nil {
 		w.used = w.used || uses(d)
-		// A reader that hears of the end finds the costs complete, in the run as in the books of its task and epic.
+		// A reader that hears of the end finds the costs complete, in the run as in the books of its task and
+		// epic.
 		if d.Kind == workgraph.RunEnded && s == w.sources[0] && w.used {
 			b, err := w.e.awaitAccounting(ctx, w.req.Namespace, s.runID, bookTime)
 			if err != nil {

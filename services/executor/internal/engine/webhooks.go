@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// webhookJobs asks, in the transaction of what was decided, for those to be told who want to know of it. A run without webhooks writes nothing here. The
-// caller holds r.mu.
+// webhookJobs asks, in the transaction of what was decided, for those to be told who want to know of it. A
+// run without webhooks writes nothing here. The caller holds r.mu.
 func (r *run) webhookJobs(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects) {
 	f := &r.lineage
 	if len(f.hooks) == 0 && len(f.asks) == 0 {
@@ -61,8 +61,8 @@ func openedAt(evs []workgraph.Event, ref workgraph.Ref) int64 {
 	return seq
 }
 
-// quarantineJobs asks for those to be told that want to know of the pause. Who takes a run's owner away knows nothing of its webhooks, so it is found
-// out afterwards.
+// quarantineJobs asks for those to be told that want to know of the pause. Who takes a run's owner away knows
+// nothing of its webhooks, so it is found out afterwards.
 func quarantineJobs(ref journal.RunRef) []journal.Job {
 	return []journal.Job{webhook.Args{Namespace: ref.Namespace, RunID: ref.RunID, Event: webhook.RunPaused, Seq: ref.LastSeq, Hook: webhook.AllHooks}.Job()}
 }

@@ -21,7 +21,8 @@ var errCut = errors.New("the line is cut")
 type line struct {
 	journal.Journal
 	cut atomic.Bool
-	// late counts down heartbeats that are held up, whatever their context says: the last but one fails, the last arrives.
+	// late counts down heartbeats that are held up, whatever their context says: the last but one fails, the
+	// last arrives.
 	late atomic.Int32
 }
 
@@ -161,8 +162,8 @@ func TestCrashBeforeChildren(t *testing.T) {
 	})
 }
 
-// TestLateHeartbeat lets a heartbeat arrive after the half of the lease: the owner was not to act for a while, and then is again. What came up in
-// that while must not be forgotten.
+// TestLateHeartbeat lets a heartbeat arrive after the half of the lease: the owner was not to act for a
+// while, and then is again. What came up in that while must not be forgotten.
 func TestLateHeartbeat(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

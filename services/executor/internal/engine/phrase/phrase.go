@@ -1,5 +1,5 @@
-// Package phrase holds what errors and explanations of runs say in common: numbers of things, what a budget was
-// used for, commands to type.
+// Package phrase holds what errors and explanations of runs say in common: numbers of things, what a budget
+// was used for, commands to type.
 package phrase
 
 import (

@@ -12,9 +12,9 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Audit replays the journal of a run from its beginning and says what is wrong with it, one line each: events that do not follow from each
-// other, an attempt that ended twice, a visit that was begun again after its end, a row that says another end. A run that is not there (any
-// more) has no faults. It reads only.
+// Audit replays the journal of a run from its beginning and says what is wrong with it, one line each: events
+// that do not follow from each other, an attempt that ended twice, a visit that was begun again after its
+// end, a row that says another end. A run that is not there (any more) has no faults. It reads only.
 func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]string, error) {
 	row, err := j.Get(ctx, namespace, runID)
 	if errs.ReasonOf(err) == journal.ReasonRunNotFound {

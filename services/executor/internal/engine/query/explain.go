@@ -63,8 +63,9 @@ type Blocker struct {
 	RunIDs, Nodes, Questions []string
 	// Actor is what is called; Name the key, limit, signal or executor, as the kind says.
 	Actor, Name string
-	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to come, of what failed the last, and Of
-	// the number of the last that may be made; both are 0 where there are no attempts.
+	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to
+	// come, of what failed the last, and Of the number of the last that may be made; both are 0 where there
+	// are no attempts.
 	Error       *engine.RunError
 	Attempt, Of int
 	// EffectKey is the key that a call carried whose outcome nobody knows.
@@ -114,7 +115,8 @@ type Explanation struct {
 	More     int
 	// Unpriced is how many calls nobody knows the price of, so that their money counts nowhere.
 	Unpriced int64
-	// Owner is who owns the run; Addr is where another executor that owns it is asked for what it alone knows.
+	// Owner is who owns the run; Addr is where another executor that owns it is asked for what it alone
+	// knows.
 	Owner, Addr string
 }
 
@@ -129,7 +131,8 @@ const (
 	shownChildren = 20
 )
 
-// Explain says from the journal why a run does not move. What only the owner's memory knows is added by Arrange.
+// Explain says from the journal why a run does not move. What only the owner's memory knows is added by
+// Arrange.
 func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
 	look, row, err := q.engine.Standing(ctx, namespace, runID)
 	if err != nil {
@@ -188,8 +191,8 @@ func atDeath(row journal.Run) string {
 	return "; the last one while it was at work with: " + row.DiedDoing
 }
 
-// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since when
-// the others have been under way. It is empty if this executor does not own the run.
+// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since
+// when the others have been under way. It is empty if this executor does not own the run.
 func (q *Query) BlockersHere(namespace, runID string) []Blocker {
 	if since, ok := q.engine.WaitsForRoom(namespace, runID); ok {
 		return []Blocker{{Kind: BlockerExecutorFull, Since: since,
@@ -357,8 +360,8 @@ func (q *Query) ownership(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// unread tells of commands that was not taken up in time. Signals and messages of a run that has not begun are kept
-// for it, and hold nothing up.
+// unread tells of commands that was not taken up in time. Signals and messages of a run that has not begun
+// are kept for it, and hold nothing up.
 func (q *Query) unread(ctx context.Context, x *Explanation) error {
 	commands, err := q.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
 	if x.Row.State == journal.StatePending {
@@ -581,7 +584,8 @@ func (k BlockerKind) usefulness() int {
 	return slices.Index(order, k)
 }
 
-// Arrange adds what the owner's memory knows, puts the most useful first and says it in one sentence. It may be called again.
+// Arrange adds what the owner's memory knows, puts the most useful first and says it in one sentence. It may
+// be called again.
 func (x *Explanation) Arrange(local []Blocker) {
 	known := map[workgraph.Ref]int{}
 	for i, h := range local {

@@ -72,7 +72,8 @@ func (h *Blocker) failed(v workgraph.VisitInfo) {
 	}
 	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
 	at := ""
-	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected { // no other attempt follows a rejection, however many there may be
+	// No other attempt follows a rejection, however many there may be
+	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected {
 		at = " at " + h.attempt()
 	}
 	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, said(h.Error))

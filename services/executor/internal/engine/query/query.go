@@ -1,5 +1,6 @@
-// Package query answers questions about runs: why one does not go on, which visits it made, whether its journal is
-// sound. It reads the journal, and asks the engine for what only the owner's memory knows. It changes nothing.
+// Package query answers questions about runs: why one does not go on, which visits it made, whether its
+// journal is sound. It reads the journal, and asks the engine for what only the owner's memory knows. It
+// changes nothing.
 package query
 
 import (

@@ -39,9 +39,11 @@ type Visit struct {
 	// Duration is how long its attempts took together.
 	Duration time.Duration
 
-	// Wait is what it waits for, or waited for last; nil for a mapped visit, whose items have waits of their own.
+	// Wait is what it waits for, or waited for last; nil for a mapped visit, whose items have waits of their
+	// own.
 	Wait *record.VisitWait
-	// Cached says that its values were taken from the node cache, Adopted that they are those of the run of which this one is a fork.
+	// Cached says that its values were taken from the node cache, Adopted that they are those of the run of
+	// which this one is a fork.
 	Cached, Reused bool
 	// Progress is where its call reported to be last.
 	Progress json.RawMessage
@@ -115,7 +117,8 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 	var gauge page.Gauge
 	add := func(v *Visit) {
 		visits = append(visits, *v)
-		// A page that has grown large ends before its size says so; what stands behind it tells that there is more.
+		// A page that has grown large ends before its size says so; what stands behind it tells that there is
+		// more.
 		if full := gauge.Add(v); full && len(visits) <= pg.Limit {
 			pg.Limit = len(visits) - 1
 		}
@@ -167,7 +170,8 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 	return visits, next, nil
 }
 
-// heldVisits marks the visits that wait for the end of a pause: events tell that a visit was entered, and only the machine whether it began.
+// heldVisits marks the visits that wait for the end of a pause: events tell that a visit was entered, and
+// only the machine whether it began.
 func (q *Query) heldVisits(ctx context.Context, row journal.Run, open []*Visit) error {
 	if !slices.ContainsFunc(open, func(v *Visit) bool { return v.Status == workgraph.VisitRunning }) {
 		return nil
@@ -253,8 +257,8 @@ func newFolder(nodes map[string]workgraph.Node, only string) *folder {
 	return &folder{nodes: nodes, only: only, open: map[workgraph.Ref]*Visit{}}
 }
 
-// oldest is the sequence at which the oldest visit began that is open after v, which has just ended; those that ended by the same
-// event may stand on the next page.
+// oldest is the sequence at which the oldest visit began that is open after v, which has just ended; those
+// that ended by the same event may stand on the next page.
 func (f *folder) oldest(v *Visit) int64 {
 	base := v.end.seq
 	for _, o := range f.open {
@@ -266,7 +270,8 @@ func (f *folder) oldest(v *Visit) int64 {
 	return base
 }
 
-// apply takes one event and returns the visits that it ended, in order. The result is valid until the next call.
+// apply takes one event and returns the visits that it ended, in order. The result is valid until the next
+// call.
 func (f *folder) apply(d *record.Durable) []*Visit {
 	f.done = f.done[:0]
 	if d.PutBack() { // as if nothing had happened
@@ -369,7 +374,8 @@ func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 		return
 	}
 	switch s.Op {
-	case workgraph.OpReset, workgraph.OpReopen: // it has not begun; should it begin again, it does so with nothing of before
+	// It has not begun; should it begin again, it does so with nothing of before
+	case workgraph.OpReset, workgraph.OpReopen:
 		delete(f.open, ref)
 	case workgraph.OpComplete:
 		v.Values, v.Error = d.ValuesOf(s), det.Error

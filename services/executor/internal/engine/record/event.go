@@ -1,6 +1,6 @@
-// Package record holds the stored forms of a run: its events, the position from which a replay goes on, and the
-// payloads of commands. It reads and writes bytes and decides nothing; the journal keeps the bytes, the engine
-// the meaning.
+// Package record holds the stored forms of a run: its events, the position from which a replay goes on, and
+// the payloads of commands. It reads and writes bytes and decides nothing; the journal keeps the bytes, the
+// engine the meaning.
 package record
 
 import (
@@ -36,7 +36,8 @@ type Durable struct {
 
 // GraphChange is a change of a run's graph.
 type GraphChange struct {
-	// Was and Hash are the content hashes of the graph before and after; either is empty in the middle of several changes at once.
+	// Was and Hash are the content hashes of the graph before and after; either is empty in the middle of
+	// several changes at once.
 	Was  string `json:"was,omitempty"`
 	Hash string `json:"hash,omitempty"`
 	// Added, Removed and Changed are the nodes of an amendment.
@@ -45,7 +46,8 @@ type GraphChange struct {
 	Changed []string `json:"changed,omitempty"`
 }
 
-// rowKind is the number of a kind of event in the journal; 0 if there is none. The numbers are stored and never change.
+// rowKind is the number of a kind of event in the journal; 0 if there is none. The numbers are stored and
+// never change.
 func rowKind(k workgraph.EventKind) int32 {
 	switch k {
 	case workgraph.RunStarted:
@@ -101,7 +103,8 @@ type record struct {
 	GraphChange *GraphChange    `json:"graph_change,omitempty"`
 }
 
-// EncodeEvent is the row of an event: in the compact form where that has a place for everything, else in JSON.
+// EncodeEvent is the row of an event: in the compact form where that has a place for everything, else in
+// JSON.
 func EncodeEvent(d *Durable) (journal.Event, error) {
 	ev := &d.Event
 	kind := rowKind(ev.Kind)

@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// GraphChanges tells for each event how it changed the graph: from the one with the hash was, by all of them together, to the one with the hash
-// now. The result is read only; it may be nil.
+// GraphChanges tells for each event how it changed the graph: from the one with the hash was, by all of them
+// together, to the one with the hash now. The result is read only; it may be nil.
 func GraphChanges(evs []workgraph.Event, was, now string, amended *GraphChange) map[int]*GraphChange {
 	if now == "" {
 		return nil

@@ -48,7 +48,8 @@ type Payload struct {
 	Raise  bool              `json:"raise,omitempty"`
 	// Totals are what the child's row says that it used.
 	Totals *journal.Usage `json:"totals,omitempty"`
-	// Graph is the whole graph that AMEND goes over to, in its stored form, and Revision the one it was made for.
+	// Graph is the whole graph that AMEND goes over to, in its stored form, and Revision the one it was made
+	// for.
 	Graph    json.RawMessage `json:"graph,omitempty"`
 	Revision int64           `json:"revision,omitempty"`
 	// Trace is the trace context of the request that wrote it, or of the run that it comes from.
@@ -70,7 +71,8 @@ func DecodePayload(body []byte) (*Payload, error) {
 	return l, nil
 }
 
-// Command is what the machine is told by a letter of this kind; nil for AMEND, which needs the run's actors: see amendment.
+// Command is what the machine is told by a letter of this kind; nil for AMEND, which needs the run's actors:
+// see amendment.
 func (l *Payload) Command(kind journal.CommandKind, now time.Time) workgraph.Command {
 	switch kind {
 	case journal.CommandCancel:

@@ -34,8 +34,8 @@ func EncodePosition(h PositionHead, machine []byte) ([]byte, error) {
 	return append(out, machine...), nil
 }
 
-// DecodePosition reads a position back: the tally, the head and the snapshot of the machine. total is the number
-// of nodes of the run. The error is workgraph.ErrCorrupt, or that of the JSON.
+// DecodePosition reads a position back: the tally, the head and the snapshot of the machine. total is the
+// number of nodes of the run. The error is workgraph.ErrCorrupt, or that of the JSON.
 func DecodePosition(b []byte, total int) (*NodeTally, PositionHead, []byte, error) {
 	var h PositionHead
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
@@ -64,8 +64,8 @@ type Detail struct {
 	Said    json.RawMessage `json:"said"`
 }
 
-// AmendRefused is an amendment that was recorded and then refused, since the run had moved on. It stands in the
-// run's position until the next amendment, for those who did not wait for the answer.
+// AmendRefused is an amendment that was recorded and then refused, since the run had moved on. It stands in
+// the run's position until the next amendment, for those who did not wait for the answer.
 type AmendRefused struct {
 	Time      time.Time `json:"time"`
 	By        string    `json:"by,omitempty"`

@@ -9,27 +9,30 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Gate lets attempts pass before they take a place. An attempt comes to it when its turn has come, waits there without a place and
-// without a goroutine, and takes a place as soon as one is free after it has passed. Implementations are safe for concurrent use and
-// never block.
+// Gate lets attempts pass before they take a place. An attempt comes to it when its turn has come, waits
+// there without a place and without a goroutine, and takes a place as soon as one is free after it has
+// passed. Implementations are safe for concurrent use and never block.
 type Gate interface {
 	// Kind names the gate in metrics and explanations.
 	Kind() GateKind
-	// Concerns reports whether a call like this has to pass at all. It is asked once for every attempt, so it must cost next to nothing.
+	// Concerns reports whether a call like this has to pass at all. It is asked once for every attempt, so it
+	// must cost next to nothing.
 	Concerns(req GateRequest) bool
-	// Enter asks for a pass. ready is called when there is one, before Enter returns or later, on any goroutine, but not while a lock
-	// is held that Enter, the returned cancel or a Release takes. cancel gives up; ready may still be called while it runs, and the
-	// pass is released at once then.
+	// Enter asks for a pass. ready is called when there is one, before Enter returns or later, on any
+	// goroutine, but not while a lock is held that Enter, the returned cancel or a Release takes. cancel
+	// gives up; ready may still be called while it runs, and the pass is released at once then.
 	Enter(req GateRequest, ready func(Pass)) (cancel func())
-	// Holding tells what keeps a request waiting that entered and was not let through yet. The second result is false when that is not known.
+	// Holding tells what keeps a request waiting that entered and was not let through yet. The second result
+	// is false when that is not known.
 	Holding(req GateRequest) (GateWait, bool)
 }
 
 // SessionGate is a Gate that must know on whose behalf it lets attempts through.
 type SessionGate interface {
 	Gate
-	// Begin says that the attempts from now on are those of owner. All passes of the owner before are void; what it still
-	// releases means nothing any more. The engine calls it before the first attempt of owner enters.
+	// Begin says that the attempts from now on are those of owner. All passes of the owner before are void;
+	// what it still releases means nothing any more. The engine calls it before the first attempt of owner
+	// enters.
 	Begin(owner journal.Owner)
 	// End says that owner has nothing in flight any more that it still answers for.
 	End(owner journal.Owner)
@@ -37,7 +40,8 @@ type SessionGate interface {
 
 // Pass says that an attempt may begin as far as one gate is concerned.
 type Pass struct {
-	// Release is called once, when the attempt has ended or does not begin after all; nil does nothing. It must not block.
+	// Release is called once, when the attempt has ended or does not begin after all; nil does nothing. It
+	// must not block.
 	Release func()
 	// Until is when a pass goes stale that was not used; the attempt then enters again. Zero means never.
 	Until time.Time
@@ -101,7 +105,8 @@ type passage struct {
 	place  *list.Element // in scheduler.waiting
 }
 
-// missing is the first gate whose pass is not there or stale, which is then given back by the returned function.
+// missing is the first gate whose pass is not there or stale, which is then given back by the returned
+// function.
 func (p *passage) missing(now time.Time) (at int, stale func()) {
 	for i := range p.gates {
 		if !p.has[i] {
@@ -130,7 +135,8 @@ func (p *passage) give() []func() {
 	return out
 }
 
-// KeyGate keeps attempts of this process with equal concurrency keys apart. It is what an engine uses that is given no gate for keys.
+// KeyGate keeps attempts of this process with equal concurrency keys apart. It is what an engine uses that is
+// given no gate for keys.
 type KeyGate struct {
 	mu   sync.Mutex
 	keys map[string]*keyLock

@@ -1,5 +1,5 @@
-// Package sched decides which attempts begin: how many at once, in which order among namespaces and runs, and through
-// which gates. It knows nothing of runs but what a Task says.
+// Package sched decides which attempts begin: how many at once, in which order among namespaces and runs, and
+// through which gates. It knows nothing of runs but what a Task says.
 package sched
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/epigraph-run/epigraph/internal/goroutine"
 )
 
-// Task is one attempt that wants a place. The caller fills in the exported fields before Add, and leaves them alone
-// from then on.
+// Task is one attempt that wants a place. The caller fills in the exported fields before Add, and leaves them
+// alone from then on.
 type Task struct {
 	// Request is what gates are told.
 	Request GateRequest
-	// Lane orders tasks: those with equal lanes begin in the order in which they were added. Mostly a pointer to the
-	// run.
+	// Lane orders tasks: those with equal lanes begin in the order in which they were added. Mostly a pointer
+	// to the run.
 	Lane any
 	// Suspect tasks go before all others of their namespace.
 	Suspect bool
@@ -33,12 +33,12 @@ type Task struct {
 	way        *passage // nil when no gate concerns it
 }
 
-// Scheduler bounds how many attempts run at once, gives namespaces and their runs their turns, and leads attempts through their
-// gates. It is safe for concurrent use and never blocks.
+// Scheduler bounds how many attempts run at once, gives namespaces and their runs their turns, and leads
+// attempts through their gates. It is safe for concurrent use and never blocks.
 type Scheduler struct {
 	perform func(*Task)
-	// Conclude is called after perform, and may set further attempts going: it calls its argument with the number of those that it speaks for just
-	// before. Nil does nothing.
+	// Conclude is called after perform, and may set further attempts going: it calls its argument with the
+	// number of those that it speaks for just before. Nil does nothing.
 	Conclude func(func(int))
 	gates    []Gate
 
@@ -50,7 +50,8 @@ type Scheduler struct {
 	entering []*Task
 	// after is what is to be called then: releases and cancels of gates.
 	after []func()
-	// spare are goroutines that performed something and wait for more: their stacks have grown to what it takes.
+	// spare are goroutines that performed something and wait for more: their stacks have grown to what it
+	// takes.
 	spare   []chan *Task
 	waiting list.List // of *Task, those at gates
 	at      []int     // how many wait at each gate
@@ -76,7 +77,8 @@ type tenant struct {
 	name    string
 	running int
 	queued  int
-	// passed are attempts that have come through their gates: they go first, since they hold what others wait for.
+	// passed are attempts that have come through their gates: they go first, since they hold what others wait
+	// for.
 	passed  list.List
 	classes [classes]class
 	place   *list.Element
@@ -99,12 +101,14 @@ type lane struct {
 }
 
 const (
-	// tenantShare bounds what a namespace may have running to a multiple of what is still free: alone it gets seven eighths of the
-	// places, and however long its calls hang, a namespace that has nothing running finds one.
+	// tenantShare bounds what a namespace may have running to a multiple of what is still free: alone it gets
+	// seven eighths of the places, and however long its calls hang, a namespace that has nothing running
+	// finds one.
 	tenantShare = 7
 	// classes are that of suspect runs, which go before all others, and one for each priority.
 	classes = 1 + MaxPriority
-	// patience is how long a class is passed over for each step that it stands behind the one that gets its turns.
+	// patience is how long a class is passed over for each step that it stands behind the one that gets its
+	// turns.
 	patience = time.Second
 )
 
@@ -116,8 +120,8 @@ const (
 	MaxPriority = 4
 )
 
-// New returns a scheduler of this many local and remote places. perform makes the call of a task on a goroutine of
-// the scheduler, and Done must be called for it.
+// New returns a scheduler of this many local and remote places. perform makes the call of a task on a
+// goroutine of the scheduler, and Done must be called for it.
 func New(limit, remote int, gates []Gate, perform func(*Task)) *Scheduler {
 	p := func(limit int) pool {
 		return pool{limit: limit, tenants: map[string]*tenant{}, lanes: map[any]*lane{}}
@@ -230,7 +234,8 @@ func (s *Scheduler) through(a *Task, turn int, p Pass) {
 	}
 }
 
-// halt sends a to the first gate whose pass it lacks. It reports false if it has all. It is called with s.mu held.
+// halt sends a to the first gate whose pass it lacks. It reports false if it has all. It is called with s.mu
+// held.
 func (s *Scheduler) halt(a *Task) bool {
 	if a.way == nil {
 		return false
@@ -302,7 +307,8 @@ func (p *pool) tenant(name string) *tenant {
 	return t
 }
 
-// tidy takes a tenant out of the ring that has nothing queued, and forgets it if it has nothing running either.
+// tidy takes a tenant out of the ring that has nothing queued, and forgets it if it has nothing running
+// either.
 func (p *pool) tidy(t *tenant) {
 	if t.passed.Len() > 0 {
 		return
@@ -329,7 +335,8 @@ func (p *pool) drop(l *lane) {
 	p.tidy(l.tenant)
 }
 
-// next is the first tenant that may start something. Those it passes over have something running, so there are few.
+// next is the first tenant that may start something. Those it passes over have something running, so there
+// are few.
 func (p *pool) next() *tenant {
 	free := p.limit - p.running
 	for e := p.ring.Front(); e != nil; e = e.Next() {
@@ -340,7 +347,8 @@ func (p *pool) next() *tenant {
 	return nil
 }
 
-// class is whose turn it is: that of the most urgent class, unless another was passed over for longer than is fair.
+// class is whose turn it is: that of the most urgent class, unless another was passed over for longer than is
+// fair.
 func (t *tenant) class() int {
 	first := -1
 	var now time.Time
@@ -389,8 +397,8 @@ func (p *pool) take(t *tenant) *Task {
 	return a
 }
 
-// dispatch starts attempts while there is room: one of the first run of a tenant, then the next tenant. It is called with
-// s.mu held.
+// dispatch starts attempts while there is room: one of the first run of a tenant, then the next tenant. It is
+// called with s.mu held.
 func (s *Scheduler) dispatch() {
 	s.fill(&s.local)
 	if s.remote.queued > 0 {
@@ -424,8 +432,9 @@ const (
 	// maxSpare is how many goroutines wait for more to do, and spareFor how long.
 	maxSpare = 64
 	spareFor = time.Second
-	// workRoom is what a working goroutine uses of its stack at least, a quarter of the 16 KiB that follow a call: the garbage collector halves a stack
-	// of which less is in use, and it would have to grow again with the next call.
+	// workRoom is what a working goroutine uses of its stack at least, a quarter of the 16 KiB that follow a
+	// call: the garbage collector halves a stack of which less is in use, and it would have to grow again
+	// with the next call.
 	workRoom = 3584
 )
 
@@ -470,7 +479,8 @@ func (s *Scheduler) work(a *Task) {
 	}
 }
 
-// spareMe lets the next attempt be given to more, before all others that wait. It reports false if there are enough.
+// spareMe lets the next attempt be given to more, before all others that wait. It reports false if there are
+// enough.
 func (s *Scheduler) spareMe(more chan *Task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -481,7 +491,8 @@ func (s *Scheduler) spareMe(more chan *Task) bool {
 	return true
 }
 
-// Remove takes a out of its line or from its gate. It reports false if a is running already, or was never queued.
+// Remove takes a out of its line or from its gate. It reports false if a is running already, or was never
+// queued.
 func (s *Scheduler) Remove(a *Task) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -516,8 +527,8 @@ func (s *Scheduler) takeOut(a *Task) bool {
 	return true
 }
 
-// Withdraw takes attempts of one run out of their lines and gates. It reports false, and leaves all where they
-// are, if one of them is running, or is just about to be queued.
+// Withdraw takes attempts of one run out of their lines and gates. It reports false, and leaves all where
+// they are, if one of them is running, or is just about to be queued.
 func (s *Scheduler) Withdraw(list []*Task) bool {
 	s.mu.Lock()
 	defer s.unlock()
