@@ -47,7 +47,7 @@ class Stream:
     def __init__(self, stub, pool):
         self.pool, self.says, self.sent = pool, queue.SimpleQueue(), {}
         self.began = time.monotonic()
-        self.lease = float('inf')  # until when the visits are surely ours, by the monotonic clock
+        self.lease = float('inf')  # until when the attempts are surely ours, by the monotonic clock
         self.ended = threading.Event()
         hello = worker_pb2.WorkerHello(slots=SLOTS, user_agent='worker-python/0.1')
         for name, (effect, description, _) in ACTORS.items():
@@ -57,7 +57,7 @@ class Stream:
         self.call = stub.Work(iter(self.says.get, None), metadata=metadata)
 
     def run(self):
-        """Takes visits until the stream ends."""
+        """Takes attempts until the stream ends."""
         try:
             for m in self.call:
                 kind = m.WhichOneof('message')
@@ -68,8 +68,8 @@ class Stream:
                     print(f'connected to {m.welcome.executor_id} as {m.welcome.worker_id}', flush=True)
                 elif kind == 'heartbeat':  # the executor heard one that was sent then, so it waits from no earlier on
                     self.lease = max(self.lease, self.sent.pop(m.heartbeat.number, 0))
-                elif kind == 'visit':
-                    self.pool.submit(self.perform, m.visit)
+                elif kind == 'attempt':
+                    self.pool.submit(self.perform, m.attempt)
                 elif kind == 'drain':  # the executor leaves: answer what there is, then connect again
                     self.drain()
                 elif kind == 'refused':
@@ -83,27 +83,27 @@ class Stream:
     def beat(self, interval, timeout):
         number = 0
         while not self.ended.wait(interval):
-            if time.monotonic() > self.lease:  # nobody heard us: the visits may be somebody else's by now
+            if time.monotonic() > self.lease:  # nobody heard us: the attempts may be somebody else's by now
                 self.call.cancel()
                 return
             number += 1
             self.sent[number] = time.monotonic() + timeout
             self.says.put(worker_pb2.WorkRequest(heartbeat=worker_pb2.WorkerHeartbeat(number=number)))
 
-    def perform(self, visit):
-        """Makes one attempt and answers it; exactly one answer for each visit."""
+    def perform(self, attempt):
+        """Makes the call and answers it; exactly one answer for each attempt."""
         if time.monotonic() > self.lease:
             return  # it ends as lost, with the stream
         try:
-            named = {k: json.loads(v.json) for k, v in visit.named.items()}
-            value = ACTORS[visit.actor][2](named)
-            answer = worker_pb2.WorkRequest(outcome=worker_pb2.AttemptOutcome(token=visit.token, outcome=outcome_pb2.Outcome(values=[payload(value)])))
+            named = {k: json.loads(v.json) for k, v in attempt.named.items()}
+            value = ACTORS[attempt.actor][2](named)
+            answer = worker_pb2.WorkRequest(outcome=worker_pb2.AttemptOutcome(token=attempt.token, outcome=outcome_pb2.Outcome(values=[payload(value)])))
         except PermanentError as e:
-            error = outcome_pb2.CallError(type='ERROR_TYPE_PERMANENT', reason='ARGUMENTS_INVALID', message=str(e))
-            answer = worker_pb2.WorkRequest(error=worker_pb2.AttemptFailure(token=visit.token, error=error))
+            error = outcome_pb2.AttemptError(type='ERROR_TYPE_PERMANENT', reason='ARGUMENTS_INVALID', message=str(e))
+            answer = worker_pb2.WorkRequest(error=worker_pb2.AttemptFailure(token=attempt.token, error=error))
         except Exception as e:
-            error = outcome_pb2.CallError(type='ERROR_TYPE_RETRYABLE', reason='ACTOR_ERROR', message=repr(e))
-            answer = worker_pb2.WorkRequest(error=worker_pb2.AttemptFailure(token=visit.token, error=error))
+            error = outcome_pb2.AttemptError(type='ERROR_TYPE_RETRYABLE', reason='ACTOR_ERROR', message=repr(e))
+            answer = worker_pb2.WorkRequest(error=worker_pb2.AttemptFailure(token=attempt.token, error=error))
         self.says.put(answer)
 
     def drain(self):

@@ -156,7 +156,7 @@ func TestPages(t *testing.T) {
 		var r run
 		d.ask(t, request{path: "/v1/runs", key: d.key, body: `{"graph":{"nodes":[{"id":"q","actor":"human","named":{"prompt":"which?"}}]}}`}, &r)
 		taken := 0
-		for _, m := range regexp.MustCompile("`(GET|POST|PUT|DELETE) (/v1/[^ `]+)(?: ([^`]+))?`").FindAllStringSubmatch(page(t, "docs/rest.md"), -1) {
+		for _, m := range regexp.MustCompile("`(GET|POST|PUT|PATCH|DELETE) (/v1/[^ `]+)(?: ([^`]+))?`").FindAllStringSubmatch(page(t, "docs/rest.md"), -1) {
 			method, path, body := m[1], strings.ReplaceAll(m[2], "{id}", r.ID), m[3]
 			if !json.Valid([]byte(body)) && (body != "" || method == http.MethodPost) {
 				continue // only the names of the fields, or their values in another place

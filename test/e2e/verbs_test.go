@@ -15,7 +15,7 @@ import (
 type visit struct {
 	NodeID, State, Actor string
 	Values               []json.RawMessage
-	Cached, Adopted      bool
+	Cached, Reused       bool
 	Attempts             int
 	Usage                *usage
 	Wait                 *struct{ Kind, AttemptToken string }
@@ -86,9 +86,9 @@ func verbs(t *testing.T, s *suite) {
 		require.Equal(t, failed.ID, again.ForkedFromRunID)
 		require.Equal(t, "RUN_STATE_FAILED", s.awaitEnd(t, again.ID).State)
 		vs := s.visits(t, again.ID)
-		require.True(t, vs["a"].Adopted)
+		require.True(t, vs["a"].Reused)
 		require.Zero(t, vs["a"].Attempts)
-		require.False(t, vs["b"].Adopted)
+		require.False(t, vs["b"].Reused)
 		var bulk struct {
 			Matched  int
 			RunIDs   []string

@@ -28,7 +28,7 @@ const api = grpc.loadPackageDefinition(
 ) as any;
 
 type Payload = { json: Buffer };
-type Visit = {
+type Attempt = {
   token: string;
   actor: string;
   attempt: number;
@@ -40,8 +40,8 @@ type Visit = {
 
 /** What an actor may do while it works. */
 interface Call {
-  visit: Visit;
-  /** Ends when the visit is no longer wanted, or when the executor was not heard of for too long. */
+  attempt: Attempt;
+  /** Ends when the attempt is no longer wanted, or when the executor was not heard of for too long. */
   signal: AbortSignal;
   /** Tells how far it is; the next attempt after a lost one is given the last details. */
   heartbeat(details?: unknown): void;
@@ -98,7 +98,7 @@ class Stream {
   private readonly running = new Map<string, AbortController>();
   private readonly sent = new Map<number, number>();
   private beats = 0;
-  private lease = Infinity; // until when the visits are surely ours, by the monotonic clock
+  private lease = Infinity; // until when the attempts are surely ours, by the monotonic clock
   private timer?: NodeJS.Timeout;
   private readonly began = performance.now();
 
@@ -140,14 +140,14 @@ class Stream {
         this.sent.delete(n);
         return;
       }
-      case "visit":
-        void this.perform(m.visit);
+      case "attempt":
+        void this.perform(m.attempt);
         return;
       case "cancel":
         this.running.get(m.cancel.token)?.abort();
         return;
       case "drain":
-        this.next(0); // this stream goes on until its visits are answered
+        this.next(0); // this stream goes on until its attempts are answered
         return;
       case "refused":
         console.error(`refused: ${m.refused.reason} ${m.refused.message}`);
@@ -156,35 +156,35 @@ class Stream {
 
   private beat(timeout: number): void {
     if (performance.now() > this.lease) {
-      this.call.cancel(); // nobody heard us: the visits may be somebody else's by now
+      this.call.cancel(); // nobody heard us: the attempts may be somebody else's by now
       return;
     }
     this.sent.set(++this.beats, performance.now() + timeout);
     this.call.write({ heartbeat: { number: this.beats } });
   }
 
-  private async perform(visit: Visit): Promise<void> {
+  private async perform(attempt: Attempt): Promise<void> {
     const abort = new AbortController();
-    this.running.set(visit.token, abort);
+    this.running.set(attempt.token, abort);
     let answer: object;
     try {
       if (performance.now() > this.lease) throw new Error("the lease is over");
-      const named = Object.fromEntries(Object.entries(visit.named).map(([k, v]) => [k, JSON.parse(v.json.toString())]));
-      const value = await actors[visit.actor].run(named, {
-        visit,
+      const named = Object.fromEntries(Object.entries(attempt.named).map(([k, v]) => [k, JSON.parse(v.json.toString())]));
+      const value = await actors[attempt.actor].run(named, {
+        attempt,
         signal: abort.signal,
         heartbeat: (details) =>
-          this.call.write({ progress: { token: visit.token, details: details === undefined ? undefined : payload(details) } }),
+          this.call.write({ progress: { token: attempt.token, details: details === undefined ? undefined : payload(details) } }),
       });
-      answer = { outcome: { token: visit.token, outcome: { values: [payload(value)] } } };
+      answer = { outcome: { token: attempt.token, outcome: { values: [payload(value)] } } };
     } catch (e) {
       const error =
         e instanceof PermanentError
           ? { type: "ERROR_TYPE_PERMANENT", reason: e.reason, message: e.message }
           : { message: String(e), reason: abort.signal.aborted ? "" : "ACTOR_ERROR" };
-      answer = { error: { token: visit.token, error } };
+      answer = { error: { token: attempt.token, error } };
     }
-    this.running.delete(visit.token);
+    this.running.delete(attempt.token);
     this.call.write(answer);
   }
 
