@@ -19,7 +19,7 @@ import (
 const maxDocsColumns = 100
 
 // notWrapped are pages whose prose may still be wider.
-var notWrapped = map[string]bool{"docs/events.md": true, "docs/rest.md": true}
+var notWrapped = map[string]bool{"docs/events.md": true}
 
 // doc is a page of the documentation: its path from the root of the repository, and its lines.
 type doc struct {

@@ -15,14 +15,14 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonAttemptToken is the reason of a attempt token that this service never gave out, or gave out in
+// ReasonAttemptToken is the reason of an attempt token that this service never gave out, or gave out in
 // another namespace.
 const ReasonAttemptToken = "ATTEMPT_TOKEN_INVALID"
 
 // tokenPrefix is the version of attempt token.
 const tokenPrefix = "t1."
 
-// maxToken bounds a attempt token in bytes.
+// maxToken bounds an attempt token in bytes.
 const maxToken = 1024
 
 // macBytes is the length of a token's signature: 128 bits of HMAC-SHA256.
