@@ -36,7 +36,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -405,7 +404,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 		r.Intern((*executorv1.StartRunRequest)(nil), "graph")
 	}
 	executorv1.RegisterWorkerServiceServer(r, s.workers)
-	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: rpc.Explainer{Query: query.New(s.engine)}})
+	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer()})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 }

@@ -6,10 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
-
-	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
 // TestMisfitHidesNoFault checks that the author of a graph gets the unreadable parts together with the other

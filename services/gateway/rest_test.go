@@ -14,13 +14,12 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	epigraphproto "github.com/epigraph-run/epigraph/proto"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-
-	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
 func TestPayloads(t *testing.T) {

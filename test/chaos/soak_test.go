@@ -20,12 +20,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 

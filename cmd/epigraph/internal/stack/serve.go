@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/admission"
@@ -27,6 +25,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/memlimit"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
 	"github.com/epigraph-run/epigraph/services/gateway"

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 

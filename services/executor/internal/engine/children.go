@@ -8,12 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"

@@ -8,12 +8,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
-
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )

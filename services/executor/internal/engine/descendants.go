@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 

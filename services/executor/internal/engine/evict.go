@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
-
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 )
 
 // What a live run is given, and what its calls result in, is never refused for want of memory, so that live

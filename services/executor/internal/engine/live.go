@@ -5,12 +5,21 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
-
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // This file says what only the memory of this executor knows, for package query.
+
+// live is a run that is in memory here, or nil.
+func (e *Engine) live(namespace, runID string) *run {
+	if t := e.current(); t != nil {
+		if r := t.get(runID); r != nil && r.namespace == namespace {
+			return r
+		}
+	}
+	return nil
+}
 
 // Flight is an attempt of a live run.
 type Flight struct {
@@ -24,12 +33,8 @@ type Flight struct {
 // InFlight lists the attempts of a run that have not ended, in no order; nil if the run is not in memory
 // here.
 func (e *Engine) InFlight(namespace, runID string) []Flight {
-	t := e.current()
-	if t == nil {
-		return nil
-	}
-	r := t.get(runID)
-	if r == nil || r.namespace != namespace {
+	r := e.live(namespace, runID)
+	if r == nil {
 		return nil
 	}
 	all := r.inFlight()
@@ -50,18 +55,14 @@ type Held struct {
 
 // HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have
 // not begun.
-func (e *Engine) HeldBack(runID string) []Held {
-	t := e.current()
-	if t == nil {
-		return nil
-	}
-	r := t.get(runID)
+func (e *Engine) HeldBack(namespace, runID string) []Held {
+	r := e.live(namespace, runID)
 	if r == nil {
 		return nil
 	}
 	var out []Held
 	for _, a := range r.inFlight() {
-		if b, ok := t.sched.Holding(&a.task); ok {
+		if b, ok := r.t.sched.Holding(&a.task); ok {
 			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Wait: b})
 		}
 	}

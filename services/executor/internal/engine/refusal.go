@@ -34,12 +34,10 @@ func refusalOf(l *record.Payload, err error, now time.Time) *record.AmendRefused
 
 // LastRefusal is the last amendment of a run if it was refused when its owner applied it, else nil.
 func (e *Engine) LastRefusal(ctx context.Context, namespace, runID string) (*record.AmendRefused, error) {
-	if t := e.current(); t != nil {
-		if r := t.get(runID); r != nil && r.namespace == namespace && !r.gone.Load() {
-			r.lock()
-			defer r.mu.Unlock()
-			return r.refusal, nil
-		}
+	if r := e.live(namespace, runID); r != nil && !r.gone.Load() {
+		r.lock()
+		defer r.mu.Unlock()
+		return r.refusal, nil
 	}
 	loaded, err := e.journal.Standing(ctx, namespace, runID)
 	if err != nil || len(loaded.Snapshot) == 0 {

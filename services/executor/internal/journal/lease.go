@@ -5,9 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 )
 
 // DefaultLease is how old a heartbeat may get before others take over.

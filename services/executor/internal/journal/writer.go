@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/internal/turns"
 )
 

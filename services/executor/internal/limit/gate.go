@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
-
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 

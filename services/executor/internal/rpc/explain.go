@@ -58,12 +58,15 @@ func (s *Server) askOwner(ctx context.Context, addr, runID string) []query.Block
 }
 
 // Explainer answers the part of epigraph.executor.v1.PeerService that is about explanations.
-type Explainer struct{ Query *query.Query }
+type Explainer struct{ query *query.Query }
+
+// Explainer shares what the server has read.
+func (s *Server) Explainer() Explainer { return Explainer{s.query} }
 
 // ExplainLocal implements the service.
 func (x Explainer) ExplainLocal(_ context.Context, req *executorv1.ExplainLocalRequest) (*executorv1.ExplainLocalResponse, error) {
 	out := &executorv1.ExplainLocalResponse{}
-	for _, h := range x.Query.BlockersHere(req.GetNamespace(), req.GetRunId()) {
+	for _, h := range x.query.BlockersHere(req.GetNamespace(), req.GetRunId()) {
 		out.Blockers = append(out.Blockers, blockerMessage(&h))
 	}
 	return out, nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
-
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 

@@ -8,11 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )

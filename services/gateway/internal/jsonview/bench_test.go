@@ -9,7 +9,6 @@ import (
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
-
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 

@@ -17,9 +17,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
-
 	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
 // Options say how streams behave. The functions and Executor are required.

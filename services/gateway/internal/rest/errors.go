@@ -12,11 +12,10 @@ import (
 	"strings"
 	"time"
 
-	errorsv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/errors/v1"
-
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
+	errorsv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/errors/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )

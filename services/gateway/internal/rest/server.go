@@ -24,10 +24,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
-	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
-	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -37,6 +33,9 @@ import (
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/turns"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
-
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -164,12 +163,12 @@ func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanat
 			"one at a time", row.Takeovers) + atDeath(row), Hint: "it is quarantined if another goes down while it is at work, and else goes on"})
 	}
 	if begun {
-		var graph *workgraph.Graph
-		if graph, err = q.graphOf(ctx, row); err != nil {
+		nodes, err := q.engine.Nodes(ctx, row)
+		if err != nil {
 			return nil, err
 		}
 		look(func(s *workgraph.State) {
-			x.position(row, s, graph, q.engine.Tokens())
+			x.position(row, s, nodes, q.engine.Tokens())
 			x.Unpriced = max(x.Unpriced, s.Spent().Unpriced)
 		})
 		if err := q.children(ctx, x); err != nil {
@@ -205,7 +204,7 @@ func (q *Query) BlockersHere(namespace, runID string) []Blocker {
 	}
 	held := map[workgraph.Ref]bool{}
 	var out []Blocker
-	for _, h := range q.engine.HeldBack(runID) {
+	for _, h := range q.engine.HeldBack(namespace, runID) {
 		held[h.Ref] = true
 		out = append(out, heldBack(runID, h))
 	}
@@ -384,11 +383,7 @@ func (q *Query) unread(ctx context.Context, x *Explanation) error {
 }
 
 // position tells what the machine knows.
-func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph, tokens engine.Tokens) {
-	nodes := make(map[string]*workgraph.Node, len(g.Nodes))
-	for i := range g.Nodes {
-		nodes[g.Nodes[i].ID] = &g.Nodes[i]
-	}
+func (x *Explanation) position(row journal.Run, s *workgraph.State, nodes map[string]workgraph.Node, tokens engine.Tokens) {
 	unknown, held := 0, 0
 	approvals := map[string]json.RawMessage{}
 	s.Waits(func(w workgraph.WaitInfo) bool {
@@ -447,11 +442,8 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 }
 
 // why puts a fact of the machine into words.
-func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens engine.Tokens) Blocker {
-	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of}
-	if n != nil {
-		h.Actor = n.Actor
-	}
+func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[string]json.RawMessage, tokens engine.Tokens) Blocker {
+	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of, Actor: n.Actor}
 	if r.Error != nil {
 		h.Error = &engine.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
 	}
@@ -506,7 +498,7 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	case workgraph.CauseInbox:
 		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, phrase.Counted(r.Have, "message"), r.Need)
 		sender := "NAME"
-		if n != nil && n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
+		if n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
 			sender = n.On.Inbox.From[0]
 		}
 		h.Hint = phrase.Command(fmt.Sprintf("runs send %s MESSAGE --from %s", row.ID, sender))
@@ -563,15 +555,6 @@ func (q *Query) children(ctx context.Context, x *Explanation) error {
 	}
 	x.Blockers = append(append(x.Blockers, poor...), failures...)
 	return nil
-}
-
-// graphOf is the run's graph as it is now.
-func (q *Query) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph, error) {
-	_, body, err := q.journal.Graph(ctx, row.Namespace, row.ID)
-	if err != nil {
-		return nil, err
-	}
-	return workgraph.Decode(body)
 }
 
 // usefulness orders kinds: what somebody can do something about first.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -158,10 +159,11 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 				return nil, "", err
 			}
 		}
+		flights := q.flights(req.Namespace, req.RunID)
 		for _, v := range rest {
 			v.base = base
 			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.visitOrder) > 0) {
-				q.overlay(req.Namespace, req.RunID, v)
+				v.overlay(flights[workgraph.Ref{Node: v.Node, Visit: v.Visit}])
 				add(v)
 			}
 		}
@@ -232,10 +234,20 @@ func parseCursor(s string) (c visitCursor, err error) {
 	return c, nil
 }
 
-// overlay adds what only the owner's memory knows of a visit under way.
-func (q *Query) overlay(namespace, runID string, v *Visit) {
+// flights are the attempts of a live run by their visits; those of items belong to the mapped visit.
+func (q *Query) flights(namespace, runID string) map[workgraph.Ref][]engine.Flight {
+	out := map[workgraph.Ref][]engine.Flight{}
 	for _, f := range q.engine.InFlight(namespace, runID) {
-		if f.Ref.Node != v.Node || f.Ref.Visit != v.Visit || f.Start.IsZero() {
+		visit := workgraph.Ref{Node: f.Ref.Node, Visit: f.Ref.Visit}
+		out[visit] = append(out[visit], f)
+	}
+	return out
+}
+
+// overlay adds what only the owner's memory knows of a visit under way: its attempts that have begun.
+func (v *Visit) overlay(flights []engine.Flight) {
+	for _, f := range flights {
+		if f.Start.IsZero() {
 			continue
 		}
 		v.Attempts++

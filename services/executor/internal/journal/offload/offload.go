@@ -13,11 +13,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/sleep"
-
 	"github.com/epigraph-run/epigraph/internal/blob"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 

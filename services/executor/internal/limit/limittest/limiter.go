@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
 
