@@ -378,7 +378,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 			return nil, err
 		}
 	}
-	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh, s.engine.UnknownActor)
+	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
 	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
 	runs := rpc.Scheduled{Server: s.server}

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/fieldmaskpb"
-
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"

@@ -11,7 +11,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -60,14 +60,14 @@ func TestTokenKeys(t *testing.T) {
 				require.Empty(t, complete(t, f, given[name]), name)
 			}
 			for _, name := range step.refuses {
-				require.Equal(t, engine.ReasonAttemptToken, complete(t, f, given[name]), name)
+				require.Equal(t, attempttoken.ReasonInvalid, complete(t, f, given[name]), name)
 			}
 			_, given[step.name] = token(t, f)
 			var id string
 			id, given[step.name+"/kept"] = token(t, f)
-			for _, guess := range []engine.Tokens{{}, engine.NewTokens(nil), engine.NewTokens([]byte{}), engine.NewTokens(make([]byte, 32))} {
-				made := guess.Sign(engine.AttemptToken{Namespace: "acme", RunID: id, Node: "w", Visit: 1, Attempt: 1})
-				require.Equal(t, engine.ReasonAttemptToken, complete(t, f, made), "a token cannot be made up")
+			for _, guess := range []attempttoken.Keys{{}, attempttoken.NewKeys(nil), attempttoken.NewKeys([]byte{}), attempttoken.NewKeys(make([]byte, 32))} {
+				made := guess.Sign(attempttoken.Token{Namespace: "acme", RunID: id, Node: "w", Visit: 1, Attempt: 1})
+				require.Equal(t, attempttoken.ReasonInvalid, complete(t, f, made), "a token cannot be made up")
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -172,7 +173,7 @@ func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journ
 }
 
 func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
-	s := outbox.Settle{TaskID: r.task, RunID: r.id, Outcome: outbox.Failed, Summary: summary(end.Result), End: now, Trace: carryContext(r.trace)}
+	s := outbox.Settle{TaskID: r.task, RunID: r.id, Outcome: outbox.Failed, Summary: summary(end.Result), End: now, Trace: tracing.OfSpan(r.trace)}
 	if !r.started.IsZero() {
 		s.Duration = max(now.Sub(r.started), 0)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -65,7 +66,7 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 	key := once(req.Request)
 	_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: started(),
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandAmend, Key: key}},
-		&record.Payload{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
+		&record.Payload{RequestID: req.Request.ID, By: req.By, Graph: p.Body, Revision: req.Revision})
 	if err != nil {
 		return nil, refusedCommand(err)
 	}
@@ -76,10 +77,10 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 	if err != nil {
 		return nil, err
 	}
-	if row.GraphRevision > req.Revision && row.GraphHash == p.hash {
+	if row.GraphRevision > req.Revision && row.GraphHash == p.Hash {
 		return out, nil
 	}
-	if was, err := e.amendedBy(ctx, row, req.Revision, p.hash); err != nil || was {
+	if was, err := e.amendedBy(ctx, row, req.Revision, p.Hash); err != nil || was {
 		return out, err
 	}
 	// The run has moved on in between: look again what is in the way now.
@@ -158,7 +159,7 @@ func (e *Engine) amendedBy(ctx context.Context, row journal.Run, revision int64,
 }
 
 // planAmend works out what a change would do to the run as it stands, and changes nothing.
-func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program, error) {
+func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program.Program, error) {
 	look, row, err := e.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, nil, err
@@ -196,16 +197,16 @@ func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *
 	if len(faults) > 0 {
 		return nil, nil, faults
 	}
-	p, err := e.repinned(ctx, req.Namespace, patched)
+	p, err := e.programs.Recompile(ctx, req.Namespace, patched)
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &Amendment{GraphHash: p.hash, GraphRevision: revision + 1}
+	out := &Amendment{GraphHash: p.Hash, GraphRevision: revision + 1}
 	trial, err := workgraph.Restore(ctx, now, position)
 	if err != nil {
 		return nil, nil, err
 	}
-	out.AmendPlan, err = trial.PlanAmend(ctx, p.p, time.Now().UTC())
+	out.AmendPlan, err = trial.PlanAmend(ctx, p.Machine, time.Now().UTC())
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
@@ -247,34 +248,4 @@ func amendRefusal(runID string, err error) error {
 		out = out.Violate(place, f.Code, f.Message)
 	}
 	return out
-}
-
-// repinned compiles a graph that a run may have grown, within the limits and with the actors of the
-// namespace.
-func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
-	if err := e.withinLimits(g); err != nil {
-		return nil, err
-	}
-	known, err := e.programs.knownActors(ctx, namespace, actorsOf(g))
-	if err != nil {
-		return nil, err
-	}
-	compiled, err := workgraph.Recompile(ctx, g, known)
-	if err != nil {
-		if list, ok := errors.AsType[workgraph.Faults](err); ok {
-			return nil, e.hints(ctx, namespace, g, list)
-		}
-		return nil, err
-	}
-	pinned := compiled.Graph()
-	body, err := pinned.Canonical()
-	if err != nil {
-		return nil, fmt.Errorf("canonical form: %w", err)
-	}
-	if err := e.graphFits(body); err != nil {
-		return nil, err
-	}
-	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil).WithEvaluated(e.programs.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: record.GraphHash(body), body: body}
-	e.programs.cache("pinned/"+p.hash, p)
-	return p, nil
 }

@@ -12,11 +12,11 @@ import (
 func (r *run) amendment(l *record.Payload, now time.Time) (workgraph.Command, *record.GraphChange, error) {
 	ctx, end := r.evaluation()
 	defer end()
-	p, err := r.t.e.programs.stored(ctx, record.GraphHash(l.Graph), l.Graph)
+	p, err := r.t.e.programs.Stored(ctx, record.GraphHash(l.Graph), l.Graph)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := workgraph.Diff(ctx, r.state.Graph(), p.p.Graph())
+	d, err := workgraph.Diff(ctx, r.state.Graph(), p.Machine.Graph())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -24,5 +24,5 @@ func (r *run) amendment(l *record.Payload, now time.Time) (workgraph.Command, *r
 	for i := range d.ChangedNodes {
 		change.Changed = append(change.Changed, d.ChangedNodes[i].ID)
 	}
-	return workgraph.Amended{Program: p.p, Revision: l.Revision, By: l.By, Now: now}, change, nil
+	return workgraph.Amended{Program: p.Machine, Revision: l.Revision, By: l.By, Now: now}, change, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -349,7 +350,7 @@ func (e *Engine) CompleteAttempt(ctx context.Context, req CompleteRequest) (stri
 		return row.ID, err
 	}
 	posted, err := e.enqueue(ctx, journal.EnqueueRequest{Open: started(),
-		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandCompletion, Key: token.name()}},
+		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandCompletion, Key: token.Name()}},
 		&record.Payload{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {
 		return "", refusedCommand(err)
@@ -360,15 +361,15 @@ func (e *Engine) CompleteAttempt(ctx context.Context, req CompleteRequest) (stri
 		}
 		return row.ID, nil
 	}
-	_, err = e.applied(ctx, token.Namespace, token.RunID, journal.CommandCompletion, token.name())
+	_, err = e.applied(ctx, token.Namespace, token.RunID, journal.CommandCompletion, token.Name())
 	return row.ID, err
 }
 
 // saidOfTask reports whether the same was said of a task before. An error says that it cannot be completed so
 // any more.
-func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token AttemptToken, end CompleteRequest) (bool, error) {
+func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token attempttoken.Token, end CompleteRequest) (bool, error) {
 	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
-	m, unread, err := e.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCompletion, token.name(), true)
+	m, unread, err := e.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCompletion, token.Name(), true)
 	if err != nil {
 		return false, err
 	}

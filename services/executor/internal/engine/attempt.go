@@ -21,8 +21,11 @@ import (
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -160,7 +163,7 @@ func (t *session) perform(a *attempt) {
 }
 
 // admit finds who makes the call, and says why it is not to be made.
-func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, info ActorInfo, refused *workgraph.Error) {
+func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, info program.ActorInfo, refused *workgraph.Error) {
 	if ctx.Err() != nil {
 		return nil, info, notPerformed(context.Cause(ctx))
 	}
@@ -184,20 +187,20 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 }
 
 // call calls the actor and reports what comes of it, once: an actor that does not return is given up.
-func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info ActorInfo) {
+func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info program.ActorInfo) {
 	progress := reporter{t.e.hub, a}
 	progress.tell(Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	span := trace.SpanFromContext(ctx) // nobody's to end, and says nothing
 	if a.run.recorded() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
-			runID(a.run.id), attribute.String("epigraph.node.id", a.start.Node),
+			tracing.RunAttribute(a.run.id), attribute.String("epigraph.node.id", a.start.Node),
 			attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
 			attribute.Int("epigraph.attempt", a.start.Attempt), attribute.String("epigraph.actor", a.start.Actor)))
 	}
 	var carried outbox.Trace
 	if t.e.claims != nil {
-		carried = carry(ctx)
+		carried = tracing.Of(ctx)
 	}
 	var once sync.Once
 	ended := func(out *workgraph.Outcome, err *workgraph.Error, leads bool) {
@@ -275,7 +278,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 
 // actor is who makes the call. While the journal, which knows the remote ones, cannot be asked, the attempt
 // waits: that uses up none of its tries.
-func (t *session) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, info ActorInfo, ok bool, err error) {
+func (t *session) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, info program.ActorInfo, ok bool, err error) {
 	err = t.steadily(ctx, func() (err error) {
 		doer, info, ok, err = t.e.actors.Actor(ctx, a.run.namespace, a.start.Actor)
 		return err
@@ -646,3 +649,26 @@ func (r reporter) Text(piece string) { r.tell(Ephemeral{Text: piece, At: dbkit.N
 
 // Progress implements actor.Reporter.
 func (r reporter) Progress(at json.RawMessage) { r.tell(Ephemeral{Progress: at, At: dbkit.Now()}) }
+
+// Tokens are those of this engine.
+func (e *Engine) Tokens() attempttoken.Keys { return attempttoken.NewKeys(e.cfg.TokenKeys...) }
+
+// attemptToken is the token of an attempt of the run.
+func (r *run) attemptToken(ref workgraph.Ref, attempt int) string {
+	return r.t.e.Tokens().Sign(attempttoken.Token{Namespace: r.namespace, RunID: r.id, Node: ref.Node, Visit: ref.Visit, Item: ref.Item, Attempt: attempt})
+}
+
+// oversize is the size of the first value that is over the limit, or 0.
+func (e *Engine) oversize(args []json.RawMessage, named map[string]json.RawMessage) int {
+	for _, v := range args {
+		if len(v) > e.cfg.MaxPayload {
+			return len(v)
+		}
+	}
+	for _, v := range named {
+		if len(v) > e.cfg.MaxPayload {
+			return len(v)
+		}
+	}
+	return 0
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -41,7 +42,7 @@ func (l *live) refuses(t *testing.T, namespace string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {
 		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: namespace, Graph: chain(1, "signal")})
-		return errs.ReasonOf(err) == engine.ReasonMemoryFull
+		return errs.ReasonOf(err) == memory.ReasonMemoryFull
 	})
 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -121,7 +124,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 		return workgraph.Errorf(workgraph.Permanent, ReasonFanOutExceeded, "%d children at once, the limit is %d: spawn them in batches", len(c.Runs), most)
 	}
 	var faults []string
-	from := carry(ctx)
+	from := tracing.Of(ctx)
 	for i := range c.Runs {
 		run := &c.Runs[i]
 		run.ID, run.TraceParent, run.TraceState, run.Workflow, run.WorkflowHash = ids.New(IDPrefix), from.Parent, from.State, "", ""
@@ -153,9 +156,9 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 		if run.Graph == nil {
 			continue
 		}
-		var p *program
+		var p *program.Program
 		err := t.steadily(ctx, func() (err error) {
-			p, err = t.e.program(ctx, r.namespace, run.Graph, nil, &run.Input)
+			p, err = t.e.programs.Compile(ctx, r.namespace, run.Graph, nil, &run.Input)
 			return err
 		})
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {
@@ -167,7 +170,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 		if err != nil {
 			return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "child %d: %v", i+1, errs.From(err).Message)
 		}
-		run.Graph = p.p.Graph() // with effects, so that it is the same graph wherever it is compiled
+		run.Graph = p.Machine.Graph() // with effects, so that it is the same graph wherever it is compiled
 	}
 	if len(faults) > 0 {
 		return workgraph.Errorf(workgraph.Permanent, ReasonChildInvalid, "%s", strings.Join(faults, "\n"))
@@ -175,7 +178,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	var runs int
 	var ok bool
 	err := t.steadily(ctx, func() (err error) {
-		runs, ok, err = t.e.quota.admit(ctx, r.root, c.Runs, cfg.MaxDescendants, func(most int) (int, error) {
+		runs, ok, err = t.e.quota.Admit(ctx, r.root, c.Runs, cfg.MaxDescendants, func(most int) (int, error) {
 			leave, err := t.e.counts.Enter(ctx, r.namespace)
 			if err != nil {
 				return 0, err
@@ -189,7 +192,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	case err != nil:
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the runs of the family cannot be counted just now: %v", errs.From(err).Message)
 	case !ok:
-		return workgraph.Errorf(workgraph.Permanent, ReasonDescendantQuota,
+		return workgraph.Errorf(workgraph.Permanent, descendants.ReasonDescendantQuota,
 			"%d more children, and run %s has a family of %d runs already, itself included; the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
 			len(c.Runs), r.root, min(runs, cfg.MaxDescendants), cfg.MaxDescendants)
 	}
@@ -245,7 +248,7 @@ func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 // spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned
 // out to be impossible, or is not wanted any more.
 func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *approved, again bool) {
-	defer t.e.quota.recorded(r.root, s.Child.ID)
+	defer t.e.quota.Recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
 	for r.wants(s.Child.ID) {
 		leave, err := t.e.starts.Enter(t.background, r.namespace)
@@ -339,7 +342,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *approved, again boo
 		req.TaskID, req.lineage.Borrowed = r.task, true
 	}
 	// Below the call that asked for it, whichever executor made that call and whenever.
-	caller := carried(outbox.Trace{Parent: c.TraceParent, State: c.TraceState})
+	caller := tracing.Span(outbox.Trace{Parent: c.TraceParent, State: c.TraceState})
 	if !caller.IsValid() {
 		caller = r.trace
 	}
@@ -390,9 +393,9 @@ func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgra
 	if len(g.Nodes) > most {
 		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "the sub-graph has %d nodes, the limit is %d", len(g.Nodes), most)
 	}
-	var known actorSet
+	var known program.ActorSet
 	err := t.steadily(ctx, func() (err error) {
-		known, err = t.e.programs.knownActors(ctx, a.run.namespace, actorsOf(g))
+		known, err = t.e.programs.KnownActors(ctx, a.run.namespace, program.ActorsOf(g))
 		return err
 	})
 	if err != nil {
@@ -408,7 +411,7 @@ func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgra
 		return notPerformed(err)
 	}
 	if len(faults) > 0 {
-		return workgraph.RefusedExpansion(t.e.hints(ctx, a.run.namespace, g, faults))
+		return workgraph.RefusedExpansion(t.e.programs.Hints(ctx, a.run.namespace, g, faults))
 	}
 	for i := range g.Nodes {
 		g.Nodes[i].Effect = effects[i]

@@ -8,9 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -460,4 +465,16 @@ func (r *run) neverBegun(reason string, x extra) error {
 		evs, eff.Ended = append(evs, es...), fx.Ended
 	}
 	return r.commit(evs, workgraph.Effects{Ended: eff.Ended}, x)
+}
+
+// linkCommand notes in the run's trace which request, or which other run, commands come from. That of its own
+// trace is no news.
+func (r *run) linkCommand(kind journal.CommandKind, from outbox.Trace) {
+	sc := tracing.Span(from)
+	if !r.trace.IsSampled() || !sc.IsSampled() || sc.TraceID() == r.trace.TraceID() {
+		return
+	}
+	_, span := r.t.e.tracer.Start(trace.ContextWithSpanContext(context.Background(), r.trace), "run.command", trace.WithLinks(tracing.LinksTo(sc)...),
+		trace.WithAttributes(tracing.RunAttribute(r.id), attribute.String("epigraph.command", string(kind))))
+	span.End()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -20,7 +21,7 @@ type computes struct {
 	names map[string]bool
 }
 
-func (c computes) Actor(ctx context.Context, namespace, name string) (workgraph.Actor, engine.ActorInfo, bool, error) {
+func (c computes) Actor(ctx context.Context, namespace, name string) (workgraph.Actor, program.ActorInfo, bool, error) {
 	a, info, ok, err := c.actors.Actor(ctx, namespace, name)
 	info.Computes = c.names[name]
 	return a, info, ok, err

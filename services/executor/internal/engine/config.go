@@ -12,9 +12,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
-	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // Config bounds what an engine does. DefaultConfig is usable as it is.
@@ -93,7 +94,7 @@ func DefaultConfig() Config {
 		Drain: 20 * time.Second, Grace: 10 * time.Second, EvictAfter: 5 * time.Second, SnapshotEvery: 1024,
 		ScanInterval: 500 * time.Millisecond, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
-		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: DefaultLive(), CommandPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxDescendants: 10_000, DetailsEvery: time.Second,
+		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: memory.DefaultLive(), CommandPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxDescendants: 10_000, DetailsEvery: time.Second,
 		MaxWatches: 64,
 	}
 }
@@ -141,25 +142,6 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Actors is what the engine asks about actors; every namespace has its own. An error says that it cannot be
-// told just now whether there is such an actor. Implementations are safe for concurrent use.
-type Actors interface {
-	// Find returns those of the named actors that the namespace has. It is asked before a graph is accepted.
-	Find(ctx context.Context, namespace string, names []string) (map[string]ActorInfo, error)
-	// Actor is the actor of that name with what is known of it. It is asked before every call.
-	Actor(ctx context.Context, namespace, name string) (workgraph.Actor, ActorInfo, bool, error)
-	// Names lists the names of the namespace in order.
-	Names(ctx context.Context, namespace string) ([]string, error)
-}
-
-// ActorInfo is what the engine needs to know of an actor before it is called.
-type ActorInfo struct {
-	workgraph.ActorInfo
-	// Changes says that another namespace, or this one at another time, may know something else under the
-	// same name.
-	Changes bool
-}
-
 // Claims reserves tasks of the registry for runs. Errors are *errs.Error values.
 type Claims interface {
 	// Claim reserves the task for the run until lease has passed or the claim is confirmed.
@@ -182,7 +164,7 @@ type Deps struct {
 	Journal journal.Journal
 	// Packer gives what is written the form in which Journal reads it back; nil leaves it as it is.
 	Packer journal.Packer
-	Actors Actors
+	Actors program.Actors
 	// Evaluated are the expressions that a call of an actor with these named arguments evaluates, nil for one
 	// that evaluates none: see workgraph.Program.WithEvaluated. Nil is that of no actor.
 	Evaluated func(actor string, named map[string]json.RawMessage) []string

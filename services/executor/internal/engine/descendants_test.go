@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -27,77 +28,77 @@ func TestDescendantQuota(t *testing.T) {
 		return out
 	}
 	t.Run("Admit/UpToTheBoundAndNoFurther", func(t *testing.T) {
-		var k descendantQuota
+		var k descendants.Quota
 		below, counts := 0, 0
 		count := func(most int) (int, error) { counts++; return min(below, most), nil }
 		for below < 999 {
 			c := children(1)
-			_, ok, err := k.admit(t.Context(), "root", c, 1000, count)
+			_, ok, err := k.Admit(t.Context(), "root", c, 1000, count)
 			require.NoError(t, err)
 			require.True(t, ok, "%d below", below)
 			below++
-			k.recorded("root", c[0].ID)
+			k.Recorded("root", c[0].ID)
 		}
 		require.Less(t, counts, 20, "it is not counted for each, near to the bound either")
-		runs, ok, err := k.admit(t.Context(), "root", children(1), 1000, count)
+		runs, ok, err := k.Admit(t.Context(), "root", children(1), 1000, count)
 		require.NoError(t, err)
 		require.False(t, ok)
 		require.Equal(t, 1000, runs)
-		_, ok, err = k.admit(t.Context(), "other", children(1), 1000, func(int) (int, error) { return 0, nil })
+		_, ok, err = k.Admit(t.Context(), "other", children(1), 1000, func(int) (int, error) { return 0, nil })
 		require.NoError(t, err)
 		require.True(t, ok)
 	})
 	t.Run("Admit/WhatIsNotRecordedYetCounts", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendantQuota
+			var k descendants.Quota
 			var admitted atomic.Int64
 			var all sync.WaitGroup
 			for range 50 {
 				c := children(10)
 				all.Go(func() {
-					if _, ok, err := k.admit(t.Context(), "root", c, 101, func(int) (int, error) { return 0, nil }); err == nil && ok {
+					if _, ok, err := k.Admit(t.Context(), "root", c, 101, func(int) (int, error) { return 0, nil }); err == nil && ok {
 						admitted.Add(1)
 					}
 				})
 			}
 			all.Wait()
 			require.EqualValues(t, 10, admitted.Load())
-			time.Sleep(2 * recordTime) //nolint:forbidigo // in a bubble; nobody recorded them
-			_, ok, err := k.admit(t.Context(), "root", children(100), 101, func(int) (int, error) { return 0, nil })
+			time.Sleep(2 * descendants.RecordTime) //nolint:forbidigo // in a bubble; nobody recorded them
+			_, ok, err := k.Admit(t.Context(), "root", children(100), 101, func(int) (int, error) { return 0, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
 		})
 	})
 	t.Run("Admit/WaitsForThoseThatMayCountTwice", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendantQuota
+			var k descendants.Quota
 			below := 0
 			first := children(5)
-			_, ok, err := k.admit(t.Context(), "root", first, 11, func(int) (int, error) { return below, nil })
+			_, ok, err := k.Admit(t.Context(), "root", first, 11, func(int) (int, error) { return below, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
-			time.Sleep(countAge) //nolint:forbidigo // in a bubble
-			below = 5            // they are there, and the one who asked has not heard of it
+			time.Sleep(descendants.CountAge) //nolint:forbidigo // in a bubble
+			below = 5                        // they are there, and the one who asked has not heard of it
 			go func() {
-				time.Sleep(3 * spawnPause) //nolint:forbidigo // in a bubble
+				time.Sleep(3 * descendants.SpawnPause) //nolint:forbidigo // in a bubble
 				for _, c := range first {
-					k.recorded("root", c.ID)
+					k.Recorded("root", c.ID)
 				}
 			}()
-			_, ok, err = k.admit(t.Context(), "root", children(5), 11, func(int) (int, error) { return below, nil })
+			_, ok, err = k.Admit(t.Context(), "root", children(5), 11, func(int) (int, error) { return below, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
 		})
 	})
 	t.Run("Admit/OneCountsForAllThatWait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendantQuota
+			var k descendants.Quota
 			var counts, admitted atomic.Int64
 			var all sync.WaitGroup
 			for range 200 {
 				c := children(10)
 				all.Go(func() {
-					_, ok, err := k.admit(t.Context(), "root", c, 1001, func(int) (int, error) {
+					_, ok, err := k.Admit(t.Context(), "root", c, 1001, func(int) (int, error) {
 						counts.Add(1)
 						time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 						return 0, nil
@@ -109,30 +110,30 @@ func TestDescendantQuota(t *testing.T) {
 			}
 			all.Wait()
 			require.EqualValues(t, 100, admitted.Load())
-			require.Less(t, counts.Load(), int64(3*spawnTries), "one after the other, and not one for each")
+			require.Less(t, counts.Load(), int64(3*descendants.SpawnTries), "one after the other, and not one for each")
 		})
 	})
 	t.Run("Admit/AFullFamilyIsNotCountedAgain", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendantQuota
+			var k descendants.Quota
 			counts := 0
 			count := func(int) (int, error) { counts++; return 995, nil }
 			for range 100 {
-				runs, ok, err := k.admit(t.Context(), "root", children(10), 1000, count)
+				runs, ok, err := k.Admit(t.Context(), "root", children(10), 1000, count)
 				require.NoError(t, err)
 				require.False(t, ok)
 				require.Equal(t, 996, runs)
 			}
 			require.Equal(t, 1, counts)
-			time.Sleep(countAge) //nolint:forbidigo // in a bubble
-			_, ok, err := k.admit(t.Context(), "root", children(10), 1000, func(int) (int, error) { return 0, nil })
+			time.Sleep(descendants.CountAge) //nolint:forbidigo // in a bubble
+			_, ok, err := k.Admit(t.Context(), "root", children(10), 1000, func(int) (int, error) { return 0, nil })
 			require.NoError(t, err)
 			require.True(t, ok, "runs were deleted meanwhile")
 		})
 	})
 	t.Run("Admit/AFamilyThatFillsUpIsCountedSeldom", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendantQuota
+			var k descendants.Quota
 			var below atomic.Int64
 			counts := 0
 			count := func(int) (int, error) {
@@ -141,26 +142,26 @@ func TestDescendantQuota(t *testing.T) {
 				return int(below.Load()), nil
 			}
 			first := children(99)
-			_, ok, err := k.admit(t.Context(), "root", first, 100, count)
+			_, ok, err := k.Admit(t.Context(), "root", first, 100, count)
 			require.NoError(t, err)
 			require.True(t, ok)
 			full := func() int {
 				counts = 0
 				began := time.Now()
-				runs, ok, err := k.admit(t.Context(), "root", children(1), 100, count)
+				runs, ok, err := k.Admit(t.Context(), "root", children(1), 100, count)
 				require.NoError(t, err)
 				require.False(t, ok)
 				require.GreaterOrEqual(t, runs, 100)
-				require.Less(t, time.Since(began), 2*spawnTries*spawnPause)
+				require.Less(t, time.Since(began), 2*descendants.SpawnTries*descendants.SpawnPause)
 				return counts
 			}
 			require.Zero(t, full(), "as long as none is recorded a count tells nothing new")
 			var all sync.WaitGroup
 			all.Go(func() {
 				for _, c := range first[:90] {
-					time.Sleep(spawnPause / 2) //nolint:forbidigo // in a bubble
+					time.Sleep(descendants.SpawnPause / 2) //nolint:forbidigo // in a bubble
 					below.Add(1)
-					k.recorded("root", c.ID)
+					k.Recorded("root", c.ID)
 				}
 			})
 			require.LessOrEqual(t, full(), 4)
@@ -168,18 +169,18 @@ func TestDescendantQuota(t *testing.T) {
 		})
 	})
 	t.Run("Admit/WhatIsRecordedDuringACountCounts", func(t *testing.T) {
-		var k descendantQuota
+		var k descendants.Quota
 		first := children(9)
-		_, ok, err := k.admit(t.Context(), "root", first, 10, func(int) (int, error) { return 0, nil })
+		_, ok, err := k.Admit(t.Context(), "root", first, 10, func(int) (int, error) { return 0, nil })
 		require.NoError(t, err)
 		require.True(t, ok)
 		tries := 0
-		runs, ok, err := k.admit(t.Context(), "root", children(1), 10, func(int) (int, error) {
+		runs, ok, err := k.Admit(t.Context(), "root", children(1), 10, func(int) (int, error) {
 			if tries++; tries > 1 {
 				return 9, nil
 			}
 			for _, c := range first { // after what the count sees
-				k.recorded("root", c.ID)
+				k.Recorded("root", c.ID)
 			}
 			return 0, nil
 		})
@@ -189,13 +190,13 @@ func TestDescendantQuota(t *testing.T) {
 	})
 	t.Run("Admit/ACountThatFailsLetsNobodyIn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendantQuota
+			var k descendants.Quota
 			var counts, admitted atomic.Int64
 			var all sync.WaitGroup
 			ask := func() {
 				c := children(1)
 				all.Go(func() {
-					_, ok, err := k.admit(t.Context(), "root", c, 1000, func(int) (int, error) {
+					_, ok, err := k.Admit(t.Context(), "root", c, 1000, func(int) (int, error) {
 						time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 						if counts.Add(1) <= 2 {
 							return 0, errors.New("away")
@@ -218,15 +219,15 @@ func TestDescendantQuota(t *testing.T) {
 		})
 	})
 	t.Run("Admit/Faults", func(t *testing.T) {
-		var k descendantQuota
-		_, ok, err := k.admit(t.Context(), "root", children(1), 10, func(int) (int, error) { return 0, errors.New("away") })
+		var k descendants.Quota
+		_, ok, err := k.Admit(t.Context(), "root", children(1), 10, func(int) (int, error) { return 0, errors.New("away") })
 		require.ErrorContains(t, err, "away")
 		require.False(t, ok)
-		_, ok, _ = k.admit(t.Context(), "root", children(9), 10, func(int) (int, error) { return 0, nil })
+		_, ok, _ = k.Admit(t.Context(), "root", children(9), 10, func(int) (int, error) { return 0, nil })
 		require.True(t, ok)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, ok, err = k.admit(ctx, "root", children(9), 10, func(int) (int, error) { return 0, nil })
+		_, ok, err = k.Admit(ctx, "root", children(9), 10, func(int) (int, error) { return 0, nil })
 		require.ErrorIs(t, err, context.Canceled)
 		require.False(t, ok)
 	})

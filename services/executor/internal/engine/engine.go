@@ -23,7 +23,10 @@ import (
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/suspect"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -35,14 +38,14 @@ type Engine struct {
 	cfg           Config
 	journal       journal.Journal
 	packer        journal.Packer
-	actors        Actors
+	actors        program.Actors
 	claims        Claims
 	cancellations Cancellations
-	suspects      *turn
-	explained     explained
+	suspects      *suspect.Turn
+	explained     suspect.Explained
 	prices        Prices
 	fuses         fuses // of prices
-	quota         descendantQuota
+	quota         descendants.Quota
 	wake          func()
 	delivered     func() (next <-chan struct{}, away bool)
 	// workflows is nil when there are none.
@@ -72,7 +75,7 @@ type Engine struct {
 	calling *inflight.Budget
 	// results is what calls that are made here may hold of what is to become their results.
 	results  *inflight.Budget
-	programs *programs
+	programs *program.Set
 	outcomes *workgraph.OutcomeCache
 
 	mu       sync.Mutex
@@ -112,12 +115,11 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		d.MeterProvider = metricnoop.NewMeterProvider()
 	}
 	e.tracer = d.TracerProvider.Tracer(scope)
-	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges}, cfg.MaxLiveBytes/4)
-	e.programs.evaluated = d.Evaluated
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
-	e.suspects, e.roomWait = newTurn(suspectTurn), roomWait
+	e.programs = program.New(d.Actors, program.Bounds{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges, GraphBytes: cfg.MaxGraphBytes}, e.computing, d.Evaluated, cfg.MaxLiveBytes/4)
+	e.suspects, e.roomWait = suspect.NewTurn(suspect.TurnTime), roomWait
 	e.starts, e.counts = turns.New(childStarts), turns.NewResting(1)
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
@@ -166,7 +168,7 @@ func (e *Engine) Owner() journal.Owner {
 
 // TakeOverPolicy is how take-overs are counted, by whichever way a run comes here.
 func (e *Engine) TakeOverPolicy() journal.TakeOverPolicy {
-	return journal.TakeOverPolicy{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.has}
+	return journal.TakeOverPolicy{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.Has}
 }
 
 // outlived reports whether this process was that owner.
@@ -212,3 +214,6 @@ func (e *Engine) notReady() error {
 	}
 	return errs.New(errs.Unavailable, errs.ReasonNotReady, "the executor is starting or stopping").Hint("try again in a moment")
 }
+
+// Programs are the graphs that this engine has compiled. They judge graphs that are to be run.
+func (e *Engine) Programs() *program.Set { return e.programs }

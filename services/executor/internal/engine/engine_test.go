@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -45,19 +46,19 @@ const ns = "acme"
 // actors is an engine.Actors made of functions.
 type actors map[string]workgraph.Actor
 
-func (a actors) Find(_ context.Context, _ string, names []string) (map[string]engine.ActorInfo, error) {
-	out := map[string]engine.ActorInfo{}
+func (a actors) Find(_ context.Context, _ string, names []string) (map[string]program.ActorInfo, error) {
+	out := map[string]program.ActorInfo{}
 	for _, n := range names {
 		if info, ok := workgraph.Actors(a).ActorInfo(n); ok {
-			out[n] = engine.ActorInfo{ActorInfo: info}
+			out[n] = program.ActorInfo{ActorInfo: info}
 		}
 	}
 	return out, nil
 }
 
-func (a actors) Actor(_ context.Context, _, name string) (workgraph.Actor, engine.ActorInfo, bool, error) {
+func (a actors) Actor(_ context.Context, _, name string) (workgraph.Actor, program.ActorInfo, bool, error) {
 	info, ok := workgraph.Actors(a).ActorInfo(name)
-	return a[name], engine.ActorInfo{ActorInfo: info}, ok, nil
+	return a[name], program.ActorInfo{ActorInfo: info}, ok, nil
 }
 
 func (a actors) Names(context.Context, string) ([]string, error) {
@@ -178,7 +179,7 @@ type live struct {
 
 type option func(*engine.Config, *engine.Deps)
 
-func run(t testing.TB, s store, a engine.Actors, opts ...option) *live {
+func run(t testing.TB, s store, a program.Actors, opts ...option) *live {
 	t.Helper()
 	cfg := engine.DefaultConfig()
 	cfg.ID, cfg.ScanInterval, cfg.WatchPoll = "exec", 20*time.Millisecond, 20*time.Millisecond
@@ -532,7 +533,7 @@ func TestConfig(t *testing.T) {
 	})
 	t.Run("Near/FindsSlips", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, []string{"http"}, engine.Near("htp", []string{"cel", "http", "llm"}))
-		require.Empty(t, engine.Near("zzzzzz", []string{"cel", "http"}))
+		require.Equal(t, []string{"http"}, program.Near("htp", []string{"cel", "http", "llm"}))
+		require.Empty(t, program.Near("zzzzzz", []string{"cel", "http"}))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -142,7 +143,7 @@ func (e *Engine) fitsRun(namespace, runID string, n int64) error {
 // enqueue writes commands and wakes who takes it up.
 func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *record.Payload) (journal.Enqueued, error) {
 	if l != nil {
-		l.Trace, l.Principal = carry(ctx), access.Of(ctx).String()
+		l.Trace, l.Principal = tracing.Of(ctx), access.Of(ctx).String()
 		body, err := l.Encode()
 		if err != nil {
 			return journal.Enqueued{}, errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "a value is not JSON").With(err)
@@ -158,7 +159,7 @@ func (e *Engine) enqueue(ctx context.Context, p journal.EnqueueRequest, l *recor
 	}
 	posted, err := e.journal.Enqueue(ctx, p)
 	if err == nil {
-		linkRequest(ctx, posted.Run)
+		tracing.LinkRequest(ctx, posted.Run)
 	}
 	// Commands that is durable is taken up even if the values of its run cannot be read just now.
 	e.ApplySoon(posted)
@@ -214,7 +215,7 @@ func (e *Engine) Standing(ctx context.Context, namespace, runID string) (look fu
 	if err != nil {
 		return nil, row, err
 	}
-	p, err := e.programs.stored(ctx, loaded.Run.GraphHash, loaded.Graph)
+	p, err := e.programs.Stored(ctx, loaded.Run.GraphHash, loaded.Graph)
 	if err != nil {
 		return nil, row, err
 	}

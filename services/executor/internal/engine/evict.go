@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 )
 
@@ -28,7 +29,7 @@ func (t *session) watchMemory() {
 	var next time.Time
 	for {
 		select {
-		case <-t.memory.over:
+		case <-t.memory.Over:
 		case <-again:
 		case <-t.background.Done():
 			return
@@ -122,7 +123,7 @@ func (t *session) evict(r *run) (freed int64) {
 	mine := t.loads(r.id)
 	t.mu.Unlock()
 	if mine {
-		t.standInLine(r.id, &noRoomError{namespace: r.namespace, size: freed})
+		t.standInLine(r.id, &memory.FullError{Namespace: r.namespace, Size: freed})
 	}
 	return freed
 }

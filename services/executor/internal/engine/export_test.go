@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/turns"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -30,7 +31,7 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 	for _, a := range r.inFlight() {
 		if a.start.Node == node && t.sched.Remove(&a.task) {
 			a.barred = true
-			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonBudget, "barred"), carryContext(r.trace))
+			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonBudget, "barred"), tracing.OfSpan(r.trace))
 			return true
 		}
 	}
@@ -96,7 +97,7 @@ func (e *Engine) Evaluating(runID string) bool {
 func (e *Engine) GiveBackAfter(d time.Duration) { e.roomWait = d }
 
 // KeepTurnsOfSuspects sets for how long a suspect keeps others from their turn.
-func (e *Engine) KeepTurnsOfSuspects(d time.Duration) { e.suspects.most.Store(int64(d)) }
+func (e *Engine) KeepTurnsOfSuspects(d time.Duration) { e.suspects.Most.Store(int64(d)) }
 
 // Hasten lets runs ask for prices, as when the price book answers again.
 func (e *Engine) Hasten(ctx context.Context) { e.current().expedite(ctx) }

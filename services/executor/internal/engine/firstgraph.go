@@ -42,6 +42,6 @@ func (r *run) fromFirst(ctx context.Context, row journal.Run, events []journal.E
 	if err != nil {
 		return fmt.Errorf("graph of the beginning: %w", err)
 	}
-	r.program, err = r.t.e.programs.stored(ctx, hash, body)
+	r.program, err = r.t.e.programs.Stored(ctx, hash, body)
 	return err
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -116,15 +118,15 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err := asApproved(row, before, g); err != nil {
 		return "", err
 	}
-	p, err := e.program(ctx, req.Namespace, g, nil, nil)
+	p, err := e.programs.Compile(ctx, req.Namespace, g, nil, nil)
 	if err != nil {
 		return "", err
 	}
-	adopt, again, err := workgraph.ReuseFrom(ctx, old, req.From, before, p.p.Graph())
+	adopt, again, err := workgraph.ReuseFrom(ctx, old, req.From, before, p.Machine.Graph())
 	if err != nil {
 		return "", err
 	}
-	if err := asTheyWere(ctx, before, p.p.Graph(), adopt, req.From); err != nil {
+	if err := asTheyWere(ctx, before, p.Machine.Graph(), adopt, req.From); err != nil {
 		return "", err
 	}
 	if !req.AllowUnsafe {
@@ -132,7 +134,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := repeats(p.p, again, below); err != nil {
+		if err := repeats(p.Machine, again, below); err != nil {
 			return "", err
 		}
 	}
@@ -162,7 +164,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return id, withoutTaskHint(err)
 	}
 	if err == nil {
-		linkRequest(ctx, row)
+		tracing.LinkRequest(ctx, row)
 	}
 	return id, err
 }
@@ -188,7 +190,7 @@ func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal
 	if row.LastSeq == 0 {
 		return row, nil, nil
 	}
-	p, err := e.programs.stored(ctx, row.GraphHash, loaded.Graph)
+	p, err := e.programs.Stored(ctx, row.GraphHash, loaded.Graph)
 	if err != nil {
 		return row, nil, err
 	}
@@ -229,8 +231,8 @@ func reached(s *workgraph.State, from *workgraph.Ref) error {
 			Violate("visit", ReasonVisitNotFound, "no such visit").Hint("ListVisits names the visits of the run; a fork without a visit takes over all that completed")
 	}
 	unknown := errs.New(errs.InvalidArgument, ReasonVisitNotFound, "the graph of the run has no node %q", from.Node).Violate("visit", ReasonVisitNotFound, "not a node of the graph")
-	steps := maxNearSteps
-	if near := nearest(from.Node, names, &steps); len(near) > 0 {
+	steps := program.MaxNearSteps
+	if near := program.Nearest(from.Node, names, &steps); len(near) > 0 {
 		return unknown.Hint("did you mean " + strings.Join(near, " or ") + "?")
 	}
 	return unknown.Hint("GetRunGraph shows the graph")
@@ -390,7 +392,7 @@ func repeats(p *workgraph.Program, again []workgraph.Ref, below []string) error 
 func startOf(row journal.Run) (StartRequest, error) {
 	out := StartRequest{
 		Namespace: row.Namespace, Context: row.Context, TaskID: row.TaskID, UserID: row.UserID, ChatID: row.ChatID, ThreadID: row.ThreadID,
-		Labels: row.Labels, Priority: int(row.Priority), Attachments: row.Attachments, origin: stored(row),
+		Labels: row.Labels, Priority: int(row.Priority), Attachments: row.Attachments, origin: tracing.OfRun(row),
 	}
 	m, err := decodeMeta(row.Metadata)
 	if err != nil {

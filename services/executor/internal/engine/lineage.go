@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -56,7 +58,7 @@ func (f *lineage) commands(r *run, w *journal.Append, eff workgraph.Effects, now
 	}
 	for _, id := range eff.CancelChildren {
 		delete(r.children, id)
-		body, err := (&record.Payload{Reason: reasonParent, Trace: carryContext(r.trace)}).Encode()
+		body, err := (&record.Payload{Reason: reasonParent, Trace: tracing.OfSpan(r.trace)}).Encode()
 		if err != nil {
 			return fmt.Errorf("encode cancel of child: %w", err)
 		}
@@ -98,7 +100,7 @@ func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 	}
 	totals := r.usage
 	l := &record.Payload{Ref: r.lineage.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled()),
-		Trace: carryContext(r.trace)}
+		Trace: tracing.OfSpan(r.trace)}
 	if r.state.Budget() != nil {
 		used := r.state.Spent()
 		l.Spent = &used
@@ -138,7 +140,7 @@ func (r *run) changeGraph(w *journal.Append, eff workgraph.Effects) error {
 	w.GraphHash, w.Graph = record.GraphHash(body), body
 	r.graph = w.GraphHash
 	r.tally.Total(len(eff.Graph.Nodes))
-	r.expanded = programBytes(r.state.Program(), len(body))
+	r.expanded = program.Weight(r.state.Program(), len(body))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -28,7 +29,7 @@ func TestFamily(t *testing.T) {
 		for _, d := range below {
 			row := l.row(t, d.RunID)
 			if row.State == journal.StateFailed {
-				require.Contains(t, string(row.Error), engine.ReasonDescendantQuota)
+				require.Contains(t, string(row.Error), descendants.ReasonDescendantQuota)
 				require.Contains(t, string(row.Error), "raise max_descendants")
 			}
 		}

@@ -86,7 +86,7 @@ func (e *Engine) WaitsForRoom(namespace, runID string) (since time.Time, waits b
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	line := t.lines.by[runID]
-	if t.runs[runID] != nil || line == nil || line.lacks.namespace != namespace {
+	if t.runs[runID] != nil || line == nil || line.lacks.Namespace != namespace {
 		return since, false
 	}
 	return line.since, true

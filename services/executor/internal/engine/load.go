@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -144,7 +145,7 @@ func (t *session) loadInTurn(b *pendingLoad) {
 	for b != nil {
 		t.brought(b.id)
 		err := t.tryLoad(b.namespace, b.id, &b.has)
-		t.memory.forfeit(b.id, b.namespace)
+		t.memory.Forfeit(b.id, b.namespace)
 		if err == nil || !t.retryLoad(b, err) {
 			b.has.release()
 		}
@@ -166,7 +167,7 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 		return false
 	}
 	busy, computes := errors.AsType[*noTurnError](err)
-	lacks, full := errors.AsType[*noRoomError](err)
+	lacks, full := errors.AsType[*memory.FullError](err)
 	if computes {
 		if b.has.compute != nil {
 			b.has.compute() // the run was read by another load, which had no turn
@@ -185,7 +186,7 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 		case computes:
 			b.has.compute, err = t.e.computing.Enter(t.background, busy.namespace)
 		case errors.Is(err, errSuspectAtWork):
-			b.has.suspect, err = t.e.suspects.take(t.background)
+			b.has.suspect, err = t.e.suspects.Take(t.background)
 		case t.rest(b.wait):
 			b.wait = min(2*b.wait, latestTry)
 			t.queueLoad(b, false)
@@ -227,7 +228,7 @@ func (t *session) tryLoad(namespace, id string, has *turnsHeld) error {
 	if err == nil || t.background.Err() != nil || journal.IsFenced(err) {
 		return nil
 	}
-	_, full := errors.AsType[*noRoomError](err)
+	_, full := errors.AsType[*memory.FullError](err)
 	if _, busy := errors.AsType[*noTurnError](err); !full && !busy && !errors.Is(err, errSuspectAtWork) {
 		t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -28,14 +29,14 @@ func (f *unreachable) ask() error {
 	return nil
 }
 
-func (f *unreachable) Actor(ctx context.Context, namespace, name string) (workgraph.Actor, engine.ActorInfo, bool, error) {
+func (f *unreachable) Actor(ctx context.Context, namespace, name string) (workgraph.Actor, program.ActorInfo, bool, error) {
 	if err := f.ask(); err != nil {
-		return nil, engine.ActorInfo{}, false, err
+		return nil, program.ActorInfo{}, false, err
 	}
 	return f.actors.Actor(ctx, namespace, name)
 }
 
-func (f *unreachable) Find(ctx context.Context, namespace string, names []string) (map[string]engine.ActorInfo, error) {
+func (f *unreachable) Find(ctx context.Context, namespace string, names []string) (map[string]program.ActorInfo, error) {
 	if err := f.ask(); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -40,7 +41,7 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 		require.NoError(t, signal("go", mib))
 		testkit.Eventually(t, func() bool { return l.LiveBytes() >= before+mib })
 		err := signal("go", 5*mib/2) // large ones have three quarters of the namespace's half
-		require.Equal(t, engine.ReasonMemoryFull, errs.ReasonOf(err), "got %v", err)
+		require.Equal(t, memory.ReasonMemoryFull, errs.ReasonOf(err), "got %v", err)
 		require.True(t, errs.Is(err, errs.ResourceExhausted))
 		require.NoError(t, signal("go", 1000), "what is small passes")
 		_, err = l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
@@ -120,7 +121,7 @@ func TestMemoryNeighbor(t *testing.T) {
 		signal("a", id)
 	}
 	_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: "a", Graph: chain(1, "ok")})
-	require.Equal(t, engine.ReasonMemoryFull, errs.ReasonOf(err), "got %v", err)
+	require.Equal(t, memory.ReasonMemoryFull, errs.ReasonOf(err), "got %v", err)
 	ended("b", start("b", chain(1, "ok")))
 	ended("b", start("b", chain(2, "ok"), big(mib/2)))
 	signal("b", sleeper)
@@ -206,7 +207,7 @@ func TestNoRoomGivesBack(t *testing.T) {
 	for {
 		req := engine.StartRequest{Namespace: ns, Graph: chain(1, "gate")}
 		holds(400 << 10)(&req)
-		if _, _, err := a.Start(t.Context(), req); errs.ReasonOf(err) == engine.ReasonMemoryFull {
+		if _, _, err := a.Start(t.Context(), req); errs.ReasonOf(err) == memory.ReasonMemoryFull {
 			break
 		} else if err != nil {
 			require.NoError(t, err)

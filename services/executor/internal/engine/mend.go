@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -125,7 +126,7 @@ func (t *session) again(ctx context.Context, r *run) (*run, journal.Loaded, erro
 	if loaded.Run.State.Ended() || loaded.Run.Owner != t.owner {
 		return nil, loaded, errDropped
 	}
-	p, err := t.e.programs.stored(ctx, loaded.Run.GraphHash, loaded.Graph)
+	p, err := t.e.programs.Stored(ctx, loaded.Run.GraphHash, loaded.Graph)
 	if err != nil {
 		return nil, loaded, err
 	}
@@ -148,7 +149,7 @@ func (t *session) mended(r, again *run, loaded journal.Loaded, redo func(end *cl
 	r.state.OnEvaluation(r.evaluation)
 	r.kept, r.given, r.expanded, r.graph = again.kept, again.given, again.expanded, again.graph
 	if again.program != r.program {
-		r.expanded = programBytes(again.program.p, len(loaded.Graph))
+		r.expanded = program.Weight(again.program.Machine, len(loaded.Graph))
 	}
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata
 	r.weigh()

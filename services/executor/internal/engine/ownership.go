@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -175,7 +176,7 @@ func (e *Engine) Work(ctx context.Context, args []byte) error {
 	if err := json.Unmarshal(args, &w); err != nil || w.RunID == "" {
 		return errs.New(errs.InvalidArgument, "JOB_INVALID", "the job names no run").With(err)
 	}
-	trace.SpanFromContext(ctx).SetAttributes(runID(w.RunID))
+	trace.SpanFromContext(ctx).SetAttributes(tracing.RunAttribute(w.RunID))
 	if w.Start {
 		// A run for which its namespace has no room is not even claimed: it is begun when there is some.
 		if room, err := e.quotas.Room(ctx, w.Namespace); err != nil || !room {

@@ -8,13 +8,17 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -84,7 +88,7 @@ func (t *session) crowded() []string {
 
 // takeOver claims what Limit, Except and Canceled of o say, reads it, and reports whether there is more.
 func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bool) {
-	leave, free := t.e.suspects.try()
+	leave, free := t.e.suspects.Try()
 	defer leave()
 	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.TakeOverPolicy(), quarantine, quarantineJobs
 	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
@@ -100,7 +104,7 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	for _, ref := range res.Quarantined {
 		t.e.log.ErrorContext(ctx, "run brought its owners down and is quarantined", "run_id", ref.RunID, "takeovers", ref.Takeovers, "doing", ref.DiedDoing)
 	}
-	t.e.explained.add(res.AtWork)
+	t.e.explained.Add(res.AtWork)
 	if !slices.ContainsFunc(res.Claimed, func(f journal.RunRef) bool { return f.Doing != "" }) {
 		leave() // else no other suspect works until this one stands
 	}
@@ -172,7 +176,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
 	if suspect {
 		if has.suspect == nil {
-			leave, free := t.e.suspects.try()
+			leave, free := t.e.suspects.Try()
 			if !free {
 				return errSuspectAtWork
 			}
@@ -183,7 +187,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 			t.says(id, row.Doing, "")
 		}
 	}
-	p, err := t.e.programs.stored(ctx, row.GraphHash, loaded.Graph)
+	p, err := t.e.programs.Stored(ctx, row.GraphHash, loaded.Graph)
 	if err != nil {
 		return err
 	}
@@ -226,19 +230,19 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	}
 	size := r.weight()
 	if !t.holds(r.program) {
-		size += r.program.bytes()
+		size += r.program.Bytes()
 	}
 	canceled := !row.CancelTime.IsZero()
-	beyond, ok := t.memory.take(id, r.namespace, size, canceled)
+	beyond, ok := t.memory.Take(id, r.namespace, size, canceled)
 	if !ok {
 		r.takeRoom()()
-		return &noRoomError{r.namespace, size, canceled}
+		return &memory.FullError{Namespace: r.namespace, Size: size, Canceled: canceled}
 	}
 	r.beyond = beyond
 	defer r.stepIn(func() {})() // before anybody finds it
 	if !t.insert(r) {
 		t.memory.Add(r.namespace, -size)
-		t.memory.canceled.Add(r.namespace, -beyond)
+		t.memory.Canceled.Add(r.namespace, -beyond)
 		return nil
 	}
 	r.weigh()
@@ -326,7 +330,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 		// The tally counts the nodes of the graph as it is by now.
 		g := r.state.Graph()
 		r.tally.Total(len(g.Nodes))
-		r.expanded = programBytes(r.state.Program(), len(l.Graph))
+		r.expanded = program.Weight(r.state.Program(), len(l.Graph))
 	}
 	r.graph = l.Run.GraphHash
 	if r.seq != l.Run.LastSeq {
@@ -336,12 +340,12 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 }
 
 func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Event) error {
-	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.p, r.id), record.NewNodeTally(r.program.nodes), 0, 0
+	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.Machine, r.id), record.NewNodeTally(r.program.Nodes), 0, 0
 	r.expanded = 0
 	defer func() { r.state.OnEvaluation(r.evaluation) }()
 	r.sure, r.unsure = false, map[string]bool{}
 	if snapshot != nil {
-		t, head, machine, err := record.DecodePosition(snapshot, r.program.nodes)
+		t, head, machine, err := record.DecodePosition(snapshot, r.program.Nodes)
 		if err != nil {
 			return err
 		}
@@ -349,7 +353,7 @@ func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Even
 		for i := range head.Details {
 			r.putDetails(&head.Details[i])
 		}
-		state, err := workgraph.Restore(ctx, r.program.p, machine)
+		state, err := workgraph.Restore(ctx, r.program.Machine, machine)
 		if err != nil {
 			return err
 		}
@@ -587,4 +591,28 @@ func (t *session) sweep(ctx context.Context) {
 			t.e.log.InfoContext(ctx, "wake-ups that were lost are sent again", "count", n)
 		}
 	}
+}
+
+// continued is what the spans of a run hang below that goes on here. A run that only now begins does so in
+// the trace in which it was recorded. One that was parked, or whose owner is gone, gets a new trace, since
+// the first one may be days old. Each of the two links to the other, so that the first trace leads to all
+// later ones. A caller who wanted no trace gets none.
+func (t *session) continued(row journal.Run) trace.SpanContext {
+	origin, ctx := tracing.OfRun(row), context.Background()
+	if origin.IsValid() && !origin.IsSampled() {
+		return origin
+	}
+	below := trace.ContextWithRemoteSpanContext(ctx, origin)
+	if row.LastSeq == 0 {
+		_, span := t.e.tracer.Start(below, "run.begin", trace.WithAttributes(tracing.RunAttribute(row.ID)))
+		defer span.End()
+		return tracing.FirstValid(span.SpanContext(), origin)
+	}
+	_, span := t.e.tracer.Start(ctx, "run.resume", trace.WithNewRoot(), trace.WithLinks(tracing.LinksTo(origin)...), trace.WithAttributes(tracing.RunAttribute(row.ID)))
+	defer span.End()
+	if origin.IsValid() && span.SpanContext().IsValid() {
+		_, to := t.e.tracer.Start(below, "run.continued", trace.WithLinks(tracing.LinksTo(span.SpanContext())...), trace.WithAttributes(tracing.RunAttribute(row.ID)))
+		to.End()
+	}
+	return tracing.FirstValid(span.SpanContext(), origin)
 }

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -25,7 +26,7 @@ const (
 
 // reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it
 // otherwise.
-func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
+func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info program.ActorInfo, a *attempt) (workgraph.Outcome, error) {
 	scope := []string{a.run.namespace, info.Version}
 	if info.SeesPlace {
 		scope = append(scope, a.start.Ref.String())

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 )
 
 // A run that finds no room in memory stands in line for it, as an entry without a goroutine, since there may
@@ -56,7 +57,7 @@ type lineKey struct {
 // inLine is a run that stands in line.
 type inLine struct {
 	id    string
-	lacks *noRoomError
+	lacks *memory.FullError
 	since time.Time
 	// stop ends its wait with the budget; nil while the run is in the queue.
 	stop context.CancelCauseFunc
@@ -75,29 +76,32 @@ type spaceLine struct {
 	queue   []*inLine
 }
 
+// lineOf names the line in which a run waits that lacks room.
+func lineOf(lacks *memory.FullError) lineKey { return lineKey{lacks.Namespace, lacks.Canceled} }
+
 // standInLine puts a run in line for the room that it lacks. When there is room, it is kept for the run and
 // the run is brought. One that waits for longer than roomWait is given back if other executors live. The
 // caller has marked the run by brings.
-func (t *session) standInLine(id string, lacks *noRoomError) {
+func (t *session) standInLine(id string, lacks *memory.FullError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.enterLine(id, lacks, time.Now())
 }
 
 // enterLine is standInLine for a run that has waited since a time. The caller holds t.mu.
-func (t *session) enterLine(id string, lacks *noRoomError, since time.Time) {
+func (t *session) enterLine(id string, lacks *memory.FullError, since time.Time) {
 	if t.closed {
 		return
 	}
 	if t.lines.by == nil {
 		t.lines.by, t.lines.spaces = map[string]*inLine{}, map[lineKey]*spaceLine{}
 	}
-	x := &inLine{id: id, lacks: lacks, since: since, canceled: lacks.canceled}
+	x := &inLine{id: id, lacks: lacks, since: since, canceled: lacks.Canceled}
 	t.lines.by[id] = x
-	line := t.lines.spaces[lacks.line()]
+	line := t.lines.spaces[lineOf(lacks)]
 	if line == nil {
 		line = &spaceLine{}
-		t.lines.spaces[lacks.line()] = line
+		t.lines.spaces[lineOf(lacks)] = line
 	}
 	if line.waiting < roomWaiters {
 		line.waiting++
@@ -113,7 +117,7 @@ func (t *session) enterLine(id string, lacks *noRoomError, since time.Time) {
 
 // waitInTurn waits for room for x, and then for the runs in the queue until there are none.
 func (t *session) waitInTurn(x *inLine, line *spaceLine) {
-	for ; x != nil; x = t.nextInLine(x.lacks.line(), line) {
+	for ; x != nil; x = t.nextInLine(lineOf(x.lacks), line) {
 		t.waitForRoom(x)
 	}
 }
@@ -148,17 +152,17 @@ func (t *session) waitForRoom(x *inLine) {
 	}
 	x.stop = cancel
 	t.mu.Unlock()
-	err := t.memory.wait(ctx, x.id, x.lacks)
+	err := t.memory.Wait(ctx, x.id, x.lacks)
 	t.mu.Lock()
 	t.leaveLine(x)
 	if err != nil && errors.Is(context.Cause(ctx), errCanceledInLine) {
-		t.enterLine(x.id, x.lacks.ofCanceled(), x.since)
+		t.enterLine(x.id, x.lacks.OfCanceled(), x.since)
 	}
 	t.mu.Unlock()
 	switch {
 	case err == nil:
-		b := &pendingLoad{namespace: x.lacks.namespace, id: x.id, wait: soonestTry}
-		if x.lacks.size > inflight.Small {
+		b := &pendingLoad{namespace: x.lacks.Namespace, id: x.id, wait: soonestTry}
+		if x.lacks.Size > inflight.Small {
 			// Reading a large run takes the processor for long, so it needs a turn to compute of its
 			// namespace.
 			if b.has.compute, err = t.e.computing.Enter(t.background, b.namespace); err != nil {
@@ -191,7 +195,7 @@ func (t *session) cancelInLine(x *inLine) {
 		return
 	}
 	t.leaveLine(x)
-	t.enterLine(x.id, x.lacks.ofCanceled(), x.since)
+	t.enterLine(x.id, x.lacks.OfCanceled(), x.since)
 }
 
 // manyCanceled are the namespaces of which more canceled runs stand in line here than wait with the budget.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -36,14 +37,14 @@ func TestRoomLine(t *testing.T) {
 		j := keeper{released: make(chan []string, runs)}
 		e := &Engine{log: slog.New(slog.DiscardHandler), journal: j, roomWait: patience}
 		e.cfg.Lease = time.Minute
-		x := &session{e: e, background: ctx, memory: newMemory(1 << 20), runs: map[string]*run{}, pendingLoads: map[string]bool{}}
+		x := &session{e: e, background: ctx, memory: memory.New(1 << 20), runs: map[string]*run{}, pendingLoads: map[string]bool{}}
 		x.memory.Add("acme", 1<<20)
 		for i := range runs {
 			id := fmt.Sprint("run_", i)
 			x.mu.Lock()
 			require.True(t, x.loads(id))
 			x.mu.Unlock()
-			x.standInLine(id, &noRoomError{namespace: "acme", size: 10 << 10})
+			x.standInLine(id, &memory.FullError{Namespace: "acme", Size: 10 << 10})
 		}
 		return x, j, end
 	}
@@ -76,8 +77,8 @@ func TestRoomLine(t *testing.T) {
 	t.Run("CanceledRunsHaveALineOfTheirOwn", func(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
-		room := int64(1<<20) / canceledShare
-		x.memory.canceled.Add("acme", room) // others of the namespace are just ending
+		room := int64(1<<20) / memory.CanceledShare
+		x.memory.Canceled.Add("acme", room) // others of the namespace are just ending
 		canceled := func(i int) bool { return i%10 == 0 }
 		var want []string
 		for i := range runs {
@@ -101,7 +102,7 @@ func TestRoomLine(t *testing.T) {
 		require.EqualValues(t, 1<<20, x.memory.Used(), "nobody has been read")
 		end()
 		x.work.Wait()
-		require.EqualValues(t, room, x.memory.canceled.Used())
+		require.EqualValues(t, room, x.memory.Canceled.Used())
 	})
 	t.Run("WhoWaitedLongIsGivenBack", func(t *testing.T) {
 		t.Parallel()

@@ -15,7 +15,9 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -31,7 +33,7 @@ type run struct {
 	task      string
 	priority  int // 1 to 4, 0 for the default
 	schedule  string
-	program   *program
+	program   *program.Program
 	graph     string // content hash of the graph that the run has come to; guarded by mu
 	created   time.Time
 	// trace is what attempts hang below: the span that started the run, or the one that took it up again.
@@ -275,7 +277,7 @@ func (r *run) commitSpan(events int) func(error) {
 	}
 	_, span := r.t.e.tracer.Start(trace.ContextWithSpanContext(context.Background(), r.trace), "journal.commit",
 		trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(runID(r.id), attribute.Int("epigraph.journal.events", events)))
+		trace.WithAttributes(tracing.RunAttribute(r.id), attribute.Int("epigraph.journal.events", events)))
 	return func(err error) {
 		if err != nil {
 			span.SetStatus(codes.Error, errs.ReasonOf(err))
@@ -339,7 +341,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		w.Events = append(w.Events, row)
 		ev := Event{RunID: r.id, RootID: r.root, Durable: d}
 		if d.Kind == workgraph.RunStarted {
-			ev.GraphHash = r.program.hash
+			ev.GraphHash = r.program.Hash
 		}
 		out = append(out, ev)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -14,36 +15,36 @@ const ReasonSenderReserved = "SENDER_RESERVED"
 // bears refuses a message in the name of a node, or of the run's input, unless it comes with the attempt
 // token of a call of that node that is under way. It returns the call; zero for a sender outside. The machine
 // looks again when it reads the message, since the graph may have other nodes by then.
-func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (AttemptToken, error) {
+func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (attempttoken.Token, error) {
 	reserved := func(format string, args ...any) error {
 		return errs.New(errs.PermissionDenied, ReasonSenderReserved, format, args...).Set("sender", req.From).
 			Hint("send in another name, or as the node's call does: in the node's name, with the call's attempt_token, while the call is under way")
 	}
 	if req.Token == "" {
 		if workgraph.ReservedSender(req.From, func(id string) bool { _, ok := nodes[id]; return ok }) {
-			return AttemptToken{}, reserved("%q is the name of a node of the run, or of its input: nobody else sends messages in it", req.From)
+			return attempttoken.Token{}, reserved("%q is the name of a node of the run, or of its input: nobody else sends messages in it", req.From)
 		}
-		return AttemptToken{}, nil
+		return attempttoken.Token{}, nil
 	}
-	token, err := e.Tokens().Parse(req.Namespace, req.Token)
+	tok, err := e.Tokens().Parse(req.Namespace, req.Token)
 	switch {
 	case err != nil:
-		return AttemptToken{}, err
-	case token.RunID != req.RunID:
-		return AttemptToken{}, reserved("the attempt token is one of another run")
-	case token.Node != req.From:
-		return AttemptToken{}, reserved("the attempt token is one of node %q, whose calls do not send as %q", token.Node, req.From)
+		return attempttoken.Token{}, err
+	case tok.RunID != req.RunID:
+		return attempttoken.Token{}, reserved("the attempt token is one of another run")
+	case tok.Node != req.From:
+		return attempttoken.Token{}, reserved("the attempt token is one of node %q, whose calls do not send as %q", tok.Node, req.From)
 	case row.State.Ended():
-		return token, nil // the run refuses any message
+		return tok, nil // the run refuses any message
 	}
 	look, _, err := e.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
-		return AttemptToken{}, err
+		return attempttoken.Token{}, err
 	}
 	speaks := false
-	look(func(s *workgraph.State) { speaks = s.Speaks(token.Ref(), token.Attempt) })
+	look(func(s *workgraph.State) { speaks = s.Speaks(tok.Ref(), tok.Attempt) })
 	if !speaks {
-		return AttemptToken{}, reserved("%s, attempt %d, is not under way", token.Ref(), token.Attempt)
+		return attempttoken.Token{}, reserved("%s, attempt %d, is not under way", tok.Ref(), tok.Attempt)
 	}
-	return token, nil
+	return tok, nil
 }

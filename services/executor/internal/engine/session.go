@@ -11,6 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -28,7 +30,7 @@ type session struct {
 	background context.Context //nolint:containedctx // as above
 	commands   chan struct{}
 	alarms     *alarms
-	memory     *memory
+	memory     *memory.Ledger
 	held       holdings
 	peers      peers
 	asking     *obs.Outage // what attempts need to know before or after they call
@@ -73,7 +75,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	defer endBeating()
 	t := &session{e: e, owner: owner, calls: calls, background: background, commands: make(chan struct{}, 1),
 		runs: map[string]*run{}, loading: map[string]*loading{}, pendingLoads: map[string]bool{}, losses: map[string]loss{}}
-	t.memory, t.held.by = newMemory(e.cfg.MaxLiveBytes), map[*program]*holding{}
+	t.memory, t.held.by = memory.New(e.cfg.MaxLiveBytes), map[*program.Program]*holding{}
 	t.asking = obs.NewOutage(e.log, "what attempts ask", func(error) bool { return true })
 	t.alarms = newAlarms(t.loadSoon)
 	defer t.alarms.stop()
@@ -265,7 +267,7 @@ func (t *session) drop(r *run) {
 		t.memory.Add(r.namespace, -size)
 	}
 	if r.beyond > 0 {
-		t.memory.canceled.Add(r.namespace, -r.beyond)
+		t.memory.Canceled.Add(r.namespace, -r.beyond)
 		r.beyond = 0
 	}
 }
@@ -486,3 +488,6 @@ func (r *run) awaitQuiet() <-chan struct{} {
 	}
 	return quiet
 }
+
+// maxBacklog is how many bytes may wait to be written before new runs are refused.
+const maxBacklog = 64 << 20

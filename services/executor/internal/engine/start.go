@@ -18,8 +18,10 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -43,7 +45,7 @@ type StartRequest struct {
 	Namespace string
 	Graph     *workgraph.Graph
 	// Known, if not nil, keeps what is found out about Graph for the next start of it.
-	Known   *Known
+	Known   *program.Known
 	Input   workgraph.Input
 	Context json.RawMessage
 
@@ -172,7 +174,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 	if asksAgain && !t.memory.Room(req.Namespace, weight(len(req.Graph.Nodes))) {
 		return full()
 	}
-	p, err := e.program(ctx, req.Namespace, req.Graph, req.Known, &in)
+	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in)
 	if err != nil {
 		return Started{}, err
 	}
@@ -186,7 +188,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 		return full()
 	}
 	if req.lineage.Parent == "" {
-		if err := e.quotas.Accept(ctx, req.Namespace, p.nodes); err != nil {
+		if err := e.quotas.Accept(ctx, req.Namespace, p.Nodes); err != nil {
 			return e.earlier(ctx, req, err)
 		}
 	}
@@ -197,8 +199,8 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 	if id == "" {
 		id = ids.New(IDPrefix)
 	}
-	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithLinks(linksTo(req.origin)...),
-		trace.WithAttributes(runID(id), attribute.Int("epigraph.run.nodes", p.nodes)))
+	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithLinks(tracing.LinksTo(req.origin)...),
+		trace.WithAttributes(tracing.RunAttribute(id), attribute.Int("epigraph.run.nodes", p.Nodes)))
 	defer func() {
 		if err != nil {
 			span.SetStatus(codes.Error, errs.ReasonOf(err))
@@ -263,17 +265,9 @@ func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (
 	}
 }
 
-// Examination is what is found out about a graph before it runs.
-type Examination struct {
-	// Faults keep a run from starting, Warnings do not.
-	Faults, Warnings workgraph.Faults
-	// Hash is that of the graph to which a run of it is pinned; empty with faults.
-	Hash string
-}
-
 // start records the run and waits until that is durable. What may begin now begins in memory in the same
 // commit; what may not is left to whoever takes its job.
-func (t *session) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, *journal.Start, error) {
+func (t *session) start(ctx context.Context, id string, p *program.Program, req StartRequest) (journal.Result, *journal.Start, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
 	r := t.newRun(id, p)
@@ -392,8 +386,8 @@ func (t *session) awaitRecord(ctx context.Context, id string) bool {
 }
 
 // newRun is a run that knows nothing yet but its program.
-func (t *session) newRun(id string, p *program) *run {
-	r := &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: record.NewNodeTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
+func (t *session) newRun(id string, p *program.Program) *run {
+	r := &run{t: t, id: id, root: id, program: p, graph: p.Hash, state: workgraph.New(p.Machine, id), tally: record.NewNodeTally(p.Nodes), attempts: map[workgraph.Ref]*attempt{},
 		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
 	r.state.OnEvaluation(r.evaluation)
 	r.size.Store(uncounted)
@@ -410,7 +404,7 @@ type recorded struct {
 func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
 	if req.Conflict == journal.ConflictCancelExisting {
-		l := record.Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: carryContext(r.trace)}
+		l := record.Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: tracing.OfSpan(r.trace)}
 		if s.Cancel, err = l.Encode(); err != nil {
 			return fmt.Errorf("encode cancel: %w", err)
 		}
@@ -421,7 +415,7 @@ func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error
 
 // record writes the run down without beginning it.
 func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
-	s := &journal.Start{Append: journal.Append{Graph: r.program.body}}
+	s := &journal.Start{Append: journal.Append{Graph: r.program.Body}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
@@ -477,7 +471,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, err
 	}
 	c.outbox = len(w.Outbox) > 0
-	s := &journal.Start{Append: journal.Append{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
+	s := &journal.Start{Append: journal.Append{Graph: r.program.Body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
@@ -522,7 +516,7 @@ func (r *run) confirm(w *journal.Append, now time.Time) error {
 	if r.task == "" || r.lineage.Borrowed {
 		return nil
 	}
-	o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Start: now, Trace: carryContext(r.trace)}.Out()
+	o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Start: now, Trace: tracing.OfSpan(r.trace)}.Out()
 	if err != nil {
 		return err
 	}
@@ -531,9 +525,9 @@ func (r *run) confirm(w *journal.Append, now time.Time) error {
 }
 
 func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
-	sc := carryContext(r.trace)
+	sc := tracing.OfSpan(r.trace)
 	row := journal.Run{
-		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.program.name, GraphHash: r.program.hash, MachineVersion: workgraph.MachineVersion,
+		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.program.Name, GraphHash: r.program.Hash, MachineVersion: workgraph.MachineVersion,
 		TaskID: req.TaskID, UserID: req.UserID, ChatID: req.ChatID, ThreadID: req.ThreadID, BusinessKey: req.BusinessKey,
 		TraceParent: sc.Parent, TraceState: sc.State, Sampled: r.trace.IsSampled(), CreateTime: now, Labels: req.Labels,
 		Context: req.Context, Attachments: req.Attachments, ParentID: r.lineage.Parent, Priority: int32(req.Priority), Deadline: r.deadline,
@@ -566,4 +560,63 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	}
 	r.metadata = row.Metadata
 	return row, err
+}
+
+// CheckStart returns what Start would say about what is asked for, without regard to what stands against it
+// at the moment.
+func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
+	in := req.propagates()
+	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
+		return err
+	}
+	return e.fits(req)
+}
+
+// fits checks the request's own values against the limit and names every one that is over it.
+func (e *Engine) fits(req StartRequest) error {
+	var fault *errs.Error
+	n := 0
+	check := func(size int, field func() string) {
+		if size <= e.cfg.MaxPayload {
+			return
+		}
+		if n++; fault == nil {
+			fault = errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "a value of the request is over the limit of %d bytes", e.cfg.MaxPayload).
+				Hint("keep large values outside and pass a reference")
+		}
+		fault = fault.Violate(field(), ReasonPayloadTooLarge, fmt.Sprintf("%d bytes, the limit is %d", size, e.cfg.MaxPayload))
+	}
+	for i, v := range req.Input.Args {
+		check(len(v), func() string { return fmt.Sprintf("args[%d]", i) })
+	}
+	for k, v := range req.Input.Named {
+		check(len(v), func() string { return "named." + k })
+	}
+	check(len(req.Context), func() string { return "context" })
+	check(len(req.Attachments), func() string { return "attachments" })
+	if !req.Known.Fits() {
+		before := n
+		for i := range req.Graph.Nodes {
+			node := &req.Graph.Nodes[i]
+			for j, v := range node.Args {
+				check(len(v), func() string { return fmt.Sprintf("graph.nodes[%s].args[%d]", node.ID, j) })
+			}
+			for k, v := range node.Named {
+				check(len(v), func() string { return fmt.Sprintf("graph.nodes[%s].named.%s", node.ID, k) })
+			}
+		}
+		if n == before {
+			req.Known.SetFits()
+		}
+	}
+	if fault != nil {
+		return fault
+	}
+	// Those of a fork were accepted with the run that it is one of.
+	if req.ForkedFrom == "" {
+		if err := webhook.Check(req.Webhooks, e.egress); err != nil {
+			return err
+		}
+	}
+	return budgetFits(req.Budget)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -21,63 +20,15 @@ import (
 // for all this.
 
 const (
-	// suspectTurn is for how long a suspect keeps others from their turn. What takes longer goes on, and
-	// stays recorded, beside them.
-	suspectTurn = 3 * time.Second
 	// markTime bounds one record. Work is done all the same when it cannot be made: then a death is nobody's
 	// fault.
 	markTime = 5 * time.Second
 	// maxDoing bounds in bytes what is recorded.
 	maxDoing = 500
-	// maxExplained is how many owners are remembered that are known to have gone down by another run than
-	// those they left.
-	maxExplained = 100
 )
 
 // errSuspectAtWork says that a suspect is not read before its turn.
 var errSuspectAtWork = errors.New("engine: another suspect is at work")
-
-// turn lets one suspect of this process work at a time. It is safe for concurrent use.
-type turn struct {
-	taken chan struct{}
-	// most is a time.Duration: for how long it is kept from others.
-	most atomic.Int64
-}
-
-func newTurn(most time.Duration) *turn {
-	s := &turn{taken: make(chan struct{}, 1)}
-	s.most.Store(int64(most))
-	return s
-}
-
-// take waits for the turn until ctx ends. After success leave must be called.
-func (s *turn) take(ctx context.Context) (leave func(), err error) {
-	select {
-	case s.taken <- struct{}{}:
-		return s.begin(), nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// try takes the turn if it is free.
-func (s *turn) try() (leave func(), ok bool) {
-	select {
-	case s.taken <- struct{}{}:
-		return s.begin(), true
-	default:
-		return func() {}, false
-	}
-}
-
-func (s *turn) begin() (leave func()) {
-	once := sync.OnceFunc(func() { <-s.taken })
-	late := time.AfterFunc(time.Duration(s.most.Load()), once)
-	return func() {
-		late.Stop()
-		once()
-	}
-}
 
 // marks are what a suspect is at work with, as it is recorded.
 type marks struct {
@@ -128,7 +79,7 @@ func (t *session) says(id, doing, harmless string) {
 
 // watched waits for the turn of a suspect that is about to call an actor here, and records that.
 func (t *session) watched(ctx context.Context, a *attempt) (done func(), err error) {
-	leave, err := t.e.suspects.take(ctx)
+	leave, err := t.e.suspects.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -150,23 +101,4 @@ func (r *run) stepping(cmd workgraph.Command) (done func()) {
 		doing = "what follows " + end.Ref.String()
 	}
 	return r.t.mark(r, doing)
-}
-
-// explained are owners that went down while a run was at work that is known.
-type explained struct {
-	mu     sync.Mutex
-	owners []journal.Owner
-}
-
-func (x *explained) add(owners []journal.Owner) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.owners = append(x.owners, owners...)
-	x.owners = slices.Delete(x.owners, 0, max(0, len(x.owners)-maxExplained))
-}
-
-func (x *explained) has(o journal.Owner) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return slices.Contains(x.owners, o)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -41,7 +42,7 @@ func TestTraceOfCommands(t *testing.T) {
 			return err
 		}},
 		journal.CommandCompletion: {node("task"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
-			token := l.Tokens().Sign(engine.AttemptToken{Namespace: ns, RunID: id, Node: "n0", Visit: 1, Attempt: 1})
+			token := l.Tokens().Sign(attempttoken.Token{Namespace: ns, RunID: id, Node: "n0", Visit: 1, Attempt: 1})
 			_, err := l.CompleteAttempt(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{}})
 			return err
 		}},

@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
@@ -430,11 +431,11 @@ func TestBudget(t *testing.T) {
 	g.next(t)
 	_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "ok")})
 	full := errs.From(err)
-	require.Equal(t, engine.ReasonMemoryFull, full.Reason, "who starts a run can ask again")
+	require.Equal(t, memory.ReasonMemoryFull, full.Reason, "who starts a run can ask again")
 	require.True(t, errs.Is(err, errs.ResourceExhausted))
 	require.NotEmpty(t, full.Meta[errs.MetaRetryAfter])
 	_, _, err = l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "nobody")})
-	require.Equal(t, engine.ReasonMemoryFull, errs.ReasonOf(err), "a graph for which there is no room is not even looked at")
+	require.Equal(t, memory.ReasonMemoryFull, errs.ReasonOf(err), "a graph for which there is no room is not even looked at")
 	second, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), Pending: true})
 	require.NoError(t, err)
 	require.Equal(t, journal.StatePending, l.row(t, second).State, "there is no room for it")

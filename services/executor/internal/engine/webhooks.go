@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -18,7 +19,7 @@ func (r *run) webhookJobs(w *journal.Append, evs []workgraph.Event, eff workgrap
 	if len(f.hooks) == 0 && len(f.asks) == 0 {
 		return
 	}
-	now := carryContext(r.trace)
+	now := tracing.OfSpan(r.trace)
 	say := func(hook int, a webhook.Args) {
 		a.Namespace, a.RunID, a.Hook = r.namespace, r.id, hook
 		a.TraceParent, a.TraceState = now.Parent, now.State
@@ -100,7 +101,7 @@ func (e *Engine) Delivery(ctx context.Context, args []byte) (*webhook.Delivery, 
 	if a.Hook < 0 || a.Hook >= len(m.Webhooks) {
 		return nil, nil
 	}
-	d := &webhook.Delivery{Hook: m.Webhooks[a.Hook], Trace: or(carried(outbox.Trace{Parent: a.TraceParent, State: a.TraceState}), stored(row))}
+	d := &webhook.Delivery{Hook: m.Webhooks[a.Hook], Trace: tracing.FirstValid(tracing.Span(outbox.Trace{Parent: a.TraceParent, State: a.TraceState}), tracing.OfRun(row))}
 	d.Message = webhook.Message{
 		ID: a.ID(), Type: a.Event, Namespace: row.Namespace, RunID: row.ID, RootRunID: row.RootID, Sequence: a.Seq, GraphName: row.GraphName, TaskID: row.TaskID,
 		BusinessKey: row.BusinessKey, Labels: row.Labels, Link: "/v1/runs/" + row.ID,

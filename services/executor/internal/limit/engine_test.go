@@ -22,6 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 	limitpg "github.com/epigraph-run/epigraph/services/executor/internal/limit/pg"
 	"github.com/epigraph-run/epigraph/workgraph"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -107,13 +108,13 @@ func (j journalOnly) TakeOver(ctx context.Context, o journal.Owner, opts journal
 }
 
 // pure calls are made again when their executor dies.
-var pure = engine.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Pure}}
+var pure = program.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Pure}}
 
 // actors are the same in every namespace.
 type actors map[string]workgraph.Actor
 
-func (a actors) Find(_ context.Context, _ string, names []string) (map[string]engine.ActorInfo, error) {
-	out := map[string]engine.ActorInfo{}
+func (a actors) Find(_ context.Context, _ string, names []string) (map[string]program.ActorInfo, error) {
+	out := map[string]program.ActorInfo{}
 	for _, n := range names {
 		if _, ok := a[n]; ok {
 			out[n] = pure
@@ -122,7 +123,7 @@ func (a actors) Find(_ context.Context, _ string, names []string) (map[string]en
 	return out, nil
 }
 
-func (a actors) Actor(_ context.Context, _, name string) (workgraph.Actor, engine.ActorInfo, bool, error) {
+func (a actors) Actor(_ context.Context, _, name string) (workgraph.Actor, program.ActorInfo, bool, error) {
 	x, ok := a[name]
 	return x, pure, ok, nil
 }

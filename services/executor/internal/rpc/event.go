@@ -8,6 +8,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -16,7 +17,7 @@ import (
 // sequence. Further messages of an entry, such as an interrupt, come right before it without a sequence, so
 // that a client that resumes gets both. graphHash is needed for the first event only. An empty ephemeral
 // event has none.
-func eventMessages(ev engine.Event, namespace, graphHash string, tokens engine.Tokens) []*executorv1.RunEvent {
+func eventMessages(ev engine.Event, namespace, graphHash string, tokens attempttoken.Keys) []*executorv1.RunEvent {
 	m := eventMessage(ev, namespace, graphHash, tokens)
 	if m == nil {
 		return nil
@@ -152,7 +153,7 @@ func visitChange(s *workgraph.Step, r workgraph.Ref) (*executorv1.VisitChange, b
 	return c, true
 }
 
-func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.Tokens) *executorv1.RunEvent {
+func eventMessage(ev engine.Event, namespace, graphHash string, tokens attempttoken.Keys) *executorv1.RunEvent {
 	m := &executorv1.RunEvent{RunId: ev.RunID, RootRunId: ev.RootID}
 	if e := ev.Ephemeral; e != nil {
 		m.Time = stamp(e.At)
@@ -258,7 +259,7 @@ func childEnded(d *record.Durable) *executorv1.ChildEnded {
 }
 
 // waitMessage is what a visit waits for; nil if for nothing that has a name.
-func waitMessage(namespace, runID string, w *record.VisitWait, tokens engine.Tokens) *executorv1.WaitInfo {
+func waitMessage(namespace, runID string, w *record.VisitWait, tokens attempttoken.Keys) *executorv1.WaitInfo {
 	if w == nil {
 		return nil
 	}
@@ -272,7 +273,7 @@ func waitMessage(namespace, runID string, w *record.VisitWait, tokens engine.Tok
 		m.Kind = executorv1.WaitKind_WAIT_KIND_INTERRUPT
 	case workgraph.WaitCompletion:
 		m.Kind = executorv1.WaitKind_WAIT_KIND_COMPLETION
-		m.AttemptToken = tokens.Sign(engine.AttemptToken{Namespace: namespace, RunID: runID, Node: w.Node, Visit: w.Visit, Item: w.Item, Attempt: w.Attempt})
+		m.AttemptToken = tokens.Sign(attempttoken.Token{Namespace: namespace, RunID: runID, Node: w.Node, Visit: w.Visit, Item: w.Item, Attempt: w.Attempt})
 	case workgraph.WaitSignal:
 		m.Kind = executorv1.WaitKind_WAIT_KIND_SIGNAL
 	}

@@ -12,6 +12,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -90,7 +91,7 @@ func TestEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Seq, c.want.Time, c.want.RunId, c.want.RootRunId = 9, stamp(at), "run_1", "run_0"
-			require.Empty(t, cmp.Diff(c.want, eventMessage(durable(c.ev), "acme", "hash", engine.Tokens{}), protocmp.Transform()))
+			require.Empty(t, cmp.Diff(c.want, eventMessage(durable(c.ev), "acme", "hash", attempttoken.Keys{}), protocmp.Transform()))
 		})
 	}
 	changes := map[string]struct {
@@ -118,7 +119,7 @@ func TestEvent(t *testing.T) {
 	}
 	for name, c := range changes {
 		t.Run("Changes/"+name, func(t *testing.T) {
-			ms := eventMessages(durable(c.ev), "acme", "hash", engine.Tokens{})
+			ms := eventMessages(durable(c.ev), "acme", "hash", attempttoken.Keys{})
 			require.False(t, ms[0].GetVisitsChanged() != nil && ms[0].GetSeq() != 0)
 			require.Empty(t, cmp.Diff(c.want, ms[0].GetVisitsChanged().GetVisits(), protocmp.Transform()))
 		})
@@ -126,20 +127,20 @@ func TestEvent(t *testing.T) {
 	t.Run("Question/TellsWhatIsToBeApproved", func(t *testing.T) {
 		ms := eventMessages(durable(workgraph.Event{Kind: workgraph.AttemptEnded, Ref: ref, Attempt: 1,
 			Outcome: &workgraph.Outcome{Wait: &workgraph.Wait{Interrupt: &workgraph.Interrupt{ID: "int_1", Approve: json.RawMessage(`{"amount":7}`)}}},
-			Steps:   []workgraph.Step{{Op: workgraph.OpWait, Node: "n", Visit: 2, Detail: &workgraph.Detail{Binds: "b"}}}}), "acme", "hash", engine.Tokens{})
+			Steps:   []workgraph.Step{{Op: workgraph.OpWait, Node: "n", Visit: 2, Detail: &workgraph.Detail{Binds: "b"}}}}), "acme", "hash", attempttoken.Keys{})
 		asked := ms[0].GetInterruptOpened()
 		require.JSONEq(t, `{"amount":7}`, string(asked.GetApprove().GetJson()))
 		require.Equal(t, workgraph.ApproveHash(json.RawMessage(`{"amount":7}`), "b"), asked.GetApproveHash())
 	})
 	t.Run("EveryPause/IsExplained", func(t *testing.T) {
 		for _, reason := range []string{workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, "KILLED_OWNERS"} {
-			require.NotEmpty(t, eventMessage(durable(workgraph.Event{Kind: workgraph.RunPaused, Reason: reason}), "acme", "", engine.Tokens{}).GetRunPaused().GetMessage())
+			require.NotEmpty(t, eventMessage(durable(workgraph.Event{Kind: workgraph.RunPaused, Reason: reason}), "acme", "", attempttoken.Keys{}).GetRunPaused().GetMessage())
 		}
 	})
 	t.Run("Ephemeral/TellsOneThing", func(t *testing.T) {
 		eph := func(e engine.Ephemeral) *executorv1.RunEvent {
 			e.Ref, e.Attempt, e.At = ref, 1, at
-			return eventMessage(engine.Event{RunID: "run_1", RootID: "run_0", Ephemeral: &e}, "acme", "", engine.Tokens{})
+			return eventMessage(engine.Event{RunID: "run_1", RootID: "run_0", Ephemeral: &e}, "acme", "", attempttoken.Keys{})
 		}
 		require.Equal(t, "llm", eph(engine.Ephemeral{Started: true, Actor: "llm"}).GetAttemptStarted().GetActor())
 		require.Equal(t, "hi", eph(engine.Ephemeral{Text: "hi"}).GetTokenDelta().GetText())

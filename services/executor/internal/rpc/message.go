@@ -12,6 +12,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -210,7 +211,7 @@ func errorMessage(e *workgraph.Error, ref workgraph.Ref) *executorv1.RunError {
 	return &executorv1.RunError{Type: callpb.ErrorType(e.Type), Reason: e.Reason, Message: e.Message, NodeId: ref.Node, Visit: callpb.Count(ref.Visit)}
 }
 
-func visitMessage(namespace, runID string, v *query.Visit, tokens engine.Tokens) *executorv1.Visit {
+func visitMessage(namespace, runID string, v *query.Visit, tokens attempttoken.Keys) *executorv1.Visit {
 	m := &executorv1.Visit{
 		RunId: runID, NodeId: v.Node, Visit: callpb.Count(v.Visit), State: visitState(v.Status), Actor: v.Actor, Attempts: callpb.Count(v.Attempts),
 		Values: graphpb.Payloads(v.Values), Error: errorMessage(v.Error, workgraph.Ref{Node: v.Node, Visit: v.Visit}), Usage: usageMessage(v.Usage),

@@ -30,6 +30,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -208,7 +209,7 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 			return nil, inputFaults(bad)
 		}
 	}
-	found, err := s.engine.Examine(ctx, grpckit.Namespace(ctx), g, in)
+	found, err := s.engine.Programs().Examine(ctx, grpckit.Namespace(ctx), g, in)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +232,7 @@ func (s *Server) misread(ctx context.Context, req engine.StartRequest, err error
 	if !ok {
 		return err
 	}
-	found, err := s.engine.Examine(ctx, req.Namespace, req.Graph, &req.Input)
+	found, err := s.engine.Programs().Examine(ctx, req.Namespace, req.Graph, &req.Input)
 	if err != nil {
 		return err
 	}
@@ -270,12 +271,12 @@ func unused(field, why, hint string) error {
 type known struct {
 	message *graphv1.Graph
 	graph   *workgraph.Graph
-	known   engine.Known
+	known   program.Known
 }
 
 // graph reads a graph, once for all requests that share it. Like graphpb.FromProto it returns a graph beside
 // the faults too.
-func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *engine.Known, error) {
+func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *program.Known, error) {
 	shared := grpckit.SharedOf(ctx)
 	if shared == nil {
 		g, err := graphpb.FromProto(m)

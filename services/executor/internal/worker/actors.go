@@ -13,9 +13,10 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 )
 
-var _ engine.Actors = (*Server)(nil)
+var _ program.Actors = (*Server)(nil)
 
 // freshFor is how long a read description of a remote actor is used before it is read again.
 const freshFor = time.Second
@@ -88,8 +89,8 @@ func (k *known) forget(namespace string) {
 	}
 }
 
-func info(a journal.RemoteActor) engine.ActorInfo {
-	return engine.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Effect(a.Effect), Version: a.Version, Schema: json.RawMessage(a.Schema)}, Changes: true}
+func info(a journal.RemoteActor) program.ActorInfo {
+	return program.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Effect(a.Effect), Version: a.Version, Schema: json.RawMessage(a.Schema)}, Changes: true}
 }
 
 // lookup is what the namespace knows of remote actors with these names.
@@ -118,12 +119,12 @@ func (s *Server) lookup(ctx context.Context, namespace string, names []string) (
 }
 
 // Find implements engine.Actors.
-func (s *Server) Find(ctx context.Context, namespace string, names []string) (map[string]engine.ActorInfo, error) {
-	out := make(map[string]engine.ActorInfo, len(names))
+func (s *Server) Find(ctx context.Context, namespace string, names []string) (map[string]program.ActorInfo, error) {
+	out := make(map[string]program.ActorInfo, len(names))
 	var ask []string
 	for _, n := range names {
 		if info, ok := s.builtin.ActorInfo(n); ok {
-			out[n] = engine.ActorInfo{ActorInfo: info}
+			out[n] = program.ActorInfo{ActorInfo: info}
 		} else {
 			ask = append(ask, n)
 		}
@@ -142,19 +143,19 @@ func (s *Server) Find(ctx context.Context, namespace string, names []string) (ma
 }
 
 // Actor implements engine.Actors. An actor that some worker once served waits for one.
-func (s *Server) Actor(ctx context.Context, namespace, actorName string) (workgraph.Actor, engine.ActorInfo, bool, error) {
+func (s *Server) Actor(ctx context.Context, namespace, actorName string) (workgraph.Actor, program.ActorInfo, bool, error) {
 	if info, ok := s.builtin.ActorInfo(actorName); ok {
 		a, ok := s.builtin.Actor(actorName)
-		return a, engine.ActorInfo{ActorInfo: info}, ok, nil
+		return a, program.ActorInfo{ActorInfo: info}, ok, nil
 	}
 	a, ok := s.known.get(name{namespace, actorName}, false)
 	if !ok {
 		found, err := s.lookup(ctx, namespace, []string{actorName})
 		if err != nil {
-			return nil, engine.ActorInfo{}, false, err
+			return nil, program.ActorInfo{}, false, err
 		}
 		if a, ok = found[actorName]; !ok {
-			return nil, engine.ActorInfo{}, false, nil
+			return nil, program.ActorInfo{}, false, nil
 		}
 	}
 	return remote{s, namespace}, info(a), true, nil

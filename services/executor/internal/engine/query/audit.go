@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -40,7 +40,7 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 	if err != nil {
 		return nil, err
 	}
-	p, err := engine.StoredProgram(ctx, hash, body)
+	p, err := program.StoredProgram(ctx, hash, body)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

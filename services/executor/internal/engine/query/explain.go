@@ -11,6 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -383,7 +384,7 @@ func (q *Query) unread(ctx context.Context, x *Explanation) error {
 }
 
 // position tells what the machine knows.
-func (x *Explanation) position(row journal.Run, s *workgraph.State, nodes map[string]workgraph.Node, tokens engine.Tokens) {
+func (x *Explanation) position(row journal.Run, s *workgraph.State, nodes map[string]workgraph.Node, tokens attempttoken.Keys) {
 	unknown, held := 0, 0
 	approvals := map[string]json.RawMessage{}
 	s.Waits(func(w workgraph.WaitInfo) bool {
@@ -442,7 +443,7 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 }
 
 // why puts a fact of the machine into words.
-func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[string]json.RawMessage, tokens engine.Tokens) Blocker {
+func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[string]json.RawMessage, tokens attempttoken.Keys) Blocker {
 	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of, Actor: n.Actor}
 	if r.Error != nil {
 		h.Error = &engine.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
@@ -478,7 +479,7 @@ func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[st
 			h.Hint = phrase.Command("interrupts answer " + first + " yes|no")
 		}
 	case workgraph.CauseCompletion:
-		token := engine.AttemptToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
+		token := attempttoken.Token{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
 		h.Kind, h.Message = BlockerCompletion, fmt.Sprintf("%s waits for work outside", r.Ref)
 		h.Hint = phrase.Command("attempts complete " + tokens.Sign(token) + " --value VALUE")
 	case workgraph.CauseSignal:

@@ -1,4 +1,5 @@
-package engine
+// Package attempttoken signs and reads the tokens by which attempts are completed from outside.
+package attempttoken
 
 import (
 	"crypto/hmac"
@@ -15,9 +16,9 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonAttemptToken is the reason of an attempt token that this service never gave out, or gave out in
+// ReasonInvalid is the reason of an attempt token that this service never gave out, or gave out in
 // another namespace.
-const ReasonAttemptToken = "ATTEMPT_TOKEN_INVALID"
+const ReasonInvalid = "ATTEMPT_TOKEN_INVALID"
 
 // tokenPrefix is the version of attempt token.
 const tokenPrefix = "t1."
@@ -28,10 +29,10 @@ const maxToken = 1024
 // macBytes is the length of a token's signature: 128 bits of HMAC-SHA256.
 const macBytes = 16
 
-// AttemptToken names an attempt to whoever finishes its work from outside. To its holders it is opaque and
+// Token names an attempt to whoever finishes its work from outside. To its holders it is opaque and
 // cannot be made up. Whoever comes with it must be let into its namespace all the same, and it counts only
 // while the visit waits for that very attempt.
-type AttemptToken struct {
+type Token struct {
 	Namespace string `json:"n"`
 	RunID     string `json:"r"`
 	Node      string `json:"o"`
@@ -40,17 +41,17 @@ type AttemptToken struct {
 	Attempt   int    `json:"a"`
 }
 
-// Tokens signs attempt token by the first of its keys and takes those of all. Every executor of a database
+// Keys signs attempt token by the first of its keys and takes those of all. Every executor of a database
 // needs the same. The zero value signs by an empty key, which keeps out mistakes alone: an executor has the
 // key of its database at least.
-type Tokens struct{ keys [][]byte }
+type Keys struct{ keys [][]byte }
 
-// NewTokens returns Tokens with these keys.
-func NewTokens(keys ...[]byte) Tokens { return Tokens{keys} }
+// NewKeys returns Keys with these keys.
+func NewKeys(keys ...[]byte) Keys { return Keys{keys} }
 
 // Sign is the token as it is given out; empty for one that would be too long.
-func (k Tokens) Sign(t AttemptToken) string {
-	name := t.name()
+func (k Keys) Sign(t Token) string {
+	name := t.Name()
 	if name == "" {
 		return ""
 	}
@@ -62,28 +63,28 @@ func (k Tokens) Sign(t AttemptToken) string {
 }
 
 // Parse reads a token. The namespace is that of the caller, who gets no other's runs by it.
-func (k Tokens) Parse(namespace, s string) (AttemptToken, error) {
-	bad := errs.New(errs.InvalidArgument, ReasonAttemptToken, "the attempt token is not one of this namespace").
+func (k Keys) Parse(namespace, s string) (Token, error) {
+	bad := errs.New(errs.InvalidArgument, ReasonInvalid, "the attempt token is not one of this namespace").
 		Hint("pass on the token as the call or the visit shows it, whole and unchanged")
 	if len(s) > maxToken {
-		return AttemptToken{}, bad
+		return Token{}, bad
 	}
 	name, signature, ok := cutLast(s, ".")
 	if !ok || !k.signed(name, signature) {
-		return AttemptToken{}, bad
+		return Token{}, bad
 	}
 	t, err := parseName(name)
 	if err != nil {
-		return AttemptToken{}, bad.With(err)
+		return Token{}, bad.With(err)
 	}
 	if t.Namespace != namespace {
-		return AttemptToken{}, bad
+		return Token{}, bad
 	}
 	return t, nil
 }
 
 // signed compares with every key, in a time that tells nothing of them.
-func (k Tokens) signed(name, signature string) bool {
+func (k Keys) signed(name, signature string) bool {
 	keys := k.keys
 	if len(keys) == 0 {
 		keys = [][]byte{nil}
@@ -112,13 +113,13 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 }
 
 // Ref is the visit, or item of one, that the token is of.
-func (t AttemptToken) Ref() workgraph.Ref {
+func (t Token) Ref() workgraph.Ref {
 	return workgraph.Ref{Node: t.Node, Visit: t.Visit, Item: t.Item}
 }
 
-// name is the token without its signature: the same whichever key signs it. Empty for one that would be too
+// Name is the token without its signature: the same whichever key signs it. Empty for one that would be too
 // long.
-func (t AttemptToken) name() string {
+func (t Token) Name() string {
 	raw, err := t.json()
 	if err != nil || len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(len(raw))+1+base64.RawURLEncoding.EncodedLen(macBytes) > maxToken {
 		return ""
@@ -129,7 +130,7 @@ func (t AttemptToken) name() string {
 
 // json is what encoding/json makes of t. Every call of an actor gets a token, so plain ones are put together
 // by hand.
-func (t AttemptToken) json() ([]byte, error) {
+func (t Token) json() ([]byte, error) {
 	if !plain(t.Namespace) || !plain(t.RunID) || !plain(t.Node) {
 		return json.Marshal(t)
 	}
@@ -157,30 +158,22 @@ func plain(s string) bool {
 var errTokenContent = errors.New("the token names no attempt")
 
 // parseName reads what name wrote.
-func parseName(s string) (AttemptToken, error) {
+func parseName(s string) (Token, error) {
 	rest, ok := strings.CutPrefix(s, tokenPrefix)
 	if !ok {
-		return AttemptToken{}, errTokenContent
+		return Token{}, errTokenContent
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	if err != nil {
-		return AttemptToken{}, err
+		return Token{}, err
 	}
-	var t AttemptToken
+	var t Token
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return AttemptToken{}, err
+		return Token{}, err
 	}
 	// Only what name gives counts, so that one attempt has one name.
-	if t.RunID == "" || t.Node == "" || t.Visit < 1 || t.Item < 0 || t.Attempt < 1 || !utf8.ValidString(t.RunID+t.Node) || t.name() != s {
-		return AttemptToken{}, errTokenContent
+	if t.RunID == "" || t.Node == "" || t.Visit < 1 || t.Item < 0 || t.Attempt < 1 || !utf8.ValidString(t.RunID+t.Node) || t.Name() != s {
+		return Token{}, errTokenContent
 	}
 	return t, nil
-}
-
-// Tokens are those of this engine.
-func (e *Engine) Tokens() Tokens { return NewTokens(e.cfg.TokenKeys...) }
-
-// attemptToken is the token of an attempt of the run.
-func (r *run) attemptToken(ref workgraph.Ref, attempt int) string {
-	return r.t.e.Tokens().Sign(AttemptToken{Namespace: r.namespace, RunID: r.id, Node: ref.Node, Visit: ref.Visit, Item: ref.Item, Attempt: attempt})
 }

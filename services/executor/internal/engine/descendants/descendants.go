@@ -1,4 +1,5 @@
-package engine
+// Package descendants bounds how many runs one root run may have below it in all.
+package descendants
 
 import (
 	"context"
@@ -20,31 +21,31 @@ const (
 	// counts. countAge is how long a count is good.
 	grantShare = 16
 	grantLeast = 64
-	countAge   = 10 * time.Second
+	CountAge   = 10 * time.Second
 	// countRest is how many times as long as a count took a family that is full by it is not counted again,
 	// countRestMost the longest it is not.
 	countRest     = 4
 	countRestMost = 500 * time.Millisecond
-	// recordTime is how long a child that was asked for counts though it is not recorded: if its parent went
+	// RecordTime is how long a child that was asked for counts though it is not recorded: if its parent went
 	// on elsewhere nobody here hears of it.
-	recordTime = time.Minute
-	// spawnTries is how often a spawn that does not fit waits for those that are just being recorded, and may
+	RecordTime = time.Minute
+	// SpawnTries is how often a spawn that does not fit waits for those that are just being recorded, and may
 	// count twice, spawnPause for how long.
-	spawnTries = 20
-	spawnPause = 50 * time.Millisecond
+	SpawnTries = 20
+	SpawnPause = 50 * time.Millisecond
 )
 
-// descendantQuota bounds how many runs one root may have below it in all. It counts what is recorded, and
+// Quota bounds how many runs one root may have below it in all. It counts what is recorded, and
 // adds what this executor has asked for and not recorded yet. What other executors are just about to record
 // it does not see: as much may come on top. Each family is counted by one at a time, and whoever waits
 // meanwhile uses that count. The zero value is usable, and safe for concurrent use.
-type descendantQuota struct {
+type Quota struct {
 	mu    sync.Mutex
-	roots map[string]*descendants
+	roots map[string]*family
 	swept time.Time
 }
 
-type descendants struct {
+type family struct {
 	// room is how many more may be given out by the last count, below what it found, at its time.
 	room, below int
 	at          time.Time
@@ -60,9 +61,9 @@ type descendants struct {
 	again time.Time
 }
 
-// admit reserves room for children, or reports how many runs there are when there is none. count counts the
+// Admit reserves room for children, or reports how many runs there are when there is none. count counts the
 // runs below the root, up to a number.
-func (k *descendantQuota) admit(ctx context.Context, root string, children []workgraph.Child, most int, count func(most int) (int, error)) (runs int, ok bool, err error) {
+func (k *Quota) Admit(ctx context.Context, root string, children []workgraph.Child, most int, count func(most int) (int, error)) (runs int, ok bool, err error) {
 	for try := 0; ; try++ {
 		k.mu.Lock()
 		f := k.of(root)
@@ -80,10 +81,10 @@ func (k *descendantQuota) admit(ctx context.Context, root string, children []wor
 		}
 		runs, ok, last, err := k.recount(root, children, most, arrived, count)
 		<-counting
-		if err != nil || ok || last || try == spawnTries {
+		if err != nil || ok || last || try == SpawnTries {
 			return runs, ok, err
 		}
-		if !sleep.For(ctx, spawnPause) {
+		if !sleep.For(ctx, SpawnPause) {
 			return 0, false, context.Cause(ctx)
 		}
 	}
@@ -91,8 +92,8 @@ func (k *descendantQuota) admit(ctx context.Context, root string, children []wor
 
 // takeLast takes room that the last count left, or reports that it was too full already. The caller holds
 // k.mu.
-func (f *descendants) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
-	if time.Since(f.at) >= countAge {
+func (f *family) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
+	if time.Since(f.at) >= CountAge {
 		return 0, false, false
 	}
 	if len(children) <= f.room {
@@ -104,7 +105,7 @@ func (f *descendants) takeLast(children []workgraph.Child, most int) (runs int, 
 
 // recount counts the family and takes room. It does not count when another count has begun since arrived was
 // read, unless that one failed. last says that waiting makes no room. The caller holds the turn to count.
-func (k *descendantQuota) recount(root string, children []workgraph.Child, most, arrived int, count func(most int) (int, error)) (runs int, ok, last bool, err error) {
+func (k *Quota) recount(root string, children []workgraph.Child, most, arrived int, count func(most int) (int, error)) (runs int, ok, last bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := k.of(root)
@@ -113,7 +114,7 @@ func (k *descendantQuota) recount(root string, children []workgraph.Child, most,
 	}
 	found := f.recorded
 	// A count that failed has told nothing: whoever waited for it counts again.
-	if (f.counts == arrived || time.Since(f.at) >= countAge) && f.tells(len(found), len(children), most) {
+	if (f.counts == arrived || time.Since(f.at) >= CountAge) && f.tells(len(found), len(children), most) {
 		f.counts++
 		k.mu.Unlock()
 		began := time.Now()
@@ -142,31 +143,31 @@ func (k *descendantQuota) recount(root string, children []workgraph.Child, most,
 
 // tells reports whether a count would tell more than the last one: it is old, or left room, or would find
 // children that count twice until then. The caller holds k.mu.
-func (f *descendants) tells(found, children, most int) bool {
+func (f *family) tells(found, children, most int) bool {
 	now := time.Now()
-	if now.Sub(f.at) >= countAge || 1+f.below+len(f.starting)+children <= most {
+	if now.Sub(f.at) >= CountAge || 1+f.below+len(f.starting)+children <= most {
 		return true
 	}
 	return found > 0 && !now.Before(f.again)
 }
 
 // of is what is known of a root's family. What is old is forgotten on the way. The caller holds k.mu.
-func (k *descendantQuota) of(root string) *descendants {
+func (k *Quota) of(root string) *family {
 	now := time.Now()
 	if k.roots == nil {
-		k.roots = map[string]*descendants{}
+		k.roots = map[string]*family{}
 	}
-	if now.Sub(k.swept) > recordTime {
+	if now.Sub(k.swept) > RecordTime {
 		k.swept = now
 		for id, f := range k.roots {
-			if f.expire(now); len(f.starting) == 0 && len(f.counting) == 0 && now.Sub(f.at) > countAge {
+			if f.expire(now); len(f.starting) == 0 && len(f.counting) == 0 && now.Sub(f.at) > CountAge {
 				delete(k.roots, id)
 			}
 		}
 	}
 	f := k.roots[root]
 	if f == nil {
-		f = &descendants{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
+		f = &family{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
 		k.roots[root] = f
 	}
 	return f
@@ -174,15 +175,15 @@ func (k *descendantQuota) of(root string) *descendants {
 
 // expire forgets children that nobody has recorded for too long. Whoever waits calls it again and again: it
 // looks once in spawnPause.
-func (f *descendants) expire(now time.Time) {
-	if now.Sub(f.expired) < spawnPause {
+func (f *family) expire(now time.Time) {
+	if now.Sub(f.expired) < SpawnPause {
 		return
 	}
 	f.expired = now
-	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > recordTime })
+	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > RecordTime })
 }
 
-func (f *descendants) take(children []workgraph.Child) {
+func (f *family) take(children []workgraph.Child) {
 	f.room -= len(children)
 	now := time.Now()
 	for i := range children {
@@ -190,8 +191,8 @@ func (f *descendants) take(children []workgraph.Child) {
 	}
 }
 
-// recorded says that a child counts by itself from now on, or will never be there.
-func (k *descendantQuota) recorded(root, child string) {
+// Recorded says that a child counts by itself from now on, or will never be there.
+func (k *Quota) Recorded(root, child string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if f := k.roots[root]; f != nil {

@@ -1,4 +1,7 @@
-package engine
+// Package program compiles graphs for runs: it judges what a client, an agent or a schedule gives, remembers
+// compiled graphs, and compiles those again to which runs are pinned. It knows actors by their names and
+// schemas, and no run.
+package program
 
 import (
 	"context"
@@ -7,37 +10,39 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/epigraph-run/epigraph/internal/lru"
-	"github.com/epigraph-run/epigraph/internal/near"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// program is a compiled graph with what is stored of it. It is immutable.
-type program struct {
-	p     *workgraph.Program
-	name  string
-	nodes int
-	// hash and body pin a run to exactly this graph, effects included.
-	hash string
-	body []byte
+// Program is a compiled graph with what is stored of it. It is immutable.
+type Program struct {
+	Machine *workgraph.Program
+	Name    string
+	Nodes   int
+	// Hash and body pin a run to exactly this graph, effects included.
+	Hash string
+	Body []byte
 }
 
-// programs remembers compiled graphs, so that many runs of one graph compile it once. It is safe for
+// Set remembers compiled graphs, so that many runs of one graph compile it once. It is safe for
 // concurrent use.
-type programs struct {
+type Set struct {
 	actors Actors
+	bounds Bounds
+	// computing are the turns in which graphs are compiled.
+	computing *turns.Turns
 	// limits bound what expansions make of the graphs.
 	limits workgraph.Limits
 	// evaluated are the expressions that calls evaluate; nil is none.
 	evaluated func(actor string, named map[string]json.RawMessage) []string
 
 	mu    sync.Mutex
-	byKey *lru.Cache[string, *program]
+	byKey *lru.Cache[string, *Program]
 	// most bounds the bytes of all.
 	most int64
 }
@@ -45,24 +50,29 @@ type programs struct {
 // maxKeptBytes bounds the memory of remembered programs, however much of it live runs may have.
 const maxKeptBytes = 64 << 20
 
-// bytes is about what a program takes: its stored form, the values in it, and what is made of each part.
-func (p *program) bytes() int64 { return programBytes(p.p, len(p.body)) }
+// Bytes is about what a program takes: its stored form, the values in it, and what is made of each part.
+func (p *Program) Bytes() int64 { return Weight(p.Machine, len(p.Body)) }
 
-// programBytes is about what a graph takes that is made runnable: body is the length of its stored form.
-func programBytes(p *workgraph.Program, body int) int64 { return 4<<10 + p.Bytes() + 3*int64(body) }
+// Weight is about what a graph takes that is made runnable: body is the length of its stored form.
+func Weight(p *workgraph.Program, body int) int64 { return 4<<10 + p.Bytes() + 3*int64(body) }
 
-// newPrograms remembers programs in up to so many bytes; those of live runs stay whatever it forgets.
-func newPrograms(actors Actors, limits workgraph.Limits, most int64) *programs {
+// Bounds are what one graph may have.
+type Bounds struct{ Nodes, Edges, GraphBytes int }
+
+// New remembers programs in up to most bytes; those of live runs stay whatever it forgets. What is
+// compiled is compiled in turns of computing.
+func New(actors Actors, bounds Bounds, computing *turns.Turns, evaluated func(actor string, named map[string]json.RawMessage) []string, most int64) *Set {
 	most = min(most, maxKeptBytes)
-	return &programs{actors: actors, limits: limits, most: most, byKey: lru.New[string, *program](most)}
+	return &Set{actors: actors, bounds: bounds, limits: workgraph.Limits{Nodes: bounds.Nodes, Edges: bounds.Edges}, computing: computing, evaluated: evaluated,
+		most: most, byKey: lru.New[string, *Program](most)}
 }
 
-// compile checks a graph against the actors of a namespace and makes it runnable. The error is a
+// remembered checks a graph against the actors of a namespace and makes it runnable. The error is a
 // workgraph.Faults when the graph is at fault. It calls turn before it compiles what it does not remember,
 // unless that is light.
-func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, turn func() error) (*program, error) {
+func (s *Set) remembered(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, turn func() error) (*Program, error) {
 	l, unsaid := k.look(g)
-	known, err := s.knownActors(ctx, namespace, l.actors)
+	known, err := s.KnownActors(ctx, namespace, l.actors)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +104,9 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
 	// Which actors an expansion may call is asked when it comes, since known holds only those of this graph.
-	p := &program{p: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: record.GraphHash(body), body: body}
+	p := &Program{Machine: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), Name: g.Name, Nodes: len(pinned.Nodes), Hash: record.GraphHash(body), Body: body}
 	s.cache(key, p)
-	s.cache("pinned/"+p.hash, p)
+	s.cache("pinned/"+p.Hash, p)
 	return p, nil
 }
 
@@ -106,7 +116,7 @@ const lightSize, lightSchemas = 100, 16 << 10
 
 // light reports whether a graph is compiled so fast that its start need not wait for those of its namespace
 // which are not.
-func light(g *workgraph.Graph, known actorSet) bool {
+func light(g *workgraph.Graph, known ActorSet) bool {
 	if len(g.Nodes)+len(g.Edges) > lightSize || len(g.State) > 0 {
 		return false
 	}
@@ -145,7 +155,7 @@ func (k *Known) look(g *workgraph.Graph) (*look, error) {
 			return l, nil
 		}
 	}
-	l := &look{actors: actorsOf(g)}
+	l := &look{actors: ActorsOf(g)}
 	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal
 	// bytes.
 	asked, err := json.Marshal(g)
@@ -159,7 +169,7 @@ func (k *Known) look(g *workgraph.Graph) (*look, error) {
 	return l, nil
 }
 
-func actorsOf(g *workgraph.Graph) []string {
+func ActorsOf(g *workgraph.Graph) []string {
 	seen := map[string]bool{}
 	var names []string
 	for i := range g.Nodes {
@@ -171,31 +181,31 @@ func actorsOf(g *workgraph.Graph) []string {
 	return names
 }
 
-// knownActors is what a namespace knows of actors.
-func (s *programs) knownActors(ctx context.Context, namespace string, names []string) (actorSet, error) {
+// KnownActors is what a namespace knows of actors.
+func (s *Set) KnownActors(ctx context.Context, namespace string, names []string) (ActorSet, error) {
 	return s.actors.Find(ctx, namespace, names)
 }
 
-// fits reports whether every value in the graph is known to be within the limit.
-func (k *Known) fits() bool { return k != nil && k.small.Load() }
+// Fits reports whether every value in the graph is known to be within the limit.
+func (k *Known) Fits() bool { return k != nil && k.small.Load() }
 
-func (k *Known) setFits() {
+func (k *Known) SetFits() {
 	if k != nil {
 		k.small.Store(true)
 	}
 }
 
-// actorSet is a workgraph.ActorSet.
-type actorSet map[string]ActorInfo
+// ActorSet is a workgraph.ActorSet.
+type ActorSet map[string]ActorInfo
 
 // ActorInfo implements workgraph.ActorSet.
-func (s actorSet) ActorInfo(name string) (workgraph.ActorInfo, bool) {
+func (s ActorSet) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	info, ok := s[name]
 	return info.ActorInfo, ok
 }
 
 // fingerprint tells apart what a graph compiles to when actors change; it is empty when they do not.
-func (s actorSet) fingerprint() string {
+func (s ActorSet) fingerprint() string {
 	var changing []string
 	for name, info := range s {
 		if info.Changes {
@@ -216,9 +226,9 @@ func (s actorSet) fingerprint() string {
 	return "/" + hex.EncodeToString(h.Sum(nil))
 }
 
-// stored is the program of a graph that a run is pinned to. Actors are not asked: the graph says every
+// Stored is the program of a graph that a run is pinned to. Actors are not asked: the graph says every
 // effect.
-func (s *programs) stored(ctx context.Context, hash string, body []byte) (*program, error) {
+func (s *Set) Stored(ctx context.Context, hash string, body []byte) (*Program, error) {
 	key := "pinned/" + hash
 	if p := s.find(key); p != nil {
 		return p, nil
@@ -231,69 +241,32 @@ func (s *programs) stored(ctx context.Context, hash string, body []byte) (*progr
 	if err != nil {
 		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
 	}
-	p := &program{p: compiled.WithLimits(s.limits).WithEvaluated(s.evaluated), name: g.Name, nodes: len(g.Nodes), hash: hash, body: body}
+	p := &Program{Machine: compiled.WithLimits(s.limits).WithEvaluated(s.evaluated), Name: g.Name, Nodes: len(g.Nodes), Hash: hash, Body: body}
 	s.cache(key, p)
 	return p, nil
 }
 
-func (s *programs) find(key string) *program {
+func (s *Set) find(key string) *Program {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, _ := s.byKey.Get(key)
 	return p
 }
 
-func (s *programs) cache(key string, p *program) {
+func (s *Set) cache(key string, p *Program) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.byKey.Get(key); known {
 		return // runs may have that one, and would not share p
 	}
-	s.byKey.Put(key, p, min(p.bytes(), s.most)) // the last one is kept, however large it is
-}
-
-// Near lists up to three names that a reader may have meant.
-func Near(name string, names []string) []string {
-	steps := maxNearSteps
-	return nearest(name, names, &steps)
-}
-
-// nearest is Near within a number of steps, each the comparing of two bytes; what it took is taken from them.
-func nearest(name string, names []string, steps *int) []string {
-	type scored struct {
-		name string
-		d    int
-	}
-	var found []scored
-	lower := strings.ToLower(name)
-	for _, n := range names {
-		if most := max(2, len(n)/3); max(len(name)-len(n), len(n)-len(name)) <= most {
-			*steps -= len(name) * len(n)
-		}
-		if *steps < 0 {
-			break
-		}
-		d, ok := near.Within(lower, strings.ToLower(n), max(2, len(n)/3))
-		if !ok {
-			d = max(len(n)-len(name), 0)
-		}
-		if ok || strings.HasPrefix(n, name) && name != "" {
-			found = append(found, scored{n, d})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b scored) int { return a.d - b.d })
-	var out []string
-	for _, c := range found[:min(3, len(found))] {
-		out = append(out, c.name)
-	}
-	return out
+	s.byKey.Put(key, p, min(p.Bytes(), s.most)) // the last one is kept, however large it is
 }
 
 // StoredProgram compiles the graph of a run for a replay, in its stored form, whose content hash is known.
 func StoredProgram(ctx context.Context, hash string, body []byte) (*workgraph.Program, error) {
-	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(ctx, hash, body)
+	p, err := (&Set{byKey: lru.New[string, *Program](0)}).Stored(ctx, hash, body)
 	if err != nil {
 		return nil, err
 	}
-	return p.p, nil
+	return p.Machine, nil
 }

@@ -1,4 +1,4 @@
-package engine
+package program
 
 import (
 	"fmt"
@@ -15,12 +15,12 @@ func TestNearest(t *testing.T) {
 	for i := range 10_000 {
 		names = append(names, strings.Repeat("x", 250)+fmt.Sprintf("%05d", i))
 	}
-	steps := maxNearSteps
-	require.Equal(t, []string{"summarize"}, nearest("sumarize", names, &steps))
-	require.Greater(t, steps, maxNearSteps/2, "names of other lengths cost nothing")
-	require.NotEmpty(t, nearest(strings.Repeat("x", 255), names, &steps))
+	steps := MaxNearSteps
+	require.Equal(t, []string{"summarize"}, Nearest("sumarize", names, &steps))
+	require.Greater(t, steps, MaxNearSteps/2, "names of other lengths cost nothing")
+	require.NotEmpty(t, Nearest(strings.Repeat("x", 255), names, &steps))
 	require.Negative(t, steps)
 	require.GreaterOrEqual(t, steps, -256*256)
-	require.Empty(t, nearest("sumarize", names, &steps), "nothing is left for others")
+	require.Empty(t, Nearest("sumarize", names, &steps), "nothing is left for others")
 	require.Equal(t, []string{"summarize"}, Near("sumarize", names))
 }

@@ -1,4 +1,4 @@
-package engine
+package program
 
 import (
 	"context"
@@ -14,12 +14,12 @@ const maxInner = 8
 
 // warnings are those of a program made of g, and those about what its nodes will call by what they say
 // themselves.
-func (e *Engine) warnings(ctx context.Context, namespace string, p *workgraph.Program, g *workgraph.Graph, in *workgraph.Input) (workgraph.Faults, error) {
+func (s *Set) warnings(ctx context.Context, namespace string, p *workgraph.Program, g *workgraph.Graph, in *workgraph.Input) (workgraph.Faults, error) {
 	list, err := p.Warnings(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	w := inner{e: e, namespace: namespace, faults: list}
+	w := inner{s: s, namespace: namespace, faults: list}
 	if err := w.look(ctx, g); err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (e *Engine) warnings(ctx context.Context, namespace string, p *workgraph.Pr
 
 // inner collects warnings about nodes that are in nobody's graph yet.
 type inner struct {
-	e         *Engine
+	s         *Set
 	namespace string
 	faults    workgraph.Faults
 	more      int
@@ -45,7 +45,7 @@ type within struct {
 
 // look goes down level by level, so that a level's actors are asked for together.
 func (w *inner) look(ctx context.Context, g *workgraph.Graph) error {
-	w.steps = maxNearSteps
+	w.steps = MaxNearSteps
 	level := make([]within, len(g.Nodes))
 	for i := range g.Nodes {
 		level[i] = within{workgraph.InnerNode{Node: &g.Nodes[i], ActorPlace: "actor"}, g.Nodes[i].ID}
@@ -56,7 +56,7 @@ func (w *inner) look(ctx context.Context, g *workgraph.Graph) error {
 			names = append(names, level[i].Node.Actor)
 		}
 		slices.Sort(names)
-		known, err := w.e.programs.knownActors(ctx, w.namespace, slices.Compact(names))
+		known, err := w.s.KnownActors(ctx, w.namespace, slices.Compact(names))
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (w *inner) unknown(ctx context.Context, x within) {
 	f := workgraph.Fault{Code: workgraph.CodeUnknownActor, Node: x.outer, Field: x.ActorPlace,
 		Message: fmt.Sprintf("no actor is called %q, so that the call fails unless a worker that serves it comes before", errs.Clip(x.Node.Actor, 80))}
 	if w.names == nil {
-		w.names, _ = w.e.actors.Names(ctx, w.namespace) // without them there is no hint
+		w.names, _ = w.s.actors.Names(ctx, w.namespace) // without them there is no hint
 	}
 	if w.told++; w.told <= maxHints {
 		f.Hint = hint(x.Node.Actor, w.names, &w.steps)

@@ -1,0 +1,71 @@
+// Package tracing turns trace contexts into their stored form and back, and links spans to the traces of runs.
+package tracing
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+)
+
+// attrRunID is on the first span of every trace that a run has, so that all of them are found by the run's
+// id.
+const attrRunID = "epigraph.run.id"
+
+func RunAttribute(id string) attribute.KeyValue { return attribute.String(attrRunID, id) }
+
+// Of is the trace context of ctx in the form that is stored.
+func Of(ctx context.Context) outbox.Trace {
+	m := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, m)
+	return outbox.Trace{Parent: m["traceparent"], State: m["tracestate"]}
+}
+
+func OfSpan(sc trace.SpanContext) outbox.Trace {
+	return Of(trace.ContextWithSpanContext(context.Background(), sc))
+}
+
+// Span is the span context of a stored trace context; it is not valid if there is none.
+func Span(t outbox.Trace) trace.SpanContext {
+	if t.Parent == "" {
+		return trace.SpanContext{}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})
+	return trace.SpanContextFromContext(ctx)
+}
+
+// OfRun is the span context that a run was stored with: that of the span which recorded it.
+func OfRun(run journal.Run) trace.SpanContext {
+	return Span(outbox.Trace{Parent: run.TraceParent, State: run.TraceState})
+}
+
+// LinksTo is a link to a span, if there is one.
+func LinksTo(sc trace.SpanContext) []trace.Link {
+	if !sc.IsValid() {
+		return nil
+	}
+	return []trace.Link{{SpanContext: sc}}
+}
+
+func FirstValid(sc, other trace.SpanContext) trace.SpanContext {
+	if sc.IsValid() {
+		return sc
+	}
+	return other
+}
+
+// LinkRequest links the span of a request to the trace of the run that it is about.
+func LinkRequest(ctx context.Context, row journal.Run) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(RunAttribute(row.ID))
+	if origin := OfRun(row); origin.IsSampled() && origin.TraceID() != span.SpanContext().TraceID() {
+		span.AddLink(trace.Link{SpanContext: origin})
+	}
+}

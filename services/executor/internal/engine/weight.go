@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// errFull is the refusal of a run for which there is no room in memory.
+func (t *session) errFull(kind errs.Kind) *errs.Error {
+	return errs.New(kind, memory.ReasonMemoryFull, "the live runs of this executor, or those of this namespace, hold the memory that they may (%d MiB, half of it for a namespace)", t.memory.Total>>20).
+		Hint("try again in a moment: there is room when others have ended or wait").RetryAfter(retryWhenFull)
+}
+
+// peersKnown is how long hasPeers repeats its last answer.
+const peersKnown = time.Second
+
+// peers is what was found out last about other executors.
+type peers struct {
+	mu    sync.Mutex
+	asked time.Time
+	live  bool
+}
+
+// hasPeers reports whether another executor lives, as was found out within the last second. If the journal
+// cannot tell, none does.
+func (t *session) hasPeers() bool {
+	p := &t.peers
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked.IsZero() || time.Since(p.asked) >= peersKnown {
+		all, err := t.e.journal.Executors(t.background)
+		p.live = err == nil && slices.ContainsFunc(all, func(x journal.Executor) bool {
+			return x.Owner.ID != t.owner.ID && x.SinceHeartbeat < t.e.cfg.Lease
+		})
+		p.asked = time.Now()
+	}
+	return p.live
+}
+
+// readPause is the pause between two looks for a place to read a run.
+const readPause = 5 * time.Millisecond
+
+// readTurn waits for a place to read a run. It reports whether there is one; then done, which may be called
+// more than once, gives it back.
+func (t *session) readTurn() (done func(), ok bool) {
+	for !t.memory.Read(min(t.e.cfg.MaxRunBytes, t.memory.Total/4)) {
+		if !t.rest(readPause) {
+			return nil, false
+		}
+	}
+	return sync.OnceFunc(t.memory.WasRead), true
+}
+
+// needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its
+// row and in its first event.
+func (t *session) needs(p *program.Program, req *StartRequest) int64 {
+	n := weight(p.Nodes) + 3*record.InputSize(req.propagates(), req.Context)
+	if !t.holds(p) {
+		n += p.Bytes() + int64(len(p.Body))
+	}
+	return n
+}
+
+// weight is about what the run takes, without the graph that it began with. The caller holds r.mu, or is the
+// only one who knows r.
+func (r *run) weight() int64 {
+	return weight(max(r.program.Nodes, int(r.tally.Counts.Total))) + r.kept + r.given + r.expanded + r.detailBytes
+}
+
+// uncounted is the size of a run that is not among the live ones, yet or any more.
+const uncounted = -1
+
+// weigh counts the run anew while it is live. The caller holds r.mu.
+func (r *run) weigh() {
+	for size := r.weight(); ; {
+		was := r.size.Load()
+		if was == size || was == uncounted {
+			return
+		}
+		if r.size.CompareAndSwap(was, size) {
+			r.t.memory.Add(r.namespace, size-was)
+			return
+		}
+	}
+}
+
+// attemptWeight is about what an attempt takes besides its values while it stands in line or is under way.
+const attemptWeight = 2 << 10
+
+// came is what an event brought into the run from outside. What a call of the run brought is counted with its
+// results.
+func came(d *record.Durable, encoded int) int64 {
+	switch d.Kind {
+	case workgraph.SignalReceived, workgraph.MessageReceived, workgraph.InterruptClosed, workgraph.ChildClosed:
+		return int64(encoded)
+	}
+	return 0
+}
+
+// brought is what an event adds to the results that the run holds, besides those of its own attempts.
+func brought(d *record.Durable) int64 {
+	if d.Outcome == nil || d.Kind == workgraph.AttemptEnded {
+		return 0
+	}
+	return int64(record.OutcomeSize(*d.Outcome))
+}
+
+// weight is about what a run takes in memory before it has results: the machine keeps a state for every node.
+func weight(nodes int) int64 { return 8<<10 + 512*int64(nodes) }
+
+// hold counts the run's graph, once for all live runs of this executor that share it.
+func (t *session) hold(r *run) {
+	t.held.mu.Lock()
+	defer t.held.mu.Unlock()
+	h := t.held.by[r.program]
+	if h == nil {
+		h = &holding{namespace: r.namespace}
+		t.held.by[r.program] = h
+		t.memory.Add(h.namespace, r.program.Bytes())
+	}
+	h.runs++
+}
+
+// letGo is the end of hold.
+func (t *session) letGo(r *run) {
+	t.held.mu.Lock()
+	defer t.held.mu.Unlock()
+	h := t.held.by[r.program]
+	if h == nil {
+		return
+	}
+	if h.runs--; h.runs == 0 {
+		delete(t.held.by, r.program)
+		t.memory.Add(h.namespace, -r.program.Bytes())
+	}
+}
+
+// holds reports whether the graph is counted already.
+func (t *session) holds(p *program.Program) bool {
+	t.held.mu.Lock()
+	defer t.held.mu.Unlock()
+	return t.held.by[p] != nil
+}
+
+// holdings are the graphs of live runs.
+type holdings struct {
+	mu sync.Mutex
+	by map[*program.Program]*holding
+}
+
+type holding struct {
+	namespace string
+	runs      int
+}
+
+// retryWhenFull is when it is worth asking again.
+const retryWhenFull = 2 * time.Second
