@@ -36,7 +36,7 @@ func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 		return dispatch.Later(pause)
 	}
 	defer leave()
-	d, err := s.engine.Delivery(ctx, j.Args)
+	d, err := s.engine.Deliveries().Of(ctx, j.Args)
 	switch {
 	case errs.Is(err, errs.InvalidArgument):
 		return dispatch.Never(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 )
 
 const (
@@ -261,6 +262,6 @@ func (d disclosed) Get(ctx context.Context, namespace, runID string) (journal.Ru
 	if err != nil {
 		return r, err
 	}
-	r.Metadata, err = engine.Disclosed(r.Metadata)
+	r.Metadata, err = record.Disclosed(r.Metadata)
 	return r, err
 }

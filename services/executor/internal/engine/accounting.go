@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
@@ -27,72 +25,6 @@ func (r *run) count(usage []workgraph.Usage) {
 		r.usage.ReasoningTokens += u.ReasoningTokens
 		r.usage.Calls++
 	}
-}
-
-const (
-	// bookTime bounds how long the end of a run is kept back until everything that it used is booked: the
-	// registry may be away.
-	bookTime = 2 * time.Second
-	// bookPause is the shortest pause between two looks, bookPoll the longest: the executor of another
-	// replica may deliver what is left.
-	bookPause, bookPoll = 20 * time.Millisecond, 500 * time.Millisecond
-)
-
-// Accounting are the costs of a run, and how many attempts of it, and of all below it, have used something
-// that is not booked yet. Those of a run that has just ended are kept back as its end is, and no longer than
-// that: who finds out about the end by asking again and again is told the whole cost, too.
-func (e *Engine) Accounting(ctx context.Context, row journal.Run) (journal.Accounting, error) {
-	left := bookTime - time.Since(row.EndTime)
-	if !row.State.Ended() || left <= 0 {
-		return e.booked(ctx, row.Namespace, row.ID)
-	}
-	if end, ok := ctx.Deadline(); ok {
-		left = min(left, time.Until(end)/2) // an answer in time is worth more
-	}
-	return e.awaitAccounting(ctx, row.Namespace, row.ID, min(left, bookTime))
-}
-
-func (e *Engine) booked(ctx context.Context, namespace, runID string) (journal.Accounting, error) {
-	if e.claims == nil {
-		return journal.Accounting{}, nil
-	}
-	return e.journal.Accounting(ctx, namespace, runID, outbox.KindUsage)
-}
-
-// awaitAccounting waits until everything is booked that a run and all below it used, or for so long, or until
-// the registry is known to be away. It returns the books as they are then.
-func (e *Engine) awaitAccounting(ctx context.Context, namespace, runID string, most time.Duration) (journal.Accounting, error) {
-	late := time.NewTimer(most)
-	defer late.Stop()
-	for {
-		next, away := e.delivered()
-		b, err := e.booked(ctx, namespace, runID)
-		if err != nil || b.Waiting == 0 || away {
-			return b, err
-		}
-		soonest, poll := time.NewTimer(bookPause), time.NewTimer(bookPoll)
-		select {
-		case <-next:
-		case <-poll.C:
-		case <-late.C:
-			return e.booked(ctx, namespace, runID)
-		case <-ctx.Done():
-		}
-		select {
-		case <-soonest.C:
-		case <-ctx.Done():
-		}
-		soonest.Stop()
-		poll.Stop()
-		if ctx.Err() != nil {
-			return b, ctx.Err()
-		}
-	}
-}
-
-// uses reports whether an event tells of calls that are booked.
-func uses(d *record.Durable) bool {
-	return d.Usage != nil || d.Outcome != nil && len(d.Outcome.Usage) > 0 || d.Error != nil && len(d.Error.Usage) > 0 || d.Child != nil
 }
 
 // entries are the lines for the registry's books, one per call of the attempt, numbered in their order. What
@@ -129,7 +61,7 @@ func plausible(usage []workgraph.Usage) []workgraph.Usage {
 	for i := range out {
 		u := &out[i]
 		u.Unsettled = false // that is not for calls to say
-		u.Provider, u.Model, u.Call = clean(u.Provider, maxProvider), clean(u.Model, maxModel), clean(u.Call, maxModel)
+		u.Provider, u.Model, u.Call = phrase.Clean(u.Provider, maxProvider), phrase.Clean(u.Model, maxModel), phrase.Clean(u.Call, maxModel)
 		for _, n := range []*int64{&u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens} {
 			*n = min(max(*n, 0), maxTokens)
 		}
@@ -139,14 +71,6 @@ func plausible(usage []workgraph.Usage) []workgraph.Usage {
 		}
 	}
 	return out
-}
-
-// clean is a text of at most n bytes that every store can keep.
-func clean(s string, n int) string {
-	if len(s) > n {
-		s = strings.ToValidUTF8(s[:n], "")
-	}
-	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
 // accounting are the outbox items that leave with a decision.
@@ -183,7 +107,7 @@ func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
 	case workgraph.StatusCanceled:
 		s.Outcome = outbox.Canceled
 	}
-	if e := runError(end); e != nil {
+	if e := record.NewRunError(end); e != nil {
 		s.Error = e.Reason
 		if e.Message != "" {
 			s.Error += ": " + e.Message
@@ -203,4 +127,13 @@ func summary(result json.RawMessage) string {
 		text = string(result)
 	}
 	return phrase.Cut(text, summaryLength)
+}
+
+// roll adds what a child used to the run's own row.
+func (r *run) roll(u journal.Usage) {
+	r.usage.InputTokens += u.InputTokens
+	r.usage.CachedInputTokens += u.CachedInputTokens
+	r.usage.OutputTokens += u.OutputTokens
+	r.usage.ReasoningTokens += u.ReasoningTokens
+	r.usage.Calls += u.Calls
 }

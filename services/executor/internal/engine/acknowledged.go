@@ -3,13 +3,14 @@ package engine
 import (
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // consequence is what happens once a decision is durable.
 type consequence struct {
-	events  []Event
+	events  []feed.Event
 	effects workgraph.Effects
 	timer   time.Time
 	ended   bool
@@ -28,7 +29,7 @@ type consequence struct {
 	keep bool
 }
 
-func (r *run) consequence(events []Event, eff workgraph.Effects) consequence {
+func (r *run) consequence(events []feed.Event, eff workgraph.Effects) consequence {
 	c := consequence{events: events, effects: eff, ended: eff.Ended != nil}
 	if !c.ended {
 		c.timer, _ = r.next()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -14,15 +15,6 @@ import (
 
 // maxCovered is how many workflows one question of approval covers.
 const maxCovered = 256
-
-// approved says of which approval a run follows: that at the visit At of the run Run. Its graph stays as it
-// is, since it is part of what was approved.
-type approved struct {
-	Run string        `json:"run"`
-	At  workgraph.Ref `json:"at"`
-	// Workflows are the hashes of the graphs that were approved, by what names them.
-	Workflows map[string]string `json:"workflows,omitempty"`
-}
 
 // covered finds the graphs of the workflows that a question of approval covers: those that the arguments of
 // what follows from the visit name, or what travels to it, and those that these name in turn. One that there
@@ -87,7 +79,7 @@ func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgrap
 		return workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%s: %v", ref, err)
 	}
 	c.Workflow, c.WorkflowHash = ref, hash
-	by := r.lineage.approved
+	by := r.lineage.Approved
 	if by == nil || ref == refSelf { // what a run below calls itself was not asked about
 		return nil
 	}
@@ -100,13 +92,13 @@ func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgrap
 
 // follows says of which approval a child of the visit follows: that of which the run follows itself, else one
 // in the run. The caller holds r.mu.
-func (r *run) follows(ref workgraph.Ref) *approved {
+func (r *run) follows(ref workgraph.Ref) *record.Approval {
 	at, workflows, ok := r.state.ApprovedAt(ref)
-	by := r.lineage.approved
+	by := r.lineage.Approved
 	if !ok {
 		return by
 	}
-	out := &approved{Run: r.id, At: at, Workflows: workflows}
+	out := &record.Approval{Run: r.id, At: at, Workflows: workflows}
 	delete(workflows, refSelf)
 	if by != nil {
 		out.Run, out.At = by.Run, by.At
@@ -123,11 +115,11 @@ func (r *run) follows(ref workgraph.Ref) *approved {
 // approvedElsewhere refuses, with a reason, a change of a run that is part of what was approved in a run
 // above it, or above that of which it is a fork.
 func approvedElsewhere(row journal.Run, reason string) error {
-	f, err := lineageOf(row)
-	if err != nil || f.approved == nil {
+	f, err := record.LineageOf(row)
+	if err != nil || f.Approved == nil {
 		return err
 	}
-	by := f.approved
+	by := f.Approved
 	text := fmt.Sprintf("the run follows from what was approved at %s of run %s, and that covers its graph", by.At, by.Run)
 	return errs.New(errs.FailedPrecondition, reason, "%s", text).Violate("graph", workgraph.CodeApproved, text).
 		Hint("fork run " + by.Run + " from " + by.At.Node + ": it is asked again there")

@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -338,7 +339,7 @@ func TestApprovalBindsForksOfChildren(t *testing.T) {
 
 func reasonOf(t *testing.T, row journal.Run) string {
 	t.Helper()
-	var e engine.RunError
+	var e record.RunError
 	require.NoError(t, json.Unmarshal(row.Error, &e))
 	return e.Reason
 }

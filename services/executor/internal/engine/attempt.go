@@ -22,6 +22,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
@@ -188,8 +190,8 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 
 // call calls the actor and reports what comes of it, once: an actor that does not return is given up.
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info program.ActorInfo) {
-	progress := reporter{t.e.hub, a}
-	progress.tell(Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
+	progress := reporter{t.e.feed, a}
+	progress.tell(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	span := trace.SpanFromContext(ctx) // nobody's to end, and says nothing
 	if a.run.recorded() {
@@ -470,10 +472,10 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	r.forget(a)
 	if fail != nil {
 		short := *fail
-		if len(fail.Message) > maxMessage {
-			short.Message = fail.Message[:maxMessage] + "…"
+		if len(fail.Message) > record.MaxMessage {
+			short.Message = fail.Message[:record.MaxMessage] + "…"
 		}
-		short.Reason, short.Message = clean(fail.Reason, maxErrorReason), clean(strings.ToValidUTF8(short.Message, ""), maxMessage+4)
+		short.Reason, short.Message = phrase.Clean(fail.Reason, maxErrorReason), phrase.Clean(strings.ToValidUTF8(short.Message, ""), record.MaxMessage+4)
 		short.Usage = plausible(fail.Usage)
 		fail = &short
 	}
@@ -589,9 +591,6 @@ func (r *run) holdOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workg
 	return out, nil
 }
 
-// maxMessage bounds the text of an error in bytes: lists of runs tell it.
-const maxMessage = 8 << 10
-
 // maxErrorReason bounds an error's reason in bytes.
 const maxErrorReason = 256
 
@@ -635,20 +634,20 @@ func usageOf(out *workgraph.Outcome, fail *workgraph.Error) []workgraph.Usage {
 
 // reporter passes on to watchers what an actor tells.
 type reporter struct {
-	hub *hub
-	a   *attempt
+	feed *feed.Feed
+	a    *attempt
 }
 
-func (r reporter) tell(e Ephemeral) {
+func (r reporter) tell(e feed.Ephemeral) {
 	e.Ref, e.Attempt = r.a.start.Ref, r.a.start.Attempt
-	r.hub.publish(Event{RunID: r.a.run.id, RootID: r.a.run.root, Ephemeral: &e})
+	r.feed.Publish(feed.Event{RunID: r.a.run.id, RootID: r.a.run.root, Ephemeral: &e})
 }
 
 // Text implements actor.Reporter.
-func (r reporter) Text(piece string) { r.tell(Ephemeral{Text: piece, At: dbkit.Now()}) }
+func (r reporter) Text(piece string) { r.tell(feed.Ephemeral{Text: piece, At: dbkit.Now()}) }
 
 // Progress implements actor.Reporter.
-func (r reporter) Progress(at json.RawMessage) { r.tell(Ephemeral{Progress: at, At: dbkit.Now()}) }
+func (r reporter) Progress(at json.RawMessage) { r.tell(feed.Ephemeral{Progress: at, At: dbkit.Now()}) }
 
 // Tokens are those of this engine.
 func (e *Engine) Tokens() attempttoken.Keys { return attempttoken.NewKeys(e.cfg.TokenKeys...) }

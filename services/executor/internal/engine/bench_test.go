@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -31,8 +32,8 @@ func quiet(_ *engine.Config, d *engine.Deps) { d.Logger = nil }
 // ended is an engine.Watcher that waits for the end of a run.
 type ended struct{}
 
-func (ended) Event(engine.Event) error { return nil }
-func (ended) KeepAlive(int64) error    { return nil }
+func (ended) Event(feed.Event) error { return nil }
+func (ended) KeepAlive(int64) error  { return nil }
 
 func eachBench(b *testing.B, f func(b *testing.B, s store)) {
 	for _, open := range []func(testing.TB) store{sqliteStore, pgStore} {
@@ -85,7 +86,7 @@ func BenchmarkChain100(b *testing.B) {
 		b.ResetTimer()
 		for range b.N {
 			id := l.start(b, g)
-			require.NoError(b, l.Watch(b.Context(), engine.WatchRequest{Namespace: ns, RunID: id}, ended{}))
+			require.NoError(b, l.Feed().Watch(b.Context(), feed.WatchRequest{Namespace: ns, RunID: id}, ended{}))
 		}
 		b.StopTimer()
 		step := b.Elapsed() / time.Duration(100*b.N)
@@ -119,7 +120,7 @@ func BenchmarkRuns(b *testing.B) {
 					b.Error(err)
 					return
 				}
-				if err := l.Watch(b.Context(), engine.WatchRequest{Namespace: ns, RunID: id}, ended{}); err != nil {
+				if err := l.Feed().Watch(b.Context(), feed.WatchRequest{Namespace: ns, RunID: id}, ended{}); err != nil {
 					b.Error(err)
 				}
 			})

@@ -89,7 +89,7 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 		return nil
 	}
 	if changed >= 0 {
-		m, err := decodeMeta(r.metadata)
+		m, err := record.DecodeMetadata(r.metadata)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -75,7 +76,7 @@ func budget(b workgraph.Budget) func(*engine.StartRequest) {
 
 func budgetOf(t *testing.T, row journal.Run) *workgraph.Budget {
 	t.Helper()
-	given, err := engine.GivenOf(row.Metadata)
+	given, err := record.GivenOf(row.Metadata)
 	require.NoError(t, err)
 	return given.Budget
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
@@ -112,7 +113,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	r.lock()
 	_, _, covers := r.state.ApprovedAt(a.start.Ref)
 	r.mu.Unlock()
-	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.lineage.below(&run) > cfg.MaxDepth }) {
+	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.lineage.Below(&run) > cfg.MaxDepth }) {
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
 			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.lineage.Depth, cfg.MaxDepth)
 	}
@@ -227,7 +228,7 @@ func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgrap
 
 // spawnChildren starts what a durable decision asked for, one after the other.
 func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
-	by := map[workgraph.Ref]*approved{}
+	by := map[workgraph.Ref]*record.Approval{}
 	for i := range spawns {
 		ref := spawns[i].Ref
 		if _, known := by[ref]; !known {
@@ -247,7 +248,7 @@ func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 
 // spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned
 // out to be impossible, or is not wanted any more.
-func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *approved, again bool) {
+func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, again bool) {
 	defer t.e.quota.Recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
 	for r.wants(s.Child.ID) {
@@ -298,7 +299,7 @@ func (r *run) wants(child string) bool {
 }
 
 // startChild records the run of a spawn.
-func (t *session) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) error {
+func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, again bool) error {
 	c := &s.Child
 	if again {
 		// It is asked for once more after a take-over: mostly it is there.
@@ -314,10 +315,10 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *approved, again boo
 	budget, allowed := r.allowance(c.Budget)
 	r.mu.Unlock()
 	req := StartRequest{
-		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.lineage.user, ChatID: r.lineage.chat,
-		ThreadID: r.lineage.thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
-		lineage: lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.below(c), approved: by, asks: r.lineage.asks, user: r.lineage.user, chat: r.lineage.chat,
-			thread: r.lineage.thread},
+		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.lineage.User, ChatID: r.lineage.Chat,
+		ThreadID: r.lineage.Thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
+		lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.Below(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
+			Thread: r.lineage.Thread},
 		before: func() error {
 			// Under the parent's lock nothing can come between the look and the start's place in the line of
 			// writes: a cancel that is decided later is written later, and finds the child.

@@ -51,7 +51,7 @@ func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 	if len(details) == 0 || len(details) > maxDetails || workgraph.ValueFault(details) != "" {
 		return
 	}
-	reporter{t.e.hub, a}.Progress(details)
+	reporter{t.e.feed, a}.Progress(details)
 	r := a.run
 	r.lock()
 	defer r.mu.Unlock()

@@ -24,6 +24,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/suspect"
@@ -47,7 +48,6 @@ type Engine struct {
 	fuses         fuses // of prices
 	quota         descendants.Quota
 	wake          func()
-	delivered     func() (next <-chan struct{}, away bool)
 	// workflows is nil when there are none.
 	workflows Workflows
 	gates     []sched.Gate
@@ -55,15 +55,16 @@ type Engine struct {
 	// starts bounds how many children of a namespace are being started at once.
 	starts *turns.Turns
 	// counts are turns to count families, which takes the database the longer the larger they are.
-	counts    *turns.Turns
-	remote    func(namespace, actor string) bool
-	egress    egress.Guard
-	jobWorker string
-	log       *slog.Logger
-	tracer    trace.Tracer
-	meters    *meters
-	hub       *hub
-	watchers  *watchers
+	counts     *turns.Turns
+	remote     func(namespace, actor string) bool
+	egress     egress.Guard
+	jobWorker  string
+	log        *slog.Logger
+	tracer     trace.Tracer
+	meters     *meters
+	feed       *feed.Feed
+	booked     *feed.Booked
+	deliveries *feed.Deliveries
 	// computing bounds how much of a namespace's work keeps processors of this executor busy at once: calls
 	// of actors that compute, and every step of a run that evaluates expressions. However much one namespace
 	// asks for, another finds a processor.
@@ -91,7 +92,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
 	}
 	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, prices: d.Prices, cancellations: d.Cancellations, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
-		hub: newHub(), watchers: &watchers{limit: cfg.MaxWatches, count: map[string]int{}}, ready: make(chan struct{})}
+		ready: make(chan struct{})}
 	e.remote, e.egress, e.jobWorker = d.Remote, d.Egress, d.JobWorker
 	if e.quotas = d.Quotas; e.quotas == nil {
 		e.quotas = unbounded{}
@@ -105,9 +106,12 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
-	if e.delivered = d.Delivered; e.delivered == nil {
-		e.delivered = func() (<-chan struct{}, bool) { return nil, false }
+	if d.Delivered == nil {
+		d.Delivered = func() (<-chan struct{}, bool) { return nil, false }
 	}
+	e.booked = feed.NewBooked(d.Journal, d.Claims != nil, d.Delivered)
+	e.feed = feed.New(d.Journal, e.booked, e, feed.Options{Poll: cfg.WatchPoll, KeepAlive: cfg.KeepAlive, Watches: cfg.MaxWatches})
+	e.deliveries = feed.NewDeliveries(d.Journal, e.booked)
 	if d.TracerProvider == nil {
 		d.TracerProvider = noop.NewTracerProvider()
 	}
@@ -217,3 +221,12 @@ func (e *Engine) notReady() error {
 
 // Programs are the graphs that this engine has compiled. They judge graphs that are to be run.
 func (e *Engine) Programs() *program.Set { return e.programs }
+
+// Feed tells what happens in runs.
+func (e *Engine) Feed() *feed.Feed { return e.feed }
+
+// Booked tells what was booked of runs.
+func (e *Engine) Booked() *feed.Booked { return e.booked }
+
+// Deliveries make what webhooks deliver.
+func (e *Engine) Deliveries() *feed.Deliveries { return e.deliveries }

@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -280,11 +281,11 @@ func (l *live) describe(t testing.TB) {
 	}
 }
 
-func (l *live) events(t testing.TB, id string) []engine.Event {
+func (l *live) events(t testing.TB, id string) []feed.Event {
 	t.Helper()
-	var out []engine.Event
+	var out []feed.Event
 	for {
-		page, err := l.Events(t.Context(), l.row(t, id), int64(len(out)), 500)
+		page, err := l.Feed().Events(t.Context(), l.row(t, id), int64(len(out)), 500)
 		require.NoError(t, err)
 		out = append(out, page...)
 		if len(page) < 500 {
@@ -379,9 +380,9 @@ func TestRun(t *testing.T) {
 		t.Run("Failure/IsTold", func(t *testing.T) {
 			t.Parallel()
 			row := l.wait(t, l.start(t, chain(2, "bad")), journal.StateFailed)
-			var e engine.RunError
+			var e record.RunError
 			require.NoError(t, json.Unmarshal(row.Error, &e))
-			require.Equal(t, engine.RunError{Type: workgraph.Permanent, Reason: "NO", Message: "it does not work", Node: "n0", Visit: 1}, e)
+			require.Equal(t, record.RunError{Type: workgraph.Permanent, Reason: "NO", Message: "it does not work", Node: "n0", Visit: 1}, e)
 			require.Equal(t, journal.NodeCounts{Total: 2, Failed: 1, Skipped: 1}, row.Nodes)
 		})
 		t.Run("Panic/IsATypedError", func(t *testing.T) {
@@ -444,7 +445,7 @@ func quoted(n int) json.RawMessage {
 	return json.RawMessage(`"` + strings.Repeat("x", n) + `"`)
 }
 
-func attemptsOf(evs []engine.Event) []*record.Durable {
+func attemptsOf(evs []feed.Event) []*record.Durable {
 	var out []*record.Durable
 	for _, ev := range evs {
 		if ev.Durable.Kind == workgraph.AttemptEnded {

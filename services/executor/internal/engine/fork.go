@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -346,7 +347,7 @@ func (e *Engine) performedBelow(ctx context.Context, row journal.Run, adopt []wo
 			return nil, err
 		}
 		if d.ParentRunID == row.ID {
-			f, err := lineageOf(child)
+			f, err := record.LineageOf(child)
 			if err != nil {
 				return nil, err
 			}
@@ -394,11 +395,11 @@ func startOf(row journal.Run) (StartRequest, error) {
 		Namespace: row.Namespace, Context: row.Context, TaskID: row.TaskID, UserID: row.UserID, ChatID: row.ChatID, ThreadID: row.ThreadID,
 		Labels: row.Labels, Priority: int(row.Priority), Attachments: row.Attachments, origin: tracing.OfRun(row),
 	}
-	m, err := decodeMeta(row.Metadata)
+	m, err := record.DecodeMetadata(row.Metadata)
 	if err != nil {
 		return out, err
 	}
-	out.Metadata, out.Budget, out.Webhooks, out.lineage.approved = m.User, m.Budget, m.Webhooks, m.Approved
+	out.Metadata, out.Budget, out.Webhooks, out.lineage.Approved = m.User, m.Budget, m.Webhooks, m.Approved
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -229,9 +230,9 @@ func spread(g *workgraph.Graph, from string) {
 
 // endedBefore reports whether the run's journal has the end of a call of the node, and whether that was
 // decided before anything of the kind.
-func endedBefore(evs []engine.Event, node string, kind workgraph.EventKind) (before, ended bool) {
+func endedBefore(evs []feed.Event, node string, kind workgraph.EventKind) (before, ended bool) {
 	is := func(k workgraph.EventKind, node string) int {
-		return slices.IndexFunc(evs, func(e engine.Event) bool { return e.Durable.Kind == k && (node == "" || e.Durable.Node == node) })
+		return slices.IndexFunc(evs, func(e feed.Event) bool { return e.Durable.Kind == k && (node == "" || e.Durable.Node == node) })
 	}
 	end, other := is(workgraph.AttemptEnded, node), is(kind, "")
 	return end >= 0 && (other < 0 || end < other), end >= 0

@@ -19,7 +19,9 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -358,14 +360,14 @@ func waitBubble(t *testing.T, l *live, id string, want journal.State) journal.Ru
 type notebook struct {
 	mu    sync.Mutex
 	seqs  []int64
-	eph   []engine.Ephemeral
+	eph   []feed.Ephemeral
 	alive int
 	stop  int64 // refuses events after this sequence
 }
 
 var errEnough = errors.New("enough")
 
-func (n *notebook) Event(ev engine.Event) error {
+func (n *notebook) Event(ev feed.Event) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if ev.Ephemeral != nil {
@@ -412,7 +414,7 @@ func TestWatch(t *testing.T) {
 			for i := range books {
 				books[i] = &notebook{}
 				wg.Go(func() {
-					require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, Descendants: i%2 == 0, DurableOnly: i == 7}, books[i]))
+					require.NoError(t, l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: id, Descendants: i%2 == 0, DurableOnly: i == 7}, books[i]))
 				})
 			}
 			testkit.Eventually(t, func() bool {
@@ -437,26 +439,26 @@ func TestWatch(t *testing.T) {
 		t.Run("Broken/ResumesByTheCursor", func(t *testing.T) {
 			id := l.start(t, chain(30, "ok"))
 			part := &notebook{stop: 7}
-			require.ErrorIs(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id}, part), errEnough)
+			require.ErrorIs(t, l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: id}, part), errEnough)
 			rest := &notebook{}
-			require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, After: 7}, rest))
+			require.NoError(t, l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: id, After: 7}, rest))
 			require.Equal(t, int64(8), rest.seqs[0])
 			dense(t, rest, l.row(t, id).LastSeq)
 			none := &notebook{}
-			require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, After: l.row(t, id).LastSeq}, none))
+			require.NoError(t, l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: id, After: l.row(t, id).LastSeq}, none))
 			require.Empty(t, none.seqs)
 		})
 		t.Run("OtherReplica/SeesTheRunToo", func(t *testing.T) {
 			other := run(t, s, actors{"ok": &recorder{}}, func(c *engine.Config, _ *engine.Deps) { c.ID = "other" })
 			id := l.start(t, chain(10, "ok"))
 			n := &notebook{}
-			require.NoError(t, other.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id}, n))
+			require.NoError(t, other.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: id}, n))
 			dense(t, n, l.row(t, id).LastSeq)
 			other.stop()
 		})
 		t.Run("Namespace/IsAWall", func(t *testing.T) {
 			id := l.start(t, chain(1, "ok"))
-			require.Error(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: "other", RunID: id}, &notebook{}))
+			require.Error(t, l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: "other", RunID: id}, &notebook{}))
 		})
 	})
 }
@@ -654,7 +656,7 @@ func TestLarge(t *testing.T) {
 		close(g2.open)
 		second := run(t, s, actors{"big": big, "gate": g2}, small)
 		row := second.wait(t, id, journal.StateFailed)
-		var e engine.RunError
+		var e record.RunError
 		require.NoError(t, json.Unmarshal(row.Error, &e))
 		require.Equal(t, engine.ReasonRunTooLarge, e.Reason)
 		require.Equal(t, "n10", e.Node)

@@ -120,3 +120,25 @@ func (e *Engine) Nodes(ctx context.Context, row journal.Run) (map[string]workgra
 	}
 	return out, nil
 }
+
+// Here tells of a run in this process's memory, whose row need not be read then: its root and how far its
+// journal is durable. It is false for a run that has ended, and for one of which nothing is durable yet.
+func (e *Engine) Here(namespace, runID string) (root string, last int64, ok bool) {
+	t := e.current()
+	if t == nil {
+		return "", 0, false
+	}
+	r := t.get(runID)
+	if r == nil || r.namespace != namespace {
+		return "", 0, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.root, r.durable, r.durable > 0 && !r.over && !r.gone.Load()
+}
+
+// Holds reports whether the run is in this process's memory, so that whatever happens to it comes by the hub.
+func (e *Engine) Holds(runID string) bool {
+	t := e.current()
+	return t != nil && t.get(runID) != nil
+}

@@ -89,7 +89,7 @@ func (t *session) told(r *run, res journal.Result, c consequence) {
 			t.e.meters.paused(d.Reason)
 		}
 	}
-	t.e.hub.publish(c.events...)
+	t.e.feed.Publish(c.events...)
 	if c.outbox {
 		t.e.wake()
 	}

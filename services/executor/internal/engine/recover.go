@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -90,7 +91,7 @@ func (t *session) crowded() []string {
 func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bool) {
 	leave, free := t.e.suspects.Try()
 	defer leave()
-	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.TakeOverPolicy(), quarantine, quarantineJobs
+	o.Lease, o.NoSuspects, o.TakeOverPolicy, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.TakeOverPolicy(), quarantine, feed.QuarantineJobs
 	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -198,7 +199,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	}
 	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
 	r.priority, r.deadline, r.schedule, r.metadata = int(row.Priority), row.Deadline, row.ScheduleID, row.Metadata
-	if r.lineage, err = lineageOf(row); err != nil {
+	if r.lineage, err = record.LineageOf(row); err != nil {
 		return err
 	}
 	if row.LastSeq == 0 {
@@ -455,7 +456,7 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 			return false, fmt.Errorf("decode pending run: %w", err)
 		}
 	}
-	given, err := GivenOf(row.Metadata)
+	given, err := record.GivenOf(row.Metadata)
 	if err != nil {
 		return false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -56,12 +57,12 @@ func (e *Engine) AnsweredSignal(ctx context.Context, namespace string, req journ
 	if err != nil {
 		return "", false, err
 	}
-	m, err := decodeMeta(row.Metadata)
+	m, err := record.DecodeMetadata(row.Metadata)
 	return runID, err == nil && m.startedBy(req), err
 }
 
 // startedBy reports whether this very request started the run.
-func (m *meta) startedBy(req journal.Request) bool {
+func (m *record.Metadata) startedBy(req journal.Request) bool {
 	return req.ID != "" && m.RequestID == req.ID && m.BodyHash == req.BodyHash
 }
 

@@ -265,7 +265,7 @@ func notPaused(row journal.Run) error {
 // happened reports whether a run's history has an event for which is holds.
 func (e *Engine) happened(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
 	for after := int64(0); ; {
-		evs, err := e.Events(ctx, row, after, 500)
+		evs, err := e.feed.Events(ctx, row, after, 500)
 		if err != nil {
 			return false, err
 		}

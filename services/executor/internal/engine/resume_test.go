@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -57,7 +58,7 @@ func loop(rounds, limit string) *workgraph.Graph {
 		{From: "a", To: "a", Kind: workgraph.BackEdge, When: "visit < " + rounds}, {From: "a", To: "b", When: "visit >= " + rounds}}}
 }
 
-func kinds(evs []engine.Event, k workgraph.EventKind) []*record.Durable {
+func kinds(evs []feed.Event, k workgraph.EventKind) []*record.Durable {
 	var out []*record.Durable
 	for _, ev := range evs {
 		if ev.Durable.Kind == k {
@@ -68,7 +69,7 @@ func kinds(evs []engine.Event, k workgraph.EventKind) []*record.Durable {
 }
 
 // story tells events in a line each.
-func story(evs []engine.Event) string {
+func story(evs []feed.Event) string {
 	var b strings.Builder
 	for i := range evs {
 		fmt.Fprintf(&b, "%d %s %+v\n", evs[i].Durable.Seq, evs[i].Durable.Kind, *evs[i].Durable)

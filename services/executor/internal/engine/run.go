@@ -15,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
@@ -69,7 +70,7 @@ type run struct {
 	suspect atomic.Bool
 	marks   marks
 	// lineage is where the run stands among others.
-	lineage lineage
+	lineage record.Lineage
 	// metadata is that of its row.
 	metadata []byte
 	// deadline is when it is ended whatever it does; zero means never.
@@ -314,7 +315,7 @@ func (e *tooLargeError) Unwrap() error { return e.err }
 // fill puts what was decided into w, moves r.seq on and returns what follows once w is durable. The caller
 // holds r.mu.
 func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects, x extra) (consequence, error) {
-	out := make([]Event, 0, len(evs))
+	out := make([]feed.Event, 0, len(evs))
 	was := r.graph
 	if err := r.changeGraph(w, eff); err != nil {
 		return consequence{}, err
@@ -339,7 +340,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		r.given += came(d, len(row.Data))
 		r.kept += brought(d)
 		w.Events = append(w.Events, row)
-		ev := Event{RunID: r.id, RootID: r.root, Durable: d}
+		ev := feed.Event{RunID: r.id, RootID: r.root, Durable: d}
 		if d.Kind == workgraph.RunStarted {
 			ev.GraphHash = r.program.Hash
 		}
@@ -366,7 +367,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 			return consequence{}, err
 		}
 	}
-	if err := r.lineage.commands(r, w, eff, now); err != nil {
+	if err := r.relatives(w, eff, now); err != nil {
 		return consequence{}, err
 	}
 	if err := r.rebudget(w, evs, now); err != nil {
@@ -491,7 +492,7 @@ func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *jo
 		}
 		o.Outputs = b
 	}
-	if e := runError(end); e != nil {
+	if e := record.NewRunError(end); e != nil {
 		b, err := json.Marshal(e)
 		if err != nil {
 			return nil, nil, err
@@ -509,33 +510,6 @@ func endState(s workgraph.Status) journal.State {
 		return journal.StateCanceled
 	}
 	return journal.StateFailed
-}
-
-// RunError is the stored form of why a run failed.
-type RunError struct {
-	Type    workgraph.ErrorType `json:"type,omitempty"`
-	Reason  string              `json:"reason,omitempty"`
-	Message string              `json:"message,omitempty"`
-	Node    string              `json:"node,omitempty"`
-	Visit   int                 `json:"visit,omitempty"`
-}
-
-// runError is what the row tells of a failed run; nil for any other.
-func runError(end *workgraph.RunEnd) *RunError {
-	if end.Status != workgraph.StatusFailed {
-		return nil
-	}
-	e := &RunError{Reason: end.Reason, Message: end.Message}
-	if end.Error != nil {
-		e.Type, e.Reason = end.Error.Type, end.Error.Reason
-		if end.Error.Message != "" {
-			e.Message = end.Error.Message
-		}
-	}
-	if end.Failed != nil {
-		e.Node, e.Visit = end.Failed.Node, end.Failed.Visit
-	}
-	return e
 }
 
 // retire takes the run out of motion: nothing starts, no timer fires, calls in flight are told cause. It is

@@ -85,7 +85,7 @@ type StartRequest struct {
 
 	// RootID is the top of the run's family, if it has a parent.
 	RootID  string
-	lineage lineage
+	lineage record.Lineage
 	// lock, if not nil, is held while before, and if that finds nothing against it the start, are carried
 	// out.
 	lock   sync.Locker
@@ -275,8 +275,8 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	r.schedule = req.ScheduleID
 	r.created, r.trace = now, sc
 	if r.lineage.Parent == "" {
-		r.lineage = lineage{approved: req.lineage.approved, user: req.UserID, chat: req.ChatID, thread: req.ThreadID, hooks: req.Webhooks,
-			asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
+		r.lineage = record.Lineage{Approved: req.lineage.Approved, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Hooks: req.Webhooks,
+			Asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
 	} else {
 		r.root = req.RootID
 	}
@@ -548,14 +548,14 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	m := meta{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.hooks, Approved: r.lineage.approved}
+	m := record.Metadata{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.Hooks, Approved: r.lineage.Approved}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}
 	if r.lineage.Parent != "" {
-		m.Ref, m.Asks = &r.lineage.Ref, r.lineage.asks
+		m.Ref, m.Asks = &r.lineage.Ref, r.lineage.Asks
 	}
-	if !m.empty() {
+	if !m.Empty() {
 		row.Metadata = encode(m)
 	}
 	r.metadata = row.Metadata

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -45,7 +46,7 @@ func (m *marks) any() bool {
 // mark records that r, which is a suspect, begins to do something. The returned function, which must be
 // called once, records that it has done it.
 func (t *session) mark(r *run, doing string) (done func()) {
-	doing = clean(doing, maxDoing)
+	doing = phrase.Clean(doing, maxDoing)
 	r.marks.mu.Lock()
 	r.marks.now = append(r.marks.now, doing)
 	t.record(r, "")
@@ -64,7 +65,7 @@ func (t *session) unmark(r *run, doing string) {
 
 // record writes down what the run does now. The caller holds r.marks.mu, so that the last word stays.
 func (t *session) record(r *run, harmless string) {
-	t.says(r.id, clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
+	t.says(r.id, phrase.Clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
 }
 
 // says is record for a run that is not in memory yet.

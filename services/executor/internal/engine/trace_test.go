@@ -184,7 +184,7 @@ func TestTrace(t *testing.T) {
 		second.wait(t, id, journal.StateCompleted)
 		told := book.args(t)
 		require.Len(t, told, 1)
-		d, err := second.Delivery(t.Context(), told[0].Job().Args)
+		d, err := second.Deliveries().Of(t.Context(), told[0].Job().Args)
 		require.NoError(t, err)
 		require.Equal(t, tr.one(t, id, "run.resume").SpanContext.SpanID(), d.Trace.SpanID())
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -276,13 +277,13 @@ func TestChildren(t *testing.T) {
 		t.Run("Watch/TellsOfChildrenThatComeLate", func(t *testing.T) {
 			id := l.start(t, chain(1, "two"))
 			seen := map[string]bool{}
-			w := watcherFunc(func(ev engine.Event) error {
+			w := watcherFunc(func(ev feed.Event) error {
 				if ev.Durable != nil && ev.Durable.Kind == workgraph.RunEnded {
 					seen[ev.RunID] = true
 				}
 				return nil
 			})
-			require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, Descendants: true}, w))
+			require.NoError(t, l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: id, Descendants: true}, w))
 			require.Len(t, seen, 3)
 		})
 		t.Run("Crash/ChildrenAreThereOnce", func(t *testing.T) {
@@ -299,10 +300,10 @@ func TestChildren(t *testing.T) {
 	})
 }
 
-type watcherFunc func(engine.Event) error
+type watcherFunc func(feed.Event) error
 
-func (f watcherFunc) Event(ev engine.Event) error { return f(ev) }
-func (f watcherFunc) KeepAlive(int64) error       { return nil }
+func (f watcherFunc) Event(ev feed.Event) error { return f(ev) }
+func (f watcherFunc) KeepAlive(int64) error     { return nil }
 
 func TestPending(t *testing.T) {
 	t.Parallel()
@@ -439,10 +440,10 @@ func TestBudget(t *testing.T) {
 	second, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), Pending: true})
 	require.NoError(t, err)
 	require.Equal(t, journal.StatePending, l.row(t, second).State, "there is no room for it")
-	queued := make(chan engine.Queued, 1)
+	queued := make(chan feed.Queued, 1)
 	watching := make(chan error, 1)
 	go func() {
-		watching <- l.Watch(context.Background(), engine.WatchRequest{Namespace: ns, RunID: second}, watcherFunc(func(ev engine.Event) error {
+		watching <- l.Feed().Watch(context.Background(), feed.WatchRequest{Namespace: ns, RunID: second}, watcherFunc(func(ev feed.Event) error {
 			if ev.Ephemeral != nil && ev.Ephemeral.Queued != nil {
 				queued <- *ev.Ephemeral.Queued
 			}
@@ -450,8 +451,8 @@ func TestBudget(t *testing.T) {
 		}))
 	}()
 	require.Equal(t, "BACKLOG", (<-queued).Reason)
-	err = l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: first}, watcherFunc(func(engine.Event) error { return nil }))
-	require.Equal(t, engine.ReasonTooManyWatches, errs.ReasonOf(err))
+	err = l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: first}, watcherFunc(func(feed.Event) error { return nil }))
+	require.Equal(t, feed.ReasonTooManyWatches, errs.ReasonOf(err))
 	close(g.open)
 	l.wait(t, first, journal.StateCompleted)
 	l.wait(t, second, journal.StateCompleted)

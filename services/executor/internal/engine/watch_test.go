@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -56,7 +57,7 @@ type unreading struct {
 	began, next chan struct{}
 }
 
-func (s *unreading) Event(ev engine.Event) error {
+func (s *unreading) Event(ev feed.Event) error {
 	if ev.Durable != nil && ev.Durable.Seq == 1 {
 		close(s.began)
 		<-s.next
@@ -76,7 +77,7 @@ func TestWatchMemory(t *testing.T) {
 		})
 		id := l.start(t, chain(100, "big"))
 		last := l.wait(t, id, journal.StateCompleted).LastSeq
-		req := engine.WatchRequest{Namespace: ns, RunID: id}
+		req := feed.WatchRequest{Namespace: ns, RunID: id}
 		budget := inflight.New(64 << 20)
 		// watch begins a watch that is not read, and returns how it ends.
 		watch := func(t *testing.T) (*unreading, <-chan error) {
@@ -85,13 +86,13 @@ func TestWatchMemory(t *testing.T) {
 			t.Cleanup(held.Free)
 			w, done := &unreading{began: make(chan struct{}), next: make(chan struct{})}, make(chan error, 1)
 			ctx := held.Stream(t.Context())
-			go func() { done <- l.Watch(ctx, req, w) }()
+			go func() { done <- l.Feed().Watch(ctx, req, w) }()
 			<-w.began
 			return w, done
 		}
 		t.Run("ValuesOfTheRunAreNotRead", func(t *testing.T) {
 			before := j.whole.Load()
-			require.NoError(t, l.Watch(t.Context(), req, &notebook{}))
+			require.NoError(t, l.Feed().Watch(t.Context(), req, &notebook{}))
 			require.Equal(t, before, j.whole.Load())
 		})
 		t.Run("UnreadHoldsFewEvents", func(t *testing.T) {
@@ -114,8 +115,8 @@ func TestWatchMemory(t *testing.T) {
 		t.Run("OneTooMany/ReadsNothing", func(t *testing.T) {
 			w, done := watch(t)
 			whole, heads := j.whole.Load(), j.heads.Load()
-			err := l.Watch(t.Context(), req, &notebook{})
-			require.Equal(t, engine.ReasonTooManyWatches, errs.ReasonOf(err), "got %v", err)
+			err := l.Feed().Watch(t.Context(), req, &notebook{})
+			require.Equal(t, feed.ReasonTooManyWatches, errs.ReasonOf(err), "got %v", err)
 			require.Equal(t, []int32{whole, heads}, []int32{j.whole.Load(), j.heads.Load()})
 			close(w.next)
 			require.NoError(t, <-done)
@@ -135,13 +136,13 @@ func TestWatchCursor(t *testing.T) {
 		pending := l.start(t, flow(does("pay", "does")), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
 		for name, id := range map[string]string{"GoesOn": goesOn, "Ended": ended, "Pending": pending} {
 			t.Run(name+"/BeyondTheEndIsRefused", func(t *testing.T) {
-				err := l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, After: 999}, &notebook{})
-				require.Equal(t, engine.ReasonSeqNotReached, errs.ReasonOf(err), "got %v", err)
+				err := l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: id, After: 999}, &notebook{})
+				require.Equal(t, feed.ReasonSeqNotReached, errs.ReasonOf(err), "got %v", err)
 			})
 		}
 		t.Run("Ended/AtTheEndThereIsNothing", func(t *testing.T) {
 			w := &notebook{}
-			require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: ended, After: l.row(t, ended).LastSeq}, w))
+			require.NoError(t, l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: ended, After: l.row(t, ended).LastSeq}, w))
 			require.Empty(t, w.seqs)
 		})
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -82,11 +83,11 @@ func TestTell(t *testing.T) {
 			row := l.wait(t, id, journal.StateCompleted)
 			as := book.args(t)
 			require.Equal(t, []webhook.Args{{Namespace: ns, RunID: id, Event: webhook.RunEnded, Seq: row.LastSeq, Hook: 0}}, as)
-			d, err := l.Delivery(t.Context(), as[0].Job().Args)
+			d, err := l.Deliveries().Of(t.Context(), as[0].Job().Args)
 			require.NoError(t, err)
 			require.Equal(t, hooks[0].URL, d.Hook.URL)
 			require.Equal(t, row.EndTime, d.Message.Time)
-			again, err := l.Delivery(t.Context(), as[0].Job().Args)
+			again, err := l.Deliveries().Of(t.Context(), as[0].Job().Args)
 			require.NoError(t, err)
 			require.Equal(t, d, again, "each try says the same")
 		})
@@ -100,7 +101,7 @@ func TestTell(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 			book.args(t)
 			// What a take-over inserts names no hook.
-			d, err := l.Delivery(t.Context(), webhook.Args{Namespace: ns, RunID: id, Event: webhook.RunPaused, Seq: 2, Hook: webhook.AllHooks}.Job().Args)
+			d, err := l.Deliveries().Of(t.Context(), webhook.Args{Namespace: ns, RunID: id, Event: webhook.RunPaused, Seq: 2, Hook: webhook.AllHooks}.Job().Args)
 			require.NoError(t, err)
 			require.Nil(t, d)
 			as := book.args(t)
@@ -112,18 +113,18 @@ func TestTell(t *testing.T) {
 			a := webhook.Args{Namespace: ns, RunID: id, Event: webhook.RunEnded, Seq: row.LastSeq}
 			beyond := a
 			beyond.Hook = 7
-			d, err := l.Delivery(t.Context(), beyond.Job().Args)
+			d, err := l.Deliveries().Of(t.Context(), beyond.Job().Args)
 			require.NoError(t, err)
 			require.Nil(t, d)
 			a.Namespace = "other"
-			_, err = l.Delivery(t.Context(), a.Job().Args)
+			_, err = l.Deliveries().Of(t.Context(), a.Job().Args)
 			require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err), "of another namespace")
 			a.Namespace = ns
 			_, err = l.j.DeleteRun(t.Context(), ns, id, 0)
 			require.NoError(t, err)
-			_, err = l.Delivery(t.Context(), a.Job().Args)
+			_, err = l.Deliveries().Of(t.Context(), a.Job().Args)
 			require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err))
-			_, err = l.Delivery(t.Context(), []byte(`7`))
+			_, err = l.Deliveries().Of(t.Context(), []byte(`7`))
 			require.True(t, errs.Is(err, errs.InvalidArgument))
 		})
 		t.Run("Repeat/InsertsNothingMore", func(t *testing.T) {
@@ -145,11 +146,11 @@ func TestTell(t *testing.T) {
 			id := l.start(t, chain(1, "ok"), with, func(r *engine.StartRequest) { r.Metadata = json.RawMessage(`{"k":"v"}`) })
 			row := l.wait(t, id, journal.StateCompleted)
 			require.Contains(t, string(row.Metadata), "a secret")
-			out, err := engine.Disclosed(row.Metadata)
+			out, err := record.Disclosed(row.Metadata)
 			require.NoError(t, err)
 			require.NotContains(t, string(out), "a secret")
 			require.Contains(t, string(out), "example.com/b")
-			given, err := engine.GivenOf(row.Metadata)
+			given, err := record.GivenOf(row.Metadata)
 			require.NoError(t, err)
 			require.JSONEq(t, `{"k":"v"}`, string(given.Metadata))
 			require.NotContains(t, fmt.Sprintf("%#v", given), "a secret")

@@ -16,13 +16,13 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	journalpg "github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 	limitpg "github.com/epigraph-run/epigraph/services/executor/internal/limit/pg"
 	"github.com/epigraph-run/epigraph/workgraph"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -17,7 +17,7 @@ import (
 // sequence. Further messages of an entry, such as an interrupt, come right before it without a sequence, so
 // that a client that resumes gets both. graphHash is needed for the first event only. An empty ephemeral
 // event has none.
-func eventMessages(ev engine.Event, namespace, graphHash string, tokens attempttoken.Keys) []*executorv1.RunEvent {
+func eventMessages(ev feed.Event, namespace, graphHash string, tokens attempttoken.Keys) []*executorv1.RunEvent {
 	m := eventMessage(ev, namespace, graphHash, tokens)
 	if m == nil {
 		return nil
@@ -26,7 +26,7 @@ func eventMessages(ev engine.Event, namespace, graphHash string, tokens attemptt
 }
 
 // companions are the further messages of an entry of the journal.
-func companions(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEvent {
+func companions(ev feed.Event, main *executorv1.RunEvent) []*executorv1.RunEvent {
 	d := ev.Durable
 	if d == nil {
 		return nil
@@ -153,7 +153,7 @@ func visitChange(s *workgraph.Step, r workgraph.Ref) (*executorv1.VisitChange, b
 	return c, true
 }
 
-func eventMessage(ev engine.Event, namespace, graphHash string, tokens attempttoken.Keys) *executorv1.RunEvent {
+func eventMessage(ev feed.Event, namespace, graphHash string, tokens attempttoken.Keys) *executorv1.RunEvent {
 	m := &executorv1.RunEvent{RunId: ev.RunID, RootRunId: ev.RootID}
 	if e := ev.Ephemeral; e != nil {
 		m.Time = stamp(e.At)
@@ -280,7 +280,7 @@ func waitMessage(namespace, runID string, w *record.VisitWait, tokens attempttok
 	return m
 }
 
-func ephemeral(m *executorv1.RunEvent, e *engine.Ephemeral) bool {
+func ephemeral(m *executorv1.RunEvent, e *feed.Ephemeral) bool {
 	ref, attempt := refMessage(e.Ref), callpb.Count(e.Attempt)
 	switch {
 	case e.Queued != nil:

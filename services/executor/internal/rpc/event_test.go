@@ -11,8 +11,8 @@ import (
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -22,9 +22,9 @@ var (
 	ref = workgraph.Ref{Node: "n", Visit: 2}
 )
 
-func durable(ev workgraph.Event) engine.Event {
+func durable(ev workgraph.Event) feed.Event {
 	ev.Seq, ev.At = 9, at
-	return engine.Event{RunID: "run_1", RootID: "run_0", Durable: &record.Durable{Event: ev, StartTime: at.Add(-time.Second), Actor: "llm"}}
+	return feed.Event{RunID: "run_1", RootID: "run_0", Durable: &record.Durable{Event: ev, StartTime: at.Add(-time.Second), Actor: "llm"}}
 }
 
 func TestEvent(t *testing.T) {
@@ -138,15 +138,15 @@ func TestEvent(t *testing.T) {
 		}
 	})
 	t.Run("Ephemeral/TellsOneThing", func(t *testing.T) {
-		eph := func(e engine.Ephemeral) *executorv1.RunEvent {
+		eph := func(e feed.Ephemeral) *executorv1.RunEvent {
 			e.Ref, e.Attempt, e.At = ref, 1, at
-			return eventMessage(engine.Event{RunID: "run_1", RootID: "run_0", Ephemeral: &e}, "acme", "", attempttoken.Keys{})
+			return eventMessage(feed.Event{RunID: "run_1", RootID: "run_0", Ephemeral: &e}, "acme", "", attempttoken.Keys{})
 		}
-		require.Equal(t, "llm", eph(engine.Ephemeral{Started: true, Actor: "llm"}).GetAttemptStarted().GetActor())
-		require.Equal(t, "hi", eph(engine.Ephemeral{Text: "hi"}).GetTokenDelta().GetText())
-		require.Equal(t, "0.5", string(eph(engine.Ephemeral{Progress: json.RawMessage("0.5")}).GetAttemptProgress().GetProgress().GetJson()))
-		require.Zero(t, eph(engine.Ephemeral{Text: "hi"}).GetSeq())
-		require.Nil(t, eph(engine.Ephemeral{}))
+		require.Equal(t, "llm", eph(feed.Ephemeral{Started: true, Actor: "llm"}).GetAttemptStarted().GetActor())
+		require.Equal(t, "hi", eph(feed.Ephemeral{Text: "hi"}).GetTokenDelta().GetText())
+		require.Equal(t, "0.5", string(eph(feed.Ephemeral{Progress: json.RawMessage("0.5")}).GetAttemptProgress().GetProgress().GetJson()))
+		require.Zero(t, eph(feed.Ephemeral{Text: "hi"}).GetSeq())
+		require.Nil(t, eph(feed.Ephemeral{}))
 	})
 	t.Run("EveryStatus/HasAWord", func(t *testing.T) {
 		for _, s := range []workgraph.VisitStatus{workgraph.VisitPending, workgraph.VisitHeld, workgraph.VisitRunning, workgraph.VisitCanceling, workgraph.VisitBackoff,

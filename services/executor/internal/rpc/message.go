@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -78,7 +79,7 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 		return m, err
 	}
 	// The row is older: it would lack what was booked since, without saying so.
-	b, err := s.engine.Accounting(ctx, r)
+	b, err := s.engine.Booked().Of(ctx, r)
 	m.Usage.CostNanoUsd, m.Usage.UnpricedCalls, m.Usage.UnbookedAttempts = b.CostNanoUSD, b.UnpricedCalls, b.Waiting
 	return m, err
 }
@@ -101,7 +102,7 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 	if !s.priced {
 		m.Usage.UnpricedCalls = r.Usage.Calls
 	}
-	given, err := engine.GivenOf(r.Metadata)
+	given, err := record.GivenOf(r.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 		return nil, err
 	}
 	if len(r.Error) > 0 {
-		var e engine.RunError
+		var e record.RunError
 		if err := decode("error", r.Error, &e); err != nil {
 			return nil, err
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -439,13 +440,13 @@ func (s *Server) ListVisits(ctx context.Context, req *executorv1.ListVisitsReque
 // WatchRun implements the service.
 func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStreamingServer[executorv1.RunEvent]) error {
 	ctx := stream.Context()
-	err := s.engine.Watch(ctx, engine.WatchRequest{
+	err := s.engine.Feed().Watch(ctx, feed.WatchRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), After: req.GetAfterSeq(),
 		Descendants: req.GetIncludeDescendants(), DurableOnly: req.GetDurableOnly(),
 		// A watch has no end of its own while its run goes on, and must not hold up the stop of this replica.
 		Stop: grpckit.Draining(ctx),
 	}, &watcher{s: s, stream: stream, runID: req.GetRunId()})
-	if errors.Is(err, engine.ErrWatchStopped) {
+	if errors.Is(err, feed.ErrWatchStopped) {
 		return errStopping
 	}
 	return err
@@ -463,7 +464,7 @@ type watcher struct {
 }
 
 // Event implements engine.Watcher.
-func (w *watcher) Event(ev engine.Event) error {
+func (w *watcher) Event(ev feed.Event) error {
 	w.root = ev.RootID
 	hash := ev.GraphHash
 	if hash == "" && ev.Durable != nil && ev.Durable.Kind == workgraph.RunStarted {

@@ -70,3 +70,11 @@ func Counted(n int, what string) string {
 
 // Command is what can be typed, as hints show it.
 func Command(args string) string { return "`epigraph " + args + "`" }
+
+// Clean is a text of at most n bytes that every store can keep.
+func Clean(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}

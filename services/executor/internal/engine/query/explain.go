@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -66,7 +67,7 @@ type Blocker struct {
 	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to
 	// come, of what failed the last, and Of the number of the last that may be made; both are 0 where there
 	// are no attempts.
-	Error       *engine.RunError
+	Error       *record.RunError
 	Attempt, Of int
 	// EffectKey is the key that a call carried whose outcome nobody knows.
 	EffectKey string
@@ -76,7 +77,7 @@ type Blocker struct {
 const maxSaidError = 400
 
 // said is an error in a sentence.
-func said(e *engine.RunError) string {
+func said(e *record.RunError) string {
 	text := e.Message
 	for i, r := range text {
 		if r == '\n' { // a picture of the place may stand below
@@ -446,7 +447,7 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[string]json.RawMessage, tokens attempttoken.Keys) Blocker {
 	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of, Actor: n.Actor}
 	if r.Error != nil {
-		h.Error = &engine.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
+		h.Error = &record.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
 	}
 	first := ""
 	if len(r.On) > 0 {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -50,7 +50,7 @@ func ended(row journal.Run) Blocker {
 		out.Message += ", " + row.Reason
 	}
 	if len(row.Error) > 0 {
-		var e engine.RunError
+		var e record.RunError
 		if json.Unmarshal(row.Error, &e) == nil { // else the API says so when the run itself is asked for
 			out.Error = &e
 		}

@@ -66,7 +66,7 @@ func (q *Query) takenBack(ctx context.Context, row journal.Run) (map[workgraph.R
 	own := false // whether last is a copy, since what is known must not change
 	const chunk = 500
 	for {
-		evs, err := q.engine.Events(ctx, row, found.seq, chunk)
+		evs, err := q.engine.Feed().Events(ctx, row, found.seq, chunk)
 		if err != nil {
 			return nil, err
 		}

@@ -126,7 +126,7 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 	}
 	chunk := min(max(2*pg.Limit, 32), 500)
 	for after := max(from.base-1, 0); len(visits) <= pg.Limit; chunk = min(2*chunk, 500) {
-		evs, err := q.engine.Events(ctx, row, after, chunk)
+		evs, err := q.engine.Feed().Events(ctx, row, after, chunk)
 		if err != nil {
 			return nil, "", err
 		}

@@ -1,4 +1,4 @@
-package engine
+package feed
 
 import (
 	"context"
@@ -132,7 +132,7 @@ type source struct {
 }
 
 type watch struct {
-	e       *Engine
+	f       *Feed
 	req     WatchRequest
 	to      Watcher
 	wake    chan struct{}
@@ -148,20 +148,20 @@ type watch struct {
 // Watch tells every durable event after the cursor exactly once and in order, live ones included, and returns
 // nil after the end of the run (and of its descendants, if they are watched). Ephemeral events are told when
 // they come by.
-func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
-	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0, held: inflight.OfStream(ctx)}
+func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
+	w := &watch{f: f, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0, held: inflight.OfStream(ctx)}
 	defer func() {
-		for _, f := range w.undo {
-			f()
+		for _, undo := range w.undo {
+			undo()
 		}
 	}()
-	leave, err := e.watchers.enter(req.Namespace)
+	leave, err := f.watchers.enter(req.Namespace)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	first := w.add(req.RunID, "", req.After)
-	root, last, held := e.here(req.Namespace, req.RunID)
+	root, last, held := f.live.Here(req.Namespace, req.RunID)
 	if held && req.After <= last {
 		// Whatever comes after that is published from now on.
 		first.rootID, first.read = root, req.After == last
@@ -170,10 +170,10 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 	}
 	// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote,
 	// the less often the less there is.
-	wait := e.cfg.WatchPoll
+	wait := f.opts.Poll
 	poll := time.NewTimer(wait)
 	defer poll.Stop()
-	quiet := time.NewTimer(e.cfg.KeepAlive)
+	quiet := time.NewTimer(f.opts.KeepAlive)
 	defer quiet.Stop()
 	look := true
 	for {
@@ -183,9 +183,9 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 			return err
 		}
 		if w.told {
-			quiet.Reset(e.cfg.KeepAlive)
-			if wait > e.cfg.WatchPoll {
-				wait = e.cfg.WatchPoll
+			quiet.Reset(f.opts.KeepAlive)
+			if wait > f.opts.Poll {
+				wait = f.opts.Poll
 				poll.Reset(wait)
 			}
 		}
@@ -198,36 +198,20 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 		case <-w.wake:
 		case <-poll.C:
 			look = true
-			wait = min(2*wait, 5*e.cfg.WatchPoll)
+			wait = min(2*wait, 5*f.opts.Poll)
 			poll.Reset(wait)
 		case <-quiet.C:
 			if err := to.KeepAlive(first.cursor); err != nil {
 				return err
 			}
-			quiet.Reset(e.cfg.KeepAlive)
+			quiet.Reset(f.opts.KeepAlive)
 		}
 	}
 }
 
-// here tells of a run in this process's memory, whose row need not be read then: its root and how far its
-// journal is durable. It is false for a run that has ended, and for one of which nothing is durable yet.
-func (e *Engine) here(namespace, runID string) (root string, last int64, ok bool) {
-	t := e.current()
-	if t == nil {
-		return "", 0, false
-	}
-	r := t.get(runID)
-	if r == nil || r.namespace != namespace {
-		return "", 0, false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.root, r.durable, r.durable > 0 && !r.over && !r.gone.Load()
-}
-
 // begin reads where a run stands that is not in memory here.
 func (w *watch) begin(ctx context.Context, s *source) error {
-	row, err := w.e.journal.Head(ctx, w.req.Namespace, w.req.RunID)
+	row, err := w.f.journal.Head(ctx, w.req.Namespace, w.req.RunID)
 	if err != nil {
 		return err
 	}
@@ -294,7 +278,7 @@ func queued(row journal.Run) *Queued {
 
 func (w *watch) add(runID, rootID string, after int64) *source {
 	s := &source{runID: runID, rootID: rootID, cursor: after, sub: &subscription{wake: w.wake, after: after, durable: w.req.DurableOnly}}
-	w.undo = append(w.undo, w.e.hub.subscribe(runID, s.sub))
+	w.undo = append(w.undo, w.f.hub.subscribe(runID, s.sub))
 	w.sources = append(w.sources, s)
 	return s
 }
@@ -315,7 +299,7 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if gap || !s.over && (!s.read || look && !w.e.holds(s.runID)) {
+		if gap || !s.over && (!s.read || look && !w.f.live.Holds(s.runID)) {
 			s.read = true
 			if err := w.read(ctx, s); err != nil {
 				return false, err
@@ -332,12 +316,6 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		over = len(w.sources) == n
 	}
 	return over, nil
-}
-
-// holds reports whether the run is in this process's memory, so that whatever happens to it comes by the hub.
-func (e *Engine) holds(runID string) bool {
-	t := e.current()
-	return t != nil && t.get(runID) != nil
 }
 
 // live tells what the hub brought. gap says that something is missing between the cursor and what it brought.
@@ -410,7 +388,7 @@ func (w *watch) read(ctx context.Context, s *source) error {
 // asked for. The stream holds them.
 func (w *watch) page(ctx context.Context, s *source, size int) ([]journal.Event, int, error) {
 	for room := int64(readBytes); ; {
-		rows, err := w.e.journal.Events(w.held.Context(ctx), w.req.Namespace, s.runID, s.cursor, size)
+		rows, err := w.f.journal.Events(w.held.Context(ctx), w.req.Namespace, s.runID, s.cursor, size)
 		if errs.ReasonOf(err) != inflight.ReasonBusy {
 			return rows, size, err
 		}
@@ -437,11 +415,11 @@ func nextRead(size int, bytes int64) int {
 func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 	ev.Namespace = w.req.Namespace
 	if d := ev.Durable; d != nil {
-		w.used = w.used || uses(d)
+		w.used = w.used || Uses(d)
 		// A reader that hears of the end finds the costs complete, in the run as in the books of its task and
 		// epic.
 		if d.Kind == workgraph.RunEnded && s == w.sources[0] && w.used {
-			b, err := w.e.awaitAccounting(ctx, w.req.Namespace, s.runID, bookTime)
+			b, err := w.f.booked.Await(ctx, w.req.Namespace, s.runID, bookTime)
 			if err != nil {
 				return err
 			}
@@ -460,7 +438,7 @@ func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 }
 
 func (w *watch) findDescendants(ctx context.Context) error {
-	below, err := w.e.journal.Descendants(ctx, w.req.Namespace, w.req.RunID)
+	below, err := w.f.journal.Descendants(ctx, w.req.Namespace, w.req.RunID)
 	if err != nil {
 		return err
 	}
@@ -477,8 +455,8 @@ func (w *watch) findDescendants(ctx context.Context) error {
 }
 
 // Events returns a page of a run's journal. The run must exist in the namespace, else it has no events.
-func (e *Engine) Events(ctx context.Context, run journal.Run, after int64, limit int) ([]Event, error) {
-	rows, err := e.journal.Events(ctx, run.Namespace, run.ID, after, limit)
+func (f *Feed) Events(ctx context.Context, run journal.Run, after int64, limit int) ([]Event, error) {
+	rows, err := f.journal.Events(ctx, run.Namespace, run.ID, after, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package engine
+package feed
 
 import (
 	"context"
@@ -44,8 +44,6 @@ func (l *ledger) acknowledge(left int64) {
 	l.left, l.next = left, make(chan struct{})
 }
 
-type anyClaims struct{ Claims }
-
 func TestAwaitBooks(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -74,7 +72,7 @@ func TestAwaitBooks(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				l := &ledger{left: 2, next: make(chan struct{}), away: tc.away}
-				e := &Engine{journal: l, claims: anyClaims{}, delivered: l.delivered}
+				e := NewBooked(l, true, l.delivered)
 				began := time.Now()
 				go func() {
 					for _, left := range tc.acks {
@@ -93,11 +91,11 @@ func TestAwaitBooks(t *testing.T) {
 					err error
 				)
 				if tc.state == 0 {
-					b, err = e.awaitAccounting(ctx, "n", "r", bookTime)
+					b, err = e.Await(ctx, "n", "r", bookTime)
 				} else {
 					var row journal.Run
 					row.State, row.EndTime = tc.state, began.Add(-tc.ago)
-					b, err = e.Accounting(ctx, row)
+					b, err = e.Of(ctx, row)
 				}
 				require.NoError(t, err)
 				require.Equal(t, tc.left, b.Waiting)

@@ -1,4 +1,4 @@
-package engine
+package feed
 
 import (
 	"encoding/json"

@@ -1,0 +1,141 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// QuarantineJobs asks for those to be told that want to know of the pause. Who takes a run's owner away knows
+// nothing of its webhooks, so it is found out afterwards.
+func QuarantineJobs(ref journal.RunRef) []journal.Job {
+	return []journal.Job{webhook.Args{Namespace: ref.Namespace, RunID: ref.RunID, Event: webhook.RunPaused, Seq: ref.LastSeq, Hook: webhook.AllHooks}.Job()}
+}
+
+// Deliveries make what webhooks deliver. They are safe for concurrent use.
+type Deliveries struct {
+	journal journal.Journal
+	booked  *Booked
+}
+
+// NewDeliveries reads runs from a journal.
+func NewDeliveries(j journal.Journal, booked *Booked) *Deliveries { return &Deliveries{j, booked} }
+
+// Of is what a job of kind JobWebhook is to deliver; nil if that is nothing (any more).
+func (d *Deliveries) Of(ctx context.Context, args []byte) (*webhook.Delivery, error) {
+	a, err := webhook.DecodeArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	row, err := d.journal.Get(ctx, a.Namespace, a.RunID)
+	if err != nil {
+		return nil, err
+	}
+	holder := row
+	if a.Holder() != row.ID {
+		if holder, err = d.journal.Head(ctx, a.Namespace, a.Holder()); err != nil {
+			return nil, err
+		}
+	}
+	m, err := record.DecodeMetadata(holder.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	if a.Hook == webhook.AllHooks {
+		var jobs []journal.Job
+		for _, a.Hook = range webhook.Wanting(m.Webhooks, a.Event) {
+			jobs = append(jobs, a.Job())
+		}
+		if len(jobs) == 0 {
+			return nil, nil
+		}
+		return nil, d.journal.InsertJobs(ctx, a.Namespace, jobs)
+	}
+	if a.Hook < 0 || a.Hook >= len(m.Webhooks) {
+		return nil, nil
+	}
+	out := &webhook.Delivery{Hook: m.Webhooks[a.Hook], Trace: tracing.FirstValid(tracing.Span(outbox.Trace{Parent: a.TraceParent, State: a.TraceState}), tracing.OfRun(row))}
+	out.Message = webhook.Message{
+		ID: a.ID(), Type: a.Event, Namespace: row.Namespace, RunID: row.ID, RootRunID: row.RootID, Sequence: a.Seq, GraphName: row.GraphName, TaskID: row.TaskID,
+		BusinessKey: row.BusinessKey, Labels: row.Labels, Link: "/v1/runs/" + row.ID,
+	}
+	own, err := record.DecodeMetadata(row.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	out.Message.Metadata = own.User
+	if err := d.fill(ctx, &out.Message, row, a); err != nil || out.Message.Time.IsZero() {
+		return nil, err
+	}
+	return out, nil
+}
+
+// fillMessage adds what the event alone has. Without a time there is none.
+func (d *Deliveries) fill(ctx context.Context, m *webhook.Message, row journal.Run, a webhook.Args) error {
+	state := func(s journal.State) string { return "RUN_STATE_" + s.String() }
+	switch a.Event {
+	case webhook.RunEnded:
+		m.State, m.Reason, m.Time = state(row.State), row.Reason, row.EndTime
+		if row.Usage.Calls > 0 {
+			b, err := d.booked.Await(ctx, row.Namespace, row.ID, bookTime)
+			if err != nil {
+				return err
+			}
+			m.UnbookedAttempts = b.Waiting
+		}
+		switch {
+		case row.State != journal.StateCompleted && string(row.Result) == "null": // it has none
+		case len(row.Result) > webhook.MaxValue:
+			m.ResultOmitted = true
+		default:
+			m.Result = row.Result
+		}
+		if len(row.Error) > 0 {
+			var x record.RunError
+			if err := json.Unmarshal(row.Error, &x); err != nil {
+				return err
+			}
+			m.Error = &webhook.Error{Reason: x.Reason, Message: phrase.Clean(x.Message, record.MaxMessage), NodeID: x.Node, Visit: x.Visit}
+			if x.Type != "" {
+				m.Error.Type = "ERROR_TYPE_" + string(x.Type)
+			}
+		}
+	case webhook.RunPaused:
+		rows, err := d.journal.Events(ctx, a.Namespace, a.RunID, a.Seq-1, 1)
+		if err != nil {
+			return err
+		}
+		for _, ev := range rows {
+			happened, err := record.DecodeEvent(ev)
+			if err != nil {
+				return err
+			}
+			m.State, m.Reason, m.Time = state(journal.StatePaused), happened.Reason, happened.At
+			if happened.Reason == journal.ReasonQuarantined {
+				m.State = state(journal.StateQuarantined)
+			}
+		}
+	case webhook.InterruptOpened:
+		q, err := d.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
+		if err != nil {
+			return err
+		}
+		m.Time = q.CreateTime
+		m.Interrupt = &webhook.Interrupt{ID: q.ID, NodeID: q.NodeID, Visit: q.Visit, Item: q.Item, Prompt: q.Prompt, Schema: q.Schema, Approve: q.Approve,
+			ExpireTime: q.ExpireTime, Link: "/v1/interrupts/" + q.ID}
+		if len(q.Approve) > 0 {
+			m.Interrupt.ApproveHash = workgraph.ApproveHash(q.Approve, q.Binds)
+		}
+		if len(q.Prompt)+len(q.Schema)+len(q.Approve) > webhook.MaxValue {
+			m.Interrupt.Prompt, m.Interrupt.Schema, m.Interrupt.Approve, m.Interrupt.Omitted = nil, nil, nil, true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Metadata is what the run's row keeps in its metadata column.
+type Metadata struct {
+	User      json.RawMessage `json:"user,omitempty"`
+	RequestID string          `json:"request_id,omitempty"`
+	// Principal is who started the run.
+	Principal string `json:"principal,omitempty"`
+	BodyHash  string `json:"body_hash,omitempty"`
+	// Ref, Depth and Borrowed are those of the run's family.
+	Ref      *workgraph.Ref `json:"parent_visit,omitempty"`
+	Depth    int            `json:"depth,omitempty"`
+	Borrowed bool           `json:"borrowed_task,omitempty"`
+	// Budget is what the run may use by now.
+	Budget *workgraph.Budget `json:"budget,omitempty"`
+	// Webhooks are the run's own, Asks those of its root that are told of questions.
+	Webhooks []webhook.Hook `json:"webhooks,omitempty"`
+	Asks     []int          `json:"webhooks_of_root,omitempty"`
+	// Approved is that of the run's family.
+	Approved *Approval `json:"approved,omitempty"`
+}
+
+func (m *Metadata) Empty() bool {
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil
+}
+
+func DecodeMetadata(b []byte) (Metadata, error) {
+	var m Metadata
+	if len(b) == 0 {
+		return m, nil
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("decode metadata: %w", err)
+	}
+	return m, nil
+}
+
+// Given is what callers gave to be kept with a run.
+type Given struct {
+	// Metadata is that of the caller of Start.
+	Metadata json.RawMessage
+	// Budget is that of the caller of Start, or of Resume since; nil is no limit.
+	Budget *workgraph.Budget
+	// Principal is who started it, from the API key that was shown.
+	Principal string
+	// Webhooks are shown: without what is secret.
+	Webhooks []webhook.Hook
+}
+
+// GivenOf reads what callers gave from the metadata of a run's row.
+func GivenOf(row []byte) (Given, error) {
+	m, err := DecodeMetadata(row)
+	return Given{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks)}, err
+}
+
+// Disclosed is the metadata of a run's row as it may leave the executor: without the secrets of webhooks.
+func Disclosed(row []byte) ([]byte, error) {
+	m, err := DecodeMetadata(row)
+	if err != nil || len(m.Webhooks) == 0 {
+		return row, err
+	}
+	m.Webhooks = webhook.Without(m.Webhooks)
+	return json.Marshal(m)
+}

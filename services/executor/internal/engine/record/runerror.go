@@ -1,0 +1,35 @@
+package record
+
+import (
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// RunError is the stored form of why a run failed.
+type RunError struct {
+	Type    workgraph.ErrorType `json:"type,omitempty"`
+	Reason  string              `json:"reason,omitempty"`
+	Message string              `json:"message,omitempty"`
+	Node    string              `json:"node,omitempty"`
+	Visit   int                 `json:"visit,omitempty"`
+}
+
+// NewRunError is what the row tells of a failed run; nil for any other.
+func NewRunError(end *workgraph.RunEnd) *RunError {
+	if end.Status != workgraph.StatusFailed {
+		return nil
+	}
+	e := &RunError{Reason: end.Reason, Message: end.Message}
+	if end.Error != nil {
+		e.Type, e.Reason = end.Error.Type, end.Error.Reason
+		if end.Error.Message != "" {
+			e.Message = end.Error.Message
+		}
+	}
+	if end.Failed != nil {
+		e.Node, e.Visit = end.Failed.Node, end.Failed.Visit
+	}
+	return e
+}
+
+// MaxMessage bounds the text of an error in bytes: lists of runs tell it.
+const MaxMessage = 8 << 10

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// reasonParent is why children are canceled.
+const reasonParent = "PARENT_GAVE_UP"
+
+// relatives adds the commands that a decision causes for other runs: children that should end, and the parent
+// that waits for this one.
+func (r *run) relatives(w *journal.Append, eff workgraph.Effects, now time.Time) error {
+	for _, s := range eff.Spawns {
+		if _, known := r.children[s.Child.ID]; !known {
+			r.children[s.Child.ID] = false
+		}
+	}
+	for _, id := range eff.CancelChildren {
+		delete(r.children, id)
+		body, err := (&record.Payload{Reason: reasonParent, Trace: tracing.OfSpan(r.trace)}).Encode()
+		if err != nil {
+			return fmt.Errorf("encode cancel of child: %w", err)
+		}
+		w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: id, Kind: journal.CommandCancel, Key: "parent", Body: body, Time: now})
+	}
+	if eff.Ended == nil || r.lineage.Parent == "" {
+		return nil
+	}
+	body, err := r.childEnded(eff.Ended).Encode()
+	if err != nil {
+		return fmt.Errorf("encode end of child: %w", err)
+	}
+	w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: r.lineage.Parent, Kind: journal.CommandChildEnded, Key: r.id, Body: body, Time: now})
+	// The executor that knows of the end goes on with the parent, if nobody else does.
+	w.Claims = r.t.takes()
+	return nil
+}
+
+// childEnded tells the parent how the run ended. What is too large for the parent to hold is left out, and
+// said so.
+func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
+	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
+	if e := record.NewRunError(end); e != nil {
+		slot.Error = &workgraph.Error{Type: e.Type, Reason: e.Reason, Message: phrase.Clean(e.Message, record.MaxMessage)}
+		if slot.Error.Type == "" {
+			slot.Error.Type = workgraph.Permanent
+		}
+	}
+	size := len(end.Result)
+	for k, v := range end.Outputs {
+		size += len(k) + len(v)
+	}
+	switch limit := r.t.e.cfg.MaxPayload / 2; {
+	case size <= limit:
+		slot.Result, slot.Outputs = end.Result, end.Outputs
+	default:
+		slot.Error = workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge,
+			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
+	}
+	totals := r.usage
+	l := &record.Payload{Ref: r.lineage.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled()),
+		Trace: tracing.OfSpan(r.trace)}
+	if r.state.Budget() != nil {
+		used := r.state.Spent()
+		l.Spent = &used
+	}
+	return l
+}
+
+// questions puts the rows of what is asked and answered into w.
+func (r *run) questions(w *journal.Append, eff workgraph.Effects, now time.Time) {
+	for _, o := range eff.Opened {
+		q := &o.Interrupt
+		w.Opened = append(w.Opened, journal.Interrupt{ID: q.ID, Namespace: r.namespace, RunID: r.id, RootID: r.root, NodeID: o.Node,
+			Visit: int32(min(o.Visit, 1<<31-1)), Item: int32(min(o.Item, 1<<31-1)), State: journal.InterruptOpen, Prompt: q.Prompt, Schema: q.Schema,
+			Approve: q.Approve, Binds: o.Binds, Default: q.Default, CreateTime: now, ExpireTime: o.Due})
+	}
+	for _, c := range eff.Closed {
+		state := journal.InterruptAnswered
+		switch c.How {
+		case workgraph.InterruptExpired:
+			state = journal.InterruptExpired
+		case workgraph.InterruptCanceled:
+			state = journal.InterruptCanceled
+		}
+		w.Closed = append(w.Closed, journal.Closing{ID: c.ID, State: state, Answer: c.Answer, Decision: c.Decision, By: c.By, Time: now})
+	}
+}
