@@ -16,10 +16,9 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/archive"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 )
 
 const (

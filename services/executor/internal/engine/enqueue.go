@@ -90,7 +90,7 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 		if err != nil {
 			return "", false, err
 		}
-		if m, err := record.DecodeMetadata(row.Metadata); err != nil || m.startedBy(once) {
+		if m, err := record.DecodeMetadata(row.Metadata); err != nil || m.StartedBy(once) {
 			return id, false, err // another try of it was quicker
 		}
 		if err := e.acceptsSignal(req.Namespace, id, &sig); err != nil {

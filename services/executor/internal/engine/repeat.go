@@ -58,12 +58,7 @@ func (e *Engine) AnsweredSignal(ctx context.Context, namespace string, req journ
 		return "", false, err
 	}
 	m, err := record.DecodeMetadata(row.Metadata)
-	return runID, err == nil && m.startedBy(req), err
-}
-
-// startedBy reports whether this very request started the run.
-func (m *record.Metadata) startedBy(req journal.Request) bool {
-	return req.ID != "" && m.RequestID == req.ID && m.BodyHash == req.BodyHash
+	return runID, err == nil && m.StartedBy(req), err
 }
 
 // done reports whether a request about a run was carried out before. The run is there still if so.

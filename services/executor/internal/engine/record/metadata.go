@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -69,4 +70,9 @@ func Disclosed(row []byte) ([]byte, error) {
 	}
 	m.Webhooks = webhook.Without(m.Webhooks)
 	return json.Marshal(m)
+}
+
+// StartedBy reports whether this very request started the run.
+func (m *Metadata) StartedBy(req journal.Request) bool {
+	return req.ID != "" && m.RequestID == req.ID && m.BodyHash == req.BodyHash
 }
