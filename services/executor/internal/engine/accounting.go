@@ -16,8 +16,8 @@ import (
 // summaryLength is how many characters of a result go to the task.
 const summaryLength = 500
 
-// count adds what an attempt used to the run's row. The caller holds r.mu.
-func (r *run) count(usage []workgraph.Usage) {
+// addUsage adds what an attempt used to the run's row. The caller holds r.mu.
+func (r *run) addUsage(usage []workgraph.Usage) {
 	for _, u := range usage {
 		r.usage.InputTokens += u.InputTokens
 		r.usage.CachedInputTokens += u.CachedTokens
@@ -129,8 +129,8 @@ func summary(result json.RawMessage) string {
 	return phrase.Cut(text, summaryLength)
 }
 
-// roll adds what a child used to the run's own row.
-func (r *run) roll(u journal.Usage) {
+// addUsageOfChild adds what a child used to the run's own row.
+func (r *run) addUsageOfChild(u journal.Usage) {
 	r.usage.InputTokens += u.InputTokens
 	r.usage.CachedInputTokens += u.CachedInputTokens
 	r.usage.OutputTokens += u.OutputTokens

@@ -1,12 +1,9 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
-	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -19,7 +16,7 @@ func (r *run) amendment(l *record.Payload, now time.Time) (workgraph.Command, *r
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := workgraph.Diff(ctx, r.state.Graph(), p.Machine.Graph())
+	d, err := workgraph.Diff(ctx, r.State.Graph(), p.Machine.Graph())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -28,20 +25,4 @@ func (r *run) amendment(l *record.Payload, now time.Time) (workgraph.Command, *r
 		change.Changed = append(change.Changed, d.ChangedNodes[i].ID)
 	}
 	return workgraph.Amended{Program: p.Machine, Revision: l.Revision, By: l.By, Now: now}, change, nil
-}
-
-// changeGraph pins the run to the graph that it has come to have.
-func (r *run) changeGraph(w *journal.Append, eff workgraph.Effects) error {
-	if eff.Graph == nil {
-		return nil
-	}
-	body, err := eff.Graph.Canonical()
-	if err != nil {
-		return fmt.Errorf("canonical form: %w", err)
-	}
-	w.GraphHash, w.Graph = record.GraphHash(body), body
-	r.graph = w.GraphHash
-	r.tally.Total(len(eff.Graph.Nodes))
-	r.expanded = program.Weight(r.state.Program(), len(body))
-	return nil
 }

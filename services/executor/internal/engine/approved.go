@@ -22,7 +22,7 @@ const maxCovered = 256
 func (t *session) covered(ctx context.Context, a *attempt) (map[string]string, *workgraph.Error) {
 	r := a.run
 	r.lock()
-	p := r.state.Program()
+	p := r.State.Program()
 	r.mu.Unlock()
 	leave, err := t.e.computing.Enter(ctx, r.namespace)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgrap
 // follows says of which approval a child of the visit follows: that of which the run follows itself, else one
 // in the run. The caller holds r.mu.
 func (r *run) follows(ref workgraph.Ref) *record.Approval {
-	at, workflows, ok := r.state.ApprovedAt(ref)
+	at, workflows, ok := r.State.ApprovedAt(ref)
 	by := r.lineage.Approved
 	if !ok {
 		return by

@@ -527,7 +527,7 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 		r.askAt = time.Now().Add(r.askPause(0))
 	}
 	if out != nil {
-		r.dropDetails(a.start.Ref)
+		r.Details.Drop(a.start.Ref)
 	}
 	r.conclude(a, workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}, x, nil)
 }
@@ -580,13 +580,13 @@ func (r *run) holdOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workg
 		return out, fail
 	}
 	n, limit := int64(record.OutcomeSize(*out)+record.WaitSize(out)), r.t.e.cfg.MaxRunBytes
-	if r.kept+n > limit {
+	if r.Kept+n > limit {
 		full := workgraph.Errorf(workgraph.Permanent, ReasonRunTooLarge,
-			"the results of this run hold %d bytes, with this one they would exceed %d: keep large results outside and pass references", r.kept, limit)
+			"the results of this run hold %d bytes, with this one they would exceed %d: keep large results outside and pass references", r.Kept, limit)
 		full.Usage = out.Usage
 		return nil, full
 	}
-	r.kept += n
+	r.Kept += n
 	r.weigh()
 	return out, nil
 }

@@ -42,10 +42,10 @@ func (r *run) barred() *workgraph.Error {
 
 // blocker is barred for a caller that holds r.mu.
 func (r *run) blocker() *workgraph.Error {
-	if r.state.Draining() {
+	if r.State.Draining() {
 		return notPerformed(errDraining)
 	}
-	switch why := r.state.Barred(); why {
+	switch why := r.State.Barred(); why {
 	case ReasonBudget:
 		return workgraph.Errorf(workgraph.NotPerformed, why, "the run's budget was used up before the call began; it waits for more")
 	case ReasonUnsettled:
@@ -60,7 +60,7 @@ func (r *run) letBegin(a *attempt) bool {
 	if r.gone.Load() || r.blocker() != nil {
 		return false
 	}
-	for _, s := range r.state.Outstanding() {
+	for _, s := range r.State.Outstanding() {
 		if s.Ref == a.start.Ref && s.Attempt == a.start.Attempt && !s.Canceled {
 			r.t.launch(r, &s)
 			return true
@@ -80,7 +80,7 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 				at, changed = i, i
 			}
 		case workgraph.UsageSettled:
-			if len(r.state.Unsettled()) == 0 {
+			if len(r.State.Unsettled()) == 0 {
 				at = i
 			}
 		}
@@ -99,7 +99,7 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 		}
 		r.metadata = w.Metadata
 	}
-	r.state.Allowances(func(child string, b *workgraph.Budget) bool {
+	r.State.Allowances(func(child string, b *workgraph.Budget) bool {
 		var body []byte
 		if body, err = (&record.Payload{Reason: reasonParentBudget, Budget: b, Raise: true}).Encode(); err != nil {
 			return false
@@ -117,7 +117,7 @@ var errAllowance = errs.New(errs.Unavailable, "BUDGET_CHANGED", "the parent's bu
 
 // allowance is what a child may use that begins now, in a form that can be compared. The caller holds r.mu.
 func (r *run) allowance(own *workgraph.Budget) (*workgraph.Budget, string) {
-	b := r.state.Allowance(own)
+	b := r.State.Allowance(own)
 	if b.IsZero() {
 		return nil, ""
 	}

@@ -111,7 +111,7 @@ func (t *session) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.
 func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Children) *workgraph.Error {
 	cfg, r := &t.e.cfg, a.run
 	r.lock()
-	_, _, covers := r.state.ApprovedAt(a.start.Ref)
+	_, _, covers := r.State.ApprovedAt(a.start.Ref)
 	r.mu.Unlock()
 	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.lineage.Below(&run) > cfg.MaxDepth }) {
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
@@ -378,7 +378,7 @@ func (t *session) stillborn(r *run, s *workgraph.Spawn, cause error) {
 // ownGraph is the graph of the run, for runs of itself: without what expansions have inserted.
 func (r *run) ownGraph() *workgraph.Graph {
 	r.lock()
-	p := r.state.Program()
+	p := r.State.Program()
 	r.mu.Unlock()
 	return ungrown(p.Graph())
 }

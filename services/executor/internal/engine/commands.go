@@ -340,7 +340,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 			delete(r.taken, m.ID) // it is taken up after what ends the run
 			return errDropped
 		} else if err != nil {
-			r.refusal, x.keep = refusalOf(l, err, now), true
+			r.Refusal, x.keep = refusalOf(l, err, now), true
 			return r.drop(m, x, err)
 		}
 	case journal.CommandChildEnded:
@@ -358,7 +358,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 			cmd = c
 		}
 	case journal.CommandCancel:
-		if st, _ := r.state.Status(); st == workgraph.StatusPending {
+		if st, _ := r.State.Status(); st == workgraph.StatusPending {
 			return r.neverBegun(l.Reason, x)
 		}
 	}
@@ -369,11 +369,11 @@ func (r *run) open(m *journal.Command, more bool) error {
 	switch {
 	case err == nil, errors.Is(err, errDropped):
 		if m.Kind == journal.CommandAmend && err == nil {
-			r.refusal = nil
+			r.Refusal = nil
 		}
 		return err
 	case m.Kind == journal.CommandAmend && !isTooLarge(err):
-		r.refusal, x.keep = refusalOf(l, err, now), true
+		r.Refusal, x.keep = refusalOf(l, err, now), true
 	case m.Kind == journal.CommandCompletion && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
 		// Its work was quicker than the call that began it: the commands wait for the end of the call.
 		delete(r.taken, m.ID)
@@ -389,7 +389,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 			r.taken[m.ID] = true
 			x := extra{from: origin{id: m.ID}}
 			if m.Kind == journal.CommandAmend {
-				r.refusal, x.keep = refusalOf(l, err, now), true
+				r.Refusal, x.keep = refusalOf(l, err, now), true
 			}
 			if err := r.drop(m, x, err); err != nil {
 				r.t.lose(r, err)
@@ -402,7 +402,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 
 // underWay reports whether an attempt is in flight. The caller holds r.mu.
 func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
-	return slices.ContainsFunc(r.state.Outstanding(), func(s workgraph.Start) bool { return s.Ref == ref && s.Attempt == attempt })
+	return slices.ContainsFunc(r.State.Outstanding(), func(s workgraph.Start) bool { return s.Ref == ref && s.Attempt == attempt })
 }
 
 // drop takes up commands that has no effect on the run.
@@ -413,18 +413,18 @@ func (r *run) drop(m *journal.Command, x extra, why error) error {
 
 // note writes that commands were taken up, and nothing else. The caller holds r.mu.
 func (r *run) note(x extra) error {
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Applied: []int64{x.from.id}, Progress: x.progress}
-	was := r.snapSeq
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Applied: []int64{x.from.id}, Progress: x.progress}
+	was := r.SnapSeq
 	if x.keep {
 		var err error
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return err
 		}
-		r.snapSeq = r.seq
+		r.SnapSeq = r.Seq
 	}
 	c := consequence{keep: true, applied: w.Applied}
 	if !x.from.more && r.idle() && r.idleTTL() == 0 {
-		if err := r.position(w); err != nil {
+		if err := r.keepPosition(w); err != nil {
 			return err
 		}
 		r.releaseOwnership(w)
@@ -435,7 +435,7 @@ func (r *run) note(x extra) error {
 	if err != nil {
 		r.pending--
 		r.unrelease()
-		r.snapSeq = was
+		r.SnapSeq = was
 		if x.keep && errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
 			x.keep = false // what the position would tell besides is told by the live run alone
 			return r.note(x)
@@ -453,12 +453,12 @@ func (r *run) neverBegun(reason string, x extra) error {
 		return err
 	}
 	begin.Held = true
-	evs, eff, err := r.state.Advance(begin)
+	evs, eff, err := r.State.Advance(begin)
 	if err != nil {
 		return err
 	}
 	if eff.Ended == nil { // else there was nothing to call
-		es, fx, err := r.state.Advance(workgraph.Cancel{Reason: reason, Now: now})
+		es, fx, err := r.State.Advance(workgraph.Cancel{Reason: reason, Now: now})
 		if err != nil {
 			return err
 		}

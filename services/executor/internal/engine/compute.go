@@ -193,4 +193,4 @@ func computingLimit(processors int) int { return max(1, processors/2) }
 
 // evaluates reports whether a step of the run may evaluate expressions, hold values against schemas, or let
 // the graph grow.
-func (r *run) evaluates() bool { return r.program.Machine.Evaluates() || r.regraphed.Load() }
+func (r *run) evaluates() bool { return r.Program.Machine.Evaluates() || r.regraphed.Load() }

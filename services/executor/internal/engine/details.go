@@ -18,19 +18,19 @@ type callScope struct {
 func (c callScope) Var(name string) (json.RawMessage, bool) {
 	c.r.lock()
 	defer c.r.mu.Unlock()
-	return c.r.state.ScopeOf(c.ref).Var(name)
+	return c.r.State.ScopeOf(c.ref).Var(name)
 }
 
 func (c callScope) Ancestor(id string) (workgraph.NodeResult, bool) {
 	c.r.lock()
 	defer c.r.mu.Unlock()
-	return c.r.state.ScopeOf(c.ref).Ancestor(id)
+	return c.r.State.ScopeOf(c.ref).Ancestor(id)
 }
 
 func (c callScope) Ancestors() []string {
 	c.r.lock()
 	defer c.r.mu.Unlock()
-	return c.r.state.ScopeOf(c.ref).Ancestors()
+	return c.r.State.ScopeOf(c.ref).Ancestors()
 }
 
 const (
@@ -59,33 +59,17 @@ func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 		return
 	}
 	d := &record.Detail{Ref: a.start.Ref, Attempt: a.start.Attempt, Said: details}
-	if r.detailBytes-r.details[d.Ref].Size()+d.Size() > maxDetailsTogether {
+	if r.Details.Bytes-r.Details.By[d.Ref].Size()+d.Size() > maxDetailsTogether {
 		return
 	}
-	r.putDetails(d)
+	r.Details.Put(d)
 	r.said = true
 	r.weigh()
-	position := r.kept + r.detailBytes
+	position := r.Kept + r.Details.Bytes
 	if time.Since(r.detailsWritten) < t.e.cfg.DetailsEvery*time.Duration(1+position/detailsStep) || position > maxDetailsPosition {
 		return
 	}
 	t.writeDetails(r)
-}
-
-// putDetails counts and keeps what a heartbeat said. The caller holds r.mu, or is the only one who knows r.
-func (r *run) putDetails(d *record.Detail) {
-	r.dropDetails(d.Ref)
-	if r.details == nil {
-		r.details = map[workgraph.Ref]*record.Detail{}
-	}
-	r.details[d.Ref] = d
-	r.detailBytes += d.Size()
-}
-
-// dropDetails forgets what heartbeats of a visit or item said. The caller holds r.mu.
-func (r *run) dropDetails(ref workgraph.Ref) {
-	r.detailBytes -= r.details[ref].Size()
-	delete(r.details, ref)
 }
 
 // writeDetails writes what heartbeats said last, with the run's position. The caller holds r.mu.
@@ -95,15 +79,15 @@ func (t *session) writeDetails(r *run) {
 	if err != nil {
 		return // what was decided is in the journal all the same
 	}
-	r.snapSeq = r.seq
-	r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Snapshot: position})
+	r.SnapSeq = r.Seq
+	r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Snapshot: position})
 }
 
 // detailsOf is what an attempt begins with.
 func (t *session) detailsOf(a *attempt) json.RawMessage {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()
-	if d := a.run.details[a.start.Ref]; d != nil {
+	if d := a.run.Details.By[a.start.Ref]; d != nil {
 		return d.Said
 	}
 	return nil

@@ -119,7 +119,7 @@ func (e *Engine) acceptsSignal(namespace, runID string, sig *Signal) error {
 	}
 	r.lock()
 	defer r.mu.Unlock()
-	if r.state.RoomForSignal(sig.Name, len(sig.Payload)) {
+	if r.State.RoomForSignal(sig.Name, len(sig.Payload)) {
 		return nil
 	}
 	return errs.New(errs.ResourceExhausted, journal.ReasonInboxFull, "run %q keeps as many signals that it has not waited for as it may: %d, and %d bytes", runID,
@@ -207,7 +207,7 @@ func (e *Engine) Standing(ctx context.Context, namespace, runID string) (look fu
 			return func(f func(*workgraph.State)) {
 				r.lock()
 				defer r.mu.Unlock()
-				f(r.state)
+				f(r.State)
 			}, row, nil
 		}
 	}
@@ -215,16 +215,9 @@ func (e *Engine) Standing(ctx context.Context, namespace, runID string) (look fu
 	if err != nil {
 		return nil, row, err
 	}
-	p, err := e.programs.Stored(ctx, loaded.Run.GraphHash, loaded.Graph)
+	at, err := e.source().Load(ctx, loaded)
 	if err != nil {
 		return nil, row, err
 	}
-	r := (&session{e: e}).newRun(runID, p)
-	r.namespace = namespace
-	if loaded.Run.LastSeq > 0 {
-		if err := r.rebuild(ctx, loaded); err != nil {
-			return nil, row, err
-		}
-	}
-	return func(f func(*workgraph.State)) { f(r.state) }, loaded.Run, nil
+	return func(f func(*workgraph.State)) { f(at.State) }, loaded.Run, nil
 }

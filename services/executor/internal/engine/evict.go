@@ -131,7 +131,7 @@ func (t *session) evict(r *run) (freed int64) {
 // rests reports whether the run is what the journal says, and would go on from there as well. One that is
 // ending does not rest. The caller holds r.mu.
 func (r *run) rests() bool {
-	if r.gone.Load() || r.pending > 0 || r.mending != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() || r.state.Draining() {
+	if r.gone.Load() || r.pending > 0 || r.mending != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() || r.State.Draining() {
 		return false
 	}
 	for _, recorded := range r.children {

@@ -43,7 +43,7 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 	r := e.current().get(runID)
 	r.mu.Lock()
-	r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: true})
+	r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Progress: true})
 	return r.mu.Unlock
 }
 

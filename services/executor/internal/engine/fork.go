@@ -191,16 +191,8 @@ func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal
 	if row.LastSeq == 0 {
 		return row, nil, nil
 	}
-	p, err := e.programs.Stored(ctx, row.GraphHash, loaded.Graph)
-	if err != nil {
-		return row, nil, err
-	}
-	r := (&session{e: e}).newRun(runID, p)
-	r.namespace = namespace
-	if err := r.rebuild(ctx, loaded); err != nil {
-		return row, nil, err
-	}
-	return row, r.state, nil
+	at, err := e.source().Load(ctx, loaded)
+	return row, at.State, err
 }
 
 // reached checks that the run has come to a visit.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -115,28 +116,23 @@ func (t *session) graced() (context.Context, context.CancelFunc) {
 }
 
 // again reads the run from the journal, beside the one that is live.
-func (t *session) again(ctx context.Context, r *run) (*run, journal.Loaded, error) {
+func (t *session) again(ctx context.Context, r *run) (replay.Position, journal.Loaded, error) {
 	if done, ok := t.readTurn(); ok {
 		defer done()
 	}
 	loaded, err := t.e.journal.Load(ctx, r.id)
 	if err != nil {
-		return nil, loaded, err
+		return replay.Position{}, loaded, err
 	}
 	if loaded.Run.State.Ended() || loaded.Run.Owner != t.owner {
-		return nil, loaded, errDropped
+		return replay.Position{}, loaded, errDropped
 	}
-	p, err := t.e.programs.Stored(ctx, loaded.Run.GraphHash, loaded.Graph)
-	if err != nil {
-		return nil, loaded, err
-	}
-	again := t.newRun(r.id, p)
-	again.namespace = r.namespace
-	return again, loaded, again.rebuild(ctx, loaded)
+	at, err := t.e.source().Load(ctx, loaded)
+	return at, loaded, err
 }
 
 // mended gives the run the machine that was read again, and goes on.
-func (t *session) mended(r, again *run, loaded journal.Loaded, redo func(end *closing)) {
+func (t *session) mended(r *run, again replay.Position, loaded journal.Loaded, redo func(end *closing)) {
 	// Calls of the run that have the turns may wait for its lock: what is decided here takes one if it is
 	// free, as everything does that has the lock.
 	r.mu.Lock()
@@ -145,12 +141,13 @@ func (t *session) mended(r, again *run, loaded journal.Loaded, redo func(end *cl
 	if r.gone.Load() {
 		return
 	}
-	r.state, r.tally, r.seq, r.snapSeq = again.state, again.tally, again.seq, again.snapSeq
-	r.state.OnEvaluation(r.evaluation)
-	r.kept, r.given, r.expanded, r.graph = again.kept, again.given, again.expanded, again.graph
-	if again.program != r.program {
-		r.expanded = program.Weight(again.program.Machine, len(loaded.Graph))
+	if again.Program != r.Program {
+		again.Expanded = program.Weight(again.Program.Machine, len(loaded.Graph))
 	}
+	// The graph that is counted for the run stays, and what heartbeats said meanwhile.
+	again.Program, again.Sure, again.Unsure, again.Refusal, again.Details = r.Program, r.Sure, r.Unsure, r.Refusal, r.Details
+	r.Position = again
+	r.State.OnEvaluation(r.evaluation)
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata
 	r.weigh()
 	missing := r.recount()
@@ -179,7 +176,7 @@ func (t *session) mended(r, again *run, loaded journal.Loaded, redo func(end *cl
 func (r *run) recount() (missing []workgraph.Spawn) {
 	was := r.children
 	r.children = map[string]bool{}
-	for _, s := range r.state.Spawns() {
+	for _, s := range r.State.Spawns() {
 		recorded, known := was[s.Child.ID]
 		r.children[s.Child.ID] = recorded
 		if !known {
@@ -224,12 +221,12 @@ func (r *run) endFirst(end *closing) {
 // advanceAfter is advance for what is to become durable together with what ends the run. The caller holds
 // r.mu.
 func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
-	evs, eff, err := r.state.Advance(end.cmd)
+	evs, eff, err := r.State.Advance(end.cmd)
 	if err != nil {
 		delete(r.taken, end.x.from.id)
 		return r.advance(cmd, x)
 	}
-	more, fx, err := r.state.Advance(cmd)
+	more, fx, err := r.State.Advance(cmd)
 	switch {
 	case errors.Is(err, workgraph.ErrAborted):
 		delete(r.taken, end.x.from.id)

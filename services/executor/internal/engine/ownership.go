@@ -136,9 +136,9 @@ func (t *session) evictIdle(r *run) {
 	if r.gone.Load() || r.pending > 0 || !r.idle() {
 		return
 	}
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq}
-	err := r.position(w)
-	if err == nil && len(r.state.Unsettled()) > 0 {
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq}
+	err := r.keepPosition(w)
+	if err == nil && len(r.State.Unsettled()) > 0 {
 		w.Status, _, err = r.status(dbkit.Now(), nil) // when it goes on has changed
 	}
 	if err != nil {
@@ -153,13 +153,13 @@ func (t *session) evictIdle(r *run) {
 	}
 }
 
-// position puts the run's position into a write that has no events. The caller holds r.mu.
-func (r *run) position(w *journal.Append) (err error) {
-	if r.snapSeq == r.seq {
+// keepPosition puts the run's position into a write that has no events. The caller holds r.mu.
+func (r *run) keepPosition(w *journal.Append) (err error) {
+	if r.SnapSeq == r.Seq {
 		return nil
 	}
 	if w.Snapshot, err = r.snapshot(); err == nil {
-		r.snapSeq = r.seq
+		r.SnapSeq = r.Seq
 	}
 	return err
 }

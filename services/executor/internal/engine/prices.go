@@ -230,7 +230,7 @@ func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	}
 	r := a.run
 	r.lock()
-	b := r.state.Budget()
+	b := r.State.Budget()
 	r.mu.Unlock()
 	if b == nil || b.NanoUSD == nil {
 		return
@@ -285,7 +285,7 @@ func (e *Engine) spentBefore(ctx context.Context, row journal.Run, prior []workg
 // nextAsk is when prices are asked for that the run waits for; ok is false when it waits for none. The caller
 // holds r.mu.
 func (r *run) nextAsk() (at time.Time, ok bool) {
-	if len(r.state.Unsettled()) == 0 {
+	if len(r.State.Unsettled()) == 0 {
 		r.askAt = time.Time{}
 		return time.Time{}, false
 	}
@@ -299,7 +299,7 @@ func (r *run) nextAsk() (at time.Time, ok bool) {
 // r.mu.
 func (r *run) asksNow() bool {
 	at, ok := r.nextAsk()
-	if st, _ := r.state.Status(); !ok || st != workgraph.StatusPaused || r.asking || at.After(time.Now()) {
+	if st, _ := r.State.Status(); !ok || st != workgraph.StatusPaused || r.asking || at.After(time.Now()) {
 		return false
 	}
 	r.asking = true
@@ -310,7 +310,7 @@ func (r *run) asksNow() bool {
 // while, then in its row.
 func (t *session) awaitPrices(r *run) {
 	r.lock()
-	all := r.state.Unsettled()
+	all := r.State.Unsettled()
 	waits := slices.Clone(all[:min(len(all), maxAsked)])
 	r.mu.Unlock()
 	entries := make([]outbox.Entry, len(waits))

@@ -17,7 +17,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -188,11 +187,14 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 			t.says(id, row.Doing, "")
 		}
 	}
-	p, err := t.e.programs.Stored(ctx, row.GraphHash, loaded.Graph)
+	at, err := t.e.source().Load(ctx, loaded)
 	if err != nil {
+		if row.Doing != "" {
+			t.says(id, "", row.Doing)
+		}
 		return err
 	}
-	r := t.newRun(id, p)
+	r := t.newRun(id, at)
 	if row.Doing != "" {
 		r.marks.now = []string{row.Doing}
 		defer t.unmark(r, row.Doing)
@@ -209,8 +211,6 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 		if err != nil || !ready {
 			return err
 		}
-	} else if err := r.rebuild(ctx, loaded); err != nil {
-		return err
 	}
 	commands, err := t.withCancel(ctx, row, loaded.Command)
 	if err != nil {
@@ -219,7 +219,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	}
 	r.trace = t.continued(row)
 	r.suspect.Store(suspect)
-	r.regraphed.Store(r.state.MayExpand())
+	r.regraphed.Store(r.State.MayExpand())
 	done() // what it takes is known
 	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
 		give, ok := t.e.computing.Try(r.namespace)
@@ -229,9 +229,9 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 		}
 		has.compute = give
 	}
-	size := r.weight()
-	if !t.holds(r.program) {
-		size += r.program.Bytes()
+	size := r.Weight()
+	if !t.holds(r.Program) {
+		size += r.Program.Bytes()
 	}
 	canceled := !row.CancelTime.IsZero()
 	beyond, ok := t.memory.Take(id, r.namespace, size, canceled)
@@ -295,97 +295,6 @@ func (t *session) withCancel(ctx context.Context, row journal.Run, commands []jo
 	return append(commands, m), nil
 }
 
-// rebuild brings the machine to where the journal ends, from the snapshot or, if that is of no use, from the
-// beginning.
-func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
-	if len(l.Snapshot) > 0 {
-		err := r.replay(ctx, l.Snapshot, l.Events)
-		if err == nil && r.seq == l.Run.LastSeq {
-			r.snapSeq = l.SnapshotSeq
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx) // the snapshot is not to blame
-		}
-		r.t.e.log.WarnContext(ctx, "snapshot is of no use, the journal is read from the beginning", "err", err, "run_id", r.id)
-		l.Events = nil
-		for after := int64(0); after < l.Run.LastSeq; {
-			page, err := r.t.e.journal.Events(ctx, r.namespace, r.id, after, 1000)
-			if err != nil {
-				return err
-			}
-			if len(page) == 0 {
-				break
-			}
-			l.Events = append(l.Events, page...)
-			after = page[len(page)-1].Seq
-		}
-	}
-	if err := r.fromFirst(ctx, l.Run, l.Events); err != nil {
-		return err
-	}
-	if err := r.replay(ctx, nil, l.Events); err != nil {
-		return err
-	}
-	if l.Run.GraphRevision > 0 {
-		// The tally counts the nodes of the graph as it is by now.
-		g := r.state.Graph()
-		r.tally.Total(len(g.Nodes))
-		r.expanded = program.Weight(r.state.Program(), len(l.Graph))
-	}
-	r.graph = l.Run.GraphHash
-	if r.seq != l.Run.LastSeq {
-		return fmt.Errorf("journal of run %s ends at %d, its row says %d: %w", r.id, r.seq, l.Run.LastSeq, workgraph.ErrCorrupt)
-	}
-	return nil
-}
-
-func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Event) error {
-	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.Machine, r.id), record.NewNodeTally(r.program.Nodes), 0, 0
-	r.expanded = 0
-	defer func() { r.state.OnEvaluation(r.evaluation) }()
-	r.sure, r.unsure = false, map[string]bool{}
-	if snapshot != nil {
-		t, head, machine, err := record.DecodePosition(snapshot, r.program.Nodes)
-		if err != nil {
-			return err
-		}
-		r.sure, r.refusal = head.Recorded, head.Refusal
-		for i := range head.Details {
-			r.putDetails(&head.Details[i])
-		}
-		state, err := workgraph.Restore(ctx, r.program.Machine, machine)
-		if err != nil {
-			return err
-		}
-		r.state, r.tally, r.kept = state, t, int64(len(machine))
-	}
-	for _, row := range events {
-		d, err := record.DecodeEvent(row)
-		if err != nil {
-			return err
-		}
-		if _, err := r.state.Apply(ctx, d.Event); err != nil {
-			return fmt.Errorf("apply event %d of run %s: %w", d.Seq, r.id, err)
-		}
-		r.tally.Apply(&d.Event)
-		if d.Input != nil {
-			r.given += record.InputSize(*d.Input, d.Context)
-		}
-		r.given += came(d, len(row.Data))
-		if d.Outcome != nil {
-			r.kept += int64(record.OutcomeSize(*d.Outcome))
-			if d.Outcome.Wait != nil && d.Outcome.Wait.Children != nil {
-				for i := range d.Outcome.Wait.Children.Runs {
-					r.unsure[d.Outcome.Wait.Children.Runs[i].ID] = true
-				}
-			}
-		}
-	}
-	r.seq = r.state.Seq()
-	return nil
-}
-
 // vouch tells the journal, after a while, that a run which was taken over does no harm.
 func (t *session) vouch(r *run) {
 	time.AfterFunc(t.e.cfg.ProgressAfter, func() {
@@ -395,7 +304,7 @@ func (t *session) vouch(r *run) {
 			return
 		}
 		r.suspect.Store(false)
-		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: true})
+		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Progress: true})
 	})
 }
 
@@ -463,7 +372,7 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 	b.Budget = given.Budget
 	b.Reuse = rec.Reuse
 	r.pendingStart, r.pendingSignal = b, rec.Signal
-	r.given = record.InputSize(b.Input, b.Context)
+	r.Given = record.InputSize(b.Input, b.Context)
 	if r.task != "" && !r.lineage.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
 		// Its claim may have run out while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
@@ -511,12 +420,12 @@ func (r *run) beginNow(now time.Time, commands []journal.Command) error {
 	if err != nil {
 		return err
 	}
-	evs, eff, err := r.state.Advance(begin)
+	evs, eff, err := r.State.Advance(begin)
 	if err != nil {
 		return err
 	}
 	if sig := r.pendingSignal; sig != nil && eff.Ended == nil {
-		more, fx, err := r.state.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
+		more, fx, err := r.State.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
 		if errors.Is(err, workgraph.ErrAborted) {
 			return err
 		}

@@ -37,7 +37,7 @@ func (e *Engine) LastRefusal(ctx context.Context, namespace, runID string) (*rec
 	if r := e.live(namespace, runID); r != nil && !r.gone.Load() {
 		r.lock()
 		defer r.mu.Unlock()
-		return r.refusal, nil
+		return r.Refusal, nil
 	}
 	loaded, err := e.journal.Standing(ctx, namespace, runID)
 	if err != nil || len(loaded.Snapshot) == 0 {

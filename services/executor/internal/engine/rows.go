@@ -66,10 +66,10 @@ func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
 	}
 	totals := r.usage
-	l := &record.Payload{Ref: r.lineage.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled()),
+	l := &record.Payload{Ref: r.lineage.Ref, Slot: slot, Usage: r.State.Usage(), Totals: &totals, Unsettled: slices.Clone(r.State.Unsettled()),
 		Trace: tracing.OfSpan(r.trace)}
-	if r.state.Budget() != nil {
-		used := r.state.Spent()
+	if r.State.Budget() != nil {
+		used := r.State.Spent()
 		l.Spent = &used
 	}
 	return l

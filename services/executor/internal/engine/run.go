@@ -16,8 +16,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
@@ -34,8 +34,6 @@ type run struct {
 	task      string
 	priority  int // 1 to 4, 0 for the default
 	schedule  string
-	program   *program.Program
-	graph     string // content hash of the graph that the run has come to; guarded by mu
 	created   time.Time
 	// trace is what attempts hang below: the span that started the run, or the one that took it up again.
 	trace trace.SpanContext
@@ -44,17 +42,10 @@ type run struct {
 	regraphed atomic.Bool
 
 	// mu guards the machine and everything that follows it.
-	mu      sync.Mutex
-	state   *workgraph.State
-	tally   *record.NodeTally
+	mu sync.Mutex
+	replay.Position
 	usage   journal.Usage
 	started time.Time
-	kept    int64 // bytes of results that the machine holds
-	// Bytes of what the run was given: its input, and what came for it since its position was last written
-	given    int64
-	expanded int64 // what a graph takes that is not its program's, since the run has grown or was amended
-	seq      int64 // of the last event given to the writer
-	snapSeq  int64
 	// durable is how far the writer is known to have come; over says that it wrote the end.
 	durable int64
 	over    bool
@@ -77,23 +68,15 @@ type run struct {
 	deadline time.Time
 	// children are those that it waits for, by id; the value tells whether the child is known to be recorded.
 	children map[string]bool
-	// sure says that when the run was read every child had been recorded but those in unsure.
-	sure   bool
-	unsure map[string]bool
 	// taken are the commands that were taken up by writes which are not answered yet.
 	taken map[int64]bool
 	// heard are those of which such an answer has come while commands of the run is read, as what is read may
 	// name them still; nil at other times.
 	heard map[int64]bool
-	// details are what heartbeats said last, of visits and items that have not succeeded.
-	details map[workgraph.Ref]*record.Detail
-	// detailBytes is about what details take, and detailsWritten when they were last written without need.
-	detailBytes    int64
+	// detailsWritten is when heartbeats were last written without need.
 	detailsWritten time.Time
 	// said is set while some of it is in no position that was given to the writer.
 	said bool
-	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
-	refusal *record.AmendRefused
 	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody
 	// does.
 	askAt  time.Time
@@ -203,7 +186,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		return errDropped
 	}
 	defer r.stepping(cmd)()
-	evs, eff, err := r.state.Advance(cmd)
+	evs, eff, err := r.State.Advance(cmd)
 	if err != nil {
 		switch {
 		case errors.Is(err, workgraph.ErrCorrupt):
@@ -215,9 +198,9 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		return err
 	}
 	if x.recover {
-		eff.Starts = r.state.Outstanding()
+		eff.Starts = r.State.Outstanding()
 		for _, s := range eff.Spawns {
-			r.children[s.Child.ID] = r.sure && !r.unsure[s.Child.ID]
+			r.children[s.Child.ID] = r.Sure && !r.Unsure[s.Child.ID]
 		}
 	}
 	r.slim(eff.Ended)
@@ -237,7 +220,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 
 // commit queues what the machine decided. The caller holds r.mu.
 func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) error {
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: x.progress}
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Progress: x.progress}
 	c, err := r.fill(w, evs, eff, x)
 	if err != nil {
 		r.t.lose(r, err)
@@ -316,11 +299,12 @@ func (e *tooLargeError) Unwrap() error { return e.err }
 // holds r.mu.
 func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects, x extra) (consequence, error) {
 	out := make([]feed.Event, 0, len(evs))
-	was := r.graph
-	if err := r.changeGraph(w, eff); err != nil {
-		return consequence{}, err
-	}
-	if w.GraphHash != "" {
+	was := r.Graph
+	if eff.Graph != nil {
+		var err error
+		if w.GraphHash, w.Graph, err = r.ChangeGraph(eff.Graph); err != nil {
+			return consequence{}, err
+		}
 		r.regraphed.Store(true)
 	}
 	changes := record.GraphChanges(evs, was, w.GraphHash, x.from.change)
@@ -336,19 +320,17 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		if err != nil {
 			return consequence{}, err
 		}
-		r.tally.Apply(&d.Event)
-		r.given += came(d, len(row.Data))
-		r.kept += brought(d)
+		r.Position.Count(d, len(row.Data))
 		w.Events = append(w.Events, row)
 		ev := feed.Event{RunID: r.id, RootID: r.root, Durable: d}
 		if d.Kind == workgraph.RunStarted {
-			ev.GraphHash = r.program.Hash
+			ev.GraphHash = r.Program.Hash
 		}
 		out = append(out, ev)
 	}
-	r.count(x.attempt.usage)
-	r.roll(x.from.rollup)
-	r.seq += int64(len(evs))
+	r.addUsage(x.attempt.usage)
+	r.addUsageOfChild(x.from.rollup)
+	r.Seq += int64(len(evs))
 	if x.from.id != 0 {
 		w.Applied = []int64{x.from.id}
 	}
@@ -387,7 +369,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return consequence{}, err
 		}
-		r.snapSeq = r.seq
+		r.SnapSeq = r.Seq
 	}
 	r.weigh()
 	c.recovered = x.recover
@@ -403,17 +385,17 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 // journal. A run that leaves memory is read back from its last one. One that is idle and stays takes none:
 // with thousands of children, or commands, it is idle after each.
 func (r *run) wantsSnapshot(ended, leaves bool) bool {
-	since := r.seq - r.snapSeq
+	since := r.Seq - r.SnapSeq
 	if ended || since == 0 {
 		return false
 	}
-	return leaves || since >= max(int64(r.t.e.cfg.SnapshotEvery), r.snapSeq/2)
+	return leaves || since >= max(int64(r.t.e.cfg.SnapshotEvery), r.SnapSeq/2)
 }
 
 // idle reports whether the run holds nothing but rows: paused, or waiting for something that is not near. The
 // caller holds r.mu.
 func (r *run) idle() bool {
-	if r.state.InFlight() > 0 {
+	if r.State.InFlight() > 0 {
 		return false
 	}
 	for _, recorded := range r.children {
@@ -421,7 +403,7 @@ func (r *run) idle() bool {
 			return false
 		}
 	}
-	switch st, _ := r.state.Status(); st {
+	switch st, _ := r.State.Status(); st {
 	case workgraph.StatusPaused, workgraph.StatusRunning:
 		at, ok := r.next()
 		return !ok || time.Until(at) > r.t.e.cfg.EvictAfter
@@ -431,9 +413,9 @@ func (r *run) idle() bool {
 
 // next is when the run goes on by itself. The caller holds r.mu.
 func (r *run) next() (at time.Time, ok bool) {
-	switch st, _ := r.state.Status(); st {
+	switch st, _ := r.State.Status(); st {
 	case workgraph.StatusRunning:
-		at, ok = r.state.NextTimer()
+		at, ok = r.State.NextTimer()
 	case workgraph.StatusPaused:
 		at, ok = r.nextAsk()
 	default:
@@ -445,39 +427,35 @@ func (r *run) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
+// snapshot is the stored form of the run's position. The caller holds r.mu.
 func (r *run) snapshot() ([]byte, error) {
-	machine, err := r.state.Snapshot()
-	if err != nil {
-		return nil, err
-	}
-	r.given = max(int64(len(machine))-r.kept, 0) // what was used up is gone
-	head := record.PositionHead{Nodes: r.tally.Last, Recorded: true, Refusal: r.refusal}
+	all := true
 	for _, recorded := range r.children {
-		head.Recorded = head.Recorded && recorded
+		all = all && recorded
 	}
-	for _, d := range r.details {
-		head.Details = append(head.Details, *d)
+	b, err := r.Encode(all)
+	if err == nil {
+		r.said = false
 	}
-	r.said = false
-	return record.EncodePosition(head, machine)
+	return b, err
 }
 
 // status is the run's row as it follows from the machine. The caller holds r.mu.
 func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *journal.Outcome, error) {
-	s := &journal.Status{State: journal.StateRunning, StartTime: r.started, UpdateTime: now, Usage: r.usage, Nodes: r.tally.Counts}
-	st, reason := r.state.Status()
+	s := &journal.Status{State: journal.StateRunning, StartTime: r.started, UpdateTime: now, Usage: r.usage, Nodes: r.Tally.Counts}
+	st, reason := r.State.Status()
 	switch st {
 	case workgraph.StatusPaused:
 		s.State, s.Reason = journal.StatePaused, reason
 	case workgraph.StatusDraining:
 		s.Reason = reason
 	case workgraph.StatusRunning:
-		if r.state.InFlight() == 0 {
+		if r.State.InFlight() == 0 {
 			s.State = journal.StateWaiting
 		}
 	}
 	// What waits for prices goes on by itself, whoever owns it.
-	if at, ok := r.next(); ok && (r.state.InFlight() == 0 || len(r.state.Unsettled()) > 0) {
+	if at, ok := r.next(); ok && (r.State.InFlight() == 0 || len(r.State.Unsettled()) > 0) {
 		s.WakeTime = dbkit.Micros(at)
 	}
 	if end == nil {
@@ -571,7 +549,7 @@ func (r *run) due(at time.Time) {
 	if r.asksNow() {
 		r.t.spawn(func() { r.t.awaitPrices(r) })
 	}
-	before, now := r.seq, time.Now().UTC()
+	before, now := r.Seq, time.Now().UTC()
 	var cmd workgraph.Command = workgraph.TimerDue{Now: now}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
 		cmd = workgraph.DeadlinePassed{Now: now}
@@ -580,7 +558,7 @@ func (r *run) due(at time.Time) {
 		r.t.e.log.DebugContext(context.Background(), "timer refused", "err", err, "run_id", r.id)
 		return
 	}
-	if r.seq == before {
+	if r.Seq == before {
 		if next, ok := r.next(); ok {
 			if soon := time.Now().Add(time.Millisecond); next.Before(soon) {
 				next = soon

@@ -397,10 +397,10 @@ func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *closing
 	var eff workgraph.Effects
 	now := time.Now().UTC()
 	for _, a := range list {
-		if r.gone.Load() || r.mending != nil || r.state.End() != nil {
+		if r.gone.Load() || r.mending != nil || r.State.End() != nil {
 			break
 		}
-		es, fx, err := r.state.Advance(workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Err: fail, Now: now})
+		es, fx, err := r.State.Advance(workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Err: fail, Now: now})
 		switch {
 		case err == nil:
 			evs, eff = append(evs, es...), eff.And(fx)

@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -171,7 +172,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 	// vain, and takes more than the answer.
 	asksAgain := req.lineage.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
 	full := func() (Started, error) { return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted)) }
-	if asksAgain && !t.memory.Room(req.Namespace, weight(len(req.Graph.Nodes))) {
+	if asksAgain && !t.memory.Room(req.Namespace, replay.Weight(len(req.Graph.Nodes))) {
 		return full()
 	}
 	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in)
@@ -270,7 +271,7 @@ func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (
 func (t *session) start(ctx context.Context, id string, p *program.Program, req StartRequest) (journal.Result, *journal.Start, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
-	r := t.newRun(id, p)
+	r := t.newRun(id, replay.NewPosition(id, p))
 	r.namespace, r.task, r.priority, r.lineage, r.deadline = req.Namespace, req.TaskID, req.Priority, req.lineage, req.deadline(now)
 	r.schedule = req.ScheduleID
 	r.created, r.trace = now, sc
@@ -385,11 +386,11 @@ func (t *session) awaitRecord(ctx context.Context, id string) bool {
 	}
 }
 
-// newRun is a run that knows nothing yet but its program.
-func (t *session) newRun(id string, p *program.Program) *run {
-	r := &run{t: t, id: id, root: id, program: p, graph: p.Hash, state: workgraph.New(p.Machine, id), tally: record.NewNodeTally(p.Nodes), attempts: map[workgraph.Ref]*attempt{},
+// newRun is a run of which only the position is known yet.
+func (t *session) newRun(id string, at replay.Position) *run {
+	r := &run{t: t, id: id, root: id, Position: at, attempts: map[workgraph.Ref]*attempt{},
 		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
-	r.state.OnEvaluation(r.evaluation)
+	r.State.OnEvaluation(r.evaluation)
 	r.size.Store(uncounted)
 	return r
 }
@@ -415,11 +416,11 @@ func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error
 
 // record writes the run down without beginning it.
 func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
-	s := &journal.Start{Append: journal.Append{Graph: r.program.Body}}
+	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
-	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.Counts}
+	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.Tally.Counts}
 	if req.full {
 		s.Run.Reason = waitsForRoom
 	}
@@ -446,12 +447,12 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	defer r.mu.Unlock()
 	r.started, r.turn = now, true
 	defer func() { r.turn = false }()
-	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.propagates(), Context: req.Context, Budget: req.Budget, Reuse: req.Reuse, Now: now})
+	evs, eff, err := r.State.Advance(workgraph.Begin{Input: req.propagates(), Context: req.Context, Budget: req.Budget, Reuse: req.Reuse, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("begin run: %w", err)
 	}
 	if sig := req.Signal; sig != nil && eff.Ended == nil {
-		more, fx, err := r.state.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
+		more, fx, err := r.State.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
 		if errors.Is(err, workgraph.ErrAborted) {
 			return nil, err
 		}
@@ -471,7 +472,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, err
 	}
 	c.outbox = len(w.Outbox) > 0
-	s := &journal.Start{Append: journal.Append{Graph: r.program.Body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
+	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
@@ -486,7 +487,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, r.t.e.notReady()
 	}
 	r.begins()
-	r.given += record.InputSize(req.propagates(), req.Context)
+	r.Given += record.InputSize(req.propagates(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer's is not to be changed any more
@@ -527,7 +528,7 @@ func (r *run) confirm(w *journal.Append, now time.Time) error {
 func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	sc := tracing.OfSpan(r.trace)
 	row := journal.Run{
-		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.program.Name, GraphHash: r.program.Hash, MachineVersion: workgraph.MachineVersion,
+		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.Program.Name, GraphHash: r.Program.Hash, MachineVersion: workgraph.MachineVersion,
 		TaskID: req.TaskID, UserID: req.UserID, ChatID: req.ChatID, ThreadID: req.ThreadID, BusinessKey: req.BusinessKey,
 		TraceParent: sc.Parent, TraceState: sc.State, Sampled: r.trace.IsSampled(), CreateTime: now, Labels: req.Labels,
 		Context: req.Context, Attachments: req.Attachments, ParentID: r.lineage.Parent, Priority: int32(req.Priority), Deadline: r.deadline,

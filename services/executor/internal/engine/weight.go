@@ -9,8 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
-	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // errFull is the refusal of a run for which there is no room in memory.
@@ -62,17 +62,11 @@ func (t *session) readTurn() (done func(), ok bool) {
 // needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its
 // row and in its first event.
 func (t *session) needs(p *program.Program, req *StartRequest) int64 {
-	n := weight(p.Nodes) + 3*record.InputSize(req.propagates(), req.Context)
+	n := replay.Weight(p.Nodes) + 3*record.InputSize(req.propagates(), req.Context)
 	if !t.holds(p) {
 		n += p.Bytes() + int64(len(p.Body))
 	}
 	return n
-}
-
-// weight is about what the run takes, without the graph that it began with. The caller holds r.mu, or is the
-// only one who knows r.
-func (r *run) weight() int64 {
-	return weight(max(r.program.Nodes, int(r.tally.Counts.Total))) + r.kept + r.given + r.expanded + r.detailBytes
 }
 
 // uncounted is the size of a run that is not among the live ones, yet or any more.
@@ -80,7 +74,7 @@ const uncounted = -1
 
 // weigh counts the run anew while it is live. The caller holds r.mu.
 func (r *run) weigh() {
-	for size := r.weight(); ; {
+	for size := r.Weight(); ; {
 		was := r.size.Load()
 		if was == size || was == uncounted {
 			return
@@ -95,36 +89,15 @@ func (r *run) weigh() {
 // attemptWeight is about what an attempt takes besides its values while it stands in line or is under way.
 const attemptWeight = 2 << 10
 
-// came is what an event brought into the run from outside. What a call of the run brought is counted with its
-// results.
-func came(d *record.Durable, encoded int) int64 {
-	switch d.Kind {
-	case workgraph.SignalReceived, workgraph.MessageReceived, workgraph.InterruptClosed, workgraph.ChildClosed:
-		return int64(encoded)
-	}
-	return 0
-}
-
-// brought is what an event adds to the results that the run holds, besides those of its own attempts.
-func brought(d *record.Durable) int64 {
-	if d.Outcome == nil || d.Kind == workgraph.AttemptEnded {
-		return 0
-	}
-	return int64(record.OutcomeSize(*d.Outcome))
-}
-
-// weight is about what a run takes in memory before it has results: the machine keeps a state for every node.
-func weight(nodes int) int64 { return 8<<10 + 512*int64(nodes) }
-
 // hold counts the run's graph, once for all live runs of this executor that share it.
 func (t *session) hold(r *run) {
 	t.held.mu.Lock()
 	defer t.held.mu.Unlock()
-	h := t.held.by[r.program]
+	h := t.held.by[r.Program]
 	if h == nil {
 		h = &holding{namespace: r.namespace}
-		t.held.by[r.program] = h
-		t.memory.Add(h.namespace, r.program.Bytes())
+		t.held.by[r.Program] = h
+		t.memory.Add(h.namespace, r.Program.Bytes())
 	}
 	h.runs++
 }
@@ -133,13 +106,13 @@ func (t *session) hold(r *run) {
 func (t *session) letGo(r *run) {
 	t.held.mu.Lock()
 	defer t.held.mu.Unlock()
-	h := t.held.by[r.program]
+	h := t.held.by[r.Program]
 	if h == nil {
 		return
 	}
 	if h.runs--; h.runs == 0 {
-		delete(t.held.by, r.program)
-		t.memory.Add(h.namespace, -r.program.Bytes())
+		delete(t.held.by, r.Program)
+		t.memory.Add(h.namespace, -r.Program.Bytes())
 	}
 }
 
@@ -163,3 +136,6 @@ type holding struct {
 
 // retryWhenFull is when it is worth asking again.
 const retryWhenFull = 2 * time.Second
+
+// source is where the positions of runs are read from.
+func (e *Engine) source() replay.Source { return replay.NewSource(e.journal, e.programs, e.log) }

@@ -1,0 +1,258 @@
+// Package replay brings the machine of a run to where its journal ends, and counts on the way what the run
+// holds. It reads the journal and writes nothing.
+package replay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Position is where a run stands: its machine, and what was counted while it came there. It is not safe for
+// concurrent use.
+type Position struct {
+	// Program is that of the graph from which the journal can be replayed.
+	Program *program.Program
+	// Graph is the content hash of the graph that the run has come to.
+	Graph string
+	State *workgraph.State
+	Tally *record.NodeTally
+	// Seq is that of the last event, snapSeq that of the last event below the last snapshot.
+	Seq, SnapSeq int64
+	// Kept counts the bytes of results that the machine holds, given those of the input and of what came since
+	// the position was last written, expanded what a graph takes that is not the program's.
+	Kept, Given, Expanded int64
+	// Sure says that every child had been recorded at the snapshot; unsure are those that came after it.
+	Sure   bool
+	Unsure map[string]bool
+	// Refusal is the last amendment that was refused when it was applied; nil after one that was not.
+	Refusal *record.AmendRefused
+	// Details are what heartbeats said last, of visits and items that have not succeeded.
+	Details details
+}
+
+// NewPosition is that of a run that has not begun.
+func NewPosition(id string, p *program.Program) Position {
+	return Position{Program: p, Graph: p.Hash, State: workgraph.New(p.Machine, id), Tally: record.NewNodeTally(p.Nodes)}
+}
+
+// Source is where positions are read from.
+type Source struct {
+	journal  journal.Journal
+	programs *program.Set
+	log      *slog.Logger
+}
+
+// NewSource reads from a journal. Graphs are compiled by programs.
+func NewSource(j journal.Journal, programs *program.Set, log *slog.Logger) Source {
+	return Source{j, programs, log}
+}
+
+// Load brings a machine to where the journal ends: from the snapshot or, if that is of no use, from the
+// beginning.
+func (s Source) Load(ctx context.Context, l journal.Loaded) (Position, error) {
+	p, err := s.programs.Stored(ctx, l.Run.GraphHash, l.Graph)
+	if err != nil {
+		return Position{}, err
+	}
+	if l.Run.LastSeq == 0 {
+		return NewPosition(l.Run.ID, p), nil
+	}
+	if len(l.Snapshot) > 0 {
+		at, err := replay(ctx, l.Run.ID, p, l.Snapshot, l.Events)
+		if err == nil && at.Seq == l.Run.LastSeq {
+			at.Graph, at.SnapSeq = l.Run.GraphHash, l.SnapshotSeq
+			return at, nil
+		}
+		if ctx.Err() != nil {
+			return Position{}, context.Cause(ctx) // the snapshot is not to blame
+		}
+		s.log.WarnContext(ctx, "snapshot is of no use, the journal is read from the beginning", "err", err, "run_id", l.Run.ID)
+		if l.Events, err = s.all(ctx, l.Run); err != nil {
+			return Position{}, err
+		}
+	}
+	if p, err = s.first(ctx, p, l.Run, l.Events); err != nil {
+		return Position{}, err
+	}
+	at, err := replay(ctx, l.Run.ID, p, nil, l.Events)
+	if err != nil {
+		return Position{}, err
+	}
+	if l.Run.GraphRevision > 0 {
+		// The tally counts the nodes of the graph as it is by now.
+		at.Tally.Total(len(at.State.Graph().Nodes))
+		at.Expanded = program.Weight(at.State.Program(), len(l.Graph))
+	}
+	at.Graph = l.Run.GraphHash
+	if at.Seq != l.Run.LastSeq {
+		return Position{}, fmt.Errorf("journal of run %s ends at %d, its row says %d: %w", l.Run.ID, at.Seq, l.Run.LastSeq, workgraph.ErrCorrupt)
+	}
+	return at, nil
+}
+
+// all reads the events of a run up to the last one of its row.
+func (s Source) all(ctx context.Context, row journal.Run) (out []journal.Event, err error) {
+	for after := int64(0); after < row.LastSeq; {
+		page, err := s.journal.Events(ctx, row.Namespace, row.ID, after, 1000)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		out = append(out, page...)
+		after = page[len(page)-1].Seq
+	}
+	return out, nil
+}
+
+// first is the program of the graph that a run began with, from which its journal can be replayed. events are
+// all that there are.
+func (s Source) first(ctx context.Context, p *program.Program, row journal.Run, events []journal.Event) (*program.Program, error) {
+	if row.GraphRevision == 0 {
+		return p, nil
+	}
+	hash, err := record.GraphBefore(events)
+	if err != nil {
+		return nil, err
+	}
+	if hash == "" {
+		return nil, fmt.Errorf("the journal does not say with which graph run %s began: %w", row.ID, workgraph.ErrCorrupt)
+	}
+	body, err := s.journal.GraphBody(ctx, row.Namespace, hash)
+	if err != nil {
+		return nil, fmt.Errorf("graph of the beginning: %w", err)
+	}
+	return s.programs.Stored(ctx, hash, body)
+}
+
+// replay applies events to the machine of a snapshot, or to a new one.
+func replay(ctx context.Context, id string, p *program.Program, snapshot []byte, events []journal.Event) (Position, error) {
+	at := NewPosition(id, p)
+	at.Unsure = map[string]bool{}
+	if snapshot != nil {
+		tally, head, machine, err := record.DecodePosition(snapshot, p.Nodes)
+		if err != nil {
+			return Position{}, err
+		}
+		at.Sure, at.Refusal = head.Recorded, head.Refusal
+		for i := range head.Details {
+			at.Details.Put(&head.Details[i])
+		}
+		if at.State, err = workgraph.Restore(ctx, p.Machine, machine); err != nil {
+			return Position{}, err
+		}
+		at.Tally, at.Kept = tally, int64(len(machine))
+	}
+	for _, row := range events {
+		d, err := record.DecodeEvent(row)
+		if err != nil {
+			return Position{}, err
+		}
+		if _, err := at.State.Apply(ctx, d.Event); err != nil {
+			return Position{}, fmt.Errorf("apply event %d of run %s: %w", d.Seq, id, err)
+		}
+		at.Tally.Apply(&d.Event)
+		if d.Input != nil {
+			at.Given += record.InputSize(*d.Input, d.Context)
+		}
+		at.Given += came(d, len(row.Data))
+		if d.Outcome == nil {
+			continue
+		}
+		at.Kept += int64(record.OutcomeSize(*d.Outcome))
+		if d.Outcome.Wait != nil && d.Outcome.Wait.Children != nil {
+			for i := range d.Outcome.Wait.Children.Runs {
+				at.Unsure[d.Outcome.Wait.Children.Runs[i].ID] = true
+			}
+		}
+	}
+	at.Seq = at.State.Seq()
+	return at, nil
+}
+
+// Count counts an event that the machine has just decided; encoded is its stored length.
+func (p *Position) Count(d *record.Durable, encoded int) {
+	p.Tally.Apply(&d.Event)
+	p.Given += came(d, encoded)
+	p.Kept += brought(d)
+}
+
+// Encode is the stored form of the position. recorded says that every child is known to be recorded.
+func (p *Position) Encode(recorded bool) ([]byte, error) {
+	machine, err := p.State.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	p.Given = max(int64(len(machine))-p.Kept, 0) // what was used up is gone
+	head := record.PositionHead{Nodes: p.Tally.Last, Recorded: recorded, Refusal: p.Refusal}
+	for _, d := range p.Details.By {
+		head.Details = append(head.Details, *d)
+	}
+	return record.EncodePosition(head, machine)
+}
+
+// ChangeGraph goes over to another graph, and returns its hash and its stored form.
+func (p *Position) ChangeGraph(g *workgraph.Graph) (hash string, body []byte, err error) {
+	if body, err = g.Canonical(); err != nil {
+		return "", nil, fmt.Errorf("canonical form: %w", err)
+	}
+	p.Graph = record.GraphHash(body)
+	p.Tally.Total(len(g.Nodes))
+	p.Expanded = program.Weight(p.State.Program(), len(body))
+	return p.Graph, body, nil
+}
+
+// Weight is about what the run takes in memory, without the graph of its program.
+func (p *Position) Weight() int64 {
+	return Weight(max(p.Program.Nodes, int(p.Tally.Counts.Total))) + p.Kept + p.Given + p.Expanded + p.Details.Bytes
+}
+
+// Weight is about what a run takes in memory before it has results: the machine keeps a state for every node.
+func Weight(nodes int) int64 { return 8<<10 + 512*int64(nodes) }
+
+// came is what an event brought into the run from outside. What a call of the run brought is counted with its
+// results.
+func came(d *record.Durable, encoded int) int64 {
+	switch d.Kind {
+	case workgraph.SignalReceived, workgraph.MessageReceived, workgraph.InterruptClosed, workgraph.ChildClosed:
+		return int64(encoded)
+	}
+	return 0
+}
+
+// brought is what an event adds to the results that the run holds, besides those of its own attempts.
+func brought(d *record.Durable) int64 {
+	if d.Outcome == nil || d.Kind == workgraph.AttemptEnded {
+		return 0
+	}
+	return int64(record.OutcomeSize(*d.Outcome))
+}
+
+// details are what heartbeats said last, by visit or item. The zero value is empty.
+type details struct {
+	By    map[workgraph.Ref]*record.Detail
+	Bytes int64
+}
+
+// Put counts and keeps what a heartbeat said.
+func (s *details) Put(d *record.Detail) {
+	s.Drop(d.Ref)
+	if s.By == nil {
+		s.By = map[workgraph.Ref]*record.Detail{}
+	}
+	s.By[d.Ref] = d
+	s.Bytes += d.Size()
+}
+
+// Drop forgets what heartbeats of a visit or item said.
+func (s *details) Drop(ref workgraph.Ref) {
+	s.Bytes -= s.By[ref].Size()
+	delete(s.By, ref)
+}
