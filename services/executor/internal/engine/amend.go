@@ -50,53 +50,53 @@ type Amendment struct {
 
 // Amend changes the graph of a run, once its owner agrees, and returns what changes. A faulty change is a
 // workgraph.Faults.
-func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error) {
+func (h *Handler) Amend(ctx context.Context, req AmendRequest) (*Amendment, error) {
 	req.Request.Method = MethodAmend
 	if !req.DryRun {
-		if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
+		if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
 			return nil, err
 		} else if done {
-			return e.amended(ctx, req)
+			return h.amended(ctx, req)
 		}
 	}
-	out, p, err := e.planAmend(ctx, req)
+	out, p, err := h.planAmend(ctx, req)
 	if err != nil || req.DryRun {
 		return out, err
 	}
 	key := once(req.Request)
-	_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: started(),
+	_, err = h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: started(),
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandAmend, Key: key}},
 		&record.Payload{RequestID: req.Request.ID, By: req.By, Graph: p.Body, Revision: req.Revision})
 	if err != nil {
 		return nil, refusedCommand(err)
 	}
-	if err := e.amendTaken(ctx, req, key); err != nil {
+	if err := h.amendTaken(ctx, req, key); err != nil {
 		return nil, err
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, err
 	}
 	if row.GraphRevision > req.Revision && row.GraphHash == p.Hash {
 		return out, nil
 	}
-	if was, err := e.amendedBy(ctx, row, req.Revision, p.Hash); err != nil || was {
+	if was, err := h.amendedBy(ctx, row, req.Revision, p.Hash); err != nil || was {
 		return out, err
 	}
 	// The run has moved on in between: look again what is in the way now.
-	if _, _, err := e.planAmend(ctx, req); err != nil {
+	if _, _, err := h.planAmend(ctx, req); err != nil {
 		return nil, err
 	}
 	// Nothing is in the way of it, and yet it was refused.
-	if f, err := e.LastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
+	if f, err := h.LastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
 		return nil, errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change was refused: %s", f.Message)
 	}
 	return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the run has moved on while it was to be changed").Hint("look at the difference again and repeat the change")
 }
 
 // amendTaken waits until the owner has looked at a change.
-func (e *Engine) amendTaken(ctx context.Context, req AmendRequest, key string) error {
-	taken, err := e.applied(ctx, req.Namespace, req.RunID, journal.CommandAmend, key)
+func (h *Handler) amendTaken(ctx context.Context, req AmendRequest, key string) error {
+	taken, err := h.applied(ctx, req.Namespace, req.RunID, journal.CommandAmend, key)
 	if err == nil && !taken {
 		return errs.New(errs.Unavailable, ReasonAmendUnsettled, "the change of run %q is recorded and was not taken up yet", req.RunID).
 			Hint("send it again with the same request_id to hear what became of it; explain tells it too")
@@ -106,16 +106,16 @@ func (e *Engine) amendTaken(ctx context.Context, req AmendRequest, key string) e
 
 // amended is what became of a change that was asked for before: the same as it was told then, whatever the
 // run has come to since.
-func (e *Engine) amended(ctx context.Context, req AmendRequest) (*Amendment, error) {
-	if err := e.amendTaken(ctx, req, once(req.Request)); err != nil {
+func (h *Handler) amended(ctx context.Context, req AmendRequest) (*Amendment, error) {
+	if err := h.amendTaken(ctx, req, once(req.Request)); err != nil {
 		return nil, err
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, err
 	}
 	var made *record.Durable
-	if _, err := e.happened(ctx, row, func(d *record.Durable) bool {
+	if _, err := h.happened(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.GraphAmended && d.RequestID == req.Request.ID && d.Revision == req.Revision {
 			made = d
 		}
@@ -131,11 +131,11 @@ func (e *Engine) amended(ctx context.Context, req AmendRequest) (*Amendment, err
 	if made.GraphChange == nil || made.GraphChange.Was == "" || made.GraphChange.Hash == "" {
 		return out, nil // it is one of several changes at once, and the graph in between was not kept
 	}
-	before, err := e.graphNamed(ctx, req.Namespace, made.GraphChange.Was)
+	before, err := h.graphNamed(ctx, req.Namespace, made.GraphChange.Was)
 	if err != nil {
 		return nil, err
 	}
-	after, err := e.graphNamed(ctx, req.Namespace, made.GraphChange.Hash)
+	after, err := h.graphNamed(ctx, req.Namespace, made.GraphChange.Hash)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +143,8 @@ func (e *Engine) amended(ctx context.Context, req AmendRequest) (*Amendment, err
 	return out, err
 }
 
-func (e *Engine) graphNamed(ctx context.Context, namespace, hash string) (*workgraph.Graph, error) {
-	body, err := e.journal.GraphBody(ctx, namespace, hash)
+func (h *Handler) graphNamed(ctx context.Context, namespace, hash string) (*workgraph.Graph, error) {
+	body, err := h.journal.GraphBody(ctx, namespace, hash)
 	if err != nil {
 		return nil, err
 	}
@@ -152,15 +152,15 @@ func (e *Engine) graphNamed(ctx context.Context, namespace, hash string) (*workg
 }
 
 // amendedBy reports whether the graph was changed to this one, whatever came after.
-func (e *Engine) amendedBy(ctx context.Context, row journal.Run, revision int64, hash string) (bool, error) {
-	return e.happened(ctx, row, func(d *record.Durable) bool {
+func (h *Handler) amendedBy(ctx context.Context, row journal.Run, revision int64, hash string) (bool, error) {
+	return h.happened(ctx, row, func(d *record.Durable) bool {
 		return d.Kind == workgraph.GraphAmended && d.Revision == revision && d.GraphHash() == hash
 	})
 }
 
 // planAmend works out what a change would do to the run as it stands, and changes nothing.
-func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program.Program, error) {
-	look, row, err := e.Standing(ctx, req.Namespace, req.RunID)
+func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program.Program, error) {
+	look, row, err := h.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,7 +188,7 @@ func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *
 	}
 	// The run goes on meanwhile: what the change would do is found out with a copy of it, in a turn of the
 	// namespace.
-	leave, err := e.computing.Enter(ctx, req.Namespace)
+	leave, err := h.computing.Enter(ctx, req.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -197,7 +197,7 @@ func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *
 	if len(faults) > 0 {
 		return nil, nil, faults
 	}
-	p, err := e.programs.Recompile(ctx, req.Namespace, patched)
+	p, err := h.programs.Recompile(ctx, req.Namespace, patched)
 	if err != nil {
 		return nil, nil, err
 	}

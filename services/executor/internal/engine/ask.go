@@ -47,10 +47,10 @@ const effectWait = 5 * time.Second
 
 // applied waits a moment until a command was taken up. It is durable, so that nothing is lost when that
 // takes longer.
-func (e *Engine) applied(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string) (bool, error) {
+func (h *Handler) applied(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string) (bool, error) {
 	until := time.Now().Add(effectWait)
 	for pause := time.Millisecond; time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
-		if _, unread, err := e.journal.FindCommand(ctx, namespace, runID, kind, key, false); err != nil || !unread {
+		if _, unread, err := h.journal.FindCommand(ctx, namespace, runID, kind, key, false); err != nil || !unread {
 			return err == nil, err
 		}
 		if !sleep.For(ctx, pause) {
@@ -79,34 +79,34 @@ type PauseRequest struct {
 }
 
 // Pause holds back new starts of a run. One that is paused already is left alone.
-func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
+func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	req.Request.Method = MethodPause
-	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
+			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 		}
 		return err
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
-	if row.State == journal.StatePaused && row.Reason != ReasonUnsettled || row.State == journal.StateQuarantined {
+	if row.State == journal.StatePaused && row.Reason != workgraph.ReasonUnsettled || row.State == journal.StateQuarantined {
 		if req.Revision != 0 && req.Revision != row.Revision {
 			return journal.EtagMismatch(row.ID)
 		}
-		return e.remember(ctx, req.Namespace, req.RunID, journal.CommandPause, req.Request)
+		return h.remember(ctx, req.Namespace, req.RunID, journal.CommandPause, req.Request)
 	}
 	reason := req.Reason
 	if reason == "" {
 		reason = "REQUESTED"
 	}
-	_, err = e.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: started(),
+	_, err = h.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: started(),
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandPause, Key: "pause"}}, &record.Payload{Reason: reason, RequestID: req.Request.ID})
 	if err != nil {
 		return refusedCommand(err)
 	}
-	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
+	_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 	return err
 }
 
@@ -123,18 +123,18 @@ type SignalRequest struct {
 }
 
 // Signal gives a run a signal and returns the run once that is durable.
-func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
+func (h *Handler) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
 	req.Request.Method = MethodSignal
-	if row, done, err := e.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if row, done, err := h.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		return row, err
 	}
-	if err := e.signalFits(&req.Signal); err != nil {
+	if err := h.signalFits(&req.Signal); err != nil {
 		return journal.Run{}, err
 	}
-	if err := e.acceptsSignal(req.Namespace, req.RunID, &req.Signal); err != nil {
+	if err := h.acceptsSignal(req.Namespace, req.RunID, &req.Signal); err != nil {
 		return journal.Run{}, err
 	}
-	p, err := e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
+	p, err := h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandSignal, Key: once(req.Request)}},
 		&record.Payload{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
 	return p.Run, refusedCommand(err)
@@ -151,23 +151,23 @@ type MessageRequest struct {
 }
 
 // Send puts a message into inboxes of a run: that of node, or all that take messages from the sender.
-func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
+func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
 	req.Request.Method = MethodSend
-	if row, done, err := e.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if row, done, err := h.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		return row, err
 	}
-	if err := e.payloadFits("message", req.Message); err != nil {
+	if err := h.payloadFits("message", req.Message); err != nil {
 		return journal.Run{}, err
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return row, err
 	}
-	nodes, err := e.Nodes(ctx, row)
+	nodes, err := h.positions.Nodes(ctx, row)
 	if err != nil {
 		return row, err
 	}
-	call, err := e.bears(ctx, row, nodes, &req)
+	call, err := h.bears(ctx, row, nodes, &req)
 	if err != nil {
 		return row, err
 	}
@@ -195,12 +195,12 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 		return row, err.Hint(strings.Join(boxes[:min(len(boxes), 20)], "; "))
 	}
 	key := once(req.Request)
-	p, err := e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
+	p, err := h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandMessage, Key: key}},
 		&record.Payload{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
 	if err == nil && req.Token != "" {
 		// The end of the call must not overtake what it sent: the run may be over by it.
-		_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandMessage, key)
+		_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandMessage, key)
 	}
 	return p.Run, refusedCommand(err)
 }
@@ -224,13 +224,13 @@ type AnswerRequest struct {
 
 // Answer answers a question, exactly once: the same answer again changes nothing, another one is refused. An
 // answer that does not fit leaves it open.
-func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt, error) {
-	q, err := e.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
+func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt, error) {
+	q, err := h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 	if err != nil {
 		return q, err
 	}
 	if q.State == journal.InterruptOpen {
-		if err := e.fitting(ctx, &q, &a); err != nil {
+		if err := h.fitting(ctx, &q, &a); err != nil {
 			return q, err
 		}
 	} else if len(a.Answer) == 0 && len(q.Approve) == 0 {
@@ -240,7 +240,7 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 	if len(a.Answer) > 0 {
 		a.Answer = compact(a.Answer)
 	}
-	posted, err := e.enqueue(ctx, journal.EnqueueRequest{
+	posted, err := h.enqueue(ctx, journal.EnqueueRequest{
 		Command: journal.Command{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.CommandAnswer, Key: q.ID},
 		Answer:  &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By, Principal: access.Of(ctx).String()}},
 		&record.Payload{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
@@ -248,16 +248,16 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 		return q, err
 	}
 	if posted.New {
-		if _, err := e.applied(ctx, a.Namespace, q.RunID, journal.CommandAnswer, q.ID); err != nil {
+		if _, err := h.applied(ctx, a.Namespace, q.RunID, journal.CommandAnswer, q.ID); err != nil {
 			return q, err
 		}
 	}
-	return e.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
+	return h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 }
 
 // fitting checks an answer against its question and fills in what may be left out.
-func (e *Engine) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRequest) error {
-	if err := e.payloadFits("answer", a.Answer); err != nil {
+func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRequest) error {
+	if err := h.payloadFits("answer", a.Answer); err != nil {
 		return err
 	}
 	invalid := func(field, format string, args ...any) *errs.Error {
@@ -290,7 +290,7 @@ func (e *Engine) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerReq
 	if len(q.Schema) == 0 {
 		return nil
 	}
-	leave, err := e.computing.Enter(ctx, q.Namespace)
+	leave, err := h.computing.Enter(ctx, q.Namespace)
 	if err != nil {
 		return err
 	}
@@ -329,47 +329,47 @@ type CompleteRequest struct {
 
 // CompleteAttempt ends a visit's wait for work outside and returns its run's id. Saying the same again does
 // nothing.
-func (e *Engine) CompleteAttempt(ctx context.Context, req CompleteRequest) (string, error) {
-	token, err := e.Tokens().Parse(req.Namespace, req.Token)
+func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (string, error) {
+	token, err := h.tokens.Parse(req.Namespace, req.Token)
 	if err != nil {
 		return "", err
 	}
 	if req.Outcome != nil {
 		for i, v := range req.Outcome.Values {
-			if err := e.payloadFits(fmt.Sprintf("completed.values[%d]", i), v); err != nil {
+			if err := h.payloadFits(fmt.Sprintf("completed.values[%d]", i), v); err != nil {
 				return "", err
 			}
 			req.Outcome.Values[i] = compact(v)
 		}
 	}
-	row, err := e.journal.Head(ctx, token.Namespace, token.RunID)
+	row, err := h.journal.Head(ctx, token.Namespace, token.RunID)
 	if err != nil {
 		return "", err
 	}
-	if same, err := e.saidOfTask(ctx, row, token, req); err != nil || same {
+	if same, err := h.saidOfTask(ctx, row, token, req); err != nil || same {
 		return row.ID, err
 	}
-	posted, err := e.enqueue(ctx, journal.EnqueueRequest{Open: started(),
+	posted, err := h.enqueue(ctx, journal.EnqueueRequest{Open: started(),
 		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandCompletion, Key: token.Name()}},
 		&record.Payload{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {
 		return "", refusedCommand(err)
 	}
 	if !posted.New { // somebody else was faster
-		if _, err := e.saidOfTask(ctx, posted.Run, token, req); err != nil {
+		if _, err := h.saidOfTask(ctx, posted.Run, token, req); err != nil {
 			return "", err
 		}
 		return row.ID, nil
 	}
-	_, err = e.applied(ctx, token.Namespace, token.RunID, journal.CommandCompletion, token.Name())
+	_, err = h.applied(ctx, token.Namespace, token.RunID, journal.CommandCompletion, token.Name())
 	return row.ID, err
 }
 
 // saidOfTask reports whether the same was said of a task before. An error says that it cannot be completed so
 // any more.
-func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token attempttoken.Token, end CompleteRequest) (bool, error) {
+func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempttoken.Token, end CompleteRequest) (bool, error) {
 	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
-	m, unread, err := e.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCompletion, token.Name(), true)
+	m, unread, err := h.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCompletion, token.Name(), true)
 	if err != nil {
 		return false, err
 	}
@@ -384,7 +384,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token attemptt
 		return false, gone.Hint("it was completed otherwise a moment ago")
 	}
 	if !row.State.Ended() {
-		look, _, err := e.Standing(ctx, row.Namespace, row.ID)
+		look, _, err := h.Standing(ctx, row.Namespace, row.ID)
 		if err != nil {
 			return false, err
 		}
@@ -403,7 +403,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token attemptt
 		}
 	}
 	same := false
-	found, err := e.happened(ctx, row, func(d *record.Durable) bool {
+	found, err := h.happened(ctx, row, func(d *record.Durable) bool {
 		if d.Kind != workgraph.CompletionReceived || d.Ref != token.Ref() || d.Attempt != token.Attempt && d.Attempt != 0 {
 			return false
 		}

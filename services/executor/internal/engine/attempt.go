@@ -28,14 +28,13 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // Reasons of attempts that the engine itself ends.
 const (
-	// ReasonPayloadTooLarge is the reason when an argument or a result is over the hard limit.
-	ReasonPayloadTooLarge = "PAYLOAD_TOO_LARGE"
 	// ReasonRunTooLarge is the reason when the results of a run are over the hard limit together.
 	ReasonRunTooLarge = "RUN_TOO_LARGE"
 	// ReasonActorUnknown is the reason when no actor of that name exists here (any more).
@@ -182,8 +181,8 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 	case !ok:
 		return nil, info, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor)
 	}
-	if n := t.e.oversize(a.start.Args, a.start.Named); n > 0 {
-		return nil, info, workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+	if n := record.Oversize(t.e.cfg.MaxPayload, a.start.Args, a.start.Named); n > 0 {
+		return nil, info, workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}
 	return doer, info, nil
 }
@@ -270,7 +269,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 		return
 	}
 	if n := record.OutcomeSize(out); n > t.e.cfg.MaxPayload {
-		tooLarge := workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+		tooLarge := workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 		tooLarge.Usage = out.Usage
 		end(nil, tooLarge)
 		return
@@ -561,7 +560,7 @@ func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing)
 	switch {
 	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
 	case isTooLarge(err):
-		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: ReasonPayloadTooLarge,
+		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: journal.ReasonPayloadTooLarge,
 			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: x.attempt.usage}
 		x.leads = false
 		r.mend(func(first *closing) { r.insist(first, cmd, x) })
@@ -655,19 +654,4 @@ func (e *Engine) Tokens() attempttoken.Keys { return attempttoken.NewKeys(e.cfg.
 // attemptToken is the token of an attempt of the run.
 func (r *run) attemptToken(ref workgraph.Ref, attempt int) string {
 	return r.t.e.Tokens().Sign(attempttoken.Token{Namespace: r.namespace, RunID: r.id, Node: ref.Node, Visit: ref.Visit, Item: ref.Item, Attempt: attempt})
-}
-
-// oversize is the size of the first value that is over the limit, or 0.
-func (e *Engine) oversize(args []json.RawMessage, named map[string]json.RawMessage) int {
-	for _, v := range args {
-		if len(v) > e.cfg.MaxPayload {
-			return len(v)
-		}
-	}
-	for _, v := range named {
-		if len(v) > e.cfg.MaxPayload {
-			return len(v)
-		}
-	}
-	return 0
 }

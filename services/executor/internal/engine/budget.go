@@ -7,31 +7,13 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-const (
-	// ReasonBudget is the reason of a run that is paused because its budget is used up, and of a resume that
-	// would not change that.
-	ReasonBudget = workgraph.ReasonBudget
-	// ReasonUnsettled is the reason of a run that is paused until it is known what its calls cost.
-	ReasonUnsettled = workgraph.ReasonUnsettled
-	// ReasonBudgetInvalid is the reason of a budget that nothing can be.
-	ReasonBudgetInvalid = "BUDGET_INVALID"
-	// reasonParentBudget is why a child may use more: the run that spawned it may.
-	reasonParentBudget = "PARENT_BUDGET"
-)
-
-func budgetFits(b *workgraph.Budget) error {
-	if fault := b.Fault(); fault != "" {
-		return errs.New(errs.InvalidArgument, ReasonBudgetInvalid, "the budget's %s", fault).
-			Violate("budget", ReasonBudgetInvalid, fault).Hint("leave a cap out for no limit; 0 lets nothing start")
-	}
-	return nil
-}
+// reasonParentBudget is why a child may use more: the run that spawned it may.
+const reasonParentBudget = "PARENT_BUDGET"
 
 // barred says why an attempt that was given out must not begin; nil if it may.
 func (r *run) barred() *workgraph.Error {
@@ -46,9 +28,9 @@ func (r *run) blocker() *workgraph.Error {
 		return notPerformed(errDraining)
 	}
 	switch why := r.State.Barred(); why {
-	case ReasonBudget:
+	case workgraph.ReasonBudget:
 		return workgraph.Errorf(workgraph.NotPerformed, why, "the run's budget was used up before the call began; it waits for more")
-	case ReasonUnsettled:
+	case workgraph.ReasonUnsettled:
 		return workgraph.Errorf(workgraph.NotPerformed, why, "what the run has spent was not known before the call began; it waits for that")
 	}
 	return nil
@@ -127,16 +109,4 @@ func (r *run) allowance(own *workgraph.Budget) (*workgraph.Budget, string) {
 func amounts(b *workgraph.Budget) string {
 	text, _ := json.Marshal(b) //nolint:errchkjson // numbers always marshal
 	return string(text)
-}
-
-// usedUp refuses to let a run go on whose budget is used up.
-func usedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
-	e := errs.New(errs.FailedPrecondition, ReasonBudget, "the run has used up its budget: %s", phrase.Spent(b, used))
-	if b.NanoUSD != nil {
-		e = e.Set("used_nano_usd", strconv.FormatInt(used.NanoUSD, 10)).Set("budget_nano_usd", strconv.FormatInt(*b.NanoUSD, 10))
-	}
-	if b.Tokens != nil {
-		e = e.Set("used_tokens", strconv.FormatInt(used.Tokens, 10)).Set("budget_tokens", strconv.FormatInt(*b.Tokens, 10))
-	}
-	return e.Hint(phrase.RaiseHint(runID, b, used))
 }

@@ -102,7 +102,7 @@ func TestRunBudget(t *testing.T) {
 		spent := func(t *testing.T, id string) journal.Run {
 			t.Helper()
 			row := l.parked(t, id, journal.StatePaused)
-			require.Equal(t, engine.ReasonBudget, row.Reason)
+			require.Equal(t, workgraph.ReasonBudget, row.Reason)
 			return row
 		}
 		blockers := func(t *testing.T, id string) []query.Blocker {
@@ -123,10 +123,10 @@ func TestRunBudget(t *testing.T) {
 			require.Equal(t, "the run has used up its budget: 20 of 20 tokens, and holds 1 start back", h.Message)
 			require.Equal(t, "`epigraph runs resume "+id+" --budget-tokens N` lets it go on, with more than it has used", h.Hint)
 			err := resume(id, workgraph.Budget{})
-			require.Equal(t, engine.ReasonBudget, errs.ReasonOf(err))
+			require.Equal(t, workgraph.ReasonBudget, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.FailedPrecondition))
 			require.Equal(t, "20", errs.From(err).Meta["used_tokens"])
-			require.Equal(t, engine.ReasonBudget, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(20)})))
+			require.Equal(t, workgraph.ReasonBudget, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(20)})))
 			require.Equal(t, engine.ReasonBudgetInvalid, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(-1)})))
 			req := engine.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "more", BodyHash: "a"}, Budget: &workgraph.Budget{Tokens: cap64(25)}}
 			require.NoError(t, l.Resume(t.Context(), req))
@@ -277,7 +277,7 @@ func TestRunBudget(t *testing.T) {
 			l.stop()
 			l = run(t, s, a, opt, named("next"))
 			l.jobs(t)
-			require.Equal(t, engine.ReasonBudget, errs.ReasonOf(resume(id, workgraph.Budget{})))
+			require.Equal(t, workgraph.ReasonBudget, errs.ReasonOf(resume(id, workgraph.Budget{})))
 			blockers(t, id)
 			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(1000)}))
 			l.wait(t, id, journal.StateCompleted)
@@ -320,6 +320,6 @@ func TestPricesWhileLeaving(t *testing.T) {
 		l = run(t, s, a, opt, named("next"))
 		l.jobs(t)
 		testkit.Eventually(t, func() bool { return l.row(t, id).State != journal.StateRunning })
-		require.Equal(t, engine.ReasonBudget, l.row(t, id).Reason, "what ended last counts like everything else")
+		require.Equal(t, workgraph.ReasonBudget, l.row(t, id).Reason, "what ended last counts like everything else")
 	})
 }

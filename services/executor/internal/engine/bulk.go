@@ -54,13 +54,13 @@ type BulkResult struct {
 }
 
 // BulkCancel asks the open runs that a filter finds to end.
-func (e *Engine) BulkCancel(ctx context.Context, req BulkRequest, reason string) (BulkResult, error) {
+func (h *Handler) BulkCancel(ctx context.Context, req BulkRequest, reason string) (BulkResult, error) {
 	open := []journal.State{journal.StatePending, journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined}
 	if !req.narrow(open) {
 		return BulkResult{}, nil
 	}
-	return e.bulk(ctx, req, func(r journal.Run) bool { return r.CancelTime.IsZero() }, func(ctx context.Context, r journal.Run, out *BulkResult) error {
-		_, err := e.Cancel(ctx, CancelRequest{Namespace: r.Namespace, RunID: r.ID, Reason: reason})
+	return h.bulk(ctx, req, func(r journal.Run) bool { return r.CancelTime.IsZero() }, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+		_, err := h.Cancel(ctx, CancelRequest{Namespace: r.Namespace, RunID: r.ID, Reason: reason})
 		if err == nil {
 			out.Done++
 		}
@@ -70,7 +70,7 @@ func (e *Engine) BulkCancel(ctx context.Context, req BulkRequest, reason string)
 
 // BulkRetry retries the runs that a filter finds, each once however often it is called, for as long as the
 // ids of requests are kept.
-func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, withoutTask bool) (BulkResult, error) {
+func (h *Handler) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, withoutTask bool) (BulkResult, error) {
 	if len(req.Filter.States) == 0 {
 		if req.empty() {
 			return BulkResult{}, filterEmpty()
@@ -87,11 +87,11 @@ func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, wi
 	// A run that was retried stays FAILED, so it is found again. It must not take up the limit of a later
 	// call.
 	left := func(r journal.Run) bool {
-		id, err := e.Answered(ctx, r.Namespace, request(r))
+		id, err := h.Answered(ctx, r.Namespace, request(r))
 		return err != nil || id == "" // a lookup that fails makes the retry fail, which is told
 	}
-	return e.bulk(ctx, req, left, func(ctx context.Context, r journal.Run, out *BulkResult) error {
-		id, err := e.Retry(ctx, RetryRequest{
+	return h.bulk(ctx, req, left, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+		id, err := h.Retry(ctx, RetryRequest{
 			Namespace: r.Namespace, RunID: r.ID, AllowUnsafe: allowUnsafe, WithoutTask: withoutTask, Request: request(r),
 		})
 		if err == nil {
@@ -103,12 +103,12 @@ func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, wi
 }
 
 // BulkDelete removes the ended runs that a filter finds, with the runs below them.
-func (e *Engine) BulkDelete(ctx context.Context, req BulkRequest) (BulkResult, error) {
+func (h *Handler) BulkDelete(ctx context.Context, req BulkRequest) (BulkResult, error) {
 	if !req.narrow([]journal.State{journal.StateCompleted, journal.StateFailed, journal.StateCanceled}) {
 		return BulkResult{}, nil
 	}
-	res, err := e.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
-		n, err := e.journal.DeleteRun(ctx, r.Namespace, r.ID, 0)
+	res, err := h.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+		n, err := h.journal.DeleteRun(ctx, r.Namespace, r.ID, 0)
 		out.Done += n
 		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
 			return nil // it went with the run above it
@@ -120,8 +120,8 @@ func (e *Engine) BulkDelete(ctx context.Context, req BulkRequest) (BulkResult, e
 	})
 	purging, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTime)
 	defer cancel()
-	if perr := e.Purge(purging); perr != nil && purging.Err() == nil {
-		e.log.WarnContext(ctx, "rows of deleted runs not removed yet", "err", perr)
+	if perr := h.Purge(purging); perr != nil && purging.Err() == nil {
+		h.log.WarnContext(ctx, "rows of deleted runs not removed yet", "err", perr)
 	}
 	return res, err
 }
@@ -161,7 +161,7 @@ func (r *BulkRequest) narrow(can []journal.State) bool {
 
 // bulk does something with each run that is found. Those it is done with may no longer be found, so it goes
 // by a cursor.
-func (e *Engine) bulk(ctx context.Context, req BulkRequest, is func(journal.Run) bool, do func(context.Context, journal.Run, *BulkResult) error) (BulkResult, error) {
+func (h *Handler) bulk(ctx context.Context, req BulkRequest, is func(journal.Run) bool, do func(context.Context, journal.Run, *BulkResult) error) (BulkResult, error) {
 	var out BulkResult
 	if req.empty() {
 		return out, filterEmpty()
@@ -173,7 +173,7 @@ func (e *Engine) bulk(ctx context.Context, req BulkRequest, is func(journal.Run)
 	limit = min(limit, MaxBulk)
 	until := time.Now().Add(bulkTime)
 	for after := (page.Cursor{}); ; {
-		rows, err := e.journal.List(inflight.Apart(ctx), req.Namespace, req.Filter, after, bulkPage)
+		rows, err := h.journal.List(inflight.Apart(ctx), req.Namespace, req.Filter, after, bulkPage)
 		if err != nil {
 			return out, err
 		}

@@ -87,7 +87,7 @@ func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcom
 func (t *session) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
 	q.ID, q.Workflows = ids.New(InterruptPrefix), nil
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
-		return workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the question has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the question has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}
 	if len(q.Schema) > 0 {
 		leave, err := t.e.computing.Enter(ctx, a.run.namespace)
@@ -148,8 +148,8 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 				return err
 			}
 		}
-		if n := t.e.oversize(run.Input.Args, run.Input.Named); n > 0 {
-			faults = append(faults, childFault(i, errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "an input has %d bytes, the limit is %d", n, cfg.MaxPayload).Message))
+		if n := record.Oversize(t.e.cfg.MaxPayload, run.Input.Args, run.Input.Named); n > 0 {
+			faults = append(faults, childFault(i, errs.New(errs.InvalidArgument, journal.ReasonPayloadTooLarge, "an input has %d bytes, the limit is %d", n, cfg.MaxPayload).Message))
 		}
 		if err := checkLabels(run.Labels); err != nil {
 			faults = append(faults, childFault(i, errs.From(err).Message))

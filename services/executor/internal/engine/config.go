@@ -13,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/price"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -173,7 +174,7 @@ type Deps struct {
 	// Claims is nil when there is no registry: runs with a task are refused then, and nothing is booked.
 	Claims Claims
 	// Prices is nil when only calls that say themselves what they cost count against budgets in money.
-	Prices Prices
+	Prices price.Prices
 	// Cancellations is nil when nobody tells which runs are not wanted any more.
 	Cancellations Cancellations
 	// Workflows finds the graphs of workflows that children name; nil knows none.

@@ -14,28 +14,28 @@ const (
 )
 
 // Delete removes a run that has ended and the runs below it that have, and returns how many.
-func (e *Engine) Delete(ctx context.Context, namespace, runID string, revision int64) (int, error) {
-	n, err := e.journal.DeleteRun(ctx, namespace, runID, revision)
+func (h *Handler) Delete(ctx context.Context, namespace, runID string, revision int64) (int, error) {
+	n, err := h.journal.DeleteRun(ctx, namespace, runID, revision)
 	if err != nil {
 		return 0, err
 	}
 	purging, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTime)
 	defer cancel()
-	if err := e.Purge(purging); err != nil && purging.Err() == nil {
-		e.log.WarnContext(ctx, "rows of deleted runs not removed yet", "err", err)
+	if err := h.Purge(purging); err != nil && purging.Err() == nil {
+		h.log.WarnContext(ctx, "rows of deleted runs not removed yet", "err", err)
 	}
 	return n, nil
 }
 
 // Purge removes the rows of deleted runs, until there are none or ctx ends. What a crash leaves, the next
 // call removes.
-func (e *Engine) Purge(ctx context.Context) error {
+func (h *Handler) Purge(ctx context.Context) error {
 	for more := true; more; {
 		if ctx.Err() != nil {
 			return nil
 		}
 		var err error
-		if more, err = e.journal.PurgeRuns(ctx, purgeRows); err != nil {
+		if more, err = h.journal.PurgeRuns(ctx, purgeRows); err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/price"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/suspect"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -36,6 +38,7 @@ const scope = "github.com/epigraph-run/epigraph/services/executor/internal/engin
 
 // Engine runs graphs durably. It is safe for concurrent use.
 type Engine struct {
+	*Handler
 	cfg           Config
 	journal       journal.Journal
 	packer        journal.Packer
@@ -44,8 +47,7 @@ type Engine struct {
 	cancellations Cancellations
 	suspects      *suspect.Turn
 	explained     suspect.Explained
-	prices        Prices
-	fuses         fuses // of prices
+	prices        *price.Book // nil when nobody knows prices
 	quota         descendants.Quota
 	wake          func()
 	// workflows is nil when there are none.
@@ -91,7 +93,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
 	}
-	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, prices: d.Prices, cancellations: d.Cancellations, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
+	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, cancellations: d.Cancellations, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
 		ready: make(chan struct{})}
 	e.remote, e.egress, e.jobWorker = d.Remote, d.Egress, d.JobWorker
 	if e.quotas = d.Quotas; e.quotas == nil {
@@ -106,11 +108,14 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	e.prices = price.NewBook(d.Prices, e.log)
 	if d.Delivered == nil {
 		d.Delivered = func() (<-chan struct{}, bool) { return nil, false }
 	}
 	e.booked = feed.NewBooked(d.Journal, d.Claims != nil, d.Delivered)
 	e.feed = feed.New(d.Journal, e.booked, e, feed.Options{Poll: cfg.WatchPoll, KeepAlive: cfg.KeepAlive, Watches: cfg.MaxWatches})
+	e.Handler = NewHandler(HandlerDeps{Journal: d.Journal, Live: liveRuns{e}, Positions: replay.NewSource(d.Journal, e.programs, e.log), Programs: e.programs, Computing: e.computing,
+		Prices: e.prices, Feed: e.feed, Tokens: e.Tokens(), Logger: e.log}, cfg.MaxPayload)
 	e.deliveries = feed.NewDeliveries(d.Journal, e.booked)
 	if d.TracerProvider == nil {
 		d.TracerProvider = noop.NewTracerProvider()
@@ -119,6 +124,8 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		d.MeterProvider = metricnoop.NewMeterProvider()
 	}
 	e.tracer = d.TracerProvider.Tracer(scope)
+	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
+	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.NewResting(computingLimit(host.Processors()))

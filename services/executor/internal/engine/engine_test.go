@@ -393,7 +393,7 @@ func TestRun(t *testing.T) {
 		t.Run("Result/TooLargeIsPermanent", func(t *testing.T) {
 			t.Parallel()
 			row := l.wait(t, l.start(t, chain(1, "huge")), journal.StateFailed)
-			require.Contains(t, string(row.Error), engine.ReasonPayloadTooLarge)
+			require.Contains(t, string(row.Error), journal.ReasonPayloadTooLarge)
 			require.Len(t, attemptsOf(l.events(t, row.ID)), 1)
 		})
 		t.Run("Input/TravelsByteForByte", func(t *testing.T) {
@@ -469,7 +469,7 @@ func TestStart(t *testing.T) {
 	t.Run("Payload/OverTheLimitIsNamed", func(t *testing.T) {
 		big := quoted(5 << 20)
 		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "template"), Input: workgraph.Input{Args: []json.RawMessage{big}}})
-		require.Equal(t, engine.ReasonPayloadTooLarge, errs.ReasonOf(err))
+		require.Equal(t, journal.ReasonPayloadTooLarge, errs.ReasonOf(err))
 		require.True(t, errs.Is(err, errs.InvalidArgument))
 		require.Equal(t, "args[0]", errs.From(err).Violations[0].Field)
 	})

@@ -31,7 +31,7 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 	for _, a := range r.inFlight() {
 		if a.start.Node == node && t.sched.Remove(&a.task) {
 			a.barred = true
-			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonBudget, "barred"), tracing.OfSpan(r.trace))
+			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonBudget, "barred"), tracing.OfSpan(r.trace))
 			return true
 		}
 	}

@@ -8,12 +8,12 @@ import (
 )
 
 // FirstGraph is the content hash of the graph that a run began with.
-func (e *Engine) FirstGraph(ctx context.Context, row journal.Run) (string, error) {
+func (h *Handler) FirstGraph(ctx context.Context, row journal.Run) (string, error) {
 	if row.GraphRevision == 0 {
 		return row.GraphHash, nil
 	}
 	hash := ""
-	_, err := e.happened(ctx, row, func(d *record.Durable) bool {
+	_, err := h.happened(ctx, row, func(d *record.Durable) bool {
 		if d.GraphChange == nil {
 			return false
 		}

@@ -66,14 +66,14 @@ type RetryRequest struct {
 
 // Retry starts a new run in which what completed is taken over, and what failed and what follows from it runs
 // anew.
-func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
+func (h *Handler) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	if req.Request.Method == "" {
 		req.Request.Method = MethodRetry
 	}
-	if id, err := e.Answered(ctx, req.Namespace, req.Request); err != nil || id != "" {
+	if id, err := h.Answered(ctx, req.Namespace, req.Request); err != nil || id != "" {
 		return id, err
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return "", err
 	}
@@ -83,21 +83,21 @@ func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	case row.State == journal.StateCompleted:
 		return "", errs.New(errs.FailedPrecondition, ReasonNothingToRetry, "run %q has completed", row.ID).Hint("ForkRun starts a run that goes on from one of its visits")
 	}
-	return e.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, WithoutTask: req.WithoutTask, BusinessKey: row.BusinessKey, Request: req.Request})
+	return h.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, WithoutTask: req.WithoutTask, BusinessKey: row.BusinessKey, Request: req.Request})
 }
 
 // Fork starts a new run that shares the history of an old one up to a visit. A faulty graph is a
 // workgraph.Faults.
-func (e *Engine) Fork(ctx context.Context, req ForkRequest) (string, error) {
+func (h *Handler) Fork(ctx context.Context, req ForkRequest) (string, error) {
 	req.Request.Method = MethodFork
-	if id, err := e.Answered(ctx, req.Namespace, req.Request); err != nil || id != "" {
+	if id, err := h.Answered(ctx, req.Namespace, req.Request); err != nil || id != "" {
 		return id, err
 	}
-	return e.fork(ctx, req)
+	return h.fork(ctx, req)
 }
 
-func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
-	row, old, err := e.recorded(ctx, req.Namespace, req.RunID)
+func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
+	row, old, err := h.recorded(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +119,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err := asApproved(row, before, g); err != nil {
 		return "", err
 	}
-	p, err := e.programs.Compile(ctx, req.Namespace, g, nil, nil)
+	p, err := h.programs.Compile(ctx, req.Namespace, g, nil, nil)
 	if err != nil {
 		return "", err
 	}
@@ -131,7 +131,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", err
 	}
 	if !req.AllowUnsafe {
-		below, err := e.performedBelow(ctx, row, adopt)
+		below, err := h.performedBelow(ctx, row, adopt)
 		if err != nil {
 			return "", err
 		}
@@ -160,7 +160,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	}
 	// The task is claimed as for any other start. One that cannot be claimed refuses: work that is not booked
 	// on it is the caller's to ask for.
-	id, _, err := e.Start(ctx, start)
+	id, _, err := h.live.Start(ctx, start)
 	if start.TaskID != "" && errs.Is(err, errs.FailedPrecondition) && errs.ReasonOf(err) != journal.ReasonBusinessKeyInUse {
 		return id, withoutTaskHint(err)
 	}
@@ -182,8 +182,8 @@ func withoutTaskHint(err error) error {
 
 // recorded is where a run stands by its journal, whatever its owner has decided since; nil of one that has
 // not begun.
-func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
-	loaded, err := e.journal.Standing(ctx, namespace, runID)
+func (h *Handler) recorded(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
+	loaded, err := h.journal.Standing(ctx, namespace, runID)
 	if err != nil {
 		return journal.Run{}, nil, err
 	}
@@ -191,7 +191,7 @@ func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal
 	if row.LastSeq == 0 {
 		return row, nil, nil
 	}
-	at, err := e.source().Load(ctx, loaded)
+	at, err := h.positions.Load(ctx, loaded)
 	return row, at.State, err
 }
 
@@ -315,8 +315,8 @@ func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []wor
 
 // performedBelow names the UNSAFE calls that were performed in runs below this one whose visit is not taken
 // over: it would start them anew.
-func (e *Engine) performedBelow(ctx context.Context, row journal.Run, adopt []workgraph.ReusedVisit) ([]string, error) {
-	below, err := e.journal.Descendants(ctx, row.Namespace, row.ID)
+func (h *Handler) performedBelow(ctx context.Context, row journal.Run, adopt []workgraph.ReusedVisit) ([]string, error) {
+	below, err := h.journal.Descendants(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (e *Engine) performedBelow(ctx context.Context, row journal.Run, adopt []wo
 			kept[d.RunID] = true
 			continue
 		}
-		child, state, err := e.recorded(ctx, row.Namespace, d.RunID)
+		child, state, err := h.recorded(ctx, row.Namespace, d.RunID)
 		switch {
 		case errs.Is(err, errs.NotFound): // deleted meanwhile
 			continue

@@ -636,7 +636,7 @@ func TestLarge(t *testing.T) {
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "m", Actor: "big", Map: &workgraph.Map{Over: "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]"}}}}
 		row := l.wait(t, l.start(t, g), journal.StateFailed, journal.StateCanceled)
 		require.Equal(t, journal.StateFailed, row.State)
-		require.Contains(t, string(row.Error), engine.ReasonPayloadTooLarge)
+		require.Contains(t, string(row.Error), journal.ReasonPayloadTooLarge)
 	})
 	t.Run("Results/OfOneRunAreBoundedTogether", func(t *testing.T) {
 		t.Parallel()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
@@ -103,23 +102,6 @@ func (e *Engine) RunJournal() journal.Journal { return e.journal }
 
 // Lease is how long an executor stays registered without a heartbeat.
 func (e *Engine) Lease() time.Duration { return e.cfg.Lease }
-
-// Nodes is the run's graph by node id.
-func (e *Engine) Nodes(ctx context.Context, row journal.Run) (map[string]workgraph.Node, error) {
-	_, body, err := e.journal.Graph(ctx, row.Namespace, row.ID)
-	if err != nil {
-		return nil, err
-	}
-	g, err := workgraph.Decode(body)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]workgraph.Node, len(g.Nodes))
-	for _, n := range g.Nodes {
-		out[n.ID] = n
-	}
-	return out, nil
-}
 
 // Here tells of a run in this process's memory, whose row need not be read then: its root and how far its
 // journal is durable. It is false for a run that has ended, and for one of which nothing is durable yet.

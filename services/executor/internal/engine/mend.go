@@ -127,7 +127,7 @@ func (t *session) again(ctx context.Context, r *run) (replay.Position, journal.L
 	if loaded.Run.State.Ended() || loaded.Run.Owner != t.owner {
 		return replay.Position{}, loaded, errDropped
 	}
-	at, err := t.e.source().Load(ctx, loaded)
+	at, err := t.e.Positions().Load(ctx, loaded)
 	return at, loaded, err
 }
 
@@ -260,7 +260,7 @@ func (r *run) insist(end *closing, cmd workgraph.Command, x extra) {
 	}
 	r.t.e.log.WarnContext(r.t.background, "a decision is too large whatever takes its place, the run is canceled", "err", err, "run_id", r.id)
 	r.mend(func(*closing) {
-		err := r.advance(workgraph.Cancel{Reason: ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
+		err := r.advance(workgraph.Cancel{Reason: journal.ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
 		if _, ends := cmd.(workgraph.Ended); ends && err == nil {
 			err = r.advance(cmd, x)
 		}

@@ -143,7 +143,7 @@ func (m *meters) run(what string) {
 // paused counts a pause. Reasons that people make up are one.
 func (m *meters) paused(reason string) {
 	switch reason {
-	case ReasonBudget, ReasonUnsettled, workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, journal.ReasonQuarantined:
+	case workgraph.ReasonBudget, workgraph.ReasonUnsettled, workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, journal.ReasonQuarantined:
 	default:
 		reason = "OTHER"
 	}

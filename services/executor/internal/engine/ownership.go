@@ -83,7 +83,7 @@ func (t *session) given(r *run, released chan struct{}, res journal.Result, c co
 func (t *session) told(r *run, res journal.Result, c consequence) {
 	for i := range c.events {
 		if d := c.events[i].Durable; d.Kind == workgraph.RunPaused {
-			if d.Reason == ReasonBudget || d.Reason == ReasonUnsettled {
+			if d.Reason == workgraph.ReasonBudget || d.Reason == workgraph.ReasonUnsettled {
 				failpoint.Hit(failpoint.BudgetAfter)
 			}
 			t.e.meters.paused(d.Reason)

@@ -49,7 +49,7 @@ func TestPricesAway(t *testing.T) {
 		unsettled := func(t *testing.T, id string) journal.Run {
 			t.Helper()
 			row := l.parked(t, id, journal.StatePaused)
-			require.Equal(t, engine.ReasonUnsettled, row.Reason)
+			require.Equal(t, workgraph.ReasonUnsettled, row.Reason)
 			return row
 		}
 		resume := func(id string, b workgraph.Budget) error {
@@ -74,10 +74,10 @@ func TestPricesAway(t *testing.T) {
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
 			require.Equal(t, query.BlockerBudget, x.Blockers[0].Kind)
-			require.Equal(t, engine.ReasonUnsettled, x.Blockers[0].Name)
+			require.Equal(t, workgraph.ReasonUnsettled, x.Blockers[0].Name)
 			require.Contains(t, x.Blockers[0].Message, "what 1 call cost")
 			err = l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id})
-			require.Equal(t, engine.ReasonUnsettled, errs.ReasonOf(err))
+			require.Equal(t, workgraph.ReasonUnsettled, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.Unavailable))
 			free := l.start(t, chain(3, "spend"), budget(workgraph.Budget{Tokens: cap64(1000)}))
 			l.wait(t, free, journal.StateCompleted)
@@ -94,7 +94,7 @@ func TestPricesAway(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(30)}))
 			unsettled(t, id)
 			prices.away.Store(false)
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonBudget })
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonBudget })
 			require.Len(t, attemptsOf(l.events(t, id)), 1)
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(1000)}))
 			l.wait(t, id, journal.StateCompleted)
@@ -106,7 +106,7 @@ func TestPricesAway(t *testing.T) {
 			require.NoError(t, l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id, Reason: "MINE"}))
 			require.Equal(t, "MINE", l.wait(t, id, journal.StatePaused).Reason)
 			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled })
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonUnsettled })
 			prices.away.Store(false)
 			l.wait(t, id, journal.StateCompleted)
 		})
@@ -148,11 +148,11 @@ func TestPricesAway(t *testing.T) {
 			g.next(t)
 			prices.away.Store(true)
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(30)}))
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled })
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonUnsettled })
 			g.open <- struct{}{}
 			unsettled(t, id)
 			prices.away.Store(false)
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonBudget })
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonBudget })
 			require.Equal(t, int64(30), priced(t, id))
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(31)}))
 			l.wait(t, id, journal.StateCompleted)
@@ -179,9 +179,9 @@ func TestPricesAway(t *testing.T) {
 		})
 		t.Run("FirstCap/TooLowForAPausedRunIsRefused", func(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{Tokens: cap64(10)}))
-			require.Equal(t, engine.ReasonBudget, l.parked(t, id, journal.StatePaused).Reason)
+			require.Equal(t, workgraph.ReasonBudget, l.parked(t, id, journal.StatePaused).Reason)
 			err := resume(id, workgraph.Budget{Tokens: cap64(1000), NanoUSD: cap64(30)})
-			require.Equal(t, engine.ReasonBudget, errs.ReasonOf(err))
+			require.Equal(t, workgraph.ReasonBudget, errs.ReasonOf(err))
 			require.Equal(t, "30", errs.From(err).Meta["used_nano_usd"])
 			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(1000), NanoUSD: cap64(91)}))
 			l.wait(t, id, journal.StateCompleted)
@@ -196,7 +196,7 @@ func TestPricesAway(t *testing.T) {
 				all = append(all, l.start(t, chain(2, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)})))
 			}
 			for _, id := range all {
-				testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled })
+				testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonUnsettled })
 			}
 			// Calls that end at once may all find it dead.
 			require.Less(t, prices.asks.Load()-before, 20+int64(time.Since(begun)/time.Second))
@@ -231,7 +231,7 @@ func TestPricesAway(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
 			parked := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
 			unsettled(t, parked)
-			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == engine.ReasonUnsettled })
+			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonUnsettled })
 			l.stop()
 			prices.away.Store(false)
 			l = run(t, s, a, opt, named("next"))

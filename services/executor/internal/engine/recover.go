@@ -187,7 +187,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 			t.says(id, row.Doing, "")
 		}
 	}
-	at, err := t.e.source().Load(ctx, loaded)
+	at, err := t.e.Positions().Load(ctx, loaded)
 	if err != nil {
 		if row.Doing != "" {
 			t.says(id, "", row.Doing)

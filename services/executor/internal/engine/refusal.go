@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,22 +29,4 @@ func refusalOf(l *record.Payload, err error, now time.Time) *record.AmendRefused
 	}
 	out.Message = phrase.Cut(out.Message, maxRefusal)
 	return out
-}
-
-// LastRefusal is the last amendment of a run if it was refused when its owner applied it, else nil.
-func (e *Engine) LastRefusal(ctx context.Context, namespace, runID string) (*record.AmendRefused, error) {
-	if r := e.live(namespace, runID); r != nil && !r.gone.Load() {
-		r.lock()
-		defer r.mu.Unlock()
-		return r.Refusal, nil
-	}
-	loaded, err := e.journal.Standing(ctx, namespace, runID)
-	if err != nil || len(loaded.Snapshot) == 0 {
-		return nil, err
-	}
-	_, head, _, err := record.DecodePosition(loaded.Snapshot, 0)
-	if err != nil {
-		return nil, nil // a position of no use tells nothing
-	}
-	return head.Refusal, nil
 }

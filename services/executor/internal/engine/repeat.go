@@ -31,11 +31,11 @@ const (
 // Answered is the run that a request came to before; empty if it is new. It is looked up before anything is
 // judged, since a request that was answered is answered in the same way again, whatever would stand in its
 // way by now. One that had another body then is refused.
-func (e *Engine) Answered(ctx context.Context, namespace string, req journal.Request) (runID string, err error) {
+func (h *Handler) Answered(ctx context.Context, namespace string, req journal.Request) (runID string, err error) {
 	if req.ID == "" {
 		return "", nil
 	}
-	runID, body, err := e.journal.Requested(ctx, namespace, req.Method, req.ID)
+	runID, body, err := h.journal.Requested(ctx, namespace, req.Method, req.ID)
 	if err == nil && runID != "" && body != req.BodyHash {
 		return "", journal.RequestIDReused(req.ID)
 	}
@@ -44,16 +44,16 @@ func (e *Engine) Answered(ctx context.Context, namespace string, req journal.Req
 
 // AnsweredSignal is the run that a SignalWithStart came to before; empty if it is new. whole says that it has
 // its signal, too.
-func (e *Engine) AnsweredSignal(ctx context.Context, namespace string, req journal.Request) (runID string, whole bool, err error) {
+func (h *Handler) AnsweredSignal(ctx context.Context, namespace string, req journal.Request) (runID string, whole bool, err error) {
 	req.Method = MethodSignalWithStart
-	if runID, err = e.Answered(ctx, namespace, req); err != nil || runID != "" {
+	if runID, err = h.Answered(ctx, namespace, req); err != nil || runID != "" {
 		return runID, err == nil, err
 	}
 	req.Method = methodSignalStart
-	if runID, err = e.Answered(ctx, namespace, req); err != nil || runID == "" {
+	if runID, err = h.Answered(ctx, namespace, req); err != nil || runID == "" {
 		return "", false, err
 	}
-	row, err := e.journal.Head(ctx, namespace, runID)
+	row, err := h.journal.Head(ctx, namespace, runID)
 	if err != nil {
 		return "", false, err
 	}
@@ -62,20 +62,20 @@ func (e *Engine) AnsweredSignal(ctx context.Context, namespace string, req journ
 }
 
 // done reports whether a request about a run was carried out before. The run is there still if so.
-func (e *Engine) done(ctx context.Context, namespace, runID string, req journal.Request) (bool, error) {
-	_, done, err := e.repeated(ctx, namespace, runID, req, e.journal.Head)
+func (h *Handler) done(ctx context.Context, namespace, runID string, req journal.Request) (bool, error) {
+	_, done, err := h.repeated(ctx, namespace, runID, req, h.journal.Head)
 	return done, err
 }
 
 // doneRun is done for requests that are answered with the run, which it returns if so.
-func (e *Engine) doneRun(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
-	return e.repeated(ctx, namespace, runID, req, e.journal.Get)
+func (h *Handler) doneRun(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
+	return h.repeated(ctx, namespace, runID, req, h.journal.Get)
 }
 
-func (e *Engine) repeated(ctx context.Context, namespace, runID string, req journal.Request,
+func (h *Handler) repeated(ctx context.Context, namespace, runID string, req journal.Request,
 	read func(ctx context.Context, namespace, runID string) (journal.Run, error),
 ) (journal.Run, bool, error) {
-	id, err := e.Answered(ctx, namespace, req)
+	id, err := h.Answered(ctx, namespace, req)
 	if err != nil || id == "" {
 		return journal.Run{}, false, err
 	}
@@ -88,11 +88,11 @@ func (e *Engine) repeated(ctx context.Context, namespace, runID string, req jour
 
 // remember keeps the id of a request that asked for nothing, so that its repeat is answered in the same way,
 // whatever its run has come to.
-func (e *Engine) remember(ctx context.Context, namespace, runID string, kind journal.CommandKind, req journal.Request) error {
+func (h *Handler) remember(ctx context.Context, namespace, runID string, kind journal.CommandKind, req journal.Request) error {
 	if req.ID == "" {
 		return nil
 	}
-	_, err := e.journal.Enqueue(ctx, journal.EnqueueRequest{Idle: true, Request: req,
+	_, err := h.journal.Enqueue(ctx, journal.EnqueueRequest{Idle: true, Request: req,
 		Command: journal.Command{Namespace: namespace, RunID: runID, Kind: kind, Time: dbkit.Now()}})
 	return err
 }

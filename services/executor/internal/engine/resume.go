@@ -55,28 +55,28 @@ type ReconcileRequest struct {
 
 // Resume lets a paused or quarantined run go on. It returns once the owner has done so, or after effectWait:
 // Unapplied tells which. A run that goes on already is left alone, but for its budget if the request has one.
-func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
+func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	req.Request.Method = MethodResume
 	given := !req.Budget.IsZero()
 	key := "resume"
 	if given { // each of several counts, also while the run goes on
 		key += "/" + once(req.Request)
 	}
-	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
+			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 		}
 		return err
 	}
 	if err := budgetFits(req.Budget); err != nil {
 		return err
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
 	if goesOn(row.State) && !given {
-		return e.remember(ctx, req.Namespace, req.RunID, journal.CommandResume, req.Request)
+		return h.remember(ctx, req.Namespace, req.RunID, journal.CommandResume, req.Request)
 	}
 	if req.Revision != 0 && req.Revision != row.Revision {
 		return journal.EtagMismatch(row.ID)
@@ -85,7 +85,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 		return notPaused(row)
 	}
 	if !goesOn(row.State) {
-		if err := e.mayResume(ctx, row, req.Budget); err != nil {
+		if err := h.mayResume(ctx, row, req.Budget); err != nil {
 			return err
 		}
 	}
@@ -95,16 +95,16 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 		p.Open = started()
 	}
 	// Revision rises by every command: with it, nothing may have come in between.
-	_, err = e.enqueue(ctx, p, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
+	_, err = h.enqueue(ctx, p, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
 		// It has moved in between.
-		if row, err = e.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
+		if row, err = h.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
 			return err
 		}
 		if goesOn(row.State) && !given {
-			return e.remember(ctx, req.Namespace, req.RunID, journal.CommandResume, req.Request)
+			return h.remember(ctx, req.Namespace, req.RunID, journal.CommandResume, req.Request)
 		}
 		if row.State == journal.StatePending {
 			return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("its budget can be changed once it has started")
@@ -113,13 +113,13 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	default:
 		return err
 	}
-	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
+	_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 	return err
 }
 
 // mayResume says what stands against a run that is paused going on with a budget.
-func (e *Engine) mayResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
-	look, _, err := e.Standing(ctx, row.Namespace, row.ID)
+func (h *Handler) mayResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
+	look, _, err := h.Standing(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -131,14 +131,14 @@ func (e *Engine) mayResume(ctx context.Context, row journal.Run, budget *workgra
 	look(func(s *workgraph.State) {
 		visits = unknownVisits(s)
 		under, used = s.Under(budget)
-		if e.prices != nil {
+		if h.prices != nil {
 			prior = s.Prior(budget, dbkit.Now())
 		}
 		_, why := s.Status()
-		unsettled = why == ReasonUnsettled && len(s.Unsettled()) > 0
+		unsettled = why == workgraph.ReasonUnsettled && len(s.Unsettled()) > 0
 	})
 	if len(prior) > 0 {
-		used.NanoUSD = e.spentBefore(ctx, row, prior)
+		used.NanoUSD = h.prices.SpentBefore(ctx, row, prior)
 	}
 	switch {
 	case visits != "":
@@ -147,7 +147,7 @@ func (e *Engine) mayResume(ctx context.Context, row journal.Run, budget *workgra
 	case under.UsedUp(used):
 		return usedUp(row.ID, under, used)
 	case unsettled && budget.IsZero():
-		return errs.New(errs.Unavailable, ReasonUnsettled, "nobody knows yet what the run has spent: the registry was not there to price its calls").
+		return errs.New(errs.Unavailable, workgraph.ReasonUnsettled, "nobody knows yet what the run has spent: the registry was not there to price its calls").
 			Hint("the run goes on by itself when the registry answers; epigraph runs explain " + row.ID + " says what it waits for")
 	}
 	return nil
@@ -161,41 +161,41 @@ func goesOn(s journal.State) bool {
 // Reconcile records what became of the call of a visit. It returns once the owner has taken it into account,
 // or after effectWait: Unapplied tells which. The run stays paused unless it ends by it. Saying again what
 // was said last of a visit does nothing.
-func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
+func (h *Handler) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
-	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, once(req.Request))
+			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, once(req.Request))
 		}
 		return err
 	}
-	if req.Outcome != nil && e.oversize(req.Outcome.Values, nil) > 0 {
-		return errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "a value is over the limit of %d bytes", e.cfg.MaxPayload).
+	if req.Outcome != nil && record.Oversize(h.maxPayload, req.Outcome.Values, nil) > 0 {
+		return errs.New(errs.InvalidArgument, journal.ReasonPayloadTooLarge, "a value is over the limit of %d bytes", h.maxPayload).
 			Hint("keep large values outside and pass a reference")
 	}
-	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
-	err = e.reconcile(ctx, row, req)
+	err = h.reconcile(ctx, row, req)
 	switch errs.ReasonOf(err) {
 	case ReasonNotPaused, ReasonNotInReconciliation:
-		said, rerr := e.saidLast(ctx, row, req)
+		said, rerr := h.saidLast(ctx, row, req)
 		if rerr != nil {
 			return rerr
 		}
 		if said {
-			return e.remember(ctx, req.Namespace, req.RunID, journal.CommandReconcile, req.Request)
+			return h.remember(ctx, req.Namespace, req.RunID, journal.CommandReconcile, req.Request)
 		}
 	}
 	return err
 }
 
-func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRequest) error {
+func (h *Handler) reconcile(ctx context.Context, row journal.Run, req ReconcileRequest) error {
 	if row.State != journal.StatePaused && row.State != journal.StateQuarantined {
 		return notPaused(row)
 	}
-	look, _, err := e.Standing(ctx, req.Namespace, req.RunID)
+	look, _, err := h.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -220,20 +220,20 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 		}
 	}
 	key := once(req.Request)
-	_, err = e.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
+	_, err = h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandReconcile, Key: key}},
 		&record.Payload{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
-		if row, err = e.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
+		if row, err = h.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
 			return err
 		}
 		return notPaused(row)
 	default:
 		return err
 	}
-	_, err = e.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, key)
+	_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, key)
 	return err
 }
 
@@ -263,9 +263,9 @@ func notPaused(row journal.Run) error {
 }
 
 // happened reports whether a run's history has an event for which is holds.
-func (e *Engine) happened(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
+func (h *Handler) happened(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
 	for after := int64(0); ; {
-		evs, err := e.feed.Events(ctx, row, after, 500)
+		evs, err := h.feed.Events(ctx, row, after, 500)
 		if err != nil {
 			return false, err
 		}
@@ -282,8 +282,8 @@ func (e *Engine) happened(ctx context.Context, row journal.Run, is func(*record.
 }
 
 // saidLast reports whether the last thing that was said of the visit is what is said again.
-func (e *Engine) saidLast(ctx context.Context, row journal.Run, req ReconcileRequest) (same bool, err error) {
-	_, err = e.happened(ctx, row, func(d *record.Durable) bool {
+func (h *Handler) saidLast(ctx context.Context, row journal.Run, req ReconcileRequest) (same bool, err error) {
+	_, err = h.happened(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.Reconciled && d.Ref == req.Ref {
 			same = sameOutcome(d.Outcome, req.Outcome) && sameError(d.Error, req.Err)
 		}

@@ -320,7 +320,7 @@ func TestReconcile(t *testing.T) {
 			err := say(l, id, &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`{`)}}, nil)
 			require.Equal(t, engine.ReasonOutcomeInvalid, errs.ReasonOf(err))
 			err = say(l, id, &workgraph.Outcome{Values: []json.RawMessage{quoted(5 << 20)}}, nil)
-			require.Equal(t, engine.ReasonPayloadTooLarge, errs.ReasonOf(err))
+			require.Equal(t, journal.ReasonPayloadTooLarge, errs.ReasonOf(err))
 			require.NoError(t, say(l, id, performed, nil), "nothing came of them")
 		})
 		t.Run("RequestID/SecondTimeDoesNothing", func(t *testing.T) {

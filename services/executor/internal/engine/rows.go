@@ -62,7 +62,7 @@ func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 	case size <= limit:
 		slot.Result, slot.Outputs = end.Result, end.Outputs
 	default:
-		slot.Error = workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge,
+		slot.Error = workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge,
 			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
 	}
 	totals := r.usage

@@ -15,7 +15,7 @@ const ReasonSenderReserved = "SENDER_RESERVED"
 // bears refuses a message in the name of a node, or of the run's input, unless it comes with the attempt
 // token of a call of that node that is under way. It returns the call; zero for a sender outside. The machine
 // looks again when it reads the message, since the graph may have other nodes by then.
-func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (attempttoken.Token, error) {
+func (h *Handler) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (attempttoken.Token, error) {
 	reserved := func(format string, args ...any) error {
 		return errs.New(errs.PermissionDenied, ReasonSenderReserved, format, args...).Set("sender", req.From).
 			Hint("send in another name, or as the node's call does: in the node's name, with the call's attempt_token, while the call is under way")
@@ -26,7 +26,7 @@ func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]wo
 		}
 		return attempttoken.Token{}, nil
 	}
-	tok, err := e.Tokens().Parse(req.Namespace, req.Token)
+	tok, err := h.tokens.Parse(req.Namespace, req.Token)
 	switch {
 	case err != nil:
 		return attempttoken.Token{}, err
@@ -37,7 +37,7 @@ func (e *Engine) bears(ctx context.Context, row journal.Run, nodes map[string]wo
 	case row.State.Ended():
 		return tok, nil // the run refuses any message
 	}
-	look, _, err := e.Standing(ctx, req.Namespace, req.RunID)
+	look, _, err := h.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return attempttoken.Token{}, err
 	}

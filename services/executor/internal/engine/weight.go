@@ -137,5 +137,5 @@ type holding struct {
 // retryWhenFull is when it is worth asking again.
 const retryWhenFull = 2 * time.Second
 
-// source is where the positions of runs are read from.
-func (e *Engine) source() replay.Source { return replay.NewSource(e.journal, e.programs, e.log) }
+// Positions is where the positions of runs are read from.
+func (e *Engine) Positions() replay.Source { return replay.NewSource(e.journal, e.programs, e.log) }

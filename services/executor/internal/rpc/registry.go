@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/price"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 )
 
@@ -23,7 +24,7 @@ type Registry struct {
 
 var (
 	_ engine.Claims        = (*Registry)(nil)
-	_ engine.Prices        = (*Registry)(nil)
+	_ price.Prices         = (*Registry)(nil)
 	_ engine.Cancellations = (*Registry)(nil)
 	_ outbox.Registry      = (*Registry)(nil)
 )

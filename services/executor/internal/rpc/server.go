@@ -306,8 +306,8 @@ func metadataFits(m map[string]string) error {
 	if n <= maxMetadata {
 		return nil
 	}
-	return errs.New(errs.InvalidArgument, engine.ReasonPayloadTooLarge, "metadata has %d bytes, the limit is %d", n, maxMetadata).
-		Violate("metadata", engine.ReasonPayloadTooLarge, fmt.Sprintf("%d bytes, the limit is %d", n, maxMetadata)).
+	return errs.New(errs.InvalidArgument, journal.ReasonPayloadTooLarge, "metadata has %d bytes, the limit is %d", n, maxMetadata).
+		Violate("metadata", journal.ReasonPayloadTooLarge, fmt.Sprintf("%d bytes, the limit is %d", n, maxMetadata)).
 		Hint("metadata is for short notes; large values belong into context or attachments")
 }
 

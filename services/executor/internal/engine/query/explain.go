@@ -165,7 +165,7 @@ func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanat
 			"one at a time", row.Takeovers) + atDeath(row), Hint: "it is quarantined if another goes down while it is at work, and else goes on"})
 	}
 	if begun {
-		nodes, err := q.engine.Nodes(ctx, row)
+		nodes, err := q.engine.Positions().Nodes(ctx, row)
 		if err != nil {
 			return nil, err
 		}
@@ -418,20 +418,20 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, nodes map[st
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
 	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: phrase.Command("runs resume "+row.ID) + " lets it go on"}
 	b, used := s.Budget(), s.Spent()
-	if open := s.Unsettled(); len(open) > 0 && reason == engine.ReasonUnsettled {
+	if open := s.Unsettled(); len(open) > 0 && reason == workgraph.ReasonUnsettled {
 		h.Kind, h.Since, h.Until = BlockerBudget, open[0].At, row.WakeTime
 		h.Message = fmt.Sprintf("the run waits to learn what %s cost, since the registry was not there to price them; besides that it used %s",
 			phrase.Counted(len(open), "call"), phrase.Spent(b, used))
 		h.Hint = "see that the registry runs: the run goes on by itself when that answers"
 	} else if b.UsedUp(used) {
 		h.Kind, h.Hint, h.Message = BlockerBudget, phrase.RaiseHint(row.ID, b, used), "the run has used up its budget: "+phrase.Spent(b, used)
-		if reason != engine.ReasonBudget && reason != "" {
+		if reason != workgraph.ReasonBudget && reason != "" {
 			h.Message += "; it was paused before: " + reason
 		}
 	} else if reason != "" {
 		h.Message += ": " + reason
 	}
-	if open := s.Unsettled(); len(open) > 0 && reason != engine.ReasonUnsettled {
+	if open := s.Unsettled(); len(open) > 0 && reason != workgraph.ReasonUnsettled {
 		h.Message += "; " + phrase.Counted(len(open), "call") + " not priced yet"
 	}
 	if held > 0 {
@@ -524,10 +524,10 @@ func (q *Query) children(ctx context.Context, x *Explanation) error {
 			if err != nil {
 				continue // it is recorded in a moment, or was deleted
 			}
-			if row.State == journal.StatePaused && row.Reason == engine.ReasonBudget {
+			if row.State == journal.StatePaused && row.Reason == workgraph.ReasonBudget {
 				spent = append(spent, id)
 			}
-			if row.State == journal.StatePaused && row.Reason == engine.ReasonUnsettled {
+			if row.State == journal.StatePaused && row.Reason == workgraph.ReasonUnsettled {
 				unsettled = append(unsettled, id)
 			}
 			if row.State == journal.StateFailed && len(failures) < shownFailures {
@@ -544,12 +544,12 @@ func (q *Query) children(ctx context.Context, x *Explanation) error {
 			h.Message += ": " + strings.Join(stuck[:min(5, len(stuck))], ", ")
 		}
 		if len(unsettled) > 0 {
-			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: engine.ReasonUnsettled,
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: workgraph.ReasonUnsettled,
 				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", phrase.Counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
 				Hint:    "see that the registry runs: they go on by themselves when that answers"})
 		}
 		if len(spent) > 0 {
-			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: engine.ReasonBudget,
+			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: workgraph.ReasonBudget,
 				Message: fmt.Sprintf("%s of %s used up what it may use: %s", phrase.Counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
 				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: `epigraph runs explain %s` tells how much was used",
 					x.Row.ID, spent[0])})

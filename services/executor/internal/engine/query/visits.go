@@ -106,7 +106,7 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 	if err != nil {
 		return nil, "", err
 	}
-	nodes, err := q.engine.Nodes(ctx, row)
+	nodes, err := q.engine.Positions().Nodes(ctx, row)
 	if err != nil {
 		return nil, "", err
 	}

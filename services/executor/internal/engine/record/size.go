@@ -47,3 +47,18 @@ func InputSize(in workgraph.Input, more ...json.RawMessage) int64 {
 	}
 	return int64(n)
 }
+
+// Oversize is the size of the first value that is over the limit, or 0.
+func Oversize(limit int, args []json.RawMessage, named map[string]json.RawMessage) int {
+	for _, v := range args {
+		if len(v) > limit {
+			return len(v)
+		}
+	}
+	for _, v := range named {
+		if len(v) > limit {
+			return len(v)
+		}
+	}
+	return 0
+}

@@ -256,3 +256,20 @@ func (s *details) Drop(ref workgraph.Ref) {
 	s.Bytes -= s.By[ref].Size()
 	delete(s.By, ref)
 }
+
+// Nodes is the run's graph by node id.
+func (s Source) Nodes(ctx context.Context, row journal.Run) (map[string]workgraph.Node, error) {
+	_, body, err := s.journal.Graph(ctx, row.Namespace, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	g, err := workgraph.Decode(body)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]workgraph.Node, len(g.Nodes))
+	for _, n := range g.Nodes {
+		out[n.ID] = n
+	}
+	return out, nil
+}

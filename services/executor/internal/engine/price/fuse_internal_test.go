@@ -1,4 +1,4 @@
-package engine
+package price
 
 import (
 	"context"
@@ -24,14 +24,14 @@ func (crowded) Prices(_ context.Context, namespace string, entries []outbox.Entr
 // A namespace that the price book refuses keeps no other from asking.
 func TestFuseOfANamespace(t *testing.T) {
 	t.Parallel()
-	e := &Engine{prices: crowded{}, log: slog.New(slog.DiscardHandler)}
+	e := NewBook(crowded{}, slog.New(slog.DiscardHandler))
 	entries := []outbox.Entry{{RunID: "run_1"}}
 	for range 3 {
-		_, err := e.ask(t.Context(), "greedy", entries)
+		_, err := e.Ask(t.Context(), "greedy", entries)
 		require.Error(t, err)
-		_, err = e.ask(t.Context(), "acme", entries)
+		_, err = e.Ask(t.Context(), "acme", entries)
 		require.NoError(t, err)
 	}
-	_, err := e.ask(t.Context(), "greedy", entries)
+	_, err := e.Ask(t.Context(), "greedy", entries)
 	require.ErrorIs(t, err, errPricesAway, "it is not asked for again at once")
 }

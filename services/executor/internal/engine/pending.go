@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// liveRuns are the runs in memory here, as requests about runs see them.
+type liveRuns struct{ e *Engine }
+
+// Look implements command.Live.
+func (l liveRuns) Look(namespace, runID string) (func(f func(*workgraph.State)), bool) {
+	r := l.e.live(namespace, runID)
+	if r == nil || r.gone.Load() {
+		return nil, false
+	}
+	return func(f func(*workgraph.State)) {
+		r.lock()
+		defer r.mu.Unlock()
+		f(r.State)
+	}, true
+}
+
+// Refused implements command.Live.
+func (l liveRuns) Refused(namespace, runID string) (*record.AmendRefused, bool) {
+	r := l.e.live(namespace, runID)
+	if r == nil || r.gone.Load() {
+		return nil, false
+	}
+	r.lock()
+	defer r.mu.Unlock()
+	return r.Refusal, true
+}
+
+// Claimant implements command.Live.
+func (l liveRuns) Claimant() journal.Owner {
+	if t := l.e.current(); t != nil && t.takes() {
+		return t.owner
+	}
+	return journal.Owner{}
+}
+
+// Start implements command.Live.
+func (l liveRuns) Start(ctx context.Context, req StartRequest) (string, bool, error) {
+	return l.e.Start(ctx, req)
+}
+
+// ApplySoon implements command.Live.
+func (l liveRuns) ApplySoon(p journal.Enqueued) { l.e.ApplySoon(p) }
+
+// Room implements command.Live: it refuses large commands for a run that is in memory here, if there is no room for it. A run
+// elsewhere takes it up where it is, and one that is in no memory is read when there is room for it and its
+// commands.
+func (l liveRuns) Room(namespace, runID string, n int64) error {
+	t := l.e.current()
+	if t == nil || n <= inflight.Small {
+		return nil
+	}
+	if r := t.get(runID); r == nil || r.namespace != namespace || r.gone.Load() || t.memory.Room(namespace, n) {
+		return nil
+	}
+	return t.errFull(errs.ResourceExhausted)
+}
+
+// ApplySoon sees to commands at once that was written here: for a run of this executor, by now or before, or
+// one that nobody owns. Other owners are told by the journal; and for a run without one a job is on its way.
+func (e *Engine) ApplySoon(p journal.Enqueued) {
+	t := e.current()
+	switch {
+	case t == nil:
+	case p.Claimed && p.Owner == t.owner:
+		failpoint.Hit(failpoint.ClaimAfter)
+		t.loadSoon(p.Run.Namespace, p.Run.ID)
+	case !p.New:
+	case p.Owner == t.owner:
+		t.pollCommandsSoon()
+	case p.Owner.IsZero():
+		t.spawn(func() { t.wake(p.Run.Namespace, p.Run.ID) })
+	}
+}
