@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/doctor"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
@@ -93,8 +93,8 @@ func somewhere(ctx context.Context, j journal.Inspector) string {
 	if err != nil {
 		return ""
 	}
-	from, ferr := ulid.ParseStrict(strings.ToUpper(strings.TrimPrefix(first, engine.IDPrefix+"_")))
-	to, terr := ulid.ParseStrict(strings.ToUpper(strings.TrimPrefix(last, engine.IDPrefix+"_")))
+	from, ferr := ulid.ParseStrict(strings.ToUpper(strings.TrimPrefix(first, command.IDPrefix+"_")))
+	to, terr := ulid.ParseStrict(strings.ToUpper(strings.TrimPrefix(last, command.IDPrefix+"_")))
 	if ferr != nil || terr != nil || to.Time() <= from.Time() {
 		return ""
 	}
@@ -102,7 +102,7 @@ func somewhere(ctx context.Context, j journal.Inspector) string {
 	if at.SetTime(from.Time()+rand.Uint64N(to.Time()-from.Time())) != nil {
 		return ""
 	}
-	return engine.IDPrefix + "_" + strings.ToLower(at.String())
+	return command.IDPrefix + "_" + strings.ToLower(at.String())
 }
 
 // members are the probes of executors and clocks.

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -199,7 +200,7 @@ func TestAgent(t *testing.T) {
 			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "never", "max_rounds": 2, "actions": {"work": {}}}`))
 			l.parked(t, id, journal.StateWaiting)
 			child := l.parked(t, l.child(t, id).ID, journal.StatePaused)
-			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
 			l.wait(t, id, journal.StateCompleted)
 		})
 		t.Run("Retry/OfTheAgentsRunGoesOnFromWhatItHad", func(t *testing.T) {
@@ -215,7 +216,7 @@ func TestAgent(t *testing.T) {
 			require.Contains(t, string(l.wait(t, id, journal.StateFailed).Error), "NO_MODEL")
 			failing, r.asked = false, nil
 			work.calls = nil
-			again, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: l.child(t, id).ID, Request: journal.Request{ID: "r" + id, BodyHash: "x"}})
+			again, err := l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: l.child(t, id).ID, Request: journal.Request{ID: "r" + id, BodyHash: "x"}})
 			require.NoError(t, err)
 			require.JSONEq(t, `"late"`, string(l.wait(t, again, journal.StateCompleted).Result))
 			require.Equal(t, map[int]int{3: 1}, r.rounds())
@@ -235,13 +236,13 @@ func TestAgent(t *testing.T) {
 			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "reasoner", "actions": {"send": {"actor": "work", "effect": "UNSAFE"}}}`))
 			l.wait(t, id, journal.StateFailed)
 			require.Equal(t, 1, work.of("act#1/1-send"))
-			_, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id})
+			_, err := l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: id})
 			require.ErrorContains(t, err, "UNSAFE calls that were performed would be made again: act#1/1-send of "+l.child(t, id).ID)
-			again, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: l.child(t, id).ID})
+			again, err := l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: l.child(t, id).ID})
 			require.NoError(t, err, "the agent's own run takes over what it did")
 			l.wait(t, again, journal.StateFailed)
 			require.Equal(t, 1, work.of("act#1/1-send"))
-			again, err = l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id, AllowUnsafe: true})
+			again, err = l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: id, AllowUnsafe: true})
 			require.NoError(t, err)
 			l.wait(t, again, journal.StateFailed)
 			require.Equal(t, 2, work.of("act#1/1-send"))
@@ -251,7 +252,7 @@ func TestAgent(t *testing.T) {
 			r.script = []string{`["ask"]`}
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
 			l.parked(t, id, journal.StateWaiting)
-			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 			l.wait(t, l.child(t, id).ID, journal.StateCanceled)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -45,7 +46,7 @@ func TestRepeatedStartOfABusyTask(t *testing.T) {
 		registry := &holder{}
 		l := run(t, s, actors{"ok": &recorder{}}, func(_ *engine.Config, d *engine.Deps) { d.Claims = registry })
 		begin := func(request string) (string, bool) {
-			id, created, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), TaskID: "tk_busy", Request: journal.Request{ID: request, BodyHash: "b"}})
+			id, created, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: chain(1, "ok"), TaskID: "tk_busy", Request: journal.Request{ID: request, BodyHash: "b"}})
 			require.NoError(t, err)
 			return id, created
 		}

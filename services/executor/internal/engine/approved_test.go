@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -108,13 +109,13 @@ func (l *live) question(t *testing.T, id string) journal.Interrupt {
 
 func (l *live) approve(t *testing.T, q journal.Interrupt) {
 	t.Helper()
-	_, err := l.Answer(t.Context(), engine.AnswerRequest{Namespace: ns, InterruptID: q.ID, Decision: workgraph.Approved, ApproveHash: workgraph.ApproveHash(q.Approve, q.Binds)})
+	_, err := l.Answer(t.Context(), command.AnswerRequest{Namespace: ns, InterruptID: q.ID, Decision: workgraph.Approved, ApproveHash: workgraph.ApproveHash(q.Approve, q.Binds)})
 	require.NoError(t, err)
 }
 
 func (l *live) signal(t *testing.T, id string) {
 	t.Helper()
-	_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+	_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go"}})
 	require.NoError(t, err)
 }
 
@@ -138,12 +139,12 @@ func (l *live) waitingChild(t *testing.T, id string) string {
 func TestApprovalBindsChildren(t *testing.T) {
 	t.Parallel()
 	change := func(l *live, id string, n workgraph.Node) error {
-		_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{n}}})
+		_, err := l.Amend(t.Context(), command.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{n}}})
 		return err
 	}
 	refused := func(t *testing.T, err error, asker string) {
 		t.Helper()
-		require.Equal(t, engine.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
+		require.Equal(t, command.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
 		require.Equal(t, workgraph.CodeApproved, errs.From(err).Violations[0].Reason)
 		require.Contains(t, errs.From(err).HintText(), asker)
 	}
@@ -189,7 +190,7 @@ func TestApprovalBindsChildren(t *testing.T) {
 		hash := func(args ...string) string {
 			id := l.start(t, flow(does("ask", "asks"), does("spawn", "spawns", args...)))
 			q := l.question(t, id)
-			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			return workgraph.ApproveHash(q.Approve, q.Binds)
 		}
@@ -260,7 +261,7 @@ func TestApprovalBindsChildren(t *testing.T) {
 		l.signal(t, id)
 		l.signal(t, id)
 		require.NotEqual(t, first.ID, l.question(t, id).ID)
-		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+		_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
 	})
@@ -284,7 +285,7 @@ func TestApprovalBindsForksOfChildren(t *testing.T) {
 	}
 	// forked is an unchanged fork of the child that waits at "hear", too.
 	forked := func(t *testing.T, l *live, child string) string {
-		id, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: child, From: hear})
+		id, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: child, From: hear})
 		require.NoError(t, err)
 		testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateWaiting })
 		return id
@@ -292,7 +293,7 @@ func TestApprovalBindsForksOfChildren(t *testing.T) {
 	t.Run("AnotherGraphIsRefused", func(t *testing.T) {
 		t.Parallel()
 		l, parent, child := asked(t, &recorder{}, &shelf{})
-		_, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: child, From: hear, Graph: flow(does("hear", "hears"), does("end", "does"))})
+		_, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: child, From: hear, Graph: flow(does("hear", "hears"), does("end", "does"))})
 		require.Equal(t, "FORK_CHANGES_APPROVED", errs.ReasonOf(err), "%v", err)
 		refused(t, err, parent)
 	})
@@ -301,15 +302,15 @@ func TestApprovalBindsForksOfChildren(t *testing.T) {
 		l, parent, child := asked(t, &recorder{}, &shelf{})
 		l.signal(t, child)
 		l.wait(t, child, journal.StateCompleted)
-		_, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: child, From: &workgraph.Ref{Node: "end", Visit: 1}, Named: map[string]json.RawMessage{"amount": json.RawMessage("7000")}})
+		_, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: child, From: &workgraph.Ref{Node: "end", Visit: 1}, Named: map[string]json.RawMessage{"amount": json.RawMessage("7000")}})
 		refused(t, err, parent)
 	})
 	t.Run("TheForkIsNotAmended", func(t *testing.T) {
 		t.Parallel()
 		l, parent, child := asked(t, &recorder{}, &shelf{})
 		id := forked(t, l, forked(t, l, child))
-		_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("end", "does", "amount", "7000")}}})
-		require.Equal(t, engine.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
+		_, err := l.Amend(t.Context(), command.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("end", "does", "amount", "7000")}}})
+		require.Equal(t, command.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
 		refused(t, err, parent)
 	})
 	t.Run("WorkflowsBelowTheForkAreThoseApproved", func(t *testing.T) {
@@ -321,7 +322,7 @@ func TestApprovalBindsForksOfChildren(t *testing.T) {
 		l.signal(t, id)
 		require.Equal(t, workgraph.ReasonApprovalVoid, reasonOf(t, l.wait(t, id, journal.StateFailed)))
 		require.Zero(t, rec.of("pay"))
-		again, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id})
+		again, err := l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: id})
 		require.NoError(t, err)
 		require.Equal(t, workgraph.ReasonApprovalVoid, reasonOf(t, l.wait(t, again, journal.StateFailed)), "a retry is bound, too")
 		require.Zero(t, rec.of("pay"))

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -115,7 +116,7 @@ func BenchmarkRuns(b *testing.B) {
 			gate <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-gate }()
-				id, _, err := l.Start(b.Context(), engine.StartRequest{Namespace: ns, Graph: g})
+				id, _, err := l.Start(b.Context(), command.StartRequest{Namespace: ns, Graph: g})
 				if err != nil {
 					b.Error(err)
 					return

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -70,8 +71,8 @@ func (books) Release(context.Context, string, string, string) error             
 
 func cap64(n int64) *int64 { return &n }
 
-func budget(b workgraph.Budget) func(*engine.StartRequest) {
-	return func(r *engine.StartRequest) { r.Budget = &b }
+func budget(b workgraph.Budget) func(*command.StartRequest) {
+	return func(r *command.StartRequest) { r.Budget = &b }
 }
 
 func budgetOf(t *testing.T, row journal.Run) *workgraph.Budget {
@@ -97,7 +98,7 @@ func TestRunBudget(t *testing.T) {
 		l := run(t, s, a, opt)
 		l.jobs(t)
 		resume := func(id string, b workgraph.Budget) error {
-			return l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Budget: &b})
+			return l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Budget: &b})
 		}
 		spent := func(t *testing.T, id string) journal.Run {
 			t.Helper()
@@ -127,8 +128,8 @@ func TestRunBudget(t *testing.T) {
 			require.True(t, errs.Is(err, errs.FailedPrecondition))
 			require.Equal(t, "20", errs.From(err).Meta["used_tokens"])
 			require.Equal(t, workgraph.ReasonBudget, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(20)})))
-			require.Equal(t, engine.ReasonBudgetInvalid, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(-1)})))
-			req := engine.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "more", BodyHash: "a"}, Budget: &workgraph.Budget{Tokens: cap64(25)}}
+			require.Equal(t, command.ReasonBudgetInvalid, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(-1)})))
+			req := command.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "more", BodyHash: "a"}, Budget: &workgraph.Budget{Tokens: cap64(25)}}
 			require.NoError(t, l.Resume(t.Context(), req))
 			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 3 })
 			row = spent(t, id)
@@ -201,15 +202,15 @@ func TestRunBudget(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 		})
 		t.Run("Pending/BeginsWithIt", func(t *testing.T) {
-			id := l.start(t, chain(2, "spend"), budget(workgraph.Budget{Tokens: cap64(0)}), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(300 * time.Millisecond) })
-			require.Equal(t, engine.ReasonNotStarted, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(5)})))
+			id := l.start(t, chain(2, "spend"), budget(workgraph.Budget{Tokens: cap64(0)}), func(r *command.StartRequest) { r.StartTime = time.Now().Add(300 * time.Millisecond) })
+			require.Equal(t, command.ReasonNotStarted, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(5)})))
 			spent(t, id)
 		})
 		t.Run("Fork/CopiesItOrGetsAnother", func(t *testing.T) {
 			id := l.start(t, chain(2, "spend"), budget(workgraph.Budget{Tokens: cap64(10)}))
 			spent(t, id)
 			fork := func(b *workgraph.Budget) string {
-				id, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: id, Budget: b})
+				id, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id, Budget: b})
 				require.NoError(t, err)
 				return id
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -205,7 +206,7 @@ func (c *canceler) untold() error {
 
 // cancelUnwantedRun reports whether the run will end for certain, or never begin.
 func (e *Engine) cancelUnwantedRun(ctx context.Context, c Cancellation) bool {
-	_, err := e.Cancel(ctx, CancelRequest{Namespace: c.Namespace, RunID: c.RunID, Reason: c.Reason})
+	_, err := e.Cancel(ctx, command.CancelRequest{Namespace: c.Namespace, RunID: c.RunID, Reason: c.Reason})
 	switch {
 	case err == nil:
 		e.log.InfoContext(ctx, "run is canceled with its task", "run_id", c.RunID, "task_id", c.TaskID, "reason", c.Reason)

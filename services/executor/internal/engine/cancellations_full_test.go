@@ -9,6 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -31,7 +32,7 @@ func (l *live) grow(t *testing.T, namespace string, g *gate) string {
 	t.Helper()
 	grows := chain(4, "big")
 	grows.Nodes[3].Actor = "gate"
-	id, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: namespace, Graph: grows})
+	id, _, err := l.Start(t.Context(), command.StartRequest{Namespace: namespace, Graph: grows})
 	require.NoError(t, err)
 	g.next(t)
 	return id
@@ -41,7 +42,7 @@ func (l *live) grow(t *testing.T, namespace string, g *gate) string {
 func (l *live) refuses(t *testing.T, namespace string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {
-		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: namespace, Graph: chain(1, "signal")})
+		_, _, err := l.Start(t.Context(), command.StartRequest{Namespace: namespace, Graph: chain(1, "signal")})
 		return errs.ReasonOf(err) == memory.ReasonMemoryFull
 	})
 }
@@ -57,7 +58,7 @@ func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 			l := run(t, s, growing(g), func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Cancellations = 8*mebibyte, u })
 			var runs []string
 			for range 3 {
-				runs = append(runs, l.start(t, chain(1, "signal"), func(r *engine.StartRequest) { r.Input.Args = []json.RawMessage{big(mebibyte / 4)} }))
+				runs = append(runs, l.start(t, chain(1, "signal"), func(r *command.StartRequest) { r.Input.Args = []json.RawMessage{big(mebibyte / 4)} }))
 			}
 			for _, id := range runs {
 				l.wait(t, id, journal.StateWaiting)
@@ -114,18 +115,18 @@ func TestCancellationsOfManyRunsWithoutRoom(t *testing.T) {
 	l := run(t, sqliteStore(t), acts, func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes = 8 * mebibyte })
 	var runs []string
 	for range n {
-		runs = append(runs, l.start(t, chain(1, "signal"), func(r *engine.StartRequest) { r.Input.Args = []json.RawMessage{big(mebibyte / 4)} }))
+		runs = append(runs, l.start(t, chain(1, "signal"), func(r *command.StartRequest) { r.Input.Args = []json.RawMessage{big(mebibyte / 4)} }))
 		l.wait(t, runs[len(runs)-1], journal.StateWaiting)
 	}
 	testkit.Eventually(t, func() bool { return l.Live() == 0 })
 	holder := l.grow(t, ns, g)
 	before, most := l.LiveBytes(), int64(0)
 	for _, id := range runs {
-		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+		_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 		require.NoError(t, err)
 		most = max(most, l.LiveBytes())
 	}
-	id, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: "b", Graph: chain(1, "ok")})
+	id, _, err := l.Start(t.Context(), command.StartRequest{Namespace: "b", Graph: chain(1, "ok")})
 	require.NoError(t, err)
 	testkit.Eventually(t, func() bool {
 		most = max(most, l.LiveBytes())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -110,7 +111,7 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 				l.jobs(t)
 				var parked []string
 				for range 5 {
-					parked = append(parked, l.start(t, chain(1, "signal"), func(r *engine.StartRequest) { r.Input.Args = []json.RawMessage{big(mib / 4)} }))
+					parked = append(parked, l.start(t, chain(1, "signal"), func(r *command.StartRequest) { r.Input.Args = []json.RawMessage{big(mib / 4)} }))
 				}
 				for _, id := range parked {
 					l.wait(t, id, journal.StateWaiting)
@@ -126,7 +127,7 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 				}
 				// What they are told is nothing that they wait for.
 				for _, id := range parked[:3] {
-					_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "other"}})
+					_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "other"}})
 					require.NoError(t, err)
 				}
 				testkit.Eventually(t, func() bool { return slices.ContainsFunc(parked, inLine) })

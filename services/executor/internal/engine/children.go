@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -128,7 +129,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	from := tracing.Of(ctx)
 	for i := range c.Runs {
 		run := &c.Runs[i]
-		run.ID, run.TraceParent, run.TraceState, run.Workflow, run.WorkflowHash = ids.New(IDPrefix), from.Parent, from.State, "", ""
+		run.ID, run.TraceParent, run.TraceState, run.Workflow, run.WorkflowHash = ids.New(command.IDPrefix), from.Parent, from.State, "", ""
 		if (run.Graph == nil) == (run.Ref == "") {
 			faults = append(faults, childFault(i, "give exactly one of graph and ref"))
 			continue
@@ -151,7 +152,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 		if n := record.Oversize(t.e.cfg.MaxPayload, run.Input.Args, run.Input.Named); n > 0 {
 			faults = append(faults, childFault(i, errs.New(errs.InvalidArgument, journal.ReasonPayloadTooLarge, "an input has %d bytes, the limit is %d", n, cfg.MaxPayload).Message))
 		}
-		if err := checkLabels(run.Labels); err != nil {
+		if err := command.CheckLabels(run.Labels); err != nil {
 			faults = append(faults, childFault(i, errs.From(err).Message))
 		}
 		if run.Graph == nil {
@@ -314,12 +315,12 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 	r.lock()
 	budget, allowed := r.allowance(c.Budget)
 	r.mu.Unlock()
-	req := StartRequest{
+	req := command.StartRequest{
 		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.lineage.User, ChatID: r.lineage.Chat,
 		ThreadID: r.lineage.Thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
-		lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.Below(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
+		Lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.Below(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
 			Thread: r.lineage.Thread},
-		before: func() error {
+		Before: func() error {
 			// Under the parent's lock nothing can come between the look and the start's place in the line of
 			// writes: a cancel that is decided later is written later, and finds the child.
 			if recorded, wanted := r.children[c.ID]; !wanted || recorded || r.gone.Load() {
@@ -329,7 +330,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 				return errAllowance
 			}
 			return nil
-		}, lock: wholeLock{r},
+		}, Lock: wholeLock{r},
 	}
 	if c.Ref == refSelf {
 		req.Graph = r.ownGraph()
@@ -340,7 +341,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		}
 	}
 	if req.TaskID == "" && r.task != "" {
-		req.TaskID, req.lineage.Borrowed = r.task, true
+		req.TaskID, req.Lineage.Borrowed = r.task, true
 	}
 	// Below the call that asked for it, whichever executor made that call and whenever.
 	caller := tracing.Span(outbox.Trace{Parent: c.TraceParent, State: c.TraceState})
@@ -380,7 +381,7 @@ func (r *run) ownGraph() *workgraph.Graph {
 	r.lock()
 	p := r.State.Program()
 	r.mu.Unlock()
-	return ungrown(p.Graph())
+	return command.Ungrown(p.Graph())
 }
 
 // prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to

@@ -7,6 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -16,7 +17,7 @@ const claimAfter = 2 * time.Second
 // claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that
 // it started. Else own is the id under which the task is claimed: id, or that of a start which was cut off
 // between its claim and its record.
-func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlier, own string, err error) {
+func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string) (earlier, own string, err error) {
 	if e.claims == nil {
 		return "", "", errs.New(errs.FailedPrecondition, ReasonNoRegistry, "this executor has no registry, so a run cannot work on a task").
 			Hint("leave task_id out, or configure the registry")
@@ -53,10 +54,10 @@ func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlie
 // orphan is the run that holds the task by a claim with a lease, if that run was never recorded: its executor
 // went down in between. Whoever records it now gets it; the id can be recorded only once, so nobody can lose
 // a race without notice.
-func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) string {
+func (e *Engine) orphan(ctx context.Context, req command.StartRequest, refusal error) string {
 	m := errs.From(refusal).Meta
 	holder := m["run_id"]
-	made, ok := ids.Time(IDPrefix, holder)
+	made, ok := ids.Time(command.IDPrefix, holder)
 	if !ok || m["lease_expire_time"] == "" || time.Since(made) < claimAfter {
 		return ""
 	}
@@ -68,7 +69,7 @@ func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) st
 
 // unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the
 // claim.
-func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
+func (e *Engine) unclaim(ctx context.Context, req command.StartRequest, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := e.claims.Release(ctx, req.Namespace, req.TaskID, id); err != nil {

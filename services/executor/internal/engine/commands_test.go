@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -163,14 +164,14 @@ func TestCommands(t *testing.T) {
 			busy.Edges[0].When = "true" // what it hears is decided in a turn
 			heard := chain(2, "gate")
 			heard.Nodes[0].Actor, heard.Edges = "signal", nil
-			id, other := l.start(t, busy), l.start(t, heard, func(r *engine.StartRequest) { r.Namespace = "other" })
+			id, other := l.start(t, busy), l.start(t, heard, func(r *command.StartRequest) { r.Namespace = "other" })
 			g.next(t)
 			g.next(t)
 			free := l.allTurns(t)
 			for range journal.MaxLoadedCommandBytes + 1 {
 				l.commands(t, id, journal.CommandSignal, record.Payload{Name: "aside"})
 			}
-			_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: "other", RunID: other, Signal: engine.Signal{Name: "go"}})
+			_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: "other", RunID: other, Signal: command.Signal{Name: "go"}})
 			require.NoError(t, err)
 			testkit.Eventually(t, func() bool {
 				row, err := l.j.Get(t.Context(), "other", other)
@@ -201,7 +202,7 @@ func TestCommands(t *testing.T) {
 			}
 			token := <-tokens
 			complete := func(ctx context.Context, value string) error {
-				_, err := l.CompleteAttempt(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(value)}}})
+				_, err := l.CompleteAttempt(ctx, command.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(value)}}})
 				return err
 			}
 			ctx, leave := context.WithCancel(t.Context())
@@ -214,7 +215,7 @@ func TestCommands(t *testing.T) {
 			leave()
 			<-said
 			require.NoError(t, complete(t.Context(), "1"), "the same was said before")
-			require.Equal(t, engine.ReasonTaskNotWaiting, errs.ReasonOf(complete(t.Context(), "2")))
+			require.Equal(t, command.ReasonTaskNotWaiting, errs.ReasonOf(complete(t.Context(), "2")))
 			free()
 			l.wait(t, id, journal.StateCompleted)
 		})

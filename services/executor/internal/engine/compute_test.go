@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -54,11 +55,11 @@ func TestComputing(t *testing.T) {
 		for i := range 40 {
 			g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprintf("n%d", i), Actor: "busy", Effect: workgraph.Pure})
 		}
-		id := l.start(t, g, func(r *engine.StartRequest) { r.Namespace = "greedy" })
+		id := l.start(t, g, func(r *command.StartRequest) { r.Namespace = "greedy" })
 		limit := int32(engine.ComputingLimit())
 		testkit.Eventually(t, func() bool { return now.Load() == limit })
 		l.wait(t, l.start(t, chain(3, "ok")), journal.StateCompleted)
-		other := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "busy", Effect: workgraph.Pure}}}, func(r *engine.StartRequest) { r.Namespace = "other" })
+		other := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "busy", Effect: workgraph.Pure}}}, func(r *command.StartRequest) { r.Namespace = "other" })
 		testkit.Eventually(t, func() bool { return now.Load() == limit+1 })
 		close(open)
 		testkit.Eventually(t, func() bool { return ended.Load() == 41 })

@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/price"
@@ -38,7 +39,7 @@ const scope = "github.com/epigraph-run/epigraph/services/executor/internal/engin
 
 // Engine runs graphs durably. It is safe for concurrent use.
 type Engine struct {
-	*Handler
+	*command.Handler
 	cfg           Config
 	journal       journal.Journal
 	packer        journal.Packer
@@ -108,13 +109,13 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
-	e.prices = price.NewBook(d.Prices, e.log)
+	e.prices = price.New(d.Prices, e.log)
 	if d.Delivered == nil {
 		d.Delivered = func() (<-chan struct{}, bool) { return nil, false }
 	}
 	e.booked = feed.NewBooked(d.Journal, d.Claims != nil, d.Delivered)
 	e.feed = feed.New(d.Journal, e.booked, e, feed.Options{Poll: cfg.WatchPoll, KeepAlive: cfg.KeepAlive, Watches: cfg.MaxWatches})
-	e.Handler = NewHandler(HandlerDeps{Journal: d.Journal, Live: liveRuns{e}, Positions: replay.NewSource(d.Journal, e.programs, e.log), Programs: e.programs, Computing: e.computing,
+	e.Handler = command.New(command.Deps{Journal: d.Journal, Live: liveRuns{e}, Positions: replay.NewSource(d.Journal, e.programs, e.log), Programs: e.programs, Computing: e.computing,
 		Prices: e.prices, Feed: e.feed, Tokens: e.Tokens(), Logger: e.log}, cfg.MaxPayload)
 	e.deliveries = feed.NewDeliveries(d.Journal, e.booked)
 	if d.TracerProvider == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
@@ -214,9 +215,9 @@ func run(t testing.TB, s store, a program.Actors, opts ...option) *live {
 	return &live{Engine: e, Query: query.New(e), j: j, stop: stop}
 }
 
-func (l *live) start(t testing.TB, g *workgraph.Graph, change ...func(*engine.StartRequest)) string {
+func (l *live) start(t testing.TB, g *workgraph.Graph, change ...func(*command.StartRequest)) string {
 	t.Helper()
-	req := engine.StartRequest{Namespace: ns, Graph: g}
+	req := command.StartRequest{Namespace: ns, Graph: g}
 	for _, c := range change {
 		c(&req)
 	}
@@ -398,7 +399,7 @@ func TestRun(t *testing.T) {
 		})
 		t.Run("Input/TravelsByteForByte", func(t *testing.T) {
 			t.Parallel()
-			id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) {
+			id := l.start(t, chain(1, "ok"), func(r *command.StartRequest) {
 				r.Input = workgraph.Input{Args: []json.RawMessage{json.RawMessage(`9007199254740993`)}, Named: map[string]json.RawMessage{"k": json.RawMessage(`"<&>"`)}}
 			})
 			row := l.wait(t, id, journal.StateCompleted)
@@ -421,7 +422,7 @@ func TestRun(t *testing.T) {
 				require.JSONEq(t, `"done kept"`, string(l.wait(t, l.start(t, g), journal.StateCompleted).Result))
 			}
 			require.Equal(t, 1, rec.of("kept"))
-			id := l.start(t, g, func(r *engine.StartRequest) { r.Namespace = "elsewhere" })
+			id := l.start(t, g, func(r *command.StartRequest) { r.Namespace = "elsewhere" })
 			testkit.Eventually(t, func() bool { return rec.of("kept") == 2 }, id)
 		})
 		t.Run("Large/TenThousandNodes", func(t *testing.T) {
@@ -459,7 +460,7 @@ func TestStart(t *testing.T) {
 	t.Parallel()
 	l := run(t, sqliteStore(t), actors{"template": &recorder{}, "gate": newGate()})
 	t.Run("UnknownActor/NamesTheNearOne", func(t *testing.T) {
-		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(2, "templat")})
+		_, _, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: chain(2, "templat")})
 		faults, ok := errors.AsType[workgraph.Faults](err)
 		require.True(t, ok, "got %v", err)
 		require.Len(t, faults, 2)
@@ -468,19 +469,19 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("Payload/OverTheLimitIsNamed", func(t *testing.T) {
 		big := quoted(5 << 20)
-		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "template"), Input: workgraph.Input{Args: []json.RawMessage{big}}})
+		_, _, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: chain(1, "template"), Input: workgraph.Input{Args: []json.RawMessage{big}}})
 		require.Equal(t, journal.ReasonPayloadTooLarge, errs.ReasonOf(err))
 		require.True(t, errs.Is(err, errs.InvalidArgument))
 		require.Equal(t, "args[0]", errs.From(err).Violations[0].Field)
 	})
 	t.Run("Graph/TooManyNodes", func(t *testing.T) {
-		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: &workgraph.Graph{Nodes: make([]workgraph.Node, 100_001)}})
+		_, _, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: &workgraph.Graph{Nodes: make([]workgraph.Node, 100_001)}})
 		faults, ok := errors.AsType[workgraph.Faults](err)
 		require.True(t, ok)
 		require.Equal(t, workgraph.CodeTooLarge, faults[0].Code)
 	})
 	t.Run("RequestID/ReturnsTheFirstRun", func(t *testing.T) {
-		req := engine.StartRequest{Namespace: ns, Graph: chain(1, "template"), Request: journal.Request{ID: "r1", BodyHash: "h"}}
+		req := command.StartRequest{Namespace: ns, Graph: chain(1, "template"), Request: journal.Request{ID: "r1", BodyHash: "h"}}
 		first, created, err := l.Start(t.Context(), req)
 		require.NoError(t, err)
 		require.True(t, created)
@@ -493,8 +494,8 @@ func TestStart(t *testing.T) {
 		require.Equal(t, journal.ReasonRequestIDReused, errs.ReasonOf(err))
 	})
 	t.Run("BusinessKey/Policies", func(t *testing.T) {
-		key := func(p journal.ConflictPolicy) engine.StartRequest {
-			return engine.StartRequest{Namespace: ns, Graph: chain(1, "gate"), BusinessKey: "k", Conflict: p}
+		key := func(p journal.ConflictPolicy) command.StartRequest {
+			return command.StartRequest{Namespace: ns, Graph: chain(1, "gate"), BusinessKey: "k", Conflict: p}
 		}
 		first, _, err := l.Start(t.Context(), key(journal.ConflictFail))
 		require.NoError(t, err)
@@ -511,7 +512,7 @@ func TestStart(t *testing.T) {
 		l.wait(t, first, journal.StateCanceled)
 	})
 	t.Run("Task/NeedsARegistry", func(t *testing.T) {
-		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "template"), TaskID: ids.New("tk")})
+		_, _, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: chain(1, "template"), TaskID: ids.New("tk")})
 		require.Equal(t, engine.ReasonNoRegistry, errs.ReasonOf(err))
 	})
 	t.Run("NotRunning/IsUnavailable", func(t *testing.T) {
@@ -519,7 +520,7 @@ func TestStart(t *testing.T) {
 		cfg.ID = "idle"
 		e, err := engine.New(cfg, engine.Deps{Journal: l.j, Actors: actors{}})
 		require.NoError(t, err)
-		_, _, err = e.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "x")})
+		_, _, err = e.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: chain(1, "x")})
 		require.True(t, errs.Is(err, errs.Unavailable))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -86,12 +87,12 @@ func TestGrown(t *testing.T) {
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "g", Actor: "grows"}, {ID: "s", Actor: "signal"}, {ID: "b", Actor: "ok"}},
 			Edges: []workgraph.Edge{{From: "g", To: "s"}, {From: "s", To: "b"}}}
 		amend := func(l *live, id string, revision int64, node, request string) error {
-			_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, Revision: revision, By: "ada", Request: journal.Request{ID: request, BodyHash: node},
+			_, err := l.Amend(t.Context(), command.AmendRequest{Namespace: ns, RunID: id, Revision: revision, By: "ada", Request: journal.Request{ID: request, BodyHash: node},
 				Patch: workgraph.Patch{PutNodes: []workgraph.Node{{ID: node, Actor: "ok"}}, AddEdges: []workgraph.Edge{{From: "s", To: node}}}})
 			return err
 		}
 		l := run(t, s, a)
-		started, err := l.StartRun(t.Context(), engine.StartRequest{Namespace: ns, Graph: g})
+		started, err := l.StartRun(t.Context(), command.StartRequest{Namespace: ns, Graph: g})
 		require.NoError(t, err)
 		id, first := started.ID, started.Run.GraphHash
 		l.parked(t, id, journal.StateWaiting)
@@ -133,7 +134,7 @@ func TestGrown(t *testing.T) {
 		t.Run("Amend/RepeatedRequestHearsTheSame", func(t *testing.T) {
 			require.NoError(t, amend(l, id, 1, "c", "one"))
 			err := amend(l, id, 1, "d", "two")
-			require.Equal(t, engine.ReasonRevisionMismatch, errs.ReasonOf(err))
+			require.Equal(t, command.ReasonRevisionMismatch, errs.ReasonOf(err))
 		})
 		l.stop()
 		t.Run("Journal/IsReadFromTheBeginning", func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestGrown(t *testing.T) {
 			row := again.wait(t, id, journal.StateCompleted)
 			require.Equal(t, journal.NodeCounts{Total: 5, Completed: 5}, row.Nodes)
 			require.Equal(t, []int{1, 1, 1}, []int{c.of("g#1/x"), c.of("b"), c.of("c")})
-			fork, err := again.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "b", Visit: 1}})
+			fork, err := again.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "b", Visit: 1}})
 			require.NoError(t, err)
 			again.wait(t, fork, journal.StateCompleted)
 			require.Equal(t, []int{1, 2, 1}, []int{c.of("g#1/x"), c.of("b"), c.of("c")})

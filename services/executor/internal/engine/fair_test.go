@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -26,7 +27,7 @@ func TestFairness(t *testing.T) {
 		t.Parallel()
 		g := newGate()
 		l := run(t, sqliteStore(t), actors{"hangs": g, "ok": &recorder{}}, func(c *engine.Config, _ *engine.Deps) { c.Parallel = 16 })
-		greedy := func(r *engine.StartRequest) { r.Namespace = "greedy" }
+		greedy := func(r *command.StartRequest) { r.Namespace = "greedy" }
 		for range 3 {
 			l.start(t, wide(20), greedy)
 		}
@@ -53,7 +54,7 @@ func TestFairness(t *testing.T) {
 			graph.Nodes = append(graph.Nodes, workgraph.Node{ID: last, Actor: "hangs"})
 			graph.Edges = append(graph.Edges, workgraph.Edge{From: "n3", To: last})
 		}
-		id := l.start(t, graph, func(r *engine.StartRequest) { r.Namespace = "greedy" })
+		id := l.start(t, graph, func(r *command.StartRequest) { r.Namespace = "greedy" })
 		g.next(t)
 		testkit.Eventually(t, func() bool { return l.Held("greedy") != nil })
 		l.wait(t, l.start(t, chain(4, "ok")), journal.StateCompleted)

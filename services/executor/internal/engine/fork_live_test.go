@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -18,7 +18,7 @@ func TestForkOfALiveRun(t *testing.T) {
 	t.Parallel()
 	fork := func(t *testing.T, l *live, id string) (string, error) {
 		t.Helper()
-		return l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: id})
+		return l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id})
 	}
 	t.Run("Ended/IsAllThatIsTakenOver", func(t *testing.T) {
 		t.Parallel()
@@ -58,7 +58,7 @@ func TestForkOfALiveRun(t *testing.T) {
 		old := l.start(t, flow(n))
 		<-begun
 		_, err := fork(t, l, old)
-		require.Equal(t, engine.ReasonForkRepeatsUnsafe, errs.ReasonOf(err), "got %v", err)
+		require.Equal(t, command.ReasonForkRepeatsUnsafe, errs.ReasonOf(err), "got %v", err)
 		close(end)
 		l.wait(t, old, journal.StateCompleted)
 	})

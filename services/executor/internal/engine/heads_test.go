@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -42,33 +43,33 @@ func TestSteersReadNoValues(t *testing.T) {
 			}, ""},
 			{"Explain", func() error { _, err := l.Explain(t.Context(), ns, id); return err }, ""},
 			{"Send", func() error {
-				_, err := l.Send(t.Context(), engine.MessageRequest{Namespace: ns, RunID: id, From: "me", Message: json.RawMessage("1")})
+				_, err := l.Send(t.Context(), command.MessageRequest{Namespace: ns, RunID: id, From: "me", Message: json.RawMessage("1")})
 				return err
 			}, ""},
 			{"Signal", func() error {
-				_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+				_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go"}})
 				return err
 			}, ""},
 			{"Amend", func() error {
-				_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, DryRun: true, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("last", "does", "n", "1")}}})
+				_, err := l.Amend(t.Context(), command.AmendRequest{Namespace: ns, RunID: id, DryRun: true, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("last", "does", "n", "1")}}})
 				return err
 			}, ""},
 			{"Pause", func() error {
-				return l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id, Request: once("pause")})
+				return l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id, Request: once("pause")})
 			}, ""},
 			{"Pause/Repeated", func() error {
-				return l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id, Request: once("pause")})
+				return l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id, Request: once("pause")})
 			}, ""},
 			{"Reconcile", func() error {
-				return l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "first", Visit: 1}, Outcome: &workgraph.Outcome{}})
-			}, engine.ReasonNotInReconciliation},
-			{"Resume", func() error { return l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}) }, ""},
+				return l.Reconcile(t.Context(), command.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "first", Visit: 1}, Outcome: &workgraph.Outcome{}})
+			}, command.ReasonNotInReconciliation},
+			{"Resume", func() error { return l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}) }, ""},
 			{"Retry", func() error {
-				_, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id})
+				_, err := l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: id})
 				return err
 			}, journal.ReasonRunNotEnded},
 			{"Cancel", func() error {
-				_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+				_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 				return err
 			}, ""},
 		} {

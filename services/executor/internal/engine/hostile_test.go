@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -41,13 +41,13 @@ func TestHostile(t *testing.T) {
 		}
 		t.Run("Pause/LongReasonIsKept", func(t *testing.T) {
 			id, reason := waiting(t), strings.Repeat("é", 1024)
-			require.NoError(t, l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id, Reason: reason}))
+			require.NoError(t, l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id, Reason: reason}))
 			require.Equal(t, reason, l.wait(t, id, journal.StatePaused).Reason)
 		})
 		for name, reason := range map[string]string{"Brace": "{", "LookingLikeJSON": `{"reason": 1}`, "Long": strings.Repeat("é", 1024)} {
 			t.Run("Cancel/Reason"+name, func(t *testing.T) {
 				id := waiting(t)
-				_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: reason})
+				_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: reason})
 				require.NoError(t, err)
 				require.Equal(t, reason, l.wait(t, id, journal.StateCanceled).CancelReason)
 			})
@@ -55,14 +55,14 @@ func TestHostile(t *testing.T) {
 		t.Run("Signal/TooDeepIsRefused", func(t *testing.T) {
 			id := waiting(t)
 			deep := json.RawMessage(strings.Repeat("[", 9999) + strings.Repeat("]", 9999))
-			_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go", Payload: deep}})
+			_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go", Payload: deep}})
 			require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
 			require.ErrorContains(t, err, "payload is nested more than 1000 deep")
 		})
 		t.Run("Start/InfiniteBackOffIsAFault", func(t *testing.T) {
 			g := chain(1, "ok")
 			g.Nodes[0].Retry.Multiplier = math.Inf(1)
-			_, err := l.StartRun(t.Context(), engine.StartRequest{Namespace: ns, Graph: g})
+			_, err := l.StartRun(t.Context(), command.StartRequest{Namespace: ns, Graph: g})
 			var faults workgraph.Faults
 			require.ErrorAs(t, err, &faults)
 			require.Equal(t, "retry.multiplier", faults[0].Field)

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -97,7 +98,7 @@ func TestInterrupt(t *testing.T) {
 		}
 		cancel := func(t *testing.T, l *live, id string) {
 			t.Helper()
-			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 			require.NoError(t, err)
 		}
 		t.Run(name+"/KeepsWhatCallsHaveBroughtOnce", func(t *testing.T) {
@@ -206,9 +207,9 @@ func TestAmendmentThatCannotBeWritten(t *testing.T) {
 	id := l.start(t, graph)
 	g.next(t)
 	testkit.Eventually(t, func() bool { return l.row(t, id).Nodes.Completed == 6 })
-	_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, By: "ada", Request: journal.Request{ID: "one"},
+	_, err := l.Amend(t.Context(), command.AmendRequest{Namespace: ns, RunID: id, By: "ada", Request: journal.Request{ID: "one"},
 		Patch: workgraph.Patch{PutNodes: []workgraph.Node{{ID: "more", Actor: "ok"}}, AddEdges: []workgraph.Edge{{From: "u", To: "more"}}}})
-	require.Equal(t, engine.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
+	require.Equal(t, command.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
 	require.Contains(t, errs.From(err).Message, "too large")
 	x, err := l.Explain(t.Context(), ns, id)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -38,7 +38,7 @@ func TestLocked(t *testing.T) {
 		unapplied := func() []string {
 			before, err := l.j.Outstanding(t.Context(), ns, locked)
 			require.NoError(t, err)
-			return engine.Unapplied(before.Unread)
+			return command.Unapplied(before.Unread)
 		}
 		require.Equal(t, []string{"CANCEL"}, unapplied())
 		unlock()

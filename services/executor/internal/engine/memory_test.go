@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -35,7 +36,7 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 		g.next(t)
 		before := l.LiveBytes()
 		signal := func(name string, n int) error {
-			_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: name, Payload: big(n)}})
+			_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: name, Payload: big(n)}})
 			return err
 		}
 		require.NoError(t, signal("go", mib))
@@ -44,7 +45,7 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 		require.Equal(t, memory.ReasonMemoryFull, errs.ReasonOf(err), "got %v", err)
 		require.True(t, errs.Is(err, errs.ResourceExhausted))
 		require.NoError(t, signal("go", 1000), "what is small passes")
-		_, err = l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+		_, err = l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
 		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, "all is given back")
@@ -61,7 +62,7 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 		id := l.start(t, graph)
 		g.next(t)
 		testkit.Eventually(t, func() bool { return l.LiveBytes() >= int64(n)*(2<<10+600) })
-		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+		_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
 		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, "all is given back")
@@ -84,13 +85,13 @@ func TestMemoryNeighbor(t *testing.T) {
 	l := run(t, sqliteStore(t), acts, small)
 	start := func(ns string, g *workgraph.Graph, in ...json.RawMessage) string {
 		t.Helper()
-		id, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: g, Input: workgraph.Input{Args: in}})
+		id, _, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: g, Input: workgraph.Input{Args: in}})
 		require.NoError(t, err)
 		return id
 	}
 	signal := func(ns, id string) {
 		t.Helper()
-		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+		_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go"}})
 		require.NoError(t, err)
 	}
 	state := func(ns, id string) journal.State {
@@ -120,7 +121,7 @@ func TestMemoryNeighbor(t *testing.T) {
 	for _, id := range parked {
 		signal("a", id)
 	}
-	_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: "a", Graph: chain(1, "ok")})
+	_, _, err := l.Start(t.Context(), command.StartRequest{Namespace: "a", Graph: chain(1, "ok")})
 	require.Equal(t, memory.ReasonMemoryFull, errs.ReasonOf(err), "got %v", err)
 	ended("b", start("b", chain(1, "ok")))
 	ended("b", start("b", chain(2, "ok"), big(mib/2)))
@@ -157,7 +158,7 @@ func TestMemoryGrowing(t *testing.T) {
 		})
 		var all []string
 		for range n {
-			id, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: g})
+			id, _, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: g})
 			require.NoError(t, err)
 			all = append(all, id)
 		}
@@ -196,8 +197,8 @@ func TestNoRoomGivesBack(t *testing.T) {
 	s := sqliteStore(t)
 	g := newGate()
 	all := actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}
-	holds := func(n int) func(*engine.StartRequest) {
-		return func(r *engine.StartRequest) { r.Context = quoted(n) }
+	holds := func(n int) func(*command.StartRequest) {
+		return func(r *command.StartRequest) { r.Context = quoted(n) }
 	}
 	a := run(t, s, all, named("a"), func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes = 16 << 20 })
 	a.GiveBackAfter(time.Millisecond)
@@ -205,7 +206,7 @@ func TestNoRoomGivesBack(t *testing.T) {
 	testkit.Eventually(t, func() bool { return a.row(t, large).Owner.IsZero() && a.LiveBytes() == 0 })
 	live := 0
 	for {
-		req := engine.StartRequest{Namespace: ns, Graph: chain(1, "gate")}
+		req := command.StartRequest{Namespace: ns, Graph: chain(1, "gate")}
 		holds(400 << 10)(&req)
 		if _, _, err := a.Start(t.Context(), req); errs.ReasonOf(err) == memory.ReasonMemoryFull {
 			break
@@ -218,7 +219,7 @@ func TestNoRoomGivesBack(t *testing.T) {
 	b := run(t, s, all, named("b"))
 	b.jobs(t)
 	require.NotZero(t, live)
-	_, err := a.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: large, Signal: engine.Signal{Name: "go"}})
+	_, err := a.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: large, Signal: command.Signal{Name: "go"}})
 	require.NoError(t, err)
 	require.Equal(t, "b", b.wait(t, large, journal.StateCompleted).Owner.ID)
 	require.Equal(t, live, a.Live(), "the others have kept their room")

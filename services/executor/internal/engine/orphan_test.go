@@ -8,6 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -39,7 +40,7 @@ func TestChildOutlivedByItsStart(t *testing.T) {
 		l.jobs(t)
 		id := l.start(t, chain(1, "spawn"))
 		child := <-p.begun
-		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+		_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 		require.NoError(t, err)
 		close(p.open)
 		l.wait(t, id, journal.StateCanceled)

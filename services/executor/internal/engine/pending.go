@@ -6,6 +6,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -47,7 +48,7 @@ func (l liveRuns) Claimant() journal.Owner {
 }
 
 // Start implements command.Live.
-func (l liveRuns) Start(ctx context.Context, req StartRequest) (string, bool, error) {
+func (l liveRuns) Start(ctx context.Context, req command.StartRequest) (string, bool, error) {
 	return l.e.Start(ctx, req)
 }
 

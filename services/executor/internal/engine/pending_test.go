@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/testkit"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -20,7 +20,7 @@ import (
 func TestExplainSignalsBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	l := run(t, sqliteStore(t), payments(&recorder{}))
-	id := l.start(t, flow(does("hear", "hears"), does("end", "does")), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+	id := l.start(t, flow(does("hear", "hears"), does("end", "does")), func(r *command.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
 	require.Equal(t, journal.StatePending, l.row(t, id).State)
 	l.signal(t, id)
 	testkit.Eventually(t, func() bool { // commands of this age is told of
@@ -40,7 +40,7 @@ func TestCancelBehindMuchMail(t *testing.T) {
 	t.Parallel()
 	called := &recorder{}
 	l := run(t, sqliteStore(t), actors{"ok": called})
-	id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+	id := l.start(t, chain(1, "ok"), func(r *command.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
 	letter := record.Payload{Name: "go"}
 	body, err := letter.Encode()
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestCancelBehindMuchMail(t *testing.T) {
 		_, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 		require.NoError(t, err)
 	}
-	_, err = l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+	_, err = l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 	require.NoError(t, err)
 	l.wait(t, id, journal.StateCanceled)
 	require.Zero(t, called.of("n0#1"))

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
@@ -53,7 +54,7 @@ func TestPricesAway(t *testing.T) {
 			return row
 		}
 		resume := func(id string, b workgraph.Budget) error {
-			return l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Budget: &b})
+			return l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Budget: &b})
 		}
 		// priced is what the prices of a run's settlements come to.
 		priced := func(t *testing.T, id string) (sum int64) {
@@ -76,7 +77,7 @@ func TestPricesAway(t *testing.T) {
 			require.Equal(t, query.BlockerBudget, x.Blockers[0].Kind)
 			require.Equal(t, workgraph.ReasonUnsettled, x.Blockers[0].Name)
 			require.Contains(t, x.Blockers[0].Message, "what 1 call cost")
-			err = l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id})
+			err = l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id})
 			require.Equal(t, workgraph.ReasonUnsettled, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.Unavailable))
 			free := l.start(t, chain(3, "spend"), budget(workgraph.Budget{Tokens: cap64(1000)}))
@@ -103,9 +104,9 @@ func TestPricesAway(t *testing.T) {
 			prices.away.Store(true)
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
 			unsettled(t, id)
-			require.NoError(t, l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id, Reason: "MINE"}))
+			require.NoError(t, l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id, Reason: "MINE"}))
 			require.Equal(t, "MINE", l.wait(t, id, journal.StatePaused).Reason)
-			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
 			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonUnsettled })
 			prices.away.Store(false)
 			l.wait(t, id, journal.StateCompleted)
@@ -115,7 +116,7 @@ func TestPricesAway(t *testing.T) {
 			defer prices.away.Store(false)
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
 			unsettled(t, id)
-			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 		})
@@ -208,7 +209,7 @@ func TestPricesAway(t *testing.T) {
 		t.Run("RequestID/WithAnotherBodyIsRefused", func(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{Tokens: cap64(10)}))
 			l.parked(t, id, journal.StatePaused)
-			req := engine.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "again", BodyHash: "a"}, Budget: &workgraph.Budget{Tokens: cap64(1000)}}
+			req := command.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "again", BodyHash: "a"}, Budget: &workgraph.Budget{Tokens: cap64(1000)}}
 			require.NoError(t, l.Resume(t.Context(), req))
 			require.NoError(t, l.Resume(t.Context(), req))
 			l.wait(t, id, journal.StateCompleted)
@@ -218,7 +219,7 @@ func TestPricesAway(t *testing.T) {
 			require.Equal(t, int64(1000), *budgetOf(t, l.row(t, id)).Tokens)
 			id = l.start(t, chain(1, "gate"))
 			g.next(t)
-			pause := engine.PauseRequest{Namespace: ns, RunID: id, Reason: "one", Request: journal.Request{ID: "again", BodyHash: "a"}}
+			pause := command.PauseRequest{Namespace: ns, RunID: id, Reason: "one", Request: journal.Request{ID: "again", BodyHash: "a"}}
 			require.NoError(t, l.Pause(t.Context(), pause))
 			require.NoError(t, l.Pause(t.Context(), pause))
 			pause.Reason, pause.Request.BodyHash = "other", "b"

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -48,7 +49,7 @@ func TestAttachments(t *testing.T) {
 			return text("seen"), nil
 		})
 		l := run(t, sqliteStore(t), actors{"spy": spy})
-		id := l.start(t, chain(1, "spy"), func(r *engine.StartRequest) {
+		id := l.start(t, chain(1, "spy"), func(r *command.StartRequest) {
 			r.Attachments, r.Input.Named = []byte(docs), own
 		})
 		l.wait(t, id, journal.StateCompleted)

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -357,8 +358,8 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 			return false, fmt.Errorf("decode arguments: %w", err)
 		}
 	}
-	req := StartRequest{Input: b.Input, Attachments: row.Attachments}
-	b.Input = req.propagates()
+	req := command.StartRequest{Input: b.Input, Attachments: row.Attachments}
+	b.Input = req.Propagates()
 	var rec recorded
 	if len(kept) > 0 {
 		if err := json.Unmarshal(kept, &rec); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -83,7 +84,7 @@ func TestResume(t *testing.T) {
 		rec := &recorder{}
 		a := actors{"ok": rec, "gate": newGate()}
 		l := run(t, s, a)
-		resume := func(t *testing.T, l *live, req engine.ResumeRequest) {
+		resume := func(t *testing.T, l *live, req command.ResumeRequest) {
 			req.Namespace = ns
 			require.NoError(t, l.Resume(t.Context(), req))
 			require.NotEqual(t, journal.StatePaused, l.row(t, req.RunID).State, "the answer comes after the commit")
@@ -92,7 +93,7 @@ func TestResume(t *testing.T) {
 			id := l.start(t, loop("5", "3"))
 			row := l.wait(t, id, journal.StatePaused)
 			require.Equal(t, workgraph.ReasonMaxVisits, row.Reason)
-			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Reason: "worth it", Revision: row.Revision}))
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Reason: "worth it", Revision: row.Revision}))
 			row = l.wait(t, id, journal.StateCompleted)
 			evs := l.events(t, id)
 			require.Len(t, attemptsOf(evs), 6)
@@ -106,7 +107,7 @@ func TestResume(t *testing.T) {
 			for i := range 2 {
 				l.wait(t, id, journal.StatePaused)
 				before := l.row(t, id).LastSeq
-				require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
+				require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
 				require.Greater(t, l.row(t, id).LastSeq, before)
 				testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) >= 6+3*i })
 			}
@@ -116,7 +117,7 @@ func TestResume(t *testing.T) {
 		t.Run("RequestID/SecondTimeDoesNothing", func(t *testing.T) {
 			id := l.start(t, loop("9", "3"))
 			l.wait(t, id, journal.StatePaused)
-			req := engine.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "once", BodyHash: "a"}}
+			req := command.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "once", BodyHash: "a"}}
 			require.NoError(t, l.Resume(t.Context(), req))
 			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused })
 			before := l.row(t, id).LastSeq
@@ -126,32 +127,32 @@ func TestResume(t *testing.T) {
 		t.Run("Refused/EtagStateAndName", func(t *testing.T) {
 			id := l.start(t, loop("5", "3"))
 			row := l.wait(t, id, journal.StatePaused)
-			err := l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Revision: row.Revision + 1})
+			err := l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Revision: row.Revision + 1})
 			require.Equal(t, journal.ReasonEtagMismatch, errs.ReasonOf(err))
-			err = l.Resume(t.Context(), engine.ResumeRequest{Namespace: "other", RunID: id})
+			err = l.Resume(t.Context(), command.ResumeRequest{Namespace: "other", RunID: id})
 			require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err))
-			err = l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "a", Visit: 1}, Outcome: &workgraph.Outcome{}})
-			require.Equal(t, engine.ReasonNotInReconciliation, errs.ReasonOf(err))
-			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
+			err = l.Reconcile(t.Context(), command.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "a", Visit: 1}, Outcome: &workgraph.Outcome{}})
+			require.Equal(t, command.ReasonNotInReconciliation, errs.ReasonOf(err))
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
 			l.wait(t, id, journal.StateCompleted)
-			err = l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id})
-			require.Equal(t, engine.ReasonNotPaused, errs.ReasonOf(err))
+			err = l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id})
+			require.Equal(t, command.ReasonNotPaused, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.FailedPrecondition))
 			require.Equal(t, "COMPLETED", errs.From(err).Meta["state"])
-			err = l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "a", Visit: 1}, Outcome: &workgraph.Outcome{}})
-			require.Equal(t, engine.ReasonNotPaused, errs.ReasonOf(err))
+			err = l.Reconcile(t.Context(), command.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "a", Visit: 1}, Outcome: &workgraph.Outcome{}})
+			require.Equal(t, command.ReasonNotPaused, errs.ReasonOf(err))
 		})
 		t.Run("Running/IsLeftAlone", func(t *testing.T) {
 			id := l.start(t, chain(1, "gate"))
 			before := l.row(t, id).LastSeq
-			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Revision: 99}))
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Revision: 99}))
 			require.Equal(t, before, l.row(t, id).LastSeq)
 		})
 		t.Run("OtherReplica/ResumesItToo", func(t *testing.T) {
 			id := l.start(t, loop("5", "3"))
 			l.wait(t, id, journal.StatePaused)
 			other := run(t, s, a, func(c *engine.Config, _ *engine.Deps) { c.ID = "other" })
-			require.NoError(t, other.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
+			require.NoError(t, other.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
 			l.wait(t, id, journal.StateCompleted)
 			other.stop()
 		})
@@ -167,11 +168,11 @@ func TestResume(t *testing.T) {
 			unapplied := func() []string {
 				before, err := l.j.Outstanding(t.Context(), ns, id)
 				require.NoError(t, err)
-				return engine.Unapplied(before.Unread)
+				return command.Unapplied(before.Unread)
 			}
 			require.Empty(t, unapplied())
 			slow.holds.Store(true)
-			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
 			require.Equal(t, journal.StatePaused, l.row(t, id).State)
 			require.Equal(t, []string{"RESUME"}, unapplied())
 			goOn()
@@ -184,7 +185,7 @@ func TestResume(t *testing.T) {
 			rev := l.row(t, id).Revision
 			var wg sync.WaitGroup
 			for range 8 {
-				wg.Go(func() { _ = l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Revision: rev}) })
+				wg.Go(func() { _ = l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Revision: rev}) })
 			}
 			wg.Wait()
 			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused })
@@ -195,7 +196,7 @@ func TestResume(t *testing.T) {
 			l.wait(t, id, journal.StatePaused)
 			l.stop()
 			l2 := run(t, s, a, func(c *engine.Config, _ *engine.Deps) { c.ID = "next" })
-			resume(t, l2, engine.ResumeRequest{RunID: id})
+			resume(t, l2, command.ResumeRequest{RunID: id})
 			row := l2.wait(t, id, journal.StateCompleted)
 			require.Zero(t, row.Takeovers)
 			require.Len(t, attemptsOf(l2.events(t, id)), 6)
@@ -221,10 +222,10 @@ func TestReconcile(t *testing.T) {
 			return id
 		}
 		say := func(l *live, id string, out *workgraph.Outcome, fail *workgraph.Error) error {
-			return l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: out, Err: fail, By: "ada"})
+			return l.Reconcile(t.Context(), command.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: out, Err: fail, By: "ada"})
 		}
 		resume := func(l *live, id string) error {
-			return l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id})
+			return l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id})
 		}
 		// restart begins anew with the same name, as a pod does.
 		restart := func() {
@@ -243,14 +244,14 @@ func TestReconcile(t *testing.T) {
 				id := start(t)
 				pause(t)
 				err := resume(l, id)
-				require.Equal(t, engine.ReasonReconciliationNeeded, errs.ReasonOf(err))
+				require.Equal(t, command.ReasonReconciliationNeeded, errs.ReasonOf(err))
 				require.Equal(t, "n0", errs.From(err).Meta["visits"])
 				require.NoError(t, say(l, id, performed, nil))
 				require.Equal(t, journal.StatePaused, l.row(t, id).State)
 				last := l.row(t, id).LastSeq
 				require.NoError(t, say(l, id, performed, nil), "the same again")
 				require.Equal(t, last, l.row(t, id).LastSeq)
-				require.Equal(t, engine.ReasonNotInReconciliation, errs.ReasonOf(say(l, id, nil, failed)))
+				require.Equal(t, command.ReasonNotInReconciliation, errs.ReasonOf(say(l, id, nil, failed)))
 				pause(t)
 				require.NoError(t, resume(l, id))
 				l.wait(t, id, journal.StateCompleted)
@@ -270,7 +271,7 @@ func TestReconcile(t *testing.T) {
 				row := l.wait(t, id, journal.StateFailed)
 				require.Contains(t, string(row.Error), "the bank says no")
 				require.Len(t, u.calls(id), 1)
-				require.Equal(t, engine.ReasonNotPaused, errs.ReasonOf(resume(l, id)))
+				require.Equal(t, command.ReasonNotPaused, errs.ReasonOf(resume(l, id)))
 				require.NoError(t, say(l, id, nil, failed), "the same again")
 			})
 			t.Run("NotPerformed"+name+"/IsCalledOnceMoreUnderTheSameKey", func(t *testing.T) {
@@ -300,11 +301,11 @@ func TestReconcile(t *testing.T) {
 				return err != nil && errs.From(err).Meta["visits"] == "n0[1], n0[2]"
 			})
 			item := func(n int, out *workgraph.Outcome, fail *workgraph.Error) error {
-				return l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1, Item: n}, Outcome: out, Err: fail})
+				return l.Reconcile(t.Context(), command.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1, Item: n}, Outcome: out, Err: fail})
 			}
 			testkit.Eventually(t, func() bool { // the journal may be a moment behind the run
 				err := item(0, performed, nil)
-				require.Equal(t, engine.ReasonNotInReconciliation, errs.ReasonOf(err))
+				require.Equal(t, command.ReasonNotInReconciliation, errs.ReasonOf(err))
 				return strings.Contains(errs.From(err).HintText(), "n0[1], n0[2]")
 			})
 			require.NoError(t, item(1, performed, nil))
@@ -318,14 +319,14 @@ func TestReconcile(t *testing.T) {
 		t.Run("Refused/WhatNoCallReturns", func(t *testing.T) {
 			id := start(t)
 			err := say(l, id, &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`{`)}}, nil)
-			require.Equal(t, engine.ReasonOutcomeInvalid, errs.ReasonOf(err))
+			require.Equal(t, command.ReasonOutcomeInvalid, errs.ReasonOf(err))
 			err = say(l, id, &workgraph.Outcome{Values: []json.RawMessage{quoted(5 << 20)}}, nil)
 			require.Equal(t, journal.ReasonPayloadTooLarge, errs.ReasonOf(err))
 			require.NoError(t, say(l, id, performed, nil), "nothing came of them")
 		})
 		t.Run("RequestID/SecondTimeDoesNothing", func(t *testing.T) {
 			id := start(t)
-			req := engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: performed, Request: journal.Request{ID: "once", BodyHash: "a"}}
+			req := command.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: performed, Request: journal.Request{ID: "once", BodyHash: "a"}}
 			require.NoError(t, l.Reconcile(t.Context(), req))
 			last := l.row(t, id).LastSeq
 			require.NoError(t, l.Reconcile(t.Context(), req))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -39,7 +39,7 @@ func TestReuse(t *testing.T) {
 		again := func(t *testing.T, l *live, g *workgraph.Graph) (made bool, row journal.Run) {
 			t.Helper()
 			before := calls.Load()
-			started, err := l.StartRun(t.Context(), engine.StartRequest{Namespace: ns, Graph: g})
+			started, err := l.StartRun(t.Context(), command.StartRequest{Namespace: ns, Graph: g})
 			require.NoError(t, err)
 			row = l.wait(t, started.ID, journal.StateCompleted)
 			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: started.ID})

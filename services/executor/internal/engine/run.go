@@ -15,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
@@ -87,7 +88,7 @@ type run struct {
 	released chan struct{}
 	// pendingStart is what a run that was recorded and never begun begins with; nil for any other.
 	pendingStart  *workgraph.Begin
-	pendingSignal *Signal
+	pendingSignal *command.Signal
 	// refused is why a pending run must not begin after all.
 	refused string
 	// room is to be called when the beginning of a pending run is durable or came to nothing; nil when

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -24,15 +24,15 @@ func TestSignalsWithoutEnd(t *testing.T) {
 	payload := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 	var refusal error
 	for range 4 * (workgraph.MaxSignalBytes + journal.MaxWaitingBytes) >> 20 {
-		if _, refusal = l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go", Payload: payload}}); refusal != nil {
+		if _, refusal = l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go", Payload: payload}}); refusal != nil {
 			break
 		}
 	}
 	require.Equal(t, journal.ReasonInboxFull, errs.ReasonOf(refusal), "got %v", refusal)
 	require.True(t, errs.Is(refusal, errs.ResourceExhausted))
-	_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: "other", RunID: id, Signal: engine.Signal{Name: "go", Payload: payload}})
+	_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: "other", RunID: id, Signal: command.Signal{Name: "go", Payload: payload}})
 	require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err), "another namespace learns nothing of it")
-	_, err = l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+	_, err = l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 	require.NoError(t, err)
 	l.wait(t, id, journal.StateCanceled)
 }

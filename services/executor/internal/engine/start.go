@@ -17,6 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
@@ -41,38 +42,38 @@ const (
 // created is false when the id is that of an earlier run: the request came before, or the business key is
 // taken and the policy returns its holder. A faulty graph is a workgraph.Faults, everything else an
 // *errs.Error.
-func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, created bool, err error) {
+func (e *Engine) Start(ctx context.Context, req command.StartRequest) (id string, created bool, err error) {
 	s, err := e.StartRun(ctx, req)
 	return s.ID, s.Created, err
 }
 
 // StartRun is Start for those who want the row as well.
-func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error) {
+func (e *Engine) StartRun(ctx context.Context, req command.StartRequest) (command.Started, error) {
 	t := e.current()
 	if t == nil {
-		return Started{}, e.notReady()
+		return command.Started{}, e.notReady()
 	}
 	return e.begin(ctx, t, req)
 }
 
-func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Started, err error) {
+func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest) (_ command.Started, err error) {
 	if req.Request.ID != "" && req.Request.Method == "" {
-		req.Request.Method = MethodStart
+		req.Request.Method = command.MethodStart
 	}
-	in := req.propagates()
+	in := req.Propagates()
 	// What nobody can ask for again waits as a row for room. To compile a graph for which there is none is in
 	// vain, and takes more than the answer.
-	asksAgain := req.lineage.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
-	full := func() (Started, error) { return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted)) }
+	asksAgain := req.Lineage.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
+	full := func() (command.Started, error) { return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted)) }
 	if asksAgain && !t.memory.Room(req.Namespace, replay.Weight(len(req.Graph.Nodes))) {
 		return full()
 	}
 	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in)
 	if err != nil {
-		return Started{}, err
+		return command.Started{}, err
 	}
 	if err := e.fits(req); err != nil {
-		return Started{}, err
+		return command.Started{}, err
 	}
 	if req.Priority == 0 {
 		req.Priority = sched.DefaultPriority
@@ -80,7 +81,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 	if asksAgain && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
 		return full()
 	}
-	if req.lineage.Parent == "" {
+	if req.Lineage.Parent == "" {
 		if err := e.quotas.Accept(ctx, req.Namespace, p.Nodes); err != nil {
 			return e.earlier(ctx, req, err)
 		}
@@ -90,9 +91,9 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 	}
 	id := req.ID
 	if id == "" {
-		id = ids.New(IDPrefix)
+		id = ids.New(command.IDPrefix)
 	}
-	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithLinks(tracing.LinksTo(req.origin)...),
+	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithLinks(tracing.LinksTo(req.Origin)...),
 		trace.WithAttributes(tracing.RunAttribute(id), attribute.Int("epigraph.run.nodes", p.Nodes)))
 	defer func() {
 		if err != nil {
@@ -100,11 +101,11 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 		}
 		span.End()
 	}()
-	adopted, claims := false, req.TaskID != "" && !req.lineage.Borrowed
+	adopted, claims := false, req.TaskID != "" && !req.Lineage.Borrowed
 	if claims {
 		earlier, own, err := e.claim(ctx, req, id)
 		if err != nil || earlier != "" {
-			return Started{ID: earlier}, err
+			return command.Started{ID: earlier}, err
 		}
 		id, adopted = own, own != id
 	}
@@ -114,11 +115,11 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 		// The start that seemed to be cut off was only slow: it waited to be written, like this one.
 		earlier, rerr := e.Answered(ctx, req.Namespace, req.Request)
 		if rerr != nil || earlier != "" {
-			return Started{ID: earlier}, rerr
+			return command.Started{ID: earlier}, rerr
 		}
 		// It was not written after all, or another request was quicker: a later try finds the one or the
 		// other.
-		return Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task came to nothing").
+		return command.Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task came to nothing").
 			Hint("try again in a moment").With(err)
 	}
 	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
@@ -130,7 +131,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 	if res.CancelRequestedOf != "" {
 		t.pollCommandsSoon()
 	}
-	out := Started{ID: res.RunID, Created: res.Created}
+	out := command.Started{ID: res.RunID, Created: res.Created}
 	if res.Created {
 		e.meters.run("STARTED")
 		row.Run.LastSeq, row.Run.Revision, row.Run.Owner = res.LastSeq, res.Revision, t.owner
@@ -144,31 +145,31 @@ func (e *Engine) begin(ctx context.Context, t *session, req StartRequest) (_ Sta
 
 // earlier is the answer to a start that is refused: a request that was answered before is answered in the
 // same way, whatever would stand in its way now.
-func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (Started, error) {
+func (e *Engine) earlier(ctx context.Context, req command.StartRequest, refusal error) (command.Started, error) {
 	if !errs.Is(refusal, errs.ResourceExhausted) {
-		return Started{}, refusal
+		return command.Started{}, refusal
 	}
 	switch id, err := e.Answered(ctx, req.Namespace, req.Request); {
 	case errs.ReasonOf(err) == journal.ReasonRequestIDReused:
-		return Started{}, err
+		return command.Started{}, err
 	case err != nil || id == "":
-		return Started{}, refusal
+		return command.Started{}, refusal
 	default:
-		return Started{ID: id}, nil
+		return command.Started{ID: id}, nil
 	}
 }
 
 // start records the run and waits until that is durable. What may begin now begins in memory in the same
 // commit; what may not is left to whoever takes its job.
-func (t *session) start(ctx context.Context, id string, p *program.Program, req StartRequest) (journal.Result, *journal.Start, error) {
+func (t *session) start(ctx context.Context, id string, p *program.Program, req command.StartRequest) (journal.Result, *journal.Start, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
 	r := t.newRun(id, replay.NewPosition(id, p))
-	r.namespace, r.task, r.priority, r.lineage, r.deadline = req.Namespace, req.TaskID, req.Priority, req.lineage, req.deadline(now)
+	r.namespace, r.task, r.priority, r.lineage, r.deadline = req.Namespace, req.TaskID, req.Priority, req.Lineage, req.EndsAt(now)
 	r.schedule = req.ScheduleID
 	r.created, r.trace = now, sc
 	if r.lineage.Parent == "" {
-		r.lineage = record.Lineage{Approved: req.lineage.Approved, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Hooks: req.Webhooks,
+		r.lineage = record.Lineage{Approved: req.Lineage.Approved, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Hooks: req.Webhooks,
 			Asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
 	} else {
 		r.root = req.RootID
@@ -195,7 +196,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 		if release != nil {
 			room = release
 		}
-		wait, req.full = !ok, !ok
+		wait, req.Full = !ok, !ok
 	}
 	if bounded && wait {
 		if err := t.e.quotas.AcceptPending(ctx, req.Namespace); err != nil {
@@ -210,10 +211,10 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 			return journal.Result{}, nil, err
 		}
 	}
-	if req.lock != nil {
-		req.lock.Lock()
-		if err := req.before(); err != nil {
-			req.lock.Unlock()
+	if req.Lock != nil {
+		req.Lock.Lock()
+		if err := req.Before(); err != nil {
+			req.Lock.Unlock()
 			turn()
 			room()
 			return journal.Result{}, nil, err
@@ -233,8 +234,8 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	}
 	turn()
 	reserved() // it is counted as a live run now, and as a write that waits
-	if req.lock != nil {
-		req.lock.Unlock()
+	if req.Lock != nil {
+		req.Lock.Unlock()
 	}
 	if err != nil {
 		room()
@@ -290,11 +291,11 @@ func (t *session) newRun(id string, at replay.Position) *run {
 // recorded is what a pending run's row keeps in the place of a snapshot.
 type recorded struct {
 	Reuse  []workgraph.ReusedVisit `json:"reuse,omitempty"`
-	Signal *Signal                 `json:"signal,omitempty"`
+	Signal *command.Signal         `json:"signal,omitempty"`
 }
 
 // head puts the row of a new run into s, and what the request says of it.
-func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error) {
+func (r *run) head(s *journal.Start, req command.StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
 	if req.Conflict == journal.ConflictCancelExisting {
 		l := record.Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: tracing.OfSpan(r.trace)}
@@ -307,13 +308,13 @@ func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error
 }
 
 // record writes the run down without beginning it.
-func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
+func (r *run) record(req command.StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
 	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body}}
 	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
 	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.Tally.Counts}
-	if req.full {
+	if req.Full {
 		s.Run.Reason = waitsForRoom
 	}
 	if req.StartTime.After(now) {
@@ -334,12 +335,12 @@ func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Resu
 	return &row, r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) { answer <- res })
 }
 
-func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
+func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started, r.turn = now, true
 	defer func() { r.turn = false }()
-	evs, eff, err := r.State.Advance(workgraph.Begin{Input: req.propagates(), Context: req.Context, Budget: req.Budget, Reuse: req.Reuse, Now: now})
+	evs, eff, err := r.State.Advance(workgraph.Begin{Input: req.Propagates(), Context: req.Context, Budget: req.Budget, Reuse: req.Reuse, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("begin run: %w", err)
 	}
@@ -349,7 +350,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 			return nil, err
 		}
 		if err != nil {
-			return nil, errs.New(errs.InvalidArgument, ReasonSignalInvalid, "%v", err)
+			return nil, errs.New(errs.InvalidArgument, command.ReasonSignalInvalid, "%v", err)
 		}
 		evs, eff = append(evs, more...), eff.And(fx)
 	}
@@ -379,7 +380,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, r.t.e.notReady()
 	}
 	r.begins()
-	r.Given += record.InputSize(req.propagates(), req.Context)
+	r.Given += record.InputSize(req.Propagates(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer's is not to be changed any more
@@ -417,7 +418,7 @@ func (r *run) confirm(w *journal.Append, now time.Time) error {
 	return nil
 }
 
-func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
+func (r *run) row(req command.StartRequest, now time.Time) (journal.Run, error) {
 	sc := tracing.OfSpan(r.trace)
 	row := journal.Run{
 		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.Program.Name, GraphHash: r.Program.Hash, MachineVersion: workgraph.MachineVersion,
@@ -457,8 +458,8 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 
 // CheckStart returns what Start would say about what is asked for, without regard to what stands against it
 // at the moment.
-func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
-	in := req.propagates()
+func (e *Engine) CheckStart(ctx context.Context, req command.StartRequest) error {
+	in := req.Propagates()
 	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
 		return err
 	}
@@ -466,7 +467,7 @@ func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
 }
 
 // fits checks the request's own values against the limit and names every one that is over it.
-func (e *Engine) fits(req StartRequest) error {
+func (e *Engine) fits(req command.StartRequest) error {
 	var fault *errs.Error
 	n := 0
 	check := func(size int, field func() string) {
@@ -511,5 +512,5 @@ func (e *Engine) fits(req StartRequest) error {
 			return err
 		}
 	}
-	return budgetFits(req.Budget)
+	return command.BudgetFits(req.Budget)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -73,9 +74,9 @@ func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 					db.Journal = d.Journal
 					d.Journal, d.Claims = db, registry
 				})
-				req := engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), TaskID: tc.task, Request: journal.Request{ID: "once", BodyHash: "b"}}
+				req := command.StartRequest{Namespace: ns, Graph: chain(1, "ok"), TaskID: tc.task, Request: journal.Request{ID: "once", BodyHash: "b"}}
 				first := req
-				first.ID = engine.IDPrefix + "_" + strings.ToLower(ulid.MustNew(ulid.Timestamp(time.Now().Add(-time.Minute)), ulid.DefaultEntropy()).String())
+				first.ID = command.IDPrefix + "_" + strings.ToLower(ulid.MustNew(ulid.Timestamp(time.Now().Add(-time.Minute)), ulid.DefaultEntropy()).String())
 				if tc.ownID {
 					req.ID = first.ID
 				}

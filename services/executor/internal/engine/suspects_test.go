@@ -11,6 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -202,7 +203,7 @@ func TestSuspectsWokenByMail(t *testing.T) {
 	_, err := l.j.(*sqlite.Store).DB().Write.ExecContext(t.Context(), `UPDATE runs SET takeovers = 2`)
 	require.NoError(t, err)
 	for _, id := range ids {
-		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+		_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go"}})
 		require.NoError(t, err)
 	}
 	for _, id := range ids {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -78,7 +79,7 @@ func TestVisitsTakenBack(t *testing.T) {
 	t.Parallel()
 	amend := func(t *testing.T, l *live, id string) {
 		t.Helper()
-		_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("pay", "does", "amount", "7000")}}})
+		_, err := l.Amend(t.Context(), command.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("pay", "does", "amount", "7000")}}})
 		require.NoError(t, err)
 	}
 	// byAmendment is a run whose approval was taken back since what it covers was changed.
@@ -116,7 +117,7 @@ func TestVisitsTakenBack(t *testing.T) {
 		id := l.start(t, flow(does("ask", "asks"), does("hear", "hears"), does("pay", "does", "amount", "7"), does("end", "does")))
 		l.approve(t, l.question(t, id))
 		l.entered(t, id, "hear")
-		err := l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id})
+		err := l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id})
 		require.NoError(t, err)
 		l.wait(t, id, journal.StatePaused)
 		amend(t, l, id)
@@ -129,7 +130,7 @@ func TestVisitsTakenBack(t *testing.T) {
 		l := run(t, sqliteStore(t), payments(&recorder{}))
 		id := byAmendment(t, l)
 		l.question(t, id)
-		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+		_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
 		l.asStateHas(t, id)

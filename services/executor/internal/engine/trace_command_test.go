@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -34,37 +35,37 @@ func TestTraceOfCommands(t *testing.T) {
 		do    func(ctx context.Context, l *live, id string) error
 	}{
 		journal.CommandSignal: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
-			_, err := l.Signal(ctx, engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+			_, err := l.Signal(ctx, command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go"}})
 			return err
 		}},
 		journal.CommandMessage: {inbox, journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
-			_, err := l.Send(ctx, engine.MessageRequest{Namespace: ns, RunID: id, From: "user", Message: json.RawMessage(`"hey"`)})
+			_, err := l.Send(ctx, command.MessageRequest{Namespace: ns, RunID: id, From: "user", Message: json.RawMessage(`"hey"`)})
 			return err
 		}},
 		journal.CommandCompletion: {node("task"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
 			token := l.Tokens().Sign(attempttoken.Token{Namespace: ns, RunID: id, Node: "n0", Visit: 1, Attempt: 1})
-			_, err := l.CompleteAttempt(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{}})
+			_, err := l.CompleteAttempt(ctx, command.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{}})
 			return err
 		}},
 		journal.CommandPause: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
-			return l.Pause(ctx, engine.PauseRequest{Namespace: ns, RunID: id})
+			return l.Pause(ctx, command.PauseRequest{Namespace: ns, RunID: id})
 		}},
 		journal.CommandResume: {goesOn, journal.StatePaused, func(ctx context.Context, l *live, id string) error {
 			ref := workgraph.Ref{Node: "n0", Visit: 1}
-			if err := l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: &workgraph.Outcome{}}); err != nil {
+			if err := l.Reconcile(t.Context(), command.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: &workgraph.Outcome{}}); err != nil {
 				return err
 			}
-			return l.Resume(ctx, engine.ResumeRequest{Namespace: ns, RunID: id})
+			return l.Resume(ctx, command.ResumeRequest{Namespace: ns, RunID: id})
 		}},
 		journal.CommandReconcile: {node("unsafe"), journal.StatePaused, func(ctx context.Context, l *live, id string) error {
-			return l.Reconcile(ctx, engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1}, Outcome: &workgraph.Outcome{}})
+			return l.Reconcile(ctx, command.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1}, Outcome: &workgraph.Outcome{}})
 		}},
 		journal.CommandAmend: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
-			_, err := l.Amend(ctx, engine.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{{ID: "n1", Actor: "ok"}}}})
+			_, err := l.Amend(ctx, command.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{{ID: "n1", Actor: "ok"}}}})
 			return err
 		}},
 		journal.CommandCancel: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
-			_, err := l.Cancel(ctx, engine.CancelRequest{Namespace: ns, RunID: id})
+			_, err := l.Cancel(ctx, command.CancelRequest{Namespace: ns, RunID: id})
 			return err
 		}},
 	} {
@@ -104,10 +105,10 @@ func TestTraceOfCommands(t *testing.T) {
 	// What makes another run is a start: it hangs below its request, and leads to the run that it is made of.
 	for name, do := range map[string]func(ctx context.Context, l *live, id string) (string, error){
 		"FORK": func(ctx context.Context, l *live, id string) (string, error) {
-			return l.Fork(ctx, engine.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})
+			return l.Fork(ctx, command.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})
 		},
 		"RETRY": func(ctx context.Context, l *live, id string) (string, error) {
-			return l.Retry(ctx, engine.RetryRequest{Namespace: ns, RunID: id})
+			return l.Retry(ctx, command.RetryRequest{Namespace: ns, RunID: id})
 		},
 	} {
 		t.Run(name+"/HangsBelowItsRequestAndIsLinkedWithTheOldRun", func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -126,7 +127,7 @@ func TestTrace(t *testing.T) {
 		tr, s, g := newTracer(), sqliteStore(t), newGate()
 		first := run(t, s, actors{"gate": g}, tr.option)
 		unsampled := trace.ContextWithRemoteSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
-		id, _, err := first.Start(unsampled, engine.StartRequest{Namespace: ns, Graph: chain(1, "gate")})
+		id, _, err := first.Start(unsampled, command.StartRequest{Namespace: ns, Graph: chain(1, "gate")})
 		require.NoError(t, err)
 		g.next(t)
 		first.stop()
@@ -142,7 +143,7 @@ func TestTrace(t *testing.T) {
 		tr := newTracer()
 		l := run(t, sqliteStore(t), actors{"ok": &recorder{}}, tr.option)
 		l.jobs(t)
-		id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) { r.Pending = true })
+		id := l.start(t, chain(1, "ok"), func(r *command.StartRequest) { r.Pending = true })
 		l.wait(t, id, journal.StateCompleted)
 		begin := tr.one(t, id, "run.begin")
 		requireBelow(t, tr.one(t, id, "run.start"), begin)
@@ -158,7 +159,7 @@ func TestTrace(t *testing.T) {
 		open, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: id}, page.Cursor{}, 1)
 		require.NoError(t, err)
 		ctx, span := tr.request(t)
-		_, err = l.Answer(ctx, engine.AnswerRequest{Namespace: ns, InterruptID: open[0].ID, Answer: json.RawMessage(`"so"`)})
+		_, err = l.Answer(ctx, command.AnswerRequest{Namespace: ns, InterruptID: open[0].ID, Answer: json.RawMessage(`"so"`)})
 		require.NoError(t, err)
 		span.End()
 		l.wait(t, id, journal.StateCompleted)
@@ -174,7 +175,7 @@ func TestTrace(t *testing.T) {
 		t.Parallel()
 		tr, s, g := newTracer(), sqliteStore(t), newGate()
 		first := run(t, s, actors{"gate": g}, tr.option)
-		id := first.start(t, chain(1, "gate"), func(r *engine.StartRequest) { r.Webhooks = []webhook.Hook{{URL: "https://example.com/a"}} })
+		id := first.start(t, chain(1, "gate"), func(r *command.StartRequest) { r.Webhooks = []webhook.Hook{{URL: "https://example.com/a"}} })
 		g.next(t)
 		first.stop()
 		open := newGate()
@@ -194,7 +195,7 @@ func TestTrace(t *testing.T) {
 		l := run(t, sqliteStore(t), actors{"ok": &recorder{}}, tr.option)
 		id := l.start(t, chain(1, "ok"))
 		l.wait(t, id, journal.StateCompleted)
-		fork, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})
+		fork, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})
 		require.NoError(t, err)
 		requireLink(t, tr.one(t, fork, "run.start"), tr.one(t, id, "run.start"))
 	})
@@ -204,7 +205,7 @@ func TestTrace(t *testing.T) {
 		l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "spawn": spawns(workgraph.Child{Graph: chain(1, "ok")})}, tr.option)
 		l.jobs(t)
 		ctx, span := tr.request(t)
-		id, _, err := l.Start(ctx, engine.StartRequest{Namespace: ns, Graph: chain(1, "spawn")})
+		id, _, err := l.Start(ctx, command.StartRequest{Namespace: ns, Graph: chain(1, "spawn")})
 		require.NoError(t, err)
 		span.End()
 		l.wait(t, id, journal.StateCompleted)

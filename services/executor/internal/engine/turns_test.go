@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -81,7 +82,7 @@ func TestTurns(t *testing.T) {
 		for _, g := range []*workgraph.Graph{begins, then("sleep")} {
 			for range each {
 				wg.Go(func() {
-					id, _, err := l.Start(context.WithoutCancel(t.Context()), engine.StartRequest{Namespace: ns, Graph: g})
+					id, _, err := l.Start(context.WithoutCancel(t.Context()), command.StartRequest{Namespace: ns, Graph: g})
 					if err != nil {
 						t.Error(err)
 					}
@@ -92,7 +93,7 @@ func TestTurns(t *testing.T) {
 			}
 		}
 		for i := range each {
-			_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: ids["signal"][i], Signal: engine.Signal{Name: "go"}})
+			_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: ids["signal"][i], Signal: command.Signal{Name: "go"}})
 			require.NoError(t, err)
 			open, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: ids["ask"][i]}, page.Cursor{}, 1)
 			require.NoError(t, err)
@@ -101,7 +102,7 @@ func TestTurns(t *testing.T) {
 		}
 		testkit.Eventually(t, func() bool { return gated.ended.Load() == each })
 		// Another namespace has all of it done meanwhile.
-		other := func(r *engine.StartRequest) { r.Namespace = "other" }
+		other := func(r *command.StartRequest) { r.Namespace = "other" }
 		for range 3 {
 			for _, g := range []*workgraph.Graph{begins, then("ok"), then("sleep")} {
 				id := l.start(t, g, other)
@@ -140,7 +141,7 @@ func TestTurns(t *testing.T) {
 		last, err := l.Turns().Enter(t.Context(), ns)
 		require.NoError(t, err)
 		end := l.BringBeside(ns, id)
-		_, err = l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+		_, err = l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go"}})
 		require.NoError(t, err)
 		last()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -177,10 +178,10 @@ func TestTurns(t *testing.T) {
 		gated.next(t)
 		free := l.allTurns(t)
 		close(gated.open)
-		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: asked, Signal: engine.Signal{Name: "go", Payload: json.RawMessage(`"yes"`)}})
+		_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: asked, Signal: command.Signal{Name: "go", Payload: json.RawMessage(`"yes"`)}})
 		require.NoError(t, err)
 		testkit.Eventually(t, func() bool { return gated.ended.Load() == 2 })
-		id := l.start(t, checked("ok"), func(r *engine.StartRequest) { r.Namespace = "other" })
+		id := l.start(t, checked("ok"), func(r *command.StartRequest) { r.Namespace = "other" })
 		testkit.Eventually(t, func() bool {
 			row, err := l.j.Get(t.Context(), "other", id)
 			require.NoError(t, err)
@@ -202,7 +203,7 @@ func TestTurns(t *testing.T) {
 		l := run(t, sqliteStore(t), actors{"gate": g, "ok": &recorder{}})
 		id := l.start(t, steps("gate", "ok"))
 		g.next(t)
-		req := engine.AmendRequest{Namespace: ns, RunID: id, DryRun: true, Patch: workgraph.Patch{
+		req := command.AmendRequest{Namespace: ns, RunID: id, DryRun: true, Patch: workgraph.Patch{
 			PutNodes: []workgraph.Node{{ID: "more", Actor: "ok"}}, AddEdges: []workgraph.Edge{{From: "n1", To: "more"}}}}
 		free := l.allTurns(t)
 		gone := errors.New("the caller has gone")
@@ -213,7 +214,7 @@ func TestTurns(t *testing.T) {
 			done <- err
 		}()
 		// The run is not held up by it.
-		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: l.start(t, chain(1, "gate"))})
+		_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: l.start(t, chain(1, "gate"))})
 		require.NoError(t, err)
 		leave(gone)
 		if err := <-done; !errors.Is(err, context.Canceled) { // it may have read the run still
@@ -234,7 +235,7 @@ func TestTurns(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, l *live, id string){
 		"Cancel": func(t *testing.T, l *live, id string) {
 			t.Helper()
-			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 			before, ended := endedBefore(l.events(t, id), "a", workgraph.CancelRequested)
@@ -270,7 +271,7 @@ func TestTurns(t *testing.T) {
 		l := run(t, sqliteStore(t), actors{"gated": gated, "next": next})
 		l.jobs(t)
 		deadline := time.Now().Add(2 * time.Second)
-		id := l.start(t, fan("gated"), func(r *engine.StartRequest) { r.Deadline = deadline })
+		id := l.start(t, fan("gated"), func(r *command.StartRequest) { r.Deadline = deadline })
 		gated.next(t)
 		// The turn comes just before the deadline, so that this passes amidst the evaluation.
 		free := l.allTurns(t)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -110,8 +110,8 @@ func TestCancelBeforeTheStart(t *testing.T) {
 				calls := &recorder{}
 				l := run(t, s, payments(calls))
 				g := &workgraph.Graph{Nodes: []workgraph.Node{c.node}}
-				id := l.start(t, g, func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
-				_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+				id := l.start(t, g, func(r *command.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+				_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 				require.NoError(t, err)
 				row := l.wait(t, id, c.state)
 				require.Equal(t, journal.NodeCounts{Total: 1, Skipped: 1}, row.Nodes)
@@ -140,7 +140,7 @@ func TestAttemptsThatNeverBegan(t *testing.T) {
 	one.ConcurrencyKey, other.ConcurrencyKey = "'key'", "'key'"
 	id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{one, other}})
 	<-begun
-	_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+	_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 	require.NoError(t, err)
 	l.wait(t, id, journal.StateCanceled)
 	visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})

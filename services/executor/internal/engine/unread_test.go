@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -89,7 +90,7 @@ func TestUnreadableRuns(t *testing.T) {
 		t.Run("Parked/GoOn", func(t *testing.T) {
 			id := l.start(t, chain(1, "ask"))
 			l.parked(t, id, journal.StateWaiting)
-			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 		})

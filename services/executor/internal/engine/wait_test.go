@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -192,13 +193,13 @@ func TestWaits(t *testing.T) {
 			other.commands(t, id, journal.CommandPause, record.Payload{Reason: "lunch"})
 			require.Equal(t, "lunch", l.parked(t, id, journal.StatePaused).Reason)
 			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
-			require.NoError(t, other.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
+			require.NoError(t, other.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
 			l.wait(t, id, journal.StateCompleted)
 		})
 		t.Run("Cancel/EndsAParkedRun", func(t *testing.T) {
 			id := l.start(t, then("ask"))
 			l.parked(t, id, journal.StateWaiting)
-			_, err := other.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+			_, err := other.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 			require.NoError(t, err)
 			require.Equal(t, "enough", l.wait(t, id, journal.StateCanceled).CancelReason)
 			open, err := l.j.Outstanding(t.Context(), ns, id)
@@ -269,7 +270,7 @@ func TestChildren(t *testing.T) {
 			id := l.start(t, chain(1, "hold"))
 			g.next(t)
 			child := children(t, id)[0].RunID
-			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 			l.wait(t, child, journal.StateCanceled)
@@ -313,7 +314,7 @@ func TestPending(t *testing.T) {
 		l.jobs(t)
 		t.Run("StartTime/BeginsThen", func(t *testing.T) {
 			at := time.Now().Add(300 * time.Millisecond)
-			id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) {
+			id := l.start(t, chain(1, "ok"), func(r *command.StartRequest) {
 				r.StartTime, r.Input = at, workgraph.Input{Args: []json.RawMessage{json.RawMessage(`1`)}}
 			})
 			require.Equal(t, journal.StatePending, l.row(t, id).State)
@@ -323,30 +324,30 @@ func TestPending(t *testing.T) {
 			require.Equal(t, `1`, string(first.Input.Args[0]))
 		})
 		t.Run("Cancel/NeverBegins", func(t *testing.T) {
-			id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
-			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+			id := l.start(t, chain(1, "ok"), func(r *command.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 			require.Empty(t, attemptsOf(l.events(t, id)))
 		})
 		t.Run("Backlog/BeginsWithoutATime", func(t *testing.T) {
-			id := l.start(t, chain(2, "ok"), func(r *engine.StartRequest) { r.Pending = true })
+			id := l.start(t, chain(2, "ok"), func(r *command.StartRequest) { r.Pending = true })
 			l.wait(t, id, journal.StateCompleted)
 		})
 		t.Run("Deadline/EndsARun", func(t *testing.T) {
 			for _, actor := range []string{"signal", "gate"} {
-				id := l.start(t, chain(1, actor), func(r *engine.StartRequest) { r.Timeout = 300 * time.Millisecond })
+				id := l.start(t, chain(1, actor), func(r *command.StartRequest) { r.Timeout = 300 * time.Millisecond })
 				row := l.wait(t, id, journal.StateFailed)
 				require.Equal(t, workgraph.ReasonDeadline, row.Reason)
 			}
 		})
 		t.Run("SignalWithStart/EitherWay", func(t *testing.T) {
-			req := engine.StartRequest{Namespace: ns, Graph: &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "signal"}, {ID: "b", Actor: "signal"}},
+			req := command.StartRequest{Namespace: ns, Graph: &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "signal"}, {ID: "b", Actor: "signal"}},
 				Edges: []workgraph.Edge{{From: "a", To: "b"}}}, BusinessKey: "k"}
-			first, created, err := l.SignalWithStart(t.Context(), req, engine.Signal{Name: "go"})
+			first, created, err := l.SignalWithStart(t.Context(), req, command.Signal{Name: "go"})
 			require.NoError(t, err)
 			require.True(t, created)
-			second, created, err := l.SignalWithStart(t.Context(), req, engine.Signal{Name: "go"})
+			second, created, err := l.SignalWithStart(t.Context(), req, command.Signal{Name: "go"})
 			require.NoError(t, err)
 			require.False(t, created)
 			require.Equal(t, first, second)
@@ -430,14 +431,14 @@ func TestBudget(t *testing.T) {
 	l.jobs(t)
 	first := l.start(t, chain(1, "gate"))
 	g.next(t)
-	_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "ok")})
+	_, _, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: chain(1, "ok")})
 	full := errs.From(err)
 	require.Equal(t, memory.ReasonMemoryFull, full.Reason, "who starts a run can ask again")
 	require.True(t, errs.Is(err, errs.ResourceExhausted))
 	require.NotEmpty(t, full.Meta[errs.MetaRetryAfter])
-	_, _, err = l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "nobody")})
+	_, _, err = l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: chain(1, "nobody")})
 	require.Equal(t, memory.ReasonMemoryFull, errs.ReasonOf(err), "a graph for which there is no room is not even looked at")
-	second, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), Pending: true})
+	second, _, err := l.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: chain(1, "ok"), Pending: true})
 	require.NoError(t, err)
 	require.Equal(t, journal.StatePending, l.row(t, second).State, "there is no room for it")
 	queued := make(chan feed.Queued, 1)
@@ -509,13 +510,13 @@ func TestMemoryWake(t *testing.T) {
 	for range n {
 		chain := chain(2, "gate")
 		chain.Nodes[0].Actor = "signal"
-		ids = append(ids, l.start(t, chain, func(r *engine.StartRequest) {
+		ids = append(ids, l.start(t, chain, func(r *command.StartRequest) {
 			r.Input.Args = []json.RawMessage{json.RawMessage(`"` + strings.Repeat("x", 60<<10) + `"`)}
 		}))
 		testkit.Eventually(t, func() bool { return l.Live() == 0 })
 	}
 	for _, id := range ids {
-		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+		_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go"}})
 		require.NoError(t, err)
 	}
 	g.next(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -133,7 +134,7 @@ func TestWatchCursor(t *testing.T) {
 		l.question(t, goesOn)
 		ended := l.start(t, flow(does("pay", "does")))
 		l.wait(t, ended, journal.StateCompleted)
-		pending := l.start(t, flow(does("pay", "does")), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+		pending := l.start(t, flow(does("pay", "does")), func(r *command.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
 		for name, id := range map[string]string{"GoesOn": goesOn, "Ended": ended, "Pending": pending} {
 			t.Run(name+"/BeyondTheEndIsRefused", func(t *testing.T) {
 				err := l.Feed().Watch(t.Context(), feed.WatchRequest{Namespace: ns, RunID: id, After: 999}, &notebook{})

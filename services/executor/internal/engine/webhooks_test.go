@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -72,7 +73,7 @@ func TestTell(t *testing.T) {
 			d.Journal = book
 		})
 		hooks := []webhook.Hook{{URL: "https://example.com/a"}, {URL: "https://example.com/b", Events: []webhook.Event{webhook.RunPaused}, Secret: "a secret of this length"}}
-		with := func(r *engine.StartRequest) { r.Webhooks = hooks }
+		with := func(r *command.StartRequest) { r.Webhooks = hooks }
 
 		t.Run("NoHooks/NoJobs", func(t *testing.T) {
 			l.wait(t, l.start(t, chain(2, "ok")), journal.StateCompleted)
@@ -129,7 +130,7 @@ func TestTell(t *testing.T) {
 		})
 		t.Run("Repeat/InsertsNothingMore", func(t *testing.T) {
 			book.args(t)
-			req := engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), Webhooks: hooks, Request: journal.Request{ID: ids.New("req"), BodyHash: "h"}}
+			req := command.StartRequest{Namespace: ns, Graph: chain(1, "ok"), Webhooks: hooks, Request: journal.Request{ID: ids.New("req"), BodyHash: "h"}}
 			first, created, err := l.Start(t.Context(), req)
 			require.NoError(t, err)
 			require.True(t, created)
@@ -143,7 +144,7 @@ func TestTell(t *testing.T) {
 			}
 		})
 		t.Run("Metadata/LeavesWithoutSecrets", func(t *testing.T) {
-			id := l.start(t, chain(1, "ok"), with, func(r *engine.StartRequest) { r.Metadata = json.RawMessage(`{"k":"v"}`) })
+			id := l.start(t, chain(1, "ok"), with, func(r *command.StartRequest) { r.Metadata = json.RawMessage(`{"k":"v"}`) })
 			row := l.wait(t, id, journal.StateCompleted)
 			require.Contains(t, string(row.Metadata), "a secret")
 			out, err := record.Disclosed(row.Metadata)
@@ -158,7 +159,7 @@ func TestTell(t *testing.T) {
 		t.Run("Fork/IsNotAskedForTheAddressAgain", func(t *testing.T) {
 			id := l.start(t, chain(1, "ok"), with)
 			l.wait(t, id, journal.StateCompleted)
-			next, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})
+			next, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})
 			require.NoError(t, err)
 			l.wait(t, next, journal.StateCompleted)
 			found := false

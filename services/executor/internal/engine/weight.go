@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -61,8 +62,8 @@ func (t *session) readTurn() (done func(), ok bool) {
 
 // needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its
 // row and in its first event.
-func (t *session) needs(p *program.Program, req *StartRequest) int64 {
-	n := replay.Weight(p.Nodes) + 3*record.InputSize(req.propagates(), req.Context)
+func (t *session) needs(p *program.Program, req *command.StartRequest) int64 {
+	n := replay.Weight(p.Nodes) + 3*record.InputSize(req.Propagates(), req.Context)
 	if !t.holds(p) {
 		n += p.Bytes() + int64(len(p.Body))
 	}

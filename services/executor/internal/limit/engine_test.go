@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 	limitpg "github.com/epigraph-run/epigraph/services/executor/internal/limit/pg"
 	"github.com/epigraph-run/epigraph/workgraph"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -177,7 +178,7 @@ func TestReplicas(t *testing.T) {
 	const ns = "n"
 	start := func(t *testing.T, r *replica, g *workgraph.Graph, priority int) string {
 		t.Helper()
-		id, _, err := r.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: g, Priority: priority})
+		id, _, err := r.Start(t.Context(), command.StartRequest{Namespace: ns, Graph: g, Priority: priority})
 		require.NoError(t, err)
 		return id
 	}

@@ -12,14 +12,14 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // RetryRun implements the service.
 func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) (*executorv1.Run, error) {
-	once, before, err := s.answered(ctx, engine.MethodRetry, req)
+	once, before, err := s.answered(ctx, command.MethodRetry, req)
 	if err != nil || before != nil {
 		return before, err
 	}
@@ -28,7 +28,7 @@ func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) 
 		return nil, err
 	}
 	defer leave()
-	id, err := s.engine.Retry(ctx, engine.RetryRequest{
+	id, err := s.engine.Retry(ctx, command.RetryRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), AllowUnsafe: req.GetAllowUnsafe(), WithoutTask: req.GetWithoutTask(), Request: once})
 	if err != nil {
 		return nil, graphFaults(err)
@@ -38,7 +38,7 @@ func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) 
 
 // ForkRun implements the service.
 func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*executorv1.Run, error) {
-	once, before, err := s.answered(ctx, engine.MethodFork, req)
+	once, before, err := s.answered(ctx, command.MethodFork, req)
 	if err != nil || before != nil {
 		return before, err
 	}
@@ -47,14 +47,14 @@ func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*
 		return nil, err
 	}
 	defer leave()
-	fork := engine.ForkRequest{
+	fork := command.ForkRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), ReplaceArgs: req.GetReplaceArgs(), AllowUnsafe: req.GetAllowUnsafe(), WithoutTask: req.GetWithoutTask(),
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Request: once, Budget: callpb.FromBudget(req.GetBudget()),
 	}
 	if v := req.GetVisit(); v != nil {
 		if v.GetItem() != 0 {
-			return nil, errs.New(errs.InvalidArgument, engine.ReasonVisitNotFound, "a whole visit runs anew, not one item of it").
-				Violate("visit.item", engine.ReasonVisitNotFound, "must be 0")
+			return nil, errs.New(errs.InvalidArgument, command.ReasonVisitNotFound, "a whole visit runs anew, not one item of it").
+				Violate("visit.item", command.ReasonVisitNotFound, "must be 0")
 		}
 		fork.From = &workgraph.Ref{Node: v.GetNodeId(), Visit: max(int(v.GetVisit()), 1)}
 	}
@@ -98,7 +98,7 @@ func (s *Server) AmendRun(ctx context.Context, req *executorv1.AmendRunRequest) 
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.engine.Amend(ctx, engine.AmendRequest{
+	a, err := s.engine.Amend(ctx, command.AmendRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Revision: req.GetExpectedRevision(), Patch: patch, DryRun: req.GetDryRun(),
 		By: req.GetBy(), Request: once})
 	if err != nil {
@@ -131,7 +131,7 @@ func edgeText(e workgraph.Edge) string {
 	return out
 }
 
-func diffMessage(a *engine.Amendment) *executorv1.GraphDiff {
+func diffMessage(a *command.Amendment) *executorv1.GraphDiff {
 	d := &a.Diff
 	m := &executorv1.GraphDiff{AddedNodes: d.AddedNodes, RemovedNodes: d.RemovedNodes, GraphHash: a.GraphHash, GraphRevision: a.GraphRevision}
 	for _, c := range d.ChangedNodes {
@@ -167,8 +167,8 @@ func (s *Server) DeleteRun(ctx context.Context, req *executorv1.DeleteRunRequest
 }
 
 // bulkRequest reads what bulk requests share.
-func bulkRequest(ctx context.Context, f *executorv1.RunFilter, limit int32, dry bool) (engine.BulkRequest, error) {
-	out := engine.BulkRequest{Namespace: grpckit.Namespace(ctx), Limit: int(limit), DryRun: dry, Filter: journal.Filter{
+func bulkRequest(ctx context.Context, f *executorv1.RunFilter, limit int32, dry bool) (command.BulkRequest, error) {
+	out := command.BulkRequest{Namespace: grpckit.Namespace(ctx), Limit: int(limit), DryRun: dry, Filter: journal.Filter{
 		TaskID: f.GetTaskId(), UserID: f.GetUserId(), Labels: f.GetLabels(), ScheduleID: f.GetScheduleId(), Reason: f.GetStateReason(),
 		CreatedAfter: instant(f.GetCreatedAfter()), CreatedBefore: instant(f.GetCreatedBefore()),
 	}}
@@ -182,7 +182,7 @@ func bulkRequest(ctx context.Context, f *executorv1.RunFilter, limit int32, dry 
 	return out, nil
 }
 
-func bulkFailures(list []engine.BulkFailure) []*executorv1.BulkFailure {
+func bulkFailures(list []command.BulkFailure) []*executorv1.BulkFailure {
 	var out []*executorv1.BulkFailure
 	for _, f := range list {
 		e := errs.From(f.Err)

@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -74,7 +74,7 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 	if err != nil {
 		return nil, err
 	}
-	m.PendingCommands = engine.Unapplied(before.Unread)
+	m.PendingCommands = command.Unapplied(before.Unread)
 	if !whole || !s.priced || r.Usage.Calls == 0 {
 		return m, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 )
@@ -64,7 +64,7 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 
 // Cancel implements schedule.Runs.
 func (s Scheduled) Cancel(ctx context.Context, namespace, runID, reason string) error {
-	_, err := s.engine.Cancel(ctx, engine.CancelRequest{Namespace: namespace, RunID: runID, Reason: reason})
+	_, err := s.engine.Cancel(ctx, command.CancelRequest{Namespace: namespace, RunID: runID, Reason: reason})
 	if r := errs.ReasonOf(err); r == journal.ReasonRunNotFound || r == journal.ReasonRunEnded {
 		return nil
 	}

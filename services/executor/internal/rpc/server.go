@@ -30,6 +30,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
@@ -71,7 +72,7 @@ func NewServer(e *engine.Engine, j journal.Journal, actors []actor.Spec, more Mo
 
 // StartRun implements the service.
 func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
-	once, before, err := s.answered(ctx, engine.MethodStart, req)
+	once, before, err := s.answered(ctx, command.MethodStart, req)
 	if err != nil || before != nil {
 		return before, err
 	}
@@ -85,21 +86,21 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 	return s.run(ctx, started.ID)
 }
 
-func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request) (engine.Started, error) {
+func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request) (command.Started, error) {
 	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
-		return engine.Started{}, err
+		return command.Started{}, err
 	}
 	defer leave()
 	start, err := s.startRequest(ctx, req)
 	if err != nil {
-		return engine.Started{}, err
+		return command.Started{}, err
 	}
 	req.Graph = nil // while it waits for its turn it is in memory once, not twice
 	start.Request = once
 	started, err := s.engine.StartRun(ctx, start)
 	if err != nil {
-		return engine.Started{}, graphFaults(err)
+		return command.Started{}, graphFaults(err)
 	}
 	return started, nil
 }
@@ -116,8 +117,8 @@ func (s *Server) computes(name string) bool { return s.examined[name] }
 // for a turn.
 const standing = admission.PerNamespace / 4
 
-func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {
-	out := engine.StartRequest{
+func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (command.StartRequest, error) {
+	out := command.StartRequest{
 		Namespace: grpckit.Namespace(ctx), TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(),
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Priority: int(req.GetPriority()), StartTime: instant(req.GetStartTime()),
 		Budget: callpb.FromBudget(req.GetBudget()), Webhooks: webhooks(req.GetWebhooks()),
@@ -228,7 +229,7 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 }
 
 // misread is the error of a graph that is partly unreadable: it also names the faults of the rest.
-func (s *Server) misread(ctx context.Context, req engine.StartRequest, err error) error {
+func (s *Server) misread(ctx context.Context, req command.StartRequest, err error) error {
 	faults, ok := errors.AsType[workgraph.Faults](err)
 	if !ok {
 		return err
@@ -502,7 +503,7 @@ func (s *Server) CancelRun(ctx context.Context, req *executorv1.CancelRunRequest
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.engine.Cancel(ctx, engine.CancelRequest{
+	row, err := s.engine.Cancel(ctx, command.CancelRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once})
 	if err != nil {
 		return nil, err
@@ -520,7 +521,7 @@ func (s *Server) ResumeRun(ctx context.Context, req *executorv1.ResumeRunRequest
 	if err != nil {
 		return nil, err
 	}
-	err = s.engine.Resume(ctx, engine.ResumeRequest{
+	err = s.engine.Resume(ctx, command.ResumeRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once,
 		Budget: callpb.FromBudget(req.GetBudget())})
 	if err != nil {
@@ -536,7 +537,7 @@ func (s *Server) ReconcileVisit(ctx context.Context, req *executorv1.ReconcileVi
 		return nil, err
 	}
 	v := req.GetVisit()
-	out := engine.ReconcileRequest{
+	out := command.ReconcileRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), By: req.GetBy(), Request: once,
 		Ref: workgraph.Ref{Node: v.GetNodeId(), Visit: max(int(v.GetVisit()), 1), Item: int(v.GetItem())},
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -72,7 +72,7 @@ func (s *Server) PauseRun(ctx context.Context, req *executorv1.PauseRunRequest) 
 	if err != nil {
 		return nil, err
 	}
-	err = s.engine.Pause(ctx, engine.PauseRequest{
+	err = s.engine.Pause(ctx, command.PauseRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once})
 	if err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func (s *Server) SignalRun(ctx context.Context, req *executorv1.SignalRunRequest
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.engine.Signal(ctx, engine.SignalRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Signal: engine.Signal{Name: req.GetName(), Payload: payload}, Request: once})
+	row, err := s.engine.Signal(ctx, command.SignalRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Signal: command.Signal{Name: req.GetName(), Payload: payload}, Request: once})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	}
 	req.Start = nil // as in start
 	start.Request = once
-	id, _, err := s.engine.SignalWithStart(ctx, start, engine.Signal{Name: req.GetName(), Payload: payload})
+	id, _, err := s.engine.SignalWithStart(ctx, start, command.Signal{Name: req.GetName(), Payload: payload})
 	if err != nil {
 		return nil, graphFaults(err)
 	}
@@ -156,7 +156,7 @@ func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageReq
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.engine.Send(ctx, engine.MessageRequest{Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), From: req.GetFrom(),
+	row, err := s.engine.Send(ctx, command.MessageRequest{Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), From: req.GetFrom(),
 		Node: req.GetNodeId(), Token: token, Message: message, Request: once})
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func ended(field string, done *executorv1.AttemptPerformed, failed *executorv1.A
 
 // CompleteAttempt implements the service.
 func (s *Server) CompleteAttempt(ctx context.Context, req *executorv1.CompleteAttemptRequest) (*executorv1.CompleteAttemptResponse, error) {
-	end := engine.CompleteRequest{Namespace: grpckit.Namespace(ctx), Token: req.GetAttemptToken(), By: req.GetBy()}
+	end := command.CompleteRequest{Namespace: grpckit.Namespace(ctx), Token: req.GetAttemptToken(), By: req.GetBy()}
 	var err error
 	if end.Outcome, end.Err, err = ended("completed", req.GetCompleted(), req.GetFailed()); err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (s *Server) AnswerInterrupt(ctx context.Context, req *executorv1.AnswerInte
 	if err != nil {
 		return nil, err
 	}
-	a := engine.AnswerRequest{
+	a := command.AnswerRequest{
 		Namespace: grpckit.Namespace(ctx), InterruptID: req.GetInterruptId(), Answer: answer, By: req.GetBy(), ApproveHash: req.GetApproveHash()}
 	switch req.GetDecision() {
 	case executorv1.Decision_DECISION_APPROVED:
@@ -258,8 +258,8 @@ func (s *Server) AnswerInterrupt(ctx context.Context, req *executorv1.AnswerInte
 		a.Decision = workgraph.Rejected
 	case executorv1.Decision_DECISION_UNSPECIFIED:
 	default:
-		return nil, errs.New(errs.InvalidArgument, engine.ReasonAnswerInvalid, "decision %d is not known", req.GetDecision()).
-			Violate("decision", engine.ReasonAnswerInvalid, "not a decision")
+		return nil, errs.New(errs.InvalidArgument, command.ReasonAnswerInvalid, "decision %d is not known", req.GetDecision()).
+			Violate("decision", command.ReasonAnswerInvalid, "not a decision")
 	}
 	row, err := s.engine.Answer(ctx, a)
 	if err != nil {

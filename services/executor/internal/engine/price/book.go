@@ -1,3 +1,5 @@
+// Package price asks what calls cost. It stops asking for a while for a namespace whose price book does not
+// answer.
 package price
 
 import (
@@ -28,15 +30,15 @@ const (
 	Pause = time.Second
 )
 
-// book asks for prices, and stops asking for a while where nobody answers. It is safe for concurrent use.
+// Book asks for prices, and stops asking for a while where nobody answers. It is safe for concurrent use.
 type Book struct {
 	prices Prices
 	Fuses  fuses
 	log    *slog.Logger
 }
 
-// newBook asks prices; nil if that is nil.
-func NewBook(prices Prices, log *slog.Logger) *Book {
+// New asks prices; nil if that is nil.
+func New(prices Prices, log *slog.Logger) *Book {
 	if prices == nil {
 		return nil
 	}
@@ -65,7 +67,7 @@ func (f *fuses) of(namespace string) *fuse {
 	return f.by[namespace]
 }
 
-// all are the fuses by namespace.
+// All are the fuses by namespace.
 func (f *fuses) All() map[string]*fuse {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,14 +115,14 @@ func (f *fuse) leave(asked, answered bool, entry outbox.Entry) {
 	}
 }
 
-// blown is what to ask for while there is no answer.
+// Blown is what to ask for while there is no answer.
 func (f *fuse) Blown() (entry outbox.Entry, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.entry, !f.until.IsZero()
 }
 
-// cameBack reports, once, that there was an answer after there was none.
+// CameBack reports, once, that there was an answer after there was none.
 func (f *fuse) CameBack() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +136,7 @@ func unanswered(err error) bool {
 	return err != nil && !errs.Is(err, errs.InvalidArgument) && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.FailedPrecondition)
 }
 
-// ask finds out what entries cost. One that the price book refuses has no price.
+// Ask finds out what entries cost. One that the price book refuses has no price.
 func (b *Book) Ask(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -158,13 +160,13 @@ func (b *Book) Ask(ctx context.Context, namespace string, entries []outbox.Entry
 	return costs, err
 }
 
-// priced is usage in the form in which its price is asked for. It is in no books.
+// Priced is usage in the form in which its price is asked for. It is in no books.
 func Priced(runID string, u *workgraph.Usage, at time.Time, call int) outbox.Entry {
 	return outbox.Entry{RunID: runID, Call: call, Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
 		OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: at, Tool: u.Model == ""}
 }
 
-// spentBefore is what a run has spent that gets its first cap in money, as far as the price book answers; the
+// SpentBefore is what a run has spent that gets its first cap in money, as far as the price book answers; the
 // machine has it settled in any case.
 func (b *Book) SpentBefore(ctx context.Context, row journal.Run, prior []workgraph.Unsettled) (sum int64) {
 	entries := make([]outbox.Entry, len(prior))

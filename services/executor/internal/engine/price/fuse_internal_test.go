@@ -24,7 +24,7 @@ func (crowded) Prices(_ context.Context, namespace string, entries []outbox.Entr
 // A namespace that the price book refuses keeps no other from asking.
 func TestFuseOfANamespace(t *testing.T) {
 	t.Parallel()
-	e := NewBook(crowded{}, slog.New(slog.DiscardHandler))
+	e := New(crowded{}, slog.New(slog.DiscardHandler))
 	entries := []outbox.Entry{{RunID: "run_1"}}
 	for range 3 {
 		_, err := e.Ask(t.Context(), "greedy", entries)

@@ -1,4 +1,6 @@
-package engine
+// Package command carries out what clients ask of runs: it checks a request against where its run stands, and
+// writes a durable command that the owner of the run applies. It owns no run.
+package command
 
 import (
 	"context"
@@ -50,7 +52,7 @@ type Live interface {
 }
 
 // HandlerDeps are a Handler's collaborators; all but Prices must be set.
-type HandlerDeps struct {
+type Deps struct {
 	Journal   journal.Journal
 	Live      Live
 	Positions replay.Source
@@ -64,7 +66,7 @@ type HandlerDeps struct {
 }
 
 // NewHandler returns a Handler that takes values of up to maxPayload bytes.
-func NewHandler(d HandlerDeps, maxPayload int) *Handler {
+func New(d Deps, maxPayload int) *Handler {
 	return &Handler{journal: d.Journal, live: d.Live, positions: d.Positions, programs: d.Programs, computing: d.Computing, prices: d.Prices, feed: d.Feed,
 		tokens: d.Tokens, maxPayload: maxPayload, log: d.Logger}
 }

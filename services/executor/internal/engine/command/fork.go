@@ -1,4 +1,4 @@
-package engine
+package command
 
 import (
 	"context"
@@ -108,7 +108,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err := reached(old, req.From); err != nil {
 		return "", err
 	}
-	before := ungrown(old.Graph())
+	before := Ungrown(old.Graph())
 	g := before
 	if req.Graph != nil {
 		g = req.Graph
@@ -151,7 +151,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 			start.Labels = map[string]string{}
 		}
 		maps.Copy(start.Labels, req.Labels)
-		if err := checkLabels(start.Labels); err != nil {
+		if err := CheckLabels(start.Labels); err != nil {
 			return "", err
 		}
 	}
@@ -385,13 +385,13 @@ func repeats(p *workgraph.Program, again []workgraph.Ref, below []string) error 
 func startOf(row journal.Run) (StartRequest, error) {
 	out := StartRequest{
 		Namespace: row.Namespace, Context: row.Context, TaskID: row.TaskID, UserID: row.UserID, ChatID: row.ChatID, ThreadID: row.ThreadID,
-		Labels: row.Labels, Priority: int(row.Priority), Attachments: row.Attachments, origin: tracing.OfRun(row),
+		Labels: row.Labels, Priority: int(row.Priority), Attachments: row.Attachments, Origin: tracing.OfRun(row),
 	}
 	m, err := record.DecodeMetadata(row.Metadata)
 	if err != nil {
 		return out, err
 	}
-	out.Metadata, out.Budget, out.Webhooks, out.lineage.Approved = m.User, m.Budget, m.Webhooks, m.Approved
+	out.Metadata, out.Budget, out.Webhooks, out.Lineage.Approved = m.User, m.Budget, m.Webhooks, m.Approved
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)
@@ -405,8 +405,8 @@ func startOf(row journal.Run) (StartRequest, error) {
 	return out, nil
 }
 
-// ungrown is a graph without what expansions have made of it: a fork expands again what it takes over.
-func ungrown(g *workgraph.Graph) *workgraph.Graph {
+// Ungrown is a graph without what expansions have made of it: a fork expands again what it takes over.
+func Ungrown(g *workgraph.Graph) *workgraph.Graph {
 	grown := func(id string) bool { return strings.Contains(id, "#") }
 	if !slices.ContainsFunc(g.Nodes, func(n workgraph.Node) bool { return grown(n.ID) }) {
 		return g

@@ -1,4 +1,4 @@
-package engine
+package command
 
 import (
 	"encoding/json"
@@ -64,15 +64,15 @@ type StartRequest struct {
 
 	// RootID is the top of the run's family, if it has a parent.
 	RootID  string
-	lineage record.Lineage
-	// lock, if not nil, is held while before, and if that finds nothing against it the start, are carried
+	Lineage record.Lineage
+	// Lock, if not nil, is held while before, and if that finds nothing against it the start, are carried
 	// out.
-	lock   sync.Locker
-	before func() error
-	// origin is the span that recorded the run of which this is a fork; its trace is linked.
-	origin trace.SpanContext
-	// full says that the namespace has no room for the run at the moment.
-	full bool
+	Lock   sync.Locker
+	Before func() error
+	// Origin is the span that recorded the run of which this is a fork; its trace is linked.
+	Origin trace.SpanContext
+	// Full says that the namespace has no room for the run at the moment.
+	Full bool
 }
 
 // Signal is what a run may wait for by its name.
@@ -81,8 +81,8 @@ type Signal struct {
 	Payload json.RawMessage
 }
 
-// deadline is when the run is to be ended, or zero.
-func (req *StartRequest) deadline(now time.Time) time.Time {
+// EndsAt is when the run is to be ended, or zero.
+func (req *StartRequest) EndsAt(now time.Time) time.Time {
 	d := req.Deadline
 	if req.Timeout > 0 {
 		from := now
@@ -99,9 +99,9 @@ func (req *StartRequest) deadline(now time.Time) time.Time {
 // argAttachments is the named argument under which the run's documents travel to its nodes.
 const argAttachments = "attachments"
 
-// propagates is the input that start nodes receive: the caller's, and the documents unless the caller gave
+// Propagates is the input that start nodes receive: the caller's, and the documents unless the caller gave
 // that name a meaning.
-func (req *StartRequest) propagates() workgraph.Input {
+func (req *StartRequest) Propagates() workgraph.Input {
 	if len(req.Attachments) == 0 || req.Input.Named[argAttachments] != nil {
 		return req.Input
 	}

@@ -1,4 +1,4 @@
-package engine
+package command
 
 import (
 	"strconv"
@@ -11,7 +11,7 @@ import (
 // ReasonBudgetInvalid is the reason of a budget that nothing can be.
 const ReasonBudgetInvalid = "BUDGET_INVALID"
 
-func budgetFits(b *workgraph.Budget) error {
+func BudgetFits(b *workgraph.Budget) error {
 	if fault := b.Fault(); fault != "" {
 		return errs.New(errs.InvalidArgument, ReasonBudgetInvalid, "the budget's %s", fault).
 			Violate("budget", ReasonBudgetInvalid, fault).Hint("leave a cap out for no limit; 0 lets nothing start")

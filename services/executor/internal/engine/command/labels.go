@@ -1,4 +1,4 @@
-package engine
+package command
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ const (
 	maxLabelLength = 256
 )
 
-// checkLabels holds labels that come by another way than a start to the rules of those that do.
-func checkLabels(labels map[string]string) error {
+// CheckLabels holds labels that come by another way than a start to the rules of those that do.
+func CheckLabels(labels map[string]string) error {
 	refused := func(format string, args ...any) *errs.Error {
 		e := errs.New(errs.InvalidArgument, ReasonLabelsInvalid, format, args...)
 		return e.Violate("labels", ReasonLabelsInvalid, e.Message)

@@ -1,4 +1,4 @@
-package engine
+package command
 
 import (
 	"bytes"
@@ -68,7 +68,7 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 		}
 		return err
 	}
-	if err := budgetFits(req.Budget); err != nil {
+	if err := BudgetFits(req.Budget); err != nil {
 		return err
 	}
 	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
