@@ -14,7 +14,7 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 		return
 	}
 	if f.Kind == "par" {
-		r.beside(lines, f, depth)
+		r.parallelParts(lines, f, depth)
 		return
 	}
 	tried, j, joined := 0, 0, false
@@ -74,8 +74,8 @@ func (n *pseudoLine) isStep() bool {
 	return n.lead == 0 && strings.HasSuffix(n.text, ")") && !strings.Contains(n.text, " ") && !n.closed
 }
 
-// beside reads the parts of a parallel block.
-func (r *pseudo) beside(lines []*pseudoLine, f *form.Flow, depth int) {
+// parallelParts reads the parts of a parallel block.
+func (r *pseudo) parallelParts(lines []*pseudoLine, f *form.Flow, depth int) {
 	wide := len(lines) > 1 && lines[0].line != lines[len(lines)-1].line
 	for k := 0; k < len(lines); k++ {
 		n := lines[k]

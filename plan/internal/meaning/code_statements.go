@@ -42,7 +42,7 @@ func (p *program) run(body []*form.Stmt, depth int) {
 func (p *program) block(st *form.Stmt, depth int) {
 	before := len(p.r.Items)
 	if st.Word == "for" && st.Expr != nil {
-		p.over(st.Expr)
+		p.loopHead(st.Expr)
 	}
 	p.run(st.Body, depth+1)
 	if st.Word == "if" || st.Word == "else" || st.Word == "for" {
@@ -52,8 +52,8 @@ func (p *program) block(st *form.Stmt, depth int) {
 	}
 }
 
-// over reads the head of a loop. The loop variables hold the items that the list comes from.
-func (p *program) over(e *form.Expr) {
+// loopHead reads the head of a loop. The loop variables hold the items that the list comes from.
+func (p *program) loopHead(e *form.Expr) {
 	if e.Kind != form.Ops || len(e.Args) < 2 || e.Ops[len(e.Ops)-1] != "in" && e.Ops[len(e.Ops)-1] != "of" {
 		p.eval(e)
 		return

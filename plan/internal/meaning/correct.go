@@ -19,7 +19,7 @@ func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Read
 	if at < 0 || len(src.Text)-at > maxCorrection {
 		return nil
 	}
-	head := keepOnly(src, []alternative{{}, {Off: at, End: len(src.Text)}}, 0)
+	head := blankOthers(src, []alternative{{}, {Off: at, End: len(src.Text)}}, 0)
 	all := read(head)
 	if len(all) == 0 || all[0].Weight < 30 || len(all[0].Items) < 2 {
 		return nil
@@ -92,11 +92,11 @@ func corrects(line string) bool {
 
 // amender changes a reading by the sentences around its list.
 type amender struct {
-	most  int // bound on the number of links
-	r     *Reading
-	names *Names
-	lang  string
-	place map[string]int
+	maxLinks int
+	r        *Reading
+	names    *Names
+	lang     string
+	place    map[string]int
 	// order are the levels of the listed order: each level follows the one before, and its items run in
 	// parallel. It is nil if the text states the links.
 	order      [][]int
@@ -123,7 +123,7 @@ type amender struct {
 // amend changes a reading by the text around its list. If correcting is set, the text corrects the list: a
 // stated need replaces earlier ones.
 func amend(src *form.Source, r *Reading, text string, off int, correcting bool) {
-	a := &amender{r: r, most: src.MaxLinks, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
+	a := &amender{r: r, maxLinks: src.MaxLinks, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
 	a.index()
 	if len(r.Links) == 0 && !r.Stated {
 		for _, i := range a.steps() {
@@ -159,7 +159,7 @@ func (a *amender) arrows(text string, off int) string {
 	var out strings.Builder
 	at := 0
 	for line := range strings.Lines(text) {
-		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known, a.most); ok {
+		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known, a.maxLinks); ok {
 			if !stated && !lexicon.Has(lexicon.Path, line) {
 				a.r.Links = append(a.r.Links, links...)
 			}

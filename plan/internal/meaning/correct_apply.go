@@ -213,7 +213,7 @@ func (a *amender) leaveOrder(r Relation) {
 func (a *amender) explicit() {
 	for k := 1; k < len(a.order); k++ {
 		for _, from := range a.order[k-1] {
-			if len(a.r.Links) > a.most {
+			if len(a.r.Links) > a.maxLinks {
 				a.full(a.r.Items[from].Off)
 				return
 			}

@@ -282,5 +282,5 @@ func FuzzDiscourse(f *testing.F) {
 }
 
 func TestStemsOfSigns(t *testing.T) {
-	require.Empty(t, (&teller{}).stems("\u0307 \u200d\ufe0f"))
+	require.Empty(t, (&proseReader{}).stems("\u0307 \u200d\ufe0f"))
 }

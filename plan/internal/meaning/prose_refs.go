@@ -12,7 +12,7 @@ import (
 const maxShared = 6
 
 // noteWords adds the words of a step to the index of words.
-func (t *teller) noteWords(i int, s string) {
+func (t *proseReader) noteWords(i int, s string) {
 	for w := range t.stems(s) {
 		if list := t.words[w]; len(list) <= maxShared {
 			t.words[w] = append(list, i)
@@ -22,7 +22,7 @@ func (t *teller) noteWords(i int, s string) {
 
 // found returns the step that shares the most words with a text, or -1. Of several it returns the last; sure
 // is set if there is only one.
-func (t *teller) found(s string) (best int, sure bool) {
+func (t *proseReader) found(s string) (best int, sure bool) {
 	score := map[int]int{}
 	for w := range t.stems(s) {
 		list := t.words[w]
@@ -47,7 +47,7 @@ func (t *teller) found(s string) (best int, sure bool) {
 
 // refers returns the steps that a condition refers to: both or all, the steps whose words it uses, or else
 // the last ones. named is set if the condition names them.
-func (t *teller) refers(s string) (out []int, named bool) {
+func (t *proseReader) refers(s string) (out []int, named bool) {
 	if len(t.steps) == 0 {
 		return nil, false
 	}
@@ -137,7 +137,7 @@ func (t *teller) refers(s string) (out []int, named bool) {
 }
 
 // ends returns the last steps for which no other step waits, at most most of them.
-func (t *teller) ends(most int) (out []int) {
+func (t *proseReader) ends(most int) (out []int) {
 	for i := len(t.steps) - 1; i >= 0 && len(out) < most; i-- {
 		if !t.steps[i].waited {
 			out = append(out, i)
@@ -148,7 +148,7 @@ func (t *teller) ends(most int) (out []int) {
 }
 
 // latest drops the steps for which other steps of the list wait.
-func (t *teller) latest(list []int) (out []int) {
+func (t *proseReader) latest(list []int) (out []int) {
 	above := map[int]bool{}
 	for _, i := range list {
 		for _, n := range t.steps[i].needs {
@@ -172,7 +172,7 @@ func span(from, to int) (out []int) {
 
 // stems returns the stems of the meaningful words of a text. For scripts without spaces the stems are pairs
 // of characters.
-func (t *teller) stems(s string) map[string]bool {
+func (t *proseReader) stems(s string) map[string]bool {
 	out := map[string]bool{}
 	var prev rune
 	pairs := func(r rune) bool { return r >= 0x4E00 && r <= 0x9FFF || r >= 0x30A1 && r <= 0x30FA }
@@ -199,7 +199,7 @@ func (t *teller) stems(s string) map[string]bool {
 }
 
 // stem returns the number of letters that count in a word: its beginning, without the ending of a short word.
-func (t *teller) stem(rs []rune) int {
+func (t *proseReader) stem(rs []rune) int {
 	n := len(rs)
 	switch {
 	case n > stemLength:

@@ -248,12 +248,12 @@ func (a *analysis) draw(links []drawnLink, way int, name string) {
 		}
 		a.hits++
 		a.link(from, to, Stated, l.off)
-		a.say(l.says)
+		a.annotate(l.says)
 	}
 }
 
-// say adds information to the last link.
-func (a *analysis) say(says string) {
+// annotate adds information to the last link.
+func (a *analysis) annotate(says string) {
 	if n := len(a.r.Links); n > 0 && says != "" {
 		a.r.Links[n-1].Says = says
 	}
@@ -339,7 +339,7 @@ func (a *analysis) takePairs(p *pairs) {
 				}
 				a.hits++
 				a.link(a.end(x), a.end(y), Stated, e.off)
-				a.say(e.says)
+				a.annotate(e.says)
 			}
 		}
 	}

@@ -162,7 +162,7 @@ func (a *analysis) needs() {
 	}
 	known1 := a.hits
 	a.known = known1 - drawn
-	a.beside()
+	a.parallelNeeds()
 	a.nested()
 	for _, f := range unknown {
 		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
@@ -245,8 +245,8 @@ func (a *analysis) fromZero() bool {
 	return zero && ahead
 }
 
-// beside gives records that run in parallel to others, and state no needs, the needs of the others.
-func (a *analysis) beside() {
+// parallelNeeds gives records that run in parallel to others, and state no needs, the needs of the others.
+func (a *analysis) parallelNeeds() {
 	var at [][2]int // a record, and one that it runs in parallel to
 	for _, col := range a.g.cols {
 		if !col.is(lexicon.Parallel) {

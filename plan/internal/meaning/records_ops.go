@@ -43,7 +43,7 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 			}
 			it := Item{ID: id, Shown: true, Title: name, Parent: -1, Off: v.Off, End: v.End}
 			for _, f := range v.Fields[:min(len(v.Fields), maxAttrs)] {
-				if s := f.Val.Text(); says(f.Val) && (f.Val.IsScalar() || linkLike(f.Val)) && s != id && s != name {
+				if s := f.Val.Text(); hasContent(f.Val) && (f.Val.IsScalar() || linkLike(f.Val)) && s != id && s != name {
 					it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: Args, Value: form.JSON(f.Val), Off: f.Off})
 				}
 			}

@@ -55,8 +55,8 @@ type Doubt struct {
 	Stranger bool
 }
 
-// talk reads the relations in one text.
-type talk struct {
+// relationReader reads the relations in one text.
+type relationReader struct {
 	n     *Names
 	self  int
 	text  string
@@ -81,7 +81,7 @@ type talk struct {
 // Relations returns the relations that a text states about the item self, or about any items if self is -1.
 // off is added to all offsets.
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
-	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
+	t := relationReader{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
 	t.atoms = n.groups(self, text, n.atoms(text))
 	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase || t.atoms[1].kinds&lexicon.Relations == 0) {
 		t.atoms[0].used = true // its own name, as in "e2e: browser tests"
@@ -119,7 +119,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 }
 
 // parts reports whether an atom separates clauses.
-func (t *talk) parts(i int) bool {
+func (t *relationReader) parts(i int) bool {
 	switch a := &t.atoms[i]; a.class {
 	case stop, opened, closed, point:
 		return true
@@ -132,7 +132,7 @@ func (t *talk) parts(i int) bool {
 }
 
 // clause reads a part of a sentence without brackets.
-func (t *talk) clause(from, to int) {
+func (t *relationReader) clause(from, to int) {
 	none, said := false, len(t.rels)
 	var free []int // steps that need nothing, outside of the steps
 	if t.order(from, to) {
@@ -160,7 +160,7 @@ func (t *talk) clause(from, to int) {
 }
 
 // relates reports whether an atom states a relation: it is a phrase of relation, or "until" behind a "not".
-func (t *talk) relates(from, at int) bool {
+func (t *relationReader) relates(from, at int) bool {
 	a := &t.atoms[at]
 	if a.class != phrase {
 		return false
@@ -178,7 +178,7 @@ func (t *talk) relates(from, at int) bool {
 
 // negated returns the number of atoms between an atom and the "not" before it, or -1 if there is none within
 // the given number of atoms.
-func (t *talk) negated(from, at, within int) int {
+func (t *relationReader) negated(from, at, within int) int {
 	for i := at - 1; i >= max(from, at-within); i-- {
 		a := &t.atoms[i]
 		if a.class == comma || a.class == group || a.kinds&lexicon.Relations != 0 {
@@ -192,7 +192,7 @@ func (t *talk) negated(from, at, within int) int {
 }
 
 // about returns the subjects of a relation: those given, those of the sentence, or self.
-func (t *talk) about(subject []int) []int {
+func (t *relationReader) about(subject []int) []int {
 	switch {
 	case len(subject) > 0:
 		return subject
@@ -206,7 +206,7 @@ func (t *talk) about(subject []int) []int {
 
 // says reports whether a phrase of the kind None states that nothing is needed: it is long enough, or it is
 // the only content of its part of the clause.
-func (t *talk) says(from, at, to int) bool {
+func (t *relationReader) says(from, at, to int) bool {
 	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from; i-- {
 		if t.atoms[i].class == comma {
@@ -230,7 +230,7 @@ func (t *talk) says(from, at, to int) bool {
 }
 
 // kindOf returns the kind of relation that a phrase states, with regard to a "not" before it.
-func (t *talk) kindOf(from, at, to int) Kind {
+func (t *relationReader) kindOf(from, at, to int) Kind {
 	a := &t.atoms[at]
 	k := Needs
 	switch {
@@ -257,7 +257,7 @@ func (t *talk) kindOf(from, at, to int) Kind {
 const reach = 120
 
 // relation reads the references of a phrase of relation.
-func (t *talk) relation(from, at, to int) {
+func (t *relationReader) relation(from, at, to int) {
 	from, to = max(from, at-reach), min(to, at+reach)
 	a := &t.atoms[at]
 	k := t.kindOf(from, at, to)
@@ -369,7 +369,7 @@ func (n *Names) within(item, group int) bool {
 func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
 
 // state adds a relation, or puts it into pending if it has no subject yet.
-func (t *talk) state(rel Relation, subject []int) {
+func (t *relationReader) state(rel Relation, subject []int) {
 	if len(subject) > 0 {
 		t.subject = subject
 	}
@@ -400,7 +400,7 @@ var hedges = wordsOf("hedging")
 const maxHedge = 60
 
 // hedged reports whether the part of a sentence around a relation expresses uncertainty: "(maybe after 1?)".
-func (t *talk) hedged(off, end int) bool {
+func (t *relationReader) hedged(off, end int) bool {
 	from, to := max(0, off-maxHedge), min(len(t.text), end+maxHedge)
 	if i := strings.LastIndexAny(t.text[from:off], "([;.!?\n（。；"); i >= 0 {
 		from += i + 1
@@ -421,7 +421,7 @@ func (t *talk) hedged(off, end int) bool {
 const maxPending = 20
 
 // rest reads the references that belong to no phrase.
-func (t *talk) rest(from, to int) {
+func (t *relationReader) rest(from, to int) {
 	alone, content := t.loneGroup(from, to)
 	for i := from; i < to; i++ {
 		a := &t.atoms[i]
@@ -480,7 +480,7 @@ func (t *talk) rest(from, to int) {
 }
 
 // stated reports whether a clause has a word for done or first: "2 and 3 must be finished".
-func (t *talk) stated(from, to int) bool {
+func (t *relationReader) stated(from, to int) bool {
 	for i := from; i < to; i++ {
 		if a := &t.atoms[i]; a.class == phrase && (a.is(lexicon.Done) || a.is(lexicon.First)) && a.class != group {
 			return true
@@ -490,7 +490,7 @@ func (t *talk) stated(from, to int) bool {
 }
 
 // denies reports whether the part of a clause around a reference contains exactly one "not".
-func (t *talk) denies(from, at, to int) bool {
+func (t *relationReader) denies(from, at, to int) bool {
 	nots := 0
 	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from && t.atoms[i].class != comma; i-- {
@@ -507,12 +507,12 @@ func (t *talk) denies(from, at, to int) bool {
 }
 
 // bracketed reports whether a clause is in brackets.
-func (t *talk) bracketed(from, to int) bool {
+func (t *relationReader) bracketed(from, to int) bool {
 	return from > 0 && t.atoms[from-1].class == opened && to < len(t.atoms) && t.atoms[to].class == closed
 }
 
 // doubt adds a doubt about a reference.
-func (t *talk) doubt(a *atom) {
+func (t *relationReader) doubt(a *atom) {
 	a.used = true
 	d := Doubt{Item: -1, Text: t.text[a.off:a.end], Why: "names a step, but no relation to it was read", Off: a.off}
 	if len(a.items) > 0 {
