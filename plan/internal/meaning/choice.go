@@ -42,9 +42,9 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 	}
 	r := all[0]
 	note := Note{Code: "SEVERAL_PLANS", Off: alts[at].Off, Hint: "ask for one plan"}
-	note.Message = "the text holds several plans; it chooses this one"
+	note.Message = "the text has several plans and chooses this one"
 	if chosen < 0 {
-		note.Code, note.Message = "AMBIGUOUS", "the text holds several plans and chooses none; the first one was read"
+		note.Code, note.Message = "AMBIGUOUS", "the text has several plans and chooses none; the first one was read"
 	}
 	have := map[string]bool{}
 	for _, it := range r.Items {
@@ -101,7 +101,7 @@ func alternativeNotes(r, other *Reading, off int) []Note {
 		titles = append(titles, other.Items[i].ID+" "+clipped(squeeze(other.Items[i].Title)))
 	}
 	list := strings.Join(titles, "; ")
-	return []Note{{Code: "SEVERAL_PLANS", Element: clipped(list), Off: off, Message: "another plan stands here, which was not read: " + list, Hint: "ask for one plan"}}
+	return []Note{{Code: "SEVERAL_PLANS", Element: clipped(list), Off: off, Message: "another plan was not read: " + list, Hint: "ask for one plan"}}
 }
 
 // blankOthers returns the text with all alternatives but one blanked out. Offsets do not change.

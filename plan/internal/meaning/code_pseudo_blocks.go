@@ -117,7 +117,7 @@ func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int
 		split(lines[k].kids)
 	}
 	r.blocks++
-	r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were taken", "write the steps that are to be done", n.off)
+	r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were read", "write only the steps to do", n.off)
 	before := len(r.r.Items)
 	if len(parts) == 1 {
 		r.block(parts[0], f.Add("seq", 0), depth+1)
@@ -128,7 +128,7 @@ func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int
 		}
 	}
 	for _, it := range r.r.Items[before:] {
-		r.note(false, "AMBIGUOUS", it.ID, it.ID+" stands below the condition "+n.text+"; it was taken as one step", "write each step that is to be done", it.Off)
+		r.note(false, "AMBIGUOUS", it.ID, it.ID+" is below the condition "+n.text+"; it was read as one step", "write each step to do", it.Off)
 	}
 	return k
 }

@@ -333,7 +333,7 @@ func (p *program) inside(e *form.Expr, tasks []int, last bool) []int {
 
 func (p *program) linkAll(from, to []int, off int) {
 	if len(from)*len(to) > p.maxLinks {
-		p.note(true, "LIMIT_REACHED", p.r.Items[from[0]].ID, "the groups on this line stand for too many edges", "split the line", off)
+		p.note(true, "LIMIT_REACHED", p.r.Items[from[0]].ID, "the groups on this line make too many edges", "split the line", off)
 		return
 	}
 	for _, a := range from {

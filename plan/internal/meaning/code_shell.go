@@ -320,7 +320,7 @@ func (sh *shell) step(words []string, off int) {
 	sh.args += b2i(len(words) > 1)
 	k := sh.item(id, strings.Join(words, " "), false, off, sh.i)
 	if sh.cond > 0 {
-		sh.note(false, "AMBIGUOUS", sh.r.Items[k].ID, "the script runs "+sh.r.Items[k].ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", off)
+		sh.note(false, "AMBIGUOUS", sh.r.Items[k].ID, "the script runs "+sh.r.Items[k].ID+" only under a condition or repeatedly; it was read as one step", "write each step to do", off)
 	}
 	sh.r.Items[k].Shown = true
 	for _, x := range sh.front {

@@ -47,7 +47,7 @@ func (p *program) block(st *form.Stmt, depth int) {
 	p.run(st.Body, depth+1)
 	if st.Word == "if" || st.Word == "else" || st.Word == "for" {
 		for _, it := range p.r.Items[before:] {
-			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", it.Off)
+			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only under a condition or repeatedly; it was read as one step", "write each step to do", it.Off)
 		}
 	}
 }
@@ -229,11 +229,11 @@ func (p *program) finish(labeled bool) {
 	for _, e := range p.order {
 		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; e[0] < lead && e[1] >= lead {
 			p.link(e[0], e[1], ListedOrder, b.Off)
-			p.note(false, "AMBIGUOUS", a.ID, b.ID+" uses nothing of "+a.ID+"; it was taken to follow it, as it stands in the program", "say what waits for it", a.Off)
+			p.note(false, "AMBIGUOUS", a.ID, b.ID+" uses nothing of "+a.ID+"; it was taken to follow it, as in the program", "state what waits for it", a.Off)
 		}
 		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; p.bare[e[1]] {
 			p.link(e[0], e[1], ListedOrder, b.Off)
-			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", which stands before it", "say what it waits for", b.Off)
+			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", the step before it", "state its needs", b.Off)
 		}
 	}
 }

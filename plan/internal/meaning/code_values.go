@@ -46,7 +46,7 @@ func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int 
 	}
 	if c := repeated(e); c != nil && shown && !p.passes(c) {
 		k := p.call(c, id, st, shown)
-		p.note(false, "AMBIGUOUS", p.r.Items[k].ID, "the program runs "+p.r.Items[k].ID+" again and again; it was taken as one step", "write each step that is to be done", c.Off)
+		p.note(false, "AMBIGUOUS", p.r.Items[k].ID, "the program runs "+p.r.Items[k].ID+" repeatedly; it was read as one step", "write each step to do", c.Off)
 		return []int{k}
 	}
 	if e.Kind == form.Call && !shown && p.passes(e) || e.Kind != form.Call || st.Label.Text == "" && p.passes(e) {

@@ -141,7 +141,7 @@ func amend(src *form.Source, r *Reading, text string, off int, correcting bool) 
 	}
 	if a.applied == 0 && correcting {
 		all := a.idsOf(a.steps())
-		a.doubt("the text corrects the plan, and the correction was not understood", all[:min(len(all), 100)], off)
+		a.doubt("the text corrects the plan, but the correction was not understood", all[:min(len(all), 100)], off)
 	}
 	if a.order != nil && a.moved {
 		a.explicit()

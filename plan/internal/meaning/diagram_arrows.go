@@ -497,7 +497,7 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 			if len(s.r.Links) > s.maxLinks {
 				if !s.full {
 					s.full = true
-					s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line stand for too many edges", Hint: "split the line", Off: off})
+					s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line make too many edges", Hint: "split the line", Off: off})
 				}
 				return
 			}

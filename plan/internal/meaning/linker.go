@@ -420,7 +420,7 @@ func (w *linker) silent(needs [][]int) {
 		}
 		if !slices.ContainsFunc(w.members[g], func(x int) bool { return len(needs[x]) > 0 || said[x] }) {
 			name := squeeze(it.Mark.Noun + " " + it.Mark.Label)
-			w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: name, Off: it.Off, Message: name + " does not say what it waits for, and other groups do; it was read as waiting for nothing", Hint: "say which step waits for which"})
+			w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: name, Off: it.Off, Message: name + " does not state its needs, although other groups do; it was read as needing nothing", Hint: "say which step waits for which"})
 		}
 	}
 }
@@ -596,11 +596,7 @@ func (w *linker) doubt(d Doubt) {
 	if d.Item >= 0 && d.Item < len(w.steps) {
 		element = w.steps[d.Item].id
 	}
-	message := "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why
-	if strings.HasPrefix(d.Why, "taken ") {
-		message = "it names " + squeeze(d.Text) + ", which was " + d.Why
-	}
-	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: message, Hint: "say which step waits for which"})
+	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: d.message(), Hint: "say which step waits for which"})
 }
 
 // lonelyWeight is the highest weight of a single step. It is no plan unless it has the number 1 and is nearly

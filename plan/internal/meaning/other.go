@@ -64,7 +64,7 @@ const maxOther = 200
 func OtherPlan(r, other *Reading) (notes []Note) {
 	say := func(element, what string) {
 		if len(notes) < maxOther {
-			notes = append(notes, Note{Code: "SEVERAL_PLANS", Element: clipped(element), Off: other.Start, Message: "the text holds another plan, which was not read; " + what, Hint: "ask for one plan"})
+			notes = append(notes, Note{Code: "SEVERAL_PLANS", Element: clipped(element), Off: other.Start, Message: "the text has another plan, which was not read; " + what, Hint: "ask for one plan"})
 		}
 	}
 	Differences(r, other, func(element string, _ int, _, there bool) {

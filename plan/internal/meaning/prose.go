@@ -425,7 +425,7 @@ func (t *proseReader) reading(sentences []form.Sentence) []*Reading {
 	r.Evidence = append(r.Evidence, "words of order in running text")
 	if t.unsure || n > linked+1 || len(t.skipped) > 0 {
 		for i := range r.Items[:min(n, maxDoubts)] {
-			t.doubt(r, r.Items[i].ID, "this step, and what it waits for, were read from running text and may mean something else: "+r.Items[i].Title, r.Items[i].Off)
+			t.doubt(r, r.Items[i].ID, "this step and its needs were read from running text and may be wrong: "+r.Items[i].Title, r.Items[i].Off)
 		}
 	}
 	if last := sentences[len(sentences)-1]; t.cutOff(last.Text) {
@@ -475,6 +475,6 @@ func (t *proseReader) cutOff(s string) bool {
 
 func (t *proseReader) doubt(r *Reading, element, message string, off int) {
 	if len(r.Notes) < maxDoubts {
-		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: element, Message: message, Off: off, Hint: "ask for a list that says what each step waits for"})
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: element, Message: message, Off: off, Hint: "ask for a list that states the needs of each step"})
 	}
 }

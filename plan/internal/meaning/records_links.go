@@ -293,7 +293,7 @@ func (a *analysis) takeTable(p *pairs) {
 				to, ok2 := a.n.byName(y)
 				if !ok || !ok2 {
 					a.lost++
-					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
+					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that does not exist"})
 					continue
 				}
 				links = append(links, drawnLink{from, to, cols[0].offs[i], says})

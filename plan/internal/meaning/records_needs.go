@@ -213,7 +213,7 @@ func (a *analysis) unsaid(f *found, next bool) {
 			continue
 		}
 		x, y := a.n.ids[from], a.n.ids[to]
-		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS_PLAN", Element: x + " -> " + y, Off: m.off, Message: name + "; it was taken that " + x + " comes before " + y + ", and it may be the other way round, or no order", Hint: "call the field depends_on or next"})
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS_PLAN", Element: x + " -> " + y, Off: m.off, Message: name + "; " + x + " was taken to come before " + y + ", but the order may be the other way round, or there may be none", Hint: "call the field depends_on or next"})
 	}
 }
 
@@ -221,7 +221,7 @@ func (a *analysis) unsaid(f *found, next bool) {
 func (a *analysis) doubt(name string, from, to, off int) {
 	if len(a.r.Notes) < maxUnread {
 		x, y := a.n.ids[from], a.n.ids[to]
-		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: x + " -> " + y, Off: off, Message: "“" + name + "” does not say whether it names what comes before or after; it was taken that " + x + " comes before " + y, Hint: "call the field depends_on or next, and the ends of links from and to"})
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: x + " -> " + y, Off: off, Message: "“" + name + "” does not say whether it names predecessors or successors; " + x + " was taken to come before " + y, Hint: "call the field depends_on or next, and the ends of links from and to"})
 	}
 }
 
@@ -440,7 +440,7 @@ func (a *analysis) take(f *found, next bool) {
 		} else if f.hits > 0 && isFile(from) && !isFile(a.n.ids[0]) {
 			// Files that no step makes exist from the start.
 			a.lost--
-			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: m.off, Message: to + " needs " + form.Clip(from) + ", which no step makes; it was taken to be there"})
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: m.off, Message: to + " needs " + form.Clip(from) + ", which no step makes; it was assumed to exist"})
 			continue
 		}
 		if next {
@@ -666,7 +666,7 @@ func (a *analysis) references() {
 		a.stated = true
 		for _, l := range losts {
 			if name := l.name; strings.ContainsAny(name, ".[") && a.stepLike(name) && len(a.r.Notes) < 100 {
-				a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: a.n.ids[l.rec], Off: l.off, Message: a.n.ids[l.rec] + " uses " + name + ", which labels no step"})
+				a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: a.n.ids[l.rec], Off: l.off, Message: a.n.ids[l.rec] + " uses " + name + ", which is no step"})
 			}
 		}
 	}

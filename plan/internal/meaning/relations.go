@@ -55,6 +55,15 @@ type Doubt struct {
 	Stranger bool
 }
 
+// message describes the doubt, as seen from the step whose text it is about. Why says how the text was read
+// if it begins with "taken", and otherwise why it was not understood.
+func (d *Doubt) message() string {
+	if strings.HasPrefix(d.Why, "taken ") {
+		return "it names " + squeeze(d.Text) + ", which was " + d.Why
+	}
+	return "it names " + squeeze(d.Text) + ", but the relation was not understood: " + d.Why
+}
+
 // relationReader reads the relations in one text.
 type relationReader struct {
 	n     *Names
@@ -106,7 +115,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 	if t.lost >= 0 && len(t.doubts) == 0 && (self >= 0 || len(t.rels) == 0) {
 		at := t.atoms[t.lost].off
 		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
-		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})
+		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step has these words in its title", Off: at, Stranger: true})
 	}
 	for i := range t.rels {
 		t.rels[i].Off += off
@@ -332,7 +341,7 @@ func (t *relationReader) relation(from, at, to int) {
 		// "If we have a barrel" may be true of later steps, too.
 		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self })
 		if len(rel.Items) > 0 && len(t.doubts) == 0 {
-			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "a case that may come or not was taken for a step to wait for", Off: rel.Off})
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for a step to wait for, although the case may not happen", Off: rel.Off})
 		}
 	}
 	if !rel.full() {
@@ -389,7 +398,7 @@ func (t *relationReader) state(rel Relation, subject []int) {
 	}
 	t.rels = append(t.rels, rel)
 	if t.self >= 0 && t.hedged(rel.Off, rel.End) {
-		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for certain, though the text is not sure of it", Off: rel.Off})
+		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for certain, although the text expresses doubt", Off: rel.Off})
 	}
 }
 
@@ -469,7 +478,7 @@ func (t *relationReader) rest(from, to int) {
 		case t.inRemark(from, i, to):
 			t.take(&rel, i, true)
 			t.state(rel, nil)
-			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for what the step waits for", Off: a.off})
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for a step to wait for", Off: a.off})
 			continue
 		default:
 			continue
@@ -514,7 +523,7 @@ func (t *relationReader) bracketed(from, to int) bool {
 // doubt adds a doubt about a reference.
 func (t *relationReader) doubt(a *atom) {
 	a.used = true
-	d := Doubt{Item: -1, Text: t.text[a.off:a.end], Why: "names a step, but no relation to it was read", Off: a.off}
+	d := Doubt{Item: -1, Text: t.text[a.off:a.end], Why: "no relation to it was found", Off: a.off}
 	if len(a.items) > 0 {
 		d.Item = a.items[0]
 	}

@@ -40,7 +40,7 @@ func (t *relationReader) named(rel *Relation, from, to int) {
 				why := "it may come before " + t.n.items[i].ID + ", which is listed earlier"
 				whole := t.wholly(i, from, next)
 				if whole {
-					why = "taken for what comes after it, though it is listed earlier"
+					why = "taken for a step after it, although it is listed earlier"
 				}
 				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: why, Off: rel.Off})
 				if !whole {
