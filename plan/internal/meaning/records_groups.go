@@ -262,8 +262,8 @@ func (a *analysis) wiring() *wiring {
 	return w
 }
 
-// enterGroups makes links to a group lead to its first parts, and links from a dropped group lead from its last
-// parts.
+// enterGroups makes links to a group lead to its first parts, and links from a dropped group lead from its
+// last parts.
 func (w *wiring) enterGroups(parent []int, drop []bool) {
 	n := len(w.next)
 	inside := make([]bool, n) // has a link from a part of the same group

@@ -11,8 +11,8 @@ import (
 // pointers are names of fields whose value names the step that a value comes from.
 var pointers = wordSet("ref, from, step, node, source, fromstep, outputof, resultof, sourcestep, stepid, nodeid, fromtask, taskid, dependency")
 
-// references finds uses of results in texts and in objects such as {"$ref": "x"}, and adds their links. Then it
-// notes the uses of results that no record has.
+// references finds uses of results in texts and in objects such as {"$ref": "x"}, and adds their links. Then
+// it notes the uses of results that no record has.
 func (a *analysis) references() {
 	f := useFinder{a: a}
 	for _, col := range a.g.cols {
@@ -63,7 +63,8 @@ func (f *useFinder) column(col *column) {
 	}
 }
 
-// value finds the uses in a value at a depth of its cell. key is the key of the value, or of the list around it.
+// value finds the uses in a value at a depth of its cell. key is the key of the value, or of the list around
+// it.
 func (f *useFinder) value(v *form.Value, key string, depth int) {
 	if v == nil || depth > 60 {
 		return

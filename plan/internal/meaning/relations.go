@@ -265,7 +265,7 @@ func (t *relationReader) kindOf(from, at, to int) Kind {
 // reach bounds the atoms before and behind a phrase that are considered for it. It keeps the time linear.
 const reach = 120
 
-// relation reads the references of a phrase of relation.
+// relation reads the references of a phrase of relation and adds the relation.
 func (t *relationReader) relation(from, at, to int) {
 	from, to = max(from, at-reach), min(to, at+reach)
 	a := &t.atoms[at]
@@ -274,68 +274,14 @@ func (t *relationReader) relation(from, at, to int) {
 	var subject []int
 	switch a.tok.Side {
 	case lexicon.Around:
-		shut := t.find(at, to, a.tok.CloseOff)
-		for i := at + 1; i < shut; i++ {
-			t.take(&rel, i, true)
-		}
-		rel.End = max(rel.End, a.tok.CloseEnd)
-		if i := shut + 1; !rel.full() && t.ends(at+1, shut) {
-			for ; i < to && t.light(i); i++ {
-			}
-			if i < to {
-				t.take(&rel, i, false) // for example "когда готовы 2 и 3"
-			}
-			if !rel.full() && i < to {
-				t.named(&rel, i, t.stretch(i, to)) // for example "cuando estén listos los planos y la obra"
-			}
-		}
-		if !rel.full() {
-			t.named(&rel, at+1, shut)
-		}
-		if i := shut + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) {
-			if t.take(&rel, i+1, true); t.atoms[i+1].class != group {
-				t.named(&rel, i+1, t.stretch(i+1, to)) // "after the sawing is done and the glue is dry"
-			}
-		}
-		if rel.full() {
-			subject = t.subjectOf(from, at)
-		}
+		subject = t.enclosed(&rel, from, at, to)
 	case lexicon.Behind:
 		subject = t.behind(&rel, from, at)
 		if !rel.full() {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
-		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
-			for ; i < to && t.atoms[i].off < rel.End; i++ {
-				t.atoms[i].used = true
-			}
-			if t.self < 0 {
-				subject = t.subjectOf(from, at)
-			}
-			break
-		}
-		t.ahead(&rel, at, to)
-		if rel.full() {
-			subject = t.subjectOf(from, at)
-			break
-		}
-		if i := at - 1; !a.is(lexicon.Then) && t.ends(at+1, to) && i >= from && t.near(i, from) {
-			// For example "2 and 3 have to be done before".
-			switch {
-			case rel.Kind == Before:
-				rel.Kind = Needs
-			case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
-				rel.Kind = Before // for example "2 and 4 wait for this"
-			}
-			for ; i >= from && t.atoms[i].class != group; i-- {
-			}
-			if !t.atoms[i].used && !t.isUnit(i+1) {
-				t.take(&rel, i, true)
-			}
-			break
-		}
-		t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
+		subject = t.following(&rel, from, at, to)
 	}
 	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
 		// "If we have a barrel" may be true of later steps, too.
@@ -357,6 +303,75 @@ func (t *relationReader) relation(from, at, to int) {
 		subject = t.lead(from, at)
 	}
 	t.state(rel, subject)
+}
+
+// enclosed reads the references between the two parts of a phrase, or else those behind it. It returns the
+// subject.
+func (t *relationReader) enclosed(rel *Relation, from, at, to int) (subject []int) {
+	a := &t.atoms[at]
+	shut := t.find(at, to, a.tok.CloseOff)
+	for i := at + 1; i < shut; i++ {
+		t.take(rel, i, true)
+	}
+	rel.End = max(rel.End, a.tok.CloseEnd)
+	if i := shut + 1; !rel.full() && t.ends(at+1, shut) {
+		for ; i < to && t.light(i); i++ {
+		}
+		if i < to {
+			t.take(rel, i, false) // for example "когда готовы 2 и 3"
+		}
+		if !rel.full() && i < to {
+			t.named(rel, i, t.stretch(i, to)) // for example "cuando estén listos los planos y la obra"
+		}
+	}
+	if !rel.full() {
+		t.named(rel, at+1, shut)
+	}
+	if i := shut + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) {
+		if t.take(rel, i+1, true); t.atoms[i+1].class != group {
+			t.named(rel, i+1, t.stretch(i+1, to)) // "after the sawing is done and the glue is dry"
+		}
+	}
+	if rel.full() {
+		subject = t.subjectOf(from, at)
+	}
+	return subject
+}
+
+// following reads the references behind a phrase. If there is nothing behind it, the phrase relates the
+// references before it to this step. It returns the subject.
+func (t *relationReader) following(rel *Relation, from, at, to int) (subject []int) {
+	if i := t.behindColon(at+1, to); i < to && rel.Kind <= Before && t.titled(rel, i) {
+		for ; i < to && t.atoms[i].off < rel.End; i++ {
+			t.atoms[i].used = true
+		}
+		if t.self < 0 {
+			subject = t.subjectOf(from, at)
+		}
+		return subject
+	}
+	t.ahead(rel, at, to)
+	if rel.full() {
+		return t.subjectOf(from, at)
+	}
+	i := at - 1
+	if t.atoms[at].is(lexicon.Then) || !t.ends(at+1, to) || i < from || !t.near(i, from) {
+		t.named(rel, t.behindColon(at+1, to), t.stretch(at+1, to))
+		return nil
+	}
+	// For example "2 and 3 have to be done before".
+	switch {
+	case rel.Kind == Before:
+		rel.Kind = Needs
+	case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
+		rel.Kind = Before // for example "2 and 4 wait for this"
+	}
+	for ; i >= from && t.atoms[i].class != group; i-- {
+	}
+	if !t.atoms[i].used && !t.isUnit(i+1) {
+		t.take(rel, i, true)
+	}
+	return nil
 }
 
 // supposes are words for a case that may not happen: "if the value is above 50".
