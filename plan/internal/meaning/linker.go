@@ -349,30 +349,7 @@ func (w *linker) link() {
 		if rel.Kind == None || rel.Kind == Apart {
 			continue
 		}
-		for _, s := range subjects {
-			for _, x := range items {
-				switch {
-				case s == x && len(subjects) > 1: // a group refers to itself
-				case rel.Kind == Before:
-					add(s, x, rel.Off)
-				default:
-					add(x, s, rel.Off)
-				}
-			}
-			for _, u := range rel.Unknown {
-				if len(r.Links) >= w.maxLinks {
-					break
-				}
-				if w.strange(u) {
-					continue
-				}
-				l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
-				if rel.Kind == Before {
-					l.From, l.To = l.To, l.From
-				}
-				r.Links = append(r.Links, l)
-			}
-		}
+		w.relate(rel, subjects, items, add)
 	}
 	if grouped && r.Stated {
 		w.inTurn(needs, add)
@@ -398,6 +375,35 @@ func (w *linker) link() {
 	for _, d := range w.doubts {
 		if !d.Stranger || len(r.Links) > 0 {
 			w.doubt(d)
+		}
+	}
+}
+
+// relate adds the links of a relation between steps, and those to ids that no step has.
+func (w *linker) relate(rel Relation, subjects, items []int, add func(a, b, off int)) {
+	r := w.r
+	for _, s := range subjects {
+		for _, x := range items {
+			switch {
+			case s == x && len(subjects) > 1: // a group refers to itself
+			case rel.Kind == Before:
+				add(s, x, rel.Off)
+			default:
+				add(x, s, rel.Off)
+			}
+		}
+		for _, u := range rel.Unknown {
+			if len(r.Links) >= w.maxLinks {
+				break
+			}
+			if w.strange(u) {
+				continue
+			}
+			l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
+			if rel.Kind == Before {
+				l.From, l.To = l.To, l.From
+			}
+			r.Links = append(r.Links, l)
 		}
 	}
 }

@@ -51,13 +51,61 @@ func (t *proseReader) refers(s string) (out []int, named bool) {
 	if len(t.steps) == 0 {
 		return nil, false
 	}
-	two, all, count := false, false, 0
-	ands := []int{}
-	signs := t.signs(s)
-	for k, g := range signs {
-		two = two || g.tone&toneTwo != 0 || g.kinds.Has(lexicon.Both)
-		all = all || g.kinds.Has(lexicon.All)
-		if g.kinds.Has(lexicon.And) && len(strings.TrimSpace(s[:g.off])) > 3 && k >= 0 {
+	c := t.wording(s)
+	var hits []int // the steps whose words the parts use
+	unnamed := 0
+	for _, p := range c.parts {
+		if i, sure := t.found(p); i >= 0 {
+			t.unsure = t.unsure || !sure
+			hits = append(hits, i)
+		} else {
+			unnamed++
+		}
+	}
+	switch {
+	case c.all && len(hits) < 2:
+		return t.ends(len(t.steps)), true
+	case (c.two || c.count > 0) && len(hits) < 2:
+		n := max(c.count, 2)
+		if ends := t.ends(n); len(ends) == n {
+			return ends, true
+		}
+		t.unsure = true
+		return span(max(0, len(t.steps)-n), len(t.steps)), true
+	case len(hits) == 0 && len(c.parts) == 1 && t.pronounOnly(s):
+		return slices.Clone(t.group), true
+	case len(hits) == 0:
+		return t.unnamed(s, len(c.parts)), false
+	}
+	t.unsure = true
+	if unnamed > 0 && len(c.parts) > 1 {
+		// In "when the cake is cool and Tom is back", an unnamed part refers to the last step for which no
+		// other step waits yet.
+		ends := t.ends(2 * len(c.parts))
+		for k := len(ends) - 1; k >= 0 && unnamed > 0; k-- {
+			if !slices.Contains(hits, ends[k]) {
+				hits = append(hits, ends[k])
+				unnamed--
+			}
+		}
+	}
+	slices.Sort(hits)
+	return t.latest(slices.Compact(hits)), true
+}
+
+// wording is the form of a condition: its parts between words for "and", and the words that count steps.
+type wording struct {
+	two, all bool
+	count    int // a number from 3 to 6, or 0
+	parts    []string
+}
+
+func (t *proseReader) wording(s string) (c wording) {
+	var ands []int // the offsets at which words for "and" begin and end
+	for _, g := range t.signs(s) {
+		c.two = c.two || g.tone&toneTwo != 0 || g.kinds.Has(lexicon.Both)
+		c.all = c.all || g.kinds.Has(lexicon.All)
+		if g.kinds.Has(lexicon.And) && len(strings.TrimSpace(s[:g.off])) > 3 {
 			ands = append(ands, g.off, g.end)
 		}
 	}
@@ -72,68 +120,33 @@ func (t *proseReader) refers(s string) (out []int, named bool) {
 		}
 	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
-		if k, ok := lexicon.Number(w); ok && k > 2 && k < 7 && count == 0 && len(w) > 2 {
-			count = k
+		if k, ok := lexicon.Number(w); ok && k > 2 && k < 7 && c.count == 0 && len(w) > 2 {
+			c.count = k
 		}
 	}
-	var parts []string
 	at := 0
-	for k := 0; k+1 < len(ands) && len(parts) < maxParts; k += 2 {
-		parts = append(parts, s[at:ands[k]])
+	for k := 0; k+1 < len(ands) && len(c.parts) < maxParts; k += 2 {
+		c.parts = append(c.parts, s[at:ands[k]])
 		at = ands[k+1]
 	}
-	parts = append(parts, s[at:])
-	// hits are the steps whose words the parts use.
-	var hits []int
-	unnamed := 0
-	for _, p := range parts {
-		if i, sure := t.found(p); i >= 0 {
-			t.unsure = t.unsure || !sure
-			hits = append(hits, i)
-		} else {
-			unnamed++
-		}
-	}
-	switch {
-	case all && len(hits) < 2:
-		return t.ends(len(t.steps)), true
-	case (two || count > 0) && len(hits) < 2:
-		n := max(count, 2)
-		if ends := t.ends(n); len(ends) == n {
-			return ends, true
-		}
+	c.parts = append(c.parts, s[at:])
+	return c
+}
+
+// unnamed returns the steps that a condition refers to whose parts name none: the last steps for which no
+// other step waits, if there is one for each of several parts, or else the last group.
+func (t *proseReader) unnamed(s string, parts int) []int {
+	if ends := t.ends(parts); parts > 1 && len(ends) == parts {
 		t.unsure = true
-		return span(max(0, len(t.steps)-n), len(t.steps)), true
-	case len(hits) == 0 && len(parts) == 1 && t.pronounOnly(s):
-		return slices.Clone(t.group), true
-	case len(hits) == 0:
-		if ends := t.ends(len(parts)); len(parts) > 1 && len(ends) == len(parts) {
-			t.unsure = true
-			return ends, false
-		}
-		if t.letters(s) > 0 {
-			t.unsure = true
-			if !t.pronounOnly(s) && len(t.group) > 1 {
-				// Only one thing is ready, not all parallel steps: the first of them.
-				return t.group[:1:1], false
-			}
-		}
-		return slices.Clone(t.group), false
+		return ends
 	}
-	t.unsure = true
-	if unnamed > 0 && len(parts) > 1 {
-		// In "when the cake is cool and Tom is back", an unnamed part refers to the last step for which no
-		// other step waits yet.
-		ends := t.ends(2 * len(parts))
-		for k := len(ends) - 1; k >= 0 && unnamed > 0; k-- {
-			if !slices.Contains(hits, ends[k]) {
-				hits = append(hits, ends[k])
-				unnamed--
-			}
+	if t.letters(s) > 0 {
+		t.unsure = true
+		if !t.pronounOnly(s) && len(t.group) > 1 {
+			return t.group[:1:1] // only one thing is ready, not all parallel steps
 		}
 	}
-	slices.Sort(hits)
-	return t.latest(slices.Compact(hits)), true
+	return slices.Clone(t.group)
 }
 
 // ends returns the last steps for which no other step waits, at most most of them.
