@@ -125,7 +125,7 @@ type program struct {
 	order       [][2]int
 	depth       int
 	laterLabels map[string]int // labels that are set further down
-	bare        map[int]bool
+	bare        map[int]bool   // calls without uses of variables and without a target
 	// origins holds the expression that an item was made from, by the index of the item.
 	origins map[int]origin
 	// fresh are the items from which the current statement has made links.
