@@ -34,9 +34,9 @@ func New(db *dbkit.SQLite) *Store {
 			}
 			return db.Update(context.WithoutCancel(ctx), fn)
 		}),
-		Dialect: dbkit.DialectSQLite,
-		Told:    s.tell,
-		JobDue:  `scheduled_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')`,
+		Dialect:     dbkit.DialectSQLite,
+		NotifyAfter: s.notify,
+		JobDue:      `scheduled_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')`,
 	})
 	return s
 }
@@ -59,8 +59,8 @@ func (s *Store) Wakes(ctx context.Context) (<-chan limit.Key, error) {
 	return wakes, nil
 }
 
-// tell passes keys on to the executors of this process.
-func (s *Store) tell(ks ...limit.Key) {
+// notify passes keys on to the executors of this process.
+func (s *Store) notify(ks ...limit.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ch := range s.wakes {
