@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// likeliest writes the items and links of the likeliest reading in one line each.
+// likeliest returns the ids and the links of the most likely reading.
 func likeliest(read func(*form.Source) []*Reading, text string) (items, links string) {
 	var best *Reading
 	for _, r := range read(form.NewSource(text)) {
@@ -111,7 +111,7 @@ func TestArrowLine(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestCodeTime reads texts that are made to take long.
+// TestCodeTime reads texts that repeat one part very often.
 func TestCodeTime(t *testing.T) {
 	for _, part := range []string{"(", "a(", "[[", "{", "a -> ", "a --> b & ", "- - ", "+--", "| v ", "par {", "\"", "`a ", "<", "/*", "#E1 = f[", "x = f(", "├─", "a: b\n", "\n|\nv\n", "a >> ", "a.b.", "@startuml\n:", "graph TD\nA[\"", "digraph {\"", "T1  ###  x\n"} {
 		text := strings.Repeat(part, 200_000/len(part))

@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// edges writes the links of the likeliest reading as "1>2 2>3".
+// edges returns the links of a reading as "1>2 2>3".
 func edges(r *Reading) string {
 	var out []string
 	for _, l := range r.Links {
@@ -59,7 +59,7 @@ func TestLabelsInProse(t *testing.T) {
 	}
 }
 
-// What is in no step is named, so that nothing gets lost unsaid.
+// Text outside of all steps is reported, so that nothing is lost silently.
 func TestProseSaysWhatIsLeftOut(t *testing.T) {
 	all := readProse(form.NewSource("First we clear the attic. It has been a mess for years. Then Tom lays the cables. Finally we paint the beams."))
 	require.Len(t, all, 1)
@@ -86,7 +86,7 @@ func TestProseIsNoPlan(t *testing.T) {
 	}
 }
 
-// amended applies a correction to a list of four steps, chained unless links are given.
+// amended applies a correction to a list of four steps. Without links the steps are in listed order.
 func amended(correction string, links ...Link) *Reading {
 	r := &Reading{Links: slices.Clone(links), Stated: len(links) > 0}
 	for _, id := range []string{"1", "2", "3", "4"} {
@@ -182,7 +182,7 @@ func TestNotPlan(t *testing.T) {
 	}
 }
 
-// TestParts reads texts whose parts are one plan: lists, a table and records that take turns.
+// TestParts reads texts whose parts form one plan: lists, a table and records in turn.
 func TestParts(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"TakingTurns": {"- 1.1 Count the beds\n- 1.2 Draw the plan (after 1.1)\n\n| No. | What | Needs |\n|---|---|---|\n| 2.1 | Empty the wing | 1.2 |\n| 2.2 | Paint it | 2.1 |\n\n3.1 Move in – after 2.2\n3.2 Hand over – after 3.1", "1.1>1.2 1.2>2.1 2.1>2.2 2.2>3.1 3.1>3.2"},
@@ -198,7 +198,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestMissing finds labels that no step has, where a relation has one, and nowhere else.
+// TestMissing checks that labels which no step has are found, but only where a relation expects a label.
 func TestMissing(t *testing.T) {
 	named := func(ids ...string) (out []Named) {
 		for _, id := range ids {

@@ -8,8 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// Outside returns the parts of a value that are part of no item and no link, which begin at the places items
-// and links: what a value says of a plan as a whole. Shown reports whether an item shows a text.
+// Outside returns the parts of a value that belong to no item and no link, and so describe the plan as a
+// whole. items and links are the offsets at which these begin; shown reports whether an item shows a text.
 func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []Span) {
 	sort.Ints(items)
 	sort.Ints(links)
@@ -49,7 +49,7 @@ func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []
 	return out
 }
 
-// Outside returns the parts of the values that a reading is of which are part of none of its items and links.
+// Outside returns the parts of the read values that belong to none of the reading's items and links.
 func (r *Reading) Outside() []Span {
 	if r.root == nil && len(r.outer) == 0 || r.Form != "records" {
 		return r.beside
@@ -75,7 +75,7 @@ func (r *Reading) Outside() []Span {
 	return out
 }
 
-// lastEnd is where the last part of a value ends, if the value itself is not closed.
+// lastEnd returns the end of a value, or of its last part if the value is not closed.
 func lastEnd(v *form.Value) int {
 	end := v.End
 	for range 200 {
@@ -92,7 +92,7 @@ func lastEnd(v *form.Value) int {
 	return end
 }
 
-// linkLike reports whether a value holds nothing but texts, as a link or a list of names does.
+// linkLike reports whether all parts of a value are scalars, as in a link or a list of names.
 func linkLike(v *form.Value) bool {
 	for _, x := range v.Items {
 		if !x.IsScalar() {
@@ -107,7 +107,7 @@ func linkLike(v *form.Value) bool {
 	return true
 }
 
-// says reports whether there is anything in a value.
+// says reports whether a value is not empty.
 func says(v *form.Value) bool {
 	return v.IsScalar() && v.Text() != "" || len(v.Items)+len(v.Fields) > 0
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// maxShared bounds the steps that are held for one word: what more have names none of them.
+// maxShared bounds the steps of a word. A word of more steps names none of them.
 const maxShared = 6
 
-// note puts the words of a step where conditions find them.
+// noteWords adds the words of a step to the index of words.
 func (t *teller) noteWords(i int, s string) {
 	for w := range t.stems(s) {
 		if list := t.words[w]; len(list) <= maxShared {
@@ -20,8 +20,8 @@ func (t *teller) noteWords(i int, s string) {
 	}
 }
 
-// found returns the step that a text names by its words, or -1; of several with as many words the last one.
-// Sure tells that no other step has as many.
+// found returns the step that shares the most words with a text, or -1. Of several it returns the last; sure
+// is set if there is only one.
 func (t *teller) found(s string) (best int, sure bool) {
 	score := map[int]int{}
 	for w := range t.stems(s) {
@@ -45,8 +45,8 @@ func (t *teller) found(s string) (best int, sure bool) {
 	return best, sure
 }
 
-// refers returns the steps that a condition is about: both or all, those whose words it uses, or else the
-// last ones.
+// refers returns the steps that a condition refers to: both or all, the steps whose words it uses, or else
+// the last ones. named is set if the condition names them.
 func (t *teller) refers(s string) (out []int, named bool) {
 	if len(t.steps) == 0 {
 		return nil, false
@@ -83,7 +83,7 @@ func (t *teller) refers(s string) (out []int, named bool) {
 		at = ands[k+1]
 	}
 	parts = append(parts, s[at:])
-	// hits are the steps that the parts name, each by its own words.
+	// hits are the steps whose words the parts use.
 	var hits []int
 	unnamed := 0
 	for _, p := range parts {
@@ -114,7 +114,7 @@ func (t *teller) refers(s string) (out []int, named bool) {
 		if t.letters(s) > 0 {
 			t.unsure = true
 			if !t.pronounOnly(s) && len(t.group) > 1 {
-				// One thing is ready, not all that run beside each other: the one told first
+				// Only one thing is ready, not all parallel steps: the first of them.
 				return t.group[:1:1], false
 			}
 		}
@@ -122,8 +122,8 @@ func (t *teller) refers(s string) (out []int, named bool) {
 	}
 	t.unsure = true
 	if unnamed > 0 && len(parts) > 1 {
-		// "when the cake is cool and Tom is back": what is not named is the last of what nobody waits for
-		// yet.
+		// In "when the cake is cool and Tom is back", an unnamed part refers to the last step for which no
+		// other step waits yet.
 		ends := t.ends(2 * len(parts))
 		for k := len(ends) - 1; k >= 0 && unnamed > 0; k-- {
 			if !slices.Contains(hits, ends[k]) {
@@ -136,7 +136,7 @@ func (t *teller) refers(s string) (out []int, named bool) {
 	return t.latest(slices.Compact(hits)), true
 }
 
-// ends returns the last steps for which no other one waits, up to a number of them.
+// ends returns the last steps for which no other step waits, at most most of them.
 func (t *teller) ends(most int) (out []int) {
 	for i := len(t.steps) - 1; i >= 0 && len(out) < most; i-- {
 		if !t.steps[i].waited {
@@ -147,7 +147,7 @@ func (t *teller) ends(most int) (out []int) {
 	return out
 }
 
-// latest drops the steps that others of the list wait for.
+// latest drops the steps for which other steps of the list wait.
 func (t *teller) latest(list []int) (out []int) {
 	above := map[int]bool{}
 	for _, i := range list {
@@ -170,8 +170,8 @@ func span(from, to int) (out []int) {
 	return out
 }
 
-// stems returns the beginnings of the words of a text that name something, of scripts without spaces pairs of
-// signs.
+// stems returns the stems of the meaningful words of a text. For scripts without spaces the stems are pairs
+// of characters.
 func (t *teller) stems(s string) map[string]bool {
 	out := map[string]bool{}
 	var prev rune
@@ -198,7 +198,7 @@ func (t *teller) stems(s string) map[string]bool {
 	return out
 }
 
-// stem is how many letters of a word count: its beginning, without the ending of a short one.
+// stem returns the number of letters that count in a word: its beginning, without the ending of a short word.
 func (t *teller) stem(rs []rune) int {
 	n := len(rs)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// recordLinks returns the links of the likeliest reading of a text, as "a>b c>d".
+// recordLinks returns the links of the most likely reading as "a>b c>d".
 func recordLinks(text string) string {
 	all := Read(form.NewSource(text))
 	if len(all) == 0 {
@@ -44,7 +44,7 @@ func TestHeadsOfColumns(t *testing.T) {
 		{"May only start after", "1", "1, 2", "1>2 1>3 2>3"},
 		{"Startet erst nach", "1", "1, 2", "1>2 1>3 2>3"},
 		{"Inward issue link (Blocks)", "1", "1, 2", "1>2 1>3 2>3"},
-		{"truoc", "1", "1, 2", "1>2 1>3 2>3"}, // "before": what comes before
+		{"truoc", "1", "1, 2", "1>2 1>3 2>3"}, // "before": the column holds predecessors
 		{"Hands off to", "3", "(end)", "2>3"},
 		{"Finish before", "Monday", "Friday", "1>2 2>3"}, // a day
 	} {

@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// groups takes in the records that stand inside the set's records and are of the same kind: the branches of a
-// state, the children of a task.
+// groups adds the records of the same kind that are inside of the set's records: the branches of a state, the
+// children of a task.
 func (a *analysis) groups() {
 	kids := map[*form.Value][]record{}
 	mine := make(map[*form.Value]bool, len(a.g.recs))
@@ -62,7 +62,7 @@ func (a *analysis) groups() {
 	a.has = make([]bool, len(all))
 }
 
-// sameKind reports whether the records of t have most of their fields in common with those of the set.
+// sameKind reports whether the records of t share most of their fields with those of the set.
 func (a *analysis) sameKind(t *set) bool {
 	mine, common := map[string]bool{}, map[string]bool{}
 	for _, col := range a.g.cols {
@@ -86,17 +86,17 @@ func (a *analysis) sameKind(t *set) bool {
 		n += b2i(ok)
 	}
 	if strings.Count(t.shape[len(a.s.shape):], "/") > 1 && n*3 < len(common)*2 {
-		return false // arguments deep inside
+		return false // arguments deep inside a record
 	}
 	return same*3 >= all*2 && same > 0 && n*2 >= len(common)
 }
 
-// holdsParts reports whether a field holds records that were taken in as parts.
+// holdsParts reports whether a field holds records that groups added.
 func (a *analysis) holdsParts(col *column) bool {
 	return slices.ContainsFunc(col.cells, func(x cell) bool { return a.arePart(x.val) })
 }
 
-// arePart reports whether a value is a record that was taken in as a part, or holds one.
+// arePart reports whether a value is or holds a record that groups added.
 func (a *analysis) arePart(v *form.Value) bool {
 	if a.parent == nil {
 		return false
@@ -106,7 +106,8 @@ func (a *analysis) arePart(v *form.Value) bool {
 		slices.ContainsFunc(v.Fields, func(f form.Field) bool { return a.inner[f.Val] })
 }
 
-// ungroup sets the parents of items, and takes groups out through which the flow only runs on to their parts.
+// ungroup sets the parents of items. It removes groups that only pass the flow on to their parts, gateways,
+// and notes in drawings.
 func (a *analysis) ungroup() {
 	drop := make([]bool, len(a.r.Items))
 	some := false
@@ -138,11 +139,10 @@ func (a *analysis) ungroup() {
 	}
 }
 
-// noteKinds are the last words of the kinds of nodes that are notes beside a drawing.
+// noteKinds are the last words of the kinds of nodes that are notes in a drawing.
 var noteKinds = wordSet("note, notes, comment, annotation, memo")
 
-// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says
-// so.
+// dropNotes marks the nodes of a drawing that are notes: their kind says so, and no link reaches them.
 func (a *analysis) dropNotes(drop []bool) (some bool) {
 	linked := make(map[string]bool, len(a.r.Links))
 	for _, l := range a.r.Links {
@@ -159,11 +159,11 @@ func (a *analysis) dropNotes(drop []bool) (some bool) {
 	return some
 }
 
-// headingRows returns the rows of a table that only head those below them: one cell is filled, where most
-// rows fill three, and it is bold or stands where the others have ids.
+// headingRows returns the rows of a table that are headings of the rows below them. Most rows of the table
+// have more than two filled cells. A heading has a single one, which is bold or in a column of ids.
 func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
 	full := 0
-	ids := map[string]int{} // ids in each column
+	ids := map[string]int{} // number of ids in each column
 	alone := map[*form.Value]*form.Field{}
 	for _, row := range table.Items {
 		n := 0
@@ -192,7 +192,7 @@ func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
 	return heads
 }
 
-// outlined takes records such as 1.1 and 1.2 of a table for parts of the record 1, which only groups them.
+// outlined makes records such as 1.1 and 1.2 of a table parts of the record 1, which only groups them.
 func (a *analysis) outlined() {
 	if a.s.form != "table" || a.id == nil {
 		return
@@ -212,13 +212,13 @@ func (a *analysis) outlined() {
 	}
 }
 
-// isGateway reports whether a tag is that of an event or a gateway of a process, which is no step.
+// isGateway reports whether a tag is an event or a gateway of a process, which are no steps.
 func isGateway(tag string) bool {
 	tag = strings.ToLower(tag)
 	return strings.HasSuffix(tag, "event") || strings.HasSuffix(tag, "gateway")
 }
 
-// contract takes out the items in drop and joins what comes before each of them with what comes after it.
+// contract removes the items in drop, and links the predecessors of each to its successors.
 func (a *analysis) contract(drop []bool) {
 	at := make(map[string]int, len(a.r.Items))
 	for i := range a.r.Items {
@@ -244,7 +244,7 @@ func (a *analysis) contract(drop []bool) {
 		}
 	}
 	if a.parent != nil {
-		// What leads to a group leads to its first parts, and its last parts lead to what comes after it.
+		// Links to a group lead to its first parts. Its last parts lead to the successors of the group.
 		for i, p := range a.parent {
 			if p < 0 {
 				continue

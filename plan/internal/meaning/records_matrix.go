@@ -4,7 +4,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// matrix reads a table that has the same steps as rows and as columns, and marks where one needs the other.
+// matrix reads a table with the same steps as rows and columns and a mark where one needs the other. It
+// returns nil for other tables.
 func matrix(src *form.Source, t *form.Tree) *Reading {
 	rows := t.Root.Items
 	n := len(rows)
@@ -70,12 +71,12 @@ func matrix(src *form.Source, t *form.Tree) *Reading {
 	return r
 }
 
-// emptyMark reports whether a cell of a matrix says that there is no link.
+// emptyMark reports whether a cell of a matrix means that there is no link.
 func emptyMark(s string) bool {
 	switch s {
 	case "·", "0", "\\":
 		return true
-	case "x", "X", "×", "✗", "*", "•": // elsewhere some of them say that there is nothing
+	case "x", "X", "×", "✗", "*", "•": // isNone takes some of them for "none"
 		return false
 	}
 	return isNone(s)

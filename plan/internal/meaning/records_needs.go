@@ -10,14 +10,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// found are the references of a column.
+// found holds the references in a column.
 type found struct {
 	col                       *column
 	list                      []saidOf
 	recs                      []int
 	hits, self, lost, earlier int
 	rest                      bool
-	lists, empty              int // cells that are lists, cells that say that there is nothing
+	lists, empty              int // cells with lists, cells that mean "none"
 }
 
 func (a *analysis) find(col *column) *found {
@@ -59,12 +59,12 @@ func (a *analysis) find(col *column) *found {
 	return f
 }
 
-// inWords reports whether a reference that is no item is written in words, not as an id.
+// inWords reports whether a reference to no item is written in words rather than as an id.
 func inWords(all []saidOf) bool {
 	return slices.ContainsFunc(all, func(m saidOf) bool { return m.at < 0 && (!isID(m.text) || !isASCII(m.text)) })
 }
 
-// nameAll makes the names by which sentences may call the records.
+// nameAll prepares the names of the records for sentences.
 func (a *analysis) nameAll() {
 	if a.names != nil {
 		return
@@ -81,7 +81,8 @@ func (a *analysis) nameAll() {
 	a.names = NewNames(named)
 }
 
-// inSentence reads a cell that says in words what a record waits for, or what waits for it.
+// inSentence reads a cell that states the needs or the successors of a record in words. ok is false if the
+// sentence was not understood.
 func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool) {
 	a.nameAll()
 	text := strings.ReplaceAll(x.val.Text(), "\n", "; ")
@@ -109,10 +110,10 @@ func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool)
 	return all, len(doubts) == 0 && (ok || len(all) > 0)
 }
 
-// maxSentence bounds the text of a cell that is read as a sentence.
+// maxSentence bounds the text of a cell that is read as a sentence, in bytes.
 const maxSentence = 400
 
-// needs decides which fields are dependencies, and which way they run, and makes links of them.
+// needs decides which fields are dependencies and which way they run, and adds their links.
 func (a *analysis) needs() {
 	drawn := a.hits
 	var known, unknown []*found
@@ -136,7 +137,7 @@ func (a *analysis) needs() {
 			}
 			continue
 		}
-		// "to be finished first" has a word of time in it
+		// "to be finished first" contains a word of time.
 		times := col.is(lexicon.Duration) && (col.whole || a.n.numeric)
 		if col.is(lexicon.Owner) || times || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
 			continue
@@ -151,8 +152,8 @@ func (a *analysis) needs() {
 	for _, f := range known {
 		next := f.col.is(lexicon.Next) && !f.col.is(lexicon.Requires)
 		if next && f.hits > 1 && f.earlier == f.hits {
-			// "Before" may head what is before: where only a part of the name speaks for the way on, the
-			// order counts.
+			// "Before" may be the heading of predecessors, too. Unless the whole name means successors, the
+			// order of the records decides.
 			next = f.col.whole && !beforeNames[lexicon.Fold(splitName(f.col.name))]
 			a.unsure(f, next)
 		}
@@ -168,7 +169,7 @@ func (a *analysis) needs() {
 			continue
 		}
 		next := a.forward || known1 == 0 && f.earlier*2 < f.hits
-		// What a step gets is made before it
+		// Arguments come from steps before, so that the direction is certain.
 		if !f.col.is(lexicon.Args) && !flowNames[lexicon.Fold(splitName(f.col.name))] {
 			a.unsaid(f, next)
 		}
@@ -176,10 +177,10 @@ func (a *analysis) needs() {
 	}
 }
 
-// beforeNames may say what is before a step as well as what it is before.
+// beforeNames may mean the steps before a step, or the steps that it is before.
 var beforeNames = wordsOf("before")
 
-// unsure notes that a field does not say which way its references run.
+// unsure notes that a field does not state the direction of its references.
 func (a *analysis) unsure(f *found, next bool) {
 	for i, m := range f.list {
 		from, to := m.at, f.recs[i]
@@ -192,11 +193,12 @@ func (a *analysis) unsure(f *found, next bool) {
 	}
 }
 
-// flowNames are names of fields whose ids say what comes before or after, though they may hold other things.
+// flowNames are names of fields whose ids state predecessors or successors, although such fields may hold
+// other data.
 var flowNames = wordsOf("flows")
 
-// unsaid notes that a field is taken for a dependency only since its values are ids of other records: it may
-// run the other way, or say nothing of the order.
+// unsaid notes that a field counts as a dependency only because its values are ids of other records. It may
+// run the other way, or state no order.
 func (a *analysis) unsaid(f *found, next bool) {
 	name := "“" + f.col.name + "” is no known name of a dependency"
 	if f.col.name == "" {
@@ -215,7 +217,7 @@ func (a *analysis) unsaid(f *found, next bool) {
 	}
 }
 
-// doubt notes that the name of a field does not say which of two records comes first.
+// doubt notes that the name of a field does not tell which of two records comes first.
 func (a *analysis) doubt(name string, from, to, off int) {
 	if len(a.r.Notes) < maxUnread {
 		x, y := a.n.ids[from], a.n.ids[to]
@@ -223,8 +225,8 @@ func (a *analysis) doubt(name string, from, to, off int) {
 	}
 }
 
-// fromZero reports whether dependencies count the places of records from 0: one of them is 0, and all of
-// them lie ahead.
+// fromZero reports whether dependencies are indexes of records from 0: one of them is 0, and all are smaller
+// than the index of their record.
 func (a *analysis) fromZero() bool {
 	zero, ahead := false, true
 	for _, col := range a.g.cols {
@@ -243,10 +245,9 @@ func (a *analysis) fromZero() bool {
 	return zero && ahead
 }
 
-// beside gives the records that run side by side with others, and state no needs of their own, what those
-// need.
+// beside gives records that run in parallel to others, and state no needs, the needs of the others.
 func (a *analysis) beside() {
-	var at [][2]int // a record, and one that it runs beside
+	var at [][2]int // a record, and one that it runs in parallel to
 	for _, col := range a.g.cols {
 		if !col.is(lexicon.Parallel) {
 			continue
@@ -278,7 +279,7 @@ func (a *analysis) beside() {
 	}
 }
 
-// noteUnread notes the fields that are called dependencies, and in which nothing was understood.
+// noteUnread notes the values of fields that are named as dependencies but were not understood.
 func (a *analysis) noteUnread() {
 	for _, f := range a.unread {
 		for i, m := range f.list {
@@ -291,10 +292,10 @@ func (a *analysis) noteUnread() {
 	}
 }
 
-// maxUnread bounds the notes of fields in which nothing was understood.
+// maxUnread bounds the notes about such fields, and about unclear directions.
 const maxUnread = 100
 
-// refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or
+// refersOnly reports whether the values of a field have the form of references: texts, lists of texts, or
 // maps of ids.
 func (a *analysis) refersOnly(col *column) bool {
 	if a.xml() {
@@ -341,7 +342,7 @@ func (a *analysis) pointsOnly(v *form.Value, depth int) bool {
 	return len(v.Fields) > 0
 }
 
-// isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.
+// isNeeds reports whether the values of a field confirm that it is a dependency, as its name says.
 func (a *analysis) isNeeds(f *found) bool {
 	if f.hits == 0 && yesOrNo(f.col) {
 		return false
@@ -352,7 +353,7 @@ func (a *analysis) isNeeds(f *found) bool {
 	if f.lost == 0 {
 		return !f.rest
 	}
-	// Nothing is known: ids of another text, or not ids at all.
+	// No reference is known: either the ids belong to another text, or the values are no ids.
 	for _, m := range f.list {
 		if !isID(m.text) || !a.alike(m.text) {
 			return false
@@ -361,13 +362,13 @@ func (a *analysis) isNeeds(f *found) bool {
 	return f.lists > 0 || a.id != nil && strings.ContainsAny(a.n.ids[0], "0123456789")
 }
 
-// askingNames are names of fields that say whether something is needed, and their answers.
+// askingNames are names of fields that tell whether something is needed; answers are their values.
 var (
 	askingNames = wordsOf("asking")
 	answers     = wordsOf("answers")
 )
 
-// yesOrNo reports whether a field says whether something is needed, and not what.
+// yesOrNo reports whether a field tells whether something is needed rather than what.
 func yesOrNo(col *column) bool {
 	if !askingNames[lexicon.Fold(splitName(col.name))] {
 		return false
@@ -386,20 +387,21 @@ func yesOrNo(col *column) bool {
 	return said > 0
 }
 
-// alike reports whether a text is written like the ids: with digits when they have digits, in words when not.
+// alike reports whether a text looks like the ids: with digits if these have digits, and only of digits if
+// these are numbers.
 func (a *analysis) alike(s string) bool {
 	id := a.n.ids[0]
 	return strings.ContainsAny(s, "0123456789") == strings.ContainsAny(id, "0123456789") && digits(s) == digits(id)
 }
 
-// mayBeNeeds reports whether a field of which nothing is known by its name is a dependency: all it holds are
-// ids of others.
+// mayBeNeeds reports whether a field whose name is unknown is a dependency: it holds only ids of other
+// records.
 func (a *analysis) mayBeNeeds(f *found) bool {
 	if f.hits == 0 || f.rest || f.lost*3 > f.hits || f.self > 0 && f.self*3 > f.hits {
 		return false
 	}
 	if f.col.is(lexicon.Args) && a.n.numeric && (f.lost > 0 || f.earlier != f.hits || f.empty == 0) {
-		return false // numbers in arguments may be any
+		return false // numbers in arguments may mean anything
 	}
 	if f.lists == 0 {
 		if f.lost > 0 || f.col.is(lexicon.Title) {
@@ -421,7 +423,7 @@ func (a *analysis) xml() bool {
 	return a.s.recs[0].val != nil && a.s.recs[0].val.Str != "" && a.s.recs[0].val.Kind == form.KindObject
 }
 
-// take makes links of a field's references.
+// take adds the links of a field's references.
 func (a *analysis) take(f *found, next bool) {
 	a.deps[f.col] = true
 	a.stated = true
@@ -430,13 +432,13 @@ func (a *analysis) take(f *found, next bool) {
 	}
 	a.hits += f.hits + f.self
 	a.lost += f.lost
-	var more []Link // what a field says twice is said twice, what two fields say is said once
+	var more []Link // repetitions inside one field stay, repetitions between fields do not
 	for i, m := range f.list {
 		to, from := a.n.ids[f.recs[i]], strings.Trim(m.text, "\"'` ")
 		if m.at >= 0 {
 			from = a.n.ids[m.at]
 		} else if f.hits > 0 && isFile(from) && !isFile(a.n.ids[0]) {
-			// Files that no step makes are there from the start.
+			// Files that no step makes exist from the start.
 			a.lost--
 			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: m.off, Message: to + " needs " + form.Clip(from) + ", which no step makes; it was taken to be there"})
 			continue
@@ -457,14 +459,14 @@ func (a *analysis) take(f *found, next bool) {
 	a.r.Links = append(a.r.Links, more...)
 }
 
-// isFile reports whether a name is that of a file: it has a folder or an ending.
+// isFile reports whether a name looks like a file: it has a folder or an extension.
 func isFile(s string) bool {
 	i := strings.LastIndexByte(s, '.')
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
 }
 
-// nested finds what a record goes on to deep inside of it, the Next of choices, catches and conditions; and
-// what it needs, where nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
+// nested finds successors deep inside a record, such as the Next of choices, catches and conditions. If no
+// other links exist, it finds needs there, too: "plan": [{"get": "repo", "passed": ["unit"]}].
 func (a *analysis) nested() {
 	on, deep := a.forward || a.anyNext(), a.hits == 0 && !a.n.numeric
 	if !on && !deep {
@@ -526,8 +528,8 @@ func (a *analysis) nested() {
 	}
 }
 
-// relation returns the way that a field of an object states in words: {"type": "is blocked by", "issue":
-// "a"}.
+// relation returns the direction that a field of an object states in words, or 0: {"type": "is blocked by",
+// "issue": "a"}.
 func relation(v *form.Value) int {
 	for i := range v.Fields {
 		switch role, _ := lexicon.Field(v.Fields[i].Val.Text()); role {
@@ -550,7 +552,7 @@ func isNext(key string) bool {
 	return k == "default" || k == "transition" || k == "goto" || k == "nextstate" || k == "otherwise" || k == "else" || k == "catch"
 }
 
-// anyNext reports whether a field that runs on to the next step stands somewhere in the records.
+// anyNext reports whether any field of the records holds successors.
 func (a *analysis) anyNext() bool {
 	for _, col := range a.g.cols {
 		if isNext(col.name) && !a.holdsParts(col) {
@@ -572,7 +574,7 @@ func (a *analysis) isDep(key string) bool {
 // pointers are names of fields whose value names the step that a value comes from.
 var pointers = wordSet("ref, from, step, node, source, fromstep, outputof, resultof, sourcestep, stepid, nodeid, fromtask, taskid, dependency")
 
-// references finds the uses of results: in texts, and in objects such as {"$ref": "x"}.
+// references finds uses of results in texts and in objects such as {"$ref": "x"}.
 func (a *analysis) references() {
 	var idCol *column
 	if a.id != nil {
@@ -670,13 +672,13 @@ func (a *analysis) references() {
 	}
 }
 
-// stepLike reports whether a lost reference begins as one to a step does: steps.x.output.
+// stepLike reports whether a lost reference begins like a reference to a step: steps.x.output.
 func (a *analysis) stepLike(name string) bool {
 	head, _, _ := strings.Cut(name, ".")
 	return lexicon.Is(lexicon.Steps, head) || a.alike(head) && strings.ContainsAny(head, "0123456789")
 }
 
-// embedded returns the value that stands, as JSON, in a string, or v itself.
+// embedded returns the JSON value in a string, or v itself.
 func (a *analysis) embedded(v *form.Value) *form.Value {
 	if v.Kind != form.KindString {
 		return v
@@ -693,7 +695,7 @@ func (a *analysis) embedded(v *form.Value) *form.Value {
 	return t.Root
 }
 
-// isMade reports whether s is the name of something that the record at makes.
+// isMade reports whether the record at index at makes something named s.
 func (a *analysis) isMade(at int, s string) bool {
 	for _, col := range a.g.cols {
 		if !col.is(lexicon.Output) && !isOutput(col.name) {

@@ -8,14 +8,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// opKeys are the fields by which objects name what they do to what stands inside them.
+// opKeys are the fields in which objects name their operation on the objects inside them.
 var opKeys = [...]string{"op", "operation", "operator", "function", "func", "fn", "call", "tool", "action", "step", "task", "do"}
 
-// groupKeys are fields whose objects are parts of what holds them, not what it works on.
+// groupKeys are fields whose objects are parts of the surrounding object rather than its inputs.
 var groupKeys = setOf("children subtasks then else next branches body catch states items nodes on_error on_failure")
 
-// nestedOps reads objects that each say what they do to the objects inside them: {"op": "join", "inputs":
-// [{"op": "read"}]}. What stands inside comes first.
+// nestedOps reads objects with operations on the objects inside them: {"op": "join", "inputs": [{"op":
+// "read"}]}. Inner objects come first. It returns nil for other values.
 func nestedOps(src *form.Source, root *form.Value) *Reading {
 	key, _ := opOf(root, "")
 	if key == "" || root.Kind != form.KindObject {
@@ -69,8 +69,8 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 	return r
 }
 
-// opOf returns the field by which an object names what it does, and what that is; key is the field, if it is
-// known.
+// opOf returns the field that names the operation of an object, and the operation. If key is not empty, only
+// that field counts.
 func opOf(v *form.Value, key string) (string, string) {
 	for i := range v.Fields {
 		if f := &v.Fields[i]; f.Val.Kind == form.KindString && f.Val.Str != "" && len(f.Val.Str) <= 60 && slices.Contains(opKeys[:], f.Key) && (key == "" || key == f.Key) {

@@ -9,37 +9,37 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// web gathers what a text says about the order of steps, and makes links of it.
+// web collects the statements of a text about the order of steps, and makes links of them.
 type web struct {
 	r       *Reading
-	most    int // of links
-	pathed  int // steps with numbers such as 2.1, or -1 while they are not counted
+	most    int // bound on the number of links
+	pathed  int // number of steps with numbers such as 2.1, or -1 before they are counted
 	names   *Names
 	steps   []step
-	members [][]int            // the steps that each name means: itself, or those of a group
-	heads   map[*form.Item]int // the names of headings and lines that hold steps
+	members [][]int            // the steps that each name refers to
+	heads   map[*form.Item]int // the names of headings and lines above steps
 	rels    []Relation
 	doubts  []Doubt
 	ids     map[string]bool
 	rule    Rule
-	// roles are those of fields with names that are not known.
+	// roles are the roles of fields with unknown names.
 	roles map[string]lexicon.Role
-	// abreast are the groups whose steps run side by side.
+	// abreast are the groups whose steps run in parallel.
 	abreast []int
-	// own is the number of relations that steps state, left tells that the lines below them are read later:
-	// they change the listed order.
+	// own is the number of relations that the steps state. left is set if the lines below the steps change
+	// the listed order, which amend does later.
 	own  int
 	left bool
 }
 
-// say takes what a text of a step says.
+// say adds the relations in a text of a step.
 func (w *web) say(self int, t text) {
 	rels, doubts := w.names.Relations(self, t.s, t.off)
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
 }
 
-// hear takes what all texts and fields of the steps say, and what stands around them.
+// hear adds the relations in all texts and fields of the steps, and in the lines around them.
 func (w *web) hear(o *outline, in map[*form.Item]bool) {
 	w.roleByValues()
 	for i := range w.steps {
@@ -57,8 +57,7 @@ func (w *web) hear(o *outline, in map[*form.Item]bool) {
 	o.hearOutside(w, in)
 }
 
-// understood counts the references to steps that state a relation, less what names steps and was not
-// understood.
+// understood counts the references in relations, minus the doubts.
 func (w *web) understood() int {
 	n := -2 * len(w.doubts)
 	for _, rel := range w.rels {
@@ -72,12 +71,12 @@ func (w *web) understood() int {
 	return n
 }
 
-// fieldLeads are the words with which the values of fields are read.
+// fieldLeads are the words that precede the values of fields when these are read as sentences.
 var fieldLeads = map[lexicon.Role]string{
 	lexicon.Requires: "depends on: ", lexicon.Next: "is needed for: ", lexicon.Parallel: "in parallel with ",
 }
 
-// field takes what a field of a step says.
+// field adds the relations in a field of a step.
 func (w *web) field(self int, a Attr) {
 	role, ok := lexicon.Field(a.Key)
 	if !ok {
@@ -103,13 +102,13 @@ func (w *web) field(self int, a Attr) {
 	w.doubts = append(w.doubts, doubts...)
 }
 
-// isData reports whether a field holds a tool or an object of arguments, which are no words about steps.
+// isData reports whether a field holds a tool or an object of arguments, which do not describe steps.
 func (a *Attr) isData() bool {
 	role, _ := lexicon.Field(a.Key)
 	return toolNames[strings.ToLower(a.Key)] || role == lexicon.Args && strings.HasPrefix(a.Value, "{")
 }
 
-// object takes what the texts in an object of arguments say. Its keys and numbers say nothing of steps.
+// object adds the relations in the texts of an object of arguments. Keys and numbers are ignored.
 func (w *web) object(self int, a Attr) {
 	t, _ := form.ValueAt(a.Value, 0, maxFields, false)
 	if t == nil || t.Root == nil {
@@ -130,7 +129,7 @@ func (w *web) object(self int, a Attr) {
 	visit(t.Root)
 }
 
-// parted puts signs between ids that only spaces part. Places stay what they are.
+// parted puts signs between ids that are separated only by spaces. Offsets do not change.
 func (n *Names) parted(value string) string {
 	words := strings.Fields(value)
 	for _, s := range words {
@@ -144,8 +143,8 @@ func (n *Names) parted(value string) string {
 	return strings.ReplaceAll(value, " ", "+")
 }
 
-// roleByValues finds fields with names that are not known and with values that are ids of other steps: what
-// they name comes before, unless all of it stands further down.
+// roleByValues finds fields with unknown names whose values are ids of other steps. These steps come before,
+// unless all of them are listed later.
 func (w *web) roleByValues() {
 	type evidence struct{ back, ahead, other int }
 	found := map[string]*evidence{}
@@ -181,8 +180,8 @@ func (w *web) roleByValues() {
 	}
 }
 
-// onlyIDs returns the steps that a value names when it holds their ids and nothing else. Bare numbers may
-// be anything.
+// onlyIDs returns the steps that a value names if it consists of ids. Otherwise, and for bare numbers, it
+// returns nil.
 func (n *Names) onlyIDs(self int, value string) (items []int) {
 	value = n.parted(value)
 	for _, a := range n.groups(self, value, n.atoms(value)) {
@@ -199,7 +198,8 @@ func (n *Names) onlyIDs(self int, value string) (items []int) {
 	return items
 }
 
-// aside takes what a line outside of the steps says, of the group that it holds or, with -1, of others.
+// aside adds the relations in a line outside of the steps. self is the group that the line heads, or -1. It
+// returns whether there are any.
 func (w *web) aside(self int, t text) bool {
 	if self < 0 {
 		w.rule = max(w.rule, w.names.Rule(t.s))
@@ -227,7 +227,7 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 		}
 		return false
 	}
-	gap := false // something below the steps was not understood
+	gap := false // some text below the steps was not understood
 	for _, it := range o.all {
 		if it.Kind == form.Row || inside(it) {
 			continue
@@ -264,8 +264,8 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 	}
 }
 
-// changes reports whether a line below steps that state nothing only says that one of them comes before
-// another one that is listed earlier: "step 3 comes before step 2". The others follow one another still.
+// changes reports whether a line below steps without relations only moves one step before another: "step 3
+// comes before step 2". The other steps stay in listed order.
 func (w *web) changes(it *form.Item, said int) bool {
 	if said > 0 || len(w.rels) != 1 || w.rule != NoRule || it.Off < w.steps[len(w.steps)-1].it.Off {
 		return false
@@ -277,8 +277,8 @@ func (w *web) changes(it *form.Item, said int) bool {
 	return r.Kind == Before && r.Subjects[0] > r.Items[0] || r.Kind <= Uses && r.Subjects[0] < r.Items[0]
 }
 
-// sideBySide reports whether the steps of a group run side by side: its name says so, or its noun, such as
-// "Wave 2", where its name does not say that they run in sequence.
+// sideBySide reports whether the steps of a group run in parallel. Its title says so, or its noun does, as in
+// "Wave 2", and the title does not say that they run in sequence.
 func (n *Names) sideBySide(noun, title string) bool {
 	wave := lexicon.Is(lexicon.Waves, noun)
 	for _, t := range lexicon.ScanIn(n.lang, title) {
@@ -303,7 +303,7 @@ func (w *web) known(id string) bool {
 	return w.ids[id]
 }
 
-// spread returns the steps that are meant by names. Of a group they are all its steps.
+// spread returns the steps that names refer to. A group refers to all its steps.
 func (w *web) spread(names []int) []int {
 	var out []int
 	for _, x := range names {
@@ -314,7 +314,7 @@ func (w *web) spread(names []int) []int {
 	return out
 }
 
-// link makes links of the relations.
+// link makes links from the relations.
 func (w *web) link() {
 	r := w.r
 	needs := make([][]int, len(w.steps))
@@ -326,7 +326,7 @@ func (w *web) link() {
 			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
 		}
 	}
-	grouped := len(w.abreast) > 0 // only groups say what they wait for
+	grouped := len(w.abreast) > 0 // only groups state needs
 	for _, rel := range append(w.rels, w.dittos()...) {
 		if rel.Kind == Ditto {
 			continue
@@ -352,7 +352,7 @@ func (w *web) link() {
 		for _, s := range subjects {
 			for _, x := range items {
 				switch {
-				case s == x && len(subjects) > 1: // what a group says of itself
+				case s == x && len(subjects) > 1: // a group refers to itself
 				case rel.Kind == Before:
 					add(s, x, rel.Off)
 				default:
@@ -402,7 +402,7 @@ func (w *web) link() {
 	}
 }
 
-// silent says which phases say nothing of what they wait for where others do, and have no step that waits.
+// silent notes phases without stated needs if other groups state theirs.
 func (w *web) silent(needs [][]int) {
 	said := map[int]bool{}
 	for _, rel := range w.rels {
@@ -425,7 +425,7 @@ func (w *web) silent(needs [][]int) {
 	}
 }
 
-// inTurn lets each group whose steps run side by side, and which says nothing, follow the group before it.
+// inTurn lets each parallel group without needs follow the group before it.
 func (w *web) inTurn(needs [][]int, add func(a, b, off int)) {
 	for k, g := range w.abreast[1:] {
 		for _, x := range w.members[g] {
@@ -439,7 +439,7 @@ func (w *web) inTurn(needs [][]int, add func(a, b, off int)) {
 	}
 }
 
-// chain lets each step that says nothing follow the one before it.
+// chain lets each step without stated needs follow the step before it.
 func (w *web) chain(said []bool, add func(a, b, off int)) {
 	last := -1
 	for i := range w.steps {
@@ -453,8 +453,8 @@ func (w *web) chain(said []bool, add func(a, b, off int)) {
 	}
 }
 
-// strange reports whether a number that is no step is an amount rather than a step that is missing: the steps
-// have other numbers, such as 2.1.
+// strange reports whether a number without a step is an amount rather than a missing step, because most steps
+// have numbers such as 2.1.
 func (w *web) strange(u string) bool {
 	if _, ok := lexicon.Digits(u); !ok {
 		return false
@@ -468,7 +468,7 @@ func (w *web) strange(u string) bool {
 	return w.pathed*2 > len(w.steps)
 }
 
-// waves returns that the steps of the groups that say so run beside each other.
+// waves returns relations for the steps of parallel groups.
 func (w *web) waves() (out []Relation) {
 	for _, g := range w.abreast {
 		if list := w.members[g]; len(list) > 1 {
@@ -478,7 +478,7 @@ func (w *web) waves() (out []Relation) {
 	return out
 }
 
-// lettered returns that 2a and 2b run beside each other, for all such steps.
+// lettered returns relations for parallel steps such as 2a and 2b.
 func (w *web) lettered() []Relation {
 	first := map[int]int{}
 	var out []Relation
@@ -499,7 +499,7 @@ func (w *web) lettered() []Relation {
 	return out
 }
 
-// beside gives steps that run beside others what those need, unless they say themselves what they need.
+// beside gives the subjects of a relation the needs of its items, unless they have needs already.
 func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
 	for _, s := range rel.Subjects {
 		if len(needs[s]) > 0 {
@@ -515,12 +515,11 @@ func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
 	}
 }
 
-// maxEnds bounds the sentences that say which step comes first or last.
+// maxEnds bounds the sentences about the first or last step that are applied.
 const maxEnds = 4
 
-// end lets a step come after, or before, all others where the plan states needs: after those for which
-// nothing else waits, or before those that
-// do not say what they need.
+// end makes a step the last or the first one in a plan with stated needs. The last step follows all steps
+// without successors; the first one precedes all steps without stated needs.
 func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off int)) {
 	waited := make([]bool, len(w.steps))
 	for _, list := range needs {
@@ -540,8 +539,7 @@ func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off i
 	}
 }
 
-// listed returns the steps in listed order, but for those of which the text says that they come first or
-// last.
+// listed returns the steps in listed order, with stated first and last steps at the ends.
 func (w *web) listed(ends []Relation) []int {
 	var opening, list, closing []int
 	at := make(map[int]Kind, len(ends))
@@ -561,12 +559,12 @@ func (w *web) listed(ends []Relation) []int {
 	return slices.Concat(opening, list, closing)
 }
 
-// stages chains steps in listed order, with those that run beside each other as one stage.
+// stages links the steps in listed order. Parallel steps form one stage.
 func (w *web) stages(beside, ends []Relation) {
 	if len(beside)+len(ends) == 0 {
 		return
 	}
-	stage := make([]int, len(w.steps)) // the first step of the stage of each step
+	stage := make([]int, len(w.steps)) // the first step of each step's stage
 	for i := range stage {
 		stage[i] = i
 	}
@@ -592,7 +590,7 @@ func (w *web) stages(beside, ends []Relation) {
 	}
 }
 
-// doubt says what was not understood.
+// doubt adds a note about a doubt.
 func (w *web) doubt(d Doubt) {
 	element := squeeze(d.Text)
 	if d.Item >= 0 && d.Item < len(w.steps) {
@@ -605,11 +603,11 @@ func (w *web) doubt(d Doubt) {
 	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: message, Hint: "say which step waits for which"})
 }
 
-// lonelyWeight is the highest weight of one step alone: it is no plan, unless it has the number 1 and is
+// lonelyWeight is the highest weight of a single step. It is no plan unless it has the number 1 and is nearly
 // the whole text.
 const lonelyWeight = 20
 
-// weigh says how sure the reading is.
+// weigh sets the weight of a reading of an outline.
 func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 	n := len(steps)
 	linked := map[string]bool{}
@@ -644,7 +642,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		}
 	}
 	if s.name == "headings" && sure == 0 && demands*2 <= n {
-		// What is below headings is text, which names words of titles by chance
+		// Text below headings contains words of their titles by chance.
 		r.Weight = min(r.Weight, 45) - 20
 	}
 	r.demands = demands*2 > n
@@ -665,7 +663,7 @@ func (w *web) surelyRelated() int {
 	return len(sure)
 }
 
-// listing is a series with what stands around it, for the question whether it is a plan at all.
+// listing returns a series with the text around it for the question whether it is a plan at all.
 func (o *outline) listing(s series, steps []step, related int, linked bool) *listing {
 	l := &listing{Lang: languageOf(o.src), Related: related, Linked: linked, looks: o.looks}
 	in := make(map[*form.Item]bool, len(steps))
