@@ -1,33 +1,10 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
-
-// consequence is what happens once a decision is durable.
-type consequence struct {
-	events  []feed.Event
-	effects workgraph.Effects
-	timer   time.Time
-	ended   bool
-	idle    bool
-	// idleTimer is how long it stays in memory all the same.
-	idleTimer   time.Duration
-	outbox      bool
-	hasCommands []journal.Command
-	applied     []int64
-	// recovered says that it follows from reading the run, so that what it asks for may have been done
-	// before.
-	recovered bool
-	// released says that the run is no longer this executor's once the decision is durable.
-	released bool
-	// keep says that nothing was decided: the timer stays as it is.
-	keep bool
-}
 
 func (r *run) consequence(events []feed.Event, eff workgraph.Effects) consequence {
 	c := consequence{events: events, effects: eff, ended: eff.Ended != nil}
@@ -36,14 +13,6 @@ func (r *run) consequence(events []feed.Event, eff workgraph.Effects) consequenc
 		c.idle, c.idleTimer = r.idle(), r.idleTTL()
 	}
 	return c
-}
-
-// ack is the answer to a write, and what follows from it; before and after that these are called, if not nil.
-type ack struct {
-	res    journal.Result
-	c      consequence
-	before func()
-	after  func(error)
 }
 
 // acked is called when a write was answered, by whoever leads the writer, which all runs wait for. A run that

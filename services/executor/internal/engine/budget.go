@@ -36,21 +36,6 @@ func (r *run) blocker() *workgraph.Error {
 	return nil
 }
 
-// letBegin gives an attempt out once more that was barred, if nothing stands against it any more. The caller
-// holds r.mu.
-func (r *run) letBegin(a *attempt) bool {
-	if r.gone.Load() || r.blocker() != nil {
-		return false
-	}
-	for _, s := range r.State.Outstanding() {
-		if s.Ref == a.start.Ref && s.Attempt == a.start.Attempt && !s.Canceled {
-			r.t.launch(r, &s)
-			return true
-		}
-	}
-	return false
-}
-
 // rebudget writes a budget that has changed into the run's row, and lets children know that they may use
 // more: also once it is settled how much that is. The caller holds r.mu.
 func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) (err error) {

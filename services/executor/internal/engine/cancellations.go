@@ -10,18 +10,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// Cancellation is a run that the registry wants canceled: its task was canceled or deleted, alone or with its
-// epic.
-type Cancellation struct {
-	Namespace, TaskID, RunID string
-	// Reason becomes the run's.
-	Reason string
-	// Time is when it came to be.
-	Time time.Time
-	// Confirmed says that the run was recorded in this database.
-	Confirmed bool
-}
-
 const (
 	// cancellationPoll is how often the registry is asked for cancellations.
 	cancellationPoll = time.Second

@@ -23,23 +23,6 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Reasons of outcomes that ask for what cannot be had. They are permanent.
-const (
-	// ReasonDepthExceeded is the reason when a run would stand too deep below its root.
-	ReasonDepthExceeded = "RUN_DEPTH_EXCEEDED"
-	// ReasonFanOutExceeded is the reason when one visit asks for too many children.
-	ReasonFanOutExceeded = "FAN_OUT_EXCEEDED"
-	// ReasonWorkflowNotFound is the reason when a child names a workflow that cannot be found.
-	ReasonWorkflowNotFound = "WORKFLOW_NOT_FOUND"
-	// ReasonWorkflowInvalid is the reason when what is kept under the workflow's name is no graph.
-	ReasonWorkflowInvalid = "WORKFLOW_INVALID"
-	// ReasonChildInvalid is the reason when the graph or input of a child is at fault; the message lists
-	// everything.
-	ReasonChildInvalid = "CHILD_INVALID"
-	// ReasonInterruptInvalid is the reason when a question's schema is none.
-	ReasonInterruptInvalid = "INTERRUPT_INVALID"
-)
-
 // childStarts is how many children of a namespace are being started at once. The commit that records them
 // wakes whoever started them, all at the same time: of thousands, everything else here would wait for a
 // processor.
@@ -47,16 +30,6 @@ const childStarts = 32
 
 // InterruptPrefix is the prefix of ids of questions.
 const InterruptPrefix = "int"
-
-// Workflows finds the graphs of workflow definitions.
-type Workflows interface {
-	// Workflow is the graph of "workflow/SLUG@version" in the namespace. An error that is not
-	// errs.Unavailable is final.
-	Workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
-}
-
-// refSelf names the graph of the run itself.
-const refSelf = "self"
 
 // prepare makes an outcome that asks for more than its values ready for the machine: ids are given, since
 // they must be in the journal, references become graphs, and what cannot be had is refused. It changes out.
@@ -205,28 +178,6 @@ func childFault(i int, what string) string {
 	return "child " + strconv.Itoa(i+1) + ": " + what
 }
 
-// workflow finds the graph of a workflow version.
-func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, *workgraph.Error) {
-	slug, version, ok := strings.Cut(strings.TrimPrefix(ref, "workflow/"), "@")
-	if !strings.HasPrefix(ref, "workflow/") || !ok || slug == "" || version == "" {
-		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q names no workflow: write \"self\" or \"workflow/SLUG@version\"", ref)
-	}
-	if e.workflows == nil {
-		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound,
-			"this executor knows no workflows, so %q cannot be found: give the child's graph itself, or set executor.workflows to a folder that has it", ref)
-	}
-	g, err := e.workflows.Workflow(ctx, namespace, ref)
-	switch {
-	case err == nil:
-		return g, nil
-	case errs.Is(err, errs.Unavailable):
-		return nil, workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "workflow %q cannot be read just now: %v", ref, errs.From(err).Message)
-	case errs.Is(err, errs.InvalidArgument):
-		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%v", errs.From(err).Message)
-	}
-	return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q: %v", ref, errs.From(err).Message)
-}
-
 // spawnChildren starts what a durable decision asked for, one after the other.
 func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 	by := map[workgraph.Ref]*record.Approval{}
@@ -280,14 +231,6 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		wait = min(2*wait, 5*time.Second)
 		again = true
 	}
-}
-
-// passing reports whether a start may succeed when it is tried again.
-func passing(err error) bool {
-	if _, ok := errors.AsType[workgraph.Faults](err); ok {
-		return false
-	}
-	return errs.Is(err, errs.Unavailable) || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) || errs.Is(err, errs.DeadlineExceeded)
 }
 
 var errUnwanted = errors.New("engine: the child is not wanted any more")
@@ -374,14 +317,6 @@ func (t *session) stillborn(r *run, s *workgraph.Spawn, cause error) {
 	if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrStale) && !errors.Is(err, workgraph.ErrEnded) {
 		t.e.log.ErrorContext(t.background, "end of a child refused", "err", err, "run_id", r.id, "child", s.Child.ID)
 	}
-}
-
-// ownGraph is the graph of the run, for runs of itself: without what expansions have inserted.
-func (r *run) ownGraph() *workgraph.Graph {
-	r.lock()
-	p := r.State.Program()
-	r.mu.Unlock()
-	return command.Ungrown(p.Graph())
 }
 
 // prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to

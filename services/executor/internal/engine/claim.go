@@ -76,3 +76,12 @@ func (e *Engine) unclaim(ctx context.Context, req command.StartRequest, id strin
 		e.log.WarnContext(ctx, "claim not released, its lease will end it", "err", err, "task_id", req.TaskID)
 	}
 }
+
+// Reasons of refused starts.
+const (
+	// ReasonRegistryUnavailable is the reason when a task cannot be claimed because the registry does not
+	// answer.
+	ReasonRegistryUnavailable = "REGISTRY_UNAVAILABLE"
+	// ReasonNoRegistry is the reason when a task is named and no registry is configured.
+	ReasonNoRegistry = "REGISTRY_NOT_CONFIGURED"
+)

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
 // What a live run is given, and what its calls result in, is never refused for want of memory, so that live
@@ -161,4 +163,57 @@ func tasks(list []*attempt) []*sched.Task {
 		out[i] = &a.task
 	}
 	return out
+}
+
+// evictIdleSoon takes the run out of memory after a time to linger, unless something comes up. It is safe
+// while r.mu is held.
+func (t *session) evictIdleSoon(r *run, d time.Duration) {
+	if d == 0 {
+		t.spawn(func() { t.evictIdle(r) })
+		return
+	}
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	if r.stopped {
+		return
+	}
+	if r.idleTimer != nil {
+		r.idleTimer.Stop()
+	}
+	r.idleTimer = time.AfterFunc(d, func() { t.spawn(func() { t.evictIdle(r) }) })
+}
+
+// evictIdle takes a run out of memory that has nothing to do for a while: what is left of it are rows.
+func (t *session) evictIdle(r *run) {
+	r.lock()
+	defer r.mu.Unlock()
+	if r.gone.Load() || r.pending > 0 || !r.idle() {
+		return
+	}
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq}
+	err := r.keepPosition(w)
+	if err == nil && len(r.State.Unsettled()) > 0 {
+		w.Status, _, err = r.status(dbkit.Now(), nil) // when it goes on has changed
+	}
+	if err != nil {
+		t.e.log.ErrorContext(t.background, "run cannot be parked", "err", err, "run_id", r.id)
+		return
+	}
+	r.releaseOwnership(w)
+	r.pending++
+	if err := t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(ack{res: res, c: consequence{released: true}}) }); err != nil {
+		r.pending--
+		r.unrelease()
+	}
+}
+
+// keepPosition puts the run's position into a write that has no events. The caller holds r.mu.
+func (r *run) keepPosition(w *journal.Append) (err error) {
+	if r.SnapSeq == r.Seq {
+		return nil
+	}
+	if w.Snapshot, err = r.snapshot(); err == nil {
+		r.SnapSeq = r.Seq
+	}
+	return err
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -18,96 +17,6 @@ import (
 //	               +-------- retryLoad <-------+ something is missing, or the journal fails
 //
 // term.bringing has the runs that wait anywhere in this, or for room; term.loading those that are being read.
-
-// loading is a load that is under way; whoever wants the same run waits for it.
-type loading struct {
-	done chan struct{}
-	err  error
-	// again says that a look for commands left the run out. Its commands may be newer than what was read, so
-	// another look follows the load. wanted says that loadSoon was called meanwhile: the run may have been
-	// claimed after it was read, so a load that found it to be somebody else's is repeated. The term's mu
-	// guards both as long as the load is in term.loading.
-	again, wanted bool
-}
-
-// turnsHeld are the turns that are held for a run while it is brought, each as the function that gives it
-// back; nil if it is not held. read takes turns that are free, too.
-type turnsHeld struct {
-	suspect, compute func()
-}
-
-func (p *turnsHeld) release() {
-	for _, leave := range []func(){p.compute, p.suspect} {
-		if leave != nil {
-			leave()
-		}
-	}
-	*p = turnsHeld{}
-}
-
-// The pause between two tries to read a run, when the journal fails, doubles from soonestTry to latestTry.
-const (
-	soonestTry = 20 * time.Millisecond
-	latestTry  = time.Minute
-)
-
-// pendingLoad is a run that is to be brought. It waits as an entry of the term's loadLine, without a
-// goroutine, since there may be very many. RecoverParallel runs are read at once.
-type pendingLoad struct {
-	namespace, id string
-	has           turnsHeld
-	// wait is the pause after the next try that fails.
-	wait time.Duration
-}
-
-// loadLine are the runs that wait to be read. The term's mu guards it.
-type loadLine struct {
-	// reading counts the goroutines of loadInTurn.
-	reading int
-	// first are the runs for which room is kept or a turn is held: they go before those in spaces.
-	first  []*pendingLoad
-	spaces map[string][]*pendingLoad
-	// order are the namespaces in spaces, the one whose turn it is first.
-	order []string
-}
-
-func (l *loadLine) push(b *pendingLoad, first bool) {
-	switch {
-	case first:
-		l.first = append(l.first, b)
-	case len(l.spaces[b.namespace]) == 0:
-		if l.spaces == nil {
-			l.spaces = map[string][]*pendingLoad{}
-		}
-		l.order = append(l.order, b.namespace)
-		fallthrough
-	default:
-		l.spaces[b.namespace] = append(l.spaces[b.namespace], b)
-	}
-}
-
-// pop is the run whose turn it is; nil if there is none.
-func (l *loadLine) pop() (b *pendingLoad) {
-	if len(l.first) > 0 {
-		b, l.first[0] = l.first[0], nil
-		l.first = l.first[1:]
-		return b
-	}
-	if len(l.order) == 0 {
-		return nil
-	}
-	ns := l.order[0]
-	l.order = l.order[1:]
-	line := l.spaces[ns]
-	b, line[0] = line[0], nil
-	if line = line[1:]; len(line) > 0 {
-		l.spaces[ns] = line
-		l.order = append(l.order, ns)
-	} else {
-		delete(l.spaces, ns)
-	}
-	return b
-}
 
 // loadSoon has a run brought, unless somebody else does so, and does not wait for it.
 func (t *session) loadSoon(namespace, id string) {

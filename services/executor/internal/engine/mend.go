@@ -16,44 +16,6 @@ import (
 // large to be written. The machine is of no use then and is rebuilt from the journal. The run stays what it
 // is meanwhile: its calls go on, and the outcomes of those that end wait for the run's lock.
 
-// closing is the command that ends a run, with what goes along.
-type closing struct {
-	cmd workgraph.Command
-	x   extra
-}
-
-// lock takes r.mu once the machine is whole. It does not wait longer than the term lasts; then the run is
-// gone.
-func (r *run) lock() {
-	for {
-		r.mu.Lock()
-		whole := r.mending
-		if whole == nil {
-			return
-		}
-		r.mu.Unlock()
-		<-whole
-	}
-}
-
-// tryLock takes r.mu if nobody has it and the machine is whole.
-func (r *run) tryLock() bool {
-	if !r.mu.TryLock() {
-		return false
-	}
-	if r.mending == nil {
-		return true
-	}
-	r.mu.Unlock()
-	return false
-}
-
-// wholeLock is a run's lock that is taken when its machine is whole.
-type wholeLock struct{ r *run }
-
-func (l wholeLock) Lock()   { l.r.lock() }
-func (l wholeLock) Unlock() { l.r.mu.Unlock() }
-
 // mend rebuilds the machine from what is durable, once all that was decided before the last decision is. Then
 // redo is called with r.mu held, unless it is nil: it decides the last command another way, or again after
 // what ends the run, if there is such. The caller holds r.mu.
@@ -102,16 +64,6 @@ func (t *session) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
 	if !r.gone.Swap(true) {
 		r.retire(errDropped)
 		t.remove(r)
-	}
-}
-
-// graced is a context for what the term's end must not cut off at once.
-func (t *session) graced() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.background))
-	stop := context.AfterFunc(t.background, func() { time.AfterFunc(t.e.cfg.Grace, cancel) })
-	return ctx, func() {
-		stop()
-		cancel()
 	}
 }
 

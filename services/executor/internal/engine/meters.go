@@ -48,7 +48,69 @@ func (m *meters) end(e endLabels) metric.MeasurementOption {
 	return o
 }
 
-func newMeters(m metric.Meter, e *Engine) (*meters, error) {
+// scheduled counts an attempt that begins and has been queued since then.
+func (m *meters) scheduled(queued time.Time, priority int) {
+	m.wait.Record(context.Background(), time.Since(queued).Seconds(), m.byPriority[sched.Class(priority)])
+}
+
+// ended counts an attempt of an actor that has ended.
+func (m *meters) ended(actor string, fail *workgraph.Error, usage []workgraph.Usage) {
+	ctx := context.Background()
+	outcome := "OK"
+	if fail != nil {
+		outcome = string(fail.Type)
+	}
+	m.attempts.Add(ctx, 1, m.end(endLabels{actor, outcome}))
+	for _, u := range usage {
+		m.token(u.Model, "input", u.InputTokens)
+		m.token(u.Model, "cached_input", u.CachedTokens)
+		m.token(u.Model, "output", u.OutputTokens)
+		m.token(u.Model, "reasoning", u.ReasoningTokens)
+	}
+}
+
+func (m *meters) token(model, class string, n int64) {
+	if n > 0 {
+		m.tokens.Add(context.Background(), n, metric.WithAttributes(attribute.String("model", model), attribute.String("class", class)))
+	}
+}
+
+func (m *meters) run(what string) {
+	m.runs.Add(context.Background(), 1, metric.WithAttributes(attribute.String("event", what)))
+}
+
+// paused counts a pause. Reasons that people make up are one.
+func (m *meters) paused(reason string) {
+	switch reason {
+	case workgraph.ReasonBudget, workgraph.ReasonUnsettled, workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, journal.ReasonQuarantined:
+	default:
+		reason = "OTHER"
+	}
+	m.pauses.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+}
+
+func (m *meters) observe(b journal.Batch) {
+	m.batch.Record(context.Background(), int64(b.Rows))
+	m.commit.Record(context.Background(), b.Duration.Seconds())
+}
+
+func (m *meters) takeover(what string, n int) {
+	if n > 0 {
+		m.takeovers.Add(context.Background(), int64(n), metric.WithAttributes(attribute.String("result", what)))
+	}
+}
+
+// observed are the gauges at a moment. Without owns nothing is owned, and only the outbox is known, if that.
+type observed struct {
+	owns                 bool
+	live, bytes, waiting int64
+	gates                func(func(kind sched.GateKind, n int))
+	outbox               int64
+	outboxKnown          bool
+}
+
+// newMeters makes the metrics. observe is called whenever the gauges are read.
+func newMeters(m metric.Meter, observe func(ctx context.Context) observed) (*meters, error) {
 	var (
 		ms  meters
 		err error
@@ -95,68 +157,19 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 		return nil, err
 	}
 	_, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		if t := e.current(); t != nil {
-			o.ObserveInt64(live, int64(t.live()))
-			o.ObserveInt64(bytes, t.memory.Used())
-			o.ObserveInt64(queue, int64(t.sched.Backlog()))
-			t.sched.AtGates(func(kind sched.GateKind, n int) {
+		now := observe(ctx)
+		if now.owns {
+			o.ObserveInt64(live, now.live)
+			o.ObserveInt64(bytes, now.bytes)
+			o.ObserveInt64(queue, now.waiting)
+			now.gates(func(kind sched.GateKind, n int) {
 				o.ObserveInt64(gates, int64(n), metric.WithAttributes(attribute.String("kind", string(kind))))
 			})
 		}
-		if n, err := e.journal.OutboxBacklog(ctx); err == nil {
-			o.ObserveInt64(box, n)
+		if now.outboxKnown {
+			o.ObserveInt64(box, now.outbox)
 		}
 		return nil
 	}, live, bytes, queue, gates, box)
 	return &ms, err
-}
-
-func (m *meters) scheduled(a *attempt) {
-	m.wait.Record(context.Background(), time.Since(a.task.Request.Queued).Seconds(), m.byPriority[sched.Class(a.run.priority)])
-}
-
-func (m *meters) ended(a *attempt, fail *workgraph.Error, usage []workgraph.Usage) {
-	ctx := context.Background()
-	outcome := "OK"
-	if fail != nil {
-		outcome = string(fail.Type)
-	}
-	m.attempts.Add(ctx, 1, m.end(endLabels{a.start.Actor, outcome}))
-	for _, u := range usage {
-		m.token(u.Model, "input", u.InputTokens)
-		m.token(u.Model, "cached_input", u.CachedTokens)
-		m.token(u.Model, "output", u.OutputTokens)
-		m.token(u.Model, "reasoning", u.ReasoningTokens)
-	}
-}
-
-func (m *meters) token(model, class string, n int64) {
-	if n > 0 {
-		m.tokens.Add(context.Background(), n, metric.WithAttributes(attribute.String("model", model), attribute.String("class", class)))
-	}
-}
-
-func (m *meters) run(what string) {
-	m.runs.Add(context.Background(), 1, metric.WithAttributes(attribute.String("event", what)))
-}
-
-// paused counts a pause. Reasons that people make up are one.
-func (m *meters) paused(reason string) {
-	switch reason {
-	case workgraph.ReasonBudget, workgraph.ReasonUnsettled, workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, journal.ReasonQuarantined:
-	default:
-		reason = "OTHER"
-	}
-	m.pauses.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
-}
-
-func (m *meters) observe(b journal.Batch) {
-	m.batch.Record(context.Background(), int64(b.Rows))
-	m.commit.Record(context.Background(), b.Duration.Seconds())
-}
-
-func (m *meters) takeover(what string, n int) {
-	if n > 0 {
-		m.takeovers.Add(context.Background(), int64(n), metric.WithAttributes(attribute.String("result", what)))
-	}
 }

@@ -126,19 +126,6 @@ func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	}
 }
 
-// nextAsk is when prices are asked for that the run waits for; ok is false when it waits for none. The caller
-// holds r.mu.
-func (r *run) nextAsk() (at time.Time, ok bool) {
-	if len(r.State.Unsettled()) == 0 {
-		r.askAt = time.Time{}
-		return time.Time{}, false
-	}
-	if r.askAt.IsZero() {
-		r.askAt = time.Now()
-	}
-	return r.askAt, true
-}
-
 // asksNow reports whether somebody should ask for prices now, and makes the caller the one. The caller holds
 // r.mu.
 func (r *run) asksNow() bool {

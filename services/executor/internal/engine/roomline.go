@@ -7,6 +7,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
 // A run that finds no room in memory stands in line for it, as an entry without a goroutine, since there may
@@ -39,45 +40,6 @@ var (
 	// errCanceledInLine says that the run waits for the room of canceled runs from now on.
 	errCanceledInLine = errors.New("engine: the run was canceled while it stood in line")
 )
-
-// roomLines are the runs that stand in line. The term's mu guards them and what is in them.
-type roomLines struct {
-	by     map[string]*inLine // by the run's id
-	spaces map[lineKey]*spaceLine
-	// watched says that releaseWaiting is at work.
-	watched bool
-}
-
-// lineKey names a line: that of the canceled runs of a namespace, or of its other runs.
-type lineKey struct {
-	namespace string
-	canceled  bool
-}
-
-// inLine is a run that stands in line.
-type inLine struct {
-	id    string
-	lacks *memory.FullError
-	since time.Time
-	// stop ends its wait with the budget; nil while the run is in the queue.
-	stop context.CancelCauseFunc
-	// left says that the entry is void: the queue may still have it.
-	left bool
-	// hasCommands says that there is commands for the run: looks for commands leave it out, since the run
-	// takes its commands up when it is read.
-	hasCommands bool
-	// canceled says that the run stands in the line of canceled runs, or is on the way there.
-	canceled bool
-}
-
-// spaceLine is a line of a namespace.
-type spaceLine struct {
-	waiting int // goroutines of waitInTurn, roomWaiters at most
-	queue   []*inLine
-}
-
-// lineOf names the line in which a run waits that lacks room.
-func lineOf(lacks *memory.FullError) lineKey { return lineKey{lacks.Namespace, lacks.Canceled} }
 
 // standInLine puts a run in line for the room that it lacks. When there is room, it is kept for the run and
 // the run is brought. One that waits for longer than roomWait is given back if other executors live. The
@@ -239,5 +201,12 @@ func (t *session) releaseWaiting() {
 			t.handBack(t.background, old[:n]...)
 			old = old[n:]
 		}
+	}
+}
+
+// handBack lets others have a run for which there is no room here.
+func (t *session) handBack(ctx context.Context, ids ...string) {
+	if err := t.e.journal.Release(ctx, t.owner, ids); err != nil && ctx.Err() == nil && !journal.IsFenced(err) {
+		t.e.log.WarnContext(ctx, "runs not handed back", "err", err, "count", len(ids), "first", ids[0])
 	}
 }

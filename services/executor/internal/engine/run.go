@@ -2,24 +2,17 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/epigraph-run/epigraph/internal/dbkit"
-	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -179,220 +172,6 @@ type origin struct {
 
 var errDropped = errors.New("engine: the run is no longer held here")
 
-// advance gives cmd to the machine and queues what it decided. The caller holds r.mu. An error of the machine
-// leaves all as it was, but after an evaluation that was aborted the machine is mended. If the decision
-// cannot be written the run is given up and read again.
-func (r *run) advance(cmd workgraph.Command, x extra) error {
-	if r.gone.Load() || r.mending != nil {
-		return errDropped
-	}
-	defer r.stepping(cmd)()
-	evs, eff, err := r.State.Advance(cmd)
-	if err != nil {
-		switch {
-		case errors.Is(err, workgraph.ErrCorrupt):
-			r.t.lose(r, err)
-		case errors.Is(err, workgraph.ErrAborted):
-			r.mend(x.again)
-			return errDropped
-		}
-		return err
-	}
-	if x.recover {
-		eff.Starts = r.State.Outstanding()
-		for _, s := range eff.Spawns {
-			r.children[s.Child.ID] = r.Sure && !r.Unsure[s.Child.ID]
-		}
-	}
-	r.slim(eff.Ended)
-	if len(evs) == 0 && x.from.id == 0 {
-		if x.recover {
-			c := r.consequence(nil, eff)
-			c.recovered = true
-			r.t.actOn(r, journal.Result{}, c)
-		}
-		if x.after != nil {
-			x.after(nil)
-		}
-		return nil
-	}
-	return r.commit(evs, eff, x)
-}
-
-// commit queues what the machine decided. The caller holds r.mu.
-func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) error {
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Progress: x.progress}
-	c, err := r.fill(w, evs, eff, x)
-	if err != nil {
-		r.t.lose(r, err)
-		return err
-	}
-	r.pending++
-	committed := r.commitSpan(len(w.Events))
-	submit := r.t.writer.Submit
-	if x.leads {
-		submit = r.t.writer.Leave
-	}
-	err = submit(journal.Write{Append: w}, func(res journal.Result) {
-		committed(res.Err)
-		r.acked(ack{res: res, c: c, after: x.after})
-	})
-	if err != nil {
-		committed(err)
-		r.pending--
-		r.unrelease()
-		if errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
-			return &tooLargeError{err}
-		}
-		r.t.lose(r, err)
-		return err
-	}
-	return nil
-}
-
-// recorded reports whether spans below the run's are kept, so that what they would say is worth putting
-// together.
-func (r *run) recorded() bool { return r.trace.IsSampled() || !r.trace.IsValid() }
-
-// commitSpan begins the span of a wait for durability: from handing a decision to the writer, over the flush
-// that it shares with others, to the answer. The returned function ends it.
-func (r *run) commitSpan(events int) func(error) {
-	if !r.recorded() {
-		return func(error) {}
-	}
-	_, span := r.t.e.tracer.Start(trace.ContextWithSpanContext(context.Background(), r.trace), "journal.commit",
-		trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(tracing.RunAttribute(r.id), attribute.Int("epigraph.journal.events", events)))
-	return func(err error) {
-		if err != nil {
-			span.SetStatus(codes.Error, errs.ReasonOf(err))
-		}
-		span.End()
-	}
-}
-
-// slim lets a run end that did not complete, whatever its sinks hold: they stay readable as visits.
-func (r *run) slim(end *workgraph.RunEnd) {
-	if end == nil || end.Status == workgraph.StatusCompleted {
-		return
-	}
-	n := 0
-	for _, v := range end.Outputs {
-		n += len(v)
-	}
-	if n <= r.t.e.cfg.MaxPayload {
-		return
-	}
-	end.Outputs, end.Result = nil, nil
-	if end.Message != "" {
-		end.Message += "; "
-	}
-	end.Message += fmt.Sprintf("the outputs of the nodes that completed, %d bytes, are left out", n)
-}
-
-// tooLargeError says that the decision was taken but is too large to be written; the machine must be mended.
-type tooLargeError struct{ err error }
-
-func (e *tooLargeError) Error() string { return "decision too large: " + e.err.Error() }
-func (e *tooLargeError) Unwrap() error { return e.err }
-
-// fill puts what was decided into w, moves r.seq on and returns what follows once w is durable. The caller
-// holds r.mu.
-func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects, x extra) (consequence, error) {
-	out := make([]feed.Event, 0, len(evs))
-	was := r.Graph
-	if eff.Graph != nil {
-		var err error
-		if w.GraphHash, w.Graph, err = r.ChangeGraph(eff.Graph); err != nil {
-			return consequence{}, err
-		}
-		r.regraphed.Store(true)
-	}
-	changes := record.GraphChanges(evs, was, w.GraphHash, x.from.change)
-	for i := range evs {
-		d := &record.Durable{Event: evs[i], GraphChange: changes[i]}
-		if d.Kind == workgraph.AttemptEnded {
-			d.StartTime, d.Actor, d.Cached, d.Principal = x.attempt.start, x.attempt.actor, x.attempt.cached, x.attempt.reporter
-		}
-		if i == 0 && (x.from.requestID != "" || x.from.principal != "") {
-			d.RequestID, d.Principal = x.from.requestID, x.from.principal
-		}
-		row, err := record.EncodeEvent(d)
-		if err != nil {
-			return consequence{}, err
-		}
-		r.Position.Count(d, len(row.Data))
-		w.Events = append(w.Events, row)
-		ev := feed.Event{RunID: r.id, RootID: r.root, Durable: d}
-		if d.Kind == workgraph.RunStarted {
-			ev.GraphHash = r.Program.Hash
-		}
-		out = append(out, ev)
-	}
-	r.addUsage(x.attempt.usage)
-	r.addUsageOfChild(x.from.rollup)
-	r.Seq += int64(len(evs))
-	if x.from.id != 0 {
-		w.Applied = []int64{x.from.id}
-	}
-	now := dbkit.Now()
-	var err error
-	if w.Status, w.Outcome, err = r.status(now, eff.Ended); err != nil {
-		return consequence{}, err
-	}
-	if len(evs) > 0 {
-		if w.Outbox, err = r.accounting(x, eff.Ended, now); err != nil {
-			return consequence{}, err
-		}
-	}
-	if x.begins {
-		if err := r.confirm(w, now); err != nil {
-			return consequence{}, err
-		}
-	}
-	if err := r.relatives(w, eff, now); err != nil {
-		return consequence{}, err
-	}
-	if err := r.rebudget(w, evs, now); err != nil {
-		return consequence{}, err
-	}
-	if eff.Ended != nil && r.schedule != "" {
-		// What waits there for the end of this run goes on.
-		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
-	}
-	r.questions(w, eff, now)
-	r.webhookJobs(w, evs, eff)
-	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes
-	// longer.
-	c := r.consequence(out, eff)
-	leaves := c.idle && c.idleTimer == 0 && !x.from.more && !x.recover
-	if r.wantsSnapshot(eff.Ended != nil, leaves) || w.GraphHash != "" {
-		if w.Snapshot, err = r.snapshot(); err != nil {
-			return consequence{}, err
-		}
-		r.SnapSeq = r.Seq
-	}
-	r.weigh()
-	c.recovered = x.recover
-	c.outbox, c.hasCommands, c.applied = len(w.Outbox) > 0, w.Command, w.Applied
-	if leaves {
-		r.releaseOwnership(w)
-		c.released = true
-	}
-	return c, nil
-}
-
-// wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the
-// journal. A run that leaves memory is read back from its last one. One that is idle and stays takes none:
-// with thousands of children, or commands, it is idle after each.
-func (r *run) wantsSnapshot(ended, leaves bool) bool {
-	since := r.Seq - r.SnapSeq
-	if ended || since == 0 {
-		return false
-	}
-	return leaves || since >= max(int64(r.t.e.cfg.SnapshotEvery), r.SnapSeq/2)
-}
-
 // idle reports whether the run holds nothing but rows: paused, or waiting for something that is not near. The
 // caller holds r.mu.
 func (r *run) idle() bool {
@@ -441,56 +220,6 @@ func (r *run) snapshot() ([]byte, error) {
 	return b, err
 }
 
-// status is the run's row as it follows from the machine. The caller holds r.mu.
-func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *journal.Outcome, error) {
-	s := &journal.Status{State: journal.StateRunning, StartTime: r.started, UpdateTime: now, Usage: r.usage, Nodes: r.Tally.Counts}
-	st, reason := r.State.Status()
-	switch st {
-	case workgraph.StatusPaused:
-		s.State, s.Reason = journal.StatePaused, reason
-	case workgraph.StatusDraining:
-		s.Reason = reason
-	case workgraph.StatusRunning:
-		if r.State.InFlight() == 0 {
-			s.State = journal.StateWaiting
-		}
-	}
-	// What waits for prices goes on by itself, whoever owns it.
-	if at, ok := r.next(); ok && (r.State.InFlight() == 0 || len(r.State.Unsettled()) > 0) {
-		s.WakeTime = dbkit.Micros(at)
-	}
-	if end == nil {
-		return s, nil, nil
-	}
-	s.State, s.Reason, s.EndTime = endState(end.Status), end.Reason, now
-	o := &journal.Outcome{Result: end.Result}
-	if len(end.Outputs) > 0 {
-		b, err := json.Marshal(end.Outputs)
-		if err != nil {
-			return nil, nil, err
-		}
-		o.Outputs = b
-	}
-	if e := record.NewRunError(end); e != nil {
-		b, err := json.Marshal(e)
-		if err != nil {
-			return nil, nil, err
-		}
-		o.Error = b
-	}
-	return s, o, nil
-}
-
-func endState(s workgraph.Status) journal.State {
-	switch s {
-	case workgraph.StatusCompleted:
-		return journal.StateCompleted
-	case workgraph.StatusCanceled:
-		return journal.StateCanceled
-	}
-	return journal.StateFailed
-}
-
 // retire takes the run out of motion: nothing starts, no timer fires, calls in flight are told cause. It is
 // idempotent and safe while r.mu is held.
 func (r *run) retire(cause error) {
@@ -513,61 +242,173 @@ func (r *run) retire(cause error) {
 	}
 }
 
-// arm sets the run's one timer. A zero time takes it off.
-func (r *run) arm(at time.Time) {
+func (r *run) inFlight() []*attempt {
 	r.amu.Lock()
 	defer r.amu.Unlock()
-	if r.stopped || at.Equal(r.timerAt) {
-		return
+	out := make([]*attempt, 0, len(r.attempts))
+	for _, a := range r.attempts {
+		out = append(out, a)
 	}
-	if r.timer != nil {
-		r.timer.Stop()
-		r.timer = nil
+	return out
+}
+
+// awaitQuiet returns what is closed once no write of r is without its answer. The caller holds r.mu.
+func (r *run) awaitQuiet() <-chan struct{} {
+	if r.quiet == nil {
+		r.quiet = make(chan struct{})
 	}
-	r.timerAt = at
-	if !at.IsZero() {
-		r.timer = time.AfterFunc(time.Until(at), func() { r.due(at) })
+	quiet := r.quiet
+	if r.pending == 0 {
+		close(quiet)
+		r.quiet = nil
+	}
+	return quiet
+}
+
+// closing is the command that ends a run, with what goes along.
+type closing struct {
+	cmd workgraph.Command
+	x   extra
+}
+
+// lock takes r.mu once the machine is whole. It does not wait longer than the term lasts; then the run is
+// gone.
+func (r *run) lock() {
+	for {
+		r.mu.Lock()
+		whole := r.mending
+		if whole == nil {
+			return
+		}
+		r.mu.Unlock()
+		<-whole
 	}
 }
 
-// due lets the machine look at its timers. A wake-up that came too early for it is repeated.
-func (r *run) due(at time.Time) {
+// tryLock takes r.mu if nobody has it and the machine is whole.
+func (r *run) tryLock() bool {
+	if !r.mu.TryLock() {
+		return false
+	}
+	if r.mending == nil {
+		return true
+	}
+	r.mu.Unlock()
+	return false
+}
+
+// wholeLock is a run's lock that is taken when its machine is whole.
+type wholeLock struct{ r *run }
+
+func (l wholeLock) Lock() { l.r.lock() }
+
+func (l wholeLock) Unlock() { l.r.mu.Unlock() }
+
+// consequence is what happens once a decision is durable.
+type consequence struct {
+	events  []feed.Event
+	effects workgraph.Effects
+	timer   time.Time
+	ended   bool
+	idle    bool
+	// idleTimer is how long it stays in memory all the same.
+	idleTimer   time.Duration
+	outbox      bool
+	hasCommands []journal.Command
+	applied     []int64
+	// recovered says that it follows from reading the run, so that what it asks for may have been done
+	// before.
+	recovered bool
+	// released says that the run is no longer this executor's once the decision is durable.
+	released bool
+	// keep says that nothing was decided: the timer stays as it is.
+	keep bool
+}
+
+// ack is the answer to a write, and what follows from it; before and after that these are called, if not nil.
+type ack struct {
+	res    journal.Result
+	c      consequence
+	before func()
+	after  func(error)
+}
+
+// recorded is what a pending run's row keeps in the place of a snapshot.
+type recorded struct {
+	Reuse  []workgraph.ReusedVisit `json:"reuse,omitempty"`
+	Signal *command.Signal         `json:"signal,omitempty"`
+}
+
+// forget takes an attempt that has ended out of those in flight; the outcome of an UNSAFE one is owed until
+// concluded is called.
+func (r *run) forget(a *attempt) {
 	r.amu.Lock()
-	if r.stopped || !at.Equal(r.timerAt) {
-		r.amu.Unlock()
-		return
+	defer r.amu.Unlock()
+	if a.unsafe() {
+		r.concluding++
 	}
-	r.timerAt = time.Time{}
-	r.amu.Unlock()
-	if !r.t.lease.Await(r.t.background) {
-		return // the term is over in a moment, and its successor has timers of its own
+	if r.attempts[a.start.Ref] == a {
+		delete(r.attempts, a.start.Ref)
+		r.t.memory.Add(r.namespace, -attemptWeight)
 	}
-	leave := r.stepBefore(r.deadline)
-	if leave == nil {
-		return
+}
+
+// concluded says that the outcome of an attempt is with the writer, or nobody waits for it.
+func (r *run) concluded(a *attempt) {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	if a.unsafe() {
+		r.concluding--
 	}
-	defer leave()
-	if r.asksNow() {
-		r.t.spawn(func() { r.t.awaitPrices(r) })
-	}
-	before, now := r.Seq, time.Now().UTC()
-	var cmd workgraph.Command = workgraph.TimerDue{Now: now}
-	if !r.deadline.IsZero() && !now.Before(r.deadline) {
-		cmd = workgraph.DeadlinePassed{Now: now}
-	}
-	if err := r.advance(cmd, extra{}); err != nil {
-		r.t.e.log.DebugContext(context.Background(), "timer refused", "err", err, "run_id", r.id)
-		return
-	}
-	if r.Seq == before {
-		if next, ok := r.next(); ok {
-			if soon := time.Now().Add(time.Millisecond); next.Before(soon) {
-				next = soon
-			}
-			if r.asking {
-				next = r.deadline // whoever asks sees to the rest
-			}
-			r.arm(next)
+}
+
+// marks are what a suspect is at work with, as it is recorded.
+type marks struct {
+	mu  sync.Mutex
+	now []string
+}
+
+func (m *marks) any() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.now) > 0
+}
+
+// weigh counts the run anew while it is live. The caller holds r.mu.
+func (r *run) weigh() {
+	for size := r.Weight(); ; {
+		was := r.size.Load()
+		if was == size || was == uncounted {
+			return
+		}
+		if r.size.CompareAndSwap(was, size) {
+			r.t.memory.Add(r.namespace, size-was)
+			return
 		}
 	}
+}
+
+// attemptWeight is about what an attempt takes besides its values while it stands in line or is under way.
+const attemptWeight = 2 << 10
+
+// nextAsk is when prices are asked for that the run waits for; ok is false when it waits for none. The caller
+// holds r.mu.
+func (r *run) nextAsk() (at time.Time, ok bool) {
+	if len(r.State.Unsettled()) == 0 {
+		r.askAt = time.Time{}
+		return time.Time{}, false
+	}
+	if r.askAt.IsZero() {
+		r.askAt = time.Now()
+	}
+	return r.askAt, true
+}
+
+// idleTTL is how long a run stays in memory that could leave it: while it waits for children a moment, since
+// they are mostly quick. The caller holds r.mu.
+func (r *run) idleTTL() time.Duration {
+	if len(r.children) > 0 {
+		return r.t.e.cfg.IdleTTL
+	}
+	return 0
 }

@@ -3,14 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
@@ -46,148 +44,6 @@ type session struct {
 	losses       map[string]loss
 
 	applied appliedCommands
-}
-
-// serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the
-// reason).
-func (e *Engine) serve(ctx context.Context) error {
-	if err := e.alone(ctx); err != nil {
-		return err
-	}
-	registered := time.Now()
-	owner, err := e.journal.Register(ctx, e.cfg.ID, e.cfg.Addr)
-	if err != nil {
-		return fmt.Errorf("register: %w", err)
-	}
-	if e.jobWorker != "" {
-		if err := e.journal.WorkJobsAs(ctx, owner, e.jobWorker); err != nil {
-			return fmt.Errorf("register as a worker of jobs: %w", err)
-		}
-	}
-	base := context.WithoutCancel(ctx)
-	calls, endCalls := context.WithCancelCause(base)
-	background, endBackground := context.WithCancel(base)
-	writing, endWriting := context.WithCancel(base)
-	beating, endBeating := context.WithCancel(base)
-	defer endCalls(nil)
-	defer endBackground()
-	defer endWriting()
-	defer endBeating()
-	t := &session{e: e, owner: owner, calls: calls, background: background, commands: make(chan struct{}, 1),
-		runs: map[string]*run{}, loading: map[string]*loading{}, pendingLoads: map[string]bool{}, losses: map[string]loss{}}
-	t.memory, t.held.by = memory.New(e.cfg.MaxLiveBytes), map[*program.Program]*holding{}
-	t.asking = obs.NewOutage(e.log, "what attempts ask", func(error) bool { return true })
-	t.alarms = newAlarms(t.loadSoon)
-	defer t.alarms.stop()
-	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
-	t.sched = sched.New(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, func(x *sched.Task) { t.perform(x.Value.(*attempt)) })
-	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
-	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe, Account: t.memory.Add,
-		MaxBacklog: int(min(maxBacklog, e.cfg.MaxLiveBytes/4))})
-	t.sched.Conclude = t.writer.Lead
-
-	var wg sync.WaitGroup
-	beat, wrote := make(chan error, 1), make(chan error, 1)
-	wg.Go(func() { beat <- t.lease.Run(beating) })
-	wg.Go(func() { wrote <- t.writer.Run(writing) })
-	wg.Go(func() { t.scan(background) })
-	wg.Go(func() { t.scanCanceled(background) })
-	wg.Go(func() { t.watchCommands(background) })
-	wg.Go(func() { t.sweep(background) })
-	wg.Go(func() { t.rescueJobs(background) })
-	wg.Go(func() { t.watchPrices(background) })
-	wg.Go(func() { t.watchCancellations(background) })
-	wg.Go(t.watchMemory)
-	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
-	for _, g := range e.gates {
-		if g, ok := g.(sched.SessionGate); ok {
-			g.Begin(owner)
-			defer g.End(owner)
-		}
-	}
-	e.set(t)
-
-	select {
-	case <-ctx.Done():
-		err = t.leave(base, endCalls, endBackground, endWriting)
-	case err = <-beat:
-		t.abandon(endCalls, endBackground, endWriting)
-	case err = <-wrote:
-		if err == nil {
-			err = errFenced
-		}
-		t.abandon(endCalls, endBackground, endWriting)
-	}
-	endBeating()
-	wg.Wait()
-	return err
-}
-
-// leave lets go in good order: what is in flight may end, what is known is written, and the runs are given
-// back.
-func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
-	t.e.set(nil)
-	t.close()
-	endBackground()
-	idle := t.sched.Stop()
-	drain := time.NewTimer(t.e.cfg.Drain)
-	select {
-	case <-idle:
-	case <-t.lease.Lost():
-	case <-drain.C:
-	}
-	drain.Stop()
-	for _, r := range t.all() {
-		for _, a := range r.inFlight() {
-			a.stop(errStopping)
-		}
-	}
-	endCalls(errStopping)
-	for _, r := range t.all() {
-		r.interrupt()
-	}
-	grace := time.NewTimer(t.e.cfg.Grace)
-	select {
-	case <-idle:
-	case <-grace.C:
-	}
-	grace.Stop()
-	t.work.Wait()
-	endWriting()
-	<-t.writer.Done()
-	for _, r := range t.all() {
-		r.gone.Store(true)
-		r.retire(errStopping)
-	}
-	ctx, cancel := context.WithTimeout(base, t.e.cfg.Grace)
-	defer cancel()
-	failpoint.Hit(failpoint.HandoverBefore)
-	err := t.e.journal.Deregister(ctx, t.owner)
-	failpoint.Hit(failpoint.HandoverAfter)
-	return errors.Join(t.writer.Err(), err)
-}
-
-// abandon drops everything at once: somebody else owns the runs.
-func (t *session) abandon(endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) {
-	t.e.set(nil)
-	t.close()
-	for _, r := range t.all() {
-		r.gone.Store(true)
-		r.retire(errFenced)
-		r.interrupt()
-	}
-	idle := t.sched.Stop()
-	endCalls(errFenced)
-	endBackground()
-	endWriting()
-	<-t.writer.Done()
-	t.work.Wait()
-	grace := time.NewTimer(t.e.cfg.Grace)
-	defer grace.Stop()
-	select {
-	case <-idle:
-	case <-grace.C:
-	}
 }
 
 // close lets no run in any more.
@@ -284,174 +140,48 @@ func (t *session) spawn(f func()) bool {
 	return true
 }
 
-// actOn acts on a durable decision. It must not block.
-func (t *session) actOn(r *run, res journal.Result, c consequence) {
-	if c.keep {
-		t.spawn(func() { t.evictIdle(r) })
-		return
-	}
-	t.told(r, res, c)
-	t.stopAttempts(r, c.effects.Cancels)
-	for i := range c.effects.Starts {
-		t.launch(r, &c.effects.Starts[i])
-	}
-	if c.ended {
-		r.gone.Store(true)
-		r.retire(errDropped)
-		t.remove(r)
-		t.e.meters.run(string(c.effects.Ended.Status))
-		t.e.quotas.Ended(r.namespace)
-		return
-	}
-	r.arm(c.timer)
-	if len(c.effects.Spawns) > 0 {
-		t.spawn(func() { t.spawnChildren(r, c.effects.Spawns, c.recovered) })
-		return
-	}
-	if c.idle {
-		t.evictIdleSoon(r, c.idleTimer)
+// maxBacklog is how many bytes may wait to be written before new runs are refused.
+const maxBacklog = 64 << 20
+
+// rest waits, and reports whether the term goes on.
+func (t *session) rest(d time.Duration) bool {
+	return sleep.For(t.background, d)
+}
+
+// graced is a context for what the term's end must not cut off at once.
+func (t *session) graced() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.background))
+	stop := context.AfterFunc(t.background, func() { time.AfterFunc(t.e.cfg.Grace, cancel) })
+	return ctx, func() {
+		stop()
+		cancel()
 	}
 }
 
-func (t *session) launch(r *run, s *workgraph.Start) {
-	a := &attempt{run: r, start: *s}
-	a.task = sched.Task{Lane: r, Suspect: r.suspect.Load(), Value: a, Request: sched.GateRequest{Namespace: r.namespace, RunID: r.id, Ref: s.Ref,
-		Attempt: s.Attempt, Actor: s.Actor, Key: s.ConcurrencyKey, Priority: r.priority, Queued: time.Now()}}
-	if t.e.remote != nil {
-		a.task.Request.Remote = t.e.remote(r.namespace, s.Actor)
-	}
-	r.amu.Lock()
-	if r.stopped {
-		r.amu.Unlock()
-		return
-	}
-	if r.attempts[s.Ref] == nil {
-		t.memory.Add(r.namespace, attemptWeight)
-	}
-	r.attempts[s.Ref] = a
-	r.amu.Unlock()
-	if s.Canceled {
-		a.stop(errCanceled)
-	}
-	t.sched.Add(&a.task)
+// peers is what was found out last about other executors.
+type peers struct {
+	mu    sync.Mutex
+	asked time.Time
+	live  bool
 }
 
-// stopAttempts asks attempts to stop. Those that have not begun are reported at once.
-func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
-	var waiting []*attempt
-	for _, ref := range refs {
-		r.amu.Lock()
-		a := r.attempts[ref]
-		r.amu.Unlock()
-		if a == nil {
-			continue
-		}
-		if t.sched.Remove(&a.task) {
-			waiting = append(waiting, a)
-		} else {
-			a.stop(errCanceled)
-		}
-	}
-	if len(waiting) > 0 {
-		t.spawn(func() {
-			for len(waiting) > 0 {
-				n := 1
-				for n < min(len(waiting), endsTogether) && waiting[n].start.Actor == waiting[0].start.Actor {
-					n++
-				}
-				t.endUnbegun(r, waiting[:n])
-				waiting = waiting[n:]
-			}
-			// An executor that leads while the journal is away does so until the writer is stopped, and that
-			// is when the term's work has ended.
-			go t.writer.Lead(nil)
-		})
-	}
+// holdings are the graphs of live runs.
+type holdings struct {
+	mu sync.Mutex
+	by map[*program.Program]*holding
 }
 
-// endsTogether is how many attempts that have not begun are ended in one commit.
-const endsTogether = 500
-
-// endUnbegun ends attempts of one actor that were taken out of their line since their run or their map is
-// being canceled: all in one commit, as a map may have a thousand of them.
-func (t *session) endUnbegun(r *run, list []*attempt) {
-	leave, err := r.step(t.calls)
-	if err != nil {
-		return
-	}
-	defer leave()
-	fail := notPerformed(errCanceled)
-	list = slices.DeleteFunc(list, func(a *attempt) bool { return !a.reported.CompareAndSwap(false, true) })
-	for _, a := range list {
-		r.forget(a)
-		r.concluded(a)
-		t.e.meters.ended(a, fail, nil)
-	}
-	r.endTogether(list, fail, nil)
+type holding struct {
+	namespace string
+	runs      int
 }
 
-// endTogether ends attempts in one commit, after what ends the run, if there is such. The caller holds r.mu.
-func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *closing) {
-	r.endFirst(first)
-	var evs []workgraph.Event
-	var eff workgraph.Effects
-	now := time.Now().UTC()
-	for _, a := range list {
-		if r.gone.Load() || r.mending != nil || r.State.End() != nil {
-			break
-		}
-		es, fx, err := r.State.Advance(workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Err: fail, Now: now})
-		switch {
-		case err == nil:
-			evs, eff = append(evs, es...), eff.And(fx)
-		case errors.Is(err, workgraph.ErrAborted):
-			r.mend(func(first *closing) { r.endTogether(list, fail, first) })
-			return
-		case !errors.Is(err, workgraph.ErrStale):
-			r.t.e.log.ErrorContext(r.t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
-		}
+// pollCommandsSoon makes the owner look for commands at once.
+func (t *session) pollCommandsSoon() {
+	select {
+	case t.commands <- struct{}{}:
+	default:
 	}
-	if len(evs) == 0 {
-		return
-	}
-	r.slim(eff.Ended)
-	if err := r.commit(evs, eff, extra{progress: true, attempt: endedAttempt{actor: list[0].start.Actor}}); err != nil && isTooLarge(err) {
-		r.t.lose(r, err)
-	}
-}
-
-func (r *run) inFlight() []*attempt {
-	r.amu.Lock()
-	defer r.amu.Unlock()
-	out := make([]*attempt, 0, len(r.attempts))
-	for _, a := range r.attempts {
-		out = append(out, a)
-	}
-	return out
-}
-
-// lose gives up a run whose decisions cannot become durable: they must be forgotten, so the run is read again
-// from what is. It may be called with r.mu held.
-func (t *session) lose(r *run, cause error) {
-	if r.gone.Swap(true) {
-		return
-	}
-	r.retire(errDropped)
-	t.remove(r)
-	switch errs.ReasonOf(cause) {
-	case journal.ReasonFenced, journal.ReasonWriterStopped:
-		return
-	case journal.ReasonNotOwner, journal.ReasonRunNotFound:
-		t.e.log.WarnContext(t.calls, "run belongs to another executor", "run_id", r.id)
-		return
-	}
-	t.mu.Lock()
-	l := t.losses[r.id]
-	l.times, l.reason = l.times+1, errs.ReasonOf(cause)
-	t.losses[r.id] = l
-	t.mu.Unlock()
-	t.e.log.ErrorContext(t.calls, "decision cannot be written; the run is read again", "err", cause, "run_id", r.id, "times", l.times)
-	t.loadSoon(r.namespace, r.id)
 }
 
 // loss is how often decisions of a run could not be written, and why the last one could not.
@@ -476,18 +206,69 @@ func (t *session) lost(id string) string {
 	return l.reason
 }
 
-// awaitQuiet returns what is closed once no write of r is without its answer. The caller holds r.mu.
-func (r *run) awaitQuiet() <-chan struct{} {
-	if r.quiet == nil {
-		r.quiet = make(chan struct{})
+// uncounted is the size of a run that is not among the live ones, yet or any more.
+const uncounted = -1
+
+// hold counts the run's graph, once for all live runs of this executor that share it.
+func (t *session) hold(r *run) {
+	t.held.mu.Lock()
+	defer t.held.mu.Unlock()
+	h := t.held.by[r.Program]
+	if h == nil {
+		h = &holding{namespace: r.namespace}
+		t.held.by[r.Program] = h
+		t.memory.Add(h.namespace, r.Program.Bytes())
 	}
-	quiet := r.quiet
-	if r.pending == 0 {
-		close(quiet)
-		r.quiet = nil
-	}
-	return quiet
+	h.runs++
 }
 
-// maxBacklog is how many bytes may wait to be written before new runs are refused.
-const maxBacklog = 64 << 20
+// letGo is the end of hold.
+func (t *session) letGo(r *run) {
+	t.held.mu.Lock()
+	defer t.held.mu.Unlock()
+	h := t.held.by[r.Program]
+	if h == nil {
+		return
+	}
+	if h.runs--; h.runs == 0 {
+		delete(t.held.by, r.Program)
+		t.memory.Add(h.namespace, -r.Program.Bytes())
+	}
+}
+
+// holds reports whether the graph is counted already.
+func (t *session) holds(p *program.Program) bool {
+	t.held.mu.Lock()
+	defer t.held.mu.Unlock()
+	return t.held.by[p] != nil
+}
+
+// maxFaulty is how long an answer is asked for that nobody has classified: it may be a database in distress,
+// or a fault of ours.
+const maxFaulty = time.Minute
+
+// steadily repeats what asks a database until it answers, or ctx ends.
+func (t *session) steadily(ctx context.Context, ask func() error) error {
+	began := time.Now()
+	for wait := soonestTry; ; wait = min(2*wait, time.Second) {
+		err := ask()
+		if err == nil {
+			t.asking.Answered()
+			return nil
+		}
+		if !passing(err) || ctx.Err() != nil || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) && time.Since(began) > maxFaulty {
+			return err
+		}
+		// One line for all attempts that ask, one while it lasts, and one at the end.
+		t.asking.Logger().WarnContext(ctx, "what an attempt needs to know cannot be asked", "err", err)
+		sleep.For(ctx, wait)
+	}
+}
+
+// passing reports whether a start may succeed when it is tried again.
+func passing(err error) bool {
+	if _, ok := errors.AsType[workgraph.Faults](err); ok {
+		return false
+	}
+	return errs.Is(err, errs.Unavailable) || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) || errs.Is(err, errs.DeadlineExceeded)
+}

@@ -24,18 +24,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
-	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
-)
-
-// Reasons of refused starts.
-const (
-	// ReasonRegistryUnavailable is the reason when a task cannot be claimed because the registry does not
-	// answer.
-	ReasonRegistryUnavailable = "REGISTRY_UNAVAILABLE"
-	// ReasonNoRegistry is the reason when a task is named and no registry is configured.
-	ReasonNoRegistry = "REGISTRY_NOT_CONFIGURED"
 )
 
 // Start records a run and sets it going in the same commit. It returns the run's id once that is durable.
@@ -279,21 +269,6 @@ func (t *session) awaitRecord(ctx context.Context, id string) bool {
 	}
 }
 
-// newRun is a run of which only the position is known yet.
-func (t *session) newRun(id string, at replay.Position) *run {
-	r := &run{t: t, id: id, root: id, Position: at, attempts: map[workgraph.Ref]*attempt{},
-		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
-	r.State.OnEvaluation(r.evaluation)
-	r.size.Store(uncounted)
-	return r
-}
-
-// recorded is what a pending run's row keeps in the place of a snapshot.
-type recorded struct {
-	Reuse  []workgraph.ReusedVisit `json:"reuse,omitempty"`
-	Signal *command.Signal         `json:"signal,omitempty"`
-}
-
 // head puts the row of a new run into s, and what the request says of it.
 func (r *run) head(s *journal.Start, req command.StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
@@ -404,20 +379,6 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 	return &row, err
 }
 
-// confirm lets the registry know, with the write that begins the run, that the run works on its task from now
-// on.
-func (r *run) confirm(w *journal.Append, now time.Time) error {
-	if r.task == "" || r.lineage.Borrowed {
-		return nil
-	}
-	o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Start: now, Trace: tracing.OfSpan(r.trace)}.Out()
-	if err != nil {
-		return err
-	}
-	w.Outbox = append([]journal.Out{o}, w.Outbox...)
-	return nil
-}
-
 func (r *run) row(req command.StartRequest, now time.Time) (journal.Run, error) {
 	sc := tracing.OfSpan(r.trace)
 	row := journal.Run{
@@ -513,4 +474,13 @@ func (e *Engine) fits(req command.StartRequest) error {
 		}
 	}
 	return command.BudgetFits(req.Budget)
+}
+
+// newRun is a run of which only the position is known yet.
+func (t *session) newRun(id string, at replay.Position) *run {
+	r := &run{t: t, id: id, root: id, Position: at, attempts: map[workgraph.Ref]*attempt{},
+		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
+	r.State.OnEvaluation(r.evaluation)
+	r.size.Store(uncounted)
+	return r
 }

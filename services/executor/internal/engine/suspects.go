@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -30,18 +29,6 @@ const (
 
 // errSuspectAtWork says that a suspect is not read before its turn.
 var errSuspectAtWork = errors.New("engine: another suspect is at work")
-
-// marks are what a suspect is at work with, as it is recorded.
-type marks struct {
-	mu  sync.Mutex
-	now []string
-}
-
-func (m *marks) any() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.now) > 0
-}
 
 // mark records that r, which is a suspect, begins to do something. The returned function, which must be
 // called once, records that it has done it.

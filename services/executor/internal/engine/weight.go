@@ -23,13 +23,6 @@ func (t *session) errFull(kind errs.Kind) *errs.Error {
 // peersKnown is how long hasPeers repeats its last answer.
 const peersKnown = time.Second
 
-// peers is what was found out last about other executors.
-type peers struct {
-	mu    sync.Mutex
-	asked time.Time
-	live  bool
-}
-
 // hasPeers reports whether another executor lives, as was found out within the last second. If the journal
 // cannot tell, none does.
 func (t *session) hasPeers() bool {
@@ -68,71 +61,6 @@ func (t *session) needs(p *program.Program, req *command.StartRequest) int64 {
 		n += p.Bytes() + int64(len(p.Body))
 	}
 	return n
-}
-
-// uncounted is the size of a run that is not among the live ones, yet or any more.
-const uncounted = -1
-
-// weigh counts the run anew while it is live. The caller holds r.mu.
-func (r *run) weigh() {
-	for size := r.Weight(); ; {
-		was := r.size.Load()
-		if was == size || was == uncounted {
-			return
-		}
-		if r.size.CompareAndSwap(was, size) {
-			r.t.memory.Add(r.namespace, size-was)
-			return
-		}
-	}
-}
-
-// attemptWeight is about what an attempt takes besides its values while it stands in line or is under way.
-const attemptWeight = 2 << 10
-
-// hold counts the run's graph, once for all live runs of this executor that share it.
-func (t *session) hold(r *run) {
-	t.held.mu.Lock()
-	defer t.held.mu.Unlock()
-	h := t.held.by[r.Program]
-	if h == nil {
-		h = &holding{namespace: r.namespace}
-		t.held.by[r.Program] = h
-		t.memory.Add(h.namespace, r.Program.Bytes())
-	}
-	h.runs++
-}
-
-// letGo is the end of hold.
-func (t *session) letGo(r *run) {
-	t.held.mu.Lock()
-	defer t.held.mu.Unlock()
-	h := t.held.by[r.Program]
-	if h == nil {
-		return
-	}
-	if h.runs--; h.runs == 0 {
-		delete(t.held.by, r.Program)
-		t.memory.Add(h.namespace, -r.Program.Bytes())
-	}
-}
-
-// holds reports whether the graph is counted already.
-func (t *session) holds(p *program.Program) bool {
-	t.held.mu.Lock()
-	defer t.held.mu.Unlock()
-	return t.held.by[p] != nil
-}
-
-// holdings are the graphs of live runs.
-type holdings struct {
-	mu sync.Mutex
-	by map[*program.Program]*holding
-}
-
-type holding struct {
-	namespace string
-	runs      int
 }
 
 // retryWhenFull is when it is worth asking again.

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -23,7 +24,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 	limitpg "github.com/epigraph-run/epigraph/services/executor/internal/limit/pg"
 	"github.com/epigraph-run/epigraph/workgraph"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// actOn acts on a durable decision. It must not block.
+func (t *session) actOn(r *run, res journal.Result, c consequence) {
+	if c.keep {
+		t.spawn(func() { t.evictIdle(r) })
+		return
+	}
+	t.told(r, res, c)
+	t.stopAttempts(r, c.effects.Cancels)
+	for i := range c.effects.Starts {
+		t.launch(r, &c.effects.Starts[i])
+	}
+	if c.ended {
+		r.gone.Store(true)
+		r.retire(errDropped)
+		t.remove(r)
+		t.e.meters.run(string(c.effects.Ended.Status))
+		t.e.quotas.Ended(r.namespace)
+		return
+	}
+	r.arm(c.timer)
+	if len(c.effects.Spawns) > 0 {
+		t.spawn(func() { t.spawnChildren(r, c.effects.Spawns, c.recovered) })
+		return
+	}
+	if c.idle {
+		t.evictIdleSoon(r, c.idleTimer)
+	}
+}
+
+func (t *session) launch(r *run, s *workgraph.Start) {
+	a := &attempt{run: r, start: *s}
+	a.task = sched.Task{Lane: r, Suspect: r.suspect.Load(), Value: a, Request: sched.GateRequest{Namespace: r.namespace, RunID: r.id, Ref: s.Ref,
+		Attempt: s.Attempt, Actor: s.Actor, Key: s.ConcurrencyKey, Priority: r.priority, Queued: time.Now()}}
+	if t.e.remote != nil {
+		a.task.Request.Remote = t.e.remote(r.namespace, s.Actor)
+	}
+	r.amu.Lock()
+	if r.stopped {
+		r.amu.Unlock()
+		return
+	}
+	if r.attempts[s.Ref] == nil {
+		t.memory.Add(r.namespace, attemptWeight)
+	}
+	r.attempts[s.Ref] = a
+	r.amu.Unlock()
+	if s.Canceled {
+		a.stop(errCanceled)
+	}
+	t.sched.Add(&a.task)
+}
+
+// stopAttempts asks attempts to stop. Those that have not begun are reported at once.
+func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
+	var waiting []*attempt
+	for _, ref := range refs {
+		r.amu.Lock()
+		a := r.attempts[ref]
+		r.amu.Unlock()
+		if a == nil {
+			continue
+		}
+		if t.sched.Remove(&a.task) {
+			waiting = append(waiting, a)
+		} else {
+			a.stop(errCanceled)
+		}
+	}
+	if len(waiting) > 0 {
+		t.spawn(func() {
+			for len(waiting) > 0 {
+				n := 1
+				for n < min(len(waiting), endsTogether) && waiting[n].start.Actor == waiting[0].start.Actor {
+					n++
+				}
+				t.endUnbegun(r, waiting[:n])
+				waiting = waiting[n:]
+			}
+			// An executor that leads while the journal is away does so until the writer is stopped, and that
+			// is when the term's work has ended.
+			go t.writer.Lead(nil)
+		})
+	}
+}
+
+// endsTogether is how many attempts that have not begun are ended in one commit.
+const endsTogether = 500
+
+// endUnbegun ends attempts of one actor that were taken out of their line since their run or their map is
+// being canceled: all in one commit, as a map may have a thousand of them.
+func (t *session) endUnbegun(r *run, list []*attempt) {
+	leave, err := r.step(t.calls)
+	if err != nil {
+		return
+	}
+	defer leave()
+	fail := notPerformed(errCanceled)
+	list = slices.DeleteFunc(list, func(a *attempt) bool { return !a.reported.CompareAndSwap(false, true) })
+	for _, a := range list {
+		r.forget(a)
+		r.concluded(a)
+		t.e.meters.ended(a.start.Actor, fail, nil)
+	}
+	r.endTogether(list, fail, nil)
+}
+
+// endTogether ends attempts in one commit, after what ends the run, if there is such. The caller holds r.mu.
+func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *closing) {
+	r.endFirst(first)
+	var evs []workgraph.Event
+	var eff workgraph.Effects
+	now := time.Now().UTC()
+	for _, a := range list {
+		if r.gone.Load() || r.mending != nil || r.State.End() != nil {
+			break
+		}
+		es, fx, err := r.State.Advance(workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Err: fail, Now: now})
+		switch {
+		case err == nil:
+			evs, eff = append(evs, es...), eff.And(fx)
+		case errors.Is(err, workgraph.ErrAborted):
+			r.mend(func(first *closing) { r.endTogether(list, fail, first) })
+			return
+		case !errors.Is(err, workgraph.ErrStale):
+			r.t.e.log.ErrorContext(r.t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
+		}
+	}
+	if len(evs) == 0 {
+		return
+	}
+	r.slim(eff.Ended)
+	if err := r.commit(evs, eff, extra{progress: true, attempt: endedAttempt{actor: list[0].start.Actor}}); err != nil && isTooLarge(err) {
+		r.t.lose(r, err)
+	}
+}
+
+// given follows the answer to the write that gave the run away.
+func (t *session) given(r *run, released chan struct{}, res journal.Result, c consequence) {
+	defer close(released)
+	if res.Err != nil {
+		r.gone.Store(false)
+		t.lose(r, res.Err)
+		return
+	}
+	t.told(r, res, c)
+	r.retire(errDropped)
+	t.remove(r)
+}
+
+// told lets everybody know of what has become durable of a run.
+func (t *session) told(r *run, res journal.Result, c consequence) {
+	for i := range c.events {
+		if d := c.events[i].Durable; d.Kind == workgraph.RunPaused {
+			if d.Reason == workgraph.ReasonBudget || d.Reason == workgraph.ReasonUnsettled {
+				failpoint.Hit(failpoint.BudgetAfter)
+			}
+			t.e.meters.paused(d.Reason)
+		}
+	}
+	t.e.feed.Publish(c.events...)
+	if c.outbox {
+		t.e.wake()
+	}
+	if len(c.hasCommands) > len(res.Claimed) {
+		t.pollCommandsSoon()
+	}
+	for _, id := range res.Claimed {
+		failpoint.Hit(failpoint.ClaimAfter)
+		t.loadSoon(r.namespace, id) // only its family is told by a run
+	}
+}
+
+// letBegin gives an attempt out once more that was barred, if nothing stands against it any more. The caller
+// holds r.mu.
+func (r *run) letBegin(a *attempt) bool {
+	if r.gone.Load() || r.blocker() != nil {
+		return false
+	}
+	for _, s := range r.State.Outstanding() {
+		if s.Ref == a.start.Ref && s.Attempt == a.start.Attempt && !s.Canceled {
+			r.t.launch(r, &s)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
+	done, ok := t.readTurn()
+	if !ok {
+		return nil
+	}
+	defer done()
+	loaded, err := t.e.journal.Load(ctx, id)
+	if err != nil {
+		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+			return nil
+		}
+		return err
+	}
+	row := loaded.Run
+	if row.State.Ended() || row.Owner != t.owner {
+		return nil
+	}
+	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
+	if suspect {
+		if has.suspect == nil {
+			leave, free := t.e.suspects.Try()
+			if !free {
+				return errSuspectAtWork
+			}
+			has.suspect = leave
+		}
+		if row.Doing == "" { // else it is recorded since its claim
+			row.Doing = journal.DoingReading
+			t.says(id, row.Doing, "")
+		}
+	}
+	at, err := t.e.Positions().Load(ctx, loaded)
+	if err != nil {
+		if row.Doing != "" {
+			t.says(id, "", row.Doing)
+		}
+		return err
+	}
+	r := t.newRun(id, at)
+	if row.Doing != "" {
+		r.marks.now = []string{row.Doing}
+		defer t.unmark(r, row.Doing)
+	}
+	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
+	r.priority, r.deadline, r.schedule, r.metadata = int(row.Priority), row.Deadline, row.ScheduleID, row.Metadata
+	if r.lineage, err = record.LineageOf(row); err != nil {
+		return err
+	}
+	if row.LastSeq == 0 {
+		done() // the registry may be asked
+		ready, err := t.readPending(ctx, r, row, loaded.Snapshot)
+		defer func() { r.takeRoom()() }()
+		if err != nil || !ready {
+			return err
+		}
+	}
+	commands, err := t.withCancel(ctx, row, loaded.Command)
+	if err != nil {
+		r.takeRoom()()
+		return err
+	}
+	r.trace = t.continued(row)
+	r.suspect.Store(suspect)
+	r.regraphed.Store(r.State.MayExpand())
+	done() // what it takes is known
+	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
+		give, ok := t.e.computing.Try(r.namespace)
+		if !ok {
+			r.takeRoom()()
+			return &noTurnError{r.namespace}
+		}
+		has.compute = give
+	}
+	size := r.Weight()
+	if !t.holds(r.Program) {
+		size += r.Program.Bytes()
+	}
+	canceled := !row.CancelTime.IsZero()
+	beyond, ok := t.memory.Take(id, r.namespace, size, canceled)
+	if !ok {
+		r.takeRoom()()
+		return &memory.FullError{Namespace: r.namespace, Size: size, Canceled: canceled}
+	}
+	r.beyond = beyond
+	defer r.stepIn(func() {})() // before anybody finds it
+	if !t.insert(r) {
+		t.memory.Add(r.namespace, -size)
+		t.memory.Canceled.Add(r.namespace, -beyond)
+		return nil
+	}
+	r.weigh()
+	t.memory.Add(r.namespace, -size)
+	now := time.Now().UTC()
+	if r.pendingStart != nil {
+		if err := r.beginNow(now, commands); err != nil {
+			t.remove(r)
+			return fmt.Errorf("begin run %s: %w", id, err)
+		}
+		r.begins()
+		return nil
+	}
+	if why := t.lost(id); why != "" {
+		err := r.advance(workgraph.Pause{Reason: why, Now: now}, extra{})
+		if errors.Is(err, workgraph.ErrState) { // it is ending
+			err = r.advance(workgraph.Cancel{Reason: why, Now: now}, extra{})
+		}
+		if err != nil && !errors.Is(err, errDropped) {
+			t.e.log.ErrorContext(ctx, "run cannot be paused", "err", err, "run_id", id)
+		}
+	}
+	if err := r.advance(workgraph.Recover{Now: now}, extra{recover: true}); err != nil && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, errDropped) {
+		t.remove(r)
+		return fmt.Errorf("recover run %s: %w", id, err)
+	}
+	r.begins()
+	if at, ok := r.next(); ok && !at.After(time.Now()) {
+		// Its time has come, or passed while nobody held it.
+		r.arm(at)
+	}
+	r.applyLocked(commands)
+	if row.Takeovers > 0 {
+		t.vouch(r)
+	}
+	return nil
+}
+
+// withCancel is the commands of a run together with its cancel, which may be behind more commands than comes
+// along with the run.
+func (t *session) withCancel(ctx context.Context, row journal.Run, commands []journal.Command) ([]journal.Command, error) {
+	if row.CancelTime.IsZero() || len(commands) < journal.MaxLoadedCommandBytes || slices.ContainsFunc(commands, isCancel) {
+		return commands, nil
+	}
+	m, found, err := t.e.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCancel, "", true)
+	if err != nil || !found {
+		return commands, err
+	}
+	return append(commands, m), nil
+}
+
+// vouch tells the journal, after a while, that a run which was taken over does no harm.
+func (t *session) vouch(r *run) {
+	time.AfterFunc(t.e.cfg.ProgressAfter, func() {
+		r.lock()
+		defer r.mu.Unlock()
+		if r.gone.Load() {
+			return
+		}
+		r.suspect.Store(false)
+		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Progress: true})
+	})
+}
+
+// leaving reports, when it is known, whether the run was just given away: then it must be read anew by
+// whoever wants it.
+func (r *run) leaving(ctx context.Context) bool {
+	r.mu.Lock()
+	released := r.released
+	r.mu.Unlock()
+	if released == nil {
+		return false
+	}
+	select {
+	case <-released:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// readPending reads what a run begins with that was recorded and never begun. It is not ready before its
+// time, unless it is to end; then an alarm is set.
+func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept []byte) (ready bool, err error) {
+	if row.WakeTime.After(time.Now()) && row.CancelTime.IsZero() {
+		t.alarms.set(row.Namespace, r.id, row.WakeTime)
+		return false, nil
+	}
+	b := &workgraph.Begin{Context: row.Context}
+	if len(row.Args) > 0 {
+		if err := json.Unmarshal(row.Args, &b.Input.Args); err != nil {
+			return false, fmt.Errorf("decode arguments: %w", err)
+		}
+	}
+	if len(row.Named) > 0 {
+		if err := json.Unmarshal(row.Named, &b.Input.Named); err != nil {
+			return false, fmt.Errorf("decode arguments: %w", err)
+		}
+	}
+	req := command.StartRequest{Input: b.Input, Attachments: row.Attachments}
+	b.Input = req.Propagates()
+	var rec recorded
+	if len(kept) > 0 {
+		if err := json.Unmarshal(kept, &rec); err != nil {
+			return false, fmt.Errorf("decode pending run: %w", err)
+		}
+	}
+	given, err := record.GivenOf(row.Metadata)
+	if err != nil {
+		return false, err
+	}
+	b.Budget = given.Budget
+	b.Reuse = rec.Reuse
+	r.pendingStart, r.pendingSignal = b, rec.Signal
+	r.Given = record.InputSize(b.Input, b.Context)
+	if r.task != "" && !r.lineage.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
+		// Its claim may have run out while it waited.
+		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
+		case err == nil:
+		case passing(err) || ctx.Err() != nil:
+			return false, err
+		default:
+			r.refused = errs.ReasonOf(err)
+		}
+	}
+	if row.CancelTime.IsZero() && r.lineage.Parent == "" && r.refused == "" {
+		release, ok, err := t.e.quotas.Admit(ctx, r.namespace)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			return false, t.noRoom(ctx, row)
+		}
+		r.room = release
+	}
+	return true, nil
+}
+
+// beginNow begins a run that was recorded earlier. The caller holds r.mu.
+func (r *run) beginNow(now time.Time, commands []journal.Command) error {
+	room := r.takeRoom()
+	kept := false
+	defer func() {
+		if !kept {
+			room()
+		}
+	}()
+	if i := slices.IndexFunc(commands, func(m journal.Command) bool { return m.Kind == journal.CommandCancel }); i >= 0 {
+		r.applyLocked(commands[i : i+1])
+		return nil
+	}
+	if r.refused != "" {
+		return r.neverBegun(r.refused, extra{})
+	}
+	if !r.deadline.IsZero() && !now.Before(r.deadline) {
+		return r.neverBegun(workgraph.ReasonDeadline, extra{})
+	}
+	r.started = dbkit.Micros(now)
+	begin, err := r.beginning(now)
+	if err != nil {
+		return err
+	}
+	evs, eff, err := r.State.Advance(begin)
+	if err != nil {
+		return err
+	}
+	if sig := r.pendingSignal; sig != nil && eff.Ended == nil {
+		more, fx, err := r.State.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
+		if errors.Is(err, workgraph.ErrAborted) {
+			return err
+		}
+		if err == nil { // it was checked when it was recorded
+			evs, eff = append(evs, more...), eff.And(fx)
+		}
+	}
+	if err := r.commit(evs, eff, extra{begins: true, after: func(error) { room() }}); err != nil {
+		return err
+	}
+	kept = true
+	r.applyLocked(commands)
+	return nil
+}
+
+// continued is what the spans of a run hang below that goes on here. A run that only now begins does so in
+// the trace in which it was recorded. One that was parked, or whose owner is gone, gets a new trace, since
+// the first one may be days old. Each of the two links to the other, so that the first trace leads to all
+// later ones. A caller who wanted no trace gets none.
+func (t *session) continued(row journal.Run) trace.SpanContext {
+	origin, ctx := tracing.OfRun(row), context.Background()
+	if origin.IsValid() && !origin.IsSampled() {
+		return origin
+	}
+	below := trace.ContextWithRemoteSpanContext(ctx, origin)
+	if row.LastSeq == 0 {
+		_, span := t.e.tracer.Start(below, "run.begin", trace.WithAttributes(tracing.RunAttribute(row.ID)))
+		defer span.End()
+		return tracing.FirstValid(span.SpanContext(), origin)
+	}
+	_, span := t.e.tracer.Start(ctx, "run.resume", trace.WithNewRoot(), trace.WithLinks(tracing.LinksTo(origin)...), trace.WithAttributes(tracing.RunAttribute(row.ID)))
+	defer span.End()
+	if origin.IsValid() && span.SpanContext().IsValid() {
+		_, to := t.e.tracer.Start(below, "run.continued", trace.WithLinks(tracing.LinksTo(span.SpanContext())...), trace.WithAttributes(tracing.RunAttribute(row.ID)))
+		to.End()
+	}
+	return tracing.FirstValid(span.SpanContext(), origin)
+}

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// arm sets the run's one timer. A zero time takes it off.
+func (r *run) arm(at time.Time) {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	if r.stopped || at.Equal(r.timerAt) {
+		return
+	}
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	r.timerAt = at
+	if !at.IsZero() {
+		r.timer = time.AfterFunc(time.Until(at), func() { r.due(at) })
+	}
+}
+
+// due lets the machine look at its timers. A wake-up that came too early for it is repeated.
+func (r *run) due(at time.Time) {
+	r.amu.Lock()
+	if r.stopped || !at.Equal(r.timerAt) {
+		r.amu.Unlock()
+		return
+	}
+	r.timerAt = time.Time{}
+	r.amu.Unlock()
+	if !r.t.lease.Await(r.t.background) {
+		return // the term is over in a moment, and its successor has timers of its own
+	}
+	leave := r.stepBefore(r.deadline)
+	if leave == nil {
+		return
+	}
+	defer leave()
+	if r.asksNow() {
+		r.t.spawn(func() { r.t.awaitPrices(r) })
+	}
+	before, now := r.Seq, time.Now().UTC()
+	var cmd workgraph.Command = workgraph.TimerDue{Now: now}
+	if !r.deadline.IsZero() && !now.Before(r.deadline) {
+		cmd = workgraph.DeadlinePassed{Now: now}
+	}
+	if err := r.advance(cmd, extra{}); err != nil {
+		r.t.e.log.DebugContext(context.Background(), "timer refused", "err", err, "run_id", r.id)
+		return
+	}
+	if r.Seq == before {
+		if next, ok := r.next(); ok {
+			if soon := time.Now().Add(time.Millisecond); next.Before(soon) {
+				next = soon
+			}
+			if r.asking {
+				next = r.deadline // whoever asks sees to the rest
+			}
+			r.arm(next)
+		}
+	}
+}

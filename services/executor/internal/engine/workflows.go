@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// refSelf names the graph of the run itself.
+const refSelf = "self"
+
+// workflow finds the graph of a workflow version.
+func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, *workgraph.Error) {
+	slug, version, ok := strings.Cut(strings.TrimPrefix(ref, "workflow/"), "@")
+	if !strings.HasPrefix(ref, "workflow/") || !ok || slug == "" || version == "" {
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q names no workflow: write \"self\" or \"workflow/SLUG@version\"", ref)
+	}
+	if e.workflows == nil {
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound,
+			"this executor knows no workflows, so %q cannot be found: give the child's graph itself, or set executor.workflows to a folder that has it", ref)
+	}
+	g, err := e.workflows.Workflow(ctx, namespace, ref)
+	switch {
+	case err == nil:
+		return g, nil
+	case errs.Is(err, errs.Unavailable):
+		return nil, workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "workflow %q cannot be read just now: %v", ref, errs.From(err).Message)
+	case errs.Is(err, errs.InvalidArgument):
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%v", errs.From(err).Message)
+	}
+	return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q: %v", ref, errs.From(err).Message)
+}
+
+// ownGraph is the graph of the run, for runs of itself: without what expansions have inserted.
+func (r *run) ownGraph() *workgraph.Graph {
+	r.lock()
+	p := r.State.Program()
+	r.mu.Unlock()
+	return command.Ungrown(p.Graph())
+}
+
+// Reasons of outcomes that ask for what cannot be had. They are permanent.
+const (
+	// ReasonDepthExceeded is the reason when a run would stand too deep below its root.
+	ReasonDepthExceeded = "RUN_DEPTH_EXCEEDED"
+	// ReasonFanOutExceeded is the reason when one visit asks for too many children.
+	ReasonFanOutExceeded = "FAN_OUT_EXCEEDED"
+	// ReasonWorkflowNotFound is the reason when a child names a workflow that cannot be found.
+	ReasonWorkflowNotFound = "WORKFLOW_NOT_FOUND"
+	// ReasonWorkflowInvalid is the reason when what is kept under the workflow's name is no graph.
+	ReasonWorkflowInvalid = "WORKFLOW_INVALID"
+	// ReasonChildInvalid is the reason when the graph or input of a child is at fault; the message lists
+	// everything.
+	ReasonChildInvalid = "CHILD_INVALID"
+	// ReasonInterruptInvalid is the reason when a question's schema is none.
+	ReasonInterruptInvalid = "INTERRUPT_INVALID"
+)
