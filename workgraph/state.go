@@ -33,11 +33,7 @@ type State struct {
 	context json.RawMessage
 	vars    map[string]*stateVar
 	usage   []Usage
-	// budget is nil for a run without one. spent is then not counted.
-	budget *Budget
-	spent  Spent
-	// unsettled is usage that counts against a cap in money and has no price yet.
-	unsettled []Unsettled
+	spending
 
 	root *frame
 	// frames are those of each loop by serial number. tokens are the visits of nodes in irreducible loops.
@@ -55,6 +51,33 @@ type State struct {
 	held      []unit
 	timers    timerHeap
 	suspended int // visits and items in back-off or waiting
+	expected
+	at      time.Time // of the newest event
+	unknown int       // visits and items in need of reconciliation
+
+	// revision counts the changes of the graph. removed are the last attempts, by node id, of nodes that an
+	// amendment has removed.
+	revision int64
+	removed  map[string]attemptNumbers
+	approvalState
+
+	// evaluates is what OnEvaluation set.
+	evaluates func() (context.Context, context.CancelFunc)
+
+	scratch
+}
+
+// spending is the budget of a run and what counts against it.
+type spending struct {
+	// budget is nil for a run without one. spent is then not counted.
+	budget *Budget
+	spent  Spent
+	// unsettled is usage that counts against a cap in money and has no price yet.
+	unsettled []Unsettled
+}
+
+// expected is what a run waits for, and what has come before it waits for it.
+type expected struct {
 	// waits are the open ones, in no order. asks are the questions among them by id, and listeners the waits
 	// for signals by name.
 	waits     []unit
@@ -66,24 +89,20 @@ type State struct {
 	signalBytes int
 	// inboxes by node, created on first use.
 	inboxes map[int32]*inboxState
-	at      time.Time // of the newest event
-	unknown int       // visits and items in need of reconciliation
+}
 
-	// revision counts the changes of the graph. removed are the last attempts, by node id, of nodes that an
-	// amendment has removed.
-	revision int64
-	removed  map[string]attemptNumbers
+// approvalState are the questions of approval that were answered, and what follows from them.
+type approvalState struct {
 	// watched says that some question of approval covers values of the state or workflows. approved are the
 	// visits whose questions were approved. outdated are, by key, the nodes that follow from an approval of
 	// another value. Both are computed on demand and nil until then.
 	watched  bool
 	approved []*nodeState
 	outdated map[string][]bool
+}
 
-	// evaluates is what OnEvaluation set.
-	evaluates func() (context.Context, context.CancelFunc)
-
-	// The rest is scratch of the current command.
+// scratch is what the current command works with. It means nothing between two commands.
+type scratch struct {
 	evaluations evaluations
 	ev          *Event
 	evs         []Event

@@ -20,7 +20,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/price"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/suspect"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -33,51 +32,54 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
 	}
-	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, cancellations: d.Cancellations, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
-		ready: make(chan struct{})}
-	e.remote, e.egress, e.jobWorker = d.Remote, d.Egress, d.JobWorker
-	if e.quotas = d.Quotas; e.quotas == nil {
-		e.quotas = unbounded{}
+	d = d.withDefaults()
+	e := &Engine{
+		cfg: cfg, log: d.Logger, tracer: d.TracerProvider.Tracer(scope), ready: make(chan struct{}),
+		journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, cancellations: d.Cancellations, workflows: d.Workflows,
+		quotas: d.Quotas, gates: d.Gates, wake: d.WakeOutbox, remote: d.Remote, egress: d.Egress, jobWorker: d.JobWorker,
+		prices: price.New(d.Prices, d.Logger), outcomes: workgraph.NewOutcomeCache(maxKeptOutcomes),
+		calling: inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload))), results: inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload))),
+		computing: turns.NewResting(computingLimit(host.Processors())), starts: turns.New(childStarts), counts: turns.NewResting(1),
+		suspects: suspect.NewTurn(suspect.TurnTime), roomWait: roomWait,
+		booked: feed.NewBooked(d.Journal, d.Claims != nil, d.Delivered),
 	}
-	if e.gates = d.Gates; !slices.ContainsFunc(e.gates, func(g sched.Gate) bool { return g.Kind() == sched.GateKey }) {
-		e.gates = append([]sched.Gate{sched.NewKeyGate()}, e.gates...)
+	e.programs = program.New(d.Actors, program.Bounds{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges, GraphBytes: cfg.MaxGraphBytes}, e.computing, d.Evaluated,
+		cfg.MaxLiveBytes/4)
+	e.feed = feed.New(d.Journal, e.booked, e, feed.Options{Poll: cfg.WatchPoll, KeepAlive: cfg.KeepAlive, Watches: cfg.MaxWatches})
+	e.deliveries = feed.NewDeliveries(d.Journal, e.booked)
+	e.Handler = command.New(command.Deps{Journal: d.Journal, Live: liveRuns{e}, Positions: e.Positions(), Programs: e.programs, Computing: e.computing,
+		Prices: e.prices, Feed: e.feed, Tokens: e.Tokens(), Logger: e.log}, cfg.MaxPayload)
+	var err error
+	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e.observed); err != nil {
+		return nil, fmt.Errorf("make metrics: %w", err)
 	}
-	if e.wake == nil {
-		e.wake = func() {}
+	return e, nil
+}
+
+// withDefaults fills in what may be left out.
+func (d Deps) withDefaults() Deps {
+	if d.Quotas == nil {
+		d.Quotas = unbounded{}
 	}
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
+	if !slices.ContainsFunc(d.Gates, func(g sched.Gate) bool { return g.Kind() == sched.GateKey }) {
+		d.Gates = append([]sched.Gate{sched.NewKeyGate()}, d.Gates...)
 	}
-	e.prices = price.New(d.Prices, e.log)
+	if d.WakeOutbox == nil {
+		d.WakeOutbox = func() {}
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
 	if d.Delivered == nil {
 		d.Delivered = func() (<-chan struct{}, bool) { return nil, false }
 	}
-	e.booked = feed.NewBooked(d.Journal, d.Claims != nil, d.Delivered)
-	e.feed = feed.New(d.Journal, e.booked, e, feed.Options{Poll: cfg.WatchPoll, KeepAlive: cfg.KeepAlive, Watches: cfg.MaxWatches})
-	e.Handler = command.New(command.Deps{Journal: d.Journal, Live: liveRuns{e}, Positions: replay.NewSource(d.Journal, e.programs, e.log), Programs: e.programs, Computing: e.computing,
-		Prices: e.prices, Feed: e.feed, Tokens: e.Tokens(), Logger: e.log}, cfg.MaxPayload)
-	e.deliveries = feed.NewDeliveries(d.Journal, e.booked)
 	if d.TracerProvider == nil {
 		d.TracerProvider = noop.NewTracerProvider()
 	}
 	if d.MeterProvider == nil {
 		d.MeterProvider = metricnoop.NewMeterProvider()
 	}
-	e.tracer = d.TracerProvider.Tracer(scope)
-	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
-	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
-	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
-	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
-	e.computing = turns.NewResting(computingLimit(host.Processors()))
-	e.programs = program.New(d.Actors, program.Bounds{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges, GraphBytes: cfg.MaxGraphBytes}, e.computing, d.Evaluated, cfg.MaxLiveBytes/4)
-	e.suspects, e.roomWait = suspect.NewTurn(suspect.TurnTime), roomWait
-	e.starts, e.counts = turns.New(childStarts), turns.NewResting(1)
-	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
-	var err error
-	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e.observed); err != nil {
-		return nil, fmt.Errorf("make metrics: %w", err)
-	}
-	return e, nil
+	return d
 }
 
 // Run owns runs until ctx ends, then lets go of them in good order. If the ownership is lost on the way it is

@@ -20,33 +20,25 @@ import (
 
 // run is one run in the memory of its owner. The machine advances ahead of the database: every decision is
 // queued with the writer at once, in order, and acted on when the writer says that it is durable.
+//
+// Its locks are taken in the order mu, kmu, amu. Each of the parts below says which lock guards it; identity
+// is set before the run is live and does not change.
 type run struct {
-	t         *session
-	id        string
-	namespace string
-	root      string
-	task      string
-	priority  int // 1 to 4, 0 for the default
-	schedule  string
-	created   time.Time
-	// trace is what attempts hang below: the span that started the run, or the one that took it up again.
-	trace trace.SpanContext
+	t *session
+	identity
 
-	// regraphed is set once the run's graph is another one than its program's, or is to become so.
-	regraphed atomic.Bool
-
-	// mu guards the machine and everything that follows it.
+	// mu guards the machine, and all parts that do not say otherwise.
 	mu sync.Mutex
 	replay.Position
 	usage   journal.Usage
 	started time.Time
-	// durable is how far the writer is known to have come; over says that it wrote the end.
-	durable int64
-	over    bool
-	pending int // writes that are not answered yet
-	// quiet is closed once none is pending; nil when nobody waits for that: see awaitQuiet.
-	quiet chan struct{}
-	// gone is set when this value no longer stands for the run: it was parked or lost.
+	// metadata is that of its row.
+	metadata []byte
+	// children are those that it waits for, by id; the value tells whether the child is known to be recorded.
+	children map[string]bool
+	// regraphed is set once the run's graph is another one than its program's, or is to become so.
+	regraphed atomic.Bool
+	// gone is set when this value no longer stands for the run: it was evicted or lost.
 	gone atomic.Bool
 	// mending is not nil while the machine is of no use, and closed when it is whole again: see mend.
 	mending chan struct{}
@@ -54,60 +46,106 @@ type run struct {
 	// that it soon shows whether it is to blame.
 	suspect atomic.Bool
 	marks   marks
-	// lineage is where the run stands among others.
-	lineage record.Lineage
-	// metadata is that of its row.
-	metadata []byte
-	// deadline is when it is ended whatever it does; zero means never.
-	deadline time.Time
-	// children are those that it waits for, by id; the value tells whether the child is known to be recorded.
-	children map[string]bool
-	// taken are the commands that were taken up by writes which are not answered yet.
-	taken map[int64]bool
-	// heard are those of which such an answer has come while commands of the run is read, as what is read may
-	// name them still; nil at other times.
-	heard map[int64]bool
-	// detailsWritten is when heartbeats were last written without need.
-	detailsWritten time.Time
-	// said is set while some of it is in no position that was given to the writer.
-	said bool
-	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody
-	// does.
-	askAt  time.Time
-	asking bool
-	// early is set while commands wait for the end of a call under way.
-	early bool
-	// released is closed when the write that gives the run away was answered; nil before that write.
-	released chan struct{}
-	// pendingStart is what a run that was recorded and never begun begins with; nil for any other.
-	pendingStart  *workgraph.Begin
-	pendingSignal *command.Signal
-	// refused is why a pending run must not begin after all.
-	refused string
-	// room is to be called when the beginning of a pending run is durable or came to nothing; nil when
-	// nothing is kept for it.
-	room func()
-	// size is what it counts for in the memory of live runs.
-	size atomic.Int64
-	// beyond is what counts for it in memory.canceled. It is set before the run is live; then the term's mu
-	// guards it.
-	beyond int64
 
-	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. It is
-	// taken after mu; acked, which holds it alone, only tries mu.
+	writes
+	inbox
+	heartbeats
+	asks
+	firstStep
+	footprint
+	turnHeld
+	motion
+
+	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. acked,
+	// which holds it alone, only tries mu.
 	kmu  sync.Mutex
 	acks []ack
+}
 
-	// turn is set while the holder of mu has a turn to compute; mu guards it. ends is closed, under mu, once
-	// the run is to end: from then on nothing waits for a turn.
+// identity is what a run is called and where it comes from.
+type identity struct {
+	id, namespace, root, task, schedule string
+	// priority is 1 to 4, 0 for the default.
+	priority int
+	created  time.Time
+	// trace is what attempts hang below: the span that started the run, or the one that loaded it.
+	trace   trace.SpanContext
+	lineage record.Lineage
+	// deadline is when the run is ended whatever it does; zero means never.
+	deadline time.Time
+}
+
+// writes tell how far the writer has come with a run.
+type writes struct {
+	// durable is the last event that is known to be written; over says that the end is.
+	durable int64
+	over    bool
+	pending int // writes that are not answered yet
+	// quiet is closed once none is pending; nil when nobody waits for that: see awaitQuiet.
+	quiet chan struct{}
+	// released is closed when the write that gives the run away was answered; nil before that write.
+	released chan struct{}
+}
+
+// inbox are durable commands on their way into a run.
+type inbox struct {
+	// taken are the commands that are applied by writes which are not answered yet.
+	taken map[int64]bool
+	// heard are those of which such an answer has come while commands of the run are read, as what is read may
+	// name them still; nil at other times.
+	heard map[int64]bool
+	// early is set while commands wait for the end of a call under way.
+	early bool
+	// opening and canceling are set while commands are applied beside the reading of others, missed when more
+	// came meanwhile. They need no lock.
+	opening, canceling, missed atomic.Bool
+}
+
+// heartbeats tell when details of calls were written.
+type heartbeats struct {
+	// detailsWritten is when they were last written for their own sake.
+	detailsWritten time.Time
+	// said is set while some of them are in no position that was given to the writer.
+	said bool
+}
+
+// asks tell when prices are asked for that a run waits for.
+type asks struct {
+	// askAt is the zero time for at once; asking says that somebody asks.
+	askAt  time.Time
+	asking bool
+}
+
+// firstStep is what a run that was recorded and never begun begins with.
+type firstStep struct {
+	// pendingStart is nil for a run that has begun.
+	pendingStart  *workgraph.Begin
+	pendingSignal *command.Signal
+	// refused is why the run must not begin after all.
+	refused string
+	// room is to be called when the beginning is durable or came to nothing; nil when nothing is kept for it.
+	room func()
+}
+
+// footprint is what a run counts for in memory.
+type footprint struct {
+	// size counts in the memory of live runs. It needs no lock.
+	size atomic.Int64
+	// beyond counts in memory.Canceled. It is set before the run is live; then the session's mu guards it.
+	beyond int64
+}
+
+// turnHeld tells whether the holder of a run's mu may compute.
+type turnHeld struct {
+	// turn is set while the holder of mu has a turn to compute. ends is closed, under mu, once the run is to
+	// end: from then on nothing waits for a turn.
 	turn bool
 	ends chan struct{}
+}
 
-	// opening and canceling are set while commands are taken up beside, missed when more came meanwhile.
-	opening, canceling, missed atomic.Bool
-
-	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the
-	// other way round.
+// motion is what acknowledged decisions have set in motion.
+type motion struct {
+	// amu guards motion. It may be taken while mu is held, not the other way round.
 	amu       sync.Mutex
 	attempts  map[workgraph.Ref]*attempt
 	timer     *time.Timer

@@ -478,8 +478,8 @@ func (e *Engine) fits(req command.StartRequest) error {
 
 // newRun is a run of which only the position is known yet.
 func (t *session) newRun(id string, at replay.Position) *run {
-	r := &run{t: t, id: id, root: id, Position: at, attempts: map[workgraph.Ref]*attempt{},
-		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
+	r := &run{t: t, Position: at, identity: identity{id: id, root: id}, children: map[string]bool{}, inbox: inbox{taken: map[int64]bool{}},
+		motion: motion{attempts: map[workgraph.Ref]*attempt{}}, turnHeld: turnHeld{ends: make(chan struct{})}}
 	r.State.OnEvaluation(r.evaluation)
 	r.size.Store(uncounted)
 	return r

@@ -37,7 +37,7 @@ type Options struct {
 	Watches int
 }
 
-// NewFeed reads from a journal what nobody publishes.
+// New returns a feed that reads from a journal what nobody publishes.
 func New(j journal.Journal, booked *Booked, live Live, o Options) *Feed {
 	return &Feed{journal: j, booked: booked, live: live, opts: o, hub: newHub(), watchers: &watchers{limit: o.Watches, count: map[string]int{}}}
 }

@@ -66,6 +66,7 @@ type Grant struct {
 // which they do at once: none of what they did goes on.
 const CanceledShare = 8
 
+// New returns a ledger with a budget of total bytes.
 func New(total int64) *Ledger {
 	return &Ledger{Budget: inflight.New(total), Total: total, Canceled: inflight.New(max(total/CanceledShare, 1)), grants: map[string]Grant{},
 		Over: make(chan struct{}, 1)}

@@ -169,6 +169,7 @@ func (k *Known) look(g *workgraph.Graph) (*look, error) {
 	return l, nil
 }
 
+// ActorsOf names the actors of a graph, each once, in the order of its nodes.
 func ActorsOf(g *workgraph.Graph) []string {
 	seen := map[string]bool{}
 	var names []string
@@ -189,6 +190,7 @@ func (s *Set) KnownActors(ctx context.Context, namespace string, names []string)
 // Fits reports whether every value in the graph is known to be within the limit.
 func (k *Known) Fits() bool { return k != nil && k.small.Load() }
 
+// SetFits notes that every value in the graph is within the limit.
 func (k *Known) SetFits() {
 	if k != nil {
 		k.small.Store(true)

@@ -29,10 +29,12 @@ type Metadata struct {
 	Approved *Approval `json:"approved,omitempty"`
 }
 
+// Empty reports whether there is nothing to be kept.
 func (m *Metadata) Empty() bool {
 	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil
 }
 
+// DecodeMetadata reads the metadata of a row; an empty one is the zero value.
 func DecodeMetadata(b []byte) (Metadata, error) {
 	var m Metadata
 	if len(b) == 0 {

@@ -26,6 +26,7 @@ type Turn struct {
 	Most atomic.Int64
 }
 
+// NewTurn returns a free turn that is kept from others for most at the longest.
 func NewTurn(most time.Duration) *Turn {
 	s := &Turn{taken: make(chan struct{}, 1)}
 	s.Most.Store(int64(most))
@@ -67,6 +68,7 @@ type Explained struct {
 	owners []journal.Owner
 }
 
+// Add remembers owners, and forgets the oldest beyond maxExplained.
 func (x *Explained) Add(owners []journal.Owner) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,6 +76,7 @@ func (x *Explained) Add(owners []journal.Owner) {
 	x.owners = slices.Delete(x.owners, 0, max(0, len(x.owners)-maxExplained))
 }
 
+// Has reports whether an owner is remembered.
 func (x *Explained) Has(o journal.Owner) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 // id.
 const attrRunID = "epigraph.run.id"
 
+// RunAttribute is the attribute by which the traces of a run are found.
 func RunAttribute(id string) attribute.KeyValue { return attribute.String(attrRunID, id) }
 
 // Of is the trace context of ctx in the form that is stored.
@@ -25,6 +26,7 @@ func Of(ctx context.Context) outbox.Trace {
 	return outbox.Trace{Parent: m["traceparent"], State: m["tracestate"]}
 }
 
+// OfSpan is the stored form of a span context.
 func OfSpan(sc trace.SpanContext) outbox.Trace {
 	return Of(trace.ContextWithSpanContext(context.Background(), sc))
 }
@@ -51,6 +53,7 @@ func LinksTo(sc trace.SpanContext) []trace.Link {
 	return []trace.Link{{SpanContext: sc}}
 }
 
+// FirstValid is sc, or other if sc is not valid.
 func FirstValid(sc, other trace.SpanContext) trace.SpanContext {
 	if sc.IsValid() {
 		return sc

@@ -1,4 +1,4 @@
-package engine
+package descendants
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/descendants"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -28,7 +27,7 @@ func TestDescendantQuota(t *testing.T) {
 		return out
 	}
 	t.Run("Admit/UpToTheBoundAndNoFurther", func(t *testing.T) {
-		var k descendants.Quota
+		var k Quota
 		below, counts := 0, 0
 		count := func(most int) (int, error) { counts++; return min(below, most), nil }
 		for below < 999 {
@@ -50,7 +49,7 @@ func TestDescendantQuota(t *testing.T) {
 	})
 	t.Run("Admit/WhatIsNotRecordedYetCounts", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendants.Quota
+			var k Quota
 			var admitted atomic.Int64
 			var all sync.WaitGroup
 			for range 50 {
@@ -63,7 +62,7 @@ func TestDescendantQuota(t *testing.T) {
 			}
 			all.Wait()
 			require.EqualValues(t, 10, admitted.Load())
-			time.Sleep(2 * descendants.RecordTime) //nolint:forbidigo // in a bubble; nobody recorded them
+			time.Sleep(2 * recordTime) //nolint:forbidigo // in a bubble; nobody recorded them
 			_, ok, err := k.Admit(t.Context(), "root", children(100), 101, func(int) (int, error) { return 0, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
@@ -71,16 +70,16 @@ func TestDescendantQuota(t *testing.T) {
 	})
 	t.Run("Admit/WaitsForThoseThatMayCountTwice", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendants.Quota
+			var k Quota
 			below := 0
 			first := children(5)
 			_, ok, err := k.Admit(t.Context(), "root", first, 11, func(int) (int, error) { return below, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
-			time.Sleep(descendants.CountAge) //nolint:forbidigo // in a bubble
-			below = 5                        // they are there, and the one who asked has not heard of it
+			time.Sleep(countAge) //nolint:forbidigo // in a bubble
+			below = 5            // they are there, and the one who asked has not heard of it
 			go func() {
-				time.Sleep(3 * descendants.SpawnPause) //nolint:forbidigo // in a bubble
+				time.Sleep(3 * spawnPause) //nolint:forbidigo // in a bubble
 				for _, c := range first {
 					k.Recorded("root", c.ID)
 				}
@@ -92,7 +91,7 @@ func TestDescendantQuota(t *testing.T) {
 	})
 	t.Run("Admit/OneCountsForAllThatWait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendants.Quota
+			var k Quota
 			var counts, admitted atomic.Int64
 			var all sync.WaitGroup
 			for range 200 {
@@ -110,12 +109,12 @@ func TestDescendantQuota(t *testing.T) {
 			}
 			all.Wait()
 			require.EqualValues(t, 100, admitted.Load())
-			require.Less(t, counts.Load(), int64(3*descendants.SpawnTries), "one after the other, and not one for each")
+			require.Less(t, counts.Load(), int64(3*spawnTries), "one after the other, and not one for each")
 		})
 	})
 	t.Run("Admit/AFullFamilyIsNotCountedAgain", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendants.Quota
+			var k Quota
 			counts := 0
 			count := func(int) (int, error) { counts++; return 995, nil }
 			for range 100 {
@@ -125,7 +124,7 @@ func TestDescendantQuota(t *testing.T) {
 				require.Equal(t, 996, runs)
 			}
 			require.Equal(t, 1, counts)
-			time.Sleep(descendants.CountAge) //nolint:forbidigo // in a bubble
+			time.Sleep(countAge) //nolint:forbidigo // in a bubble
 			_, ok, err := k.Admit(t.Context(), "root", children(10), 1000, func(int) (int, error) { return 0, nil })
 			require.NoError(t, err)
 			require.True(t, ok, "runs were deleted meanwhile")
@@ -133,7 +132,7 @@ func TestDescendantQuota(t *testing.T) {
 	})
 	t.Run("Admit/AFamilyThatFillsUpIsCountedSeldom", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendants.Quota
+			var k Quota
 			var below atomic.Int64
 			counts := 0
 			count := func(int) (int, error) {
@@ -152,14 +151,14 @@ func TestDescendantQuota(t *testing.T) {
 				require.NoError(t, err)
 				require.False(t, ok)
 				require.GreaterOrEqual(t, runs, 100)
-				require.Less(t, time.Since(began), 2*descendants.SpawnTries*descendants.SpawnPause)
+				require.Less(t, time.Since(began), 2*spawnTries*spawnPause)
 				return counts
 			}
 			require.Zero(t, full(), "as long as none is recorded a count tells nothing new")
 			var all sync.WaitGroup
 			all.Go(func() {
 				for _, c := range first[:90] {
-					time.Sleep(descendants.SpawnPause / 2) //nolint:forbidigo // in a bubble
+					time.Sleep(spawnPause / 2) //nolint:forbidigo // in a bubble
 					below.Add(1)
 					k.Recorded("root", c.ID)
 				}
@@ -169,7 +168,7 @@ func TestDescendantQuota(t *testing.T) {
 		})
 	})
 	t.Run("Admit/WhatIsRecordedDuringACountCounts", func(t *testing.T) {
-		var k descendants.Quota
+		var k Quota
 		first := children(9)
 		_, ok, err := k.Admit(t.Context(), "root", first, 10, func(int) (int, error) { return 0, nil })
 		require.NoError(t, err)
@@ -190,7 +189,7 @@ func TestDescendantQuota(t *testing.T) {
 	})
 	t.Run("Admit/ACountThatFailsLetsNobodyIn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var k descendants.Quota
+			var k Quota
 			var counts, admitted atomic.Int64
 			var all sync.WaitGroup
 			ask := func() {
@@ -219,7 +218,7 @@ func TestDescendantQuota(t *testing.T) {
 		})
 	})
 	t.Run("Admit/Faults", func(t *testing.T) {
-		var k descendants.Quota
+		var k Quota
 		_, ok, err := k.Admit(t.Context(), "root", children(1), 10, func(int) (int, error) { return 0, errors.New("away") })
 		require.ErrorContains(t, err, "away")
 		require.False(t, ok)

@@ -21,18 +21,18 @@ const (
 	// counts. countAge is how long a count is good.
 	grantShare = 16
 	grantLeast = 64
-	CountAge   = 10 * time.Second
+	countAge   = 10 * time.Second
 	// countRest is how many times as long as a count took a family that is full by it is not counted again,
 	// countRestMost the longest it is not.
 	countRest     = 4
 	countRestMost = 500 * time.Millisecond
-	// RecordTime is how long a child that was asked for counts though it is not recorded: if its parent went
+	// recordTime is how long a child that was asked for counts though it is not recorded: if its parent went
 	// on elsewhere nobody here hears of it.
-	RecordTime = time.Minute
-	// SpawnTries is how often a spawn that does not fit waits for those that are just being recorded, and may
+	recordTime = time.Minute
+	// spawnTries is how often a spawn that does not fit waits for those that are just being recorded, and may
 	// count twice, spawnPause for how long.
-	SpawnTries = 20
-	SpawnPause = 50 * time.Millisecond
+	spawnTries = 20
+	spawnPause = 50 * time.Millisecond
 )
 
 // Quota bounds how many runs one root may have below it in all. It counts what is recorded, and
@@ -81,10 +81,10 @@ func (k *Quota) Admit(ctx context.Context, root string, children []workgraph.Chi
 		}
 		runs, ok, last, err := k.recount(root, children, most, arrived, count)
 		<-counting
-		if err != nil || ok || last || try == SpawnTries {
+		if err != nil || ok || last || try == spawnTries {
 			return runs, ok, err
 		}
-		if !sleep.For(ctx, SpawnPause) {
+		if !sleep.For(ctx, spawnPause) {
 			return 0, false, context.Cause(ctx)
 		}
 	}
@@ -93,7 +93,7 @@ func (k *Quota) Admit(ctx context.Context, root string, children []workgraph.Chi
 // takeLast takes room that the last count left, or reports that it was too full already. The caller holds
 // k.mu.
 func (f *family) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
-	if time.Since(f.at) >= CountAge {
+	if time.Since(f.at) >= countAge {
 		return 0, false, false
 	}
 	if len(children) <= f.room {
@@ -114,7 +114,7 @@ func (k *Quota) recount(root string, children []workgraph.Child, most, arrived i
 	}
 	found := f.recorded
 	// A count that failed has told nothing: whoever waited for it counts again.
-	if (f.counts == arrived || time.Since(f.at) >= CountAge) && f.tells(len(found), len(children), most) {
+	if (f.counts == arrived || time.Since(f.at) >= countAge) && f.tells(len(found), len(children), most) {
 		f.counts++
 		k.mu.Unlock()
 		began := time.Now()
@@ -145,7 +145,7 @@ func (k *Quota) recount(root string, children []workgraph.Child, most, arrived i
 // children that count twice until then. The caller holds k.mu.
 func (f *family) tells(found, children, most int) bool {
 	now := time.Now()
-	if now.Sub(f.at) >= CountAge || 1+f.below+len(f.starting)+children <= most {
+	if now.Sub(f.at) >= countAge || 1+f.below+len(f.starting)+children <= most {
 		return true
 	}
 	return found > 0 && !now.Before(f.again)
@@ -157,10 +157,10 @@ func (k *Quota) of(root string) *family {
 	if k.roots == nil {
 		k.roots = map[string]*family{}
 	}
-	if now.Sub(k.swept) > RecordTime {
+	if now.Sub(k.swept) > recordTime {
 		k.swept = now
 		for id, f := range k.roots {
-			if f.expire(now); len(f.starting) == 0 && len(f.counting) == 0 && now.Sub(f.at) > CountAge {
+			if f.expire(now); len(f.starting) == 0 && len(f.counting) == 0 && now.Sub(f.at) > countAge {
 				delete(k.roots, id)
 			}
 		}
@@ -176,11 +176,11 @@ func (k *Quota) of(root string) *family {
 // expire forgets children that nobody has recorded for too long. Whoever waits calls it again and again: it
 // looks once in spawnPause.
 func (f *family) expire(now time.Time) {
-	if now.Sub(f.expired) < SpawnPause {
+	if now.Sub(f.expired) < spawnPause {
 		return
 	}
 	f.expired = now
-	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > RecordTime })
+	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > recordTime })
 }
 
 func (f *family) take(children []workgraph.Child) {
