@@ -160,7 +160,7 @@ func (a *analysis) needs() {
 		a.forward = a.forward || next && f.hits > 0
 	}
 	known1 := a.hits
-	a.known = known1 - drawn
+	a.namedHits = known1 - drawn
 	a.parallelNeeds()
 	a.nested()
 	for _, f := range unknown {
