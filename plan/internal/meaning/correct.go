@@ -447,6 +447,7 @@ func (c *claimReader) emit(kind Kind, off int, ids []string, not bool) {
 	}
 }
 
+// negation reads a "not". With "until", a second one makes a need of both: "can't start without 3".
 func (c *claimReader) negation(e *event) {
 	switch {
 	case e.unless && c.negated:
@@ -458,6 +459,7 @@ func (c *claimReader) negation(e *event) {
 	}
 }
 
+// pronoun reads a reference to the subject of the sentence before.
 func (c *claimReader) pronoun(e *event) {
 	before := c.a.subject
 	switch {
@@ -469,6 +471,7 @@ func (c *claimReader) pronoun(e *event) {
 	}
 }
 
+// mention reads a mention: the object of a relation, or a possible subject.
 func (c *claimReader) mention(e *event, rest []event) {
 	switch {
 	case e.guess && (c.open == nil || c.broke), e.amount && c.open != nil && c.open.uses:
@@ -490,6 +493,7 @@ func (c *claimReader) mention(e *event, rest []event) {
 	}
 }
 
+// relation reads a phrase of relation, which may follow its objects.
 func (c *claimReader) relation(e *event) {
 	if e.behind && len(c.waiting) > 0 {
 		first := c.a.itemsOf(c.waiting[0].ids)

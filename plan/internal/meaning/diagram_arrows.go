@@ -336,6 +336,7 @@ func (s *arrowSet) survey(p form.Piece) {
 	}
 }
 
+// node adds an item, or a title to an existing one, and returns its id.
 func (s *arrowSet) node(p form.Piece, title string) string {
 	k, ok := s.index[p.Text]
 	if !ok {

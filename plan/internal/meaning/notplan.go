@@ -301,6 +301,7 @@ func (l *listing) look(e string) looks {
 	return c
 }
 
+// entryLooks returns the properties of an entry.
 func entryLooks(lang string, langs []string, e string) (c looks) {
 	first, _, _ := strings.Cut(strings.TrimSpace(e), "\n")
 	first = strings.TrimSpace(first)

@@ -370,6 +370,7 @@ func (t *proseReader) link(from, to int) {
 	}
 }
 
+// step adds a step, which becomes the last group.
 func (t *proseReader) step(u *unit, needs []int, linked bool) {
 	s := proseStep{text: strings.Join(strings.Fields(u.text), " "), off: u.off, end: u.end, needs: needs, linked: linked}
 	for _, i := range needs {
@@ -456,6 +457,7 @@ func (t *proseReader) uncovered(r *Reading, sentences []form.Sentence) {
 	}
 }
 
+// leftOut notes a part of a sentence between two offsets, unless it has hardly any content.
 func (t *proseReader) leftOut(r *Reading, s form.Sentence, from, to int) {
 	raw := strings.TrimRight(s.Text[from-s.Off:to-s.Off], " \n")
 	if strings.HasSuffix(raw, ":") || strings.HasSuffix(raw, "：") {

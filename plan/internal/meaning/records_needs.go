@@ -19,6 +19,7 @@ type found struct {
 	lists, empty              int // cells with lists, cells that mean "none"
 }
 
+// find returns the references in a column.
 func (a *analysis) find(col *column) *found {
 	f := &found{col: col}
 	role := lexicon.Requires
