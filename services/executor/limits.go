@@ -16,7 +16,7 @@ import (
 // openLimits opens the limits that are kept beside j. Where they share its connections they have its turns.
 func openLimits(ctx context.Context, cfg Config, j journal.Journal, turns *dbkit.Turns, tel *obs.Telemetry) (limit.Store, error) {
 	if s, ok := j.(*sqlite.Store); ok {
-		return limit.Fair(limitsqlite.New(s.DB()), turns), nil
+		return limit.Fair(limitsqlite.New(s), turns), nil
 	}
 	s, err := limitpg.Open(ctx, cfg.PostgresURL.Reveal(), tel.TracerProvider)
 	if err != nil {

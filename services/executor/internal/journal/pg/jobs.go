@@ -102,10 +102,16 @@ func (s *statements) queueWakes(b *pgx.Batch, wakes []journal.JobRow) {
 		SELECT `+notifyQueue+` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(wakes)...)
 }
 
-// queueJobs inserts jobs whatever their runs do.
+// jobStatement inserts jobs whatever their runs do.
+func (s *statements) jobStatement(jobs []journal.JobRow) (query string, args []any) {
+	return `WITH jb AS (` + insertJobs + ` FROM ` + s.jobs.from(1, "j") + ` ` + uniqueJobs + ` RETURNING queue AS q)
+		SELECT ` + notifyQueue + ` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(jobs)
+}
+
+// queueJobs adds jobStatement to a batch.
 func (s *statements) queueJobs(b *pgx.Batch, jobs []journal.JobRow) {
-	b.Queue(`WITH jb AS (`+insertJobs+` FROM `+s.jobs.from(1, "j")+` `+uniqueJobs+` RETURNING queue AS q)
-		SELECT `+notifyQueue+` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(jobs)...)
+	query, args := s.jobStatement(jobs)
+	b.Queue(query, args...)
 }
 
 // queueNotices tells the workers of queues that they have jobs.
@@ -113,10 +119,11 @@ func queueNotices(b *pgx.Batch, queues []string) {
 	b.Queue(`SELECT `+notifyQueue+` FROM unnest($1::text[]) AS d (q)`, queues)
 }
 
-// QueueJobs adds jobs to what is about to be sent in a transaction of this schema that is not the journal's.
-func QueueJobs(b *pgx.Batch, jobs []journal.JobRow) {
+// InsertJobs makes the statements that insert jobs in a transaction of this schema that is not the journal's.
+func InsertJobs(jobs []journal.JobRow) []dbkit.Stmt {
 	s := statements{jobs: jobTable()}
-	s.queueJobs(b, jobs)
+	query, args := s.jobStatement(jobs)
+	return []dbkit.Stmt{{Query: query, Args: args}}
 }
 
 // InsertJobs implements journal.Jobs.

@@ -69,7 +69,7 @@ func suspicions() map[journal.Suspicion]string {
 			AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.id = h.owner_id AND e.incarnation = h.owner_incarnation) LIMIT ?1`,
 		journal.SuspectRequest: `SELECT request_id || ': of ' || ` + stamp("create_time") + ` FROM request_ids WHERE create_time < ` + now + ` - 96 * 60 * ` + minute + ` ORDER BY create_time LIMIT ?1`,
 		journal.SuspectSchedule: `SELECT id || ' in ' || namespace || ': due since ' || ` + stamp("due") + ` FROM schedules
-			WHERE due <> 0 AND due < ` + now + ` - ` + minute + ` ORDER BY due LIMIT ?1`,
+			WHERE due > 0 AND due < ` + now + ` - ` + minute + ` ORDER BY due LIMIT ?1`,
 		// Only a whole examination reads every page of the file.
 		journal.SuspectSetting: `SELECT * FROM (SELECT 'file: ' || quick_check AS line FROM pragma_quick_check WHERE ?2 < 0 AND quick_check <> 'ok'
 			UNION ALL SELECT 'synchronous is ' || synchronous FROM pragma_synchronous WHERE synchronous < 2) LIMIT ?1`,

@@ -72,8 +72,17 @@ func (t txn) jobs(ctx context.Context, jobs []journal.JobRow) error {
 }
 
 func (t txn) job(ctx context.Context, j *journal.JobRow) (inserted bool, err error) {
-	at, state := time.Now(), "available"
-	now := at
+	now := time.Now()
+	n, err := t.exec(ctx, insertJob, jobArgs(j, now)...)
+	if n > 0 && !j.At.After(now) {
+		t.queued[j.Queue] = true
+	}
+	return n > 0, err
+}
+
+// jobArgs are the arguments of insertJob.
+func jobArgs(j *journal.JobRow, now time.Time) []any {
+	at, state := now, "available"
 	if j.At.After(now) {
 		// River's leader looks every five seconds for scheduled jobs that are due within the next five. A
 		// job that is due before long must not wait for that: it is available at once, and workers leave it
@@ -82,11 +91,7 @@ func (t txn) job(ctx context.Context, j *journal.JobRow) (inserted bool, err err
 			state = "scheduled"
 		}
 	}
-	n, err := t.exec(ctx, insertJob, j.Kind, j.Queue, string(j.Args), j.Priority, at.UTC().Format(riverTime), state, j.Unique)
-	if n > 0 && at.Equal(now) {
-		t.queued[j.Queue] = true
-	}
-	return n > 0, err
+	return []any{j.Kind, j.Queue, string(j.Args), j.Priority, at.UTC().Format(riverTime), state, j.Unique}
 }
 
 // wakeUps inserts the wake-up jobs of those runs that have commands and no owner.
@@ -106,12 +111,26 @@ func (t txn) wakeUps(ctx context.Context, wakes []journal.JobRow) error {
 	return nil
 }
 
-// UpdateWithJobs runs fn in a write transaction of the file on behalf of another store; insert adds jobs to
-// it. The end of ctx does not end it in the middle.
-func (s *Store) UpdateWithJobs(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx, insert func([]journal.JobRow) error) error) error {
-	return s.update(ctx, func(ctx context.Context, t txn) error {
-		return fn(ctx, t.tx, func(jobs []journal.JobRow) error { return t.jobs(ctx, jobs) })
-	})
+// InsertJobs makes the statements that insert jobs in a transaction of this file that is not the journal's.
+func InsertJobs(jobs []journal.JobRow) []dbkit.Stmt {
+	now := time.Now()
+	stmts := make([]dbkit.Stmt, len(jobs))
+	for i := range jobs {
+		stmts[i] = dbkit.Stmt{Query: insertJob, Args: jobArgs(&jobs[i], now)}
+	}
+	return stmts
+}
+
+// AnnounceJobs tells this process's workers of jobs that another store has inserted.
+func (s *Store) AnnounceJobs(jobs []journal.JobRow) {
+	now := time.Now()
+	queues := map[string]bool{}
+	for _, j := range jobs {
+		if !j.At.After(now) {
+			queues[j.Queue] = true
+		}
+	}
+	s.announce(queues)
 }
 
 // InsertJobs implements journal.Jobs.

@@ -45,8 +45,9 @@ type Options struct {
 // Store is a journal.Journal on one file. Its writers take turns.
 type Store struct {
 	*sqlstore.Store
-	db *dbkit.SQLite
-	m  *dbkit.Migrations
+	db   *dbkit.SQLite
+	pool dbkit.Pool
+	m    *dbkit.Migrations
 	// path is that of the file, without symbolic links.
 	path string
 
@@ -66,10 +67,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db: db, w: newWrites(), path: resolved(path), owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
-	pool := dbkit.SQLitePool(db, func(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	s.pool = dbkit.SQLitePool(db, func(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 		return s.update(ctx, func(ctx context.Context, t txn) error { return fn(ctx, t.tx) })
 	})
-	s.Store = sqlstore.New(sqlstore.Database{Read: pool, Engine: pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox()})
+	s.Store = sqlstore.New(sqlstore.Database{Read: s.pool, Engine: s.pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox()})
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		// A batch changes some pages per run, and must not spill in the middle of it. The cache is no

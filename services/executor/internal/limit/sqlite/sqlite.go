@@ -4,10 +4,10 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"sync"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	journalsqlite "github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit/sqlstore"
 )
@@ -23,20 +23,14 @@ type Store struct {
 	wakes map[chan limit.Key]struct{}
 }
 
-// New returns a store on an open file, which stays the caller's. The journal's migrations make the tables.
-func New(db *dbkit.SQLite) *Store {
+// New returns a store on an open journal, which stays the caller's. The journal's migrations make the tables.
+func New(j *journalsqlite.Store) *Store {
 	s := &Store{wakes: map[chan limit.Key]struct{}{}}
 	s.Store = sqlstore.New(sqlstore.Database{
-		Pool: dbkit.SQLitePool(db, func(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-			// A transaction is short: ctx does not end it in the middle.
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return db.Update(context.WithoutCancel(ctx), fn)
-		}),
-		Dialect: dbkit.DialectSQLite,
-		Told:    s.tell,
-		JobDue:  `scheduled_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')`,
+		Pool:        j.Pool(),
+		Dialect:     dbkit.DialectSQLite,
+		NotifyAfter: s.notify,
+		JobDue:      `scheduled_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')`,
 	})
 	return s
 }
@@ -59,8 +53,8 @@ func (s *Store) Wakes(ctx context.Context) (<-chan limit.Key, error) {
 	return wakes, nil
 }
 
-// tell passes keys on to the executors of this process.
-func (s *Store) tell(ks ...limit.Key) {
+// notify passes keys on to the executors of this process.
+func (s *Store) notify(ks ...limit.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ch := range s.wakes {

@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				return nil, nil, err
 			}
-			return j, sqlite.New(j.DB()), nil
+			return j, sqlite.New(j), nil
 		},
 	})
 }

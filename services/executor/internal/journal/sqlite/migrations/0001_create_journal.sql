@@ -401,7 +401,7 @@ CREATE TABLE schedules (
     principal   TEXT NOT NULL DEFAULT '', -- who wrote last, from the API key that was shown
     PRIMARY KEY (namespace, id)
 ) STRICT;
-CREATE INDEX schedules_due ON schedules (due) WHERE due <> 0;
+CREATE INDEX schedules_due ON schedules (due) WHERE due > 0;
 
 -- What is started is large and changes seldom.
 CREATE TABLE schedule_bodies (
@@ -429,7 +429,7 @@ CREATE TABLE schedule_starts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX schedule_starts_queue   ON schedule_starts (uid, turn) WHERE result = 'QUEUED';
 CREATE INDEX schedule_starts_by_time ON schedule_starts (uid, time, turn) WHERE origin < 2;
-CREATE INDEX schedule_starts_old     ON schedule_starts (actual) WHERE actual <> 0;
+CREATE INDEX schedule_starts_old     ON schedule_starts (actual) WHERE actual > 0;
 -- A time of a schedule has one start that did not fail, whatever several executors decide at once.
 CREATE UNIQUE INDEX schedule_starts_once    ON schedule_starts (uid, time) WHERE origin < 2 AND result <> 'FAILED';
 CREATE UNIQUE INDEX schedule_starts_request ON schedule_starts (namespace, request_id) WHERE request_id <> '';
