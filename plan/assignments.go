@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // readAssignments reads programs such as "1. x = FIND(CTX, "y") : text" and "2. ans = CONCAT(x, z)". The id

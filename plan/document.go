@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // document is the text being read, together with everything that several dialects need and that is computed

@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/meaning"
-
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
 // readNodeEdge reads "Node:" with lines "1: text" and "Edge:" with pairs "(START,1) (1,2) (2,END)".

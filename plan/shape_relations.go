@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"strconv"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // stepRelations reads {"substeps": [{"stepId", "step"}], "dependencies": [{"subtask1", "relation",

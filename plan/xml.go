@@ -1,13 +1,13 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/meaning"
-
 	"html"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
 // xmlTag is one tag in the text. Text between tags is not checked, because models do not follow the rules of
