@@ -50,7 +50,7 @@ func assignmentLines(d *document) (prog, strange []programLine, unread []line, o
 				other++
 			}
 			if num, rest, isNum := cutNumber(l.text); isNum && len(rest) < len(l.text)-len(num) {
-				strange = append(strange, strangeLine(l, num, rest))
+				strange = append(strange, unassignedStep(l, num, rest))
 			} else if i := strings.Index(l.text, " = "); i > 0 && i < 80 && strings.Contains(l.text[i:], "(") && form.IsName(l.text[strings.LastIndexByte(l.text[:i], ' ')+1:i]) {
 				unread = append(unread, l)
 			}
@@ -173,8 +173,8 @@ func holdsSteps(p programLine) bool {
 	return p.id == "" && stepHolders[p.callee] && (strings.HasPrefix(p.args, "[") || strings.Contains(p.args, "tasks=[") || strings.Contains(p.args, "steps=["))
 }
 
-// strangeLine makes a step of a numbered line without an assignment.
-func strangeLine(l line, num, rest string) programLine {
+// unassignedStep makes a step of a numbered line without an assignment.
+func unassignedStep(l line, num, rest string) programLine {
 	p := programLine{id: num, whole: rest, off: l.off, argsOff: l.off + len(l.text) - len(rest)}
 	if i := strings.IndexByte(rest, '('); i >= 0 {
 		end, _ := callEnd(rest[i+1:])

@@ -178,7 +178,8 @@ func TestAttackWork(t *testing.T) { //nolint:paralleltest // it counts what the 
 	}
 }
 
-// One limit on edges counts for whatever a plan is written in, also when it is larger than the default.
+// TestMaxEdges shows that the limit on edges applies to every notation, also when it is larger than the
+// default.
 func TestMaxEdges(t *testing.T) {
 	t.Parallel()
 	const n = 400

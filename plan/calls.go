@@ -138,7 +138,7 @@ func readProgramLine(l line, assign bool) (programLine, bool) {
 		if !assign {
 			return p, false
 		}
-		// name = something that is no call: the text up to the colon is its argument.
+		// A value that is no call: the text up to the colon is its argument.
 		p.args, p.argsOff = s[i-len(first):], base+i-len(first)
 		if k := strings.Index(p.args, " : "); k >= 0 {
 			p.args, p.rest = p.args[:k], p.args[k:]
@@ -163,7 +163,8 @@ func isJoin(callee string) bool {
 	return strings.EqualFold(callee, "join") || strings.EqualFold(callee, "finish")
 }
 
-// callEnd returns where the arguments that start s end. An apostrophe inside a word is no quote.
+// callEnd returns the end of the arguments at the start of s, and whether a bracket closes them. An
+// apostrophe inside a word is no quote.
 func callEnd(s string) (int, bool) {
 	depth := 0
 	quote := byte(0)
@@ -198,7 +199,7 @@ func callEnd(s string) (int, bool) {
 			depth--
 		}
 	}
-	// Not closed. The arguments end at the description, else with the line; look again without trusting
+	// Not closed. The arguments end at the description, or else with the line. Search again and ignore
 	// quotes.
 	if i := strings.Index(s, " : "); i >= 0 {
 		if j := strings.LastIndexByte(s[:i], ')'); j >= 0 && strings.TrimSpace(s[j+1:i]) == "" {
@@ -277,7 +278,7 @@ func (r *reading) checkCall(d *document, p *programLine) {
 	} else if c := unpaired(unquoted(p.args)); c != 0 {
 		r.diag(d, Warning, Unbalanced, p.argsOff, p.id, "the bracket "+string(c)+" in step "+p.id+" has no partner", "check the brackets")
 	}
-	if p.unclosed && oddQuotes(p.args) {
+	if p.unclosed && unpairedQuote(p.args) {
 		r.diag(d, Error, Truncated, p.argsOff, p.id, "a text in step "+p.id+" is not closed", "write the closing quote")
 	}
 	if i := strings.Index(p.args, "${"); i >= 0 && strings.Count(p.args, "${") > countRefs(p.args) {
@@ -339,8 +340,8 @@ func countRefs(s string) int {
 	return n
 }
 
-// oddQuotes reports whether s has a double quote without a partner.
-func oddQuotes(s string) bool { return strings.Count(s, `"`)%2 == 1 }
+// unpairedQuote reports whether s has a double quote without a partner.
+func unpairedQuote(s string) bool { return strings.Count(s, `"`)%2 == 1 }
 
 // unquoted returns s without the text in double quotes.
 func unquoted(s string) string {

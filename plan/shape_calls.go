@@ -80,10 +80,10 @@ func (r *reading) addCall(d *document, it *form.Value, i int) (labeled bool) {
 	p.Tool = name
 	p.Refs = p.addArgs(d, args)
 	if body == it {
-		p.keep(it, args)
+		p.addFields(it, args)
 	} else { // {"type": "function", "function": {…}}
-		p.keep(it, body, it.Get("type"))
-		p.keep(body, args)
+		p.addFields(it, body, it.Get("type"))
+		p.addFields(body, args)
 	}
 	r.graph.Problems = append(r.graph.Problems, p)
 	return labeled

@@ -62,7 +62,7 @@ func stepTools(d *document, v *form.Value) *reading {
 		p.Tool = itemTool(it)
 		args := it.Get(argKeys...)
 		p.Refs = p.addArgs(d, args)
-		p.keep(it, args)
+		p.addFields(it, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 	return r

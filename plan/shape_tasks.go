@@ -154,7 +154,7 @@ func (t *taskReader) add(items []*form.Value, parent string, depth int) {
 		if sub != nil && !(sub.Kind == form.KindList && allObjects(sub) && depth < 50) {
 			sub = nil
 		}
-		p.keep(it, args, sub, it.Get(depKeys...), it.Get(nextKeys...))
+		p.addFields(it, args, sub, it.Get(depKeys...), it.Get(nextKeys...))
 		r.graph.Problems = append(r.graph.Problems, p)
 		t.names.add(id, text)
 		t.tasks = append(t.tasks, task{it, id, stated})
@@ -196,7 +196,7 @@ func (t *taskReader) link() {
 			if name := endText(v); !isNoDependency(name) {
 				to := t.names.resolve(t.d, t.r, name, v.Off)
 				t.r.edge(t.d, x.id, to, Stated, v.Off)
-				t.r.say(v, x.id, to)
+				t.r.addEdgeText(v, x.id, to)
 			}
 		}
 		f := x.v.Field(depKeys...)
@@ -239,8 +239,8 @@ func (t *taskReader) dependency(x task, v *form.Value, base int) {
 	name, lag := names.cutLag(name)
 	from := names.resolve(t.d, t.r, name, v.Off)
 	t.r.edge(t.d, from, x.id, Stated, v.Off)
-	if t.r.say(v, from, x.id); lag != "" {
-		t.r.says = append(t.r.says, edgeText{from, x.id, form.Quote(lag)})
+	if t.r.addEdgeText(v, from, x.id); lag != "" {
+		t.r.edgeTexts = append(t.r.edgeTexts, edgeText{from, x.id, form.Quote(lag)})
 	}
 }
 

@@ -66,9 +66,9 @@ func (r *reading) addNodes(d *document, nodes, steps *form.Value, strict bool) {
 			p.Request = steps.Items[i].Text()
 			if steps.Items[i].Kind == form.KindObject {
 				p.Request = itemText(steps.Items[i])
-				p.keep(steps.Items[i])
+				p.addFields(steps.Items[i])
 			}
-			r.told = append(r.told, steps.Items[i].Off)
+			r.owned = append(r.owned, steps.Items[i].Off)
 		}
 		var args *form.Value
 		if n.Kind == form.KindObject {
@@ -79,7 +79,7 @@ func (r *reading) addNodes(d *document, nodes, steps *form.Value, strict bool) {
 		}
 		p.Refs = p.addArgs(d, args)
 		p.Tool = itemTool(n)
-		p.keep(n, args)
+		p.addFields(n, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 }
@@ -110,7 +110,7 @@ func (r *reading) addLinks(d *document, links *form.Value) {
 			continue
 		}
 		r.edge(d, from, to, Stated, l.Off)
-		r.say(l, from, to)
+		r.addEdgeText(l, from, to)
 	}
 }
 

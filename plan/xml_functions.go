@@ -60,7 +60,7 @@ func (r *reading) addFunction(d *document, i int, f *functionTag, defined map[st
 		r.diag(d, Error, Truncated, i, id, "the text ends inside this function", "ask for the rest of the plan")
 	case f.broken:
 		r.diag(d, Error, Unclosed, i, id, "the tag is not closed", "close it with />")
-	case f.odd:
+	case f.stray:
 		r.diag(d, Error, Malformed, i, id, "something in this tag is no attribute", `write name="value"`)
 	}
 	p := d.problem(id, f.name, i)
@@ -123,7 +123,7 @@ type functionTag struct {
 	attrs       [][2]string
 	end         int
 	broken, cut bool
-	odd         bool // it holds something that is no attribute
+	stray       bool // it holds text that is no attribute
 }
 
 func (f *functionTag) attr(name string) string {
@@ -135,8 +135,8 @@ func (f *functionTag) attr(name string) string {
 	return ""
 }
 
-// readFunctionTag reads from the word "function." at i. Quotes may be escaped, as in text that was encoded
-// twice.
+// readFunctionTag reads the tag from the word "function." at i. Quotes may be escaped, as in text that was
+// encoded twice.
 func readFunctionTag(s string, i int) functionTag {
 	var f functionTag
 	j := i + len("function.")
@@ -171,7 +171,7 @@ func readFunctionTag(s string, i int) functionTag {
 				k++
 			}
 			if k >= len(s) || s[k] != '"' && s[k] != '\'' {
-				f.odd = true
+				f.stray = true
 				j = k
 				continue
 			}
@@ -185,7 +185,7 @@ func readFunctionTag(s string, i int) functionTag {
 			f.attrs = append(f.attrs, [2]string{key, html.UnescapeString(val)})
 			j = k + 1 + end + 1
 		default:
-			f.odd = f.odd || strings.IndexByte(" \t\r\n/\\", c) < 0
+			f.stray = f.stray || strings.IndexByte(" \t\r\n/\\", c) < 0
 			j++
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/epigraph-run/epigraph/plan/corpus/tell"
+	"github.com/epigraph-run/epigraph/plan/corpus/generate"
 )
 
 func main() {
@@ -24,7 +24,7 @@ func main() {
 	misses := flag.Int("misses", 0, "list this many misses with their differences")
 	mutants := flag.Int("mutants", 10, "damage what every n-th record says in every dialect, and make round trips of ten times as many; 0 leaves both out")
 	part := flag.String("part", "all", "all, held (the held-out part) or dev (the rest) of the recorded plans")
-	sources := flag.String("sources", "recorded,texts,held,told", "what to score; texts and held are written by hand, told is generated")
+	sources := flag.String("sources", "recorded,texts,held,generated", "what to score; texts and held are written by hand, generated are random")
 	folder := flag.String("texts", "plan/corpus/texts", "folder of the texts that are written by hand")
 	n := flag.Int("n", 4000, "how many texts to generate")
 	seed := flag.Uint64("seed", 1, "seed of the generated texts")
@@ -89,9 +89,9 @@ func ownSources(names, folder, freshFile string, seed uint64, n int) ([]source, 
 		case "held":
 			s.held = true
 			s.texts, err = readTexts(filepath.Join(folder, "held"))
-		case "told":
+		case "generated":
 			s.halved = true
-			s.texts, err = tell.Make(seed, n)
+			s.texts, err = generate.Texts(seed, n)
 		default:
 			err = fmt.Errorf("unknown source %q", name)
 		}

@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"testing"
@@ -7,10 +7,10 @@ import (
 )
 
 func TestMake(t *testing.T) {
-	all, err := Make(1, 4000)
+	all, err := Texts(1, 4000)
 	require.NoError(t, err)
 	t.Run("Make/SameSeed", func(t *testing.T) {
-		again, err := Make(1, 400)
+		again, err := Texts(1, 400)
 		require.NoError(t, err)
 		require.Equal(t, all[:400], again)
 	})
@@ -77,11 +77,11 @@ func TestLanguages(t *testing.T) {
 			require.GreaterOrEqual(t, tasks, 17, l.code)
 		}
 		for _, s := range []string{"one", "many"} {
-			require.GreaterOrEqual(t, len(l.say[s]), 8, l.code+" "+s)
+			require.GreaterOrEqual(t, len(l.phrases[s]), 8, l.code+" "+s)
 		}
-		for section := range langs["de"].say {
+		for section := range langs["de"].phrases {
 			if section != "drop" && section != "poem" && section != "spelled" {
-				require.NotEmpty(t, l.say[section], l.code+" "+section)
+				require.NotEmpty(t, l.phrases[section], l.code+" "+section)
 			}
 		}
 	}
