@@ -17,12 +17,12 @@ func readAssignments(d *document) *reading {
 	}
 	r := &reading{edgesStated: true, start: prog[0].off, openEnded: true}
 	for _, l := range unread {
-		r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
+		r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step but cannot be read", "write 1. name = CALL(arguments)")
 	}
 	// A numbered line before the program whose number the program uses again is not part of it; it may list
 	// the actions that the program may call. Any other numbered line without an assignment is a step.
 	for len(strange) > 0 && strange[0].off < prog[0].off && slices.ContainsFunc(prog, func(p programLine) bool { return p.id == strange[0].id }) {
-		r.diag(d, Warning, SkippedText, strange[0].off, strange[0].id, "this line is no assignment, and its number is used again by one; it was left out", "write only the program")
+		r.diag(d, Warning, SkippedText, strange[0].off, strange[0].id, "this line is no assignment and has the number of one; it was left out", "write only the program")
 		strange = strange[1:]
 	}
 	if prog[0].id != "" {

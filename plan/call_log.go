@@ -80,7 +80,7 @@ func (c *callLog) begin(l *line, val string, off int) {
 		c.r.diag(c.d, Error, MissingField, l.off, c.cur.ID, "the task does not say what it depends on", "write its dependencies")
 	}
 	if i := strings.IndexByte(val, ' '); i > 0 {
-		c.r.diag(c.d, Error, Malformed, off, val[:i], "more than a number stands behind idx: "+form.Clip(val), "write each field on a line of its own")
+		c.r.diag(c.d, Error, Malformed, off, val[:i], "idx holds more than a number: "+form.Clip(val), "write each field on a line of its own")
 		val = val[:i]
 	}
 	if c.r.start < 0 {

@@ -213,8 +213,8 @@ func callEnd(s string) (int, bool) {
 	return len(s), false
 }
 
-// readNumberedCalls reads "1. search("a")", "2. math("$1 * 2")", "3. join()". Edges come from $1, and join waits
-// for all earlier calls.
+// readNumberedCalls reads "1. search("a")", "2. math("$1 * 2")", "3. join()". Edges come from $1, and join
+// waits for all earlier calls.
 func readNumberedCalls(d *document) *reading {
 	r := &reading{edgesStated: true, start: -1}
 	prog, thought := r.numberedLines(d)

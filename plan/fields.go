@@ -10,8 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// addFields adds fields of v to the arguments: those that the reader of a notation does not ask for. It leaves out
-// the fields in used and the texts that the problem already shows.
+// addFields adds fields of v to the arguments: those that the reader of a notation does not ask for. It
+// leaves out the fields in used and the texts that the problem already shows.
 func (p *Problem) addFields(v *form.Value, used ...*form.Value) {
 	for _, f := range p.otherFields(v, used) {
 		if len(p.Args) >= maxArgs {
@@ -21,7 +21,8 @@ func (p *Problem) addFields(v *form.Value, used ...*form.Value) {
 	}
 }
 
-// otherFields returns the fields of a value that are not in used, not already shown by the problem, and not empty.
+// otherFields returns the fields of a value that are not in used, not already shown by the problem, and not
+// empty.
 func (p *Problem) otherFields(v *form.Value, used []*form.Value) (out []form.Field) {
 	for _, f := range v.Fields {
 		shown := f.Val.IsScalar() && p.shows(f.Val.Text())
@@ -77,8 +78,8 @@ func (p *Problem) attributes(element string, attrs []form.Field) {
 	}
 }
 
-// outsideText reads the text between two tags that the notation knows. Elements of a problem become its arguments;
-// everything else counts to the surroundings.
+// outsideText reads the text between two tags that the notation knows. Elements of a problem become its
+// arguments; everything else counts to the surroundings.
 func (x *xmlProblems) outsideText(from, to int) {
 	p, element := x.current(), ""
 	for i := from; i < to; {
@@ -124,8 +125,8 @@ func (r *reading) addEdgeText(l *form.Value, from, to string, used ...*form.Valu
 	}
 }
 
-// attachEdgeTexts turns what is said of edges into arguments of the later problem, named after the edge: "a -> b".
-// One line may stand for many edges, so the length of the text bounds the total.
+// attachEdgeTexts turns what is said of edges into arguments of the later problem, named after the edge: "a
+// -> b". One line may stand for many edges, so the length of the text bounds the total.
 func (r *reading) attachEdgeTexts(d *document, g *Graph) {
 	if len(r.edgeTexts) == 0 {
 		return
@@ -145,7 +146,7 @@ func (r *reading) attachEdgeTexts(d *document, g *Graph) {
 		}
 		p := &g.Problems[i]
 		if budget -= len(s.from) + len(s.to) + len(s.value); budget < 0 || len(p.Args) >= maxArgs {
-			r.diags = append(r.diags, Diagnostic{Code: SkippedText, Severity: Warning, Line: p.Line, Column: p.Column, Element: s.from + " -> " + s.to, Message: "what is said of this edge and further ones was left out: it is too much", Hint: "say it once"})
+			r.diags = append(r.diags, Diagnostic{Code: SkippedText, Severity: Warning, Line: p.Line, Column: p.Column, Element: s.from + " -> " + s.to, Message: "the details of this and further edges were left out: there are too many", Hint: "write them once"})
 			return
 		}
 		p.Args = append(p.Args, Arg{Name: s.from + " -> " + s.to, Kind: Literal, Value: s.value})

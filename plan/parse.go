@@ -124,7 +124,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 		if r.last != "" {
 			last = r.last
 		}
-		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Info, Line: p.Line, Column: p.Column, Element: last, Message: "the text ends with this, and this way of writing plans has no end mark: if the text was cut off, it may be incomplete and what came after it is lost", Hint: "say that the text is complete, or look at why the model stopped"})
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Info, Line: p.Line, Column: p.Column, Element: last, Message: "the text ends with this, and its notation has no end mark: if the text was cut off, this may be incomplete and later parts are lost", Hint: "declare the text complete, or check why the model stopped"})
 	}
 	d.surroundings(r, &res)
 	if x, ok := reusedTool(res.Graph); ok && name == "tool_graph" {
@@ -180,8 +180,8 @@ func (r *reading) damaged() bool {
 	return false
 }
 
-// unpairedIDs warns of ids with an unpaired bracket. The other bracket may have been lost, and part of the id with
-// it.
+// unpairedIDs warns of ids with an unpaired bracket. The other bracket may have been lost, and part of the id
+// with it.
 func unpairedIDs(g Graph) []Diagnostic {
 	var out []Diagnostic
 	reported := map[string]bool{}
@@ -300,5 +300,5 @@ func reusedTool(g Graph) (Repair, bool) {
 		return Repair{}, false
 	}
 	p := g.Problems[at]
-	return Repair{Code: ReusedTool, Message: "tools that are used more than once can be told apart as " + p.ID + "#1, " + p.ID + "#2 in listed order", Line: p.Line, Column: p.Column, Renames: renames}, true
+	return Repair{Code: ReusedTool, Message: "tools that are used more than once can be distinguished as " + p.ID + "#1, " + p.ID + "#2 in listed order", Line: p.Line, Column: p.Column, Renames: renames}, true
 }

@@ -85,7 +85,7 @@ func (v *verifier) steps(r Restatement) {
 			begin = strings.Index(v.words.joined[next:], quote.joined)
 		}
 		if begin < 0 {
-			v.refuse(-1, name, "the quote of the step does not stand in the text behind that of the step before: "+clipped(s.Quote))
+			v.refuse(-1, name, "the quote of the step is not in the text behind the quote of the step before: "+clipped(s.Quote))
 			continue
 		}
 		begin += next
@@ -99,7 +99,7 @@ func (v *verifier) steps(r Restatement) {
 			id = restatedID(s.N, taken)
 		}
 		if seen[id] {
-			v.refuse(at.from, name, "the id "+strconv.Quote(clipped(id))+" is that of two steps")
+			v.refuse(at.from, name, "two steps have the id "+strconv.Quote(clipped(id)))
 		}
 		seen[id] = true
 		if missing := quote.lacks(wordsOf(s.Request)); missing != "" {
@@ -209,9 +209,9 @@ func (v *verifier) edges(r Restatement) {
 			place, ok := v.find(n.Quote, v.at[to])
 			switch {
 			case !ok:
-				v.refuse(-1, name, "the quote of the dependency does not stand in the text: "+clipped(n.Quote))
+				v.refuse(-1, name, "the quote of the dependency is not in the text: "+clipped(n.Quote))
 			case !v.states(place, from, to):
-				v.refuse(place.from, name, "the quote does not say that the one comes before the other: "+clipped(n.Quote))
+				v.refuse(place.from, name, "the quote does not say that one step comes before the other: "+clipped(n.Quote))
 			case !added[from]:
 				added[from] = true
 				e := Edge{From: v.at[from].id, To: v.at[to].id, Source: Stated}
@@ -256,7 +256,7 @@ func (v *verifier) uncovered() {
 		sentence := strings.TrimSpace(v.text[off:end])
 		if covered <= off && strings.IndexFunc(sentence, unicode.IsLetter) >= 0 {
 			if more++; more <= maxRestateFaults {
-				d := Diagnostic{Code: SkippedText, Severity: Warning, Element: clipped(sentence), Message: "the restatement leaves this out", Hint: "check that it says nothing of the plan"}
+				d := Diagnostic{Code: SkippedText, Severity: Warning, Element: clipped(sentence), Message: "the restatement leaves this out", Hint: "check that it is not part of the plan"}
 				d.Line, d.Column = v.doc.place(off + strings.Index(v.text[off:end], sentence))
 				v.diags = append(v.diags, d)
 			}

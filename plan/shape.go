@@ -132,7 +132,8 @@ func allObjects(v *form.Value) bool {
 	return len(v.Items) > 0
 }
 
-// addFaults turns the faults of the tree that lie in or around v into diagnostics that name the nearest problem.
+// addFaults turns the faults of the tree that lie in or around v into diagnostics that name the nearest
+// problem.
 func (r *reading) addFaults(d *document, t *form.Tree, v *form.Value) {
 	end := r.end
 	if v == t.Root {

@@ -104,7 +104,7 @@ func (r *reading) linkCalls(d *document, items []*form.Value, labeled bool) {
 			from, ok := resolveCallRef(ref, known, labeled, r.graph.Problems)
 			if !ok && (strings.HasPrefix(ref.Text, "{{") || strings.HasPrefix(ref.Text, "<") || !strings.HasSuffix(ref.Text, "$") && !strings.HasPrefix(ref.Text, "${")) {
 				// "$5" or "{{name}}" in a text need not be a reference.
-				r.diag(d, Warning, UndefinedVariable, off, ref.Text, "this looks like a reference to a call that is not there; taken as text", "use the label of a call")
+				r.diag(d, Warning, UndefinedVariable, off, ref.Text, "this looks like a reference to an unknown call; taken as text", "use the label of a call")
 				continue
 			}
 			ref.To = from

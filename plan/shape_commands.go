@@ -27,7 +27,7 @@ func commandTasks(d *document, v *form.Value) *reading {
 			tasks = append(tasks, args)
 			r.owned = append(r.owned, name.Off)
 		case strings.HasPrefix(lower, "plan."):
-			r.diag(d, Warning, SkippedText, it.Off, name.Text(), "a command that adds no task was passed over", "")
+			r.diag(d, Warning, SkippedText, it.Off, name.Text(), "a command that adds no task was skipped", "")
 		}
 	}
 	if len(tasks) == 0 {

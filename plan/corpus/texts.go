@@ -141,11 +141,11 @@ func checkText(t *generate.Text) (faults []string) {
 	}
 	known, body := setOf(t.Nodes), strings.ToLower(spaces.ReplaceAllString(t.Body, " "))
 	if len(known) != len(t.Nodes) && !slices.Contains(t.Report, "DUPLICATE_ID") {
-		say("a node twice")
+		say("a duplicate node")
 	}
 	for _, a := range t.Alt {
 		if len(a) != len(t.Nodes) {
-			say("other ids of another length")
+			say("alternative ids of a different number")
 		}
 	}
 	for _, e := range t.Edges {

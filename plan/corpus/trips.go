@@ -149,8 +149,8 @@ func (t *tripper) damage(s *trips, what, text string, want *expected) {
 	}
 }
 
-// reportsCut reports whether the reader says that the text may have been cut off. The missing elements cannot be
-// named.
+// reportsCut reports whether the reader says that the text may have been cut off. The missing elements cannot
+// be named.
 func reportsCut(ds []plan.Diagnostic) bool {
 	for _, d := range ds {
 		if d.Element != "" && (d.Code == plan.Truncated || d.Code == plan.OpenEnd || d.Code == plan.Unclosed) {

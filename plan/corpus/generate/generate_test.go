@@ -9,12 +9,12 @@ import (
 func TestMake(t *testing.T) {
 	all, err := Texts(1, 4000)
 	require.NoError(t, err)
-	t.Run("Make/SameSeed", func(t *testing.T) {
+	t.Run("Texts/SameSeed", func(t *testing.T) {
 		again, err := Texts(1, 400)
 		require.NoError(t, err)
 		require.Equal(t, all[:400], again)
 	})
-	t.Run("Make/TruthIsWellFormed", func(t *testing.T) {
+	t.Run("Texts/TruthIsWellFormed", func(t *testing.T) {
 		ids := map[string]bool{}
 		for _, x := range all {
 			require.False(t, ids[x.ID], x.ID)
@@ -33,7 +33,7 @@ func TestMake(t *testing.T) {
 			}
 		}
 	})
-	t.Run("Make/Coverage", func(t *testing.T) {
+	t.Run("Texts/Coverage", func(t *testing.T) {
 		styles, langs, pairs, damaged, none := map[string][2]int{}, map[string]int{}, map[string]bool{}, 0, 0
 		for _, x := range all {
 			c := styles[x.Style]

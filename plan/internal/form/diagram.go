@@ -121,8 +121,8 @@ func (g *Diagram) labelFrom(n int, text string) {
 	}
 }
 
-// resolveGroups replaces links of groups by links to their first and from their last nodes. It also replaces links
-// through pseudo nodes by direct ones.
+// resolveGroups replaces links of groups by links to their first and from their last nodes. It also replaces
+// links through pseudo nodes by direct ones.
 func (g *Diagram) resolveGroups() {
 	if len(g.groups) > 0 {
 		g.openGroups()

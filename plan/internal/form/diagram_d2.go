@@ -44,7 +44,7 @@ func d2At(src *Source, i int) *Diagram {
 		return nil
 	}
 	if d.bad {
-		g.fault(false, "SKIPPED_TEXT", d.i, g.Nodes[len(g.Nodes)-1].ID, "what follows is not understood as D2", "")
+		g.fault(false, "SKIPPED_TEXT", d.i, g.Nodes[len(g.Nodes)-1].ID, "the rest is not valid D2", "")
 	}
 	g.End, g.Last, g.Closed = d.i, max(src.LineAt(max(d.i-1, 0)), i), src.closedFence(end)
 	return g

@@ -208,7 +208,8 @@ type maker struct {
 	phony bool
 	// named are the targets that .PHONY lists before the first rule.
 	named []string
-	// recipes counts lines below rules. yamlLike counts those of them that look like keys and entries of YAML.
+	// recipes counts lines below rules. yamlLike counts those of them that look like keys and entries of
+	// YAML.
 	recipes, yamlLike int
 }
 

@@ -97,8 +97,8 @@ func inlineMarks(s string, n int) (out []Mark) {
 	return out
 }
 
-// countingMarks finds the words in a text that count steps from n on: "First, …. Second, …", "erstens …, zweitens
-// … und drittens …".
+// countingMarks finds the words in a text that count steps from n on: "First, …. Second, …", "erstens …,
+// zweitens … und drittens …".
 func countingMarks(s string, n int) (out []Mark) {
 	sep := byte('.')
 	for at := 0; at < len(s) && len(out) < maxInline; {
@@ -135,8 +135,8 @@ func countingMarks(s string, n int) (out []Mark) {
 	return out
 }
 
-// countingMark reads a word that counts a step within a text. sep is the sign before it. Ordinals count only at
-// the start of a sentence and with a comma behind them.
+// countingMark reads a word that counts a step within a text. sep is the sign before it. Ordinals count only
+// at the start of a sentence and with a comma behind them.
 func countingMark(s string, at int, sep byte) Mark {
 	end := numberWord(s, at)
 	word := s[at:end]
