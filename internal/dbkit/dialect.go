@@ -24,7 +24,8 @@ func (d Dialect) choose(postgres, sqlite string) string {
 	return postgres
 }
 
-// Now is the database's clock at the start of the statement.
+// Now is the database's clock at the start of the statement. SQLite's counts milliseconds, so that two
+// moments in a row may be equal: what is ordered by it needs a second key.
 func (d Dialect) Now() string {
 	return d.choose(`statement_timestamp()`, `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`)
 }
