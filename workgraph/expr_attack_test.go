@@ -57,8 +57,8 @@ func allocated() uint64 {
 const (
 	// mostBytes is more than any evaluation may allocate, freed memory included.
 	mostBytes = 300 << 20
-	// patience is how long an attack may take on a busy machine. Without bounds it took minutes.
-	patience = 60 * time.Second
+	// timeout is how long an attack may take on a busy machine. Without bounds it took minutes.
+	timeout = 60 * time.Second
 )
 
 // largeVars are made once, because that takes seconds under the race detector.
@@ -101,7 +101,7 @@ func TestExprAttack(t *testing.T) {
 	// A tenth of the limit, with a tenth of the input: the cost of an evaluation grows with both.
 	const factor = 10
 	vars := attackVars(factor)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*timeout)
 	defer cancel()
 	for _, src := range []string{
 		// Results that grow.
@@ -241,7 +241,7 @@ func TestExprCompileAttack(t *testing.T) {
 		"ConstantConversions": nest("string(", `"`+strings.Repeat("x", 10_000)+`"`, ")", 200),
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			before := allocated()
 			_, err := CompileExpr(ctx, src)

@@ -194,7 +194,7 @@ func (r *refRun) look(f *refFrame, i int) {
 // open enters a loop within f once its head's join is decided.
 func (r *refRun) open(f *refFrame, head string) bool {
 	l := f.loops[head]
-	if len(l.rounds) > 0 || r.judge(&refVisit{node: r.node(head), frame: &refFrame{loop: head, parent: f}}) == verdictWait {
+	if len(l.rounds) > 0 || r.joinVerdict(&refVisit{node: r.node(head), frame: &refFrame{loop: head, parent: f}}) == verdictWait {
 		return false
 	}
 	nf := r.newFrame(head, f, nil)
@@ -304,8 +304,8 @@ func (r *refRun) frameDone(f *refFrame) bool {
 	return true
 }
 
-// judge applies the design's join rule to the edges.
-func (r *refRun) judge(v *refVisit) verdict {
+// joinVerdict applies the design's join rule to the edges.
+func (r *refRun) joinVerdict(v *refVisit) verdict {
 	idx, f := r.inputs(v)
 	if len(idx) == 0 {
 		return verdictRun
@@ -347,7 +347,7 @@ func (r *refRun) judge(v *refVisit) verdict {
 }
 
 func (r *refRun) decide(v *refVisit) bool {
-	switch r.judge(v) {
+	switch r.joinVerdict(v) {
 	case verdictWait:
 		return false
 	case verdictSkip:

@@ -59,12 +59,12 @@ type rig struct {
 	net    *grpckit.BufNet
 	svc    *executor
 	server *grpckit.Server
-	log    *testkit.LogBook
+	log    *testkit.LogBuffer
 }
 
 func start(t *testing.T, o grpckit.Options) *rig {
 	t.Helper()
-	r := &rig{log: &testkit.LogBook{}, svc: &executor{
+	r := &rig{log: &testkit.LogBuffer{}, svc: &executor{
 		get: func(_ context.Context, req *executorv1.GetRunRequest) (*executorv1.Run, error) {
 			return &executorv1.Run{Id: req.GetRunId()}, nil
 		},

@@ -29,7 +29,7 @@ const (
 func GiveMemoryBack(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var k keeper
+	var k memoryWatch
 	for {
 		select {
 		case <-ctx.Done():
@@ -59,8 +59,8 @@ func readUsed() used {
 	return used{at: time.Now(), held: s[0].Value.Uint64() - s[1].Value.Uint64(), allocated: s[2].Value.Uint64(), live: s[3].Value.Uint64()}
 }
 
-// keeper remembers the figures of the last look.
-type keeper struct {
+// memoryWatch remembers the figures of the last look.
+type memoryWatch struct {
 	// last is the number of bytes allocated by then, least the memory held after the last return, which was
 	// at gave.
 	last, least uint64
@@ -71,7 +71,7 @@ type keeper struct {
 
 // rests reports whether memory should be returned: little is allocated, and the process holds much more than
 // after the last return or, when that is a while ago, than its live heap. At each rest it returns true once.
-func (k *keeper) rests(u used) bool {
+func (k *memoryWatch) rests(u used) bool {
 	quiet := k.last > 0 && u.allocated-k.last < max(keptMemory, u.held/restShare)
 	k.last = u.allocated
 	if !quiet {
@@ -85,6 +85,6 @@ func (k *keeper) rests(u used) bool {
 
 func muchMore(held, needed uint64) bool { return held > needed+needed/2+keptMemory }
 
-func (k *keeper) gaveBack(u used) {
+func (k *memoryWatch) gaveBack(u used) {
 	k.least, k.last, k.gave, k.looks = u.held, u.allocated, u.at, restLooks
 }

@@ -12,7 +12,7 @@ import (
 func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the process's
 	t.Run("Keeper/OnlyAtRestAndOnlyWhenItHelps", func(t *testing.T) {
 		const mib = 1 << 20
-		var k keeper
+		var k memoryWatch
 		require.False(t, k.rests(used{held: 500 * mib, allocated: 1000 * mib}), "it does not know yet whether it rests")
 		require.False(t, k.rests(used{held: 500 * mib, allocated: 2000 * mib}), "at work")
 		require.True(t, k.rests(used{held: 500 * mib, allocated: 2001 * mib}))
@@ -22,13 +22,13 @@ func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the p
 	})
 	t.Run("Keeper/ALittleWorkKeepsNothing", func(t *testing.T) {
 		const mib = 1 << 20
-		var k keeper
+		var k memoryWatch
 		require.False(t, k.rests(used{held: 800 * mib, allocated: 1000 * mib}))
 		require.True(t, k.rests(used{held: 800 * mib, allocated: 1100 * mib}), "it needs an eighth of what it holds")
 	})
 	t.Run("Keeper/WhatLivedThenMayBeGarbageNow", func(t *testing.T) {
 		const mib = 1 << 20
-		var k keeper
+		var k memoryWatch
 		now := time.Now()
 		look := func(after time.Duration, held, live uint64) bool {
 			now = now.Add(after)
@@ -45,7 +45,7 @@ func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the p
 	})
 	t.Run("Keeper/OnceAtEachRest", func(t *testing.T) {
 		const mib = 1 << 20
-		k := keeper{last: 1000 * mib, least: 300 * mib, gave: time.Now()}
+		k := memoryWatch{last: 1000 * mib, least: 300 * mib, gave: time.Now()}
 		// the live heap is from before the rest
 		u := used{at: k.gave, held: 300 * mib, live: 290 * mib, allocated: 1000 * mib}
 		for i := 1; i < restLooks; i++ {
@@ -65,7 +65,7 @@ func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the p
 	})
 	t.Run("Keeper/LittleStays", func(t *testing.T) {
 		const mib = 1 << 20
-		k := keeper{last: 1000 * mib, least: 60 * mib, gave: time.Now()}
+		k := memoryWatch{last: 1000 * mib, least: 60 * mib, gave: time.Now()}
 		for range 2 * restLooks {
 			require.False(t, k.rests(used{at: k.gave, held: 70 * mib, live: 60 * mib, allocated: 1000 * mib}))
 		}

@@ -68,7 +68,7 @@ func (a *Answer) Hold(ctx context.Context, n int64) error {
 		return err
 	}
 	defer b.wait(a.share.namespace, -add)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	return a.share.Wait(ctx, add)
 }

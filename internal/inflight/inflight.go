@@ -20,10 +20,10 @@ const (
 	// large requests hold all that they may is still answered.
 	Small = 64 << 10
 
-	// patience is how long a request waits for memory, and maxLine how many of one namespace may wait: they
+	// maxWait is how long a request waits for memory, and maxLine how many of one namespace may wait: they
 	// hold a connection meanwhile.
-	patience = 5 * time.Second
-	maxLine  = 64
+	maxWait = 5 * time.Second
+	maxLine = 64
 
 	// defaultTotal is the budget of a process that has no memory limit.
 	defaultTotal = 512 << 20
@@ -96,7 +96,7 @@ func (s *Share) Queue(ctx context.Context, n int64) error {
 		return err
 	}
 	defer s.budget.leave(s.namespace)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	return s.Wait(ctx, n)
 }

@@ -29,7 +29,7 @@ type Outage struct {
 	mu     sync.Mutex
 	since  time.Time
 	failed time.Time // the last failure
-	told   time.Time // the last line
+	logged time.Time // the last line
 	left   int       // lines that were left out since the beginning
 }
 
@@ -73,10 +73,10 @@ func (o *Outage) took(ctx context.Context, err error) bool {
 	switch {
 	case !o.on.Load():
 		o.on.Store(true)
-		o.since, o.told, o.left = now, now, 1
+		o.since, o.logged, o.left = now, now, 1
 		o.log.ErrorContext(ctx, o.what+" does not answer", "err", err) //nolint:sloglint // o.what is a constant of each logger
-	case now.Sub(o.told) >= outageEvery:
-		o.told, o.left = now, o.left+1
+	case now.Sub(o.logged) >= outageEvery:
+		o.logged, o.left = now, o.left+1
 		o.log.WarnContext(ctx, o.what+" still does not answer", "err", err, "for", now.Sub(o.since).Round(time.Second).String(), "lines_left_out", o.left) //nolint:sloglint // o.what is a constant of each logger
 	default:
 		o.left++

@@ -17,8 +17,8 @@ type Seldom struct {
 }
 
 type repeated struct {
-	told time.Time
-	left int
+	logged time.Time
+	left   int
 }
 
 // Level is the level for a line of this kind, which deserves level by itself: debug if one was passed less
@@ -33,12 +33,12 @@ func (s *Seldom) Level(kind string, level slog.Level) (_ slog.Level, left int) {
 		if s.kinds == nil || len(s.kinds) >= maxKinds {
 			s.kinds = map[string]*repeated{}
 		}
-		s.kinds[kind] = &repeated{told: now}
+		s.kinds[kind] = &repeated{logged: now}
 		return level, 0
-	case now.Sub(k.told) < outageEvery:
+	case now.Sub(k.logged) < outageEvery:
 		k.left++
 		return slog.LevelDebug, 0
 	}
-	left, k.told, k.left = k.left, now, 0
+	left, k.logged, k.left = k.left, now, 0
 	return level, left
 }

@@ -40,7 +40,7 @@ func Context(t testing.TB, d time.Duration) context.Context {
 }
 
 // Patience is how long Eventually waits: far longer than anything takes on a machine that is busy.
-const Patience = time.Minute
+const Timeout = time.Minute
 
 // Eventually waits until cond holds, and fails the test if it does not within Patience. Unlike
 // require.Eventually it asks cond on the test's own goroutine, so that cond may fail the test by itself. It
@@ -50,14 +50,14 @@ func Eventually(t require.TestingT, cond func() bool, msgAndArgs ...any) {
 		h.Helper()
 	}
 	pause := time.Millisecond
-	until(t, Patience, func() time.Duration {
+	until(t, Timeout, func() time.Duration {
 		now := pause
 		pause = min(pause+pause/4, 20*time.Millisecond)
 		return now
 	}, cond, msgAndArgs...)
 }
 
-// Within is Eventually with a patience and a pause of the caller's, for what takes minutes, for conditions
+// Within is Eventually with a timeout and a pause of the caller's, for what takes minutes, for conditions
 // that cost much, and for fake time.
 func Within(t require.TestingT, patience, pause time.Duration, cond func() bool, msgAndArgs ...any) {
 	if h, ok := t.(interface{ Helper() }); ok {

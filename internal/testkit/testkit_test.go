@@ -12,9 +12,9 @@ import (
 )
 
 // failing is a test that records its failure and is stopped by a panic.
-type failing struct{ told string }
+type failing struct{ failure string }
 
-func (f *failing) Errorf(format string, args ...any) { f.told += fmt.Sprintf(format, args...) }
+func (f *failing) Errorf(format string, args ...any) { f.failure += fmt.Sprintf(format, args...) }
 func (f *failing) FailNow()                          { panic(f) }
 
 func TestEventually(t *testing.T) {
@@ -29,8 +29,8 @@ func TestEventually(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &failing{}
 			require.PanicsWithValue(t, f, func() { testkit.Within(f, time.Minute, time.Second, func() bool { return false }, "of %s", "it") })
-			require.Contains(t, f.told, "within 1m0s")
-			require.Contains(t, f.told, "of it")
+			require.Contains(t, f.failure, "within 1m0s")
+			require.Contains(t, f.failure, "of it")
 		})
 	})
 	t.Run("Condition/FailsTheTestItself", func(t *testing.T) {
@@ -38,6 +38,6 @@ func TestEventually(t *testing.T) {
 		require.PanicsWithValue(t, f, func() {
 			testkit.Within(f, time.Hour, time.Hour, func() bool { require.Fail(f, "at once"); return false })
 		})
-		require.Contains(t, f.told, "at once")
+		require.Contains(t, f.failure, "at once")
 	})
 }

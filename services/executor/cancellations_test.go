@@ -19,7 +19,7 @@ import (
 )
 
 // LeaseCancellations hands out everything of a database every time, as if each lease were over at once.
-func (b *books) LeaseCancellations(_ context.Context, r *registryv1.LeaseCancellationsRequest) (*registryv1.LeaseCancellationsResponse, error) {
+func (b *fakeRegistry) LeaseCancellations(_ context.Context, r *registryv1.LeaseCancellationsRequest) (*registryv1.LeaseCancellationsResponse, error) {
 	if b.down.Load() {
 		return nil, errs.New(errs.Unavailable, "DOWN", "down")
 	}
@@ -31,7 +31,7 @@ func (b *books) LeaseCancellations(_ context.Context, r *registryv1.LeaseCancell
 	})}, nil
 }
 
-func (b *books) AcknowledgeCancellations(_ context.Context, r *registryv1.AcknowledgeCancellationsRequest) (*registryv1.AcknowledgeCancellationsResponse, error) {
+func (b *fakeRegistry) AcknowledgeCancellations(_ context.Context, r *registryv1.AcknowledgeCancellationsRequest) (*registryv1.AcknowledgeCancellationsResponse, error) {
 	if b.down.Load() {
 		return nil, errs.New(errs.Unavailable, "DOWN", "down")
 	}
@@ -46,26 +46,26 @@ func (b *books) AcknowledgeCancellations(_ context.Context, r *registryv1.Acknow
 }
 
 // cancel records that a task was canceled so long ago.
-func (b *books) cancel(namespace, task, run string, age time.Duration) {
+func (b *fakeRegistry) cancel(namespace, task, run string, age time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cancelLocked(namespace, task, run, age)
 }
 
-func (b *books) cancelLocked(namespace, task, run string, age time.Duration) {
+func (b *fakeRegistry) cancelLocked(namespace, task, run string, age time.Duration) {
 	b.unwanted = append(b.unwanted, &registryv1.Cancellation{Namespace: namespace, TaskId: task, RunId: run, Reason: "TASK_CANCELED",
 		CreateTime: timestamppb.New(time.Now().Add(-age))})
 }
 
 // cancelBegun records that the task of a run was canceled that confirmed its claim.
-func (b *books) cancelBegun(namespace, task, run string) {
+func (b *fakeRegistry) cancelBegun(namespace, task, run string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cancelLocked(namespace, task, run, 0)
 	b.unwanted[len(b.unwanted)-1].Confirmed = true
 }
 
-func (b *books) wanted(run string) bool {
+func (b *fakeRegistry) wanted(run string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !slices.ContainsFunc(b.unwanted, func(c *registryv1.Cancellation) bool { return c.GetRunId() == run })
@@ -101,7 +101,7 @@ func TestCancellations(t *testing.T) {
 				}
 			}
 			require.Equal(t, []string{"TASK_CANCELED"}, reasons)
-			testkit.Eventually(t, func() bool { return f.books.wanted(run) && f.books.settledRun(run) }, "%s", task)
+			testkit.Eventually(t, func() bool { return f.registry.wanted(run) && f.registry.settledRun(run) }, "%s", task)
 			return got
 		}
 		for name, tc := range map[string]struct {
@@ -120,7 +120,7 @@ func TestCancellations(t *testing.T) {
 				tc.req.TaskId = task
 				id := begin(t, tc.req)
 				f.wait(t, id, tc.at)
-				f.books.cancel("acme", task, id, 0)
+				f.registry.cancel("acme", task, id, 0)
 				reached(t, task, id)
 			})
 		}
@@ -130,7 +130,7 @@ func TestCancellations(t *testing.T) {
 			_, err := f.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: id})
 			require.NoError(t, err)
 			f.wait(t, id, executorv1.RunState_RUN_STATE_PAUSED)
-			f.books.cancel("acme", "tk_paused", id, 0)
+			f.registry.cancel("acme", "tk_paused", id, 0)
 			reached(t, "tk_paused", id)
 		})
 		t.Run("Run/WithOthersBelowIt", func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestCancellations(t *testing.T) {
 				below = list.GetRuns()
 				return len(below) == 2
 			})
-			f.books.cancel("acme", "tk_family", id, 0)
+			f.registry.cancel("acme", "tk_family", id, 0)
 			reached(t, "tk_family", id)
 			for _, r := range below {
 				f.wait(t, r.GetId(), canceled)
@@ -154,47 +154,47 @@ func TestCancellations(t *testing.T) {
 			t.Parallel()
 			id := begin(t, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "m", Actor: "model"}), TaskId: "tk_ended"})
 			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
-			f.books.cancel("acme", "tk_ended", id, 0)
-			testkit.Eventually(t, func() bool { return f.books.wanted(id) })
+			f.registry.cancel("acme", "tk_ended", id, 0)
+			testkit.Eventually(t, func() bool { return f.registry.wanted(id) })
 			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
 		})
 		t.Run("Run/OfAnotherNamespaceIsNotTouched", func(t *testing.T) {
 			t.Parallel()
 			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_mine"})
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
-			f.books.cancel("other", "tk_mine", id, time.Hour)
-			testkit.Eventually(t, func() bool { return f.books.wanted(id) })
+			f.registry.cancel("other", "tk_mine", id, time.Hour)
+			testkit.Eventually(t, func() bool { return f.registry.wanted(id) })
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
 		})
 		t.Run("Run/WhoseStartIsUnderWay", func(t *testing.T) {
 			// It is canceled after its task was claimed and before it is recorded; the executor looks for it
 			// before and after.
-			f.books.mu.Lock()
-			f.books.onClaim = func(task, run string) {
+			f.registry.mu.Lock()
+			f.registry.onClaim = func(task, run string) {
 				if task == "tk_starting" {
-					f.books.cancelLocked("acme", task, run, 0)
-					f.books.onClaim = nil
+					f.registry.cancelLocked("acme", task, run, 0)
+					f.registry.onClaim = nil
 				}
 			}
-			f.books.mu.Unlock()
+			f.registry.mu.Unlock()
 			reached(t, "tk_starting", begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_starting"}))
 		})
 		t.Run("Run/ThatIsNotThereIsWaitedFor", func(t *testing.T) {
-			f.books.cancel("acme", "tk_young", "run_young", time.Minute)
-			f.books.cancel("acme", "tk_old", "run_old", time.Hour)
-			testkit.Eventually(t, func() bool { return f.books.wanted("run_old") })
-			f.books.cancelBegun("acme", "tk_deleted", "run_deleted")
-			testkit.Eventually(t, func() bool { return f.books.wanted("run_deleted") }, "it was recorded, and is no more")
-			require.False(t, f.books.wanted("run_young"), "it may be recorded yet")
+			f.registry.cancel("acme", "tk_young", "run_young", time.Minute)
+			f.registry.cancel("acme", "tk_old", "run_old", time.Hour)
+			testkit.Eventually(t, func() bool { return f.registry.wanted("run_old") })
+			f.registry.cancelBegun("acme", "tk_deleted", "run_deleted")
+			testkit.Eventually(t, func() bool { return f.registry.wanted("run_deleted") }, "it was recorded, and is no more")
+			require.False(t, f.registry.wanted("run_young"), "it may be recorded yet")
 		})
 		t.Run("Run/OfAnotherDatabaseIsLeftToItsExecutors", func(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_here"})
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
-			other := serveBeside(t, f.books, nil)
+			other := serveBeside(t, f.registry, nil)
 			there, err := other.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_there"})
 			require.NoError(t, err)
 			for task, run := range map[string]string{"tk_here": id, "tk_there": there.GetId()} {
-				f.books.cancelBegun("acme", task, run)
+				f.registry.cancelBegun("acme", task, run)
 			}
 			reached(t, "tk_here", id)
 			other.wait(t, there.GetId(), canceled)
@@ -202,13 +202,13 @@ func TestCancellations(t *testing.T) {
 		t.Run("Registry/AwayForAWhile", func(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_away"})
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
-			f.books.down.Store(true)
-			f.books.cancel("acme", "tk_away", id, 0)
+			f.registry.down.Store(true)
+			f.registry.cancel("acme", "tk_away", id, 0)
 			// Something else is under way meanwhile.
 			free := begin(t, &executorv1.StartRunRequest{Graph: nodes(actorNode("s", "sleep", `{"duration": "1500ms"}`))})
 			f.wait(t, free, executorv1.RunState_RUN_STATE_COMPLETED)
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
-			f.books.down.Store(false)
+			f.registry.down.Store(false)
 			reached(t, "tk_away", id)
 		})
 		t.Run("Costs/AreBooked", func(t *testing.T) {
@@ -218,11 +218,11 @@ func TestCancellations(t *testing.T) {
 				got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 				return err == nil && got.GetUsage().GetCalls() == 1
 			})
-			f.books.cancel("acme", "tk_costs", id, 0)
+			f.registry.cancel("acme", "tk_costs", id, 0)
 			reached(t, "tk_costs", id)
-			f.books.mu.Lock()
-			defer f.books.mu.Unlock()
-			require.Equal(t, "tk_costs", f.books.entries["costs"].GetTaskId())
+			f.registry.mu.Lock()
+			defer f.registry.mu.Unlock()
+			require.Equal(t, "tk_costs", f.registry.entries["costs"].GetTaskId())
 		})
 	})
 }

@@ -61,11 +61,11 @@ func TestCostsAgree(t *testing.T) {
 					return run.GetUsage().GetUnbookedAttempts() == 0
 				})
 				require.EqualValues(t, total, run.GetUsage().GetCostNanoUsd())
-				f.books.mu.Lock()
-				defer f.books.mu.Unlock()
+				f.registry.mu.Lock()
+				defer f.registry.mu.Unlock()
 				var sum int64
 				overhead := 0
-				for _, e := range f.books.booked {
+				for _, e := range f.registry.booked {
 					if e.GetTaskId() != "tk_"+name {
 						continue
 					}

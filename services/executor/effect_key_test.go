@@ -20,7 +20,7 @@ import (
 
 // Somebody who reconciles an UNSAFE call looks it up by the key that it carried, so the API must return
 // exactly that.
-func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
+func TestEffectKeyIsReportedAsItWasCarried(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
 		dir := t.TempDir()

@@ -35,8 +35,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// books is a registry that records its calls.
-type books struct {
+// fakeRegistry is a registry that records its calls.
+type fakeRegistry struct {
 	registryv1.UnimplementedRegistryServiceServer
 	down atomic.Bool
 
@@ -57,7 +57,7 @@ type books struct {
 	onClaim  func(task, run string)
 }
 
-func (b *books) do(what string, f func() error) error {
+func (b *fakeRegistry) do(what string, f func() error) error {
 	if b.down.Load() {
 		return errs.New(errs.Unavailable, "DOWN", "down")
 	}
@@ -67,7 +67,7 @@ func (b *books) do(what string, f func() error) error {
 	return f()
 }
 
-func (b *books) ClaimTask(_ context.Context, r *registryv1.ClaimTaskRequest) (*registryv1.ClaimTaskResponse, error) {
+func (b *fakeRegistry) ClaimTask(_ context.Context, r *registryv1.ClaimTaskRequest) (*registryv1.ClaimTaskResponse, error) {
 	return &registryv1.ClaimTaskResponse{}, b.do("claim", func() error {
 		if b.claimed == nil {
 			b.claimed, b.databases = map[string]string{}, map[string]string{}
@@ -89,11 +89,11 @@ func (b *books) ClaimTask(_ context.Context, r *registryv1.ClaimTaskRequest) (*r
 	})
 }
 
-func (b *books) ConfirmClaim(context.Context, *registryv1.ConfirmClaimRequest) (*registryv1.Task, error) {
+func (b *fakeRegistry) ConfirmClaim(context.Context, *registryv1.ConfirmClaimRequest) (*registryv1.Task, error) {
 	return &registryv1.Task{}, b.do("confirm", func() error { return nil })
 }
 
-func (b *books) SettleClaim(_ context.Context, r *registryv1.SettleClaimRequest) (*registryv1.Task, error) {
+func (b *fakeRegistry) SettleClaim(_ context.Context, r *registryv1.SettleClaimRequest) (*registryv1.Task, error) {
 	return &registryv1.Task{}, b.do("settle", func() error {
 		b.settled = append(b.settled, r)
 		if b.claimed[r.GetTaskId()] == r.GetRunId() {
@@ -103,7 +103,7 @@ func (b *books) SettleClaim(_ context.Context, r *registryv1.SettleClaimRequest)
 	})
 }
 
-func (b *books) RecordUsage(ctx context.Context, r *registryv1.RecordUsageRequest) (*registryv1.RecordUsageResponse, error) {
+func (b *fakeRegistry) RecordUsage(ctx context.Context, r *registryv1.RecordUsageRequest) (*registryv1.RecordUsageResponse, error) {
 	resp := &registryv1.RecordUsageResponse{}
 	return resp, b.do("usage "+grpckit.Namespace(ctx), func() error {
 		for _, e := range r.GetEntries() {
@@ -128,7 +128,7 @@ func priced(e *registryv1.UsageEntry) *registryv1.UsageEntry {
 	return e
 }
 
-func (b *books) PriceUsage(_ context.Context, r *registryv1.PriceUsageRequest) (*registryv1.PriceUsageResponse, error) {
+func (b *fakeRegistry) PriceUsage(_ context.Context, r *registryv1.PriceUsageRequest) (*registryv1.PriceUsageResponse, error) {
 	resp := &registryv1.PriceUsageResponse{}
 	for _, e := range r.GetEntries() {
 		resp.Entries = append(resp.Entries, priced(e))
@@ -139,23 +139,23 @@ func (b *books) PriceUsage(_ context.Context, r *registryv1.PriceUsageRequest) (
 // fixture is an executor behind real gRPC, with a registry beside it.
 type fixture struct {
 	executorv1.ExecutorServiceClient
-	books  *books
-	conn   *grpc.ClientConn
-	spans  *tracetest.InMemoryExporter
-	server *grpckit.Server
+	registry *fakeRegistry
+	conn     *grpc.ClientConn
+	spans    *tracetest.InMemoryExporter
+	server   *grpckit.Server
 }
 
 func value(s string) *graphv1.Payload { return &graphv1.Payload{Json: []byte(s)} }
 
 func serve(t *testing.T, actors workgraph.Actors, change ...func(*executor.Config)) *fixture {
 	t.Helper()
-	return serveBeside(t, &books{}, actors, change...)
+	return serveBeside(t, &fakeRegistry{}, actors, change...)
 }
 
 // serveBeside is serve with a registry that others may use as well.
-func serveBeside(t *testing.T, registry *books, actors workgraph.Actors, change ...func(*executor.Config)) *fixture {
+func serveBeside(t *testing.T, registry *fakeRegistry, actors workgraph.Actors, change ...func(*executor.Config)) *fixture {
 	t.Helper()
-	f := &fixture{books: registry, spans: tracetest.NewInMemoryExporter()}
+	f := &fixture{registry: registry, spans: tracetest.NewInMemoryExporter()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(f.spans))
 	tel := obs.Noop()
 	tel.TracerProvider, tel.Logger = provider, testkit.Logger(t)
@@ -163,7 +163,7 @@ func serveBeside(t *testing.T, registry *books, actors workgraph.Actors, change 
 
 	regServer, err := grpckit.NewServer(grpckit.Options{Telemetry: tel})
 	require.NoError(t, err)
-	registryv1.RegisterRegistryServiceServer(regServer, f.books)
+	registryv1.RegisterRegistryServiceServer(regServer, f.registry)
 	regConn, err := grpckit.Dial("registry", grpckit.DialOptions{Buf: &buf, Telemetry: tel})
 	require.NoError(t, err)
 
@@ -432,17 +432,17 @@ func TestService(t *testing.T) {
 		require.Equal(t, int64(4), got.GetUsage().GetCachedInputTokens())
 		require.Equal(t, int64(2), got.GetUsage().GetCalls())
 		testkit.Eventually(t, func() bool {
-			f.books.mu.Lock()
-			defer f.books.mu.Unlock()
-			return len(f.books.settled) > 0 && f.books.settled[len(f.books.settled)-1].GetRunId() == run.GetId()
+			f.registry.mu.Lock()
+			defer f.registry.mu.Unlock()
+			return len(f.registry.settled) > 0 && f.registry.settled[len(f.registry.settled)-1].GetRunId() == run.GetId()
 		})
-		f.books.mu.Lock()
-		defer f.books.mu.Unlock()
-		s := f.books.settled[len(f.books.settled)-1]
+		f.registry.mu.Lock()
+		defer f.registry.mu.Unlock()
+		s := f.registry.settled[len(f.registry.settled)-1]
 		require.Equal(t, registryv1.TaskState_TASK_STATE_COMPLETED, s.GetState())
 		require.Equal(t, "said", s.GetResultSummary())
-		require.Equal(t, "tk_1", f.books.entries["x"].GetTaskId())
-		require.Equal(t, int32(1), f.books.entries["x"].GetAttempt())
+		require.Equal(t, "tk_1", f.registry.entries["x"].GetTaskId())
+		require.Equal(t, int32(1), f.registry.entries["x"].GetAttempt())
 	})
 	t.Run("End/IsToldWithAllThatItCost", func(t *testing.T) {
 		for i := range 16 {
@@ -458,7 +458,7 @@ func TestService(t *testing.T) {
 		}
 	})
 	t.Run("End/SaysWhatIsNotBookedWhileTheRegistryIsAway", func(t *testing.T) {
-		f.books.down.Store(true)
+		f.registry.down.Store(true)
 		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "x", Actor: "model"}, &graphv1.Node{Id: "y", Actor: "model"})})
 		require.NoError(t, err)
 		evs := f.watch(t, &executorv1.WatchRunRequest{RunId: run.GetId(), DurableOnly: true})
@@ -466,7 +466,7 @@ func TestService(t *testing.T) {
 		got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
 		require.NoError(t, err)
 		require.EqualValues(t, 2, got.GetUsage().GetUnbookedAttempts())
-		f.books.down.Store(false)
+		f.registry.down.Store(false)
 		testkit.Eventually(t, func() bool {
 			got, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
 			return err == nil && got.GetUsage().GetUnbookedAttempts() == 0 && got.GetUsage().GetCostNanoUsd() == 140
@@ -479,24 +479,24 @@ func TestService(t *testing.T) {
 		require.Equal(t, "REFUSED", got.GetError().GetReason())
 		require.Equal(t, executorv1.ErrorType_ERROR_TYPE_PERMANENT, got.GetError().GetType())
 		testkit.Eventually(t, func() bool {
-			f.books.mu.Lock()
-			defer f.books.mu.Unlock()
-			return f.books.entries["bad"].GetFailed()
+			f.registry.mu.Lock()
+			defer f.registry.mu.Unlock()
+			return f.registry.entries["bad"].GetFailed()
 		})
 	})
 	t.Run("Registry/DownRefusesTasksOnly", func(t *testing.T) {
-		f.books.down.Store(true)
+		f.registry.down.Store(true)
 		_, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "late", Actor: "model"}), TaskId: "tk_2"})
 		require.True(t, errs.Is(err, errs.Unavailable), "got %v", err)
 		require.NotEmpty(t, errs.From(err).HintText())
 		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "late", Actor: "model"})})
 		require.NoError(t, err)
 		f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
-		f.books.down.Store(false)
+		f.registry.down.Store(false)
 		testkit.Eventually(t, func() bool {
-			f.books.mu.Lock()
-			defer f.books.mu.Unlock()
-			return f.books.entries["late"] != nil
+			f.registry.mu.Lock()
+			defer f.registry.mu.Unlock()
+			return f.registry.entries["late"] != nil
 		}, "costs of the time without registry were lost")
 	})
 	t.Run("Refused/GivesTheClaimBack", func(t *testing.T) {
@@ -507,9 +507,9 @@ func TestService(t *testing.T) {
 		require.NoError(t, err)
 		_, err = f.StartRun(t.Context(), key("tk_4"))
 		require.Equal(t, "BUSINESS_KEY_IN_USE", errs.ReasonOf(err))
-		f.books.mu.Lock()
-		defer f.books.mu.Unlock()
-		require.Empty(t, f.books.claimed["tk_4"])
+		f.registry.mu.Lock()
+		defer f.registry.mu.Unlock()
+		require.Empty(t, f.registry.claimed["tk_4"])
 	})
 }
 

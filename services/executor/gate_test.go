@@ -19,19 +19,19 @@ import (
 )
 
 // answer sets what the registry answers to claims from now on.
-func (b *books) answer(err error) {
+func (b *fakeRegistry) answer(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refuse = err
 }
 
-func (b *books) holder(task string) string {
+func (b *fakeRegistry) holder(task string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.claimed[task]
 }
 
-func (b *books) settledRun(run string) bool {
+func (b *fakeRegistry) settledRun(run string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.settled {
@@ -58,7 +58,7 @@ func TestGate(t *testing.T) {
 		r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: g, TaskId: task, Labels: map[string]string{"task": task}})
 		require.NoError(t, err)
 		f.wait(t, r.GetId(), want)
-		testkit.Eventually(t, func() bool { return f.books.settledRun(r.GetId()) })
+		testkit.Eventually(t, func() bool { return f.registry.settledRun(r.GetId()) })
 		return r.GetId()
 	}
 	started := func(r *executorv1.Run, err error) (string, error) { return r.GetId(), err }
@@ -143,7 +143,7 @@ func TestGate(t *testing.T) {
 		},
 	} {
 		t.Run(name+"/ClaimsItsTask", func(t *testing.T) {
-			f.books.answer(nil)
+			f.registry.answer(nil)
 			task := fresh()
 			begin := way(t, task)
 			id, err := begin()
@@ -151,7 +151,7 @@ func TestGate(t *testing.T) {
 			got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 			require.NoError(t, err)
 			require.Equal(t, task, got.GetTaskId())
-			testkit.Eventually(t, func() bool { return f.books.holder(task) == id || f.books.settledRun(id) })
+			testkit.Eventually(t, func() bool { return f.registry.holder(task) == id || f.registry.settledRun(id) })
 		})
 		for _, refusal := range []*errs.Error{
 			errs.New(errs.FailedPrecondition, "BUDGET_EXHAUSTED", "the epic has spent its budget"), errs.New(errs.FailedPrecondition, "EPIC_NOT_ACTIVE", "the epic is PAUSED"),
@@ -159,11 +159,11 @@ func TestGate(t *testing.T) {
 			errs.New(errs.NotFound, "TASK_NOT_FOUND", "there is no such task"),
 		} {
 			t.Run(name+"/IsRefused/"+refusal.Reason, func(t *testing.T) {
-				f.books.answer(nil)
+				f.registry.answer(nil)
 				task := fresh()
 				begin := way(t, task)
-				f.books.answer(refusal)
-				defer f.books.answer(nil)
+				f.registry.answer(refusal)
+				defer f.registry.answer(nil)
 				before, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{PageSize: 1000})
 				require.NoError(t, err)
 				_, err = begin()
@@ -180,8 +180,8 @@ func TestGate(t *testing.T) {
 		r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: say(), TaskId: task, StartTime: timestamppb.New(time.Now().Add(3 * time.Second))})
 		require.NoError(t, err)
 		require.Equal(t, executorv1.RunState_RUN_STATE_PENDING, r.GetState())
-		f.books.answer(errs.New(errs.FailedPrecondition, "EPIC_NOT_ACTIVE", "the epic is PAUSED"))
-		defer f.books.answer(nil)
+		f.registry.answer(errs.New(errs.FailedPrecondition, "EPIC_NOT_ACTIVE", "the epic is PAUSED"))
+		defer f.registry.answer(nil)
 		f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_CANCELED)
 		why := ""
 		for _, ev := range f.watch(t, &executorv1.WatchRunRequest{RunId: r.GetId(), DurableOnly: true}) {
@@ -197,14 +197,14 @@ func TestGate(t *testing.T) {
 		two, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: waits(), BusinessKey: task, TaskId: task, ConflictPolicy: executorv1.ConflictPolicy_CONFLICT_POLICY_RETURN_EXISTING})
 		require.NoError(t, err)
 		require.Equal(t, one.GetId(), two.GetId())
-		require.Empty(t, f.books.holder(task))
+		require.Empty(t, f.registry.holder(task))
 	})
 
 	t.Run("WithoutTask/IsSaidAndNotAssumed", func(t *testing.T) {
 		task := fresh()
 		failed := ended(t, task, nodes(failsNode()), executorv1.RunState_RUN_STATE_FAILED)
-		f.books.answer(errs.New(errs.FailedPrecondition, "TASK_NOT_CLAIMABLE", "the task is COMPLETED"))
-		defer f.books.answer(nil)
+		f.registry.answer(errs.New(errs.FailedPrecondition, "TASK_NOT_CLAIMABLE", "the task is COMPLETED"))
+		defer f.registry.answer(nil)
 		_, err := f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: failed})
 		require.Contains(t, errs.From(err).HintText(), "without_task")
 		r, err := f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: failed, WithoutTask: true})
@@ -227,20 +227,20 @@ func TestGate(t *testing.T) {
 		list, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: parent})
 		require.NoError(t, err)
 		require.Equal(t, task, list.GetRuns()[0].GetTaskId())
-		require.False(t, f.books.settledRun(list.GetRuns()[0].GetId()))
+		require.False(t, f.registry.settledRun(list.GetRuns()[0].GetId()))
 	})
 	t.Run("Spawn/ClaimsATaskOfItsOwn", func(t *testing.T) {
 		task := fresh()
 		parent := ended(t, fresh(), spawns(t, `, "task_id": "`+task+`"`), executorv1.RunState_RUN_STATE_COMPLETED)
 		list, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: parent})
 		require.NoError(t, err)
-		testkit.Eventually(t, func() bool { return f.books.settledRun(list.GetRuns()[0].GetId()) })
+		testkit.Eventually(t, func() bool { return f.registry.settledRun(list.GetRuns()[0].GetId()) })
 	})
 	t.Run("Spawn/IsRefusedATaskOfItsOwn", func(t *testing.T) {
 		r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(actorNode("wait", "signal", `{"name": "go"}`), spawns(t, `, "task_id": "tk_taken"`).GetNodes()[0]), TaskId: fresh()})
 		require.NoError(t, err)
-		f.books.answer(errs.New(errs.FailedPrecondition, "EPIC_NOT_ACTIVE", "the epic is PAUSED"))
-		defer f.books.answer(nil)
+		f.registry.answer(errs.New(errs.FailedPrecondition, "EPIC_NOT_ACTIVE", "the epic is PAUSED"))
+		defer f.registry.answer(nil)
 		_, err = f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: r.GetId(), Name: "go"})
 		require.NoError(t, err)
 		f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)

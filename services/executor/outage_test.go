@@ -21,7 +21,7 @@ func TestOutage(t *testing.T) {
 	server, err := pgtest.Start(t.Context(), "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
-	log := &testkit.LogBook{}
+	log := &testkit.LogBuffer{}
 	o := obs.DefaultConfig()
 	o.ServiceName, o.LogWriter = "executor", log
 	tel, err := obs.Setup(t.Context(), o)

@@ -112,7 +112,7 @@ func TestRepeats(t *testing.T) {
 			},
 			"RetryRun": {"": func(t *testing.T, id string) (proto.Message, func()) {
 				run := begin(t, executorv1.RunState_RUN_STATE_FAILED, &executorv1.StartRunRequest{Graph: nodes(node("fails"), waits), TaskId: "tk_" + id})
-				testkit.Eventually(t, func() bool { return f.books.settledRun(run) }, "its task is free")
+				testkit.Eventually(t, func() bool { return f.registry.settledRun(run) }, "its task is free")
 				c.mend("fails")
 				req := &executorv1.RetryRunRequest{RunId: run, RequestId: id}
 				return req, func() { req.AllowUnsafe = true }
@@ -221,9 +221,9 @@ func TestRepeats(t *testing.T) {
 						require.Equal(t, "REQUEST_ID_REUSED", errs.ReasonOf(err), "%s: %v", when, err)
 					}
 					again("at once")
-					f.books.set(errs.New(errs.FailedPrecondition, "BUDGET_EXHAUSTED", "nothing is left"))
+					f.registry.set(errs.New(errs.FailedPrecondition, "BUDGET_EXHAUSTED", "nothing is left"))
 					again("when a start is refused")
-					f.books.set(nil)
+					f.registry.set(nil)
 					var run string
 					switch m := first.(type) {
 					case *executorv1.Run:
@@ -244,7 +244,7 @@ func TestRepeats(t *testing.T) {
 }
 
 // set lets every claim be refused from now on, or none.
-func (b *books) set(refuse error) {
+func (b *fakeRegistry) set(refuse error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refuse = refuse

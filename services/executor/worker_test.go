@@ -43,7 +43,7 @@ const (
 
 // replica is an executor behind TLS on a real port.
 type replica struct {
-	log    testkit.LogBook // from level WARN on
+	log    testkit.LogBuffer // from level WARN on
 	t      *testing.T
 	id     string
 	addr   string

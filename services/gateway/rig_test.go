@@ -116,7 +116,7 @@ type rig struct {
 	servers  map[string]*grpckit.Server
 	url      string
 	client   *http.Client
-	logs     *testkit.LogBook
+	logs     *testkit.LogBuffer
 	stop     func()
 }
 
@@ -131,7 +131,7 @@ func start(t *testing.T, o options) *rig {
 	t.Helper()
 	r := &rig{
 		t: t, net: &grpckit.BufNet{}, planner: &planner{}, executor: &executor{}, registry: &registry{},
-		servers: map[string]*grpckit.Server{}, logs: &testkit.LogBook{},
+		servers: map[string]*grpckit.Server{}, logs: &testkit.LogBuffer{},
 	}
 	for _, name := range []string{"planner", "executor", "registry"} {
 		s, err := grpckit.NewServer(grpckit.Options{Auth: grpckit.AuthConfig{ServiceToken: conf.NewSecret(serviceToken)}, Telemetry: o.service})

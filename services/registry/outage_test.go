@@ -25,7 +25,7 @@ func TestOutage(t *testing.T) {
 	pg, err := pgtest.Start(t.Context(), "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pg.Stop() })
-	log := &testkit.LogBook{}
+	log := &testkit.LogBuffer{}
 	o := obs.DefaultConfig()
 	o.ServiceName, o.LogWriter = "registry", log
 	tel, err := obs.Setup(t.Context(), o)

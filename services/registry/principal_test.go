@@ -34,7 +34,7 @@ func TestPrincipal(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log testkit.LogBook
+			var log testkit.LogBuffer
 			tel := obs.Noop()
 			tel.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			as, _ := serveAs(t, config(t), grpckit.AuthConfig{ServiceToken: conf.NewSecret("of-services"), Keys: []grpckit.APIKey{key("ada"), key("ben")}}, tel)

@@ -17,7 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/pg"
@@ -28,7 +28,7 @@ import (
 // Config names the store. DefaultConfig gives the defaults.
 type Config struct {
 	// Store is "sqlite" or "postgres".
-	Store string `help:"where the books are kept: sqlite or postgres"`
+	Store string `help:"database of the registry: sqlite or postgres"`
 	// SQLitePath is the file to use; it is made if it is not there.
 	SQLitePath string `conf:"sqlite_path" help:"SQLite file"`
 	// PostgresURL names the database; the tables are in its schema "registry".
@@ -78,11 +78,11 @@ type Deps struct {
 
 // Service is a registry with an open store. It is safe for concurrent use.
 type Service struct {
-	store store.Store
-	books *books.Books
-	log   *slog.Logger
-	sweep time.Duration
-	close func() error
+	store    store.Store
+	accounts *accounting.Accounts
+	log      *slog.Logger
+	sweep    time.Duration
+	close    func() error
 }
 
 // Open validates cfg, opens the store, and puts the price list that comes with the registry into it.
@@ -100,7 +100,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, fmt.Errorf("open store of registry: %w", err)
 	}
 	s := &Service{
-		store: st, books: books.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+		store: st, accounts: accounting.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
 	}
 	if err := s.prepare(ctx, cfg, migrate); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -110,7 +110,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 
 // Register adds the service to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
-	registryv1.RegisterRegistryServiceServer(r, rpc.New(s.books))
+	registryv1.RegisterRegistryServiceServer(r, rpc.New(s.accounts))
 }
 
 // Run sweeps expired claims and request ids until ctx ends. A sweep that fails is logged, and made up
@@ -124,7 +124,7 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		claims, requests, err := s.books.Sweep(ctx)
+		claims, requests, err := s.accounts.Sweep(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil

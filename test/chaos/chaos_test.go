@@ -124,7 +124,7 @@ func (w *world) launch() *server {
 	require.NoError(w.t, s.cmd.Start())
 	w.t.Cleanup(s.kill)
 	var addr string
-	testkit.Within(w.t, patience, time.Millisecond, func() bool {
+	testkit.Within(w.t, timeout, time.Millisecond, func() bool {
 		b, err := os.ReadFile(filepath.Join(w.dir, "addr"))
 		life, rest, _ := strings.Cut(string(b), " ")
 		addr = rest
@@ -214,7 +214,7 @@ func torture(t *testing.T, store, url string) {
 	for k := range kills {
 		// The kills are spread evenly over the work.
 		want := total * (k + 1) / (kills + 1)
-		testkit.Within(t, patience, time.Millisecond, func() bool { return ends(t, log) >= want }, "no progress in life %d", w.life)
+		testkit.Within(t, timeout, time.Millisecond, func() bool { return ends(t, log) >= want }, "no progress in life %d", w.life)
 		jitter := time.NewTimer(rand.N(20 * time.Millisecond))
 		<-jitter.C
 		w.current().kill()
@@ -232,7 +232,7 @@ func torture(t *testing.T, store, url string) {
 
 	// Stopped in good order, it leaves with success, and nothing is left to be sent.
 	last := w.current()
-	usage := w.books(ctx, ps)
+	usage := w.usage(ctx, ps)
 	runs := w.rows(ctx, ps)
 	tasks := w.tasks(ctx, epic)
 	require.NoError(t, last.cmd.Process.Signal(syscall.SIGTERM))
@@ -349,15 +349,15 @@ func (w *world) start(ctx context.Context, ps []*plan) <-chan error {
 // settle waits until every run has ended and everything has reached the registry.
 func (w *world) settle(ctx context.Context, ps []*plan) {
 	w.t.Helper()
-	testkit.Within(w.t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(w.t, timeout, 20*time.Millisecond, func() bool {
 		open, err := w.current().exec.ListRuns(ctx, &executorv1.ListRunsRequest{PageSize: 1, States: []executorv1.RunState{
 			executorv1.RunState_RUN_STATE_PENDING, executorv1.RunState_RUN_STATE_RUNNING, executorv1.RunState_RUN_STATE_WAITING}})
 		return err == nil && len(open.GetRuns()) == 0
 	}, "runs do not end")
-	testkit.Within(w.t, patience, 20*time.Millisecond, func() bool { return w.left(ctx) == 0 }, "the outbox does not empty")
+	testkit.Within(w.t, timeout, 20*time.Millisecond, func() bool { return w.left(ctx) == 0 }, "the outbox does not empty")
 }
 
-func (w *world) books(ctx context.Context, ps []*plan) map[string][]*registryv1.UsageEntry {
+func (w *world) usage(ctx context.Context, ps []*plan) map[string][]*registryv1.UsageEntry {
 	out := map[string][]*registryv1.UsageEntry{}
 	for token := ""; ; {
 		page, err := w.current().reg.ListUsage(ctx, &registryv1.ListUsageRequest{PageSize: 1000, PageToken: token})

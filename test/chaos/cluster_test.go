@@ -28,8 +28,8 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// patience bounds every wait, far above the usual time, for a busy machine.
-const patience = 5 * time.Minute
+// timeout bounds every wait, far above the usual time, for a busy machine.
+const timeout = 5 * time.Minute
 
 // workshop is where the command is built, until TestMain removes it.
 var workshop = filepath.Join(os.TempDir(), fmt.Sprintf("epigraph-chaos-%d", os.Getpid()))
@@ -162,10 +162,10 @@ type replica struct {
 	conn          *grpc.ClientConn
 	exec          executorv1.ExecutorServiceClient
 
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{}
-	lives int
+	mu         sync.Mutex
+	cmd        *exec.Cmd
+	ended      chan struct{}
+	generation int
 	// id is the name of the present executor.
 	id string
 	// settings are its own, over those of the cluster.
@@ -186,12 +186,12 @@ func (c *cluster) newReplica(service, name string) *replica {
 func (r *replica) start(points map[failpoint.Point]int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lives++
+	r.generation++
 	r.id = r.name
 	args := []string{"serve", r.service, "--config=" + r.c.config(), "--set", "grpc." + r.service + "_addr=" + r.c.addr(r.name)}
 	if r.service == "executor" {
 		// Every other process has another name: then the runs are taken over, and not only taken back.
-		if r.lives%2 == 0 {
+		if r.generation%2 == 0 {
 			r.id += "-other"
 		}
 		args = append(args, "--set", "executor.id="+r.id, "--set", "executor.postgres_url="+r.c.execURL)
@@ -228,7 +228,7 @@ func (r *replica) start(points map[failpoint.Point]int) error {
 func (r *replica) launch(points map[failpoint.Point]int) {
 	r.c.t.Helper()
 	require.NoError(r.c.t, r.start(points))
-	testkit.Within(r.c.t, patience, 10*time.Millisecond, r.serves, "%s does not serve", r.name)
+	testkit.Within(r.c.t, timeout, 10*time.Millisecond, r.serves, "%s does not serve", r.name)
 }
 
 func (r *replica) serves() bool {

@@ -30,7 +30,7 @@ func TestFailover(t *testing.T) {
 	for i, begin := 0, time.Now(); i < failovers && time.Since(begin) < failoverTime; i++ {
 		victim := x.replicas[i%len(x.replicas)]
 		owned := fmt.Sprintf(`SELECT run_id || ' ' || (SELECT coalesce(max(e.seq), 0) FROM events e WHERE e.run_id = r.run_id) FROM runs r WHERE r.state < 6 AND r.owner_id = '%s'`, victim.id)
-		testkit.Within(t, patience, 20*time.Millisecond, func() bool { return len(x.rows(x.ctx, owned)) >= 3 }, "%s is given no runs", victim.name)
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool { return len(x.rows(x.ctx, owned)) >= 3 }, "%s is given no runs", victim.name)
 		victim.kill()
 		begin := time.Now()
 		var left []string
@@ -45,7 +45,7 @@ func TestFailover(t *testing.T) {
 		runs += len(left)
 		waiting := `SELECT x.id FROM (VALUES ` + strings.Join(left, ", ") + `) x (id, seq) JOIN runs r ON r.run_id = x.id WHERE r.state < 6
 			AND NOT EXISTS (SELECT FROM events e WHERE e.run_id = x.id AND e.seq > x.seq)`
-		testkit.Within(t, patience, 20*time.Millisecond, func() bool { return len(x.rows(x.ctx, waiting)) == 0 }, "runs of a killed executor stand still")
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool { return len(x.rows(x.ctx, waiting)) == 0 }, "runs of a killed executor stand still")
 		took = append(took, time.Since(begin))
 		victim.launch(nil)
 	}

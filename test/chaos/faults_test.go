@@ -56,7 +56,7 @@ func (x *trial) goesOn() {
 	x.t.Helper()
 	ended := func() int { return len(x.rows(x.ctx, `SELECT run_id FROM runs WHERE state >= 6`)) }
 	before := ended()
-	testkit.Within(x.t, patience, 50*time.Millisecond, func() bool { return ended() > before+3 }, "nothing ends any more: %s",
+	testkit.Within(x.t, timeout, 50*time.Millisecond, func() bool { return ended() > before+3 }, "nothing ends any more: %s",
 		lazily(func() string { return x.load.stuck(x.ctx) }))
 }
 
@@ -71,7 +71,7 @@ func TestPoints(t *testing.T) {
 			require.NoError(t, victim.start(map[failpoint.Point]int{p: 1}))
 			switch p {
 			case failpoint.HandoverBefore, failpoint.HandoverAfter:
-				testkit.Within(t, patience, 10*time.Millisecond, victim.serves)
+				testkit.Within(t, timeout, 10*time.Millisecond, victim.serves)
 				victim.signal(syscall.SIGTERM)
 			case failpoint.TakeoverAfter:
 				dead := func() bool {
@@ -83,7 +83,7 @@ func TestPoints(t *testing.T) {
 					}
 				}
 				// It may find its runs from before the restart at once.
-				testkit.Within(t, patience, 10*time.Millisecond, func() bool { return dead() || victim.serves() })
+				testkit.Within(t, timeout, 10*time.Millisecond, func() bool { return dead() || victim.serves() })
 				// Until it is one that has runs.
 				for dead := dead(); !dead; {
 					other.kill()
@@ -97,7 +97,7 @@ func TestPoints(t *testing.T) {
 			}
 			select {
 			case <-victim.over():
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				require.FailNow(t, "the point was never reached")
 			}
 			require.Equal(t, -1, victim.code(), "it was to die of a signal")
@@ -118,7 +118,7 @@ func TestHandover(t *testing.T) {
 			r.signal(syscall.SIGTERM)
 			select {
 			case <-r.over():
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				require.FailNow(t, "it does not stop")
 			}
 			require.Zero(t, r.code())
@@ -138,13 +138,13 @@ func TestZombie(t *testing.T) {
 		life := x.rows(x.ctx, fmt.Sprintf(`SELECT incarnation::text FROM executors WHERE id = '%s'`, zombie.id))
 		require.Len(t, life, 1)
 		zombie.signal(syscall.SIGSTOP)
-		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT run_id FROM runs WHERE state < 6 AND owner_id = '%s' AND owner_incarnation = %s`, zombie.id, life[0]))) == 0 &&
 				len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation = %s`, zombie.id, life[0]))) == 0
 		}, "nobody takes over from one that stands still")
 		zombie.signal(syscall.SIGCONT)
 		// It notices by itself, and returns under another incarnation.
-		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation > %s`, zombie.id, life[0]))) == 1
 		}, "it does not come back")
 		x.goesOn()
@@ -204,11 +204,11 @@ func TestDiskFull(t *testing.T) {
 			return err
 		}
 		var err error
-		testkit.Within(t, patience, 50*time.Millisecond, func() bool { err = start(); return err != nil }, "the disk is full, and runs are accepted")
+		testkit.Within(t, timeout, 50*time.Millisecond, func() bool { err = start(); return err != nil }, "the disk is full, and runs are accepted")
 		t.Logf("a start is answered by: %v", err)
 		still(2 * time.Second)
 		require.NoError(t, os.Remove(filler))
-		testkit.Within(t, patience, 50*time.Millisecond, x.replicas[0].serves)
+		testkit.Within(t, timeout, 50*time.Millisecond, x.replicas[0].serves)
 		x.goesOn()
 		x.load.extra = true
 		x.settle()

@@ -191,7 +191,7 @@ func (c *cluster) audit(ctx context.Context, o *outside, jobs []*job, extra bool
 	t := c.t
 	t.Helper()
 	// The rest is counted below.
-	for end := time.Now().Add(patience); len(c.rows(ctx, `SELECT run_id FROM outbox`)) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(timeout); len(c.rows(ctx, `SELECT run_id FROM outbox`)) > 0 && time.Now().Before(end); {
 		still(100 * time.Millisecond)
 	}
 	a := &audit{want: map[string]string{}, found: map[string][]string{}, runs: len(jobs), calls: o.calls()}
@@ -241,7 +241,7 @@ func (c *cluster) audit(ctx context.Context, o *outside, jobs []*job, extra bool
 				a.add("effects lost", j.run+"/"+node)
 			}
 		}
-		for _, node := range j.adopted {
+		for _, node := range j.reused {
 			if o.performed(j.run, node, 1) {
 				a.add("adopted visits run again", j.run+"/"+node)
 			}

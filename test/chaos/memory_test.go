@@ -31,7 +31,7 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{store: "sqlite", replicas: 1})
 	x := c.replicas[0]
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	other, err := grpckit.Dial(c.addr(x.name), grpckit.DialOptions{Namespace: "bystander"})
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestMemory(t *testing.T) {
 	t.Logf("%d runs, %d refusals, at most %d MiB of memory", len(started), refused, peak.Load()>>20)
 	require.Len(t, started, 60)
 	require.Positive(t, refused, "it was never full")
-	require.Equal(t, 1, x.lives)
+	require.Equal(t, 1, x.generation)
 	if runtime.GOOS == "linux" {
 		require.Less(t, peak.Load(), int64(400<<20))
 	}
@@ -127,7 +127,7 @@ func largeRun(t *testing.T, i int) *executorv1.StartRunRequest {
 // completes waits until a run has completed.
 func completes(ctx context.Context, t *testing.T, x executorv1.ExecutorServiceClient, id string) {
 	t.Helper()
-	testkit.Within(t, patience, 50*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 		r, err := x.GetRun(ctx, &executorv1.GetRunRequest{RunId: id})
 		require.NoError(t, err)
 		switch r.GetState() {

@@ -170,8 +170,8 @@ func times(runs []sample) []time.Duration {
 // bounds are asked of the runs of tenant B.
 type bounds struct{ p99, most time.Duration }
 
-// judge returns the faults of the runs of tenant B in that time.
-func (b bounds) judge(runs []sample, long time.Duration) error {
+// check returns the faults of the runs of tenant B in that time.
+func (b bounds) check(runs []sample, long time.Duration) error {
 	due, ended := int((long+neighborGap-1)/neighborGap), 0
 	var faults []string
 	for _, r := range runs {
@@ -189,7 +189,7 @@ func (b bounds) judge(runs []sample, long time.Duration) error {
 		}
 	}
 	check(len(faults) == 0, "%d runs failed: %.1000q", len(faults), faults[:min(len(faults), 5)])
-	check(len(runs) >= due, "told of %d runs of %d that were due", len(runs), due)
+	check(len(runs) >= due, "%d runs of %d that were due were reported", len(runs), due)
 	check(ended >= due*9/10, "%d runs of %d that were due have ended", ended, due)
 	p99, most := percentile(times(runs), 99), percentile(times(runs), 100)
 	check(p99 < b.p99, "p99 is %v, must be below %v", p99, b.p99)

@@ -70,7 +70,7 @@ func TestVerdict(t *testing.T) {
 				for s := range told {
 					runs = append(runs, s)
 				}
-				err := strict.judge(runs, long)
+				err := strict.check(runs, long)
 				if c.want == "" {
 					require.NoError(t, err)
 					return
@@ -81,7 +81,7 @@ func TestVerdict(t *testing.T) {
 	}
 	t.Run("Silent", func(t *testing.T) { // tenant B itself was killed
 		t.Parallel()
-		require.ErrorContains(t, strict.judge([]sample{{Took: quick, Ended: true}}, long), "told of 1 runs of 6000")
-		require.Error(t, strict.judge(nil, long))
+		require.ErrorContains(t, strict.check([]sample{{Took: quick, Ended: true}}, long), "told of 1 runs of 6000")
+		require.Error(t, strict.check(nil, long))
 	})
 }

@@ -68,7 +68,7 @@ func poisoned(t *testing.T, w *world) {
 	t.Cleanup(release)
 	allOpen := func() {
 		t.Helper()
-		testkit.Within(t, patience, 10*time.Millisecond, func() bool { return open.Load() == bystanders }, "the calls of the others are not made again")
+		testkit.Within(t, timeout, 10*time.Millisecond, func() bool { return open.Load() == bystanders }, "the calls of the others are not made again")
 	}
 	start := func(s *server, label, actor, named string) (string, error) {
 		g := &graphv1.Graph{Name: label, Nodes: []*graphv1.Node{{Id: "n1", Actor: actor}}}
@@ -87,7 +87,7 @@ func poisoned(t *testing.T, w *world) {
 	}
 
 	s := w.launch()
-	testkit.Within(t, patience, 10*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 10*time.Millisecond, func() bool {
 		_, err := start(s, "bystander", "http", slow.URL)
 		return err == nil
 	})
@@ -100,7 +100,7 @@ func poisoned(t *testing.T, w *world) {
 	deaths := 0
 	for {
 		var guilty *executorv1.Run
-		testkit.Within(t, 2*patience, 20*time.Millisecond, func() bool {
+		testkit.Within(t, 2*timeout, 20*time.Millisecond, func() bool {
 			if s.dead() {
 				return true
 			}
@@ -131,7 +131,7 @@ func poisoned(t *testing.T, w *world) {
 		require.Equal(t, executorv1.RunState_RUN_STATE_RUNNING, r.GetState())
 	}
 	release()
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		rs, done := list(s, "bystander"), 0
 		for _, r := range rs {
 			if r.GetState() == executorv1.RunState_RUN_STATE_COMPLETED {

@@ -123,7 +123,7 @@ func (c *cluster) employ(n int) {
 		require.NoError(c.t, r.start())
 		c.t.Cleanup(func() { r.kill() })
 	}
-	testkit.Within(c.t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(c.t, timeout, 20*time.Millisecond, func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		list, err := c.replicas[0].exec.ListActors(ctx, &executorv1.ListActorsRequest{})

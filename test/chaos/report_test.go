@@ -53,7 +53,7 @@ func TestReport(t *testing.T) {
 				require.NoError(t, err)
 				j.run = began.GetId()
 				jobs = append(jobs, j)
-				testkit.Within(t, patience, 10*time.Millisecond, func() bool {
+				testkit.Within(t, timeout, 10*time.Millisecond, func() bool {
 					r, err := c.replicas[0].exec.GetRun(ctx, &executorv1.GetRunRequest{RunId: j.run})
 					return err == nil && r.GetState() >= executorv1.RunState_RUN_STATE_COMPLETED
 				}, "%s does not end", j.run)

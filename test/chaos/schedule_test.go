@@ -43,7 +43,7 @@ func TestSchedules(t *testing.T) {
 		still(rand.N(time.Second))
 		victim.launch(nil)
 	}
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool { return x.replicas[0].serves() && x.replicas[1].serves() })
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool { return x.replicas[0].serves() && x.replicas[1].serves() })
 	type call func(context.Context, executorv1.ScheduleServiceClient, string) (*executorv1.Schedule, error)
 	each := func(do call) {
 		for i := range clocks {
@@ -60,7 +60,7 @@ func TestSchedules(t *testing.T) {
 		return s.ResumeSchedule(ctx, &executorv1.ResumeScheduleRequest{ScheduleId: id})
 	}
 	each(pause)
-	testkit.Within(t, patience, time.Second, func() bool {
+	testkit.Within(t, timeout, time.Second, func() bool {
 		if len(x.rows(x.ctx, `SELECT run_id FROM schedule_starts WHERE result = 'QUEUED'`)) == 0 {
 			return true
 		}

@@ -42,7 +42,7 @@ func TestNetwork(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			fault.on()
 			if fault.takeOver {
-				testkit.Within(t, patience, 50*time.Millisecond, func() bool {
+				testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 					return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 0
 				},
 					"nobody takes over from one that is cut off")
@@ -51,7 +51,7 @@ func TestNetwork(t *testing.T) {
 			}
 			x.goesOn()
 			fault.off()
-			testkit.Within(t, patience, 50*time.Millisecond, func() bool {
+			testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 				return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 1
 			},
 				"it does not come back")
@@ -83,7 +83,7 @@ func TestClock(t *testing.T) {
 		dead := x.replicas[0]
 		dead.kill()
 		set(fmt.Sprintf(`UPDATE executor.executors SET heartbeat = heartbeat + interval '1 hour' WHERE id = '%s'`, dead.id))
-		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, dead.id))) == 0
 		},
 			"a heartbeat of the future keeps a dead executor alive")

@@ -106,7 +106,7 @@ const soakAlone = 5 * time.Second
 func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	alone := s.neighbor(soakAlone)
 	require.True(t, s.alive(), "a service died before the attack")
-	require.NoError(t, bounds{p99: runTime, most: runTime}.judge(alone, soakAlone), "before the attack")
+	require.NoError(t, bounds{p99: runTime, most: runTime}.check(alone, soakAlone), "before the attack")
 	before := map[string]int64{}
 	for _, p := range s.procs {
 		before[p.name] = p.sample()
@@ -151,7 +151,7 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	if !soakStrict {
 		asked = bounds{p99: min(max(soakP99Shared, soakSlower*percentile(times(alone), 99)), soakMax), most: runTime}
 	}
-	verdict := asked.judge(took, long)
+	verdict := asked.check(took, long)
 	for _, p := range s.procs {
 		require.True(t, p.alive(), "%s died:\n%s", p.name, p.words())
 		if most := p.most.Load(); most >= soakRSS {
@@ -166,7 +166,7 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	}
 	// The hostile tenant goes, and what it left behind ends.
 	began := time.Now()
-	testkit.Within(t, patience, 200*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 200*time.Millisecond, func() bool {
 		var done struct{ Matched int }
 		err := s.call(t.Context(), hostileKey, "POST", "/v1/runs:bulkCancel", `{"filter": {"createdBefore": "2999-01-01T00:00:00Z"}, "limit": 10000, "reason": "the soak is over"}`, &done)
 		t.Logf("%v: %d of its runs are open, %v", time.Since(began).Round(time.Second), done.Matched, err)
@@ -175,7 +175,7 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	t.Logf("its runs ended after %v", time.Since(began).Round(time.Second))
 	for _, p := range s.procs {
 		most := max(2*before[p.name], before[p.name]+256<<20)
-		testkit.Within(t, patience, 100*time.Millisecond, func() bool { return s.serves(t.Context()) == nil && p.sample() < most }, "%s does not give its memory back", p.name)
+		testkit.Within(t, timeout, 100*time.Millisecond, func() bool { return s.serves(t.Context()) == nil && p.sample() < most }, "%s does not give its memory back", p.name)
 		t.Logf("%-10s RSS MiB: %4d after %v", p.name, p.sample()>>20, time.Since(began).Round(time.Second))
 	}
 	require.NoError(t, s.serves(t.Context()))
@@ -233,7 +233,7 @@ func (s *soak) reach() {
 		used := s.used()
 		got := s.send(s.t.Context(), &a, time.Minute)
 		if got == "EXECUTOR_MEMORY_FULL" { // the memory of earlier attacks is freed soon
-			testkit.Within(s.t, patience, 100*time.Millisecond, func() bool { got = s.send(s.t.Context(), &a, time.Minute); return got != "EXECUTOR_MEMORY_FULL" }, "%s finds no room", a.name)
+			testkit.Within(s.t, timeout, 100*time.Millisecond, func() bool { got = s.send(s.t.Context(), &a, time.Minute); return got != "EXECUTOR_MEMORY_FULL" }, "%s finds no room", a.name)
 		}
 		var took []string
 		for i, u := range s.used() {

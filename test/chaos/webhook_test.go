@@ -72,9 +72,9 @@ func (h *hearer) next() (hold, gone <-chan struct{}) {
 	return h.hold, h.gone
 }
 
-// tellTime is the limit for the repetition of a webhook after the kill of its sender. Waiting until the job
+// repeatTime is the limit for the repetition of a webhook after the kill of its sender. Waiting until the job
 // queue gives up on the job would take minutes.
-const tellTime = 10 * time.Second
+const repeatTime = 10 * time.Second
 
 // TestWebhookSurvivor kills the executor that sends a webhook about the end of a run. The other one sends it.
 func TestWebhookSurvivor(t *testing.T) {
@@ -102,7 +102,7 @@ func TestWebhookSurvivor(t *testing.T) {
 				r.launch(nil)
 				continue
 			}
-			testkit.Within(t, tellTime, 10*time.Millisecond, func() bool { return h.heard(run.GetId()) > 0 }, "the end of %s is not told", run.GetId())
+			testkit.Within(t, repeatTime, 10*time.Millisecond, func() bool { return h.heard(run.GetId()) > 0 }, "the end of %s is not told", run.GetId())
 			t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
 			r.launch(nil)
 			break
@@ -140,7 +140,7 @@ func TestWebhooks(t *testing.T) {
 				return run.GetId()
 			}
 			told := func(run string, killed time.Time) {
-				testkit.Within(t, tellTime, 10*time.Millisecond, func() bool { return h.heard(run) > 0 }, "the end of %s is not told", run)
+				testkit.Within(t, repeatTime, 10*time.Millisecond, func() bool { return h.heard(run) > 0 }, "the end of %s is not told", run)
 				t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
 			}
 			for range hookKills {

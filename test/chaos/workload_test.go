@@ -114,8 +114,8 @@ type job struct {
 	run   string
 	// posts are the nodes that make an UNSAFE call, each exactly once.
 	posts []string
-	// adopted are the nodes whose visits are reused from another run, so that they call nothing.
-	adopted []string
+	// reused are the nodes whose visits are reused from another run, so that they call nothing.
+	reused []string
 }
 
 // shapes are the kinds of graphs in the workload.
@@ -324,7 +324,7 @@ func (l *load) fork(ctx context.Context, j *job) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.jobs = append(l.jobs, &job{shape: "forked", run: run.GetId(), adopted: []string{"p"}})
+	l.jobs = append(l.jobs, &job{shape: "forked", run: run.GetId(), reused: []string{"p"}})
 }
 
 // amend adds a node to a run that waits, and reports whether it is there.
@@ -523,7 +523,7 @@ func (l *load) finish(ctx context.Context) []*job {
 	l.starts.Wait()
 	l.stopped.Store(true)
 	begin := time.Now()
-	testkit.Within(l.c.t, patience, 100*time.Millisecond, func() bool {
+	testkit.Within(l.c.t, timeout, 100*time.Millisecond, func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		left, err := l.open(ctx)

@@ -81,7 +81,7 @@ executor: {store: %s, postgres_url: %s, sqlite_path: %q, blobs: %q, id: one, evi
 				require.NoError(t, err)
 				return r.GetState()
 			}
-			testkit.Within(t, patience, 20*time.Millisecond, func() bool { return state() == executorv1.RunState_RUN_STATE_WAITING })
+			testkit.Within(t, timeout, 20*time.Millisecond, func() bool { return state() == executorv1.RunState_RUN_STATE_WAITING })
 
 			if store == "postgres" {
 				shell(t, "pg_dump", "--format=custom", "--file="+backup, url) // while it serves
@@ -102,7 +102,7 @@ executor: {store: %s, postgres_url: %s, sqlite_path: %q, blobs: %q, id: one, evi
 				shell(t, "cp", "-a", backup, data)
 			}
 			x = begin(url)
-			testkit.Within(t, patience, 50*time.Millisecond, func() bool { return state() == executorv1.RunState_RUN_STATE_COMPLETED }, "the run goes on")
+			testkit.Within(t, timeout, 50*time.Millisecond, func() bool { return state() == executorv1.RunState_RUN_STATE_COMPLETED }, "the run goes on")
 			require.Equal(t, fmt.Sprint(400<<10), string(r.GetResult().GetJson()))
 		})
 	}
@@ -138,7 +138,7 @@ func TestBackupOfDev(t *testing.T) {
 			map[string]any{"id": "wait", "actor": "sleep", "named": map[string]any{"seconds": 8}},
 			map[string]any{"id": "after", "actor": "cel", "named": map[string]any{"expr": "size(named.big)"}},
 		}, "edges": []any{map[string]any{"from": "wait", "to": "after"}}}}}, &r)
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
 		return r.State == "RUN_STATE_WAITING"
 	})
@@ -151,14 +151,14 @@ func TestBackupOfDev(t *testing.T) {
 	require.Equal(t, printed, devKey.FindString(p.output()), "the key is that of before")
 	s.ask(t, request{path: "/v1/epics/" + epic.ID, key: printed}, &epic)
 	require.Equal(t, "kept", epic.Title)
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
 		return r.ended()
 	})
 	require.Equal(t, "RUN_STATE_COMPLETED", r.State, "%+v", r.Error)
 	require.JSONEq(t, fmt.Sprint(400<<10), string(r.Result))
 	var after struct{ State, Title string }
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/tasks/" + task.ID, key: printed}, &after)
 		return after.State == "TASK_STATE_COMPLETED"
 	}, "the registry is told the end of the run")

@@ -14,7 +14,7 @@ import (
 // awaitReason polls until the run stands still for a reason, or has ended.
 func (s *suite) awaitReason(t *testing.T, runID, reason string) (r run) {
 	t.Helper()
-	testkit.Within(t, patience, 10*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 10*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + runID}, &r)
 		return r.ended() || r.State == "RUN_STATE_PAUSED" && r.StateReason == reason
 	})
@@ -70,7 +70,7 @@ func pricesAway(t *testing.T, s *suite) {
 	for _, r := range []run{tight, ample} {
 		require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, r.ID).State)
 		require.Len(t, s.callsOf(r.ID), 3, "nothing was called again")
-		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 			var got run
 			s.ask(t, request{path: "/v1/runs/" + r.ID}, &got)
 			return int64(got.Usage.CostNanoUsd) == 3*callCost

@@ -47,7 +47,7 @@ func (s *suite) epicAtWork(t *testing.T, key string, paid bool) epicAtWork {
 		e.runs = append(e.runs, r.ID)
 	}
 	for i, id := range e.runs {
-		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 			var r run
 			s.ask(t, request{path: "/v1/runs/" + id, key: key}, &r)
 			return r.State == state[i] && r.Nodes.Completed == 1
@@ -65,7 +65,7 @@ func (e epicAtWork) requireCanceled(t *testing.T, s *suite, key string, cost int
 			State, ResultSummary string
 			ActualNanoUsd        int64String
 		}
-		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 			s.ask(t, request{path: "/v1/runs/" + id, key: key}, &r)
 			s.ask(t, request{path: "/v1/tasks/" + e.tasks[i], key: key}, &task)
 			return r.ended() && int64(task.ActualNanoUsd) == cost

@@ -118,7 +118,7 @@ func TestCells(t *testing.T) {
 			var epic struct{ ID string }
 			s.ask(t, request{path: "/v1/epics", body: `{"title":"books of ` + ns + `"}`, key: key}, &epic)
 			r := begin(t, key, sum)
-			testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+			testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 				s.ask(t, request{path: "/v1/runs/" + r.ID, key: key}, &r)
 				return r.ended()
 			})
@@ -154,12 +154,12 @@ func TestCells(t *testing.T) {
 		}
 		status, body := s.do(t, request{path: "/v1/runs/" + b.ID + "/events", key: keyB})
 		require.Equal(t, http.StatusServiceUnavailable, status, string(body))
-		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 			status, body := s.do(t, request{path: "/readyz"})
 			return status == http.StatusOK && strings.Contains(string(body), `"status":"DEGRADED"`)
 		})
 		west.serve(t, "executor", addr)
-		testkit.Within(t, patience, 50*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 			status, _ := s.do(t, request{path: "/v1/runs/" + b.ID, key: keyB})
 			return status == http.StatusOK
 		})
@@ -180,7 +180,7 @@ func TestCells(t *testing.T) {
 		atRest := func(verb string, args ...string) {
 			var out string
 			t.Cleanup(func() { t.Log(verb, out) })
-			testkit.Within(t, patience, 50*time.Millisecond, func() bool {
+			testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 				var err error
 				if out, err = move(verb, args...); err != nil {
 					require.Contains(t, out, "is at work")
@@ -227,7 +227,7 @@ func TestCells(t *testing.T) {
 		require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, asks.ID).State)
 		require.JSONEq(t, "42", string(s.awaitEnd(t, a.ID).Result), "what had ended can be read")
 		var r run
-		testkit.Within(t, 10*patience, 200*time.Millisecond, func() bool {
+		testkit.Within(t, 10*timeout, 200*time.Millisecond, func() bool {
 			for _, nap := range left {
 				if s.ask(t, request{path: "/v1/runs/" + nap.ID}, &r); r.ended() {
 					return true

@@ -187,7 +187,7 @@ func (s *suite) compile(t *testing.T, text string) json.RawMessage {
 func (s *suite) awaitEnd(t *testing.T, runID string) run {
 	t.Helper()
 	var r run
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + runID}, &r)
 		return r.ended()
 	})
@@ -198,7 +198,7 @@ func (s *suite) awaitEnd(t *testing.T, runID string) run {
 func (s *suite) awaitTask(t *testing.T, taskID, state string) {
 	t.Helper()
 	var task struct{ State string }
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/tasks/" + taskID}, &task)
 		return task.State == state
 	}, "task %s", taskID)

@@ -30,7 +30,7 @@ const costRuns = 12
 func costAtTheEnd(t *testing.T, s *suite) {
 	begin := func(t *testing.T) (r run, task, epic string) {
 		t.Helper()
-		epic, task = s.books(t)
+		epic, task = s.account(t)
 		s.ask(t, request{path: "/v1/runs", body: map[string]any{"taskId": task, "graph": map[string]any{
 			"nodes": []any{llmNode("one"), llmNode("two")}, "edges": []any{map[string]any{"from": "one", "to": "two"}}}}}, &r)
 		return r, task, epic
@@ -53,7 +53,7 @@ func costAtTheEnd(t *testing.T, s *suite) {
 	early := func(t *testing.T, r *run, unbooked bool) bool {
 		t.Helper()
 		if unbooked {
-			testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+			testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 				s.ask(t, request{path: "/v1/runs/" + r.ID}, r)
 				return r.Usage.UnbookedAttempts == 0
 			})
@@ -78,7 +78,7 @@ func costAtTheEnd(t *testing.T, s *suite) {
 		n := 0
 		for range costRuns {
 			r, task, epic := begin(t)
-			for begun := time.Now(); !r.ended() && time.Since(begun) < patience; {
+			for begun := time.Now(); !r.ended() && time.Since(begun) < timeout; {
 				s.ask(t, request{path: "/v1/runs/" + r.ID}, &r)
 			}
 			require.Equal(t, "RUN_STATE_COMPLETED", r.State)
@@ -176,7 +176,7 @@ func costsUntold(t *testing.T, s *suite) {
 		case p := <-posts:
 			require.Contains(t, p.body, `"unbooked_attempts":1`)
 			require.EqualValues(t, 1, p.m.UnbookedAttempts)
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			require.FailNow(t, "nothing is told")
 		}
 	})
@@ -190,7 +190,7 @@ func costsUntold(t *testing.T, s *suite) {
 	})
 
 	s.restart(t, "registry")
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		r, err := c.Run(id).Get(within(t))
 		require.NoError(t, err)
 		return r.GetUsage().GetUnbookedAttempts() == 0 && r.GetUsage().GetCostNanoUsd() == callCost

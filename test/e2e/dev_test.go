@@ -25,7 +25,7 @@ var (
 func devReady(t *testing.T, p *process) *suite {
 	t.Helper()
 	s := &suite{}
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		m := devAddress.FindStringSubmatch(p.output())
 		if m == nil {
 			return false
@@ -71,7 +71,7 @@ func TestDev(t *testing.T) {
 	var parent run
 	s.ask(t, request{path: "/v1/runs", key: printed, body: `{"graph":{"nodes":[{"id":"d","actor":"spawn",
 		"named":{"ref":"workflow/greet@1","input":{"named":{"who":"ada"}}}}]}}`}, &parent)
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + parent.ID, key: printed}, &parent)
 		return parent.ended()
 	})
@@ -93,7 +93,7 @@ func TestDev(t *testing.T) {
 	p = begin()
 	s = devReady(t, p)
 	require.Equal(t, printed, devKey.FindString(p.output()))
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
 		return r.ended()
 	})
@@ -116,7 +116,7 @@ func TestDevForOthers(t *testing.T) {
 	p := launch(t, cmd)
 	t.Cleanup(p.kill)
 	s := &suite{}
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		m := regexp.MustCompile(`REST +(http://127\.0\.0\.1:\d+)`).FindStringSubmatch(p.output())
 		if m == nil {
 			return false

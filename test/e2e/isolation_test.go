@@ -10,7 +10,7 @@ import (
 
 // isolation has team A make one of everything, and team B look for it in every way there is.
 func isolation(t *testing.T, s *suite) {
-	epicID, taskID := s.books(t)
+	epicID, taskID := s.account(t)
 	var own run
 	s.ask(t, request{path: "/v1/runs", body: map[string]any{"graph": s.compile(t, tripPlan), "taskId": taskID, "businessKey": "the-trip"}}, &own)
 	own = s.awaitEnd(t, own.ID)

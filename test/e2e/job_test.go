@@ -99,8 +99,8 @@ func parseTrip(t *testing.T, s *suite) {
 	}
 }
 
-// books makes an epic with one task.
-func (s *suite) books(t *testing.T) (epicID, taskID string) {
+// account makes an epic with one task.
+func (s *suite) account(t *testing.T) (epicID, taskID string) {
 	t.Helper()
 	var epic, task struct{ ID string }
 	s.ask(t, request{path: "/v1/epics", body: map[string]any{"title": "A trip in May", "tags": []string{"travel"}}}, &epic)
@@ -111,7 +111,7 @@ func (s *suite) books(t *testing.T) (epicID, taskID string) {
 func runTrip(t *testing.T, s *suite) {
 	before := s.namespaceUsage(t)
 	graph := s.compile(t, tripPlan)
-	epicID, taskID := s.books(t)
+	epicID, taskID := s.account(t)
 	var started run
 	s.ask(t, request{path: "/v1/runs", body: map[string]any{"graph": graph, "taskId": taskID, "userId": "ada", "requestId": "trip-1"}}, &started)
 	require.Equal(t, namespaceA, started.Namespace)

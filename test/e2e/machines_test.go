@@ -100,7 +100,7 @@ gateway: {addr: "127.0.0.1:0", health_timeout: 1s, tls: {cert_file: %[5]q, key_f
 	}
 	run := func(t *testing.T) {
 		t.Helper()
-		testkit.Within(t, patience, 100*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 100*time.Millisecond, func() bool {
 			out, err := cli("run", "--actor", "template", "--with", "text=did {{ node }}")
 			if err != nil || !strings.Contains(out, "did D") {
 				t.Log(out)

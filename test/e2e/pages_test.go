@@ -80,7 +80,7 @@ func shellEnv(t *testing.T, bin string) []string {
 // a server. A service that does not serve yet is asked again.
 func script(t *testing.T, dir string, env []string, commands string) string {
 	t.Helper()
-	c := exec.CommandContext(testkit.Context(t, 4*patience), "bash", "-c", `set -eo pipefail; set -m
+	c := exec.CommandContext(testkit.Context(t, 4*timeout), "bash", "-c", `set -eo pipefail; set -m
 trap 'for job in $(jobs -p); do kill -KILL -- -$job; done; wait' EXIT
 curl() { command curl --fail-with-body --retry 20 --retry-delay 1 --retry-all-errors "$@"; }
 `+commands)

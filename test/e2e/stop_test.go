@@ -38,7 +38,7 @@ func (s *suite) startTrips(t *testing.T, n int) (runs, tasks []string) {
 	t.Helper()
 	graph := s.compile(t, tripPlan)
 	for i := range n {
-		_, taskID := s.books(t)
+		_, taskID := s.account(t)
 		var r run
 		s.ask(t, request{path: "/v1/runs", body: map[string]any{"graph": graph, "taskId": taskID, "labels": map[string]string{"n": fmt.Sprint(i)}}}, &r)
 		runs, tasks = append(runs, r.ID), append(tasks, taskID)
@@ -57,7 +57,7 @@ func (s *suite) requireBooked(t *testing.T, runs, tasks []string) {
 			State                                 string
 			ActualTokens, ActualNanoUsd, LlmCalls int64String
 		}
-		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 			s.ask(t, request{path: "/v1/tasks/" + tasks[i]}, &task)
 			return task.State == "TASK_STATE_COMPLETED" && int64(task.ActualNanoUsd) >= tripProblems*callCost
 		})
@@ -82,7 +82,7 @@ func stopExecutor(t *testing.T, s *suite) {
 	watched := make(chan []event, 1)
 	stream := s.watch(t, runs[stoppedRuns-1], "?durable_only=true", "")
 	go func() { watched <- readEvents(stream, 1000) }()
-	testkit.Within(t, patience, time.Millisecond, func() bool { return len(s.model.Requests()) > stoppedRuns*tripProblems/4 })
+	testkit.Within(t, timeout, time.Millisecond, func() bool { return len(s.model.Requests()) > stoppedRuns*tripProblems/4 })
 	s.procs["executor"].stop(t)
 	done := len(s.model.Requests())
 	require.Less(t, done, stoppedRuns*tripProblems, "the executor was to be stopped in the middle")

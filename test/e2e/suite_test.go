@@ -36,8 +36,8 @@ import (
 // binaryVariable names a binary to test in place of building one.
 const binaryVariable = "E2E_BINARY"
 
-// patience bounds every wait, far above the usual time.
-const patience = 30 * time.Second
+// timeout bounds every wait, far above the usual time.
+const timeout = 30 * time.Second
 
 const (
 	keyA, namespaceA = "key-of-team-a", "team-a"
@@ -192,7 +192,7 @@ func (s *suite) dial(t *testing.T, service string) *grpc.ClientConn {
 	conn, err := grpckit.Dial(s.procs[service].addr, grpckit.DialOptions{Token: conf.NewSecret("shared-by-the-services"), Namespace: "default"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		resp, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 		return err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_SERVING
 	})
@@ -208,7 +208,7 @@ func (s *suite) restart(t *testing.T, service string) {
 
 func (s *suite) awaitReady(t *testing.T) {
 	t.Helper()
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		status, body := s.do(t, request{path: "/readyz"})
 		return status == http.StatusOK && strings.Contains(string(body), `"status":"READY"`)
 	})
@@ -271,7 +271,7 @@ func (p *process) kill() {
 // await returns when a log line satisfies cond.
 func (p *process) await(t *testing.T, what string, cond func(logLine) bool) {
 	t.Helper()
-	testkit.Within(t, patience, 5*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 5*time.Millisecond, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, l := range p.lines {
@@ -299,7 +299,7 @@ func (p *process) stop(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		require.FailNow(t, "still running after SIGTERM", "%v", p)
 	}
 	p.mu.Lock()
@@ -313,7 +313,7 @@ func (p *process) exitCode(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		require.FailNow(t, "still running", "%v", p)
 	}
 	p.mu.Lock()
@@ -345,4 +345,4 @@ func (p *process) complaints() string {
 // String is for messages of failed tests.
 func (p *process) String() string { return strings.Join(p.cmd.Args, " ") + "\n" + p.complaints() }
 
-func within(t *testing.T) context.Context { return testkit.Context(t, patience) }
+func within(t *testing.T) context.Context { return testkit.Context(t, timeout) }

@@ -52,7 +52,7 @@ func TestTour(t *testing.T) {
 		var got string
 		// A reading command may come a moment too early.
 		looks := regexp.MustCompile(`runs (explain|show|visits)|interrupts (list|show)`).MatchString(command)
-		for until := time.Now().Add(patience); ; {
+		for until := time.Now().Add(timeout); ; {
 			got = shell(command)
 			switch {
 			case *update && looks:

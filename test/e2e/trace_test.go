@@ -27,7 +27,7 @@ const (
 // traceTrip follows one request through every hop, in what the services really exported.
 func traceTrip(t *testing.T, s *suite, store string) {
 	const caller, callerSpan = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-	_, taskID := s.books(t)
+	_, taskID := s.account(t)
 	var started run
 	header := s.ask(t, request{
 		path: "/v1/runs", body: map[string]any{"graph": s.compile(t, tripPlan), "taskId": taskID},
@@ -54,7 +54,7 @@ func traceTrip(t *testing.T, s *suite, store string) {
 		return n
 	}
 	settle := booking("settle", "SettleClaim", "")
-	s.otlp.Wait(t, patience, "trace with all its ends", func(spans []otlptest.Span) bool {
+	s.otlp.Wait(t, timeout, "trace with all its ends", func(spans []otlptest.Span) bool {
 		return count(spans, attempt) == tripProblems && count(spans, restServer) == 1 && count(spans, settle[2]) == 1 &&
 			// the executor sends its part later than the registry
 			count(spans, settle[1]) == 1 && count(spans, settle[0]) == 1
@@ -128,7 +128,7 @@ func traceRestart(t *testing.T, s *suite) {
 	var open struct {
 		Interrupts []struct{ ID, RunID string }
 	}
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + top.ID + "/interrupts"}, &open)
 		return len(open.Interrupts) == 1
 	})
@@ -136,7 +136,7 @@ func traceRestart(t *testing.T, s *suite) {
 	require.NotEqual(t, top.ID, below)
 	s.procs["executor"].stop(t)
 	s.restart(t, "executor")
-	testkit.Within(t, patience, 20*time.Millisecond, func() bool { // the gateway finds it again
+	testkit.Within(t, timeout, 20*time.Millisecond, func() bool { // the gateway finds it again
 		status, _ := s.do(t, request{path: "/v1/runs/" + top.ID})
 		return status == http.StatusOK
 	})
@@ -152,7 +152,7 @@ func traceRestart(t *testing.T, s *suite) {
 		return out
 	}
 	const answer = "epigraph.executor.v1.ExecutorService/AnswerInterrupt"
-	spans := s.otlp.Wait(t, patience, "the traces of both runs", func(spans []otlptest.Span) bool {
+	spans := s.otlp.Wait(t, timeout, "the traces of both runs", func(spans []otlptest.Span) bool {
 		return len(of(spans, below, "run.command")) > 0 && len(of(spans, top.ID, "run.resume")) > 0 && len(of(spans, top.ID, "run.continued")) > 0 &&
 			len(of(spans, below, "run.continued")) > 0 && len(of(spans, below, "run.resume")) > 0 && len(of(spans, below, answer)) > 0
 	})

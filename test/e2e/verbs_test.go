@@ -43,7 +43,7 @@ func verbs(t *testing.T, s *suite) {
 	t.Run("Task/IsCompletedByItsToken", func(t *testing.T) {
 		r := s.run(t, `{"graph":{"name":"task","nodes":[{"id":"w","actor":"completion"}]}}`)
 		var token string
-		testkit.Within(t, patience, 20*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 			if w := s.visits(t, r.ID)["w"].Wait; w != nil {
 				token = w.AttemptToken
 			}

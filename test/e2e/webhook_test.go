@@ -30,7 +30,7 @@ func webhooks(t *testing.T, s *suite) {
 		select {
 		case m := <-got:
 			return m
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			require.FailNow(t, "nothing is told")
 			return nil
 		}

@@ -62,7 +62,7 @@ func startTypescript(t *testing.T, key string, addrs ...string) *process {
 		}
 		p.kill()
 	})
-	testkit.Within(t, patience, 10*time.Millisecond, func() bool { return strings.Contains(p.output(), "connected to") }, "%v", p)
+	testkit.Within(t, timeout, 10*time.Millisecond, func() bool { return strings.Contains(p.output(), "connected to") }, "%v", p)
 	return p
 }
 
@@ -127,7 +127,7 @@ func TestWorkerInAnotherLanguage(t *testing.T) {
 	}
 	past := func(c *epigraph.Client, n int) {
 		t.Helper()
-		testkit.Within(t, 2*patience, 50*time.Millisecond, func() bool { return done(c) >= n }, "nobody goes on")
+		testkit.Within(t, 2*timeout, 50*time.Millisecond, func() bool { return done(c) >= n }, "nobody goes on")
 	}
 	past(onB, 30)
 	a.kill() // the one that the worker is connected to

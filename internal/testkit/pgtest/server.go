@@ -32,10 +32,10 @@ const (
 // ErrNoBinaries says that no PostgreSQL of a usable version is installed, and what to do.
 var ErrNoBinaries = fmt.Errorf("no PostgreSQL >= %d found: apt-get install postgresql, or set %s or TEST_POSTGRES_URL", minMajor, BinEnv)
 
-// keeper is the script of the parent of the server. It holds the read end of a pipe; when the word on it says
+// supervisor is the script of the parent of the server. It holds the read end of a pipe; when the word on it says
 // so, or when the pipe breaks because our process died, it stops the server, and in the second case cleans
 // up.
-const keeper = `
+const supervisor = `
 "$1" -D "$2" -k "$3" >>"$2.log" 2>&1 &
 pid=$!
 word=orphan
@@ -59,14 +59,14 @@ type Options struct {
 
 // Server is one private PostgreSQL server. Its methods are not safe for concurrent use, except URL.
 type Server struct {
-	bin    string
-	root   string
-	sock   string
-	data   string
-	owned  bool
-	cred   *syscall.SysProcAttr
-	keeper *exec.Cmd
-	pipe   *os.File
+	bin        string
+	root       string
+	sock       string
+	data       string
+	owned      bool
+	cred       *syscall.SysProcAttr
+	supervisor *exec.Cmd
+	pipe       *os.File
 }
 
 // Start creates a database cluster below dir and starts a server on it. An empty dir means a
@@ -175,14 +175,14 @@ func (s *Server) start(ctx context.Context) error {
 	if s.owned {
 		owned = s.root
 	}
-	cmd := exec.Command("/bin/sh", "-c", keeper, "epigraph-pg-keeper", filepath.Join(s.bin, "postgres"), s.data, s.sock, owned)
+	cmd := exec.Command("/bin/sh", "-c", supervisor, "epigraph-pg-keeper", filepath.Join(s.bin, "postgres"), s.data, s.sock, owned)
 	cmd.Stdin = r
 	cmd.Dir = "/"
 	cmd.SysProcAttr = s.cred
 	if err := errors.Join(cmd.Start(), r.Close()); err != nil {
 		return errors.Join(err, w.Close())
 	}
-	s.keeper, s.pipe = cmd, w
+	s.supervisor, s.pipe = cmd, w
 	if err := s.await(ctx); err != nil {
 		log, _ := os.ReadFile(s.data + ".log")
 		return errors.Join(fmt.Errorf("start PostgreSQL: %w: %s", err, log), s.halt("immediate"))
@@ -209,12 +209,12 @@ func (s *Server) await(ctx context.Context) error {
 }
 
 func (s *Server) halt(word string) error {
-	if s.keeper == nil {
+	if s.supervisor == nil {
 		return nil
 	}
 	_, err := s.pipe.WriteString(word + "\n")
-	err = errors.Join(err, s.pipe.Close(), s.keeper.Wait())
-	s.keeper, s.pipe = nil, nil
+	err = errors.Join(err, s.pipe.Close(), s.supervisor.Wait())
+	s.supervisor, s.pipe = nil, nil
 	return err
 }
 

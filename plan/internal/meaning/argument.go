@@ -8,11 +8,11 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// premises and conclusions are the words by which the parts of an argument are called.
+// premises and conclusions are the labels of the parts of an argument.
 var premises, conclusions = wordsOf("premises"), wordsOf("conclusions")
 
-// argues reports whether a text is an argument rather than a plan: at least half of its lines are premises
-// and what follows from them.
+// argues reports whether a text is an argument rather than a plan: at least half of its lines are premises or
+// conclusions.
 func argues(src *form.Source) bool {
 	grounds, follows, lines := 0, 0, 0
 	for i := range src.Lines {
@@ -30,7 +30,8 @@ func argues(src *form.Source) bool {
 	return grounds > 1 && follows > 0 && (grounds+follows)*2 >= lines
 }
 
-// argumentLabel returns the word before a colon, without a number, with which a line or its entry begins.
+// argumentLabel returns the folded label before the colon of a line, without a number or list mark. It
+// returns "" if the line has no label.
 func argumentLabel(s string) string {
 	head, _, ok := strings.Cut(strings.Replace(s[:min(len(s), maxKey)], "：", ":", 1), ":")
 	if !ok {

@@ -11,39 +11,40 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// alternative is one of several plans of which one counts.
+// alternative is one of several plans in a text, of which only one is meant.
 type alternative struct {
-	// Names are what the text may call it, folded: "option b", "b", "new controller". Off and End delimit its
-	// part.
+	// Names are the folded names that the text may use for it: "option b", "b", "new controller". Index 0 is
+	// the label and index 1 the noun; either may be empty. Off and End delimit its part of the text.
 	Names    []string
 	Head     string
 	Off, End int
 	entries  int
 	score    int
-	// called tells that a sentence does nothing but choose it: "Decision: rent."
+	// called is set if a sentence only names this alternative, as in "Decision: rent."
 	called bool
 }
 
-// maxAlternatives bounds how many alternatives a text can have.
+// maxAlternatives is the largest number of alternatives that are read.
 const maxAlternatives = 6
 
-// readChoice reads a text that offers several plans: the one that it chooses, or else the first, with a note
-// of what the others have that this one has not. It returns nil when the text offers no choice.
+// readChoice reads a text that offers several plans. It returns the readings of the plan that the text
+// chooses, or of the first plan, with notes about what the others contain. It returns nil if the text offers
+// no choice.
 func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading {
 	alts, chosen := alternatives(src)
 	if len(alts) == 0 {
 		return nil
 	}
 	at := max(chosen, 0)
-	all := readOnly(src, alts, at, read)
+	all := readOne(src, alts, at, read)
 	if len(all) == 0 || all[0].Weight < 30 {
 		return nil
 	}
 	r := all[0]
 	note := Note{Code: "SEVERAL_PLANS", Off: alts[at].Off, Hint: "ask for one plan"}
-	note.Message = "the text holds several plans; it chooses this one"
+	note.Message = "the text has several plans and chooses this one"
 	if chosen < 0 {
-		note.Code, note.Message = "AMBIGUOUS", "the text holds several plans and chooses none; the first one was read"
+		note.Code, note.Message = "AMBIGUOUS", "the text has several plans and chooses none; the first one was read"
 	}
 	have := map[string]bool{}
 	for _, it := range r.Items {
@@ -55,7 +56,7 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 			continue
 		}
 		r.Around = append(r.Around, Span{alts[k].Off, alts[k].End})
-		other := readOnly(src, alts, k, read)
+		other := readOne(src, alts, k, read)
 		if len(other) == 0 {
 			continue
 		}
@@ -76,20 +77,21 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 	return all
 }
 
-// readOnly reads one of several alternatives. Its head may look like a step with details; then it is left
-// out.
-func readOnly(src *form.Source, alts []alternative, keep int, read func(*form.Source) []*Reading) []*Reading {
-	only := keepOnly(src, alts, keep)
+// readOne reads one of several alternatives. If its head is read as a step with details, it is read again
+// without the head.
+func readOne(src *form.Source, alts []alternative, k int, read func(*form.Source) []*Reading) []*Reading {
+	only := blankOthers(src, alts, k)
 	all := read(only)
 	if len(all) > 0 && all[0].Weight >= 30 && len(all[0].Items) > 1 {
 		return all
 	}
-	off := alts[keep].Off
+	off := alts[k].Off
 	return read(blanked(only, Span{off, src.Lines[src.LineAt(off)].End}))
 }
 
-// alternativeNotes says where an alternative stands that was not read, and what its steps are, when it has
-// the ids of the one that was: these do not tell it apart.
+// alternativeNotes returns a note with the place and the steps of an alternative that was not read. It
+// returns nil unless the two plans share ids: without shared ids, the ids of the other plan suffice to tell
+// them apart.
 func alternativeNotes(r, other *Reading, off int) []Note {
 	if len(OtherPlan(r, other)) == 0 || sharedIDs(r, other) == 0 {
 		return nil
@@ -99,11 +101,11 @@ func alternativeNotes(r, other *Reading, off int) []Note {
 		titles = append(titles, other.Items[i].ID+" "+clipped(squeeze(other.Items[i].Title)))
 	}
 	list := strings.Join(titles, "; ")
-	return []Note{{Code: "SEVERAL_PLANS", Element: clipped(list), Off: off, Message: "another plan stands here, which was not read: " + list, Hint: "ask for one plan"}}
+	return []Note{{Code: "SEVERAL_PLANS", Element: clipped(list), Off: off, Message: "another plan was not read: " + list, Hint: "ask for one plan"}}
 }
 
-// keepOnly returns the text with all alternatives but one blanked out, so that places stay what they are.
-func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
+// blankOthers returns the text with all alternatives but one blanked out. Offsets do not change.
+func blankOthers(src *form.Source, alts []alternative, keep int) *form.Source {
 	var spans []Span
 	for k := range alts {
 		if k != keep {
@@ -113,9 +115,9 @@ func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
 	return blanked(src, spans...)
 }
 
-// alternatives finds the parts of a text that are alternatives to each other, and the one that the text
-// chooses, or -1. Their heads say so ("Option A"), or they have any heads after a sentence that announces two
-// or three, and one is chosen.
+// alternatives finds the parts of a text that are alternatives to each other, and the index of the one that
+// the text chooses, or -1. Either their heads name options ("Option A"), or one of two or three lists is
+// chosen and the text says that they are alternatives.
 func alternatives(src *form.Source) (alts []alternative, chosen int) {
 	lang := languageOf(src)
 	if alts, chosen = alternativesBy(src, "", optionHead); len(alts) > 0 {
@@ -150,7 +152,7 @@ func alternatives(src *form.Source) (alts []alternative, chosen int) {
 
 func notLetter(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
-// listHead returns what a part is called, when a short line stands right above an entry of a list.
+// listHead returns the names of a part whose head is a short line directly above an entry of a list.
 func listHead(src *form.Source, i int, _ string) []string {
 	line := src.Lines[i].Text
 	s := strings.Trim(lexicon.Fold(line), " #*_【】[]「」:：")
@@ -160,7 +162,7 @@ func listHead(src *form.Source, i int, _ string) []string {
 	return names("", "", s, s)
 }
 
-// alternativesBy finds alternatives whose heads a function knows.
+// alternativesBy finds the alternatives whose heads the function head recognizes.
 func alternativesBy(src *form.Source, lang string, head func(src *form.Source, i int, lang string) []string) (alts []alternative, chosen int) {
 	var rest []form.Sentence
 	for i := range src.Lines {
@@ -199,7 +201,7 @@ func alternativesBy(src *form.Source, lang string, head func(src *form.Source, i
 	return alts, decide(lang, alts, rest)
 }
 
-// entryLine reports whether a line is an entry of a list, a row, or the like.
+// entryLine reports whether a line looks like an entry of a list or a row of a table.
 func entryLine(s string) bool {
 	r, n := utf8.DecodeRuneInString(s)
 	if strings.ContainsRune("-*+•◦▪|–→{[☐☑✅", r) {
@@ -222,7 +224,7 @@ func entryLine(s string) bool {
 	return digit && utf8.RuneCountInString(label) <= 5
 }
 
-// optionHead returns what an alternative is called, when a line is the head of one: "Option A: …", "**Variant
+// optionHead returns the names of an alternative if a line is the head of one: "Option A: …", "**Variant
 // 2**", "甲方案：…", "A planı".
 func optionHead(src *form.Source, i int, lang string) []string {
 	line := src.Lines[i].Text
@@ -260,7 +262,7 @@ func optionHead(src *form.Source, i int, lang string) []string {
 	return nil
 }
 
-// names collects the names of an alternative; label, when there is one, comes first.
+// names collects the names of an alternative: the label and the noun, which may be empty, then the others.
 func names(label, noun string, more ...string) []string {
 	out := []string{label, noun}
 	for _, m := range more {
@@ -271,14 +273,14 @@ func names(label, noun string, more ...string) []string {
 	return out
 }
 
-// labelLike reports whether a word is short as the label of an alternative is: a, 2, ii, 甲, alfa.
+// labelLike reports whether a word is as short as the label of an alternative: a, 2, ii, 甲, alfa.
 func labelLike(s string) bool {
 	n := utf8.RuneCountInString(s)
 	_, number := lexicon.Number(s)
 	return n == 1 || number && n <= 12
 }
 
-// distinct reports whether the alternatives have different names and the same noun.
+// distinct reports whether the alternatives have different names and share one noun.
 func distinct(alts []alternative) bool {
 	seen := map[string]bool{}
 	for k := range alts {
@@ -291,12 +293,12 @@ func distinct(alts []alternative) bool {
 	return true
 }
 
-// decide returns the alternative that the sentences around them, or their heads, choose, or -1.
+// decide returns the index of the alternative that the heads or the remaining sentences choose, or -1.
 func decide(lang string, alts []alternative, rest []form.Sentence) int {
 	for k := range alts {
 		alts[k].score += 2 * tally(lang, lexicon.Fold(alts[k].Head), 0)
 		if hasTone(lang, alts[k].Head, toneRevised) {
-			alts[k].score += 3 * k // the plan as corrected further down
+			alts[k].score += 3 * k // a plan further down is more likely the corrected one
 		}
 	}
 	for n, s := range rest {
@@ -341,7 +343,8 @@ func decide(lang string, alts []alternative, rest []form.Sentence) int {
 	return best
 }
 
-// in returns where a text names the alternative, or -1: by label and noun, by its title or by a label alone.
+// in returns the offset at which a text names the alternative, by a name or by its label alone, or -1. The
+// parameter shown is the text before folding.
 func (a *alternative) in(text, shown string) int {
 	for _, name := range a.Names[2:] {
 		if i := wordIndex(text, name); i >= 0 {
@@ -362,7 +365,7 @@ func (a *alternative) in(text, shown string) int {
 	return i
 }
 
-// wordIndex returns where a phrase stands in a text as whole words, or -1.
+// wordIndex returns the offset of a phrase in a text at word boundaries, or -1.
 func wordIndex(text, phrase string) int {
 	for at := 0; at < len(text); {
 		i := strings.Index(text[at:], phrase)
@@ -378,8 +381,8 @@ func wordIndex(text, phrase string) int {
 	return -1
 }
 
-// tally tells whether a clause chooses (1) or rejects (-1) what is named at a place: what stands ahead of it
-// counts, and else what follows.
+// tally returns 1 if a clause chooses the thing named at an offset, -1 if the clause rejects it, and 0 if it
+// does neither. The closest phrase decides. A phrase before the offset counts as closer than one behind it.
 func tally(lang, text string, at int) int {
 	value, best := 0, 1<<30
 	for _, h := range tonesIn(lang, text) {

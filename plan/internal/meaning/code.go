@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readCode reads programs: calls and assignments, the code of schedulers, and pseudo code.
+// readCode reads programs: calls and assignments, scheduler code, and pseudo code.
 func readCode(src *form.Source) []*Reading {
 	var best []*Reading
 	add := func(r *Reading) {
@@ -32,10 +32,10 @@ func readCode(src *form.Source) []*Reading {
 	return best
 }
 
-// codeReaders read the lines from first up to end; the first one that accepts them counts.
+// codeReaders read the lines [first, end). The first reader that accepts them wins.
 var codeReaders = [...]func(src *form.Source, first, end int) *Reading{readShell, readDeclared, readPseudo, readProgram}
 
-// codeBlocks returns the runs of lines that may hold code: each fence, and what stands outside of fences.
+// codeBlocks returns the line ranges that may hold code: each fence, and the text between fences.
 func codeBlocks(src *form.Source) (out [][2]int) {
 	from := 0
 	for i := 0; i <= len(src.Lines); i++ {
@@ -61,10 +61,11 @@ func codeLang(lang string) bool {
 	return true
 }
 
-// trivial are functions that compute something from their arguments and do no step of a plan.
+// trivial functions only compute something from their arguments. A call of one is no step of a plan.
 var trivial = setOf("int str float bool len list dict set tuple sorted range print println min max sum abs round type isinstance enumerate zip map datetime timedelta date time now Path input repr any all next iter super vars getattr setattr hasattr Symbol String Number Boolean Array Object JSON.parse JSON.stringify json.dumps json.loads os.path.join os.getenv os.environ.get console.log console.error logging.info logger.info fmt.Println fmt.Printf log.Println datetime.now echo printf Date Math.max Math.min time.time uuid4 timedelta dict.get sizeof append extend push Ok Some Err None Result Promise useState")
 
-// wrappers pass on what their first argument says; suffixes are methods that say only how a call is run.
+// wrappers pass on the call in their first argument. gathers wait for several calls. methods run the function
+// that they are called on. results take the result of a call.
 var (
 	wrappers = setOf("asyncio.run asyncio.create_task create_task ensure_future asyncio.ensure_future delayed task tg.create_task tg.start_soon run_until_complete loop.run_until_complete await_ Promise.resolve memoize cached partial functools.partial asyncio.to_thread asyncio.wait_for unwrap shield asyncio.shield")
 	gathers  = setOf("asyncio.gather gather Promise.all Promise.allSettled asyncio.wait tokio.join tokio.try_join try_join futures.join join! all_of parallel Parallel par concurrently join_all futures.wait as_completed dask.compute ray.get wait wait_all when_all Task.WhenAll")
@@ -80,7 +81,7 @@ func setOf(s string) map[string]bool {
 	return m
 }
 
-// readProgram reads the statements of the lines from first up to end.
+// readProgram reads the statements in the lines [first, end).
 func readProgram(src *form.Source, first, end int) *Reading {
 	all := form.Statements(src, first, end)
 	if len(all) == 0 {
@@ -103,7 +104,7 @@ func readProgram(src *form.Source, first, end int) *Reading {
 	return nil
 }
 
-// withImports lets a reading begin with the imports and definitions in front of its first step.
+// withImports extends a reading to the imports and definitions in front of its first step.
 func withImports(r *Reading, all []*form.Stmt) {
 	for _, st := range all {
 		if st.Word == "import" || st.Word == "def" || st.Word == "class" || st.Word == "with" {
@@ -114,41 +115,41 @@ func withImports(r *Reading, all []*form.Stmt) {
 
 // program collects the items and links of a program.
 type program struct {
-	r     *Reading
-	env   map[string][]int // what a variable holds
-	defs  map[string]*form.Stmt
-	ids   map[string]int // how often an id is taken
-	seen  map[[2]int]bool
-	uses  bool  // a variable's use has made a link
-	prev  []int // the statements before, in a structure of blocks
-	order [][2]int
-	depth int
-	late  map[string]int // labels that are set further below
-	bare  map[int]bool
-	// made tells, by the place of an item, what it is made with.
-	made map[int]made
-	// fresh are the items from which the statement that is read has made links.
+	r           *Reading
+	env         map[string][]int // the items whose results a variable holds
+	defs        map[string]*form.Stmt
+	ids         map[string]int // how often an id was used
+	seen        map[[2]int]bool
+	uses        bool  // the use of a variable has made a link
+	prev        []int // in nested blocks: the items of the statements before
+	order       [][2]int
+	depth       int
+	laterLabels map[string]int // labels that are set further down
+	bare        map[int]bool   // calls without uses of variables and without a target
+	// origins holds the expression that an item was made from, by the index of the item.
+	origins map[int]origin
+	// fresh are the items from which the current statement has made links.
 	fresh map[int]bool
-	// nested is set when the program is one expression.
+	// nested is set if the program is a single expression.
 	nested bool
-	// groups are the variables that stand for the tasks of a group, lists those that hold a list, sorters
-	// those that sort.
-	groups  map[string]bool
-	lists   map[string]*form.Expr
-	sorters map[string]bool
-	most    int // of links
-	rounds  int // how often bodies of loops were read
-	// runners are the variables that hold what runs steps, or functions; started are the steps that run
-	// beside the others until something waits for them.
+	// groups are the variables that stand for the tasks of a group, lists those that hold a list, and sorters
+	// those that hold a topological sorter.
+	groups   map[string]bool
+	lists    map[string]*form.Expr
+	sorters  map[string]bool
+	maxLinks int
+	rounds   int // how often loop bodies were read
+	// runners are the variables that hold functions, or objects that run steps. started are the steps that
+	// run concurrently until a statement waits for them.
 	runners map[string]bool
 	started []int
 }
 
 func newProgram(src *form.Source, weight int, why string) *program {
 	return &program{
-		most: src.MaxLinks,
-		r:    &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
-		env:  map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{}, made: map[int]made{},
+		maxLinks: src.MaxLinks,
+		r:        &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
+		env:      map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, laterLabels: map[string]int{}, bare: map[int]bool{}, origins: map[int]origin{},
 		groups: map[string]bool{}, lists: map[string]*form.Expr{}, sorters: map[string]bool{}, runners: map[string]bool{},
 	}
 }
@@ -168,7 +169,7 @@ func (p *program) item(id, title string, shown bool, off, end int) int {
 }
 
 func (p *program) link(a, b int, source Source, off int) {
-	if a == b || len(p.r.Links) > p.most || p.seen[[2]int{a, b}] {
+	if a == b || len(p.r.Links) > p.maxLinks || p.seen[[2]int{a, b}] {
 		return
 	}
 	p.seen[[2]int{a, b}] = true
@@ -186,7 +187,7 @@ func (p *program) note(fault bool, code, element, message, hint string, off int)
 	}
 }
 
-// reading finishes the reading. Two items of one name are told apart when the name was made up from a call.
+// reading completes the reading: it sorts the items by offset.
 func (p *program) reading() *Reading {
 	r := p.r
 	sort.SliceStable(r.Items, func(i, j int) bool { return r.Items[i].Off < r.Items[j].Off })
@@ -197,7 +198,7 @@ func (p *program) reading() *Reading {
 	return r
 }
 
-// walk visits an expression and what is in it.
+// walk visits an expression and the expressions in it. It does not descend where visit returns false.
 func walk(e *form.Expr, depth int, visit func(*form.Expr) bool) {
 	if e == nil || depth > 200 || !visit(e) {
 		return
@@ -209,7 +210,7 @@ func walk(e *form.Expr, depth int, visit func(*form.Expr) bool) {
 	each(e.Stmts, func(st *form.Stmt) { walk(st.Expr, depth+1, visit) })
 }
 
-// each visits all statements with those inside others.
+// each visits all statements, nested ones included.
 func each(all []*form.Stmt, visit func(*form.Stmt)) {
 	for _, st := range all {
 		visit(st)
@@ -217,7 +218,7 @@ func each(all []*form.Stmt, visit func(*form.Stmt)) {
 	}
 }
 
-// eachStep visits all statements but those of definitions.
+// eachStep visits all statements, nested ones included, except for the bodies of functions and classes.
 func eachStep(all []*form.Stmt, visit func(*form.Stmt)) {
 	for _, st := range all {
 		if visit(st); st.Word != "def" && st.Word != "class" {
@@ -226,8 +227,8 @@ func eachStep(all []*form.Stmt, visit func(*form.Stmt)) {
 	}
 }
 
-// started returns the call that a wrapper starts: f(x) of tg.create_task(f(x)).
-func started(e *form.Expr) *form.Expr {
+// unwrapCall returns the call inside of wrappers: f(x) in tg.create_task(f(x)).
+func unwrapCall(e *form.Expr) *form.Expr {
 	for range 5 {
 		if e.Kind == form.Attr && e.Base.Kind == form.Call && results[e.Text] && !isTrivial(callName(e.Base)) {
 			e = e.Base // f(x).await
@@ -255,14 +256,14 @@ func started(e *form.Expr) *form.Expr {
 	return e
 }
 
-// executors are usual names of what runs a function that it is given.
+// executors are common names of variables that hold an executor.
 var executors = setOf("ex executor pool tpe e threadpool client")
 
 // callers run the function that one of their first arguments names: workflow.ExecuteActivity(ctx, Reserve,
 // b).
 var callers = setOf("ExecuteActivity ExecuteLocalActivity ExecuteChildWorkflow execute_activity execute_local_activity execute_child_workflow executeActivity executeChild start_activity call_activity callActivity CallActivityAsync call_sub_orchestrator CallSubOrchestratorAsync run_in_executor run_sync to_thread apply_async supplyAsync runAsync StartNew")
 
-// calledBy returns the name of the function that a call runs on behalf of another one, or "".
+// calledBy returns the name of the function that a call of one of the callers runs, or "".
 func calledBy(e *form.Expr) string {
 	b := e.Base
 	if b.Kind != form.Attr && b.Kind != form.Ident || !callers[b.Text] {
@@ -279,7 +280,7 @@ func calledBy(e *form.Expr) string {
 	return ""
 }
 
-// callName returns the name of what a call calls: "f" of f(x), f.submit(x), delayed(f)(x),
+// callName returns the name of the function that a call runs: "f" for f(x), f.submit(x), delayed(f)(x) and
 // tg.create_task(f(x)).
 func callName(e *form.Expr) string {
 	if e == nil || e.Kind != form.Call {
@@ -312,7 +313,7 @@ func callName(e *form.Expr) string {
 	return b.Path()
 }
 
-// arg returns the value of the first argument with one of the keys.
+// arg returns the value of the argument with the first of the keys that is present, or nil.
 func arg(e *form.Expr, keys ...string) *form.Expr {
 	for _, k := range keys {
 		for _, a := range e.Args {
@@ -326,7 +327,8 @@ func arg(e *form.Expr, keys ...string) *form.Expr {
 
 func isText(e *form.Expr) bool { return e != nil && e.Kind == form.Text }
 
-// readCalls reads a program whose statements are the plan: the problem is named by its label or its variable.
+// readCalls reads a program whose statements are the plan. Problems are named after their labels or
+// variables.
 func readCalls(src *form.Source, all []*form.Stmt) *program {
 	p := newProgram(src, 0, "calls")
 	total, bad := 0, 0
@@ -337,7 +339,7 @@ func readCalls(src *form.Source, all []*form.Stmt) *program {
 	})
 	p.control(all)
 	body, wrapped := p.mainBody(all)
-	body = program1(body)
+	body = trimProse(body)
 	eachStep(body, func(st *form.Stmt) {
 		if st.Word == "" || st.Word == "return" {
 			total++
@@ -350,7 +352,7 @@ func readCalls(src *form.Source, all []*form.Stmt) *program {
 		}
 		if st.Label.Text != "" && st.Expr != nil && st.Expr.Kind == form.Call {
 			labels++
-			p.late[strings.TrimLeft(st.Label.Text, "$")]++
+			p.laterLabels[strings.TrimLeft(st.Label.Text, "$")]++
 		}
 	}
 	var steps []*form.Stmt
@@ -394,7 +396,7 @@ func readCalls(src *form.Source, all []*form.Stmt) *program {
 	return p
 }
 
-// holdsCalls reports whether calls stand among the arguments of one.
+// holdsCalls reports whether the arguments of a call contain calls.
 func holdsCalls(e *form.Expr) bool {
 	found := false
 	for _, a := range e.Args {
@@ -406,7 +408,7 @@ func holdsCalls(e *form.Expr) bool {
 	return found
 }
 
-// labeled reports whether a statement with a label is a call, not a sentence with something in brackets.
+// labeled reports whether a labeled statement is a call rather than a sentence with brackets.
 func labeled(st *form.Stmt) bool {
 	e := st.Expr
 	if e == nil || !st.Clean || e.Kind != form.Call && !isJoin(e.Text) {
@@ -421,7 +423,7 @@ func labeled(st *form.Stmt) bool {
 	return true
 }
 
-// callWeight says how sure it is that calls are a plan.
+// callWeight returns the weight of a reading of calls: how likely they are a plan.
 func callWeight(p *program, body []*form.Stmt, wrapped string, labels, total, work, bad, computing int) int {
 	if computing*3 > total || bad > work || len(p.r.Items) == 1 && labels == 0 || p.nested && len(p.r.Links) == 0 {
 		return 0
@@ -444,15 +446,15 @@ func callWeight(p *program, body []*form.Stmt, wrapped string, labels, total, wo
 	return 0
 }
 
-// computes reports whether a statement does arithmetic rather than calling something or setting a value.
+// computes reports whether a statement does arithmetic instead of calling a function or setting a value.
 func computes(st *form.Stmt) bool {
 	return st.Expr.Kind == form.Other || st.Expr.Kind == form.Ops && !slices.ContainsFunc(st.Expr.Ops, func(op string) bool {
 		return op == "," || op == "=>" || op == "|" || op == "&&" || op == ">>"
 	})
 }
 
-// program1 drops statements in front of and behind the program that hold no call and no assignment: prose.
-func program1(body []*form.Stmt) []*form.Stmt {
+// trimProse drops prose around the program: leading and trailing statements without a call or an assignment.
+func trimProse(body []*form.Stmt) []*form.Stmt {
 	code := func(st *form.Stmt) bool {
 		return len(st.Body) > 0 && (st.Word != "" || st.Expr != nil && st.Expr.Kind == form.Ident) || st.Expr != nil && st.Clean && (st.Expr.Kind == form.Call || len(st.Targets) > 0 || st.Label.Text != "" && st.Expr.Kind == form.Ident || st.Word == "return")
 	}
@@ -465,8 +467,9 @@ func program1(body []*form.Stmt) []*form.Stmt {
 	return body
 }
 
-// mainBody returns the statements that are the plan: those of the text itself, or of the function that does
-// the most.
+// mainBody returns the statements that are the plan: the top level, or the body of the function with the most
+// calls. wrapped is "flow" if that function is marked or named as a workflow, "plain" if not, and "" for the
+// top level.
 func (p *program) mainBody(all []*form.Stmt) (body []*form.Stmt, wrapped string) {
 	top := 0
 	for _, st := range all {

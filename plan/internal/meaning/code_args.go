@@ -9,23 +9,22 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// made is what a program makes an item with: a call or an object, and the arguments of it that are told
-// otherwise.
-type made struct {
-	expr *form.Expr
-	told map[string]bool // keys, and places of arguments without one
-	body bool            // the lines below the first one are its body
+// origin is the call or object from which an item was made.
+type origin struct {
+	expr      *form.Expr
+	elsewhere map[string]bool // arguments that are read otherwise, by key, or by position if they have no key
+	body      bool            // the lines below the first one are the body of the item
 }
 
-// maxSource bounds the text of an argument that is kept as it is written, because it is no plain value.
+// maxSource bounds the source text that stands for an argument that is no plain value, in bytes.
 const maxSource = 1000
 
-// arguments gives the items the arguments of the calls that make them, each with its type. One without a key
-// is positional. What an item is called by is none.
+// arguments sets the arguments of the items from the calls that make them, each with its type. An argument
+// without a key is positional. The argument that names the item is left out.
 func (p *program) arguments(text string) {
 	for k := range p.r.Items {
 		it := &p.r.Items[k]
-		m := p.made[k]
+		m := p.origins[k]
 		if m.body {
 			it.Details = body(text, it)
 		}
@@ -40,7 +39,7 @@ func (p *program) arguments(text string) {
 					continue
 				}
 				p.argument(it, refs, a, text)
-				if name := a.Val.Path(); m.told[argKey(n, a)] || isName(a, it) || name != "" && (name == callName(e) || name == "self" || name == "this") {
+				if name := a.Val.Path(); m.elsewhere[argKey(n, a)] || isName(a, it) || name != "" && (name == callName(e) || name == "self" || name == "this") {
 					it.Attrs = it.Attrs[:len(it.Attrs)-1]
 				}
 			}
@@ -54,7 +53,7 @@ func (p *program) arguments(text string) {
 	}
 }
 
-// body returns the lines of an item below the first one.
+// body returns the text of an item below its first line.
 func body(text string, it *Item) string {
 	end := min(it.End, len(text))
 	n := strings.IndexByte(text[it.Off:max(end, it.Off)], '\n')
@@ -65,7 +64,7 @@ func body(text string, it *Item) string {
 	return dedent(strings.Split(strings.TrimRight(text[it.Off+n+1:end], " \t\r\n}"), "\n"))
 }
 
-// argKey is the key of an argument, or its place.
+// argKey returns the key of an argument, or its index if it has none.
 func argKey(n int, a form.ArgExpr) string {
 	if a.Key == "" {
 		return itoa(n)
@@ -82,7 +81,7 @@ func isName(a form.ArgExpr, it *Item) bool {
 	return x != "" && (x == it.ID || x == it.Title)
 }
 
-// byPlace returns references in the order of the text.
+// byPlace returns references in the order of their offsets.
 func byPlace(refs []Ref) []*Ref {
 	out := make([]*Ref, len(refs))
 	for i := range refs {
@@ -92,7 +91,7 @@ func byPlace(refs []Ref) []*Ref {
 	return out
 }
 
-// argument adds one argument to an item, and tells the references in it that they stand there.
+// argument adds an argument to an item, and sets the argument's key at the references inside of it.
 func (p *program) argument(it *Item, refs []*Ref, a form.ArgExpr, text string) {
 	attr := Attr{Key: a.Key, Role: roleOf(a.Key, a.Val.Text), Off: a.Val.Off}
 	i, _ := slices.BinarySearchFunc(refs, a.Val.Off, func(r *Ref, off int) int { return r.Off - off })
@@ -111,11 +110,11 @@ func (p *program) argument(it *Item, refs []*Ref, a form.ArgExpr, text string) {
 	}
 }
 
-// toolNames are names of fields that name a tool and nothing else.
+// toolNames are the names of fields that can only name a tool.
 var toolNames = wordsOf("names of tools")
 
-// roleOf returns the role of a field of one item. What a field such as "action" or "run" holds is a tool when
-// it is one word.
+// roleOf returns the role of a field of an item. The value of an ambiguous field such as "action" or "run" is
+// a tool only if it is a single word.
 func roleOf(key, value string) Role {
 	role, _ := lexicon.Field(key)
 	if role == lexicon.Tool && !toolNames[strings.ToLower(key)] && (strings.Contains(value, " ") || digits(value)) {
@@ -124,7 +123,7 @@ func roleOf(key, value string) Role {
 	return roleOfAttr[role]
 }
 
-// literal writes an expression as JSON, if it is a plain value.
+// literal writes an expression as JSON. It returns false if the expression is no plain value.
 func literal(e *form.Expr, text string, b *strings.Builder, depth int) bool {
 	if e == nil || depth > 100 {
 		return false
@@ -132,7 +131,7 @@ func literal(e *form.Expr, text string, b *strings.Builder, depth int) bool {
 	switch e.Kind {
 	case form.Text:
 		s := e.Text
-		if c := text[e.Off] | 0x20; c != 'r' { // r"\d" means what it shows
+		if c := text[e.Off] | 0x20; c != 'r' { // escapes in a raw string are no escapes
 			s = form.Unescape(s, true)
 		}
 		b.WriteString(form.Quote(s))
@@ -164,7 +163,7 @@ func literal(e *form.Expr, text string, b *strings.Builder, depth int) bool {
 	return true
 }
 
-// literalList writes a list, or an object whose values all have keys, of plain values.
+// literalList writes a list of plain values, or an object if all of them have keys.
 func literalList(e *form.Expr, text string, b *strings.Builder, depth int) bool {
 	keyed := len(e.Args) > 0 && e.Args[0].Key != ""
 	open, closing := "[", "]"

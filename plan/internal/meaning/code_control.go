@@ -7,17 +7,19 @@ import (
 )
 
 var (
-	// plainRoots are packages and objects whose functions compute, log or prepare, and do no step of a plan.
+	// plainRoots are packages and objects whose functions compute, log or prepare. A call of one is no step.
 	plainRoots = setOf("context errgroup sync log logger logging slog fmt errors strings strconv math console sys Channel params time datetime Math JSON Object Array Date asyncio.Queue")
-	// controls are methods of what runs steps, or keeps a graph of them, rather than of a step's result.
+	// controls are methods of objects that run steps or hold a graph of steps, not methods of results of
+	// steps.
 	controls = setOf("Go go Wait wait Add Done create_task createTask start_soon submit add_node addNode add_edge addEdge add_conditional_edges addConditionalEdges set_entry_point setEntryPoint set_finish_point compile shutdown TryGo SetLimit")
-	// starters run a function that they are given beside what follows.
+	// starters run the function in their arguments concurrently with the statements that follow.
 	starters = setOf("Go go spawn start_soon TryGo Run submit fork async launch")
-	// barriers wait for what was started.
+	// barriers wait for the steps that were started.
 	barriers = setOf("Wait wait wait_all waitAll join WaitAll all")
 )
 
-// isTrivial reports whether a function computes, logs or prepares something and does no step of a plan.
+// isTrivial reports whether a function only computes, logs or prepares something, so that a call of it is no
+// step of a plan.
 func isTrivial(name string) bool {
 	if trivial[name] || strings.HasSuffix(name, "Config") {
 		return true
@@ -26,8 +28,8 @@ func isTrivial(name string) bool {
 	return ok && plainRoots[root]
 }
 
-// control finds the variables that hold what runs steps or keeps a graph of them, and those that hold
-// functions: what they are given is no step.
+// control finds the runners: variables that hold functions, or objects that run steps or hold a graph of
+// steps. Assigning to such a variable is no step.
 func (p *program) control(all []*form.Stmt) {
 	set, called := map[string]bool{}, map[string]bool{}
 	each(all, func(st *form.Stmt) {
@@ -53,7 +55,7 @@ func (p *program) control(all []*form.Stmt) {
 	}
 }
 
-// controlled reports whether an assignment gives nothing but what runs steps, or functions, to its variables.
+// controlled reports whether an assignment sets only runners, contexts and unused variables.
 func (p *program) controlled(st *form.Stmt) bool {
 	some := false
 	for _, t := range st.Targets {
@@ -65,15 +67,15 @@ func (p *program) controlled(st *form.Stmt) bool {
 	return some && st.Label.Text == ""
 }
 
-// ofRunner reports whether a call is a method of what keeps a graph of steps: app = graph.compile().
+// ofRunner reports whether a call is a method of a runner that adds no step, as in app = graph.compile().
 func (p *program) ofRunner(e *form.Expr) bool {
 	return e.Base.Kind == form.Attr && p.runners[e.Base.Base.Path()] && (len(e.Args) == 0 || !isText(e.Args[0].Val) && taskID(e) == "")
 }
 
-// spare are variables that hold no result of a step: errors and what is thrown away.
+// spare are variables that hold no result of a step: errors, contexts and unused variables.
 var spare = setOf("err error _ ok ctx cancel e __")
 
-// withoutSpare drops from variables those that hold no result.
+// withoutSpare returns the variables that may hold a result.
 func withoutSpare(targets []form.Piece) []form.Piece {
 	var out []form.Piece
 	for _, t := range targets {
@@ -84,11 +86,11 @@ func withoutSpare(targets []form.Piece) []form.Piece {
 	return out
 }
 
-// hooks are functions that keep the function that they are given for later: tests, routes and events.
+// hooks store the function in their arguments for later: tests, routes and event handlers.
 var hooks = setOf("it test describe expect beforeEach afterEach useEffect on once get post put patch delete all use addEventListener setTimeout setInterval schedule listen subscribe")
 
-// functionOf returns the function without a name that a call is given, if it has a body of statements, and
-// the name of the step that the call makes of it: step.run("fetch", async () => { … }).
+// functionOf returns the anonymous function in the arguments of a call, if it has a body of statements. It
+// also returns the name that the call gives it as a step: step.run("fetch", async () => { … }).
 func functionOf(e *form.Expr) (f *form.Expr, name string) {
 	if e.Kind != form.Call {
 		return nil, ""
@@ -111,7 +113,8 @@ func functionOf(e *form.Expr) (f *form.Expr, name string) {
 	return f, name
 }
 
-// starts reads a statement that starts a function beside what follows: g.Go(func() error { … }).
+// starts reads a statement that starts a function concurrently: g.Go(func() error { … }). It returns false
+// for other statements.
 func (p *program) starts(e *form.Expr, depth int) bool {
 	f, name := functionOf(e)
 	if f == nil || name != "" || e.Base.Kind != form.Func && !starters[e.Base.Text] {
@@ -124,14 +127,15 @@ func (p *program) starts(e *form.Expr, depth int) bool {
 	return true
 }
 
-// barrier reads a statement that waits for what was started, or for the results that it names.
+// barrier reads a statement that waits for all started steps, or for the results that it names. It returns
+// false for other statements.
 func (p *program) barrier(e *form.Expr) bool {
 	if e.Kind != form.Call {
 		return false
 	}
 	name := e.Base.Text
 	if !barriers[name] && !gathers[e.Base.Path()] || name == "join" && len(e.Args) > 0 {
-		return false // join(a, b) joins what they hold
+		return false // join(a, b) joins strings or lists
 	}
 	var held []int
 	for _, x := range p.gathered(&form.Expr{Kind: form.Call, Base: &form.Expr{Kind: form.Ident, Text: "gather"}, Args: e.Args}) {

@@ -10,19 +10,20 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// declared is a task that a line declares. rest is what stands behind its name and in its body.
+// declared is a task that a line declares. rest is the text behind its name and in its body.
 type declared struct {
 	id, title        string
 	off, end, indent int
 	rest             []form.Piece
-	made             bool // a word for tasks stands before its name
-	call             bool // the line is nothing but a call
+	keyword          bool // a keyword such as "task" or "job" stands before its name
+	call             bool // the line is a single call
 }
 
-// makers are the last parts of the calls with which build files declare tasks.
+// makers are the last name parts of the calls with which build files declare tasks.
 var makers = setOf("register create task job step stage target node action named")
 
-// readDeclared reads lines that each declare a task, and say behind its name or in a body what it waits for:
+// readDeclared reads lines that declare a task each. The needs of a task follow its name or stand in its
+// body:
 //
 //	TASK draw_vacuum   WAITS_FOR seal_tank
 //	p3 := print table  requires p1, p2
@@ -38,7 +39,7 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 			continue
 		}
 		inside := len(all) > 0 && l.Indent > all[len(all)-1].indent
-		if d, body := declaration(l); d != nil && (d.made || !inside) {
+		if d, body := declaration(l); d != nil && (d.keyword || !inside) {
 			if title != "" {
 				d.title, title = title, ""
 			}
@@ -55,14 +56,14 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 		}
 	}
 	if bodies > 0 {
-		all = slices.DeleteFunc(all, func(d *declared) bool { return !d.made })
+		all = slices.DeleteFunc(all, func(d *declared) bool { return !d.keyword })
 	}
 	if len(all) < 2 || bodies == 0 && (len(all) < 3 || other > 2) {
 		return nil
 	}
 	p := linkDeclared(src, all, bodies > 0)
 	if p == nil || !slices.ContainsFunc(all, func(d *declared) bool { return !d.call }) && readTasks(src, form.Statements(src, first, end)) != nil {
-		return nil // calls with arguments, which readProgram reads
+		return nil // calls with arguments belong to readProgram
 	}
 	p.arguments(src.Text)
 	r := p.reading()
@@ -70,14 +71,14 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 	return r
 }
 
-// linkDeclared links the tasks. Without bodies most lines must say what they wait for, and name nothing but
-// tasks behind it.
+// linkDeclared links the tasks. It returns nil unless they have bodies, or most lines state needs that name
+// only tasks.
 func linkDeclared(src *form.Source, all []*declared, bodies bool) *program {
 	p := newProgram(src, 93, "declarations")
 	p.r.Stated = true
 	index := map[string]int{}
 	for k, d := range all {
-		if _, twice := index[d.id]; !twice { // a later declaration only adds to it
+		if _, twice := index[d.id]; !twice { // a later declaration of the same id only adds needs
 			index[d.id] = k
 		}
 	}
@@ -111,13 +112,14 @@ func linkDeclared(src *form.Source, all []*declared, bodies bool) *program {
 	}
 	for k, d := range all {
 		if index[d.id] == k {
-			p.made[p.item(d.id, d.title, true, d.off, d.end)] = made{body: true}
+			p.origins[p.item(d.id, d.title, true, d.off, d.end)] = origin{body: true}
 		}
 	}
 	return p
 }
 
-// declaration returns the task that a line declares. body tells that its body opens or its call is closed.
+// declaration returns the task that a line declares. body is set if a body opens on the line, or if the call
+// is closed.
 func declaration(l *form.Line) (d *declared, body bool) {
 	s := l.Text
 	if i := strings.Index(s, " #"); i > 0 {
@@ -128,7 +130,7 @@ func declaration(l *form.Line) (d *declared, body bool) {
 	if outs, ins, ok := strings.Cut(strings.TrimPrefix(s, "build "), ": "); ok && strings.HasPrefix(s, "build ") && !strings.ContainsAny(outs, "\"'(") {
 		d.id, d.title = outs, outs
 		d.rest = []form.Piece{{Text: "needs " + strings.ReplaceAll(ins, "|", " "), Off: l.Off}}
-		d.made = true
+		d.keyword = true
 		return d, true
 	}
 	n := nameLength(s, "._")
@@ -139,7 +141,7 @@ func declaration(l *form.Line) (d *declared, body bool) {
 	}
 	paren := strings.HasPrefix(t, "(")
 	made := (paren || strings.HasPrefix(t, " ")) && (makers[word] || runs(word))
-	if d.made = made; made {
+	if d.keyword = made; made {
 		t = strings.TrimLeft(t, "( :")
 	} else {
 		t = s
@@ -173,7 +175,8 @@ func declaration(l *form.Line) (d *declared, body bool) {
 	return d, body
 }
 
-// needList is what stands behind a word or sign of need at a place of a line; next tells that it comes next.
+// needList holds the names behind a word or sign of need at an offset of a line. next is set if the word
+// names successors.
 type needList struct {
 	at    int
 	next  bool
@@ -185,7 +188,7 @@ type needName struct {
 	quoted bool
 }
 
-// within reports whether all names of a list are those of tasks, or say that there is none.
+// within reports whether the list is not empty and all its names are tasks or a word for "none".
 func (n *needList) within(index map[string]int) bool {
 	for _, x := range n.names {
 		if _, ok := index[x.id]; !ok && !isNone(x.id) {
@@ -195,7 +198,7 @@ func (n *needList) within(index map[string]int) bool {
 	return len(n.names) > 0
 }
 
-// links returns the links that a list states. A quoted name that no task has is kept, so that it is told.
+// links returns the links that a list states. A quoted name that no task has stays, so that it is reported.
 func (n *needList) links(to string, index map[string]int, off int) (out []Link) {
 	for _, x := range n.names {
 		if _, ok := index[x.id]; !ok && (!x.quoted || strings.ContainsAny(x.id, " ./:")) {
@@ -210,7 +213,7 @@ func (n *needList) links(to string, index map[string]int, off int) (out []Link) 
 	return out
 }
 
-// needLists returns the lists of names behind words and signs of need in a line.
+// needLists returns the lists of names behind the words and signs of need in a line.
 func needLists(s string) (out []needList) {
 	if i := strings.Index(s, " #"); i >= 0 {
 		s = s[:i]
@@ -241,7 +244,7 @@ func needLists(s string) (out []needList) {
 			i += n
 		case m > 0:
 			if t := strings.TrimLeft(s[i+m:], " "); len(t) > 1 && t[0] == '=' && t[1] != '>' && t[1] != '=' {
-				open = false // the name of another argument
+				open = false // the key of another argument
 			}
 			add(s[i:i+m], false)
 			i += m
@@ -255,8 +258,8 @@ func needLists(s string) (out []needList) {
 	return out
 }
 
-// needPhrase returns the length of the words of need that a text begins with, however they are written, and
-// whether they name what comes next.
+// needPhrase returns the length of the phrase of need at the start of a text, in any spelling, and whether
+// the phrase names successors.
 func needPhrase(s string) (n int, next bool) {
 	end := 0
 	for range 3 {

@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// linksOf returns the links of the likeliest reading of a text, as "a>b".
+// linksOf returns the links of the most likely reading of a text, as "a>b".
 func linksOf(t *testing.T, text string) string {
 	t.Helper()
 	all := Read(form.NewSource(text))

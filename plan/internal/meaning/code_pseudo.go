@@ -10,10 +10,10 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// openers are the roles of lines that begin a block, below which steps stand.
+// openers are the roles of lines that begin a block of steps.
 const openers = lexicon.BlockParallel | lexicon.BlockSequence | lexicon.BlockIf | lexicon.BlockElse | lexicon.BlockLoop | lexicon.BlockBranch | lexicon.BlockBegin
 
-// parallelWord reports whether words say that what follows runs side by side.
+// parallelWord reports whether words say that the following lines run in parallel.
 func parallelWord(s string) bool {
 	s = lexicon.Fold(s)
 	if w := strings.Trim(s, " :{}()[]"); w == "par" || w == "in par" {
@@ -22,24 +22,24 @@ func parallelWord(s string) bool {
 	return lexicon.HasBlock(lexicon.BlockParallel, s)
 }
 
-// sequenceWord reports whether words say that what follows, or the arguments of a function, run one after the
-// other.
+// sequenceWord reports whether words say that the following lines, or the arguments of a function, run one
+// after the other.
 func sequenceWord(s string) bool {
 	s = lexicon.Fold(s)
 	return s == "seq" || lexicon.HasBlock(lexicon.BlockSequence, strings.ReplaceAll(s, "_", " "))
 }
 
-// pseudoLine is one line with those that stand deeper below it.
+// pseudoLine is a line with the lines that are indented below it.
 type pseudoLine struct {
 	text         string
 	off, end     int
 	indent, line int
 	kids         []*pseudoLine
-	// fold is the text as words are compared, lead what its first words do, of leadEnd bytes.
+	// fold is the folded text. lead is the role of its first leadEnd bytes.
 	fold    string
 	lead    lexicon.Block
 	leadEnd int
-	// closed tells that a line ends the block that this one begins.
+	// closed is set if a later line ends the block that this line begins.
 	closed bool
 }
 
@@ -49,7 +49,7 @@ func newPseudoLine(p form.Piece, indent, line int) *pseudoLine {
 	return n
 }
 
-// classify looks up what the first words of a line do.
+// classify looks up the role of the first words of a line.
 func (n *pseudoLine) classify() {
 	n.fold = strings.Trim(lexicon.Fold(n.text), " :：{}[]<>#*-=;,.|\"'`…")
 	n.lead, n.leadEnd = lexicon.LeadingBlock(strings.ReplaceAll(n.fold, "_", " "))
@@ -58,26 +58,26 @@ func (n *pseudoLine) classify() {
 // is reports whether the line begins with a word of one of the roles.
 func (n *pseudoLine) is(b lexicon.Block) bool { return n.lead&b != 0 }
 
-// alone reports whether the line is no more than a word of one of the roles.
+// alone reports whether the line consists of a word with one of the roles.
 func (n *pseudoLine) alone(b lexicon.Block) bool {
 	return n.is(b) && strings.Trim(n.fold[n.leadEnd:], " ()") == ""
 }
 
-// parallel reports whether the line says that what follows it runs side by side.
+// parallel reports whether the line says that the following lines run in parallel.
 func (n *pseudoLine) parallel() bool { return parallelWord(n.text) }
 
-// conditional reports whether the line begins with a word of a condition or a loop.
+// conditional reports whether the line begins with a word for a condition or a loop.
 func (n *pseudoLine) conditional() bool {
 	return n.is(lexicon.BlockIf | lexicon.BlockElse | lexicon.BlockLoop)
 }
 
-// opens reports whether the line may begin a block: it is short and begins with a word that does.
+// opens reports whether the line may begin a block: it is short and begins with a word for one.
 func (n *pseudoLine) opens() bool {
 	return len(n.text) < 120 && n.conditional() || short(n.text) && (n.parallel() || n.is(lexicon.BlockSequence|lexicon.BlockBegin) && (n.alone(openers) || capitals(firstWord(n.text))))
 }
 
-// ends reports whether the line ends a block: END, END PARALLEL, coend, FIN SI, 並列終わり, or the words of its
-// head and one more.
+// ends reports whether the line ends the block of head: END, END PARALLEL, coend, FIN SI, 並列終わり, or the words
+// of the head and one more. head is nil if any block will do.
 func (n *pseudoLine) ends(head *pseudoLine) bool {
 	if len(n.kids) > 0 || !short(n.text) || n.fold == "" {
 		return n.text == "}" && len(n.kids) == 0
@@ -100,7 +100,8 @@ func (n *pseudoLine) ends(head *pseudoLine) bool {
 	return len(word) > 3 && head.parallel() && n.parallel() && strings.Contains(n.fold, word) && len(n.fold) > len(word)
 }
 
-// blockish reports whether words are nothing, name a kind of block, or are among those of the head.
+// blockish reports whether words are empty, name a kind of block, or are among the words of the head n, which
+// may be nil.
 func (n *pseudoLine) blockish(s string) bool {
 	s = strings.Trim(s, " _-()")
 	if s == "" || parallelWord(s) || sequenceWord(s) {
@@ -113,13 +114,13 @@ func (n *pseudoLine) blockish(s string) bool {
 	return n != nil && (strings.HasPrefix(n.fold, s) || n.is(lexicon.BlockLoop|lexicon.BlockBegin) && strings.Contains(n.fold, s))
 }
 
-// separates reports whether the line parts the branches of a block: and, fork again, ||.
+// separates reports whether the line separates the branches of a block: and, fork again, ||.
 func (n *pseudoLine) separates() bool {
 	return n.alone(lexicon.BlockBranch) && !strings.HasSuffix(n.text, ":") || strings.Trim(n.text, "|-&") == "" && n.text != ""
 }
 
-// readPseudo reads steps in blocks: BEGIN … END, PARALLEL … END PARALLEL, branches, par { a; b }, conditions
-// and loops, and lists of jobs that say what they wait for.
+// readPseudo reads pseudo code: blocks such as BEGIN … END, PARALLEL … END PARALLEL and par { a; b },
+// branches, conditions, loops, and lists of jobs with their needs.
 func readPseudo(src *form.Source, first, end int) *Reading {
 	root, ok := pseudoTree(src, first, end)
 	if root == nil {
@@ -170,8 +171,8 @@ func isNumber(word string) bool {
 	return ok
 }
 
-// pseudoTree brings lines into a tree by their indents and braces. likely tells that they look like pseudo
-// code even if no line ends a block. It returns nil for what others read.
+// pseudoTree builds a tree of lines from indents and braces. likely is set if the lines look like pseudo code
+// even without a line that ends a block. It returns nil for text that belongs to other readers.
 func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool) {
 	if onlyListed(src.Lines[first:end]) {
 		return nil, false
@@ -227,7 +228,7 @@ func pseudoTree(src *form.Source, first, end int) (root *pseudoLine, likely bool
 	return root, likely
 }
 
-// isRule reports whether a line in capitals waits for something or states a condition, or one waits and then
+// isRule reports whether a line in capitals waits or states a condition, or a line in any case waits and then
 // starts a step.
 func isRule(s string) bool {
 	w := firstWord(s)
@@ -235,15 +236,15 @@ func isRule(s string) bool {
 		return true
 	}
 	_, rest, ok := pseudoRule(form.Piece{Text: s})
-	// await a then start b, when a is done: run b
+	// For example: await a then start b; when a is done: run b.
 	return ok && strings.Contains(rest.Text, " ") && runs(firstWord(rest.Text))
 }
 
-// grouped puts the lines of blocks that are not indented below the line that begins the block: PARALLEL, a,
+// grouped nests the lines of blocks that are not indented below the line that begins the block: PARALLEL, a,
 // b, END.
 func grouped(lines []*pseudoLine, depth int) []*pseudoLine {
 	type open struct {
-		at   int // in out
+		at   int // index in out
 		head *pseudoLine
 	}
 	var out []*pseudoLine
@@ -277,14 +278,14 @@ func grouped(lines []*pseudoLine, depth int) []*pseudoLine {
 	return out
 }
 
-// closedBlock reports whether a block whose parts run side by side has a line that ends it.
+// closedBlock reports whether a parallel block has a line that ends it.
 func closedBlock(lines []*pseudoLine, depth int) bool {
 	return depth < 100 && slices.ContainsFunc(lines, func(n *pseudoLine) bool {
 		return n.closed && n.parallel() && short(n.text) && !isListed(n.text) && len(n.kids) > 0 || closedBlock(n.kids, depth+1)
 	})
 }
 
-// programLines reports whether a third of the lines, or more, are of a language that computers run.
+// programLines reports whether at least a third of the lines are in a programming language.
 func programLines(lines []*pseudoLine) bool {
 	all, strange := 0, 0
 	var visit func([]*pseudoLine, int)
@@ -301,8 +302,9 @@ func programLines(lines []*pseudoLine) bool {
 	return strange*3 >= all
 }
 
-// conditions reports whether the lines are steps with conditions or loops around some, in words rather than
-// in a language that computers run: their heads are in capitals or end in THEN or DO, or a line ends them.
+// conditions reports whether the lines are steps with conditions or loops, in words rather than in a
+// programming language: the heads of the blocks are in capitals or end in THEN or DO, or a line ends the
+// block.
 func conditions(lines []*pseudoLine, src *form.Source, first int) bool {
 	if l := &src.Lines[first]; l.InCode && l.Lang != "" && !strings.HasPrefix(l.Lang, "pseudo") && !strings.HasPrefix(l.Lang, "text") && l.Lang != "txt" && l.Lang != "plaintext" {
 		return false
@@ -327,8 +329,7 @@ func conditions(lines []*pseudoLine, src *form.Source, first int) bool {
 	return conditions > 0 && steps > 2 && strange*4 <= steps
 }
 
-// isProgram reports whether a line is of a language that computers run: it assigns, compares, returns or
-// prints.
+// isProgram reports whether a line is in a programming language: it assigns, compares, returns or prints.
 func isProgram(s string) bool {
 	for _, sign := range [...]string{"==", "+=", "-=", " = ", "!=", "[", "++", " <- ", ":= ", " in ", "&&"} {
 		if strings.Contains(s, sign) {
@@ -342,8 +343,7 @@ func isProgram(s string) bool {
 	return word == "return" || trivial[word] || word == "def" || word == "class"
 }
 
-// onlyListed reports whether half of the lines, or more, are listed, and none says that something runs
-// beside.
+// onlyListed reports whether at least half of the lines are list entries and no line mentions parallel steps.
 func onlyListed(lines []form.Line) bool {
 	all, listed, rules := 0, 0, 0
 	for i := range lines {
@@ -356,8 +356,7 @@ func onlyListed(lines []form.Line) bool {
 	return listed*2 >= all && rules < 2 && !slices.ContainsFunc(lines, func(l form.Line) bool { return parallelWord(l.Text) })
 }
 
-// isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others
-// read.
+// isListed reports whether a line is a list entry, a table row or part of a value. Other readers read these.
 func isListed(s string) bool {
 	if i := strings.IndexByte(s, '('); i > 0 && form.IsName(s[:i]) {
 		return false // a call
@@ -372,7 +371,7 @@ func isField(s string) bool {
 	return ok && !strings.ContainsAny(key, " (") && strings.TrimSpace(value) != ""
 }
 
-// blockHead reports whether line k begins a block: it is short, and what follows stands deeper.
+// blockHead reports whether line k begins a block: it is short, and the following line is indented further.
 func blockHead(src *form.Source, k, end int) bool {
 	l := &src.Lines[k]
 	if i := strings.IndexByte(l.Text, '{'); i >= 0 && !isListed(l.Text) {
@@ -427,7 +426,7 @@ func splitBraces(s string, off int) (out []form.Piece) {
 	return out
 }
 
-// isFrame reports whether lines are a first and a last short one around one indented block.
+// isFrame reports whether the lines are a short first and a short last line around an indented block.
 func isFrame(kids []*pseudoLine) bool {
 	for k, n := range kids {
 		if len(n.kids) < 2 {
@@ -446,13 +445,14 @@ func firstWord(s string) string {
 
 func short(s string) bool { return utf8.RuneCountInString(s) < 40 && strings.Count(s, " ") < 4 }
 
-// upper reports whether a line is in capitals, or in letters that have none.
+// upper reports whether a text has no lower-case letters.
 func upper(s string) bool { return strings.ToUpper(s) == s }
 
-// capitals reports whether a word is in capitals, or in letters that have none, and holds a letter.
+// capitals reports whether a word has letters and none of them is lower-case.
 func capitals(s string) bool { return upper(s) && strings.ContainsFunc(s, unicode.IsLetter) }
 
-// jobVerb reports whether most lines begin with one word, as "job a", "job b WAIT FOR a".
+// jobVerb reports whether most lines begin with the same word or with words that start a step, as in "job a",
+// "job b WAIT FOR a".
 func jobVerb(words []string) bool {
 	count := map[string]int{}
 	for _, w := range words {
@@ -467,34 +467,34 @@ func jobVerb(words []string) bool {
 	return n >= 3 && n*2 > len(words)
 }
 
-// runs reports whether a word stands before the name of a step and says nothing else.
+// runs reports whether a word before the name of a step only says that the step runs, or that it is a step.
 func runs(word string) bool {
 	return wordIs(word, lexicon.BlockRun) || lexicon.Is(lexicon.Steps, word)
 }
 
-// wordIs reports whether a word, as a whole, has one of the roles.
+// wordIs reports whether a whole word has one of the roles.
 func wordIs(word string, b lexicon.Block) bool {
 	word = lexicon.Fold(word)
 	roles, n := lexicon.LeadingBlock(word)
 	return roles&b != 0 && n == len(word)
 }
 
-// pseudo is the state in which pseudo code is read.
+// pseudo is the state of a reader of pseudo code.
 type pseudo struct {
 	*program
 	src    *form.Source
 	known  map[string]int
 	verbs  map[string]bool
 	framed bool
-	// par counts blocks whose parts run side by side, blocks those with a condition or a loop.
+	// par counts parallel blocks, blocks counts conditions and loops.
 	par, blocks int
 	stated      int
-	tails       map[int]string // of an item, what stands behind its name
+	tails       map[int]string // the text behind an item's name
 	joins       map[int][]string
 	wait        []string
 }
 
-// frame drops what stands around the plan: the outermost begin and end, prose before and behind.
+// frame drops the text around the plan: the outermost begin and end, and prose before and after.
 func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
 	kids = withoutProse(kids)
 	for range 5 {
@@ -519,8 +519,8 @@ func (r *pseudo) frame(kids []*pseudoLine) []*pseudoLine {
 	return kids
 }
 
-// withoutProse drops the sentences before and behind the steps: those that end with a full stop, or announce
-// with a colon.
+// withoutProse drops leading and trailing sentences: lines that end with a full stop or, if they open no
+// block, a colon.
 func withoutProse(kids []*pseudoLine) []*pseudoLine {
 	prose := func(n *pseudoLine) bool {
 		last, _ := utf8.DecodeLastRuneInString(n.text)
@@ -535,7 +535,8 @@ func withoutProse(kids []*pseudoLine) []*pseudoLine {
 	return kids
 }
 
-// commonVerbs are the known verbs before names, if most lines that are more than a name begin with one.
+// commonVerbs returns the verbs before names, if most lines with more than a name begin with a verb of
+// BlockRun.
 func commonVerbs(lines []*pseudoLine) map[string]bool {
 	out := map[string]bool{}
 	total, others := 0, 0

@@ -8,13 +8,13 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// block reads lines that run one after the other, or, below a head that says so, side by side.
+// block reads lines that run one after the other, or in parallel if the flow is a parallel one.
 func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 	if depth > 100 {
 		return
 	}
 	if f.Kind == "par" {
-		r.beside(lines, f, depth)
+		r.parallelParts(lines, f, depth)
 		return
 	}
 	tried, j, joined := 0, 0, false
@@ -24,7 +24,7 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 		if len(n.kids) == 0 {
 			if k >= tried {
 				j, joined = spawnEnd(lines, k)
-				tried = j // none of the lines up to there begins another run
+				tried = j // no run of such lines begins before j
 			}
 			if joined {
 				joined = false
@@ -48,7 +48,7 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 			side := f.Add("par", 0)
 			j := k + 1
 			for j < len(lines) && len(lines[j].kids) > 0 && lines[j].is(lexicon.BlockBranch) && lines[j].alone(lexicon.BlockBranch) {
-				j++ // fork … and …
+				j++ // branches: fork … and …
 			}
 			if j == k+1 {
 				r.block(n.kids, side, depth+1)
@@ -69,13 +69,13 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 	}
 }
 
-// isStep reports whether a line with others below it is a step itself: a call that begins no block.
+// isStep reports whether a line with lines below it is a step itself: a call that begins no block.
 func (n *pseudoLine) isStep() bool {
 	return n.lead == 0 && strings.HasSuffix(n.text, ")") && !strings.Contains(n.text, " ") && !n.closed
 }
 
-// beside reads the parts of a block that run side by side.
-func (r *pseudo) beside(lines []*pseudoLine, f *form.Flow, depth int) {
+// parallelParts reads the parts of a parallel block.
+func (r *pseudo) parallelParts(lines []*pseudoLine, f *form.Flow, depth int) {
 	wide := len(lines) > 1 && lines[0].line != lines[len(lines)-1].line
 	for k := 0; k < len(lines); k++ {
 		n := lines[k]
@@ -96,8 +96,8 @@ func (r *pseudo) beside(lines []*pseudoLine, f *form.Flow, depth int) {
 	}
 }
 
-// conditional reads the block of a condition or a loop at place k, with what is done otherwise, and returns
-// the place of its last line.
+// conditional reads the block of the condition or loop at index k, together with its else branches. It
+// returns the index of its last line.
 func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int) int {
 	var parts [][]*pseudoLine
 	n := lines[k]
@@ -117,7 +117,7 @@ func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int
 		split(lines[k].kids)
 	}
 	r.blocks++
-	r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were taken", "write the steps that are to be done", n.off)
+	r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were read", "write only the steps to do", n.off)
 	before := len(r.r.Items)
 	if len(parts) == 1 {
 		r.block(parts[0], f.Add("seq", 0), depth+1)
@@ -128,25 +128,25 @@ func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int
 		}
 	}
 	for _, it := range r.r.Items[before:] {
-		r.note(false, "AMBIGUOUS", it.ID, it.ID+" stands below the condition "+n.text+"; it was taken as one step", "write each step that is to be done", it.Off)
+		r.note(false, "AMBIGUOUS", it.ID, it.ID+" is below the condition "+n.text+"; it was read as one step", "write each step to do", it.Off)
 	}
 	return k
 }
 
-// isCondition reports whether a line begins with a word of a condition or a loop.
+// isCondition reports whether a line begins with a word for a condition or a loop.
 func isCondition(s string) bool {
 	b, _ := lexicon.LeadingBlock(lexicon.Fold(strings.Trim(s, " :")))
 	return b&(lexicon.BlockIf|lexicon.BlockElse|lexicon.BlockLoop) != 0
 }
 
-// waitsFor reports whether a line begins with a word that waits, and names something.
+// waitsFor reports whether a line begins with a word for waiting and names something.
 func waitsFor(s string) bool {
 	folded := lexicon.Fold(s)
 	b, n := lexicon.LeadingBlock(folded)
 	return b&lexicon.BlockJoin != 0 && n < len(folded)
 }
 
-// sameLine returns the place behind the last statement on the line of statement k.
+// sameLine returns the index behind the last statement on the source line of statement k.
 func sameLine(lines []*pseudoLine, k int) int {
 	j := k + 1
 	for j < len(lines) && lines[j].line == lines[k].line && len(lines[j].kids) == 0 {
@@ -155,8 +155,8 @@ func sameLine(lines []*pseudoLine, k int) int {
 	return j
 }
 
-// branchHead returns the length of "thread 1: " or "- " at the start of a line in a block whose parts run
-// side by side.
+// branchHead returns the length of the branch label at the start of a line in a parallel block: "thread 1: "
+// or "- ".
 func branchHead(s string) int {
 	if strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "|| ") {
 		return strings.IndexByte(s, ' ') + 1
@@ -169,8 +169,8 @@ func branchHead(s string) int {
 	return len(s) - len(strings.TrimLeft(rest, " "))
 }
 
-// spawnEnd returns the place behind the lines from k on that start a step each, and whether the line there
-// joins them.
+// spawnEnd returns the index behind the lines from k on that each start a step, and whether the line at that
+// index joins them.
 func spawnEnd(lines []*pseudoLine, k int) (int, bool) {
 	j := k
 	for j < len(lines) && len(lines[j].kids) == 0 {

@@ -70,8 +70,8 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 	f.Add("step", k)
 }
 
-// waits returns what a line waits for: names of steps, or "" for all that was started. A line that says how
-// long to wait, or for what else, is a step.
+// waits returns the text behind a word for waiting: names of steps, or "" for all steps that were started. A
+// line that waits for a time or for something unknown is a step, and ok is false.
 func (r *pseudo) waits(s string) (inner string, ok bool) {
 	folded := lexicon.Fold(s)
 	b, n := lexicon.LeadingBlock(folded)
@@ -95,14 +95,14 @@ func (r *pseudo) waits(s string) (inner string, ok bool) {
 	return inner, lexicon.HasBlock(lexicon.BlockParallel, folded)
 }
 
-// pseudoRule splits "WHEN a DONE: START b" and "当 a 完成 则 b" into what is waited for and what is done then.
+// pseudoRule splits "WHEN a DONE: START b" and "当 a 完成 则 b" into the text that is waited for and the step.
 func pseudoRule(p form.Piece) (needs string, rest form.Piece, ok bool) {
 	word, _, _ := strings.Cut(p.Text, " ")
 	waits := wordIs(word, lexicon.BlockJoin)
 	if !isCondition(p.Text) && !waits && !lexicon.Is(lexicon.Needs, strings.ToLower(word)) {
 		return "", p, false
 	}
-	at, after := -1, "" // where the first sign stands, and what stands behind it
+	at, after := -1, "" // the offset of the first sign, and the text behind it
 	for k, sign := range [...]string{":", "：", " THEN ", " then ", " → ", " -> ", " => ", " ⇒ ", "则", "就", ", ", "，"} {
 		i := strings.Index(p.Text, sign)
 		if k >= 10 && (waits || at >= 0) || i <= len(word) || strings.HasPrefix(p.Text[i:], ":=") || at >= 0 && i > at {
@@ -118,13 +118,14 @@ func pseudoRule(p form.Piece) (needs string, rest form.Piece, ok bool) {
 	return p.Text[len(word):at], form.Piece{Text: after, Off: p.Off + len(p.Text) - len(after)}, true
 }
 
-// quoted reports whether a text is a mark, a colon and a text in quotes: A: "collect".
+// quoted reports whether a text is a mark, a colon and a quoted text: A: "collect".
 func quoted(s string) bool {
 	mark, text, ok := strings.Cut(s, ": ")
 	return ok && !strings.Contains(mark, " ") && strings.HasPrefix(text, "\"")
 }
 
-// pseudoMark returns the mark in front of a step: "S2: sort", "2. sort", "STEP A: sort", "b := sort".
+// pseudoMark returns the mark and the title of a step: "S2: sort", "2. sort", "STEP A: sort", "b := sort".
+// tail is the part of the title that states needs.
 func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 	word, rest, _ := strings.Cut(p.Text, " ")
 	if rest != "" && (lexicon.Is(lexicon.Steps, word) || runs(word) && (strings.Contains(rest, ":= ") || quoted(rest))) {
@@ -135,7 +136,7 @@ func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 		return "", "", "", false
 	}
 	tail = ""
-	// flights: [needs book]
+	// Needs stand in the title: flights: [needs book]
 	if first, _, _ := strings.Cut(b.Text, " "); strings.HasPrefix(b.Text, "[") || lexicon.Is(lexicon.Needs, first) {
 		tail = b.Text
 		if i := strings.IndexByte(tail, ']'); i > 0 {
@@ -145,11 +146,11 @@ func pseudoMark(p form.Piece) (id, title, tail string, ok bool) {
 	return a.Text, b.Text, tail, true
 }
 
-// pseudoName returns the id that a line is: one word, or a call without arguments.
+// pseudoName returns the id of a step whose line is one word or a call.
 func pseudoName(s string) (id, title string, shown bool) {
 	t := s
 	if i := strings.IndexByte(t, '('); i > 0 && strings.HasSuffix(t, ")") {
-		t = t[:i] // with arguments
+		t = t[:i] // the arguments are not part of the name
 	}
 	if strings.ContainsAny(t, " \t") {
 		return "", s, false
@@ -165,8 +166,8 @@ func pseudoName(s string) (id, title string, shown bool) {
 	return t, s, true
 }
 
-// needs reads what stands behind the names of jobs, and what was waited for in front of them: words and ids
-// of other jobs.
+// needs links the steps to the ids in the text behind their names, and to the ids that were waited for before
+// them.
 func (r *pseudo) needs() {
 	for _, it := range r.r.Items {
 		if k, ok := r.known[it.ID]; ok {
@@ -203,7 +204,7 @@ func (r *pseudo) needs() {
 	}
 }
 
-// pseudoWords splits a text into what may be names.
+// pseudoWords splits a text into words that may be names.
 func pseudoWords(s string) []string {
 	return strings.FieldsFunc(s, func(c rune) bool { return strings.ContainsRune(" ,()[]&+;:，、", c) })
 }

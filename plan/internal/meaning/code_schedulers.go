@@ -7,18 +7,18 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// taskKeys are the arguments by which tasks of schedulers are named.
+// taskKeys are the arguments that name a task in the code of schedulers.
 var taskKeys = []string{"task_id", "id", "name", "task_name", "key", "node_id", "job_id"}
 
-// edgeCalls are the calls that state a link between their first two arguments, and whether they name the
-// later one first.
+// edgeCalls are the calls that state a link between their first two arguments. The value is true if the first
+// argument is the later task.
 var edgeCalls = map[string]bool{
 	"add_edge": false, "addEdge": false, "edge": false, "connect": false, "link": false, "add_link": false, "addLink": false, "then_run": false,
 	"set_downstream": false, "precede": false, "precedes": false, "before": false,
 	"set_upstream": true, "add_dependency": true, "addDependency": true, "depends_on": true, "dependsOn": true, "after": true, "add_upstream": true, "depend_on": true, "wait_for": true, "succeed": true,
 }
 
-// readScheduler reads what schedulers are told: a >> [b, c], a.set_downstream(b), chain(a, b),
+// readScheduler reads the code of schedulers: a >> [b, c], a.set_downstream(b), chain(a, b),
 // graph.add_edge("a", "b").
 func readScheduler(src *form.Source, all []*form.Stmt) *program {
 	p := newProgram(src, 95, "scheduler")
@@ -36,7 +36,8 @@ func readScheduler(src *form.Source, all []*form.Stmt) *program {
 	return p
 }
 
-// schedule goes over the statements: at first it counts those that state links, then it reads them.
+// schedule goes through the statements and returns the items that they made. Without read it only counts the
+// links that they state; with read it reads them.
 func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 	var mine []int
 	for _, st := range all {
@@ -80,7 +81,7 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 			k := p.task(e, st.Targets[0].Text, st)
 			p.env[st.Targets[0].Text] = []int{k}
 		} else if e.Kind == form.Call {
-			// app = graph.compile(), so that app.invoke() is no task, either
+			// A compiled graph runs steps, so that app.invoke() is no task: app = graph.compile()
 			p.runners[st.Targets[0].Text] = true
 		}
 		for k := before; k < len(p.r.Items); k++ {
@@ -90,7 +91,7 @@ func (p *program) schedule(all []*form.Stmt, links *int, read bool) []int {
 	return mine
 }
 
-// aliasOf returns the name behind "as" of a with statement.
+// aliasOf returns the name behind "as" in a with statement, or "".
 func aliasOf(e *form.Expr) string {
 	if e != nil && e.Kind == form.Ops && len(e.Ops) > 0 && e.Ops[len(e.Ops)-1] == "as" {
 		return e.Args[len(e.Args)-1].Val.Path()
@@ -98,7 +99,7 @@ func aliasOf(e *form.Expr) string {
 	return ""
 }
 
-// isTask reports whether an assigned call makes a task rather than the schedule itself.
+// isTask reports whether an assigned call makes a task rather than a schedule.
 func isTask(e *form.Expr) bool {
 	name := strings.ToLower(callName(e))
 	name = name[strings.LastIndexByte(name, '.')+1:]
@@ -143,7 +144,7 @@ func (p *program) statesLinks(e *form.Expr) int {
 	return 0
 }
 
-// sorts reports whether a call tells what sorts tasks that one comes after others: sorter.add("b", "a").
+// sorts reports whether a call adds a task to a topological sorter: sorter.add("b", "a").
 func (p *program) sorts(e *form.Expr) bool {
 	return e.Base.Kind == form.Attr && e.Base.Text == "add" && p.sorters[e.Base.Base.Path()]
 }
@@ -157,7 +158,7 @@ func positional(e *form.Expr) (out []*form.Expr) {
 	return out
 }
 
-// chained reports whether a call puts a task behind others: a.next(b).
+// chained reports whether a call chains tasks: a.next(b).
 func chained(e *form.Expr) bool {
 	for range 100 {
 		if e.Kind != form.Call || e.Base.Kind != form.Attr || e.Base.Text != "next" || len(e.Args) != 1 || e.Args[0].Val.Kind != form.Ident && !chained(e.Args[0].Val) {
@@ -170,7 +171,7 @@ func chained(e *form.Expr) bool {
 	return false
 }
 
-// chainedEnds reads a.next(b).next(c) and returns what stands last.
+// chainedEnds reads a.next(b).next(c) and returns the last tasks.
 func (p *program) chainedEnds(e *form.Expr) []int {
 	from := p.ends(e.Base.Base)
 	to := p.ends(e.Args[0].Val)
@@ -178,7 +179,7 @@ func (p *program) chainedEnds(e *form.Expr) []int {
 	return to
 }
 
-// stateLinks reads the links that an expression states, and nodes that it adds.
+// stateLinks reads the links that an expression states, and the nodes that it adds.
 func (p *program) stateLinks(e *form.Expr) {
 	if e.Kind == form.Ops && p.statesLinks(e) > 0 {
 		p.chainOf(e)
@@ -208,7 +209,7 @@ func (p *program) stateLinks(e *form.Expr) {
 				}
 				before := len(p.r.Items)
 				if p.end(args[0], title); len(p.r.Items) > before {
-					p.made[before] = made{expr: e}
+					p.origins[before] = origin{expr: e}
 				}
 			}
 		}
@@ -241,7 +242,7 @@ func (p *program) stateLinks(e *form.Expr) {
 	}
 }
 
-// listCalls state the links of a list of pairs.
+// listCalls state the links in a list of pairs.
 var listCalls = setOf("add_edges_from add_weighted_edges_from DiGraph")
 
 // pairs reads the links of a list of pairs.
@@ -259,7 +260,8 @@ func (p *program) pairs(e *form.Expr) {
 	}
 }
 
-// conditional reads add_conditional_edges("a", choose, {"x": "b"}). A link that leads back to a is left out.
+// conditional reads add_conditional_edges("a", choose, {"x": "b"}). Links that would close a loop are left
+// out.
 func (p *program) conditional(e *form.Expr, args []*form.Expr) {
 	for _, a := range p.ends(args[0]) {
 		id := p.r.Items[a].ID
@@ -277,10 +279,11 @@ func (p *program) conditional(e *form.Expr, args []*form.Expr) {
 	}
 }
 
-// maxRounds bounds how often bodies of loops are read.
+// maxRounds bounds how often loop bodies are read.
 const maxRounds = 2000
 
-// loop reads a loop over a list that the program holds: its body is read for each element.
+// loop reads a loop over a list in the program, once for each element. It returns false if the list is not
+// known.
 func (p *program) loop(st *form.Stmt, links *int) bool {
 	e := st.Expr
 	if e == nil || e.Kind != form.Ops || e.Ops[len(e.Ops)-1] != "in" {
@@ -309,7 +312,8 @@ func (p *program) loop(st *form.Stmt, links *int) bool {
 	return len(over.Args) > 0
 }
 
-// inside leaves of the tasks of a group those that no other one of it comes before, or after.
+// inside returns the tasks of a group without a successor in it, if last is set, or without a predecessor.
+// Tasks that are no group are returned unchanged.
 func (p *program) inside(e *form.Expr, tasks []int, last bool) []int {
 	if !p.groups[e.Path()] || len(tasks) > 60 {
 		return tasks
@@ -328,8 +332,8 @@ func (p *program) inside(e *form.Expr, tasks []int, last bool) []int {
 }
 
 func (p *program) linkAll(from, to []int, off int) {
-	if len(from)*len(to) > p.most {
-		p.note(true, "LIMIT_REACHED", p.r.Items[from[0]].ID, "the groups on this line stand for too many edges", "split the line", off)
+	if len(from)*len(to) > p.maxLinks {
+		p.note(true, "LIMIT_REACHED", p.r.Items[from[0]].ID, "the groups on this line make too many edges", "split the line", off)
 		return
 	}
 	for _, a := range from {
@@ -339,7 +343,7 @@ func (p *program) linkAll(from, to []int, off int) {
 	}
 }
 
-// chainOf reads a >> b << c and returns what stands last.
+// chainOf reads a >> b << c and returns the last tasks.
 func (p *program) chainOf(e *form.Expr) []int {
 	before := p.ends(e.Args[0].Val)
 	for k, op := range e.Ops {
@@ -390,7 +394,8 @@ func (p *program) ends(e *form.Expr) []int {
 	return p.end(e, "")
 }
 
-// end returns the task that a name or text stands for, adding it if it is new. Starts and ends are none.
+// end returns the task with a name or text, and adds it if it is new. Markers of a graph's start and end are
+// no tasks.
 func (p *program) end(e *form.Expr, title string) []int {
 	id := e.Path()
 	if isText(e) {
@@ -413,7 +418,7 @@ func (p *program) end(e *form.Expr, title string) []int {
 	return p.env[id]
 }
 
-// taskID is the id that a call gives its task.
+// taskID returns the id in the arguments of a call that makes a task, or "".
 func taskID(e *form.Expr) string {
 	for _, key := range taskKeys {
 		if t := arg(e, key); isText(t) {
@@ -423,7 +428,7 @@ func taskID(e *form.Expr) string {
 	return ""
 }
 
-// task adds the task that a call makes.
+// task adds the task that a call makes, and returns its index. st is the statement around the call, or nil.
 func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 	id := taskID(e)
 	if args := positional(e); id == "" && len(args) > 1 && (args[0].Path() == "this" || args[0].Path() == "self") && isText(args[1]) {
@@ -436,7 +441,7 @@ func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 		}
 		if title != "" {
 			k := p.item(id, title, variable != "", e.Off, e.End)
-			p.made[k] = made{expr: e}
+			p.origins[k] = origin{expr: e}
 			return k
 		}
 	}
@@ -454,10 +459,10 @@ func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 	}
 	var uses []use
 	for _, a := range e.Args {
-		p.inner2(a.Val, &uses)
+		p.exprUses(a.Val, &uses)
 	}
 	k := p.item(id, title, true, e.Off, e.End)
-	p.made[k] = made{expr: e}
+	p.origins[k] = origin{expr: e}
 	p.r.Items[k].Attrs = append(p.r.Items[k].Attrs, Attr{Key: "tool", Role: Tool, Value: form.Quote(callName(e)), Off: e.Off})
 	for _, u := range uses {
 		p.r.Items[k].Refs = append(p.r.Items[k].Refs, Ref{Text: u.text, To: u.to, Off: u.off})

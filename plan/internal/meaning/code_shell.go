@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	// shellQuiet are commands that prepare a script and do no step of a plan.
+	// shellQuiet are commands that prepare a script and are no steps of a plan.
 	shellQuiet = setOf("set export echo printf cd source . exit return true : trap shift local unset readonly declare alias umask shopt pwd")
-	// shellTools are usual programs: a script that only calls them is an instruction or a log, unless it
-	// runs some side by side.
+	// shellTools are common programs. A script that only calls these is an instruction or a log, unless some
+	// run in parallel.
 	shellTools = setOf("git npm pip pip3 docker kubectl apt apt-get brew curl wget tar cp mv rm ls cat grep sed awk ssh scp rsync sudo chmod mkdir make cargo go yarn pnpm npx systemctl helm terraform touch find ps kill uv conda poetry aws gcloud az psql mysql dotnet mvn gradle")
-	// shellRunners run what stands behind them.
+	// shellRunners run the command in their arguments.
 	shellRunners = setOf("python python3 bash sh zsh node ruby perl Rscript npm yarn pnpm run make just time nohup exec sudo env")
-	// shellBlocks are words that open, divide and close blocks.
+	// shellBlocks are the words that open (1), divide (0) and close (-1) blocks.
 	shellBlocks = map[string]int{"if": 1, "for": 1, "while": 1, "until": 1, "case": 1, "then": 0, "do": 0, "else": 0, "elif": 0, "in": 0, "fi": -1, "done": -1, "esac": -1}
 )
 
@@ -28,8 +28,8 @@ func shellLang(s string) bool {
 	return false
 }
 
-// readShell reads a script: commands one after the other, "a &" that run beside what follows up to "wait",
-// and groups in brackets.
+// readShell reads a script: commands that run one after the other, commands that run in the background until
+// "wait" ("a &"), and groups in brackets.
 func readShell(src *form.Source, first, end int) *Reading {
 	fenced := src.Lines[first].InCode && shellLang(src.Lines[first].Lang)
 	if !fenced {
@@ -44,7 +44,7 @@ func readShell(src *form.Source, first, end int) *Reading {
 	switch {
 	case n < 2 || sh.strange > 0:
 		return nil
-	case sh.waits > 0 && sh.beside > 0:
+	case sh.waits > 0 && sh.background > 0:
 		sh.r.Weight = 92
 	case !fenced || n < 3 || sh.tools > 0 || sh.args > n/2:
 		return nil
@@ -57,7 +57,8 @@ func readShell(src *form.Source, first, end int) *Reading {
 	return r
 }
 
-// shellRun finds lines of commands of which some run side by side and are waited for, among other lines.
+// shellRun finds the first run of lines that are commands, of which some run in the background and are waited
+// for.
 func shellRun(src *form.Source, first, end int) (from, to int) {
 	from, amp, wait := -1, false, false
 	for k := first; k <= end; k++ {
@@ -81,7 +82,7 @@ func shellRun(src *form.Source, first, end int) (from, to int) {
 	return 0, 0
 }
 
-// isShellCommand reports whether a line may be one of a script.
+// isShellCommand reports whether a line may be a line of a script.
 func isShellCommand(s string) bool {
 	t := strings.TrimLeft(s, "({ ")
 	n := nameLength(t, "./-~$_")
@@ -92,7 +93,7 @@ func isShellCommand(s string) bool {
 	return (n == len(t) || strings.IndexByte(" ;=&(", t[n]) >= 0) && strings.IndexByte(".:?!,", last) < 0 && len(s) < 300
 }
 
-// nameLength returns the length of the word of letters, digits and the given signs that s begins with.
+// nameLength returns the length of the word of letters, digits and the given signs at the start of s.
 func nameLength(s, signs string) int {
 	for i, r := range s {
 		if !isLetterOrDigit(r) && !strings.ContainsRune(signs, r) {
@@ -106,23 +107,23 @@ func isLetterOrDigit(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
 }
 
-// shell is the state in which a script is read.
+// shell is the state of a reader of scripts.
 type shell struct {
 	*program
 	s      string
 	i, max int
-	// front are the steps that what comes next follows, back those that run in the background, from those
-	// of launch.
+	// front are the steps that precede the next command. back are the steps in the background; launch are the
+	// steps that preceded the first of them.
 	front, back, launch []int
 	jobs                map[string][]int
-	last                []int // the steps that were put into the background last
+	last                []int // the steps that the last "&" put into the background
 	cond                int   // how many conditions and loops are open
-	waits, beside       int
+	waits, background   int
 	tools, args         int
 	strange             int
 }
 
-// list reads commands up to the bracket that closes them.
+// list reads commands up to the closing bracket.
 func (sh *shell) list(closing byte, depth int) {
 	if depth > sh.max {
 		sh.i, sh.strange = len(sh.s), sh.strange+1
@@ -144,7 +145,7 @@ func (sh *shell) list(closing byte, depth int) {
 			sh.i++
 		case c == '&':
 			sh.i++
-			sh.beside++
+			sh.background++
 			sh.last = sh.front
 			if !slices.Equal(sh.front, before) {
 				sh.back, sh.launch = append(sh.back, sh.front...), before
@@ -164,7 +165,7 @@ func (sh *shell) list(closing byte, depth int) {
 	}
 }
 
-// group reads a list in brackets. What it leaves in the background belongs to its end.
+// group reads a list in brackets. Steps that it leaves in the background have to end before the group does.
 func (sh *shell) group(closing byte, depth int) {
 	back, launch := sh.back, sh.launch
 	sh.back = nil
@@ -175,10 +176,10 @@ func (sh *shell) group(closing byte, depth int) {
 	sh.back, sh.launch = back, launch
 }
 
-// join lets what comes next follow the given steps as well.
+// join adds steps to those that precede the next command.
 func (sh *shell) join(steps []int) {
 	if slices.Equal(sh.front, sh.launch) {
-		sh.front = nil // they follow it, too
+		sh.front = nil // the steps already follow it
 	}
 	for _, x := range steps {
 		if !slices.Contains(sh.front, x) && len(sh.front) < 500 {
@@ -195,7 +196,7 @@ func (sh *shell) line() {
 	}
 }
 
-// words reads the words of one command.
+// words reads the words of a command.
 func (sh *shell) words() (out []string) {
 	for sh.i < len(sh.s) {
 		from := sh.i
@@ -235,7 +236,7 @@ func (sh *shell) words() (out []string) {
 	return out
 }
 
-// command reads one command and what it does.
+// command reads a command: a step, an assignment, a wait or a word of a block.
 func (sh *shell) command() {
 	off := sh.i
 	words := sh.words()
@@ -284,7 +285,7 @@ func (sh *shell) command() {
 	sh.step(words, off)
 }
 
-// body passes the body of a function.
+// body skips the body of a function.
 func (sh *shell) body() {
 	open := strings.IndexByte(sh.s[sh.i:], '{')
 	depth := 0
@@ -300,7 +301,7 @@ func (sh *shell) body() {
 	}
 }
 
-// step adds the step of a command.
+// step adds the step that a command runs.
 func (sh *shell) step(words []string, off int) {
 	id := words[0]
 	for _, w := range words[1:] {
@@ -319,7 +320,7 @@ func (sh *shell) step(words []string, off int) {
 	sh.args += b2i(len(words) > 1)
 	k := sh.item(id, strings.Join(words, " "), false, off, sh.i)
 	if sh.cond > 0 {
-		sh.note(false, "AMBIGUOUS", sh.r.Items[k].ID, "the script runs "+sh.r.Items[k].ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", off)
+		sh.note(false, "AMBIGUOUS", sh.r.Items[k].ID, "the script runs "+sh.r.Items[k].ID+" only under a condition or repeatedly; it was read as one step", "write each step to do", off)
 	}
 	sh.r.Items[k].Shown = true
 	for _, x := range sh.front {

@@ -7,7 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// run reads statements in their order.
+// run reads statements in order.
 func (p *program) run(body []*form.Stmt, depth int) {
 	if depth > 100 {
 		return
@@ -38,22 +38,22 @@ func (p *program) run(body []*form.Stmt, depth int) {
 	}
 }
 
-// block reads the body of a with, if or for.
+// block reads the body of a with, if, else, for or try.
 func (p *program) block(st *form.Stmt, depth int) {
 	before := len(p.r.Items)
 	if st.Word == "for" && st.Expr != nil {
-		p.over(st.Expr)
+		p.loopHead(st.Expr)
 	}
 	p.run(st.Body, depth+1)
 	if st.Word == "if" || st.Word == "else" || st.Word == "for" {
 		for _, it := range p.r.Items[before:] {
-			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", it.Off)
+			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only under a condition or repeatedly; it was read as one step", "write each step to do", it.Off)
 		}
 	}
 }
 
-// over reads what a loop goes over: its variable holds what the list is from.
-func (p *program) over(e *form.Expr) {
+// loopHead reads the head of a loop. The loop variables hold the items that the list comes from.
+func (p *program) loopHead(e *form.Expr) {
 	if e.Kind != form.Ops || len(e.Args) < 2 || e.Ops[len(e.Ops)-1] != "in" && e.Ops[len(e.Ops)-1] != "of" {
 		p.eval(e)
 		return
@@ -66,7 +66,7 @@ func (p *program) over(e *form.Expr) {
 	}
 }
 
-// statement reads one assignment or call.
+// statement reads an assignment or a call.
 func (p *program) statement(st *form.Stmt) {
 	e := st.Expr
 	if e == nil {
@@ -122,7 +122,8 @@ func (p *program) statement(st *form.Stmt) {
 	p.follow(first)
 }
 
-// appends reads x.append(f(y)): what x holds comes from f, too.
+// appends reads x.append(f(y)): the items of f are added to those that x holds. It returns false for other
+// statements.
 func (p *program) appends(e *form.Expr) bool {
 	if e.Kind != form.Call || e.Base.Kind != form.Attr || len(e.Args) == 0 {
 		return false
@@ -146,7 +147,8 @@ func (p *program) appends(e *form.Expr) bool {
 	return true
 }
 
-// follow lets the first new item without links of its own follow what came before it in the program.
+// follow records that the new items from index first on come after the items of the statement before. The new
+// items that are not used by other new ones precede the next statement.
 func (p *program) follow(first int) {
 	if len(p.r.Items) == first {
 		return
@@ -169,7 +171,8 @@ func (p *program) follow(first int) {
 	}
 }
 
-// gathered returns the calls that run side by side in gather(a(), b()) or Promise.all([a(), b()]).
+// gathered returns the calls that run in parallel in gather(a(), b()) or Promise.all([a(), b()]). For a list
+// of calls it returns the calls.
 func (p *program) gathered(e *form.Expr) []*form.Expr {
 	if e.Kind == form.Ops || e.Kind == form.List {
 		var out []*form.Expr
@@ -199,8 +202,8 @@ func isWord(c byte) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// finish decides about the order of statements that share no variable: where none does, the statements follow
-// one another as they stand; else a call that shares nothing is said to be alone.
+// finish orders the statements. If no variable connects any, they follow one another in the order of the
+// text. Otherwise only calls that share no variable with others are linked in that order, with a note.
 func (p *program) finish(labeled bool) {
 	if len(p.r.Links) == 0 && len(p.order) > 0 && !labeled {
 		for _, e := range p.order {
@@ -219,18 +222,18 @@ func (p *program) finish(labeled bool) {
 	for e := range p.seen {
 		linked[e[0]], linked[e[1]] = true, true
 	}
-	lead := 0 // the calls that begin the program and give their results to nothing
+	lead := 0 // the calls at the start of the program whose results are not used
 	for p.bare[lead] && !linked[lead] {
 		lead++
 	}
 	for _, e := range p.order {
 		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; e[0] < lead && e[1] >= lead {
 			p.link(e[0], e[1], ListedOrder, b.Off)
-			p.note(false, "AMBIGUOUS", a.ID, b.ID+" uses nothing of "+a.ID+"; it was taken to follow it, as it stands in the program", "say what waits for it", a.Off)
+			p.note(false, "AMBIGUOUS", a.ID, b.ID+" uses nothing of "+a.ID+"; it was taken to follow it, as in the program", "state what waits for it", a.Off)
 		}
 		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; p.bare[e[1]] {
 			p.link(e[0], e[1], ListedOrder, b.Off)
-			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", which stands before it", "say what it waits for", b.Off)
+			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", the step before it", "state its needs", b.Off)
 		}
 	}
 }

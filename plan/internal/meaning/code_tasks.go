@@ -8,30 +8,30 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// described is what a program defines or describes as a task: a class, a function with marks, an entry of a
+// described is a task that a program defines or describes: a class, a decorated function, an entry of a
 // dictionary, or a call or object with an id.
 type described struct {
 	id       string
 	off, end int
 	open     bool
-	named    bool       // a key of an argument says what its id is
-	expr     *form.Expr // the call or object, or the marks of a definition
+	named    bool       // the id is in a keyword argument
+	expr     *form.Expr // the call or object, or the decorators of a definition
 	def      bool
 	refs     []taskRef
 }
 
-// taskRef is a name or text in what describes a task. key is the argument or the place where it stands. A
-// loose one may be something else than a task.
+// taskRef is a name or text in the description of a task. key is the argument, or the kind of place, that
+// holds it. A loose reference may mean something other than a task.
 type taskRef struct {
 	id, key string
 	off     int
 	loose   bool
 }
 
-// describer collects tasks in groups, by how they are described.
+// describer collects tasks in groups by the way in which they are described.
 type describer struct {
 	groups map[string][]described
-	names  []string          // of the groups, in their order
+	names  []string          // of the groups, in order of appearance
 	called map[string]bool   // functions that are called with arguments
 	vars   map[string]string // the id of the task that a variable holds
 }
@@ -44,7 +44,7 @@ func (b *describer) add(group string, d described) {
 }
 
 // readTasks reads tasks that name one another where they are defined or described: step("b", after=["a"]),
-// {"b": {"a"}} of a TopologicalSorter, Luigi's classes, Metaflow's methods, Dagster's assets.
+// {"b": {"a"}} for a TopologicalSorter, Luigi's classes, Metaflow's methods, Dagster's assets.
 func readTasks(src *form.Source, all []*form.Stmt) *program {
 	b := &describer{groups: map[string][]described{}, called: map[string]bool{}, vars: map[string]string{}}
 	each(all, func(st *form.Stmt) {
@@ -64,7 +64,7 @@ func readTasks(src *form.Source, all []*form.Stmt) *program {
 		}
 		for _, d := range b.groups[name] {
 			if d.named {
-				mixed = append(mixed, d) // calls of several functions
+				mixed = append(mixed, d) // the tasks are made by calls of several functions
 			}
 		}
 	}
@@ -74,8 +74,8 @@ func readTasks(src *form.Source, all []*form.Stmt) *program {
 	return nil
 }
 
-// definitions collects classes with a method that says what they require, and functions with marks that are
-// named as parameters or in marks of others, or by self.next().
+// definitions collects classes with a method that states requirements, and decorated functions. References
+// are names in the requirements, parameters, decorators and calls of self.next().
 func (b *describer) definitions(all []*form.Stmt, class string) {
 	for _, st := range all {
 		name := st.Name.Text
@@ -130,15 +130,15 @@ func (b *describer) definitions(all []*form.Stmt, class string) {
 	}
 }
 
-// isTaskClass reports whether a class is derived from one of tasks.
+// isTaskClass reports whether the name of a base class ends in Task, Step or Job.
 func isTaskClass(st *form.Stmt) bool {
 	return slices.ContainsFunc(st.Params, func(base string) bool {
 		return strings.HasSuffix(base, "Task") || strings.HasSuffix(base, "Step") || strings.HasSuffix(base, "Job")
 	})
 }
 
-// dictionary collects the entries of the first dictionary of tasks with those that they need, if something
-// sorts it, or if each begins with a function: {"b": (clean, "a")}.
+// dictionary collects the entries of the first dictionary of tasks and needs. The program has to sort it
+// topologically, or each entry has to begin with a function: {"b": (clean, "a")}.
 func (b *describer) dictionary(all []*form.Stmt) {
 	var dict *form.Expr
 	sorted, functions := false, true
@@ -175,8 +175,8 @@ func (b *describer) dictionary(all []*form.Stmt) {
 	}
 }
 
-// expression collects a call with an id, and objects with ids of which one can only be code: { id: "b", run:
-// () => f(), after: ["a"] }, {ID: "b", After: []string{"a"}}.
+// expression collects calls with an id, and lists of objects with ids of which at least one can only be code:
+// { id: "b", run: () => f(), after: ["a"] }, {ID: "b", After: []string{"a"}}.
 func (b *describer) expression(st *form.Stmt, e *form.Expr) {
 	if (e.Kind == form.Call || e.Kind == form.List) && slices.ContainsFunc(e.Args, holdsCode) {
 		for _, a := range e.Args {
@@ -196,7 +196,7 @@ func (b *describer) expression(st *form.Stmt, e *form.Expr) {
 	b.describe(name, id, st, e)
 }
 
-// describe adds what a call or object says of its task.
+// describe adds the task that a call or object describes.
 func (b *describer) describe(name, id string, st *form.Stmt, e *form.Expr) {
 	if id == "" || name == "" {
 		return
@@ -234,7 +234,7 @@ func (b *describer) describe(name, id string, st *form.Stmt, e *form.Expr) {
 	b.add(name, d)
 }
 
-// holdsCode reports whether an argument is an object with a value that is a function or has a type: such an
+// holdsCode reports whether an argument is an object that contains a function or a typed value. Such an
 // object is read as code.
 func holdsCode(object form.ArgExpr) bool {
 	return object.Val.Kind == form.List && slices.ContainsFunc(object.Val.Args, func(a form.ArgExpr) bool {
@@ -243,7 +243,8 @@ func holdsCode(object form.ArgExpr) bool {
 	})
 }
 
-// linkTasks links the tasks of a group by the arguments and places in which some of them name others.
+// linkTasks links the tasks of a group by the keys under which some of them name others. It returns nil if
+// none does.
 func linkTasks(src *form.Source, group []described) *program {
 	known, keys := map[string]bool{}, map[string]bool{}
 	for _, d := range group {
@@ -269,7 +270,7 @@ func linkTasks(src *form.Source, group []described) *program {
 				break
 			}
 		}
-		p.made[p.item(d.id, title, true, d.off, d.end)] = made{d.expr, keys, d.def}
+		p.origins[p.item(d.id, title, true, d.off, d.end)] = origin{d.expr, keys, d.def}
 		if d.open {
 			p.note(true, "UNCLOSED", d.id, "the call that describes "+d.id+" is not closed", "write the closing )", d.off)
 		}
@@ -287,13 +288,14 @@ func linkTasks(src *form.Source, group []described) *program {
 	return p
 }
 
-// seqCalls and parCalls are functions whose arguments run one after the other, or side by side.
+// seqCalls are functions whose arguments run one after the other, parCalls functions whose arguments run in
+// parallel.
 var (
 	seqCalls = setOf("chain Seq SEQ seq sequence Sequence sequential Sequential series Series Chain pipeline Pipeline pipe compose flowRight flow chord then RunnableSequence")
 	parCalls = setOf("group both Par Both par parallel Parallel Group gather all Promise.all asyncio.gather concurrently ParallelGroup RunnableParallel fanout fan_out")
 )
 
-// readPipeline reads nested chain(a, group(b, c), d), a | b | c and a().then(b).then(c).
+// readPipeline reads nested pipelines: chain(a, group(b, c), d), a | b | c, and a().then(b).then(c).
 func readPipeline(src *form.Source, all []*form.Stmt) *program {
 	var best *program
 	each(all, func(st *form.Stmt) {
@@ -312,8 +314,7 @@ func readPipeline(src *form.Source, all []*form.Stmt) *program {
 	return best
 }
 
-// fluent reads a chain of calls, each a method of what the one before returns:
-// load("x").filter().embed().cluster().
+// fluent reads a chain of method calls: load("x").filter().embed().cluster().
 func (p *program) fluent(e *form.Expr, f *form.Flow) bool {
 	if e.Kind == form.List && len(e.Args) == 1 {
 		e = e.Args[0].Val
@@ -333,7 +334,7 @@ func (p *program) fluent(e *form.Expr, f *form.Flow) bool {
 		e = e.Base.Base
 	}
 	if e.Kind != form.Call || e.Base.Kind != form.Ident {
-		return false // a longer chain
+		return false // the chain is longer than 200 calls
 	}
 	if first := e.Base.Text; len(calls) < 4 || seqCalls[first] || parCalls[first] || isTrivial(first) || first == "$" || strings.ToLower(first[:1]) != first[:1] {
 		return false
@@ -341,13 +342,13 @@ func (p *program) fluent(e *form.Expr, f *form.Flow) bool {
 	for _, c := range slices.Backward(calls) {
 		name := c.Base.Text
 		k := p.item(name, name, true, c.End-1, c.End)
-		p.made[k] = made{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: c.Args}}
+		p.origins[k] = origin{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: c.Args}}
 		f.Add("step", k)
 	}
 	return true
 }
 
-// piped reports whether a variable is given a pipe of nothing but names: chain = prompt | model | parser.
+// piped reports whether a statement assigns a pipe of at least three names: chain = prompt | model | parser.
 func piped(st *form.Stmt) bool {
 	if e := st.Expr; e.Kind == form.Ops && len(st.Targets) == 1 && len(e.Args) > 2 {
 		for _, a := range e.Args {
@@ -360,7 +361,7 @@ func piped(st *form.Stmt) bool {
 	return false
 }
 
-// flow reads an expression as a structure of steps; it returns whether it is more than one step.
+// flow reads an expression as a structure of steps. It returns false if the expression is a single step.
 func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 	if e == nil || depth > 100 {
 		return false
@@ -368,7 +369,7 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 	if e.Kind == form.Ops && len(e.Ops) > 0 && (e.Ops[0] == "|" || e.Ops[0] == "|>") {
 		ok, args, first := false, e.Args, len(p.r.Items)
 		if isText(args[0].Val) {
-			args = args[1:] // what the first step gets
+			args = args[1:] // the input of the first step
 		}
 		for _, a := range args {
 			if a.Val.Kind == form.Call || a.Val.Kind == form.List {
@@ -403,7 +404,7 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 		return false
 	case (seqCalls[name] || sequenceWord(name)) && len(e.Args) > 0:
 		args := e.Args
-		if name == "compose" || name == "flowRight" { // what stands last is done first
+		if name == "compose" || name == "flowRight" { // the last function runs first
 			args = slices.Clone(args)
 			slices.Reverse(args)
 		}
@@ -411,7 +412,7 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 			args = args[0].Val.Args
 		}
 		return p.parts(args, f.Add("seq", 0), depth)
-	// pipe(f, g)(x)
+	// For example: pipe(f, g)(x)
 	case e.Base.Kind == form.Call && seqCalls[e.Base.Base.Path()] && e.Base.Base.Path() != "chord" && depth < 90:
 		first := len(p.r.Items)
 		ok := p.flow(e.Base, f, depth+1)
@@ -442,15 +443,15 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 	return false
 }
 
-// gets gives arguments to the first of the items from a place on, unless a call makes it.
+// gets sets the arguments of the item at index first, unless a call made the item.
 func (p *program) gets(first int, args []form.ArgExpr) {
-	if len(p.r.Items) > first && p.made[first].expr == nil && len(args) > 0 {
-		p.made[first] = made{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: args}}
+	if len(p.r.Items) > first && p.origins[first].expr == nil && len(args) > 0 {
+		p.origins[first] = origin{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: args}}
 	}
 }
 
-// nestsData reports whether calls among the arguments of one are given calls in turn, and so pass on what
-// these return: compose(translate(record("x"))) composes a text, not functions.
+// nestsData reports whether the calls in the arguments have calls as arguments in turn. Such a call composes
+// data, not functions: compose(translate(record("x"))).
 func nestsData(e *form.Expr) bool {
 	if e.Base.Path() == "compose" || e.Base.Path() == "flowRight" {
 		return slices.ContainsFunc(e.Args, func(a form.ArgExpr) bool { return a.Val.Kind != form.Ident && a.Val.Kind != form.Attr })
@@ -469,7 +470,7 @@ func nestsData(e *form.Expr) bool {
 	return false
 }
 
-// parts reads the parts of a structure and returns whether there are any.
+// parts reads the parts of a structure, and returns whether there are any.
 func (p *program) parts(args []form.ArgExpr, f *form.Flow, depth int) bool {
 	for _, a := range args {
 		if a.Val == nil || a.Key != "" && a.Val.Kind != form.Call {
@@ -482,7 +483,7 @@ func (p *program) parts(args []form.ArgExpr, f *form.Flow, depth int) bool {
 	return len(f.Kids) > 0
 }
 
-// leaf adds one step: a name, a call, or what an arrow function calls.
+// leaf adds a step: a name, a call, or the call in an arrow function.
 func (p *program) leaf(e *form.Expr, f *form.Flow) {
 	name := e.Path()
 	switch e.Kind {
@@ -509,7 +510,7 @@ func (p *program) leaf(e *form.Expr, f *form.Flow) {
 	}
 	k := p.item(name, name, true, e.Off, e.End)
 	if e.Kind == form.Call {
-		p.made[k] = made{expr: e}
+		p.origins[k] = origin{expr: e}
 	}
 	f.Add("step", k)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// assign reads a value and gives it to a variable.
+// assign reads a value and assigns it to a variable.
 func (p *program) assign(target, id string, e *form.Expr, st *form.Stmt, shown bool) {
 	got := p.top(e, id, st, shown)
 	if st.Adds {
@@ -20,15 +20,16 @@ func (p *program) assign(target, id string, e *form.Expr, st *form.Stmt, shown b
 	p.env[target] = got
 }
 
-// withoutDoubles returns the numbers of a list in order, each once.
+// withoutDoubles sorts a list and removes duplicates.
 func withoutDoubles(list []int) []int {
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// top reads the value of a statement; its outermost call is the problem that is named by the variable.
+// top reads the value of a statement and returns the items that it stands for. The outermost call becomes an
+// item with the given id.
 func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int {
-	e = started(e)
+	e = unwrapCall(e)
 	if e.Open {
 		name := id
 		if name == "" {
@@ -45,7 +46,7 @@ func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int 
 	}
 	if c := repeated(e); c != nil && shown && !p.passes(c) {
 		k := p.call(c, id, st, shown)
-		p.note(false, "AMBIGUOUS", p.r.Items[k].ID, "the program runs "+p.r.Items[k].ID+" again and again; it was taken as one step", "write each step that is to be done", c.Off)
+		p.note(false, "AMBIGUOUS", p.r.Items[k].ID, "the program runs "+p.r.Items[k].ID+" repeatedly; it was read as one step", "write each step to do", c.Off)
 		return []int{k}
 	}
 	if e.Kind == form.Call && !shown && p.passes(e) || e.Kind != form.Call || st.Label.Text == "" && p.passes(e) {
@@ -58,7 +59,7 @@ func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int 
 	return []int{k}
 }
 
-// repeated returns the call of [f(x) for x in y], or nil.
+// repeated returns f(x) in [f(x) for x in y], or nil.
 func repeated(e *form.Expr) *form.Expr {
 	for range 3 {
 		if len(e.Args) == 1 && (e.Kind == form.List || e.Kind == form.Call && gathers[e.Base.Path()]) {
@@ -71,7 +72,7 @@ func repeated(e *form.Expr) *form.Expr {
 	return e.Args[0].Val
 }
 
-// passes reports whether a call is no step of its own: it computes, starts or waits for something.
+// passes reports whether a call is no step itself: it only computes, starts or waits for something.
 func (p *program) passes(e *form.Expr) bool {
 	name := callName(e)
 	if inner := innerCall(e); inner != nil && trivial[e.Base.Text] {
@@ -106,8 +107,8 @@ func (p *program) passes(e *form.Expr) bool {
 	return works > 1 && (name == "main" || len(d.Params) == 0)
 }
 
-// innerCall returns the call of whose result another call is a method: f(x) of f(x).g(y). It is nil where
-// there is none.
+// innerCall returns the call on whose result a method is called: f(x) in f(x).g(y). It returns nil if there
+// is none.
 func innerCall(e *form.Expr) *form.Expr {
 	if e.Kind == form.Call && e.Base.Kind == form.Attr && e.Base.Base.Kind == form.Call {
 		return e.Base.Base
@@ -115,7 +116,7 @@ func innerCall(e *form.Expr) *form.Expr {
 	return nil
 }
 
-// chainName is the name of a chain of calls: df.dropna.groupby.sum.
+// chainName returns the name of a chain of calls: df.dropna.groupby.sum.
 func chainName(e *form.Expr) string {
 	var names []string
 	for in := innerCall(e); in != nil; e, in = in, innerCall(in) {
@@ -126,7 +127,8 @@ func chainName(e *form.Expr) string {
 	return strings.Join(names, ".")
 }
 
-// call adds the problem of a call with what its arguments use.
+// call adds the item of a call, with links from the items that its arguments use. It returns the item's
+// index.
 func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 	name := callName(e)
 	var uses []use
@@ -147,7 +149,7 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 		title = strings.TrimSpace(oneLine(st, e, name))
 	}
 	k := p.item(id, title, shown, e.Off, e.End)
-	p.made[k] = made{expr: e}
+	p.origins[k] = origin{expr: e}
 	it := &p.r.Items[k]
 	if st != nil && !p.nested {
 		it.Off = st.Off
@@ -165,7 +167,7 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 		}
 	}
 	if _, set := p.env[name]; st != nil && !shown && !set {
-		p.env[name] = []int{k} // TRIM(reads), ALIGN(TRIM.out)
+		p.env[name] = []int{k} // a later TRIM.out means the result of TRIM(reads)
 	}
 	if st != nil && len(e.Args) == 0 && isJoin(name) {
 		for x := range k {
@@ -177,7 +179,7 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 	return k
 }
 
-// oneLine is the title of a call: its comment, or what it is called with.
+// oneLine returns the title of a call: its comment, or its name with its text arguments.
 func oneLine(st *form.Stmt, e *form.Expr, name string) string {
 	if st.Note != "" {
 		return st.Note
@@ -200,14 +202,14 @@ func isJoin(name string) bool {
 	return false
 }
 
-// use is the use of a variable or label.
+// use is one use of a variable or label.
 type use struct {
 	text, to string
 	items    []int
 	off      int
 }
 
-// eval reads an expression and returns the problems whose results it stands for.
+// eval reads an expression and returns the items whose results it uses.
 func (p *program) eval(e *form.Expr) []int {
 	p.depth++
 	defer func() { p.depth-- }()
@@ -228,7 +230,7 @@ func (p *program) eval(e *form.Expr) []int {
 		return []int{p.call(e, "", nil, false)}
 	}
 	var uses []use
-	p.inner(e, &uses)
+	p.partUses(e, &uses)
 	var out []int
 	seen := map[int]bool{}
 	for _, u := range uses {
@@ -242,23 +244,23 @@ func (p *program) eval(e *form.Expr) []int {
 	return out
 }
 
-// usesIn collects the variables that stand in an expression, whose calls are no steps of the plan.
+// usesIn collects the variables in an expression. Calls in the expression are no steps.
 func (p *program) usesIn(e *form.Expr, uses *[]use) {
 	walk(e, 0, func(x *form.Expr) bool {
 		if x.Kind == form.Ident {
-			p.inner2(x, uses)
+			p.exprUses(x, uses)
 		}
 		return true
 	})
 }
 
-// args collects what the arguments of a call use; calls among them become problems of their own.
+// args collects the uses in the arguments of a call. Calls in the arguments become items of their own.
 func (p *program) args(e *form.Expr, uses *[]use) {
 	name := callName(e)
 	for e != nil && e.Kind == form.Call {
 		for k, a := range e.Args {
 			if e.Base.Kind == form.Call || k > 0 || a.Val.Path() != name {
-				p.inner2(a.Val, uses)
+				p.exprUses(a.Val, uses)
 			}
 		}
 		b := e.Base
@@ -281,24 +283,24 @@ func (p *program) nameOf(held []int) string {
 	return p.r.Items[held[0]].ID
 }
 
-// inner collects what the parts of an expression use.
-func (p *program) inner(e *form.Expr, uses *[]use) {
+// partUses collects the uses in the parts of an expression.
+func (p *program) partUses(e *form.Expr, uses *[]use) {
 	switch e.Kind {
 	case form.Ident:
-		p.inner2(e, uses)
+		p.exprUses(e, uses)
 	case form.Text:
 		p.textUses(e, uses)
 	default:
 		if e.Base != nil {
-			p.inner2(e.Base, uses)
+			p.exprUses(e.Base, uses)
 		}
 		for _, a := range e.Args {
-			p.inner2(a.Val, uses)
+			p.exprUses(a.Val, uses)
 		}
 	}
 }
 
-func (p *program) inner2(e *form.Expr, uses *[]use) {
+func (p *program) exprUses(e *form.Expr, uses *[]use) {
 	if e == nil {
 		return
 	}
@@ -317,22 +319,22 @@ func (p *program) inner2(e *form.Expr, uses *[]use) {
 	default:
 		p.depth++
 		if p.depth < 200 {
-			p.inner(e, uses)
+			p.partUses(e, uses)
 		}
 		p.depth--
 	}
 }
 
-// label adds the use of a label such as $1 or #E1. One that stands further below, or nowhere, is kept by its
+// label adds the use of a label such as $1 or #E1. If no item has the label yet, the use refers to it by
 // name.
 func (p *program) label(text string, off int, uses *[]use) {
 	name := strings.TrimLeft(text, "$")
-	if !p.holder(text, off, uses) && !p.holder(name, off, uses) && (p.late[name] > 0 || len(p.late) > 0 && isNumber(name)) {
+	if !p.holder(text, off, uses) && !p.holder(name, off, uses) && (p.laterLabels[name] > 0 || len(p.laterLabels) > 0 && isNumber(name)) {
 		*uses = append(*uses, use{text: text, to: name, off: off})
 	}
 }
 
-// holder adds the use of a variable, if it holds something.
+// holder adds the use of a variable and returns whether the variable holds anything.
 func (p *program) holder(name string, off int, uses *[]use) bool {
 	held := p.env[name]
 	if held != nil {
@@ -341,7 +343,7 @@ func (p *program) holder(name string, off int, uses *[]use) bool {
 	return held != nil
 }
 
-// textUses collects the uses inside a text: $1, ${1}, {x}, {{x}}, #E1.
+// textUses collects the uses in a text: $1, ${1}, {x}, {{x}}, #E1.
 func (p *program) textUses(e *form.Expr, uses *[]use) {
 	s := e.Text
 	for i := 0; i < len(s); i++ {

@@ -9,17 +9,17 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// maxCorrection bounds the text that is read as a correction.
+// maxCorrection bounds the text that is read as a correction, in bytes.
 const maxCorrection = 20_000
 
-// readCorrected reads a plan that is corrected further down: what stands above the correction is read, and
-// the sentences below change it. It returns nil when the text corrects nothing.
+// readCorrected reads a plan with a correction below it: it reads the text above the correction and applies
+// the sentences of the correction. It returns nil if the text has no correction.
 func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Reading {
 	at := correctedFrom(src)
 	if at < 0 || len(src.Text)-at > maxCorrection {
 		return nil
 	}
-	head := keepOnly(src, []alternative{{}, {Off: at, End: len(src.Text)}}, 0)
+	head := blankOthers(src, []alternative{{}, {Off: at, End: len(src.Text)}}, 0)
 	all := read(head)
 	if len(all) == 0 || all[0].Weight < 30 || len(all[0].Items) < 2 {
 		return nil
@@ -31,8 +31,8 @@ func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Read
 	return all
 }
 
-// correctedFrom returns where in a text, below a list, a correction begins, or -1. A correction that lists
-// the steps once more is another plan and not meant here.
+// correctedFrom returns the offset at which a correction begins below a list, or -1. A correction that lists
+// the steps once more is another plan and does not count.
 func correctedFrom(src *form.Source) int {
 	entries, at, again := 0, -1, 0
 	for i := range src.Lines {
@@ -57,14 +57,14 @@ func correctedFrom(src *form.Source) int {
 	return at
 }
 
-// named reports whether a line begins with a name of one word and a colon: "build: depends on art".
+// named reports whether a line begins with a one-word name and a colon: "build: depends on art".
 func named(s string) bool {
 	i := strings.IndexAny(s, ": \t")
 	return i > 1 && s[i] == ':'
 }
 
-// listed reports whether a line begins with a label as an entry of a list does, not with one that a sentence
-// is about.
+// listed reports whether a line begins with the label of a list entry rather than with a label that a
+// sentence is about.
 func listed(s string) bool {
 	s = strings.TrimLeft(s, "*#-•–[( ")
 	i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsDigit(r) && !unicode.IsLetter(r) })
@@ -78,7 +78,7 @@ func listed(s string) bool {
 	return strings.ContainsAny(s[i:i+1], ".):") && (digit || i == 1) || digit && strings.Trim(s[:1], "0123456789") != ""
 }
 
-// corrects reports whether a line, at its beginning, takes back what was said before.
+// corrects reports whether the beginning of a line takes back an earlier statement.
 func corrects(line string) bool {
 	line = line[:min(len(line), 120)]
 	colon := strings.IndexAny(line, ":：")
@@ -90,39 +90,40 @@ func corrects(line string) bool {
 	return false
 }
 
-// amender changes a reading by sentences that stand around its list.
+// amender changes a reading by the sentences around its list.
 type amender struct {
-	most  int // of links
-	r     *Reading
-	names *Names
-	lang  string
-	place map[string]int
-	// order are the items that follow one another as they are listed, those beside each other in one place.
-	// It is nil when the text states the links.
+	maxLinks int
+	r        *Reading
+	names    *Names
+	lang     string
+	place    map[string]int
+	// order are the levels of the listed order: each level follows the one before, and its items run in
+	// parallel. It is nil if the text states the links.
 	order      [][]int
 	correcting bool
 	moved      bool
-	// listed tells that the text states all of the order, stated which steps of it follow one another as a
-	// sentence says.
+	// listed is set if the text states the whole order. stated holds the pairs of consecutive steps whose
+	// order a sentence states.
 	listed bool
 	stated map[[2]int]bool
-	// moving tells that the sentence says where a step is to stand.
+	// moving is set while the sentence says that a step is moved.
 	moving   bool
 	replaced map[int]bool
 	gone     map[int]bool
 	subject  []int
 	ordered  bool
-	// work counts the links that were looked at, limited tells that there were too many.
+	// work counts the links that were compared. limited is set once a note about the limit exists.
 	work    int
 	limited bool
-	// old is the number of items before the amendment, applied how many sentences changed something.
+	// old is the number of items before the amendment. applied is the number of sentences that changed
+	// something.
 	old, applied int
 }
 
-// amend changes a reading by what a text around its list says. Correcting is set when the text takes back
-// what was said before: then a need that is stated replaces the ones before.
+// amend changes a reading by the text around its list. If correcting is set, the text corrects the list: a
+// stated need replaces earlier ones.
 func amend(src *form.Source, r *Reading, text string, off int, correcting bool) {
-	a := &amender{r: r, most: src.MaxLinks, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
+	a := &amender{r: r, maxLinks: src.MaxLinks, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
 	a.index()
 	if len(r.Links) == 0 && !r.Stated {
 		for _, i := range a.steps() {
@@ -140,7 +141,7 @@ func amend(src *form.Source, r *Reading, text string, off int, correcting bool) 
 	}
 	if a.applied == 0 && correcting {
 		all := a.idsOf(a.steps())
-		a.doubt("the text corrects the plan, and the correction was not understood", all[:min(len(all), 100)], off)
+		a.doubt("the text corrects the plan, but the correction was not understood", all[:min(len(all), 100)], off)
 	}
 	if a.order != nil && a.moved {
 		a.explicit()
@@ -150,15 +151,15 @@ func amend(src *form.Source, r *Reading, text string, off int, correcting bool) 
 	}
 }
 
-// arrows takes the lines of arrows between steps out of a text. They say the order where the plan states
-// none; where it does, they sum up what it says, as a critical path.
+// arrows blanks the lines of arrows between steps in a text. If the plan states no links, the arrows become
+// its links. Otherwise they only summarize the plan, as a critical path does.
 func (a *amender) arrows(text string, off int) string {
 	stated := a.r.Stated || len(a.r.Links) > 0
 	known := func(id string) bool { _, ok := a.place[id]; return ok }
 	var out strings.Builder
 	at := 0
 	for line := range strings.Lines(text) {
-		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known, a.most); ok {
+		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known, a.maxLinks); ok {
 			if !stated && !lexicon.Has(lexicon.Path, line) {
 				a.r.Links = append(a.r.Links, links...)
 			}
@@ -173,7 +174,7 @@ func (a *amender) arrows(text string, off int) string {
 	return out.String()
 }
 
-// steps returns the items that are no groups.
+// steps returns the items that are not groups.
 func (a *amender) steps() (out []int) {
 	for i := range a.r.Items {
 		if !a.names.items[i].Group {
@@ -183,7 +184,7 @@ func (a *amender) steps() (out []int) {
 	return out
 }
 
-// index makes the names of the items.
+// index builds the names of the items.
 func (a *amender) index() {
 	a.place = map[string]int{}
 	groups := map[int]bool{}
@@ -199,7 +200,7 @@ func (a *amender) index() {
 	a.names.In(lexicon.Lang(a.lang))
 }
 
-// mention is a reference in a sentence. Explicit tells that it is by an id rather than a title.
+// mention is a reference in a sentence. explicit is set if the sentence uses an id rather than a title.
 type mention struct {
 	ids      []string
 	off, end int
@@ -207,7 +208,7 @@ type mention struct {
 	amount   bool
 }
 
-// mentions returns the references of a text, with the places that they have in it.
+// mentions returns the references in a text, with offsets in that text.
 func (a *amender) mentions(text string) (out []mention) {
 	atoms := a.names.groups(-1, text, a.names.atoms(text))
 	for k, g := range atoms {
@@ -226,22 +227,22 @@ func (a *amender) mentions(text string) (out []mention) {
 	return out
 }
 
-// event is something in a sentence that matters for a correction.
+// event is a part of a sentence that matters for a correction.
 type event struct {
 	what     rune // 'm'ention, 'r'elation, 'n'ot, 'p'ronoun, or ',' between clauses
 	off, end int
 	ids      []string
 	kind     Kind
 	behind   bool
-	// guess is set on mentions by title, and unless on relations that are a need when they are denied: "not
+	// guess is set on mentions by title. unless is set on relations that become a need when negated: "not
 	// until 3".
 	guess, unless bool
-	// amount is set on numbers that count what follows, uses on relations that such a number is no part of:
-	// "compare 3 shops".
+	// amount is set on numbers that count what follows. uses is set on relations that ignore such numbers, as
+	// in "compare 3 shops".
 	amount, uses bool
 }
 
-// events returns what matters in a folded sentence, in order.
+// events returns the events of a folded sentence in order.
 func (a *amender) events(text string, all []mention) (out []event) {
 	taken := func(off, end int) bool {
 		return slices.ContainsFunc(all, func(m mention) bool { return m.off < end && off < m.end })
@@ -303,7 +304,7 @@ func (a *amender) events(text string, all []mention) (out []event) {
 	}
 	slices.SortStableFunc(out, func(x, y event) int {
 		if x.off == y.off && x.what != y.what && (x.what == ',' || y.what == ',') {
-			return int(x.what) - int(y.what) // ',' comes first
+			return int(x.what) - int(y.what) // ',' sorts first
 		}
 		return x.off - y.off
 	})
@@ -315,17 +316,17 @@ func (a *amender) sentence(s form.Sentence) {
 	text := lexicon.Fold(s.Text)
 	shown := text
 	if len(s.Text) == len(text) {
-		shown = s.Text // where ids of one letter have their case
+		shown = s.Text // ids of one letter depend on the case
 	}
 	all := a.split(shown, a.mentions(shown))
 	if explicit := slices.ContainsFunc(all, func(m mention) bool { return m.explicit }); explicit {
-		// What is named by its title counts besides.
+		// Mentions by title count only besides explicit ones.
 	} else if !a.correcting || !hasTone(a.lang, text, toneDrop|toneSwap) {
 		all = nil
 	}
 	a.replaced = map[int]bool{}
 	if !a.correcting && len(all) > 0 && hasTone(a.lang, text, toneInstead) {
-		a.correcting = true // "3 waits for 2b instead of 2"
+		a.correcting = true // for example "3 waits for 2b instead of 2"
 		defer func() { a.correcting = false }()
 	}
 	a.moving = a.correcting && hasTone(a.lang, text, toneMove)
@@ -343,7 +344,8 @@ func (a *amender) sentence(s form.Sentence) {
 	}
 }
 
-// relations applies what a sentence says as remarks on steps do, when all of it is understood.
+// relations applies the relations that a sentence states about steps. It returns false, and changes nothing,
+// if a part of the sentence was not understood.
 func (a *amender) relations(s form.Sentence, all []mention) bool {
 	if hasTone(a.lang, s.Text, toneInstead) {
 		return false
@@ -364,7 +366,8 @@ func (a *amender) relations(s form.Sentence, all []mention) bool {
 	return true
 }
 
-// split parts mentions that go over a comma to the subject of the next clause: "after 2, and step 4 after 3".
+// split splits mentions that extend over a comma into the next clause's subject: "after 2, and step 4 after
+// 3".
 func (a *amender) split(text string, all []mention) (out []mention) {
 	relation := func(from, to int) bool {
 		for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text[from:to]) {
@@ -395,104 +398,131 @@ func (a *amender) split(text string, all []mention) (out []mention) {
 	return out
 }
 
-// claims reads the relations that a sentence of a correction states. What it is about is what it names first,
-// else what the sentence before was about.
+// claims reads the relations that a sentence of a correction states. The subject is the first mention, or
+// else the subject of the sentence before.
 func (a *amender) claims(all []event, s form.Sentence) (said bool) {
-	subject := a.subject
-	var open, last *event
-	var waiting []event // mentions that no relation has used yet
-	negated, broke := false, false
-	emit := func(kind Kind, off int, ids []string, not bool) {
-		if not {
-			kind = Apart
-		}
-		r, fresh := a.relation(kind, subject, ids, s.Off)
-		if len(subject) > 0 {
-			said = true
-			a.apply(r, fresh || also(a.lang, s.Text) && kind == Needs)
-		}
-	}
+	c := claimReader{a: a, sentence: s, subject: a.subject}
 	for k := range all {
-		e := &all[k]
-		switch e.what {
+		switch e := &all[k]; e.what {
 		case ',':
-			broke = true
-			if open == nil {
-				negated = false
-			}
+			c.broke = true
+			c.negated = c.negated && c.open != nil
 		case 'n':
-			if e.unless && negated {
-				open, negated = &event{what: 'r', kind: Needs, off: e.off}, false // "can't start without 3"
-			} else if verbLast(a.lang) && len(waiting) > 0 {
-				waiting[len(waiting)-1].kind = Apart
-			} else {
-				negated = true
-			}
+			c.negation(e)
 		case 'p':
-			if open != nil && len(a.subject) > 0 && !slices.Equal(subject, a.subject) {
-				emit(open.kind, e.off, a.idsOf(a.subject), false)
-				last, open = open, nil
-			} else if verbLast(a.lang) && len(a.subject) > 0 && len(waiting) > 0 {
-				waiting = append(waiting, event{what: 'm', off: e.off, ids: a.idsOf(a.subject)})
-			}
+			c.pronoun(e)
 		case 'm':
-			switch {
-			case e.guess && (open == nil || broke), e.amount && open != nil && open.uses:
-			case open != nil && (!broke || !a.relationFollows(all[k+1:])):
-				emit(open.kind, e.off, e.ids, negated)
-				last, open, negated = open, nil, false
-			case last != nil && !a.relationFollows(all[k+1:]):
-				kind := last.kind
-				if kind == Apart || kind == None {
-					kind = Needs
-				}
-				emit(kind, e.off, e.ids, negated)
-				negated = false
-			default:
-				waiting, open = append(waiting, *e), nil
-				if !verbLast(a.lang) || len(waiting) == 1 {
-					subject = a.placesOf(e.ids)
-				}
-			}
+			c.mention(e, all[k+1:])
 		case 'r':
-			if e.behind && len(waiting) > 0 {
-				if len(waiting) > 1 || len(subject) == 0 {
-					subject = a.placesOf(waiting[0].ids)
-					for _, w := range waiting[1:] {
-						emit(e.kind, e.off, w.ids, w.kind == Apart || negated)
-					}
-				} else if !slices.Equal(subject, a.placesOf(waiting[0].ids)) {
-					emit(e.kind, e.off, waiting[0].ids, negated)
-				}
-				waiting, last, negated = nil, e, false
-				continue
-			}
-			waiting, broke = nil, false
-			if e.unless && negated {
-				open, negated = &event{what: 'r', kind: Needs, off: e.off}, false
-				continue
-			}
-			if e.unless && e.kind == None {
-				continue
-			}
-			if e.kind == None {
-				emit(None, e.off, nil, false)
-				last = e
-				continue
-			}
-			if negated && e.kind == Needs {
-				e.kind, negated = Apart, false
-			}
-			open = e
+			c.relation(e)
 		}
 	}
-	if len(subject) > 0 {
-		a.subject = subject
+	if len(c.subject) > 0 {
+		a.subject = c.subject
 	}
-	return said
+	return c.said
 }
 
-// relation makes a relation with what has some ids; fresh tells that all of it was added by a sentence.
+// claimReader is the state of reading a sentence of a correction, one event after another.
+type claimReader struct {
+	a          *amender
+	sentence   form.Sentence
+	subject    []int
+	open, last *event  // the relation that has no mention yet, and the last one that had one
+	waiting    []event // mentions that no relation has used yet
+	negated    bool
+	broke      bool // a clause has ended since the last relation
+	said       bool // a relation was applied
+}
+
+// emit applies a relation of the subject to ids. With not, the relation is denied.
+func (c *claimReader) emit(kind Kind, off int, ids []string, not bool) {
+	if not {
+		kind = Apart
+	}
+	r, fresh := c.a.relation(kind, c.subject, ids, c.sentence.Off)
+	if len(c.subject) > 0 {
+		c.said = true
+		c.a.apply(r, fresh || also(c.a.lang, c.sentence.Text) && kind == Needs)
+	}
+}
+
+func (c *claimReader) negation(e *event) {
+	switch {
+	case e.unless && c.negated:
+		c.open, c.negated = &event{what: 'r', kind: Needs, off: e.off}, false // "can't start without 3"
+	case verbLast(c.a.lang) && len(c.waiting) > 0:
+		c.waiting[len(c.waiting)-1].kind = Apart
+	default:
+		c.negated = true
+	}
+}
+
+func (c *claimReader) pronoun(e *event) {
+	before := c.a.subject
+	switch {
+	case c.open != nil && len(before) > 0 && !slices.Equal(c.subject, before):
+		c.emit(c.open.kind, e.off, c.a.idsOf(before), false)
+		c.last, c.open = c.open, nil
+	case verbLast(c.a.lang) && len(before) > 0 && len(c.waiting) > 0:
+		c.waiting = append(c.waiting, event{what: 'm', off: e.off, ids: c.a.idsOf(before)})
+	}
+}
+
+func (c *claimReader) mention(e *event, rest []event) {
+	switch {
+	case e.guess && (c.open == nil || c.broke), e.amount && c.open != nil && c.open.uses:
+	case c.open != nil && (!c.broke || !c.a.relationFollows(rest)):
+		c.emit(c.open.kind, e.off, e.ids, c.negated)
+		c.last, c.open, c.negated = c.open, nil, false
+	case c.last != nil && !c.a.relationFollows(rest):
+		kind := c.last.kind
+		if kind == Apart || kind == None {
+			kind = Needs
+		}
+		c.emit(kind, e.off, e.ids, c.negated)
+		c.negated = false
+	default:
+		c.waiting, c.open = append(c.waiting, *e), nil
+		if !verbLast(c.a.lang) || len(c.waiting) == 1 {
+			c.subject = c.a.placesOf(e.ids)
+		}
+	}
+}
+
+func (c *claimReader) relation(e *event) {
+	if e.behind && len(c.waiting) > 0 {
+		first := c.a.placesOf(c.waiting[0].ids)
+		switch {
+		case len(c.waiting) > 1 || len(c.subject) == 0:
+			c.subject = first
+			for _, w := range c.waiting[1:] {
+				c.emit(e.kind, e.off, w.ids, w.kind == Apart || c.negated)
+			}
+		case !slices.Equal(c.subject, first):
+			c.emit(e.kind, e.off, c.waiting[0].ids, c.negated)
+		}
+		c.waiting, c.last, c.negated = nil, e, false
+		return
+	}
+	c.waiting, c.broke = nil, false
+	switch {
+	case e.unless && c.negated:
+		c.open, c.negated = &event{what: 'r', kind: Needs, off: e.off}, false
+		return
+	case e.unless && e.kind == None:
+		return
+	case e.kind == None:
+		c.emit(None, e.off, nil, false)
+		c.last = e
+		return
+	case c.negated && e.kind == Needs:
+		e.kind, c.negated = Apart, false
+	}
+	c.open = e
+}
+
+// relation returns a relation to ids. fresh is set if this amendment added all of them.
 func (a *amender) relation(kind Kind, subject []int, ids []string, off int) (r Relation, fresh bool) {
 	r, fresh = Relation{Kind: kind, Subjects: subject, Off: off}, true
 	for _, id := range ids {
@@ -507,7 +537,8 @@ func (a *amender) relation(kind Kind, subject []int, ids []string, off int) (r R
 	return r, fresh
 }
 
-// relationFollows reports whether a relation follows before the next mention.
+// relationFollows reports whether the next event is a relation. In languages with the verb at the end,
+// mentions may come before it.
 func (a *amender) relationFollows(rest []event) bool {
 	for _, e := range rest {
 		switch {
@@ -538,7 +569,7 @@ func (a *amender) placesOf(ids []string) (items []int) {
 	return items
 }
 
-// change reads a sentence that drops, adds or swaps steps.
+// change reads a sentence that drops, adds or swaps steps. It returns false for other sentences.
 func (a *amender) change(text string, all []mention, s form.Sentence) (said bool) {
 	at, recent := 0, a.subject
 	for _, e := range append(a.events(text, all), event{what: ',', off: len(text)}) {
@@ -566,7 +597,7 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 			}
 		}
 		if len(known) == 0 && len(fresh) == 0 && kinds&toneDrop != 0 && kinds&tonePronoun != 0 {
-			known = recent // "3 turned out to be needless: drop it"
+			known = recent // for example "3 turned out to be needless: drop it"
 		}
 		if len(known) > 0 {
 			recent = known
@@ -594,7 +625,7 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 	return said
 }
 
-// saysBetween reports whether a clause says that something stands between two others.
+// saysBetween reports whether a clause contains a word for "between".
 func saysBetween(clause string) bool {
 	for word := range betweenWords {
 		if wordIndex(clause, word) >= 0 {
@@ -613,7 +644,7 @@ func countWord(id string) bool {
 	return number && len(id) > 2 && strings.IndexFunc(id, unicode.IsDigit) < 0
 }
 
-// claimed reports whether a clause states a relation, so that what it drops is that and no step.
+// claimed reports whether a clause states a relation. Then the clause drops the relation, not a step.
 func (a *amender) claimed(clause string) bool {
 	hits := tonesIn(a.lang, clause)
 	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), clause) {
@@ -625,7 +656,7 @@ func (a *amender) claimed(clause string) bool {
 	return false
 }
 
-// also reports whether a clause adds to what was said before.
+// also reports whether a clause adds to earlier statements.
 func also(lang, text string) bool {
 	return slices.ContainsFunc(lexicon.ScanIn(lexicon.Lang(lang), text), func(t lexicon.Token) bool { return t.Is(lexicon.Same) })
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// maxAmending bounds how many links are looked at for the sentences around a plan.
+// maxAmending bounds how many links are compared for the sentences around a plan.
 const maxAmending = 50_000_000
 
-// full says once that the sentences relate more steps than can be told.
+// full notes, once, that the sentences relate too many steps.
 func (a *amender) full(off int) {
 	if !a.limited {
 		a.limited = true
@@ -18,13 +18,13 @@ func (a *amender) full(off int) {
 	}
 }
 
-// apply changes the links by one relation.
+// apply changes the links by one relation. With more, stated needs come on top of earlier ones.
 func (a *amender) apply(r Relation, more bool) {
 	if len(r.Subjects) == 0 {
 		return
 	}
 	ids := append(slices.Clone(r.Unknown), a.idsOf(r.Items)...)
-	// Each link is looked for among all that are there.
+	// Each link is compared with all existing ones.
 	pairs := len(r.Subjects) * (1 + len(ids))
 	if a.work += pairs * (1 + len(a.r.Links) + pairs); a.work > maxAmending {
 		a.full(r.Off)
@@ -58,27 +58,28 @@ func (a *amender) apply(r Relation, more bool) {
 			a.end(r.Kind, id, r.Off)
 		case Beside:
 			if !a.correcting && !a.related(append(ids, id)) {
-				continue // as the plan has it
+				continue // the plan already has it so
 			}
-			a.doubt("what runs beside other steps may need what they need", append(ids, id), r.Off)
+			a.doubt("a step that runs in parallel to others may have the same needs", append(ids, id), r.Off)
 		}
 	}
 	a.r.Stated = true
 }
 
-// need states what a step needs; in a correction that replaces what was stated before the sentence.
+// need adds needs to a step. In a correction they replace the needs that were stated before the sentence,
+// unless more is set.
 func (a *amender) need(s int, ids []string, more bool, off int) {
 	id := a.r.Items[s].ID
 	if a.correcting && !more && !a.replaced[s] {
 		a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
 	}
 	if !a.correcting && !more && !a.replaced[s] && slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.To == id && !slices.Contains(ids, l.From) }) {
-		a.doubt("a sentence around the plan says what this step needs, which may be all or come besides", append([]string{id}, ids...), off)
+		a.doubt("a sentence around the plan states needs of this step; they may replace the others or add to them", append([]string{id}, ids...), off)
 	}
 	a.replaced[s] = true
 	for _, from := range ids {
 		if from == id {
-			a.doubt("a sentence around the plan seems to let this step wait for itself, and was not understood", []string{id}, off)
+			a.doubt("a sentence around the plan seems to make this step wait for itself; it was not understood", []string{id}, off)
 			continue
 		}
 		a.link(from, id, off)
@@ -87,7 +88,7 @@ func (a *amender) need(s int, ids []string, more bool, off int) {
 
 func (a *amender) link(from, to string, off int) {
 	if from == to {
-		return // said by a sentence that was not understood
+		return // the sentence was not understood
 	}
 	if !slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.From == from && l.To == to }) {
 		a.r.Links = append(a.r.Links, Link{From: from, To: to, Source: Prose, Off: off})
@@ -98,8 +99,8 @@ func (a *amender) unlink(from, to string) {
 	a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.From == from && l.To == to })
 }
 
-// shift changes the listed order by a relation that contradicts it: "3 comes before 2". It reports whether
-// that is all.
+// shift changes the listed order by a relation that contradicts it, as in "3 comes before 2". It returns true
+// if nothing else remains to be done for the relation.
 func (a *amender) shift(r Relation) bool {
 	if len(r.Unknown) > 0 {
 		return false
@@ -157,8 +158,8 @@ func (a *amender) shift(r Relation) bool {
 	return false
 }
 
-// end lets a step come after, or before, all others: after those for which nothing else waits, or before
-// those that need nothing.
+// end makes a step the last or the first one. The last step follows all steps without successors; the first
+// one precedes all steps without needs.
 func (a *amender) end(kind Kind, id string, off int) {
 	from, to := map[string]bool{}, map[string]bool{}
 	for _, l := range a.r.Links {
@@ -169,18 +170,18 @@ func (a *amender) end(kind Kind, id string, off int) {
 		case other == id:
 		case kind == Closing && !from[other]:
 			a.link(other, id, off)
-		case kind == Opening && !to[other] && !from[id]: // what it comes before is not said yet
+		case kind == Opening && !to[other] && !from[id]: // its own successors are not stated yet
 			a.link(id, other, off)
 		}
 	}
 }
 
-// related reports whether one of some steps waits for another one of them.
+// related reports whether any of the steps waits for another one of them.
 func (a *amender) related(ids []string) bool {
 	return slices.ContainsFunc(a.r.Links, func(l Link) bool { return slices.Contains(ids, l.From) && slices.Contains(ids, l.To) })
 }
 
-// level returns the place of an item in the listed order, or -1.
+// level returns the index of an item's level in the listed order, or -1.
 func (a *amender) level(item int) int {
 	return slices.IndexFunc(a.order, func(l []int) bool { return slices.Contains(l, item) })
 }
@@ -193,8 +194,8 @@ func (a *amender) remove(item int) {
 	a.order = slices.DeleteFunc(a.order, func(l []int) bool { return len(l) == 0 })
 }
 
-// leaveOrder ends the listed order because a relation states needs. In a correction, and where the text says
-// that the rest is in order, the other steps keep following one another; else they need nothing.
+// leaveOrder gives up the listed order because a relation states needs. In a correction, or if the text says
+// that the rest is in order, the other steps still follow one another; otherwise they need nothing.
 func (a *amender) leaveOrder(r Relation) {
 	for pair := range a.stated {
 		a.link(a.r.Items[pair[0]].ID, a.r.Items[pair[1]].ID, r.Off)
@@ -202,7 +203,7 @@ func (a *amender) leaveOrder(r Relation) {
 	if a.correcting || a.ordered {
 		a.explicit()
 		if r.Kind != None {
-			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", a.idsOf(r.Subjects), r.Off)
+			a.doubt("a correction takes this step out of the listed order; the steps after it may have to wait for more", a.idsOf(r.Subjects), r.Off)
 		}
 	}
 	a.order = nil
@@ -212,7 +213,7 @@ func (a *amender) leaveOrder(r Relation) {
 func (a *amender) explicit() {
 	for k := 1; k < len(a.order); k++ {
 		for _, from := range a.order[k-1] {
-			if len(a.r.Links) > a.most {
+			if len(a.r.Links) > a.maxLinks {
 				a.full(a.r.Items[from].Off)
 				return
 			}
@@ -228,7 +229,7 @@ func (a *amender) explicit() {
 	a.order, a.r.Stated = nil, true
 }
 
-// swap lets two steps change places.
+// swap exchanges two steps: in the listed order, or in all links.
 func (a *amender) swap(x, y, off int) {
 	if a.order != nil {
 		p, q := a.level(x), a.level(y)
@@ -251,10 +252,10 @@ func (a *amender) swap(x, y, off int) {
 	for k, l := range a.r.Links {
 		a.r.Links[k].From, a.r.Links[k].To = other(l.From), other(l.To)
 	}
-	a.doubt("two steps with stated needs change places", []string{idx, idy}, off)
+	a.doubt("two steps with stated needs were swapped", []string{idx, idy}, off)
 }
 
-// drop takes a step out of the plan. What waits for it and nothing else waits for what it waited for.
+// drop removes a step from the plan. Steps that waited only for it now wait for its needs.
 func (a *amender) drop(item int) {
 	id := a.r.Items[item].ID
 	if a.order != nil {
@@ -284,7 +285,7 @@ func (a *amender) drop(item int) {
 	a.subject = nil
 }
 
-// clear takes the dropped items out.
+// clear removes the dropped items.
 func (a *amender) clear() {
 	place := make([]int, len(a.r.Items))
 	var kept []Item
@@ -306,7 +307,7 @@ func (a *amender) clear() {
 	a.r.Items = kept
 }
 
-// between puts a new step between two others.
+// between inserts a new step between two others.
 func (a *amender) between(id string, x, y int, s form.Sentence, end int) {
 	from, to := a.r.Items[x].ID, a.r.Items[y].ID
 	a.add(id, s, end)
@@ -327,7 +328,7 @@ func (a *amender) between(id string, x, y int, s form.Sentence, end int) {
 	a.subject = []int{y}
 }
 
-// add puts a new step at the end of the plan: what it waits for is stated, or nothing.
+// add appends a new step without needs to the plan. Its title is the rest of the sentence from end on.
 func (a *amender) add(id string, s form.Sentence, end int) {
 	title := s.Text[min(end, len(s.Text)):]
 	if i := strings.IndexAny(title, ":"); i >= 0 && i < 40 {
@@ -352,15 +353,15 @@ func (a *amender) add(id string, s form.Sentence, end int) {
 // maxDoubts bounds the notes of a reading.
 const maxDoubts = 200
 
-// doubt notes that a sentence about steps is not understood, or may mean something else.
+// doubt notes that a sentence about steps was not understood or is ambiguous.
 func (a *amender) doubt(message string, ids []string, off int) {
 	if len(a.r.Notes) < maxDoubts && len(ids) > 0 {
 		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: strings.Join(ids, ", "), Message: message, Off: off})
 	}
 }
 
-// withoutStruck takes the steps out of a reading that are struck through. A struck entry with a check box
-// is done.
+// withoutStruck removes steps that are struck through from a reading. A struck entry with a check box is done
+// and stays.
 func withoutStruck(r *Reading, steps []step) {
 	a := &amender{r: r, gone: map[int]bool{}}
 	for i := range steps {

@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// inOrder reads a sentence that lists all steps in their order, or two behind a word of order: "2 first and 1
-// after it".
+// inOrder reads a sentence that names all steps in order, or two steps with a word of order: "2 first and 1
+// after it". It returns false for other sentences.
 func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 	var kinds lexicon.Kinds
 	for _, t := range lexicon.ScanIn(lexicon.Lang(a.lang), text) {
@@ -40,8 +40,8 @@ func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 	return true
 }
 
-// orders reads a sentence that says nothing but the order of steps: "2 and 3 can happen in parallel", "first
-// 2, then 1".
+// orders reads a sentence that states only the order of steps: "2 and 3 can happen in parallel", "first 2,
+// then 1". It returns false for other sentences.
 func (a *amender) orders(all []mention, s form.Sentence) bool {
 	rels := a.names.orderOf(s.Text, s.Off)
 	if len(rels) == 0 || !a.covers(rels, all) {
@@ -57,7 +57,7 @@ func (a *amender) orders(all []mention, s form.Sentence) bool {
 	return true
 }
 
-// whole reports whether relations are about all steps.
+// whole reports whether the relations name all steps.
 func (a *amender) whole(rels []Relation) bool {
 	named := map[int]bool{}
 	for _, r := range rels {
@@ -68,7 +68,7 @@ func (a *amender) whole(rels []Relation) bool {
 	return len(named) == len(a.steps())
 }
 
-// covers reports whether relations are about all steps that a sentence names.
+// covers reports whether the relations use all ids that a sentence mentions.
 func (a *amender) covers(rels []Relation, all []mention) bool {
 	read := map[string]bool{}
 	for _, r := range rels {

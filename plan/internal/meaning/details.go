@@ -6,13 +6,13 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// details returns, for each step, the lines of its own below its first one, as they are written and without
-// the indentation that they share. Lines of fields and the line of the title are left out. The steps are in
-// the order of the text. Around are the lines between them that are part of none.
+// details returns the lines of each step below its first one, verbatim but without their common indentation.
+// Lines with fields or the title are left out. The steps must be in the order of the text. around are the
+// lines between steps that belong to none.
 func details(src *form.Source, steps []step) (out []string, around []Span) {
 	lines := make([][]string, len(steps))
-	told := toldLines(src, steps)
-	var open []int // the steps that the line stands in, the innermost last
+	skip := fieldLines(src, steps)
+	var open []int // the steps that contain the line, the innermost last
 	next, fenced := 0, -1
 	for k := src.LineAt(steps[0].it.Off); k < len(src.Lines); k++ {
 		l := &src.Lines[k]
@@ -46,7 +46,7 @@ func details(src *form.Source, steps []step) (out []string, around []Span) {
 			if l.Text != "" {
 				around = append(around, Span{l.Off, l.End})
 			}
-		case l.Text == "" && len(lines[own]) == 0, told[k]:
+		case l.Text == "" && len(lines[own]) == 0, skip[k]:
 		default:
 			if l.Fence && src.Lines[min(k+1, len(src.Lines)-1)].InCode {
 				fenced = own
@@ -62,7 +62,7 @@ func details(src *form.Source, steps []step) (out []string, around []Span) {
 }
 
 // fenceOf reports whether a code fence on line k belongs to the step that began last: it is indented below
-// it, or goes on from its line, or another step follows.
+// the step, directly follows a line of text, or another step comes after it.
 func fenceOf(src *form.Source, k int, steps []step, next int) bool {
 	if next == 0 || k+1 >= len(src.Lines) || !src.Lines[k+1].InCode {
 		return false // the end of a fence around the steps
@@ -71,19 +71,19 @@ func fenceOf(src *form.Source, k int, steps []step, next int) bool {
 	return src.Lines[k].Indent > it.Indent || k > 0 && src.Lines[k-1].Text != "" || next < len(steps) || it.Kind == form.Heading
 }
 
-// toldLines returns the lines below the steps that are titles or fields.
-func toldLines(src *form.Source, steps []step) map[int]bool {
-	told := map[int]bool{}
+// fieldLines returns the lines below the steps that hold titles or fields.
+func fieldLines(src *form.Source, steps []step) map[int]bool {
+	lines := map[int]bool{}
 	for i := range steps {
 		st := &steps[i]
 		if st.it.Text == "" && len(st.texts) > 1 {
-			told[src.LineAt(st.texts[1].off)] = true
+			lines[src.LineAt(st.texts[1].off)] = true
 		}
 		for _, a := range st.attrs {
-			told[src.LineAt(a.Off)] = true
+			lines[src.LineAt(a.Off)] = true
 		}
 	}
-	return told
+	return lines
 }
 
 // dedent joins lines without the white space that all of them begin with.

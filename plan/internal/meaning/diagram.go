@@ -9,8 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// readDiagram reads drawings: what has a language of its own, lines of arrows, boxes and lines, charts and
-// Makefiles.
+// readDiagram reads drawings: diagram languages, lines of arrows, boxes and lines, charts and Makefiles.
 func readDiagram(src *form.Source) []*Reading {
 	if chartAlone(src) {
 		return nil
@@ -39,8 +38,9 @@ func readDiagram(src *form.Source) []*Reading {
 	return out
 }
 
-// differ reports where the other diagrams of a text say something else than the one that is read first: the
-// heaviest, of those one that revises another, or the one with the most links.
+// differ lowers the weight of all diagrams but the best one, and notes on the best one where the others
+// disagree. The best one has the largest weight; among equals it is one that revises another, or has the most
+// links.
 func differ(all []*Reading) {
 	best := all[0]
 	for _, r := range all[1:] {
@@ -56,17 +56,17 @@ func differ(all []*Reading) {
 	}
 }
 
-// maxUnsureLinks bounds how many links of one reading are noted one by one to be unsure.
+// maxUnsureLinks bounds how many unsure links of a reading get a note of their own.
 const maxUnsureLinks = 300
 
-// moreUnsure notes how many more links are unsure than were noted one by one.
+// moreUnsure notes how many of n unsure links got no note of their own.
 func (r *Reading) moreUnsure(n int) {
 	if n > maxUnsureLinks {
-		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: "links", Off: r.Start, Message: strconv.Itoa(n-maxUnsureLinks) + " more links may be meant otherwise", Hint: "say which way the links run"})
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: "links", Off: r.Start, Message: strconv.Itoa(n-maxUnsureLinks) + " more links are uncertain", Hint: "say which way the links run"})
 	}
 }
 
-// diagramReading turns a diagram into a reading.
+// diagramReading turns a diagram into a reading, or returns nil if the diagram is too small.
 func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	if len(g.Nodes) < 2 && len(g.Links) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	var last form.Arc
 	says := ""
 	for i, l := range g.Links {
-		// Else of one line
+		// Links of one line share label and fields.
 		if i == 0 || l.Off != last.Off || l.Label != last.Label || len(l.Fields) != len(last.Fields) {
 			says = arcSays(&l)
 		}
@@ -130,7 +130,8 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 	return r
 }
 
-// arcSays returns what a drawing says of a link, as JSON: its label, and with fields an object of all.
+// arcSays returns the label of a link as JSON, or an object of label and fields if the link has fields. It
+// returns "" if the link has neither.
 func arcSays(l *form.Arc) string {
 	if len(l.Fields) == 0 {
 		if l.Label == "" {
@@ -147,7 +148,7 @@ func arcSays(l *form.Arc) string {
 	return (&form.Tree{Texts: true}).JSON(v)
 }
 
-// flowOrder sorts the items as they follow one another, those that are not ordered by their places.
+// flowOrder sorts the items topologically; the place in the text decides between items without an order.
 func flowOrder(r *Reading) {
 	index, before := make(map[string]int, len(r.Items)), make([]int, len(r.Items))
 	for i, it := range r.Items {
@@ -183,8 +184,8 @@ func flowOrder(r *Reading) {
 	}
 }
 
-// markOrder sorts items whose ids count up: A, B, C or T1, T2, T3. A diagram names them as its links need
-// them.
+// markOrder sorts items whose ids count up: A, B, C or T1, T2, T3. Diagrams name ids in the order of their
+// links.
 func markOrder(r *Reading) {
 	for _, it := range r.Items {
 		if it.ID == "" {
@@ -201,7 +202,7 @@ func markOrder(r *Reading) {
 	})
 }
 
-// markShape returns an id with each number in it as 0; a single letter is an a.
+// markShape returns an id without its trailing number. A single letter becomes "a".
 func markShape(s string) string {
 	if utf8.RuneCountInString(s) == 1 && !digits(s) {
 		return "a"
@@ -209,7 +210,7 @@ func markShape(s string) string {
 	return strings.TrimRight(s, "0123456789")
 }
 
-// intHeap gives out its numbers from the least on.
+// intHeap is a heap of numbers with the smallest on top.
 type intHeap []int
 
 func (h *intHeap) push(x int) {
@@ -238,8 +239,8 @@ func (h *intHeap) pop() int {
 	}
 }
 
-// legend looks outside of a diagram for a list that says what its ids stand for. Its titles and its order are
-// taken.
+// legend looks for a list outside of a diagram that explains at least half of its ids. The titles and the
+// order of the list are used.
 func legend(src *form.Source, r *Reading, first, last int) {
 	index := make(map[string]int, len(r.Items))
 	for i, it := range r.Items {
@@ -280,14 +281,14 @@ func legend(src *form.Source, r *Reading, first, last int) {
 	r.Items, r.Start, r.End = items, start, end
 }
 
-// entry is what a legend says of one id.
+// entry is the title of an id in a legend.
 type entry struct{ id, title form.Piece }
 
-// plainMarks blanks the signs of emphasis and of code.
+// plainMarks blanks the marks of emphasis and code.
 var plainMarks = strings.NewReplacer("**", "  ", "__", "  ", "`", " ")
 
-// legendEntries reads the entries of a line: one behind a bullet or in a row of a table, or several as in "A
-// = dig, B = sow".
+// legendEntries reads the entries in a line: one behind a bullet or in a table row, or several as in "A =
+// dig, B = sow".
 func legendEntries(l *form.Line) (out []entry) {
 	p := form.Piece{Text: l.Text, Off: l.Off}
 	if row, ok := strings.CutPrefix(l.Text, "|"); ok {
@@ -299,7 +300,7 @@ func legendEntries(l *form.Line) (out []entry) {
 	if all := form.SplitGroup(p); strings.Count(p.Text, "=") == len(all) {
 		parts = all
 		head, _, _ := strings.Cut(all[0].Text, "=")
-		if k := strings.LastIndexAny(head, ":："); k >= 0 { // "Tasks: A = dig"
+		if k := strings.LastIndexAny(head, ":："); k >= 0 { // for example "Tasks: A = dig"
 			_, n := utf8.DecodeRuneInString(head[k:])
 			rest := strings.TrimLeft(all[0].Text[k+n:], " ")
 			parts[0] = form.Piece{Text: rest, Off: p.Off + len(all[0].Text) - len(rest)}

@@ -9,32 +9,32 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// arrowSet collects what lines of arrows say.
+// arrowSet collects the items and links of lines of arrows.
 type arrowSet struct {
-	r      *Reading
-	index  map[string]int
-	bare   map[string]bool   // ids that stand somewhere without a title
-	known  func(string) bool // ids that may stand on both sides of a word for "and"
-	apart  bool
-	full   bool // it said that there are too many links
-	listed bool // ids stand alone on lines
-	most   int  // of links
-	titles bool // parts before the last of a line have titles, too
+	r        *Reading
+	index    map[string]int
+	bare     map[string]bool   // ids that occur without a title
+	known    func(string) bool // whether an id may stand on either side of a word for "and"
+	apart    bool
+	full     bool // there is a note about too many links
+	listed   bool // ids stand alone on lines
+	maxLinks int
+	titles   bool // parts before the last one of a line have titles, too
 }
 
-// arrowLine reads the links of one line such as "1 → 2, 1 → 3" or "Order: A, B -> C". known are the ids of
-// the list that the line belongs to, most bounds the links; ok is false when something else than ids stands
-// between the arrows.
+// arrowLine reads the links of a line such as "1 → 2, 1 → 3" or "Order: A, B -> C". known reports whether an
+// id belongs to the list around the line; most bounds the links. ok is false if anything else stands between
+// the arrows.
 func arrowLine(text string, off int, known func(string) bool, most int) (links []Link, ok bool) {
 	text = strings.TrimRight(text, " .。")
 	if !form.ContainsArrow(text) && strings.IndexByte(text, '>') > 0 && !strings.ContainsAny(text, "<=") {
-		text = strings.ReplaceAll(text, ">", string(form.BareArrow)) // "1 > 2": all ids have to be known
+		text = strings.ReplaceAll(text, ">", string(form.BareArrow)) // as in "1 > 2"; only known ids pass
 	}
 	p := arrowPrefix(form.Piece{Text: text, Off: off})
 	if !form.ContainsArrow(p.Text) || lexicon.Has(lexicon.None, p.Text) {
-		return nil, false // "1 → 2 → 4, 3 any time"
+		return nil, false // for example "1 → 2 → 4, 3 any time"
 	}
-	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true, most: most}
+	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true, maxLinks: most}
 	s.line(s.ands(p))
 	for _, it := range s.r.Items {
 		if !known(it.ID) {
@@ -44,8 +44,8 @@ func arrowLine(text string, off int, known func(string) bool, most int) (links [
 	return s.r.Links, len(s.r.Links) > 0
 }
 
-// arrowPrefix drops a bullet, and a label such as "Order:" before the first id. What is short, has a number
-// in it, or stands where other ids have a title, is an id with its title.
+// arrowPrefix drops a bullet, and a label such as "Order:" in front of the first id. Text that is short,
+// contains a digit, or precedes other ids with titles is an id rather than a label.
 func arrowPrefix(p form.Piece) form.Piece {
 	p = cutBullet(p)
 	p.Text = plainBrackets.Replace(p.Text)
@@ -65,10 +65,10 @@ func arrowPrefix(p form.Piece) form.Piece {
 	return unquoted(p)
 }
 
-// plainBrackets writes full-width brackets as those of ASCII, in as many bytes.
+// plainBrackets replaces full-width brackets by ASCII brackets of the same length in bytes.
 var plainBrackets = strings.NewReplacer("（", "(  ", "）", "  )", "【", "[  ", "】", "  ]", "［", "[  ", "］", "  ]", "｛", "{  ", "｝", "  }")
 
-// unquoted drops one pair of signs of code or emphasis around a whole line of arrows.
+// unquoted drops a pair of code or emphasis marks around a whole line of arrows.
 func unquoted(p form.Piece) form.Piece {
 	s := strings.TrimRight(p.Text, " .。")
 	for _, q := range [...]string{"`", "**"} {
@@ -93,7 +93,7 @@ func arrowReadings(src *form.Source) (out []*Reading) {
 		}
 		i += max(n, 1)
 		for n == 0 && i < len(src.Lines) && isComment(src.Lines[i-1].Text) && isComment(src.Lines[i].Text) {
-			i++ // what the first of several comments does not begin the others do not
+			i++ // the other comments of the block cannot begin a block, either
 		}
 		if len(out) > 32 || src.Ended() {
 			return out
@@ -102,8 +102,8 @@ func arrowReadings(src *form.Source) (out []*Reading) {
 	return out
 }
 
-// arrowBlock returns how many lines from i on belong together as lines of arrows, and how many of them hold
-// arrows.
+// arrowBlock returns the number of lines from i on that form a block of lines of arrows, and how many of them
+// contain arrows.
 func arrowBlock(src *form.Source, i int) (n, arrows int) {
 	code := src.Lines[i].InCode
 	for j := i; j < len(src.Lines); j++ {
@@ -134,11 +134,11 @@ func isComment(s string) bool {
 	return strings.HasPrefix(s, "# ") || strings.HasPrefix(s, "//") || strings.HasPrefix(s, "%%") || strings.HasPrefix(s, "<!--") && strings.HasSuffix(s, "-->")
 }
 
-// brokenSigns are what is left of arrows that lost a part.
+// brokenSigns are the remains of damaged arrows.
 var brokenSigns = [...]string{" - ", " > ", " = ", " -- "}
 
-// IsBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side, or
-// like "A -".
+// IsBroken reports whether s looks like "A - B" or "A > B" with one word or quoted id on each side, or like
+// "A -".
 func IsBroken(s string) bool {
 	for _, sign := range brokenSigns {
 		a, b, ok := strings.Cut(s, sign)
@@ -174,7 +174,7 @@ func IsArrowLine(s string) bool {
 				if k == len(c.Groups)-1 {
 					t, _, _ = strings.Cut(t, ": ")
 				}
-				// Or a chain in brackets
+				// A part in brackets may be a chain itself.
 				if t != "" && !isLooseID(t) && (len(t) == len(x.Text) || !form.ContainsArrow(t)) {
 					return false
 				}
@@ -184,10 +184,10 @@ func IsArrowLine(s string) bool {
 	return arrows > 0
 }
 
-// maxBrackets bounds brackets in brackets.
+// maxBrackets bounds the nesting of brackets.
 const maxBrackets = 6
 
-// assignsCall reports whether a text is the call of a function with arguments.
+// assignsCall reports whether a text is a call with arguments.
 func assignsCall(s string) bool {
 	k := strings.IndexByte(s, '(')
 	return k > 0 && isWord(s[k-1]) && strings.HasSuffix(s, ")") && len(s) > k+2
@@ -205,7 +205,7 @@ func leadNumber(s string) int {
 	return 0
 }
 
-// isLooseID accepts names of a few words, without the punctuation of sentences.
+// isLooseID accepts names of up to nine words without the punctuation of sentences.
 func isLooseID(id string) bool {
 	if len(id) > 120 || strings.Count(id, `"`)%2 == 1 || strings.Count(id, " ") > 8 || strings.Contains(id, "--") || strings.Contains(id, "  ") && len(id) > 60 {
 		return false
@@ -226,7 +226,7 @@ func isLooseID(id string) bool {
 	return word && !strings.HasSuffix(id, ".")
 }
 
-// isSingleID accepts a line that is one id: in quotes, or without spaces and the punctuation of a sentence.
+// isSingleID accepts a line that is one id: a quoted text, or a word without the punctuation of sentences.
 func isSingleID(s string) bool {
 	s = strings.TrimLeft(s, "-*• ")
 	if len(s) > 2 && s[0] == '"' {
@@ -239,7 +239,7 @@ func isSingleID(s string) bool {
 	return s != "" && !strings.ContainsAny(s, " \t|+\\") && strings.IndexByte(".:!?;", s[len(s)-1]) < 0 && isLooseID(s)
 }
 
-// readArrowBlock reads n lines from first on.
+// readArrowBlock reads the n lines from first on.
 func readArrowBlock(src *form.Source, first, n int) *Reading {
 	weight := arrowWeight(src, first, n)
 	if weight == 0 {
@@ -248,7 +248,7 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	end := src.Lines[first+n-1].End
 	r := &Reading{Form: "diagram", Stated: true, Start: src.Lines[first].Off, End: end, Weight: weight, Evidence: []string{"arrows"}}
 	r.Open = !(first+n < len(src.Lines) && src.Lines[first+n].Fence)
-	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}, most: src.MaxLinks}
+	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}, maxLinks: src.MaxLinks}
 	s.known = func(id string) bool { return s.bare[id] || digits(id) }
 	lines := arrowLines(src, first, n)
 	for _, p := range lines {
@@ -276,8 +276,8 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	return r
 }
 
-// arrowLines returns the lines of a block without comments, numbers and prefixes; a line that begins or ends
-// with an arrow is joined to the one that it belongs to.
+// arrowLines returns the lines of a block without comments, numbers and prefixes. A line that continues an
+// arrow of the line before is joined to it.
 func arrowLines(src *form.Source, first, n int) (out []form.Piece) {
 	numbered, trails := true, false
 	for i := first; i < first+n; i++ {
@@ -318,7 +318,8 @@ func endsWithArrow(s string) bool {
 	return len(back) > 0 && parts[len(parts)-1].Text == ""
 }
 
-// survey notes which ids stand without a title, and whether parts before the last of a line have titles.
+// survey records the ids that occur without a title, and whether parts before the last one of a line have
+// titles.
 func (s *arrowSet) survey(p form.Piece) {
 	chains, _ := form.Chains(p.Text, p.Off, s.apart)
 	for _, c := range chains {
@@ -348,7 +349,7 @@ func (s *arrowSet) node(p form.Piece, title string) string {
 	return p.Text
 }
 
-// side adds the nodes of one side of an arrow and returns their ids.
+// side adds the nodes on one side of an arrow and returns their ids.
 func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 	for _, x := range g {
 		b := form.Bare(x)
@@ -357,7 +358,7 @@ func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 		}
 		quoted := x.Text[0] == '"'
 		if !quoted && !s.bare[b.Text] {
-			b = withoutBeside(cutBullet(b))
+			b = withoutParallel(cutBullet(b))
 		}
 		if b.Text == "" {
 			continue
@@ -377,8 +378,8 @@ func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 	return ids
 }
 
-// withoutBeside drops "in parallel" behind the ids of one side of an arrow.
-func withoutBeside(p form.Piece) form.Piece {
+// withoutParallel drops "in parallel" behind the ids on one side of an arrow.
+func withoutParallel(p form.Piece) form.Piece {
 	if !strings.Contains(p.Text, " ") && isASCII(p.Text) || len(p.Text) > 300 {
 		return p
 	}
@@ -391,7 +392,7 @@ func withoutBeside(p form.Piece) form.Piece {
 	return p
 }
 
-// ands writes a comma for each word for "and" that stands between two known ids.
+// ands replaces a word for "and" between two known ids by a comma.
 func (s *arrowSet) ands(p form.Piece) form.Piece {
 	if len(p.Text) > 4000 {
 		return p
@@ -404,7 +405,7 @@ func (s *arrowSet) ands(p form.Piece) form.Piece {
 		behind, _ := form.SplitArrows(p.Text[t.End:], 0)
 		left, right := form.SplitGroup(before[len(before)-1]), form.SplitGroup(behind[0])
 		bare := func(x form.Piece) string {
-			return withoutBeside(form.Piece{Text: strings.Trim(x.Text, "()[]{} ")}).Text
+			return withoutParallel(form.Piece{Text: strings.Trim(x.Text, "()[]{} ")}).Text
 		}
 		if s.known(bare(left[len(left)-1])) && s.known(bare(right[0])) {
 			p.Text = p.Text[:t.Off] + "," + strings.Repeat(" ", t.End-t.Off-1) + p.Text[t.End:]
@@ -413,7 +414,7 @@ func (s *arrowSet) ands(p form.Piece) form.Piece {
 	return p
 }
 
-// line adds what one line says.
+// line adds the items and links of a line.
 func (s *arrowSet) line(p form.Piece) {
 	chains, unsure := form.Chains(p.Text, p.Off, s.apart)
 	for n, c := range chains {
@@ -445,13 +446,13 @@ func (s *arrowSet) line(p form.Piece) {
 	}
 }
 
-// nested adds the nodes of one side of an arrow, and of the chains that stand there in brackets, and returns
-// the ids at which the chains begin and those at which they end.
+// nested adds the nodes on one side of an arrow, and those of the chains in brackets there. It returns the
+// ids at which the chains begin and end.
 func (s *arrowSet) nested(g []form.Piece, last bool, off, depth int) (first, ends []string) {
 	for _, x := range g {
 		inner := form.Bare(x)
 		if len(g) > 2 && (lexicon.Is(lexicon.Meanwhile, inner.Text) || lexicon.Is(lexicon.Beside, inner.Text)) {
-			continue // "(A, B, in parallel)"
+			continue // for example "(A, B, in parallel)"
 		}
 		if !form.ContainsArrow(inner.Text) || depth > maxBrackets || inner.Text == x.Text && depth == 0 {
 			ids := s.side([]form.Piece{x}, last)
@@ -476,7 +477,7 @@ func (s *arrowSet) nested(g []form.Piece, last bool, off, depth int) (first, end
 	return first, ends
 }
 
-// note tells what was taken for granted of some ids.
+// note adds a note about an assumption on some ids. %s in the message stands for the ids.
 func (s *arrowSet) note(ids []form.Piece, message, hint string) {
 	names := make([]string, len(ids))
 	for i, x := range ids {
@@ -493,10 +494,10 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 	}
 	for _, a := range from {
 		for _, b := range to {
-			if len(s.r.Links) > s.most {
+			if len(s.r.Links) > s.maxLinks {
 				if !s.full {
 					s.full = true
-					s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line stand for too many edges", Hint: "split the line", Off: off})
+					s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line make too many edges", Hint: "split the line", Off: off})
 				}
 				return
 			}
@@ -505,22 +506,22 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 	}
 }
 
-// alone reports whether a line of at least two arrows has no other line next to it.
+// alone reports whether a line with at least two arrows has no neighboring lines.
 func alone(src *form.Source, i int) bool {
 	_, back := form.SplitArrows(src.Lines[i].Text, 0)
 	return len(back) > 1 && (i == 0 || src.Lines[i-1].Text == "") && (i+1 == len(src.Lines) || src.Lines[i+1].Text == "")
 }
 
-// isEntry reports whether a line begins as an entry of a list does.
+// isEntry reports whether a line begins like a list entry.
 func isEntry(s string) bool {
 	return leadNumber(s) > 0 || len(cutBullet(form.Piece{Text: s}).Text) < len(s)
 }
 
-// excerptWeight is the weight of a drawing of a part of a plan, such as its critical path: less than that of
-// the plan.
+// excerptWeight is the weight of a drawing of a part of a plan, such as its critical path. It is less than
+// the weight of the plan.
 const excerptWeight = 58
 
-// excerpt reports whether lines of arrows are announced as a part of a plan.
+// excerpt reports whether the text announces lines of arrows as a part of a plan.
 func excerpt(src *form.Source, first, n int) bool {
 	if n == 1 && lexicon.Has(lexicon.Path, src.Lines[first].Text[:min(len(src.Lines[first].Text), 200)]) {
 		return true
@@ -535,7 +536,7 @@ func excerpt(src *form.Source, first, n int) bool {
 
 type filledKey struct{}
 
-// filledLines returns how many lines of a text hold something.
+// filledLines returns how many lines of a text are neither empty nor fences.
 func filledLines(src *form.Source) int {
 	return form.Once(src, filledKey{}, func() (n int) {
 		for i := range src.Lines {
@@ -545,8 +546,8 @@ func filledLines(src *form.Source) int {
 	})
 }
 
-// arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or
-// announced. An arrow in the middle of an essay is no plan.
+// arrowWeight returns the weight of a block of arrow lines. It is high if the block is most of the text,
+// fenced or announced, and 0 if an essay or a list merely contains an arrow.
 func arrowWeight(src *form.Source, first, n int) int {
 	if otherArrows(src, first, n) {
 		return 0
@@ -572,7 +573,7 @@ func arrowWeight(src *form.Source, first, n int) int {
 		}
 	}
 	if isEntry(src.Lines[first].Text) && (first+n < len(src.Lines) && isEntry(src.Lines[first+n].Text) || first > 0 && isEntry(src.Lines[first-1].Text)) {
-		return 0 // some entries of a list
+		return 0 // entries of a list
 	}
 	switch {
 	case others <= 2 && n > 2:

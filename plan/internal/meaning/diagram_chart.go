@@ -12,23 +12,23 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// chartRow is one line of a chart: its columns, and the id that one of them begins with.
+// chartRow is a line of a chart: its columns, and the id in one of them.
 type chartRow struct {
 	line   int
 	fields []form.Piece
 	id     form.Piece
 	title  form.Piece
-	from   int // the bar's first column, and the one behind its last; -1 when there is none
+	from   int // the first column of the bar and the one behind its last; -1 if there is none
 	to     int
-	// begins and ends are the time that the row states in words: "Week 2", "2 May – 9 May". Timed is set
-	// where it does.
+	// begins and ends are the time that the row states in words: "Week 2", "2 May – 9 May". timed is set if
+	// it states one.
 	begins, ends int
 	timed        bool
 	when         form.Piece
 }
 
-// time reads the time that the first field of a row states, or the beginning or the end of its only field,
-// from which it is cut off.
+// time reads the time in the first field of a row. If the row has only one field, the time is cut off its
+// beginning or end.
 func (row *chartRow) time() {
 	if len(row.fields) == 0 {
 		return
@@ -72,15 +72,15 @@ func (row *chartRow) time() {
 	}
 }
 
-// barSigns draw bars.
+// barSigns are the characters of bars.
 const barSigns = "█▓▒░▉▊▋▌▍▎▏■□▬▭▰▱#=*xX◼◻●○━──-_.·:~<>|"
 
-// readChart reads charts in lines: a time or a bar, an id, a title, and maybe what must come before.
+// readChart reads charts made of lines: a time or a bar, an id, a title, and perhaps needs.
 func readChart(src *form.Source) []*Reading {
 	var out []*Reading
 	for i := range src.Lines {
 		if t := src.Lines[i].Text; strings.HasPrefix(t, "|") && strings.HasSuffix(t, "|") || strings.ContainsRune(t, '\t') {
-			return nil // a table, which others read
+			return nil // a table belongs to other readers
 		}
 	}
 	for i := 0; i < len(src.Lines); {
@@ -98,8 +98,7 @@ func readChart(src *form.Source) []*Reading {
 // maxChartRow bounds a row of a chart in bytes.
 const maxChartRow = 400
 
-// chartRows returns the rows from line i on that have an id in one of their columns, and the line behind
-// them.
+// chartRows returns the rows from line i on, and the line behind them.
 func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
 	for ; i < len(src.Lines); i++ {
 		l := &src.Lines[i]
@@ -132,7 +131,7 @@ func chartRows(src *form.Source, i int) (rows []chartRow, next int) {
 	return rows, i
 }
 
-// chartFields splits a line where two spaces, a bar or a row of dots stand, and takes brackets apart.
+// chartFields splits a line at two spaces, bars and rows of dots, and around drawn bars.
 func chartFields(l *form.Line) (out []form.Piece) {
 	s := l.Text
 	start := 0
@@ -144,7 +143,7 @@ func chartFields(l *form.Line) (out []form.Piece) {
 		start = next
 	}
 	for i := 0; i < len(s); i++ {
-		if closing := strings.IndexByte("[|", s[i]); closing >= 0 { // a bar between signs
+		if closing := strings.IndexByte("[|", s[i]); closing >= 0 { // a bar in brackets
 			if k := strings.IndexByte(s[i+1:], "]|"[closing]); k > 0 && isBar(s[i+1:i+1+k]) {
 				cut(i, i+1)
 				cut(i+1+k, i+k+2)
@@ -171,8 +170,8 @@ func chartFields(l *form.Line) (out []form.Piece) {
 	return out
 }
 
-// drawnLength returns the length of the two or more blocks that a text begins with, with a space behind them,
-// or 0.
+// drawnLength returns the length of a drawn bar of at least two blocks that a text begins with, followed by a
+// space, or 0.
 func drawnLength(s string) int {
 	rest := strings.TrimLeft(s, "█▓▒░▉■▬▰▱□")
 	if n := len(s) - len(rest); n > len("█") && strings.HasPrefix(rest, " ") && strings.ContainsAny(s[:n], "█▓▉■▬▰") {
@@ -181,7 +180,7 @@ func drawnLength(s string) int {
 	return 0
 }
 
-// isBar reports whether a text is drawn rather than written: two or more signs of bars and nothing else.
+// isBar reports whether a text is drawn: at least two bar characters and nothing else.
 func isBar(s string) bool {
 	n := 0
 	for _, r := range s {
@@ -196,7 +195,8 @@ func isBar(s string) bool {
 	return n > 1 && strings.ContainsAny(s, "█▓▒░▉■▬▰#=*xX◼●━─-")
 }
 
-// barSpan returns where in a drawn field the bar begins and ends, in columns.
+// barSpan returns the first column of the bar in a drawn field and the column behind it. from is -1 if there
+// is no bar.
 func barSpan(s string) (from, to int) {
 	from = -1
 	col := 0
@@ -212,8 +212,8 @@ func barSpan(s string) (from, to int) {
 	return from, to
 }
 
-// chartMarks returns what may be the id of a row: in each field a mark in brackets, a field of one word, or
-// the word that a field begins with.
+// chartMarks returns the possible id in each field of a row: a mark in brackets, a field of one word, or the
+// short code that a field begins with. It is empty for fields without one.
 func chartMarks(row *chartRow) (out []form.Piece) {
 	for _, f := range row.fields {
 		t := f.Text
@@ -233,7 +233,8 @@ func chartMarks(row *chartRow) (out []form.Piece) {
 	return out
 }
 
-// isMark reports whether a word may be an id: it begins with a letter or is a number, and is no time.
+// isMark reports whether a word may be an id: it consists of letters, digits and the signs of ids, and is no
+// time.
 func isMark(s string) bool {
 	if s == "" || utf8.RuneCountInString(s) > 24 || strings.ContainsAny(s, ":/–~→ ,;") || isBar(s) || strings.ContainsRune(s, '+') {
 		return false
@@ -252,7 +253,8 @@ func isCode(s string) bool {
 	return utf8.RuneCountInString(s) == 1 && !unicode.IsDigit([]rune(s)[0]) || strings.ContainsAny(s, "0123456789") && utf8.RuneCountInString(s) <= 6 && isMark(s) && strings.Trim(s, "0123456789.-") != ""
 }
 
-// chartReading reads the rows of a chart whose rows have an id each, all in one column, or a bar each.
+// chartReading reads a chart whose rows all have an id in the same column, or all have a bar. It returns nil
+// for other rows.
 func chartReading(src *form.Source, rows []chartRow) *Reading {
 	withTimes(rows)
 	column, drawn := chartColumn(rows), 0
@@ -260,7 +262,7 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 		drawn += b2i(row.from >= 0)
 	}
 	if drawn > 1 && drawn == len(rows)-1 && rows[0].from < 0 {
-		rows = rows[1:] // without the head of the columns
+		rows = rows[1:] // drop the heading of the columns
 	}
 	if column < 0 && drawn < len(rows) {
 		return nil
@@ -321,8 +323,7 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	return r
 }
 
-// withTimes lets bars be where the times are that all rows state, "Week 2 ████ Draft", rather than where they
-// are drawn.
+// withTimes replaces the drawn bars by the stated times if all rows state one, as in "Week 2 ████ Draft".
 func withTimes(rows []chartRow) {
 	for _, row := range rows {
 		if !row.timed || len(row.fields) > 1 && row.from < 0 {
@@ -338,7 +339,8 @@ func withTimes(rows []chartRow) {
 	}
 }
 
-// chartColumn returns the column that holds another id in each row, the one that other rows refer to most.
+// chartColumn returns the column that holds a different id in each row and that other rows refer to most, or
+// -1.
 func chartColumn(rows []chartRow) int {
 	best, bestScore := -1, 0
 	for c := range 5 {
@@ -371,7 +373,7 @@ func chartColumn(rows []chartRow) int {
 			}
 		}
 		if score == 1 && len(ids) < len(rows) {
-			continue // a title of one word here, of more there
+			continue // titles that happen to have one word
 		}
 		if score > bestScore {
 			best, bestScore = c, score
@@ -380,7 +382,7 @@ func chartColumn(rows []chartRow) int {
 	return best
 }
 
-// chartTitle returns the title of a row, the first words behind its id, and all other words in tails.
+// chartTitle returns the title of a row, and appends the fields behind its id to tails.
 func chartTitle(row *chartRow, column int, tails [][]form.Piece) (form.Piece, [][]form.Piece) {
 	title := form.Piece{}
 	var rest []form.Piece
@@ -404,7 +406,7 @@ func chartTitle(row *chartRow, column int, tails [][]form.Piece) (form.Piece, []
 	return title, append(tails, rest)
 }
 
-// chartRelations adds what the words behind the ids say about order.
+// chartRelations adds the relations that the text behind the ids states.
 func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Piece) {
 	needs := make([]map[int]int, len(rows))
 	var beside []Relation
@@ -438,7 +440,7 @@ func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Pi
 				}
 			}
 			for _, d := range doubts {
-				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[k].ID, Message: d.Text + " was not understood: " + d.Why, Hint: "say after which step " + r.Items[k].ID + " comes", Off: d.Off})
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[k].ID, Message: d.message(), Hint: "say after which step " + r.Items[k].ID + " comes", Off: d.Off})
 			}
 		}
 	}
@@ -466,7 +468,7 @@ func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Pi
 	}
 }
 
-// chartBars lets a task follow those whose bars end before its own begins, if none lies between.
+// chartBars links a task to those whose bars end before its own begins, unless another bar lies between.
 func chartBars(r *Reading, rows []chartRow) {
 	rows = rows[:min(len(rows), 300)]
 	for b := range rows {

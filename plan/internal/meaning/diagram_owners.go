@@ -8,11 +8,11 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// assignedWeight is the weight of a reading of who does what.
+// assignedWeight is the weight of a reading of owners and their work.
 const assignedWeight = 60
 
-// readAssigned reads lines of arrows that lead from who does it to what is done: "Ann → draft; Bob → review".
-// What is done are the steps, as they are listed.
+// readAssigned reads arrows from owners to their work: "Ann → draft; Bob → review". The steps are the pieces
+// of work, in the order of the list.
 func readAssigned(src *form.Source) []*Reading {
 	r := &Reading{Form: "outline", Start: -1, Weight: assignedWeight, Evidence: []string{"who does what"}}
 	lang := languageOf(src)
@@ -46,13 +46,13 @@ func readAssigned(src *form.Source) []*Reading {
 	}
 	for i := range r.Items[:min(len(r.Items), maxDoubts)] {
 		it := &r.Items[i]
-		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: it.ID, Off: it.Off, Message: it.Attrs[0].Value + " was taken for who does this, not for a step before it", Hint: "write the owner behind the step: \"" + form.Clip(it.Title) + " (owner: " + it.Attrs[0].Value + ")\""})
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: it.ID, Off: it.Off, Message: it.Attrs[0].Value + " was read as the owner of this step, not as a step before it", Hint: "write the owner behind the step: \"" + form.Clip(it.Title) + " (owner: " + it.Attrs[0].Value + ")\""})
 	}
 	r.Open = r.End >= len(strings.TrimRight(src.Text, " \n\t\r"))
 	return []*Reading{r}
 }
 
-// assignments cuts a line at its semicolons, and at its commas when an arrow stands in each part.
+// assignments splits a line at semicolons, and at commas if each part contains an arrow.
 func assignments(p form.Piece) (out []form.Piece) {
 	for _, part := range form.SplitSemicolons(p.Text, p.Off) {
 		at, whole := 0, len(out)
@@ -68,8 +68,8 @@ func assignments(p form.Piece) (out []form.Piece) {
 	return out
 }
 
-// personal reports whether a text can be who does something: one or two capitalized words that demand
-// nothing.
+// personal reports whether a text may be the name of a person: one or two capitalized words that are no
+// demand.
 func personal(lang, s string) bool {
 	words := strings.Fields(s)
 	if len(words) == 0 || len(words) > 2 || acts(lang, s) {

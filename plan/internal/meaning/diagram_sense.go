@@ -7,11 +7,11 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// senseLines bounds how far from a drawing the text may say what its arrows mean.
+// senseLines bounds how many lines away from a drawing its arrows may be explained.
 const senseLines = 12
 
-// pointsToNeeds reports whether the text around a drawing says that its arrows lead to what is needed, not
-// from it.
+// pointsToNeeds reports whether the text around a drawing says that its arrows lead to the needed problems,
+// against the usual direction.
 func pointsToNeeds(src *form.Source, first, last int) bool {
 	for i := max(0, first-senseLines); i < min(len(src.Lines), last+senseLines+1); i++ {
 		text := src.Lines[i].Text
@@ -26,8 +26,8 @@ func pointsToNeeds(src *form.Source, first, last int) bool {
 	return false
 }
 
-// arrowSense returns whether a line says what an arrow means, and whether it leads to what is needed: "A ->
-// B means A needs B".
+// arrowSense returns whether a line explains an arrow, and whether the arrow leads to the needed problem: "A
+// -> B means A needs B".
 func arrowSense(text string) (says, turned bool) {
 	at, length, count, left := -1, 0, 0, false
 	for i := 0; i < len(text); {
@@ -69,7 +69,7 @@ func arrowSense(text string) (says, turned bool) {
 	return false, false
 }
 
-// senseOf looks behind "a -> b" for what is said of a and b.
+// senseOf reads the explanation of "a -> b" in the text behind it.
 func senseOf(all []lexicon.Token, text, a, b string, from int) (says, turned bool) {
 	for _, t := range all {
 		if t.Off < from || !t.Is(lexicon.Needs) && !t.Is(lexicon.Before) {
@@ -101,7 +101,8 @@ func quotedAt(s string, from, to int) bool {
 
 func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 
-// needsLabel reports whether the label of an arrow says that it leads to what is needed: A -->|depends on| B.
+// needsLabel reports whether the label of an arrow says that the arrow leads to the needed problem: A
+// -->|depends on| B.
 func needsLabel(s string) bool {
 	if len(s) > maxNeedsLabel {
 		return false
@@ -110,10 +111,10 @@ func needsLabel(s string) bool {
 	return s != "" && s != "after" && lexicon.Is(lexicon.Needs, s) && !lexicon.Is(lexicon.Before, s)
 }
 
-// maxNeedsLabel bounds the labels of arrows that may say that the first end needs the second one.
+// maxNeedsLabel bounds, in bytes, the labels of arrows that may say so.
 const maxNeedsLabel = 60
 
-// turn lets all links of a drawing lead the other way.
+// turn reverses all links of a reading.
 func turn(r *Reading) {
 	for i, l := range r.Links {
 		r.Links[i].From, r.Links[i].To = l.To, l.From

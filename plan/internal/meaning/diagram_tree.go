@@ -7,8 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readTree reads a tree of branches such as "├── name", if the text around it says that each step needs
-// those below it, or the one above. A tree without such words only shows what belongs together.
+// readTree reads a tree of branches such as "├── name" if the text around it says that each step needs the
+// steps below it, or the one above. Without such a sentence a tree only shows what belongs together, and
+// readTree returns nil.
 func readTree(src *form.Source) []*Reading {
 	first, last, branches := -1, -1, 0
 	for i := range src.Lines {
@@ -64,9 +65,8 @@ func readTree(src *form.Source) []*Reading {
 	return []*Reading{p.reading()}
 }
 
-// treeSense returns whether a line says how steps need what stands below or above them in a tree, and whether
-// the order runs down. What is named where the relation has its object counts, or else what is named where it
-// has its subject.
+// treeSense returns whether a line says that steps need the steps below or above them in a tree, and whether
+// the order runs down. The object of the relation decides, or its subject if the object names neither.
 func treeSense(s string) (says, down bool) {
 	if s == "" || len(s) > 400 {
 		return false, false
@@ -91,7 +91,8 @@ func treeSense(s string) (says, down bool) {
 	return false, false
 }
 
-// treeName returns the name on a line of a tree, and how deep its branch stands: 0 for a line without one.
+// treeName returns the name on a line of a tree and the depth of its branch, or the whole line and 0 if the
+// line has no branch.
 func treeName(src *form.Source, l *form.Line) (form.Piece, int) {
 	s := src.Text[l.Start:l.End]
 	for _, branch := range [...]string{"├", "└", "|-", "`-", "+-", "\\-"} {

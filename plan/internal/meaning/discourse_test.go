@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// edges writes the links of the likeliest reading as "1>2 2>3".
+// edges returns the links of a reading as "1>2 2>3".
 func edges(r *Reading) string {
 	var out []string
 	for _, l := range r.Links {
@@ -59,8 +59,8 @@ func TestLabelsInProse(t *testing.T) {
 	}
 }
 
-// What is in no step is named, so that nothing gets lost unsaid.
-func TestProseSaysWhatIsLeftOut(t *testing.T) {
+// Text outside of all steps is reported, so that nothing is lost silently.
+func TestProseReportsSkippedText(t *testing.T) {
 	all := readProse(form.NewSource("First we clear the attic. It has been a mess for years. Then Tom lays the cables. Finally we paint the beams."))
 	require.Len(t, all, 1)
 	require.True(t, slices.ContainsFunc(all[0].Notes, func(n Note) bool { return strings.Contains(n.Message, "a mess for years") }))
@@ -86,7 +86,7 @@ func TestProseIsNoPlan(t *testing.T) {
 	}
 }
 
-// amended applies a correction to a list of four steps, chained unless links are given.
+// amended applies a correction to a list of four steps. Without links the steps are in listed order.
 func amended(correction string, links ...Link) *Reading {
 	r := &Reading{Links: slices.Clone(links), Stated: len(links) > 0}
 	for _, id := range []string{"1", "2", "3", "4"} {
@@ -163,7 +163,7 @@ func TestNotPlan(t *testing.T) {
 		"Steps":       {listing{Lang: "en", Intro: "Here is the plan:", Entries: []string{"Book the hall", "Invite people"}}, false},
 		"Names":       {listing{Lang: "en", Intro: "What I like about my town:", Entries: []string{"the fish market", "the cats on the boats", "silence at three"}}, true},
 		"NamedSteps":  {listing{Lang: "en", Intro: "The steps:", Entries: []string{"fish market", "cats on the boats", "silence at three"}}, false},
-		"Told":        {listing{Lang: "ko", Entries: []string{"제주도는 가장 큰 섬입니다.", "한라산은 높은 산입니다."}}, true},
+		"Statements":  {listing{Lang: "ko", Entries: []string{"제주도는 가장 큰 섬입니다.", "한라산은 높은 산입니다."}}, true},
 		"Will":        {listing{Lang: "en", Entries: []string{"The clerk will look up the file", "The judge will read it"}, Linked: true}, false},
 		"Done":        {listing{Lang: "en", Entries: []string{"Finished the retry logic", "Reviewed the migration", "On vacation"}}, true},
 		"DoneEs":      {listing{Lang: "es", Entries: []string{"Creé el repositorio", "Corregí los errores", "Publiqué la versión"}}, true},
@@ -182,7 +182,7 @@ func TestNotPlan(t *testing.T) {
 	}
 }
 
-// TestParts reads texts whose parts are one plan: lists, a table and records that take turns.
+// TestParts reads texts whose parts form one plan: lists, a table and records in turn.
 func TestParts(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"TakingTurns": {"- 1.1 Count the beds\n- 1.2 Draw the plan (after 1.1)\n\n| No. | What | Needs |\n|---|---|---|\n| 2.1 | Empty the wing | 1.2 |\n| 2.2 | Paint it | 2.1 |\n\n3.1 Move in – after 2.2\n3.2 Hand over – after 3.1", "1.1>1.2 1.2>2.1 2.1>2.2 2.2>3.1 3.1>3.2"},
@@ -198,7 +198,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestMissing finds labels that no step has, where a relation has one, and nowhere else.
+// TestMissing checks that labels which no step has are found, but only where a relation expects a label.
 func TestMissing(t *testing.T) {
 	named := func(ids ...string) (out []Named) {
 		for _, id := range ids {
@@ -249,10 +249,10 @@ func TestMood(t *testing.T) {
 		"Noun":        {"de", "Prüfung des Vertrags", deed},
 		"French":      {"fr", "Achetez la peinture", acting},
 		"Korean":      {"ko", "온실 비닐 교체", deed},
-		"KoreanTold":  {"ko", "큰 섬입니다.", stating},
+		"KoreanEnd":   {"ko", "큰 섬입니다.", stating},
 		"Japanese":    {"ja", "会場を予約する", acting},
 		"Chinese":     {"zh", "采购设备", acting},
-		"ChineseTold": {"zh", "效率更高", stating},
+		"ChineseFact": {"zh", "效率更高", stating},
 		"Arabic":      {"ar", "تصميم الغلاف", acting},
 		"Hindi":       {"hi", "मॉडल जोड़ना", acting},
 		"Turkish":     {"tr", "Eserleri as", acting},
@@ -274,7 +274,7 @@ func FuzzDiscourse(f *testing.F) {
 		for _, r := range Read(form.NewSource(text)) {
 			for _, it := range r.Items {
 				if it.Off < 0 || it.Off > len(text) {
-					t.Fatalf("the item %q is outside of the text", it.ID)
+					t.Fatalf("item %q is outside of the text", it.ID)
 				}
 			}
 		}
@@ -282,5 +282,5 @@ func FuzzDiscourse(f *testing.F) {
 }
 
 func TestStemsOfSigns(t *testing.T) {
-	require.Empty(t, (&teller{}).stems("\u0307 \u200d\ufe0f"))
+	require.Empty(t, (&proseReader{}).stems("\u0307 \u200d\ufe0f"))
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// ditto reads a remark that only says that what the step before, or the one that it names, needs is needed
-// here, too: "(idem)", "same as 2", "needs the same".
-func (t *talk) ditto(from, to int) {
+// ditto reads a remark that gives this step the needs of the step before, or of the step that it names:
+// "(idem)", "same as 2", "needs the same".
+func (t *relationReader) ditto(from, to int) {
 	at := from
 	for at < to && (t.atoms[at].class != phrase || !t.atoms[at].is(lexicon.Ditto)) {
 		at++
@@ -31,7 +31,7 @@ func (t *talk) ditto(from, to int) {
 		case a.class == group && other < 0 && t.known(a):
 			other = i
 		case a.class == group && tok.Side == lexicon.Behind && other >= 0:
-			t.atoms[other].used = true // "2와 마찬가지로 1 다음": what it needs is said itself
+			t.atoms[other].used = true // "2와 마찬가지로 1 다음" states the need itself
 			return
 		case a.class == phrase && a.kinds&lexicon.KindsOf(lexicon.Needs, lexicon.Uses) != 0:
 			needs = i
@@ -42,7 +42,7 @@ func (t *talk) ditto(from, to int) {
 		}
 	}
 	rel := Relation{Kind: Ditto, Subjects: t.about(nil), Items: t.n.steps[t.n.place[t.self]-1 : t.n.place[t.self]], Off: t.atoms[start].off, End: t.atoms[end-1].end}
-	asks := tok.Opens || tok.Side != lexicon.Ahead // "like …" says nothing without a step
+	asks := tok.Opens || tok.Side != lexicon.Ahead // "like …" states nothing without a step
 	switch {
 	case other >= 0 && needs >= 0 && !asks, other < 0 && asks && !words, start == 0 && needs < 0:
 		return
@@ -61,12 +61,12 @@ func (t *talk) ditto(from, to int) {
 	t.rels = append(t.rels, rel)
 }
 
-// maxDitto bounds the relations of one step that are said of another one again.
+// maxDitto bounds the relations that are copied from one step.
 const maxDitto = 40
 
-// dittos returns what is said of steps by saying that it is the same as that of others.
-func (w *web) dittos() (out []Relation) {
-	of := map[int][]Relation{} // by the step that they are said of
+// dittos returns copies of the relations of other steps for the steps with a ditto remark.
+func (w *linker) dittos() (out []Relation) {
+	of := map[int][]Relation{} // by subject
 	note := func(rel Relation) {
 		for _, s := range rel.Subjects {
 			if len(of[s]) < maxDitto {

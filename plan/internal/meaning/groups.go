@@ -8,18 +8,18 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// A list of two levels is read in one of two ways: what stands above groups the steps ("Preparation", with
-// "Export the contacts" below it), or it is a step with its details ("Paint the frame", with "two coats of
-// primer" below it).
+// A list of two levels is read in one of two ways. Either the upper level groups the steps ("Preparation"
+// above "Export the contacts"), or it holds the steps and the lower level their details ("Paint the frame"
+// above "two coats of primer").
 
 const (
-	// groupScore is the evidence from which the upper level groups the steps.
+	// groupScore is the evidence that makes the upper level groups.
 	groupScore = 3
-	// sureGroup and sureStep are the evidence from which, and up to which, that is certain.
+	// From sureGroup on, and up to sureStep, the decision is certain.
 	sureGroup, sureStep = 5, -1
 )
 
-// shape is what items of one level have in common.
+// shape is a key for items of one level with the same form.
 type shape struct {
 	parent        *form.Item
 	kind          form.ItemKind
@@ -28,22 +28,22 @@ type shape struct {
 	noun          string
 }
 
-// family is the items of one shape that have entries without marks below them.
-type family struct {
+// siblings is the set of items of one shape that have unlabeled bullets below them.
+type siblings struct {
 	parents, kids []*form.Item
-	count         int // of all items of the shape
+	count         int // of all items of the shape, with or without bullets below them
 }
 
-// grouping finds the items that only group the entries below them, and those of which that is not certain.
+// grouping finds the items that only group the entries below them, and the items for which this is uncertain.
 func (o *outline) grouping() {
 	o.groups, o.unsure = map[*form.Item]bool{}, map[*form.Item]bool{}
-	families := map[shape]*family{}
-	var order []*family
+	families := map[shape]*siblings{}
+	var order []*siblings
 	for _, it := range o.all {
 		s := shape{o.parent[it], it.Kind, it.Level, it.Indent, it.Bullet != 0, it.Mark.Noun}
 		f := families[s]
 		if f == nil {
-			f = &family{}
+			f = &siblings{}
 			families[s] = f
 			order = append(order, f)
 		}
@@ -72,13 +72,13 @@ func (o *outline) grouping() {
 }
 
 // groupScore weighs the evidence that the parents of a family group the steps below them.
-func (o *outline) groupScore(lang string, f *family) (score int) {
+func (o *outline) groupScore(lang string, f *siblings) (score int) {
 	n, m := len(f.parents), len(f.kids)
 	var steps, noun, titled, demanding, related int
 	for _, p := range f.parents {
 		t := strings.TrimRight(p.Text, " ")
 		if p.Box != 0 || p.Mark.Style == form.Code || p.Mark.Style == form.Word {
-			return sureStep // a label or a box is that of a step
+			return sureStep // only steps have labels or boxes
 		}
 		noun += b2i(lexicon.Is(lexicon.Groups, p.Mark.Noun) || isRoman(p.Mark))
 		steps += b2i(p.Mark.Style != form.NoMark)
@@ -101,14 +101,14 @@ func (o *outline) groupScore(lang string, f *family) (score int) {
 	case fields*2 >= m, steps > 0 && (doing*2 <= m || demanding*2 > n):
 		return sureStep
 	case steps > 0:
-		return groupScore - 1 // "1. Preparation" with what to do below it
+		return groupScore - 1 // "1. Preparation" with actions below it
 	}
 	score = b2i(titled*2 > n)*(2+b2i(f.parents[0].Kind == form.Heading)) + 2*b2i(doing*2 > m) - 2*b2i(demanding*2 > n) - 2*b2i(related > 0)
 	return score + b2i(m >= 2*n) - b2i(2*m < 3*n)
 }
 
-// phase is what the headings of phases have in common: "Phase 1" and "Phase 2" of one document, or "Prepare"
-// and "Build", which say what to do.
+// phase is the common part of headings of phases: "Phase 1" and "Phase 2" of one document, or headings that
+// are actions, such as "Prepare" and "Build".
 type phase struct {
 	parent *form.Item
 	level  int
@@ -116,7 +116,7 @@ type phase struct {
 	acting bool
 }
 
-// phaseOf returns the kind of the phase that an item stands directly below; ok is false where there is none.
+// phaseOf returns the phase directly above an item. ok is false if there is none.
 func (o *outline) phaseOf(it *form.Item) (p phase, ok bool) {
 	h := o.parent[it]
 	if h == nil || h.Kind != form.Heading || h.Level == 0 {
@@ -125,20 +125,20 @@ func (o *outline) phaseOf(it *form.Item) (p phase, ok bool) {
 	p = phase{parent: o.parent[h], level: h.Level, noun: h.Mark.Noun}
 	if word, rest, two := strings.Cut(squeeze(h.Text), " "); h.Mark.Style == form.NoMark {
 		if two && digits(strings.TrimRight(rest, ":.")) && lexicon.Is(lexicon.Groups, word) {
-			p.noun = lexicon.Fold(word) // Week 1
+			p.noun = lexicon.Fold(word) // for example "Week 1"
 		}
 		p.acting = p.noun == "" && moodOfClause(languageOf(o.src), h.Text) == acting
 	}
 	return p, p.noun != "" || p.acting || h.Mark.Style != form.NoMark
 }
 
-// mixed puts the bullets and check boxes of some phases to the numbers of others: steps are numbered in one
-// phase and have bullets in the next. It returns the items with numbers, in the order of the text, and the
-// bullets of other places. Bullets below a heading that names no phase count where half of them say what to
-// do.
+// mixed finds steps that are numbered in some phases and have bullets or check boxes in others. It returns
+// the numbered items together with the bullets and boxes of other phases, in the order of the text, and the
+// remaining bullets and boxes. Bullets below a heading without a noun count if at least half of them are
+// actions.
 func (o *outline) mixed(numbers, bullets, boxes []*form.Item) (steps, otherBullets, otherBoxes []*form.Item) {
 	phases := map[phase]bool{}
-	numbered := map[*form.Item]bool{} // the headings with numbers below them, where bullets are no steps
+	numbered := map[*form.Item]bool{} // headings with numbers below them; bullets there are no steps
 	for _, it := range numbers {
 		if p, ok := o.phaseOf(it); ok {
 			phases[p], numbered[o.parent[it]] = true, true
@@ -148,7 +148,7 @@ func (o *outline) mixed(numbers, bullets, boxes []*form.Item) (steps, otherBulle
 		return numbers, bullets, boxes
 	}
 	lang := languageOf(o.src)
-	found, doing := map[*form.Item][]*form.Item{}, map[*form.Item]int{} // by their headings
+	found, doing := map[*form.Item][]*form.Item{}, map[*form.Item]int{} // by heading
 	split := func(items []*form.Item) (rest []*form.Item) {
 		for _, it := range items {
 			h := o.parent[it]
@@ -181,16 +181,17 @@ func (o *outline) mixed(numbers, bullets, boxes []*form.Item) (steps, otherBulle
 	return steps, otherBullets, otherBoxes
 }
 
-// isRoman reports whether a mark is a Roman number, as those of chapters are.
+// isRoman reports whether a mark is a Roman number, like the mark of a chapter.
 func isRoman(m form.Mark) bool {
 	_, ok := lexicon.Roman(lexicon.Fold(m.Label))
 	return ok && m.Noun == "" && m.Style == form.Spelled
 }
 
-// maxUnsure bounds the notes about entries that may be steps or details, maxDetails those of one note.
+// maxUnsure bounds the notes about entries that may be steps or details. maxDetails bounds the details in a
+// note.
 const maxUnsure, maxDetails = 200, 20
 
-// unsureOf says which entries may be steps of their own, or may be none.
+// unsureOf notes which details may be steps, and which steps may be details.
 func (o *outline) unsureOf(r *Reading, steps []step) {
 	said := 0
 	note := func(id string, off int, message string) {

@@ -9,7 +9,7 @@ import (
 //go:embed lists.txt
 var listsFile string
 
-// lists are the word lists of lists.txt by their names.
+// lists holds the word lists of lists.txt by name.
 var lists = sync.OnceValue(func() map[string]map[string]bool {
 	all := map[string]map[string]bool{}
 	for line := range strings.Lines(listsFile) {
@@ -20,7 +20,8 @@ var lists = sync.OnceValue(func() map[string]map[string]bool {
 	return all
 })
 
-// wordsOf returns the words of a list. It panics where there is none, which a test sees at once.
+// wordsOf returns the words of a list. It panics if there is no such list, so that any test finds a wrong
+// name.
 func wordsOf(name string) map[string]bool {
 	words := lists()[name]
 	if words == nil {
@@ -29,7 +30,7 @@ func wordsOf(name string) map[string]bool {
 	return words
 }
 
-// wordsByLanguage returns the lists "name en", "name de" and so on by their languages.
+// wordsByLanguage returns the lists "name en", "name de" and so on by language.
 func wordsByLanguage(name string) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	for key, words := range lists() {
@@ -40,7 +41,7 @@ func wordsByLanguage(name string) map[string]map[string]bool {
 	return out
 }
 
-// wordSet returns the words of a list that are parted by ", ".
+// wordSet splits a list at ", ".
 func wordSet(list string) map[string]bool {
 	m := map[string]bool{}
 	for _, w := range strings.Split(list, ", ") {
@@ -49,7 +50,7 @@ func wordSet(list string) map[string]bool {
 	return m
 }
 
-// stemAt returns the first place at which one of a list's stems stands in s, or -1.
+// stemAt returns the first offset in s of any stem of a list, or -1.
 func stemAt(s, list string) int {
 	at := -1
 	for stem := range wordsOf("stems " + list) {

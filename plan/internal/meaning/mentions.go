@@ -10,28 +10,28 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// class says what an atom of a text is.
+// class is the class of an atom.
 type class uint8
 
 const (
 	word     class = iota
 	phrase         // a phrase of the lexicon
-	number         // a number that may be a reference
-	quantity       // a number that is none
-	label          // the id of an item, or what looks like one
-	group          // references that were put together
-	closing        // the closing part of a phrase that goes around
+	number         // a number that may refer to an item
+	quantity       // a number that does not refer to an item
+	label          // the id of an item, or a text that looks like one
+	group          // adjacent references that were combined
+	closing        // the closing part of a two-part phrase
 	comma          // , 、
-	slash          // / + &
-	dash           // – or - between spaces
-	point          // the dot behind a number
+	slash          // / + &, |
+	dash           // – — -
+	point          // the dot behind an ordinal number
 	colon          // :
 	opened         // (
 	closed         // )
 	stop           // the end of a sentence
 )
 
-// atom is a word, number, sign or phrase of a text, or a group of references.
+// atom is a word, number, sign or phrase in a text, or a group of references.
 type atom struct {
 	class    class
 	off, end int
@@ -39,45 +39,47 @@ type atom struct {
 	tok      lexicon.Token
 	value    int
 	ordinal  bool
-	// items are what a label or group refers to, unknown the ids that no item has. Sure is set when it is a
-	// reference wherever it stands; place when it refers by place, such as "both".
+	// items are the items that a label or group refers to, unknown the ids that no item has. sure is set if
+	// the atom is a reference in any context. place is set if it refers by position, as "both" does.
 	items   []int
 	unknown []string
 	sure    bool
 	place   bool
-	// spelled tells a number in words, bare a group of numbers without a noun, part a noun such as "phase".
+	// spelled is set on numbers in words, bare on groups of numbers without a noun, part on nouns such as
+	// "phase".
 	spelled, bare, part bool
-	// count is how many references a group holds; common tells a word that names nothing.
+	// count is the number of references in a group. common is set on words that name nothing.
 	count  int
 	common bool
 	used   bool
-	// vague tells of "all three" where more than three steps come before.
+	// vague is set on "all three" if more than three steps come before.
 	vague bool
 }
 
 func (a *atom) is(k lexicon.Kind) bool { return a.kinds.Has(k) }
 
-// isUnit reports whether an atom is a unit, such as "days".
+// isUnit reports whether an atom is a unit such as "days".
 func (a *atom) isUnit() bool {
 	return a.class == phrase && a.is(lexicon.Units) && !a.is(lexicon.Done)
 }
 
-// isAmount reports whether an atom of a text makes a bare number before it an amount of something.
+// isAmount reports whether an atom turns a bare number before it into an amount.
 func (a *atom) isAmount(text string) bool {
 	return a.isUnit() || a.class == word && !a.common && isWordLetter(firstRune(text[a.off:]))
 }
 
-// lexer cuts a text into atoms.
+// lexer splits a text into atoms.
 type lexer struct {
 	n     *Names
 	text  string
 	toks  []lexicon.Token
 	atoms []atom
-	ends  map[int]int // closing parts by their place
-	depth int         // of brackets
+	ends  map[int]int // the ends of closing parts, by offset
+	depth int         // of nested brackets
 }
 
-// atoms cuts a text into words, numbers, labels, phrases and signs. They stay until the next text is cut.
+// atoms splits a text into words, numbers, labels, phrases and signs. The result is valid until the next
+// call.
 func (n *Names) atoms(text string) []atom {
 	x := lexer{n: n, text: text, toks: lexicon.ScanIn(n.lang, text), atoms: n.cut[:0]}
 	for at, k := 0, 1; at < len(text); k++ {
@@ -90,7 +92,7 @@ func (n *Names) atoms(text string) []atom {
 	return x.atoms
 }
 
-// dated takes numbers behind units of time and the like for no references: "weeks 1-3", "days 4 and 5".
+// dated marks numbers behind units of time as quantities: "weeks 1-3", "days 4 and 5".
 func (n *Names) dated(in []atom) {
 	for i := 0; i < len(in); i++ {
 		a := &in[i]
@@ -107,7 +109,8 @@ func (n *Names) dated(in []atom) {
 	}
 }
 
-// bare tells atoms behind which a reference in brackets is no remark on what is before them.
+// bare reports whether the atoms end in a relation or a list of references, so that a following label is no
+// mere remark.
 func bare(out []atom) bool {
 	n := len(out)
 	if n == 0 {
@@ -121,7 +124,7 @@ func bare(out []atom) bool {
 	return joint && n > 1 && (out[n-2].class == number || out[n-2].class == label)
 }
 
-// next takes the atom at a place and returns where the next one may begin.
+// next reads the atom at an offset and returns the offset at which the next one may begin.
 func (x *lexer) next(at int) int {
 	r, size := utf8.DecodeRuneInString(x.text[at:])
 	if unicode.IsSpace(r) && r != '\n' {
@@ -180,8 +183,7 @@ func (x *lexer) next(at int) int {
 	return x.sign(at, r, size)
 }
 
-// uncut takes from the phrase at a place a last word that is the beginning of a label: "after it" of "after
-// IT-1".
+// uncut shortens the phrase at an offset if its last word begins a label: "after it" in "after IT-1".
 func (x *lexer) uncut(at int) {
 	if len(x.toks) == 0 || x.toks[0].Off != at || x.toks[0].End >= len(x.text) || strings.IndexByte("-_.#", x.text[x.toks[0].End]) < 0 {
 		return
@@ -198,25 +200,25 @@ func (x *lexer) uncut(at int) {
 	x.toks = append(shorter, x.toks[1:]...)
 }
 
-// joinedAnd is the Arabic "and", which is written together with what follows.
+// joinedAnd is the Arabic "and", which is written as one word with the text behind it.
 const joinedAnd = "و"
 
-// begins reports whether a word begins at a place.
+// begins reports whether a word begins at an offset.
 func (x *lexer) begins(at int) bool {
 	return at == 0 || !continues(lastRune(x.text[:at]), firstRune(x.text[at:]))
 }
 
 func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 
-// totals are the kinds of words that go with the number of all steps: "all three".
+// totals are the kinds of words that accompany a number of all steps: "all three".
 const totals lexicon.Kinds = 1<<lexicon.Every | 1<<lexicon.Definite
 
-// weighty are the kinds of words that are names as well as any other word.
+// weighty are the kinds of words that may be part of a name like any other word.
 const weighty lexicon.Kinds = 1<<lexicon.Units | 1<<lexicon.Correct | 1<<lexicon.Choice | 1<<lexicon.Plan | 1<<lexicon.List |
 	1<<lexicon.Done | 1<<lexicon.Refuse | 1<<lexicon.Groups | 1<<lexicon.Waves | 1<<lexicon.Abreast | totals
 
-// shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets
-// make it an id.
+// shadowed reports whether the text is a word of the lexicon that happens to be an id, too, such as "a".
+// Capitals or brackets make it an id.
 func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
 	if kinds&^weighty == 0 || at > 0 && x.text[at-1] == '(' || end < len(x.text) && x.text[end] == ')' && x.depth == 0 {
 		return false
@@ -224,8 +226,8 @@ func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
 	return strings.ToUpper(x.text[at:end]) != x.text[at:end] && !x.standsAlone(end)
 }
 
-// standsAlone reports whether what follows a word tells that it is no article or preposition: nothing, a
-// sign, or "and" with another id of one letter.
+// standsAlone reports whether the text behind a word excludes that it is an article or preposition: nothing,
+// a sign, or "and" with another one-letter id.
 func (x *lexer) standsAlone(end int) bool {
 	rest := strings.TrimLeft(x.text[end:], " ")
 	if rest == "" || strings.ContainsRune(",;.)]，；。）", firstRune(rest)) {
@@ -237,7 +239,7 @@ func (x *lexer) standsAlone(end int) bool {
 	return utf8.RuneCountInString(next[:k]) == 1 && x.n.has(lexicon.Fold(next[:k])) && lexicon.Is(lexicon.And, rest[:n])
 }
 
-// sure reports whether a label is a reference wherever it stands: it holds letters and digits, or signs.
+// sure reports whether a label is a reference in any context: it has letters and digits, or signs.
 func (n *Names) sure(s string) bool {
 	if s[0] == '#' || strings.Contains(s, "_") {
 		return true
@@ -252,10 +254,10 @@ func (n *Names) sure(s string) bool {
 
 func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
 
-// maxLabel bounds the length of labels in bytes.
+// maxLabel bounds the length of labels, in bytes.
 const maxLabel = 64
 
-// label finds the longest id that begins at a place.
+// label finds the longest id that begins at an offset.
 func (x *lexer) label(at int) (end, item int, ok bool) {
 	if at > 0 && continues(lastRune(x.text[:at]), firstRune(x.text[at:])) {
 		return 0, 0, false
@@ -284,14 +286,14 @@ func (x *lexer) label(at int) (end, item int, ok bool) {
 	return trimLabel(x.text, at, end), item, ok
 }
 
-// keyed returns the item with an id, but for the signs behind it.
+// keyed returns the item with an id, ignoring trailing signs.
 func (n *Names) keyed(s string) (item int, ok bool) {
 	var few [maxLabel + 8]byte
 	item, ok = n.byKey[string(bytes.TrimRight(lexicon.AppendFold(few[:0], s), "-."))]
-	return item, ok && !(n.items[item].Group && strings.Contains(s, " ")) // "phase 2" is a noun with a number
+	return item, ok && !(n.items[item].Group && strings.Contains(s, " ")) // "phase 2": a noun, a number
 }
 
-// exact tells whether a label of one letter has the case of the id.
+// exact reports whether a one-letter label has the same case as the id. It is true for longer labels.
 func (x *lexer) exact(at, end, item int) bool {
 	s := strings.TrimRight(x.text[at:end], "-.")
 	return utf8.RuneCountInString(s) > 1 || !unicode.IsLetter(firstRune(s)) || strings.Contains(x.n.items[item].ID, s)
@@ -306,8 +308,8 @@ func trimLabel(text string, at, end int) int {
 
 func lastRune(s string) rune { r, _ := utf8.DecodeLastRuneInString(s); return r }
 
-// continues reports whether b goes on with a word or number that a belongs to. Letters of scripts without
-// spaces end a label that is written in others.
+// continues reports whether b continues the word or number of a. Letters of scripts without spaces end a
+// label in another script.
 func continues(a, b rune) bool {
 	_, da := lexicon.Digit(a)
 	_, db := lexicon.Digit(b)
@@ -318,7 +320,8 @@ func continues(a, b rune) bool {
 	return (da || la || a == '_') && (db || lb || b == '_')
 }
 
-// isWordLetter reports whether a rune is a letter, or a sign in it, of a script that parts words by spaces.
+// isWordLetter reports whether a rune is a letter, or a mark on one, of a script that separates words by
+// spaces.
 func isWordLetter(r rune) bool {
 	if !unicode.IsLetter(r) && !unicode.Is(unicode.M, r) {
 		return false
@@ -326,7 +329,7 @@ func isWordLetter(r rune) bool {
 	return r < 0x0E00 || r > 0x0EFF && r < 0x1100 || r > 0x11FF && r < 0x2E80
 }
 
-// phrase takes a phrase of the lexicon.
+// phrase adds a phrase of the lexicon.
 func (x *lexer) phrase(t lexicon.Token) int {
 	a := atom{class: phrase, off: t.Off, end: t.End, kinds: t.Kinds, tok: t}
 	switch {
@@ -339,7 +342,7 @@ func (x *lexer) phrase(t lexicon.Token) int {
 		a.class, a.value, a.ordinal, a.spelled = number, t.Value, t.Ordinal, true
 		a.items = x.n.byValue[t.Value]
 	case t.Kinds&^totals == 0:
-		a.class, a.common = word, true // "all" and "the", but for what they count
+		a.class, a.common = word, true // "all" and "the", which matter only in front of a number
 	case t.Phrase == "-" || t.Phrase == "–" || t.Phrase == "—":
 		a.class = dash
 	case t.Phrase == "、" || t.Phrase == ",":
@@ -351,17 +354,17 @@ func (x *lexer) phrase(t lexicon.Token) int {
 	return t.End
 }
 
-// suffixes are what makes an ordinal of a number.
+// suffixes turn a number into an ordinal.
 var suffixes = []string{
 	"st", "nd", "rd", "th", "er", "ère", "ere", "e", "ème", "eme", "re", "º", "ª", "o", "a", "й", "я", "е", "го", "ої", "ої",
 	"му", "ой", "ій", "ю", "м", "х", "и", "ий", "ого", "те", "de", "ste", "vs", "inci", "nci", "üncü", "ncı", "ıncı",
 }
 
-// maxShown is the highest number that is taken for the id of an item that is not there: higher ones count or
-// name something else, such as an account or a telephone.
+// maxShown is the highest number that may be the id of a missing item. Higher numbers count or name something
+// else, such as an account or a telephone.
 const maxShown = 99_999
 
-// number takes a number and decides whether it can be a reference.
+// number adds a number and decides whether it may be a reference.
 func (x *lexer) number(at int) int {
 	end, v := at, 0
 	for end < len(x.text) {
@@ -403,7 +406,7 @@ func (x *lexer) number(at int) int {
 	return max(a.end, end)
 }
 
-// letters returns the length of the letters at the beginning of a text, in one script.
+// letters returns the length of the word letters at the beginning of a text.
 func letters(s string) int {
 	for i, r := range s {
 		if !isWordLetter(r) {
@@ -413,8 +416,8 @@ func letters(s string) int {
 	return len(s)
 }
 
-// countable reports whether the digits between at and end can be a reference by the signs around them: they
-// are no part of an amount, a time, a version or a decimal number.
+// countable reports whether the signs around the digits allow a reference: the digits are no part of an
+// amount, a time, a version or a decimal number.
 func (x *lexer) countable(at, end int) bool {
 	if at > 0 {
 		switch r := lastRune(x.text[:at]); {
@@ -445,13 +448,13 @@ func (x *lexer) countable(at, end int) bool {
 	return true
 }
 
-// small reports whether a number is that of an item.
+// small reports whether an item has this number.
 func (x *lexer) small(at, end int) bool {
 	v, ok := lexicon.Digits(x.text[at:end])
 	return ok && len(x.n.byValue[v]) > 0
 }
 
-// word takes a word; of scripts without spaces one letter.
+// word adds a word, or a single letter of a script without spaces.
 func (x *lexer) word(at int) int {
 	end := at
 	r, size := utf8.DecodeRuneInString(x.text[at:])
@@ -475,9 +478,9 @@ func (x *lexer) word(at int) int {
 	return end
 }
 
-// missing returns the end of a name that looks as the ids do, that no item has, and that stands where a
-// relation or a list of references has one: "after F" where the steps are A to D, "after 2.6", "needs AB-9",
-// and of plain words those in backticks or brackets: "after `lint`".
+// missing returns the end of a name that looks like the ids, that no item has, and that stands where a
+// relation or a list of references expects one: "after F" with steps A to D, "after 2.6", "needs AB-9". Plain
+// words count only in backticks or brackets: "after `lint`". It returns at if there is no such name.
 func (x *lexer) missing(at int) int {
 	end := labelEnd(x.text, at)
 	before, quoted := x.atoms, at > 0 && strings.IndexByte("`[", x.text[at-1]) >= 0 && end < len(x.text) && strings.IndexByte("`]", x.text[end]) >= 0
@@ -505,10 +508,10 @@ func (x *lexer) missing(at int) int {
 	return at
 }
 
-// periods are what stands before the number of a part of a year, and similar letters.
+// periods are abbreviations in front of numbers that are no ids, such as those for quarters and weeks.
 var periods = setOf("Q H KW CW W FY S T B K V P")
 
-// labelEnd returns the end of the letters and digits at s[at:], with the signs between them.
+// labelEnd returns the end of the letters and digits at s[at:], including signs between them.
 func labelEnd(s string, at int) int {
 	end := at
 	for i, r := range s[at:min(len(s), at+maxLabel)] {
@@ -521,7 +524,8 @@ func labelEnd(s string, at int) int {
 	return end
 }
 
-// looksOf returns how an id is put together: "A0" for T12, "0.0" for 2.1, "A-0" for AB-9.
+// looksOf returns the pattern of an id: "A0" for T12, "0.0" for 2.1, "A-0" for AB-9. It returns "" if the id
+// has other signs.
 func looksOf(id string) string {
 	var look []byte
 	for _, r := range id {
@@ -542,7 +546,7 @@ func looksOf(id string) string {
 	return string(look)
 }
 
-// sign takes a sign, or leaves it out.
+// sign adds the sign at an offset, unless it has no meaning.
 func (x *lexer) sign(at int, r rune, size int) int {
 	a := atom{off: at, end: at + size}
 	rest := x.text[at+size:]
@@ -582,7 +586,7 @@ func (x *lexer) sign(at int, r rune, size int) int {
 	return at + size
 }
 
-// goesOn reports whether a sentence can go on behind the dot of a number.
+// goesOn reports whether a sentence may continue behind the dot of a number.
 func goesOn(rest string) bool {
 	rest = strings.TrimLeft(rest, " ")
 	r := firstRune(rest)

@@ -11,31 +11,31 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// mood is the mood of an entry of a list: it demands, or names a deed, or tells how things are.
+// mood is the mood of an entry of a list.
 type mood uint8
 
 const (
-	// noMood is that of a name, or of words that are not known.
+	// noMood is the mood of names and of unknown words.
 	noMood mood = iota
-	// acting is an imperative or an infinitive: "dig a hole".
+	// acting is an imperative or infinitive: "dig a hole".
 	acting
-	// deed is a noun for what is done: "excavation of the hole".
+	// deed is a noun for an action: "excavation of the hole".
 	deed
 	// stating is a sentence with a finite verb: "the hole is deep".
 	stating
 )
 
-// moodWords are the words that tell a mood in one language.
+// moodWords are the words of one language that indicate a mood.
 type moodWords struct {
 	words map[string]bool
-	// ends are what words end with, and longest is the most letters of one.
+	// ends are endings of words. longest is the length of the longest word or ending, in letters.
 	ends    map[string]bool
 	longest int
 }
 
-var moodNames = [...]string{"do", "end", "deed", "told", "done"}
+var moodNames = [...]string{"do", "end", "deed", "stated", "done"}
 
-// moodTable holds for a language the words of each name of moodNames.
+// moodTable holds the words for each name in moodNames.
 type moodTable [len(moodNames)]moodWords
 
 //go:embed moods.txt
@@ -71,7 +71,8 @@ var moodData = sync.OnceValue(func() map[string]*moodTable {
 	return out
 })
 
-// endsWith returns the length in letters of the longest end of a text that tells the mood.
+// endsWith returns the length, in letters, of the longest of the ends that the text has, or 0. Ends longer
+// than most letters are not tried.
 func endsWith(s string, ends map[string]bool, most int) int {
 	at, best := len(s), 0
 	for n := 1; n <= most && at > 0; n++ {
@@ -84,7 +85,7 @@ func endsWith(s string, ends map[string]bool, most int) int {
 	return best
 }
 
-// word reports whether a word tells the mood, by itself or by its end.
+// word reports whether a word indicates the mood, as a whole or by its ending.
 func (w *moodWords) word(s string) bool {
 	if w.words[s] {
 		return true
@@ -93,7 +94,7 @@ func (w *moodWords) word(s string) bool {
 	return n > 3 || n > 0 && n+1 < utf8.RuneCountInString(s)
 }
 
-// begins reports whether a text begins with what tells the mood.
+// begins reports whether the beginning of a text indicates the mood.
 func (w *moodWords) begins(lang, s string, words []string) bool {
 	if !lexicon.Lang(lang).Spaced() {
 		n := 0
@@ -113,8 +114,8 @@ func (w *moodWords) begins(lang, s string, words []string) bool {
 	return len(words) > 1 && w.words[words[0]+" "+words[1]]
 }
 
-// tells reports whether a finite verb stands in a text.
-func (w *moodWords) tells(lang, s string, words []string) bool {
+// contains reports whether a text contains a word of the mood.
+func (w *moodWords) contains(lang, s string, words []string) bool {
 	if lang == "zh" {
 		for i := range s {
 			if _, n := utf8.DecodeRuneInString(s[i:]); w.words[s[i:i+n]] {
@@ -126,11 +127,11 @@ func (w *moodWords) tells(lang, s string, words []string) bool {
 	return slices.ContainsFunc(words, w.word)
 }
 
-// maxMood bounds the words of an entry that are looked at.
+// maxMood bounds the words of an entry that are considered.
 const maxMood = 40
 
-// moodOf tells the mood of an entry: that of its first clause, or of the clause behind a name ("Dig: dig a
-// hole", "Ann – dig a hole").
+// moodOf returns the mood of an entry: the mood of its first clause, or of the clause behind a name ("Dig:
+// dig a hole", "Ann – dig a hole").
 func moodOf(lang, s string) mood {
 	head, tail, named := cutName(s)
 	m := moodOfClause(lang, head)
@@ -143,7 +144,7 @@ func moodOf(lang, s string) mood {
 	return m
 }
 
-// cutName cuts a text at the sign behind its first words. What stands in brackets behind is left out.
+// cutName splits a text at the sign behind its first words. named is false if there is no such sign.
 func cutName(s string) (head, tail string, named bool) {
 	for _, sign := range [...]string{": ", "：", " – ", " — ", " - ", " | ", " / ", "→ ", ". "} {
 		if i := strings.Index(s, sign); i > 0 && i < 60 {
@@ -153,7 +154,7 @@ func cutName(s string) (head, tail string, named bool) {
 	return s, "", false
 }
 
-// clause returns a text up to what ends its first clause.
+// clause returns the first clause of a text.
 func clause(s string) string {
 	s = strings.TrimLeft(s, " *_`\"“«„'([【-–—>•.。:)]】")
 	for i, r := range s {
@@ -180,21 +181,21 @@ func moodOfClause(lang, s string) mood {
 	if table == nil {
 		return noMood
 	}
-	do, end, deeds, tell := &table[0], &table[1], &table[2], &table[3]
+	do, end, deeds, states := &table[0], &table[1], &table[2], &table[3]
 	if lang == "ja" || lang == "ko" {
-		return moodByEnd(s, end, deeds, tell)
+		return moodByEnd(s, end, deeds, states)
 	}
 	switch first := words[0]; {
 	case lang != "zh" && pronoun(lang, first):
 	case lang == "en" && len(words) > 1 && words[1] == "of":
 		return deed
-	// "light is absorbed"
-	case len(words) > 1 && lang == "en" && tell.words[words[1]] && !commands(lang, words):
-	case lang == "sv" && !do.words[first] && tell.tells(lang, s, words): // "nya loggan ligger ute"
+	// For example "light is absorbed".
+	case len(words) > 1 && lang == "en" && states.words[words[1]] && !commands(lang, words):
+	case lang == "sv" && !do.words[first] && states.contains(lang, s, words): // "nya loggan ligger ute"
 	case do.begins(lang, s, words), commands(lang, words):
 		return acting
 	}
-	if tell.tells(lang, s, words) {
+	if states.contains(lang, s, words) {
 		return stating
 	}
 	if hasTone(lang, words[0], toneArticle) {
@@ -212,10 +213,10 @@ func moodOfClause(lang, s string) mood {
 	return noMood
 }
 
-// moodByEnd tells the mood of a clause in a language that puts the verb last: what is longest counts.
-func moodByEnd(s string, end, deeds, tell *moodWords) mood {
+// moodByEnd returns the mood of a clause in a language with the verb at the end. The longest ending decides.
+func moodByEnd(s string, end, deeds, states *moodWords) mood {
 	m, best := noMood, 0
-	for k, w := range [...]*moodWords{end, deeds, tell} {
+	for k, w := range [...]*moodWords{end, deeds, states} {
 		if n := endsWith(s, w.words, w.longest); n > best {
 			m, best = [...]mood{acting, deed, stating}[k], n
 		}
@@ -223,11 +224,10 @@ func moodByEnd(s string, end, deeds, tell *moodWords) mood {
 	return m
 }
 
-// pronoun reports whether a word is one that no demand begins with.
+// pronoun reports whether a word cannot begin a demand.
 func pronoun(lang, w string) bool { return moodData()[lang][3].words[w] }
 
-// isDone reports whether an entry begins, or in some languages ends, with a verb for what is over: "Fixed a
-// leak".
+// isDone reports whether an entry begins, or in some languages ends, with a verb in the past: "Fixed a leak".
 func isDone(lang, s string) bool {
 	words := strings.Fields(lexicon.Fold(clause(s)))
 	if len(words) == 0 {
@@ -251,11 +251,11 @@ func isDone(lang, s string) bool {
 	return w.word(first)
 }
 
-// commandArticles are the articles that stand right behind a verb, and not behind a noun.
+// commandArticles are the articles that follow directly behind a verb but not behind a noun.
 var commandArticles = wordsByLanguage("command articles")
 
-// commands reports whether a text begins with a word and an article: that word is a verb, whether it is
-// known or not.
+// commands reports whether a text begins with a word and such an article. Then the word is a verb, even if it
+// is unknown.
 func commands(lang string, words []string) bool {
 	if len(words) < 2 || !commandArticles[lang][words[1]] || lexicon.IsCommon(lexicon.Lang(lang), words[0]) {
 		return false
@@ -274,8 +274,8 @@ func capital(s string) bool {
 	return unicode.IsUpper(r)
 }
 
-// moodIn tells the mood of an entry in the first of some languages in which it has one. A demand goes before
-// a sentence.
+// moodIn returns the mood of an entry in the first language in which it has one. A demand in any language
+// takes precedence.
 func moodIn(langs []string, s string) (m mood) {
 	for _, lang := range langs {
 		if k := moodOf(lang, s); k == acting || m == noMood {
@@ -288,10 +288,11 @@ func moodIn(langs []string, s string) (m mood) {
 	return m
 }
 
-// maxLanguages bounds the languages in which a text may be written that has no common words.
+// maxLanguages bounds the candidates for the language of a text without common words.
 const maxLanguages = 4
 
-// languagesOf returns the language of a text, or those in which it may be written.
+// languagesOf returns the possible languages of a text: lang, perhaps with English, or the candidates if lang
+// is "".
 func languagesOf(lang, text string) []string {
 	switch lang {
 	case "":
@@ -310,7 +311,7 @@ func languagesOf(lang, text string) []string {
 	return out
 }
 
-// acts reports whether the first clause of a text says what to do.
+// acts reports whether the first clause of a text demands something.
 func acts(lang, s string) bool {
 	if lang == "" {
 		lang = "en"

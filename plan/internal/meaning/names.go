@@ -9,75 +9,75 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// Named is an item as the outline shows it.
+// Named describes an item whose name a text may use.
 type Named struct {
-	// ID is the label, Noun the word before it ("Step"), Titles are the texts that name the item.
+	// ID is the label, Noun the word before it ("Step"), and Titles are texts that name the item.
 	ID, Noun string
 	Titles   []string
-	// Exact are texts that name the item only when all of such a text stands where it is named.
+	// Exact are texts that name the item only as a whole.
 	Exact []string
-	// Parent is the place of the group that it stands in, or -1. Group is set on items that only group
-	// others.
+	// Parent is the index of the group around the item, or -1. Group is set on items that only group others.
 	Parent int
 	Group  bool
-	// Whole is set on a group that is meant only when its whole title is named.
+	// Whole is set on a group that only its whole title names.
 	Whole bool
-	// Number is that of a group with a number or a letter: 2 of "Phase B".
+	// Number is the number of a group with a number or a letter: 2 for "Phase B".
 	Number int
-	// Made is set when the text shows no id and ID was made from its place.
+	// Made is set if the text shows no id and ID was made from the item's position.
 	Made bool
 }
 
-// Names says what references in a text can mean.
+// Names resolves references in texts to items. It is not safe for concurrent use.
 type Names struct {
 	items []Named
 	lang  lexicon.Lang
-	// ended reports whether nobody waits for what is read; it may be nil.
+	// ended reports whether the result is no longer needed; it may be nil.
 	ended func() bool
-	// byKey holds the ids, folded; byValue the items whose id is, or begins with, a number.
+	// byKey holds the items by folded id. byValue holds the items whose id is a number, or begins or ends
+	// with one.
 	byKey   map[string]int
 	byValue map[int][]int
-	// prefixes are the letters of labels such as T1, so that T9 is known to be one that no item has.
+	// prefixes are the letters of labels such as T1. With them, T9 is known as a label that no item has.
 	prefixes map[string]bool
-	// steps are the items that are no groups, in order; place is the place of an item among them.
+	// steps are the items that are not groups, in order. place holds the position of each item among them.
 	steps []int
 	place []int
-	// stems are the beginnings of the words of titles, with the items that have them.
+	// stems are the beginnings of the words in titles, with their items.
 	stems map[string][]int
-	// remarks are those of the words behind the titles.
+	// remarks are the same for words behind the titles.
 	remarks map[string][]int
-	// titles holds the titles themselves, folded; -1 for one that several items have.
+	// titles holds folded whole titles; -1 stands for a title of several items.
 	titles map[string]int
-	// numbers tells that most ids are numbers, highest is the highest of them.
+	// numbers is set if most ids are numbers. highest is the largest of them.
 	numbers bool
 	highest int
-	// made tells that the text shows no numbers, so that bare ones are no references; nouns are those of the
-	// items.
+	// made is set if the text shows no ids; then bare numbers are no references. nouns are the nouns of the
+	// steps.
 	made  bool
 	nouns map[string]bool
-	// looks are those of several ids, as looksOf has them.
+	// looks holds the patterns that several ids share; see looksOf.
 	looks map[string]bool
-	// spaced tells that some ids are of several words.
+	// spaced is set if some ids have several words.
 	spaced bool
-	// prior is what the sentence before the text is about.
+	// prior are the subjects of the sentence before the text.
 	prior []int
-	// cut and put are used again for the atoms of each text.
+	// cut and put are reused for the atoms of each text.
 	cut, put []atom
 }
 
 const (
-	// stemLength is how many letters of a word count when words are compared.
+	// stemLength is the number of letters by which words are compared.
 	stemLength = 5
-	// maxStem bounds the items that are held for one stem: what more have is no name.
+	// maxStem bounds the items of a stem. A stem of more items names none of them.
 	maxStem = 8
-	// maxSample bounds the text by which the language is told.
+	// maxSample bounds the text from which the language is detected, in bytes.
 	maxSample = 8000
 )
 
-// NewNames prepares the names of items.
+// NewNames prepares names of items for Relations. The language is that of the titles.
 func NewNames(items []Named) *Names { return namesIn(items, titlesLanguage(items)) }
 
-// titlesLanguage tells the language of the titles of items.
+// titlesLanguage detects the language of the titles of items.
 func titlesLanguage(items []Named) lexicon.Lang {
 	var sample strings.Builder
 	for _, it := range items {
@@ -103,7 +103,7 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 			n.steps = append(n.steps, i)
 		}
 		n.id(i, it.ID)
-		n.made = n.made && (it.Made || it.Parent < 0 && it.Group) // numbers of phases are none of steps
+		n.made = n.made && (it.Made || it.Parent < 0 && it.Group) // numbers of phases are no numbers of steps
 		if !it.Group {
 			n.nouns[lexicon.Fold(it.Noun)] = true
 		}
@@ -130,7 +130,8 @@ func namesIn(items []Named, lang lexicon.Lang) *Names {
 	return n
 }
 
-// also notes labels beside the ids: R1 of "1. Survey (R1)", 2a of a below 2. Those of several items are none.
+// also adds labels besides the ids: R1 in "1. Survey (R1)", and 2a for a below 2. Labels of several items are
+// dropped.
 func (n *Names) also() {
 	labels := map[string]int{}
 	note := func(label string, i int) {
@@ -155,10 +156,10 @@ func (n *Names) also() {
 	}
 }
 
-// In sets the language of the text, when the caller knows it from more than the items.
+// In sets the language of the text. It is for callers that know more of the text than the items.
 func (n *Names) In(lang lexicon.Lang) { n.lang = lang }
 
-// id notes the ways in which a text may write an id.
+// id adds the ways in which a text may write an id.
 func (n *Names) id(i int, id string) {
 	key := strings.Trim(lexicon.Fold(strings.TrimSpace(id)), "[]().:")
 	if key == "" {
@@ -190,7 +191,7 @@ func (n *Names) id(i int, id string) {
 	}
 }
 
-// isLetter tells ids such as i, v and x, which are letters before they are Roman numbers.
+// isLetter reports whether an id is a single letter such as i, v or x. Such an id is no Roman number.
 func isLetter(key string) bool {
 	return utf8.RuneCountInString(key) == 1 && key[0] < 0x80 && key[0] >= 'a'
 }
@@ -209,7 +210,7 @@ func (n *Names) value(v, i int) {
 	n.highest = max(n.highest, v)
 }
 
-// compact leaves out what parts the letters from the digits of a label.
+// compact drops the signs between the letters and digits of a label.
 func compact(key string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune("-_ #", r) {
@@ -219,7 +220,8 @@ func compact(key string) string {
 	}, key)
 }
 
-// leadingNumber returns the number at the beginning of 2a and 2.1, or at the end of T2.
+// leadingNumber returns the number at the beginning of ids such as 2a and 2.1, or else the number at the end,
+// as in T2.
 func leadingNumber(key string) (int, bool) {
 	end := 0
 	for end < len(key) && key[end] >= '0' && key[end] <= '9' {
@@ -235,7 +237,7 @@ func leadingNumber(key string) (int, bool) {
 	return lexicon.Digits(key[start:])
 }
 
-// head returns the part of a title that names the item: what comes before a remark.
+// head returns the part of a title that names the item, without a remark behind it.
 func (n *Names) head(text string) string {
 	for _, sign := range []string{"\n", "(", "（", " – ", " — ", " - ", ";", ". ", "。"} {
 		if at := strings.Index(text, sign); at > 0 {
@@ -250,7 +252,7 @@ func (n *Names) head(text string) string {
 	return text
 }
 
-// exactly notes a title that names an item as a whole.
+// exactly adds a title that names an item as a whole.
 func (n *Names) exactly(i int, text string) {
 	if key := titleKey(text); key != "" {
 		if other, ok := n.titles[key]; ok && other != i {
@@ -260,7 +262,7 @@ func (n *Names) exactly(i int, text string) {
 	}
 }
 
-// title notes a title and its words.
+// title adds a title and, unless only the whole title counts, its words.
 func (n *Names) title(i int, text string) {
 	n.exactly(i, text)
 	if n.items[i].Whole {
@@ -269,7 +271,8 @@ func (n *Names) title(i int, text string) {
 	n.words(i, text, n.stems)
 }
 
-// tail returns a key for the end of a word, in languages that put words together: "Bauantrag" and "Antrag".
+// tail returns a key for the end of a word in languages with compound words, so that "Antrag" names
+// "Bauantrag". It is "" in other languages.
 func (n *Names) tail(word string) string {
 	w := []rune(lexicon.Base(n.lang, lexicon.Fold(word)))
 	if n.lang != "de" && n.lang != "nl" && n.lang != "sv" || len(w) < stemLength {
@@ -278,7 +281,7 @@ func (n *Names) tail(word string) string {
 	return "…" + string(w[len(w)-stemLength:])
 }
 
-// words notes the words of a text as those of an item.
+// words adds the words of a text to the stems of an item.
 func (n *Names) words(i int, text string, stems map[string][]int) {
 	start := -1
 	note := func(word string) {
@@ -307,12 +310,12 @@ func (n *Names) words(i int, text string, stems map[string][]int) {
 	}
 }
 
-// titleKey is the form in which whole titles are compared.
+// titleKey returns the form in which whole titles are compared.
 func titleKey(text string) string {
 	return strings.Trim(lexicon.Fold(text), " .,:;!?*_`\"'«»„“”()")
 }
 
-// whole returns the key of a word that is longer than its stem.
+// whole returns the key of a whole word, or "" if the word is no longer than its stem.
 func (n *Names) whole(word string) string {
 	w := lexicon.Base(n.lang, lexicon.Fold(word))
 	if utf8.RuneCountInString(w) <= stemLength {
@@ -321,7 +324,7 @@ func (n *Names) whole(word string) string {
 	return "=" + w
 }
 
-// stem returns the beginning of a word, or "" for one that names nothing.
+// stem returns the beginning of a word, or "" for a word that names nothing.
 func (n *Names) stem(word string) string {
 	w := lexicon.Fold(word)
 	if lexicon.IsCommon(n.lang, w) {

@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// otherArrows reports whether the arrows of n lines from first on are no order of steps: the axes of a chart,
-// renamed files, paths, or a message of an error.
+// otherArrows reports whether the arrows in n lines from first on are no order of steps: the axes of a chart,
+// renamed files, paths, or an error message.
 func otherArrows(src *form.Source, first, n int) bool {
 	if chartAbove(src, first) || traceAbove(src, first) {
 		return true
@@ -24,16 +24,16 @@ func otherArrows(src *form.Source, first, n int) bool {
 		paths += b2i(len(parts) == 2 && strings.HasPrefix(parts[0].Text, "/") && strings.HasPrefix(parts[1].Text, "/"))
 		head, _, ok := strings.Cut(parts[0].Text, ":")
 		if ok && n == 1 && strings.Contains(head, ". ") && hasTone(languageOf(src), head, tonePast) {
-			return true // "It is complete. All was executed: 1 -> 2"
+			return true // for example "It is complete. All was executed: 1 -> 2"
 		}
 	}
 	return lines > 0 && (renames == lines || paths == lines)
 }
 
-// charts are the drawings of Mermaid whose arrows are no order of steps.
+// charts are the Mermaid drawings whose arrows are no order of steps.
 var charts = setOf("quadrantchart xychart xychart-beta sequencediagram classdiagram classdiagram-v2 gitgraph journey mindmap c4container c4component erdiagram pie radar-beta sankey-beta packet-beta requirementdiagram c4context")
 
-// chartAbove reports whether the first line of the fence around a line names a drawing that is no graph.
+// chartAbove reports whether the first line in the fence around line i names such a chart.
 func chartAbove(src *form.Source, i int) bool {
 	if !src.Lines[i].InCode || src.Lines[i].Lang != "mermaid" {
 		return false
@@ -45,7 +45,7 @@ func chartAbove(src *form.Source, i int) bool {
 	return charts[strings.ToLower(word)]
 }
 
-// chartAlone reports whether a text without fences begins as a drawing of Mermaid that is no graph.
+// chartAlone reports whether a text without fences begins like such a chart.
 func chartAlone(src *form.Source) bool {
 	for i := range src.Lines {
 		if l := &src.Lines[i]; l.Text != "" {
@@ -56,7 +56,7 @@ func chartAlone(src *form.Source) bool {
 	return false
 }
 
-// traceAbove reports whether a stack trace ends in the lines at i.
+// traceAbove reports whether a stack trace begins at most 11 lines above line i.
 func traceAbove(src *form.Source, i int) bool {
 	for k := i; k >= 0 && k > i-12; k-- {
 		if t := src.Lines[k].Text; strings.HasPrefix(t, "Traceback (") || strings.HasPrefix(t, "Exception in thread") || strings.HasPrefix(t, "panic: ") {
@@ -66,7 +66,7 @@ func traceAbove(src *form.Source, i int) bool {
 	return false
 }
 
-// movesFile reports whether a file is moved to another path: the last parts of both paths are the same.
+// movesFile reports whether a file is moved: both paths have the same last part.
 func movesFile(a, b string) bool {
 	a, b = a[strings.LastIndexByte(a, ' ')+1:], strings.TrimSpace(b)
 	b, _, _ = strings.Cut(b, " ")

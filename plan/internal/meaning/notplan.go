@@ -10,34 +10,34 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// listing is a list, or an outline, with what stands around it.
+// listing is a list or an outline together with the text around it.
 type listing struct {
-	// Lang is the language of the text, Headings the headings above and in the list, Intro the line before it
-	// and Outro what follows.
+	// Lang is the language of the text. Headings are the headings above and inside the list, Intro is the
+	// line before it, and Outro is the text behind it.
 	Lang         string
 	Headings     []string
 	Intro, Outro string
-	// Entries are the texts of the entries, without what they say of other entries when that is known.
+	// Entries are the texts of the entries, if possible without relations to other entries.
 	Entries []string
-	// Related is the number of entries that state a relation with another one. Boxes tells that they have
-	// check boxes, Nouns that they are marked as steps ("Step 2", "T2").
+	// Related is the number of entries with a relation to another one. Boxes is set if the entries have check
+	// boxes, Nouns if they are marked as steps ("Step 2", "T2").
 	Related      int
 	Boxes, Nouns bool
-	// Checked tells that all its boxes are checked.
+	// Checked is set if all boxes are checked.
 	Checked bool
-	// Linked tells that something leads from one entry to another, even if only by a guess.
+	// Linked is set if any entry is linked to another one, even by a guess.
 	Linked bool
-	// langs are the languages of the entries: Lang, or those that they may be written in.
+	// langs are Lang, or the possible languages of the entries.
 	langs []string
-	// looks remembers what entries look like.
+	// looks caches the results of look; it may be nil.
 	looks map[string]looks
 }
 
-// scoreNoPlan is the score from which a listing is no plan.
+// scoreNoPlan is the lowest score of a listing that is no plan.
 const scoreNoPlan = 4
 
-// notPlan weighs the evidence that a list is no plan: above 0 against a plan, below 0 for one, with the
-// reasons.
+// notPlan weighs the evidence that a list is no plan, and returns the reasons. A positive score speaks
+// against a plan.
 func notPlan(l *listing) (score int, why []string) {
 	say := func(n int, reason string) {
 		if n != 0 {
@@ -55,22 +55,22 @@ func notPlan(l *listing) (score int, why []string) {
 		head += announces(l.Lang, h, true)
 		versions += b2i(version(h))
 	}
-	say(6*max(-1, min(1, head)), "what its heading announces")
+	say(6*max(-1, min(1, head)), "its heading")
 	if versions > 0 && head >= 0 {
-		say(4, "it stands below a version")
+		say(4, "it is below a version")
 	}
 	intro := announces(l.Lang, l.Intro, false)
 	if head == 0 || intro > 0 {
-		say(5*intro, "what the line before it announces")
+		say(5*intro, "the line before it")
 	}
 	if Refuses(l.Intro) || len(l.Headings) > 0 && Refuses(l.Headings[0]) {
-		say(6, "it comes with a refusal")
+		say(6, "it follows a refusal")
 	}
 	if word, _, _ := strings.Cut(l.Intro, " "); word == "def" || word == "func" || word == "function" || word == "fn" {
 		say(8, "it is the body of a function")
 	}
 	if asks(l.Intro) {
-		say(3, "the line before it asks")
+		say(3, "the line before it is a question")
 	}
 	n := len(l.Entries)
 	if n == 0 {
@@ -84,7 +84,7 @@ func notPlan(l *listing) (score int, why []string) {
 	}
 	most := func(k int) bool { return k*2 > n || k*2 == n && n > 2 }
 	if most(c[asking]) {
-		say(12, "its entries ask")
+		say(12, "its entries are questions")
 	}
 	if most(c[money]) {
 		say(5, "its entries have prices or measures")
@@ -99,33 +99,33 @@ func notPlan(l *listing) (score int, why []string) {
 		say(8, "its entries are expressions or commits")
 	}
 	if most(c[empty]) && l.Related == 0 {
-		say(8, "its entries say nothing")
+		say(8, "its entries are empty")
 	}
 	describes := n > 1 && c[telling]*5 >= n*3 && c[action]*3 < n
 	if describes {
-		say(7, "its entries tell how things are")
+		say(7, "its entries describe how things are")
 	}
 	if strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:") && most(c[fewWords]) && c[action]*2 <= n {
 		say(4, "its entries are names")
 	}
 	if n > 1 && c[past]*5 >= n*3 && !describes {
-		say(5, "its entries tell what is over")
+		say(5, "its entries report past work")
 	}
 	if n > 1 && c[defined]*5 >= n*4 && c[action]*2 < n {
-		say(2, "its entries explain words")
+		say(2, "its entries define terms")
 	}
 	switch {
 	case most(c[action]) && (intro <= 0 || c[defined]*5 < n*4):
-		say(-4, "its entries say what to do")
+		say(-4, "its entries are actions")
 	case c[action]*3 >= n && intro <= 0 && head <= 0 && !most(c[fewWords]):
-		say(-2, "some entries say what to do")
+		say(-2, "some entries are actions")
 	case !describes && l.Related == 0 && !l.Linked && c[ordered] == 0 && (c[action]+c[deedNamed])*3 < n+b2i(l.Checked)*n:
 		say(4-2*b2i(l.Lang == ""), "its entries are names of things")
 	}
 	if l.Related*4 < n || most(c[codeLike]) {
-		say(-min(l.Related, 3), "an entry names another")
+		say(-min(l.Related, 3), "an entry refers to another")
 	} else {
-		say(-3*min(3, l.Related), "its entries name one another")
+		say(-3*min(3, l.Related), "its entries refer to one another")
 	}
 	if l.Boxes && (!l.Checked || most(c[action])) {
 		say(-3, "it has check boxes")
@@ -136,7 +136,7 @@ func notPlan(l *listing) (score int, why []string) {
 	return score, why
 }
 
-// judge lowers the weight of a reading by what speaks against its list being a plan.
+// judge lowers the weight of a reading by the evidence that its list is no plan.
 func (r *Reading) judge(l *listing) {
 	score, why := notPlan(l)
 	switch {
@@ -149,8 +149,8 @@ func (r *Reading) judge(l *listing) {
 	}
 }
 
-// announces tells whether a heading or an intro announces a list that is no plan (1), a plan (-1), or
-// neither.
+// announces returns 1 if a heading or an intro announces a list that is no plan, -1 if it announces a plan,
+// and 0 otherwise.
 func announces(lang, s string, heading bool) int {
 	if s == "" {
 		return 0
@@ -181,7 +181,7 @@ func announces(lang, s string, heading bool) int {
 	return 1
 }
 
-// lastSentence returns what a paragraph says last.
+// lastSentence returns the last sentence of a paragraph.
 func lastSentence(s string) string {
 	s = strings.TrimSpace(s)
 	end := strings.TrimRight(s, ":：.!?。！？ *_")
@@ -201,17 +201,17 @@ func Refuses(s string) bool {
 	return slices.ContainsFunc(lexicon.Scan(s), refusal) || hasTone("", s, toneDecline)
 }
 
-// maxRefusal bounds the first sentences of a text, in bytes.
+// maxRefusal bounds the text of the opening, in bytes.
 const maxRefusal = 300
 
-// opening returns the first sentences of a text: those before its first list.
+// opening returns the first line of a text.
 func opening(s string) string {
 	s = strings.TrimSpace(s[:min(len(s), maxRefusal)])
 	s, _, _ = strings.Cut(s, "\n")
 	return s
 }
 
-// version reports whether a heading names a version: "## [1.2.0] - 2024-01-02", "v2.1".
+// version reports whether a heading names a version: "[1.2.0] - 2024-01-02", "v2.1.0".
 func version(s string) bool {
 	s = strings.TrimLeft(lexicon.Fold(s), "[ v")
 	digits, dots := 0, 0
@@ -228,7 +228,7 @@ func version(s string) bool {
 	return dots > 1 && digits > dots
 }
 
-// questionEnds are what ends a question without a question mark.
+// questionEnds are the endings of questions without a question mark.
 var questionEnds = [...]string{"か", "吗", "呢", "嗎"}
 
 // asks reports whether a text is a question.
@@ -246,7 +246,7 @@ func asks(s string) bool {
 	return strings.HasPrefix(s, "¿")
 }
 
-// look is something that an entry of a list may look like.
+// look is a property of an entry of a list.
 type look uint8
 
 const (
@@ -266,10 +266,11 @@ const (
 	lookCount
 )
 
-// looks counts what the entries of a list look like.
+// looks counts the entries of a list with each property.
 type looks [lookCount]int
 
-// look returns what an entry looks like. Lists of one text have many entries in common.
+// look returns the properties of an entry. It uses the cache, because the lists of one text share many
+// entries.
 func (l *listing) look(e string) looks {
 	c, ok := l.looks[e]
 	if !ok {
@@ -313,10 +314,10 @@ func entryLooks(lang string, langs []string, e string) (c looks) {
 	return c
 }
 
-// measures are units of money and of kitchens; they stand behind a number.
+// measures are units of money and of kitchens that follow a number.
 var measures = wordsOf("measures")
 
-// priced reports whether a text names a price or an amount of something.
+// priced reports whether a text names a price or a measured amount.
 func priced(s string) bool {
 	if strings.ContainsAny(s, "€£₺₽₹₩¥") {
 		return true
@@ -335,7 +336,7 @@ func priced(s string) bool {
 	return false
 }
 
-// yearAhead reports whether a text begins with a year or a date.
+// yearAhead reports whether a text begins with a year.
 func yearAhead(s string) bool {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
@@ -344,7 +345,8 @@ func yearAhead(s string) bool {
 	return n == 4 && (s[0] == '1' || s[0] == '2') && (len(s) == n || !unicode.IsLetter(rune(s[n])))
 }
 
-// contact reports whether a text is a link or an address of a person.
+// contact reports whether a text is a link, a person with a title, a telephone number, or consists only of
+// digits and signs.
 func contact(s string) bool {
 	if strings.HasPrefix(s, "http") || strings.HasPrefix(s, "www.") || strings.HasPrefix(s, "(http") || strings.Contains(s, "](http") || strings.Contains(s, "doi.org") ||
 		strings.Contains(s, "tel.") || strings.HasPrefix(s, "dr. ") || strings.HasPrefix(s, "prof. ") || strings.HasPrefix(s, "mr. ") {
@@ -361,13 +363,14 @@ func contact(s string) bool {
 	return rest == 0 && digits > 0 || strings.Contains(s, ".....")
 }
 
-// participle reports whether an English word is a participle that begins what was done: "Fixed a leak".
+// participle reports whether an English word is a participle that begins a report of past work: "Fixed a
+// leak".
 func participle(w string) bool {
 	w = strings.TrimRight(w, ":")
 	return len(w) > 4 && strings.HasSuffix(w, "ed") && !strings.HasSuffix(w, "eed") && !moodData()["en"][0].words[w] && w != "embed" && w != "shred"
 }
 
-// computed reports whether a text is an expression or a statement of a program, or a commit.
+// computed reports whether a text is an expression or statement of a program, or a commit.
 func computed(s string) bool {
 	if s == "" {
 		return false
@@ -397,7 +400,7 @@ func computed(s string) bool {
 	return letters == 0 && (signs || strings.Trim(s, "0123456789.,") == "") || letters <= 1 && strings.Contains(s, "=>") && !strings.ContainsAny(s, ",;")
 }
 
-// defines reports whether a text explains a term: "X: what it is", "X – what it is", "x = y".
+// defines reports whether a text explains a term: "X: a sort of Y", "X – a sort of Y", "x = y".
 func defines(s string) bool {
 	for _, sign := range [...]string{" – ", " — ", " - ", ": ", " = ", "："} {
 		if i := strings.Index(s, sign); i > 0 && i < 60 {

@@ -2,11 +2,11 @@ package meaning
 
 import "github.com/epigraph-run/epigraph/plan/internal/lexicon"
 
-// link2 are the two ends of a link.
-type link2 struct{ from, to string }
+// linkEnds are the two ends of a link.
+type linkEnds struct{ from, to string }
 
-// Differences calls say for each item and link that only one of two readings has. there is set for what
-// only b has; the element of a link is "A -> B". It returns how many there are.
+// Differences calls say for each item and link that only one of two readings has, and returns their number.
+// there is set if only b has it. The element of a link is "A -> B".
 func Differences(a, b *Reading, say func(element string, off int, link, there bool)) (n int) {
 	items := make(map[string]int, len(a.Items))
 	for i := range a.Items {
@@ -27,12 +27,12 @@ func Differences(a, b *Reading, say func(element string, off int, link, there bo
 			say(it.ID, it.Off, false, false)
 		}
 	}
-	links := make(map[link2]int, len(a.Links))
+	links := make(map[linkEnds]int, len(a.Links))
 	for _, l := range a.Links {
-		links[link2{l.From, l.To}]++
+		links[linkEnds{l.From, l.To}]++
 	}
 	for _, l := range b.Links {
-		if k := (link2{l.From, l.To}); links[k] == 0 {
+		if k := (linkEnds{l.From, l.To}); links[k] == 0 {
 			n++
 			say(l.From+" -> "+l.To, l.Off, true, true)
 		} else {
@@ -40,7 +40,7 @@ func Differences(a, b *Reading, say func(element string, off int, link, there bo
 		}
 	}
 	for _, l := range a.Links {
-		if k := (link2{l.From, l.To}); links[k] > 0 {
+		if k := (linkEnds{l.From, l.To}); links[k] > 0 {
 			links[k]--
 			n++
 			say(l.From+" -> "+l.To, l.Off, true, false)
@@ -49,23 +49,22 @@ func Differences(a, b *Reading, say func(element string, off int, link, there bo
 	return n
 }
 
-// Replaces reports whether a plan that stands behind another one is that one, revised: at least half of the
-// ids of the smaller one are in both, and it is at least half as large as the other. Of two such plans the
-// later one counts, of others the earlier one.
+// Replaces reports whether the later of two plans in a text revises the earlier one: they share at least half
+// of the ids of the smaller one, and the later one is at least half as large as the other. If so the later
+// plan counts, otherwise the earlier one.
 func Replaces(earlier, later *Reading) bool {
 	smaller := min(len(earlier.Items), len(later.Items))
 	return sharedIDs(earlier, later)*2 >= smaller && len(later.Items)*2 >= len(earlier.Items)
 }
 
-// maxOther bounds how many differences of another plan are noted.
+// maxOther bounds the notes about the differences of another plan.
 const maxOther = 200
 
-// OtherPlan returns a note for everything in which another plan of the text, which is not read, differs
-// from r.
+// OtherPlan returns a note for each difference between r and another plan in the text that is not read.
 func OtherPlan(r, other *Reading) (notes []Note) {
 	say := func(element, what string) {
 		if len(notes) < maxOther {
-			notes = append(notes, Note{Code: "SEVERAL_PLANS", Element: clipped(element), Off: other.Start, Message: "the text holds another plan, which was not read; " + what, Hint: "ask for one plan"})
+			notes = append(notes, Note{Code: "SEVERAL_PLANS", Element: clipped(element), Off: other.Start, Message: "the text has another plan, which was not read; " + what, Hint: "ask for one plan"})
 		}
 	}
 	Differences(r, other, func(element string, _ int, _, there bool) {
@@ -88,7 +87,7 @@ func OtherPlan(r, other *Reading) (notes []Note) {
 	return notes
 }
 
-// Revises reports whether a text between two plans says that the later one replaces the earlier one.
+// Revises reports whether the text between two plans says that the later one replaces the earlier one.
 func Revises(between string) bool {
 	return hasTone("", between, toneRevised) || lexicon.Has(lexicon.Correct, between)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readOutline reads lists, checklists, phases, tickets and whatever else gives each step a line of its own.
+// readOutline reads lists, checklists, phases, tickets and other texts with a line for each step.
 func readOutline(src *form.Source) []*Reading {
 	root := form.Outline(src)
 	o := &outline{src: src, parent: map[*form.Item]*form.Item{}, looks: map[string]looks{}, said: map[*form.Item]bool{}}
@@ -28,15 +28,14 @@ func readOutline(src *form.Source) []*Reading {
 	return out
 }
 
-// outline is the tree that is read, with what is asked of it often.
+// outline is the tree of items in a text, with frequently used properties of the items.
 type outline struct {
 	src    *form.Source
 	all    []*form.Item // in the order of the text
 	parent map[*form.Item]*form.Item
 	looks  map[string]looks
-	said   map[*form.Item]bool // items that only say what steps wait for
-	// groups are items that only group the entries below them; unsure are those of which it is not certain
-	// whether they do.
+	said   map[*form.Item]bool // items that only state the needs of steps
+	// groups are items that only group the entries below them. unsure are items for which this is uncertain.
 	groups, unsure map[*form.Item]bool
 }
 
@@ -48,15 +47,15 @@ func (o *outline) collect(it *form.Item) {
 	}
 }
 
-// series is a set of items that may be the steps, and how they came together.
+// series is a set of items that may be the steps, and the property that they share.
 type series struct {
 	name  string
 	items []*form.Item
 	bonus int
-	above int // how many items hold entries that are steps
+	above int // number of items with steps among the entries below them
 }
 
-// groupWeight is the highest weight of items that group the steps.
+// groupWeight is the highest weight of a series of groups.
 const groupWeight = 45
 
 // series returns the sets of items that may be the steps of the plan.
@@ -113,14 +112,15 @@ func (o *outline) series() []series {
 	var out []series
 	for _, s := range [...]series{boxes, codes, words, numbers, headings, plain, lines} {
 		if len(s.items) > 0 {
-			s.items = s.items[:min(len(s.items), o.src.MaxItems+1)] // one too many shows that there are more
+			s.items = s.items[:min(len(s.items), o.src.MaxItems+1)] // one more shows that there are more
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// withoutStrays leaves out the one letter or number that is no step: the initial of a signature, "P. S.".
+// withoutStrays drops a single letter or number that is no step, such as the initial of a signature or "P.
+// S.".
 func withoutStrays(items []*form.Item) []*form.Item {
 	style := func(it *form.Item) form.MarkStyle {
 		if it.Mark.Style == form.Lettered {
@@ -141,38 +141,39 @@ func withoutStrays(items []*form.Item) []*form.Item {
 	return out
 }
 
-// holdsEntries reports whether marked entries stand below an item: that is a group rather than a step.
+// holdsEntries reports whether there are marked entries or headings below an item. Such an item is a group
+// rather than a step.
 func holdsEntries(it *form.Item) bool {
 	return slices.ContainsFunc(it.Kids, func(k *form.Item) bool {
 		return k.Kind == form.Entry && (k.Mark.Style != form.NoMark || k.Box != 0) || k.Kind == form.Heading
 	})
 }
 
-// step is one item of a series on its way to a problem.
+// step is an item of a series that becomes a problem.
 type step struct {
 	it    *form.Item
 	id    string
 	shown bool
-	group *form.Item // the heading or entry that it stands below, or nil
-	up    int        // place of the step that holds it, or -1
-	holds bool       // other steps stand below it
+	group *form.Item // the heading or entry above it, or nil
+	up    int        // index of the step above it, or -1
+	holds bool       // whether there are steps below it
 	attrs []Attr
-	texts []text // what is said of it
+	texts []text // the texts about it
 }
 
-// text is a part of the text at its place.
+// text is a part of the source with its offset.
 type text struct {
 	s   string
 	off int
 }
 
-// read reads the steps of a series.
+// read reads the steps of a series, or of its likeliest part.
 func (o *outline) read(s series) *Reading {
 	var left []run
-	s.items, left = o.one(s)
-	r := o.alone(s)
+	s.items, left = o.choosePlan(s)
+	r := o.readSeries(s)
 	if r != nil {
-		o.other(r, s, left)
+		o.noteOthers(r, s, left)
 		if s.above > 1 && s.above == len(s.items) {
 			r.Weight = min(r.Weight, groupWeight)
 		}
@@ -180,8 +181,8 @@ func (o *outline) read(s series) *Reading {
 	return r
 }
 
-// alone reads the steps of a series, all of them.
-func (o *outline) alone(s series) *Reading {
+// readSeries reads all items of a series as steps.
+func (o *outline) readSeries(s series) *Reading {
 	steps := o.steps(s)
 	r := &Reading{Form: "outline", Start: steps[0].it.Off, End: steps[0].it.End}
 	named, members, heads := o.name(steps)
@@ -190,12 +191,12 @@ func (o *outline) alone(s series) *Reading {
 		in[steps[i].it] = true
 		r.Start, r.End = min(r.Start, steps[i].it.Off), max(r.End, steps[i].it.End)
 	}
-	var w *web
+	var w *linker
 	for k, lang := range o.languages(named) {
 		names := namesIn(named, lang)
 		names.ended = o.src.Ended
-		x := &web{r: &Reading{}, most: o.src.MaxLinks, pathed: -1, names: names, steps: steps, members: members, heads: heads}
-		x.hear(o, in)
+		x := &linker{r: &Reading{}, maxLinks: o.src.MaxLinks, pathed: -1, names: names, steps: steps, members: members, heads: heads}
+		x.readSteps(o, in)
 		if k == 0 || x.understood() > w.understood() {
 			w = x
 		}
@@ -224,11 +225,11 @@ func (o *outline) alone(s series) *Reading {
 	return r
 }
 
-// maxGuessed bounds the text of which the language is chosen by what is understood of it.
+// maxGuessed bounds the texts whose language is chosen by comparing readings, in bytes.
 const maxGuessed = 16 << 10
 
-// languages returns the languages in which what is said of the steps may be written, the likeliest first.
-// There is more than one when the common words do not tell.
+// languages returns the possible languages of the texts about the steps, the most likely first. There are
+// several if the common words do not decide.
 func (o *outline) languages(named []Named) []lexicon.Lang {
 	out := []lexicon.Lang{titlesLanguage(named)}
 	if l := lexicon.Lang(languageOf(o.src)); out[0] == "" && l != "" {
@@ -246,8 +247,8 @@ func (o *outline) languages(named []Named) []lexicon.Lang {
 	return out
 }
 
-// steps makes steps of the items of a series: what stands below each is its fields, its texts, or steps of
-// their own.
+// steps makes steps from the items of a series. The items below a step are its fields, its texts, or steps
+// themselves.
 func (o *outline) steps(s series) []step {
 	in := make(map[*form.Item]int, len(s.items))
 	steps := make([]step, 0, len(s.items))
@@ -279,8 +280,8 @@ func (o *outline) steps(s series) []step {
 	return steps
 }
 
-// sub reports whether an item below a step is a step of its own rather than a detail: it carries on the
-// numbers of the upper one, or has a label of another kind.
+// sub reports whether an item below a step is a step rather than a detail: it continues the number of the
+// upper step, or has a label of another kind.
 func sub(up, it *form.Item) bool {
 	a, b := up.Mark, it.Mark
 	switch {
@@ -294,7 +295,7 @@ func sub(up, it *form.Item) bool {
 	return b.Style == form.Letter || b.Style == form.Lettered || isRoman(b)
 }
 
-// below takes what stands below an item for the step's fields and texts.
+// below adds the items below an item to the fields and texts of the step.
 func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, depth int) {
 	if depth == 0 {
 		st.texts = append(st.texts, text{it.Text, it.TextOff})
@@ -321,10 +322,11 @@ func (st *step) below(src *form.Source, in map[*form.Item]int, it *form.Item, de
 	}
 }
 
-// inCode reports whether an item stands within a code fence.
+// inCode reports whether an item is inside a code fence.
 func inCode(src *form.Source, it *form.Item) bool { return src.Lines[src.LineAt(it.Off)].InCode }
 
-// marked returns the text of an item with what was taken for its mark: "T1 must be done" refers to T1.
+// marked returns the text of an item including a mark that may be a reference: "T1 must be done" refers to
+// T1.
 func marked(src *form.Source, it *form.Item) text {
 	m := it.Mark
 	if m.Style == form.NoMark || m.Noun == "" && m.Style == form.Number || m.Off > it.TextOff {
@@ -333,7 +335,7 @@ func marked(src *form.Source, it *form.Item) text {
 	return whole(src, it)
 }
 
-// maxKey bounds the name of a field in runes of text.
+// maxKey bounds the name of a field, in characters.
 const maxKey = 40
 
 // fields splits "Depends on: 1, 2", ":ID: x", "depende :: x" and "Who: Ann. By: May. Needs: 1" into names and
@@ -366,10 +368,10 @@ func fields(it *form.Item) []Attr {
 	return out
 }
 
-// maxFields bounds the fields of one line.
+// maxFields bounds the fields of a line.
 const maxFields = 8
 
-// field splits one name from the text behind it.
+// field splits a text into the name of a field and its value.
 func field(s string, off int) (a Attr, ok bool) {
 	lead := len(s) - len(strings.TrimLeft(s, " :→➜-–>_"))
 	at := strings.IndexAny(s[lead:min(len(s), lead+2*maxKey)], ":=：")
@@ -385,7 +387,8 @@ func field(s string, off int) (a Attr, ok bool) {
 	return a, true
 }
 
-// unpacked returns a field with its role, or the arguments that it holds as an object.
+// unpacked returns a field with its role. If its value is an object of arguments, unpacked returns the
+// arguments instead.
 func unpacked(a Attr) []Attr {
 	a.Role = roleOf(a.Key, a.Value)
 	if a.Role != Args || !strings.HasPrefix(a.Value, "{") {
@@ -402,10 +405,10 @@ func unpacked(a Attr) []Attr {
 	return out
 }
 
-// timeUnits are the units in which a remark says how long a step takes.
+// timeUnits are the units of durations in remarks.
 var timeUnits = wordsOf("units of time")
 
-// remarked returns who does a step and how long it takes, where a remark in brackets behind its text says so:
+// remarked returns the owner, the tool and the duration in a remark in brackets at the end of a step's text:
 // "(owner: Alice, 2 days)".
 func remarked(t text) (out []Attr) {
 	from := strings.LastIndexByte(t.s, '(')
@@ -421,7 +424,7 @@ func remarked(t text) (out []Attr) {
 		switch words := strings.Fields(part); {
 		case ok && (role == lexicon.Owner || role == lexicon.Duration || roleOf(a.Key, a.Value) == Tool):
 			out, tool = append(out, a), tool || role == lexicon.Tool
-		case ok && tool && roleOf(a.Key, a.Value) == "" && role == "": // what a tool is given
+		case ok && tool && roleOf(a.Key, a.Value) == "" && role == "": // an argument of the tool
 			out = append(out, a)
 		case len(words) == 2 && timeUnits[strings.ToLower(words[1])] && strings.Trim(words[0], "0123456789.½") == "":
 			out = append(out, Attr{Key: "duration", Role: Duration, Value: strings.Join(words, " "), Off: off})
@@ -430,8 +433,8 @@ func remarked(t text) (out []Attr) {
 	return out
 }
 
-// title is the request of a step: the text of its line, or the first one below it where the line holds only a
-// mark.
+// title returns the request of a step: the text of its line, or the first text below it if the line holds
+// only a mark.
 func (st *step) title() string {
 	t := squeeze(st.texts[0].s)
 	if t == "" && len(st.texts) > 1 {
@@ -441,15 +444,15 @@ func (st *step) title() string {
 		return st.id
 	}
 	if m := st.it.Mark; m.Style == form.Word && m.Noun == "" && t[0] == '(' {
-		return m.Label + " " + t // "plant (after dig)"
+		return m.Label + " " + t // for example "plant (after dig)"
 	}
 	return t
 }
 
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// name gives each step its id. It returns the names by which the text can refer to the steps and, behind
-// them, to the groups that they stand in, and which steps are meant by each name.
+// name assigns an id to each step. It returns the names of the steps followed by the names of their groups,
+// and the steps that each name refers to. heads holds the index of each group's name.
 func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[*form.Item]int) {
 	o.ids(steps)
 	named, members = make([]Named, len(steps)), make([][]int, len(steps))
@@ -502,8 +505,8 @@ func (o *outline) name(steps []step) (named []Named, members [][]int, heads map[
 	return slices.Concat(named, above), slices.Concat(members, held), heads
 }
 
-// behindOwner returns what stands behind the first part of a text, where that may be who does it: "Ann – dig
-// – after the survey", "Ann: dig".
+// behindOwner returns the text behind the first part of a text if that part may be an owner: "Ann – dig –
+// after the survey", "Ann: dig".
 func behindOwner(s string) []string {
 	for _, sign := range [...]string{" – ", " — ", " - ", ": ", " | ", "："} {
 		if head, rest, ok := strings.Cut(s, sign); ok && len(strings.Fields(head)) <= 3 && !strings.ContainsAny(head, "([（") && !lexicon.Relates(head+sign) {
@@ -514,8 +517,8 @@ func behindOwner(s string) []string {
 	return nil
 }
 
-// holders returns for each step the headings that it stands below, the nearest first, and the line that
-// announces it: "Then, all after 1:". What holds all steps is the title of the plan.
+// holders returns, for each step, the headings above it, the nearest first, after the line that announces it:
+// "Then, all after 1:". An item that holds all steps is the title of the plan and left out.
 func (o *outline) holders(steps []step) [][]*form.Item {
 	out := make([][]*form.Item, len(steps))
 	place := make(map[*form.Item]int, len(steps))
@@ -557,7 +560,7 @@ func (o *outline) holders(steps []step) [][]*form.Item {
 	return out
 }
 
-// ids gives each step the id that the text shows, or one by its place.
+// ids gives each step the id in the text, or else one made from its position.
 func (o *outline) ids(steps []step) {
 	seen := map[string]int{}
 	marks := 0
@@ -595,7 +598,7 @@ func (o *outline) ids(steps []step) {
 	}
 }
 
-// countBullets numbers the bullets of a phase as the numbers of another phase are: from 1.
+// countBullets numbers the bullets of a phase from 1 if other phases have numbers.
 func countBullets(steps []step, seen map[string]int) {
 	numbered, count := map[*form.Item]bool{}, map[*form.Item]int{}
 	for i := range steps {
@@ -611,7 +614,8 @@ func countBullets(steps []step, seen map[string]int) {
 	}
 }
 
-// nested gives what begins again below each number the number: a below 1 is 1a, and 2 below 1 is 1.2.
+// nested prefixes numbers and repeated letters below a number: a below 1 becomes 1a, and 2 below 1 becomes
+// 1.2.
 func nested(steps []step, seen map[string]int) {
 	for i := range steps {
 		st := &steps[i]
@@ -629,7 +633,8 @@ func nested(steps []step, seen map[string]int) {
 	}
 }
 
-// byTitle names steps by their titles when the text shows nothing else and the titles are short.
+// byTitle uses the titles as ids if they are short, different, and headings or in bold. Otherwise it returns
+// false.
 func (o *outline) byTitle(steps []step) bool {
 	seen := map[string]bool{}
 	titles := make([]string, len(steps))
@@ -654,8 +659,9 @@ func (o *outline) byTitle(steps []step) bool {
 	return true
 }
 
-// restart makes ids of numbers that begin again: all ones are counted on, those that begin again below each
-// heading get the number of the heading before theirs.
+// restart makes unique ids from numbers that start again. If all are the same, as in Markdown lists of ones,
+// the steps are counted. If they start again below each heading, they get the number of the heading as a
+// prefix.
 func (o *outline) restart(steps []step, seen map[string]int) {
 	groups := map[*form.Item]int{}
 	var order []*form.Item

@@ -8,8 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// Outside returns the parts of a value that are part of no item and no link, which begin at the places items
-// and links: what a value says of a plan as a whole. Shown reports whether an item shows a text.
+// Outside returns the parts of a value that belong to no item and no link, and so describe the plan as a
+// whole. items and links are the offsets at which these begin; shown reports whether an item shows a text.
 func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []Span) {
 	sort.Ints(items)
 	sort.Ints(links)
@@ -25,7 +25,7 @@ func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []
 		case begins && !within(items, max(off, v.Off)+1, end), at(links, off) && v.IsScalar(), at(links, v.Off) && v.IsScalar():
 		case begins || within(items, off, end) || within(links, off, end):
 			visit(v, depth+1)
-		case says(v) && !shown(v.Text()):
+		case hasContent(v) && !shown(v.Text()):
 			out = append(out, Span{off, end})
 		}
 	}
@@ -38,7 +38,7 @@ func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []
 		}
 		for i := range v.Fields {
 			f := &v.Fields[i]
-			if part(f.Off, f.Val, depth); !says(f.Val) && strings.Contains(f.Key, " ") {
+			if part(f.Off, f.Val, depth); !hasContent(f.Val) && strings.Contains(f.Key, " ") {
 				out = append(out, Span{f.Off, f.Off + 1}) // a sentence with a colon
 			}
 		}
@@ -49,10 +49,10 @@ func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []
 	return out
 }
 
-// Outside returns the parts of the values that a reading is of which are part of none of its items and links.
+// Outside returns the parts of the read values that belong to none of the reading's items and links.
 func (r *Reading) Outside() []Span {
 	if r.root == nil && len(r.outer) == 0 || r.Form != "records" {
-		return r.beside
+		return r.outside
 	}
 	var items, links []int
 	texts := map[string]bool{}
@@ -65,7 +65,7 @@ func (r *Reading) Outside() []Span {
 		links = append(links, l.Off)
 	}
 	shown := func(s string) bool { return texts[s] }
-	out := slices.Clone(r.beside)
+	out := slices.Clone(r.outside)
 	if r.root != nil {
 		out = append(out, Outside(r.root, items, links, shown)...)
 	}
@@ -75,7 +75,7 @@ func (r *Reading) Outside() []Span {
 	return out
 }
 
-// lastEnd is where the last part of a value ends, if the value itself is not closed.
+// lastEnd returns the end of a value, or of its last part if the value is not closed.
 func lastEnd(v *form.Value) int {
 	end := v.End
 	for range 200 {
@@ -92,7 +92,7 @@ func lastEnd(v *form.Value) int {
 	return end
 }
 
-// linkLike reports whether a value holds nothing but texts, as a link or a list of names does.
+// linkLike reports whether all parts of a value are scalars, as in a link or a list of names.
 func linkLike(v *form.Value) bool {
 	for _, x := range v.Items {
 		if !x.IsScalar() {
@@ -107,7 +107,7 @@ func linkLike(v *form.Value) bool {
 	return true
 }
 
-// says reports whether there is anything in a value.
-func says(v *form.Value) bool {
+// hasContent reports whether a value is not empty.
+func hasContent(v *form.Value) bool {
 	return v.IsScalar() && v.Text() != "" || len(v.Items)+len(v.Fields) > 0
 }

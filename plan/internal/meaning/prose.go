@@ -11,17 +11,17 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// maxProse bounds the running text that is read for a plan.
+// maxProse bounds the running text that is read, in bytes.
 const maxProse = 40_000
 
-// readProse reads a plan that is told in running text. Each part of a sentence with work in it is a step;
-// words such as "then", "meanwhile" and "once both are done" say what it waits for.
+// readProse reads a plan in running text. Each part of a sentence that describes work is a step. Words such
+// as "then", "meanwhile" and "once both are done" state its needs.
 func readProse(src *form.Source) []*Reading {
 	from, to, ok := running(src)
 	if !ok || Refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
 		return nil
 	}
-	t := &teller{lang: language(src.Text[from:to]), words: map[string][]int{}}
+	t := &proseReader{lang: language(src.Text[from:to]), words: map[string][]int{}}
 	if t.lang == "" {
 		return nil
 	}
@@ -37,7 +37,8 @@ func readProse(src *form.Source) []*Reading {
 	return t.reading(sentences)
 }
 
-// running returns where the running text stands, without greetings and the like, when the text has no list.
+// running returns the extent of the running text without greetings and the like. ok is false if the text has
+// a list or is not running text.
 func running(src *form.Source) (from, to int, ok bool) {
 	from, to = -1, 0
 	short, ended, lines, entries := 0, 0, 0, 0
@@ -56,7 +57,7 @@ func running(src *form.Source) (from, to int, ok bool) {
 		wide := n >= 60 || l.Text[0] >= 0xE3 && n >= 20
 		ends := strings.ContainsAny(l.Text[max(0, len(l.Text)-4):], ".。।!！;")
 		if from < 0 && !wide && (!ends || n < 12) && (n < 30 || !strings.HasSuffix(l.Text, ",")) {
-			continue // a greeting, a subject, a title
+			continue // a greeting, a subject, or a title
 		}
 		if from < 0 {
 			from = l.Start
@@ -68,49 +69,49 @@ func running(src *form.Source) (from, to int, ok bool) {
 			to, lines, short, ended = l.End, more, moreShort, moreEnded
 		}
 	}
-	// Lines that are short and no sentences are those of a list or a poem.
+	// Short lines that are not whole sentences belong to a list or a poem.
 	flowing := lines < 4 || short*3 < lines*2 || ended == lines
 	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && flowing
 }
 
-// tale is a step that running text tells.
-type tale struct {
+// proseStep is a step in running text.
+type proseStep struct {
 	text     string
 	off, end int
 	needs    []int
-	// linked tells that a word says what it waits for, waited that another step waits for it.
+	// linked is set if a word states when the step comes. waited is set if another step waits for it.
 	linked, waited bool
 }
 
-type teller struct {
+type proseReader struct {
 	lang  string
-	steps []tale
-	// words are the beginnings of the words of the steps, with the steps that have them.
+	steps []proseStep
+	// words holds the steps by the stems of their words.
 	words map[string][]int
-	// group are the steps that were told last and run beside each other.
+	// group are the last steps that run in parallel.
 	group []int
-	// branch is the step of the same sentence that runs beside others, or -1: what follows it waits for it
-	// alone.
+	// branch is the step of the current sentence that runs in parallel to others, or -1. A step behind it may
+	// wait for it alone.
 	branch int
-	// lastRead is the step of the main clause that was read last.
+	// lastRead is the step of the last main clause.
 	lastRead int
-	// connected counts sentences with a word of order, theses those that list arguments, past those about
-	// what is over, meant those about what is to be done, general those that explain.
+	// connected counts sentences with a word of order, theses sentences that list arguments, past sentences
+	// about the past, meant sentences about work to be done, and general sentences that explain something.
 	connected, theses, past, meant, general int
 	unsure                                  bool
 	intro                                   string
-	// idle are sentences without a word of order before the first step, skipped those behind it.
+	// idle are the sentences without a word of order before the first step, skipped those after it.
 	idle, skipped []form.Sentence
 }
 
-// sentence reads one sentence.
-func (t *teller) sentence(s *form.Sentence) {
+// sentence reads a sentence.
+func (t *proseReader) sentence(s *form.Sentence) {
 	if t.chats(s) {
 		return
 	}
 	units := t.units(s)
 	t.mood(units)
-	if len(t.steps) == 0 && hasTone(t.lang, s.Text, toneIntro) && !slices.ContainsFunc(units, func(u unit) bool { return u.kinds != 0 || u.free || u.beside }) && len(t.enumerated(&units[0])) < 2 {
+	if len(t.steps) == 0 && hasTone(t.lang, s.Text, toneIntro) && !slices.ContainsFunc(units, func(u unit) bool { return u.kinds != 0 || u.free || u.parallel }) && len(t.enumerated(&units[0])) < 2 {
 		t.idle = append(t.idle, *s)
 		return
 	}
@@ -119,12 +120,12 @@ func (t *teller) sentence(s *form.Sentence) {
 	for k := range units {
 		u := &units[k]
 		ordered := u.ordered() || t.resolves(u) || len(t.enumerated(u)) > 1 ||
-			k+1 < len(units) && (units[k+1].beside || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0 || units[k+1].free && t.acts(u))
+			k+1 < len(units) && (units[k+1].parallel || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0 || units[k+1].free && t.acts(u))
 		if !ordered && !said {
 			if len(t.steps) == 0 || !t.acts(u) {
 				continue
 			}
-			// A sentence between steps that says what to do, and not when.
+			// The sentence stands between steps and says what to do but not when.
 			t.unsure = true
 		}
 		if !said {
@@ -136,7 +137,7 @@ func (t *teller) sentence(s *form.Sentence) {
 			}
 		}
 		said = true
-		t.tell(u)
+		t.addUnit(u)
 	}
 	if !said {
 		if len(t.steps) == 0 {
@@ -147,8 +148,8 @@ func (t *teller) sentence(s *form.Sentence) {
 	}
 }
 
-// resolves reports whether a condition inside a unit names steps that were told.
-func (t *teller) resolves(u *unit) bool {
+// resolves reports whether a condition in a unit names known steps.
+func (t *proseReader) resolves(u *unit) bool {
 	before := t.unsure
 	defer func() { t.unsure = before }()
 	for k := range u.conds {
@@ -159,26 +160,26 @@ func (t *teller) resolves(u *unit) bool {
 	return false
 }
 
-// maxOpening is how long a sentence may be that tells nothing of what to do and is the first step still.
+// maxOpening bounds the words of a sentence that is no first step unless it demands something.
 const maxOpening = 4
 
 // opens reports whether a sentence before the first word of order is the first step.
-func (t *teller) opens(s *form.Sentence) bool {
+func (t *proseReader) opens(s *form.Sentence) bool {
 	return !t.spaced() || len(strings.Fields(s.Text)) > maxOpening || t.acts(&unit{main: s.Text})
 }
 
-// verb reports whether the phrase of a condition within a unit is what somebody does: "Ann sets up the
+// verb reports whether the phrase of a condition in a unit is in fact a verb with a subject: "Ann sets up the
 // cluster".
-func (t *teller) verb(u *unit, c *condition) bool {
+func (t *proseReader) verb(u *unit, c *condition) bool {
 	all := lexicon.ScanIn(lexicon.Lang(t.lang), c.text[:min(len(c.text), maxRest)])
 	return c.off > u.off && len(all) > 0 && all[0].Off == 0 && all[0].Is(lexicon.Before) && !all[0].Opens
 }
 
-// maxChat is how far from the beginning of a sentence words to the reader stand.
+// maxChat bounds the offset of words that address the reader, in bytes.
 const maxChat = 16
 
-// chats reports whether a sentence speaks to the reader and tells no step: "Let me know what you think."
-func (t *teller) chats(s *form.Sentence) bool {
+// chats reports whether a sentence only addresses the reader: "Let me know what you think."
+func (t *proseReader) chats(s *form.Sentence) bool {
 	text := lexicon.Fold(s.Text)
 	for _, h := range tonesIn(t.lang, text) {
 		if h.kind&toneChat != 0 && (h.off < maxChat || h.end >= len(strings.TrimRight(text, ".!。！"))) {
@@ -188,18 +189,18 @@ func (t *teller) chats(s *form.Sentence) bool {
 	return false
 }
 
-// told is what a unit says of when its step comes.
-type told struct {
-	// needs are the steps that it waits for, before those that it comes before.
+// unitOrder is the order that a unit states for its step.
+type unitOrder struct {
+	// needs are the steps that it waits for, before the steps that wait for it.
 	needs, before []int
-	// waits tells that it says what it waits for, linked that some word says when it comes.
+	// waits is set if a condition states needs, linked if any word states when the step comes.
 	waits, linked bool
-	// beside tells that it runs beside the step before, branch that it goes on with that one alone.
-	beside, branch bool
+	// parallel is set if it runs in parallel to the step before, branch if it continues that step alone.
+	parallel, branch bool
 }
 
-// tell adds the step of a unit, or what it says of other steps.
-func (t *teller) tell(u *unit) {
+// addUnit adds the steps of a unit.
+func (t *proseReader) addUnit(u *unit) {
 	if strings.TrimSpace(u.main) == "" && len(u.conds) == 0 {
 		return
 	}
@@ -210,7 +211,7 @@ func (t *teller) tell(u *unit) {
 	t.unsure = t.unsure || u.trails
 	t.place(u, w)
 	if list := t.enumerated(u); len(list) > 1 {
-		t.tellAll(u, w, list)
+		t.addAll(u, w, list)
 		return
 	}
 	group := t.group
@@ -219,7 +220,7 @@ func (t *teller) tell(u *unit) {
 	for _, i := range w.before {
 		t.link(self, i)
 	}
-	if t.branch = -1; w.beside && len(group) > 0 || w.branch {
+	if t.branch = -1; w.parallel && len(group) > 0 || w.branch {
 		t.branch = self
 	}
 	switch {
@@ -227,14 +228,14 @@ func (t *teller) tell(u *unit) {
 		t.group = group
 	case w.branch:
 		t.group = append(slices.DeleteFunc(slices.Clone(group), func(i int) bool { return i == w.needs[0] }), self)
-	case w.beside && len(group) < maxGroup:
+	case w.parallel && len(group) < maxGroup:
 		t.group = append(slices.Clone(group), self)
 	}
 }
 
-// conditions reads what a unit waits for and comes before. It reports false when that told all of its steps.
-func (t *teller) conditions(u *unit) (w *told, ok bool) {
-	w = &told{linked: true}
+// conditions reads the conditions of a unit. ok is false if it has already added all steps of the unit.
+func (t *proseReader) conditions(u *unit) (w *unitOrder, ok bool) {
+	w = &unitOrder{linked: true}
 	for k := range u.conds {
 		c := &u.conds[k]
 		known := len(t.steps)
@@ -242,23 +243,23 @@ func (t *teller) conditions(u *unit) (w *told, ok bool) {
 		case c.kind == Before:
 			to, sure := t.found(c.text)
 			if t.pronounOnly(c.text) && known > 0 {
-				to, sure = t.lastRead, true // "and before that"
+				to, sure = t.lastRead, true // for example "and before that"
 			}
 			switch {
 			case to >= 0 && sure:
 				w.before = append(w.before, to)
 				t.unsure = true
 			case !c.loose && !t.verb(u, c):
-				// "Before we pour the concrete, we dig": the later step is told first.
-				t.both(u, c)
+				// "Before we pour the concrete, we dig" states the later step first.
+				t.addBefore(u, c)
 				return w, false
 			default:
 				t.unsure = true
 			}
 		case c.kind == Beside:
-			beside, named := t.refers(c.text)
-			if named && len(beside) > 0 {
-				w.needs = append(w.needs, t.steps[beside[len(beside)-1]].needs...)
+			list, named := t.refers(c.text)
+			if named && len(list) > 0 {
+				w.needs = append(w.needs, t.steps[list[len(list)-1]].needs...)
 				w.waits = true
 			} else if !c.loose {
 				u.kinds |= lexicon.KindsOf(lexicon.Meanwhile)
@@ -284,8 +285,8 @@ func (t *teller) conditions(u *unit) (w *told, ok bool) {
 	return w, true
 }
 
-// place reads the words of order of a unit, for what its conditions leave open.
-func (t *teller) place(u *unit, w *told) {
+// place reads the words of order of a unit, as far as its conditions leave the order open.
+func (t *proseReader) place(u *unit, w *unitOrder) {
 	w.branch = t.branch >= 0 && !w.waits && u.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && t.ands(u.text)
 	switch {
 	case w.branch:
@@ -298,9 +299,9 @@ func (t *teller) place(u *unit, w *told) {
 	case u.kinds.Has(lexicon.Last):
 		w.needs = t.ends(len(t.steps))
 	case u.free && !u.kinds.Has(lexicon.Then):
-		w.linked, w.beside = false, true
-	case u.kinds.Has(lexicon.Meanwhile) || u.beside:
-		w.beside = true
+		w.linked, w.parallel = false, true
+	case u.kinds.Has(lexicon.Meanwhile) || u.parallel:
+		w.parallel = true
 		if len(t.steps) > 0 {
 			w.needs = t.steps[len(t.steps)-1].needs
 		}
@@ -321,8 +322,8 @@ func (t *teller) place(u *unit, w *told) {
 	}
 }
 
-// tellAll adds the steps of a unit that lists several.
-func (t *teller) tellAll(u *unit, w *told, list []unit) {
+// addAll adds the steps of a unit that lists several ones.
+func (t *proseReader) addAll(u *unit, w *unitOrder, list []unit) {
 	if !w.waits && (u.free || !u.ordered()) && len(t.steps) == 0 {
 		w.needs = nil
 	} else if !w.waits {
@@ -337,11 +338,11 @@ func (t *teller) tellAll(u *unit, w *told, list []unit) {
 	t.group = group
 }
 
-// maxGroup bounds the steps that run beside each other.
+// maxGroup bounds the steps that run in parallel.
 const maxGroup = 64
 
-// both adds the two steps of "before the one, the other".
-func (t *teller) both(u *unit, c *condition) {
+// addBefore adds the two steps of "before a, b".
+func (t *proseReader) addBefore(u *unit, c *condition) {
 	main := strings.TrimSpace(u.main)
 	at := u.off + max(0, strings.Index(u.text, main))
 	t.step(&unit{text: main, off: at, end: at + len(main)}, slices.Clone(t.group), true)
@@ -350,8 +351,8 @@ func (t *teller) both(u *unit, c *condition) {
 	t.lastRead, t.unsure = first, true
 }
 
-// pronounOnly reports whether a condition names what was told by a pronoun: "before that".
-func (t *teller) pronounOnly(s string) bool {
+// pronounOnly reports whether a condition refers to earlier steps only by a pronoun: "before that".
+func (t *proseReader) pronounOnly(s string) bool {
 	for _, g := range t.signs(s) {
 		if n := t.pronoun(s[g.end:]); n > 0 {
 			return t.letters(s[g.end+n:]) == 0
@@ -360,8 +361,8 @@ func (t *teller) pronounOnly(s string) bool {
 	return false
 }
 
-// link says that a step waits for another one.
-func (t *teller) link(from, to int) {
+// link makes step to wait for step from.
+func (t *proseReader) link(from, to int) {
 	if from != to && !slices.Contains(t.steps[to].needs, from) {
 		t.steps[to].needs = append(slices.Clone(t.steps[to].needs), from)
 		t.steps[from].waited = true
@@ -369,8 +370,8 @@ func (t *teller) link(from, to int) {
 	}
 }
 
-func (t *teller) step(u *unit, needs []int, linked bool) {
-	s := tale{text: strings.Join(strings.Fields(u.text), " "), off: u.off, end: u.end, needs: needs, linked: linked}
+func (t *proseReader) step(u *unit, needs []int, linked bool) {
+	s := proseStep{text: strings.Join(strings.Fields(u.text), " "), off: u.off, end: u.end, needs: needs, linked: linked}
 	for _, i := range needs {
 		t.steps[i].waited = true
 	}
@@ -384,11 +385,11 @@ func (t *teller) step(u *unit, needs []int, linked bool) {
 	t.group = []int{t.lastRead}
 }
 
-// over is the weight of what is told in words of order and is no plan.
-const over = 10
+// pastWeight is the weight of a text with words of order that is no plan.
+const pastWeight = 10
 
-// reading makes a reading of the steps, when they are told as a plan.
-func (t *teller) reading(sentences []form.Sentence) []*Reading {
+// reading makes a reading of the steps, or returns nil if they do not form a plan.
+func (t *proseReader) reading(sentences []form.Sentence) []*Reading {
 	n := len(t.steps)
 	questions, linked := 0, 0
 	for _, s := range sentences {
@@ -418,13 +419,13 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 		}
 	}
 	r.Weight = 45 + 20*linked/n
-	if t.over(len(sentences)) {
-		r.Weight = over
+	if t.isPast(len(sentences)) {
+		r.Weight = pastWeight
 	}
 	r.Evidence = append(r.Evidence, "words of order in running text")
 	if t.unsure || n > linked+1 || len(t.skipped) > 0 {
 		for i := range r.Items[:min(n, maxDoubts)] {
-			t.doubt(r, r.Items[i].ID, "this step, and what it waits for, were read from running text and may mean something else: "+r.Items[i].Title, r.Items[i].Off)
+			t.doubt(r, r.Items[i].ID, "this step and its needs were read from running text and may be wrong: "+r.Items[i].Title, r.Items[i].Off)
 		}
 	}
 	if last := sentences[len(sentences)-1]; t.cutOff(last.Text) {
@@ -437,8 +438,8 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 	return []*Reading{r}
 }
 
-// uncovered notes the parts of sentences that are in no step, of sentences that hold one.
-func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
+// uncovered notes the parts outside of steps in sentences that contain a step.
+func (t *proseReader) uncovered(r *Reading, sentences []form.Sentence) {
 	k := 0
 	for _, s := range sentences {
 		end := s.Off + len(s.Text)
@@ -455,25 +456,25 @@ func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
 	}
 }
 
-func (t *teller) leftOut(r *Reading, s form.Sentence, from, to int) {
+func (t *proseReader) leftOut(r *Reading, s form.Sentence, from, to int) {
 	raw := strings.TrimRight(s.Text[from-s.Off:to-s.Off], " \n")
 	if strings.HasSuffix(raw, ":") || strings.HasSuffix(raw, "：") {
-		return // "I would do it like this:"
+		return // for example "I would do it like this:"
 	}
 	if text := strings.Trim(raw, " ,.;!-–—()"); t.letters(text) > 4 {
 		t.doubt(r, form.Clip(text), "this part of a sentence was read as no step: "+text, from)
 	}
 }
 
-// cutOff reports whether a sentence ends with what never ends one: "only when the".
-func (t *teller) cutOff(s string) bool {
+// cutOff reports whether a sentence ends in the middle: "only when the".
+func (t *proseReader) cutOff(s string) bool {
 	s = strings.TrimRight(s, " \n")
 	last := s[strings.LastIndexAny(s, " \n")+1:]
 	return strings.HasSuffix(s, ",") || hasTone(t.lang, last, toneArticle)
 }
 
-func (t *teller) doubt(r *Reading, element, message string, off int) {
+func (t *proseReader) doubt(r *Reading, element, message string, off int) {
 	if len(r.Notes) < maxDoubts {
-		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: element, Message: message, Off: off, Hint: "ask for a list that says what each step waits for"})
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: element, Message: message, Off: off, Hint: "ask for a list that states the needs of each step"})
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readLabeled reads running text that names its steps by labels: "T1 fetches the tiles. T2 needs T1.", or by
-// names that a sentence lists: "There are three tasks: fetch, clean and load. clean needs fetch."
+// readLabeled reads running text that names its steps by labels ("T1 fetches the tiles. T2 needs T1."), or by
+// names that a sentence lists ("There are three tasks: fetch, clean and load. clean needs fetch.").
 func readLabeled(src *form.Source) []*Reading {
 	from, to, ok := running(src)
 	if !ok || Refuses(src.Text) {
@@ -34,7 +34,7 @@ func readLabeled(src *form.Source) []*Reading {
 	return p.reading(sentences)
 }
 
-// parted splits sentences at the commas behind which another label begins to be told: "T1 is to dig, T2 is to
+// parted splits sentences at commas that precede a statement about another label: "T1 is to dig, T2 is to
 // plant", "T2 needs T1, and T3 needs T2".
 func parted(sentences []form.Sentence) (out []form.Sentence) {
 	for _, s := range sentences {
@@ -63,14 +63,14 @@ func parted(sentences []form.Sentence) (out []form.Sentence) {
 	return out
 }
 
-// roster are the steps that running text names by labels.
+// roster collects the steps that running text names by labels.
 type roster struct {
 	lang  string
 	items []Item
 	at    map[string]int
-	// begins holds for a sentence the item with whose label it begins.
+	// begins holds, by sentence, the item whose label the sentence begins with.
 	begins map[int]int
-	list   int // the sentence that lists the names, and one more
+	list   int // index of the sentence that lists the names, plus one
 }
 
 func (p *roster) add(id, title string, off int) {
@@ -84,7 +84,7 @@ func (p *roster) add(id, title string, off int) {
 	p.items = append(p.items, Item{ID: id, Shown: true, Title: strings.Join(strings.Fields(title), " "), Parent: -1, Off: off, End: off + len(title)})
 }
 
-// label returns the label with which a sentence begins and where it ends: T1, "Step 2", "Task A".
+// label returns the label at the beginning of a sentence and its end: T1, "Step 2", "Task A".
 func (p *roster) label(s string) (id string, end int) {
 	end = strings.IndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:()", r) })
 	if end <= 0 || end > 24 {
@@ -116,10 +116,10 @@ func code(w string) bool {
 	return n > 0 && n < 5 && digits != "" && len(digits) < 5 && digits[0] >= '0' && digits[0] <= '9'
 }
 
-// maxListed bounds the words of a name that a sentence lists.
+// maxListed bounds the words of a name in a list of names.
 const maxListed = 3
 
-// listed finds a sentence that lists the names of the steps behind a colon, which the other sentences use.
+// listed finds a sentence that lists, behind a colon, names which the following sentences use.
 func (p *roster) listed(sentences []form.Sentence) bool {
 	for k := range sentences {
 		s := &sentences[k]
@@ -155,7 +155,7 @@ func (p *roster) listed(sentences []form.Sentence) bool {
 	return false
 }
 
-// used reports whether most of some sentences name one of the steps.
+// used reports whether most of the sentences name a step.
 func (p *roster) used(sentences []form.Sentence) bool {
 	var names []string
 	for _, it := range p.items[:min(len(p.items), 50)] {
@@ -169,7 +169,7 @@ func (p *roster) used(sentences []form.Sentence) bool {
 	return n > 1 && n*2 > len(sentences)
 }
 
-// reading makes a reading of what the sentences say of the steps.
+// reading makes a reading of the relations that the sentences state.
 func (p *roster) reading(sentences []form.Sentence) []*Reading {
 	var named []Named
 	for _, it := range p.items {
@@ -230,7 +230,7 @@ func (p *roster) relate(r *Reading, rel Relation, seen map[Link]bool) {
 			case Before:
 				link(r.Items[s].ID, r.Items[i].ID)
 			case Beside:
-				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[s].ID, Message: "what runs beside other steps may need what they need", Off: rel.Off})
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[s].ID, Message: "a step that runs in parallel to others may have the same needs", Off: rel.Off})
 			}
 		}
 		for _, id := range rel.Unknown {

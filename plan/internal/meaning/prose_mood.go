@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// mood notes whether a sentence tells what is to be done, what is over, or how something works.
-func (t *teller) mood(units []unit) {
+// mood counts whether a sentence is about work to be done, about the past, or explains something.
+func (t *proseReader) mood(units []unit) {
 	past, meant, general := false, false, false
 	for k := range units {
 		u := &units[k]
@@ -23,7 +23,7 @@ func (t *teller) mood(units []unit) {
 			past = past || h.kind&toneStory != 0
 		}
 		past = past || t.perfect(folded)
-		past = past || t.lang == "en" && tells(folded)
+		past = past || t.lang == "en" && pastVerb(folded)
 		meant = meant || t.commands(u)
 	}
 	t.past += b2i(past)
@@ -31,13 +31,13 @@ func (t *teller) mood(units []unit) {
 	t.general += b2i(general)
 }
 
-// over reports whether what is told is over, or how something works, rather than what is to be done.
-func (t *teller) over(sentences int) bool {
+// isPast reports whether the text is about the past or explains something, rather than demanding work.
+func (t *proseReader) isPast(sentences int) bool {
 	return t.past > t.meant && t.past*3 > sentences || t.general > 0 && t.meant == 0
 }
 
-// acts reports whether a unit without a word of order says what to do.
-func (t *teller) acts(u *unit) bool {
+// acts reports whether a unit without a word of order demands something.
+func (t *proseReader) acts(u *unit) bool {
 	if !t.weighs(u.main) || t.spaced() && len(strings.Fields(u.main)) < 3 {
 		return false
 	}
@@ -45,8 +45,8 @@ func (t *teller) acts(u *unit) bool {
 	return t.commands(u) || hasTone(t.lang, folded, toneIntend)
 }
 
-// commands reports whether a text begins with a verb of what to do, behind words of order.
-func (t *teller) commands(u *unit) bool {
+// commands reports whether an English text begins, behind words of order, with a verb in the imperative.
+func (t *proseReader) commands(u *unit) bool {
 	if t.lang != "en" {
 		return false
 	}
@@ -60,7 +60,7 @@ func (t *teller) commands(u *unit) bool {
 	words := strings.FieldsFunc(s[at:], func(r rune) bool { return !unicode.IsLetter(r) })
 	for k, w := range words {
 		if k+1 < len(words) && finite[words[k+1]] {
-			return false // "light is absorbed"
+			return false // for example "light is absorbed"
 		}
 		if w == "and" || w == "please" || w == "just" || w == "also" {
 			continue
@@ -70,11 +70,11 @@ func (t *teller) commands(u *unit) bool {
 	return false
 }
 
-// finite are verbs before which a word is no command.
+// finite are verbs that rule out a command before them.
 var finite = setOf("is are was were has have had will can must should gets get may might could would does do did shall")
 
-// tells reports whether an English text tells what is over: it has a verb in the past that is no participle.
-func tells(s string) bool {
+// pastVerb reports whether an English text is about the past: it has a verb in "-ed" that is no participle.
+func pastVerb(s string) bool {
 	prev := ""
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
 		if strings.HasSuffix(w, "ed") && len(w) > 4 && !participles[prev] && w != "need" && !strings.HasSuffix(w, "eed") {
@@ -85,12 +85,12 @@ func tells(s string) bool {
 	return false
 }
 
-// auxiliaries and participles are those of the perfect tense. The participle "ge…t" may stand far behind its
-// auxiliary, "…ed" stands close to it.
+// auxiliaries and participleForms belong to the perfect tense. A participle "ge…t" may stand far behind its
+// auxiliary; "…ed" stands close to it.
 var auxiliaries, participleForms = wordsByLanguage("auxiliaries"), wordsByLanguage("participles")
 
-// perfect reports whether a text tells what is over in the perfect tense.
-func (t *teller) perfect(s string) bool {
+// perfect reports whether a text is in the perfect tense.
+func (t *proseReader) perfect(s string) bool {
 	behind := 0
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
 		if auxiliaries[t.lang][w] {
@@ -109,13 +109,13 @@ func (t *teller) perfect(s string) bool {
 	return false
 }
 
-// participles stand before a participle, where no past is told.
+// participles are the words before a verb in "-ed" that make it a participle.
 var participles = setOf("is are be been being was were has have had having get gets getting the a an this that these those of with and or as if once when " +
 	"until fully newly just being it's they're we've i've not all both any each our your their his her its to for by in from")
 
-// gerund reports whether a condition is a step by itself, that of a verb without a subject: "After collecting
-// the figures, …".
-func (t *teller) gerund(s string) bool {
+// gerund reports whether a condition is a step itself, as a verb without a subject: "After collecting the
+// figures, …".
+func (t *proseReader) gerund(s string) bool {
 	f := strings.Fields(lexicon.Fold(s))
 	for k := 1; k < len(f) && k < 4; k++ {
 		w := strings.Trim(f[k], ",.")
@@ -128,5 +128,5 @@ func (t *teller) gerund(s string) bool {
 	return false
 }
 
-// gerunds are the ends of verbs without a subject behind "after", or the auxiliary before them.
+// gerunds are the endings of verbs without a subject behind "after", or their auxiliaries.
 var gerunds = wordsByLanguage("gerunds")

@@ -10,13 +10,13 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// orderSign is a phrase of order in running text. Opens tells that it may begin a clause, such as "once".
+// orderSign is a phrase of order in running text. opens is set if it may begin a clause, as "once" does.
 type orderSign struct {
 	off, end int
 	kinds    lexicon.Kinds
 	tone     tone
 	opens    bool
-	// behind tells that what it relates to stands before it: "2の後".
+	// behind is set if its object stands before it: "2の後".
 	behind bool
 }
 
@@ -27,13 +27,13 @@ var (
 
 const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneAhead
 
-// signs finds the phrases of order in a text. Where they overlap, the first and longest one counts.
-func (t *teller) signs(s string) []orderSign {
+// signs finds the phrases of order in a text. If phrases overlap, the first and longest one counts.
+func (t *proseReader) signs(s string) []orderSign {
 	var all []orderSign
 	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
 		if k := tok.Kinds & orderKinds; k != 0 && strings.IndexFunc(tok.Phrase, unicode.IsLetter) >= 0 {
 			if strings.HasSuffix(tok.Phrase, ":") && tok.Is(lexicon.Before) {
-				k = lexicon.KindsOf(lexicon.Then) // "Next: …"
+				k = lexicon.KindsOf(lexicon.Then) // for example "Next: …"
 			}
 			all = append(all, orderSign{off: tok.Off, end: tok.End, kinds: k, opens: tok.Opens, behind: tok.Side == lexicon.Behind})
 		}
@@ -68,7 +68,7 @@ func (t *teller) signs(s string) []orderSign {
 	return out
 }
 
-// ahead is what stands before a place, not more than is looked at for a word of order.
+// ahead returns the end of the text before an offset, as far as words of order may reach.
 func ahead(s string, at int) string {
 	from := max(0, at-maxRest/4)
 	for from > 0 && from < at && !utf8.RuneStart(s[from]) {
@@ -77,7 +77,7 @@ func ahead(s string, at int) string {
 	return s[from:at]
 }
 
-// wordsUpTo counts the words of a text up to a number of them.
+// wordsUpTo counts the words of a text, up to most.
 func wordsUpTo(s string, most int) (n int) {
 	for range strings.FieldsSeq(s) {
 		if n++; n == most {
@@ -88,7 +88,7 @@ func wordsUpTo(s string, most int) (n int) {
 }
 
 // adjective reports whether a word of order only describes a thing or a time: "the first round", "next week".
-func (t *teller) adjective(s string, g *orderSign) bool {
+func (t *proseReader) adjective(s string, g *orderSign) bool {
 	if !t.spaced() || strings.Contains(s[g.off:g.end], " ") {
 		return false
 	}
@@ -100,17 +100,16 @@ func (t *teller) adjective(s string, g *orderSign) bool {
 	return len(after) > 0 && lexicon.Is(lexicon.Units, strings.Trim(after[0], ",.;:")) && g.kinds.Has(lexicon.Then)
 }
 
-// condition is what a step waits for, or comes before, in words.
+// condition is a condition that a step waits for, or comes before.
 type condition struct {
 	kind Kind
 	text string
-	// off is its place. Opened tells that it begins with a conjunction; loose that it counts only when it
-	// names a step.
+	// off is its offset. loose is set if it counts only when it names a step.
 	off   int
 	loose bool
 }
 
-// unit is a part of a sentence that may be a step, with what its words of order are.
+// unit is a part of a sentence that may be a step, with its words of order.
 type unit struct {
 	text     string // all of it
 	main     string // without conditions
@@ -118,19 +117,19 @@ type unit struct {
 	off, end int
 	kinds    lexicon.Kinds
 	free     bool
-	beside   bool
+	parallel bool
 	conds    []condition
-	// trails tells that more is said behind the step, which was not understood.
+	// trails is set if there is more text behind the step that was not understood.
 	trails bool
 }
 
-// ordered reports whether a word says where the unit stands in the order.
+// ordered reports whether a word states the position of the unit in the order.
 func (u *unit) ordered() bool {
-	return u.kinds != 0 || len(u.conds) > 0 && slices.ContainsFunc(u.conds, func(c condition) bool { return !c.loose }) || u.free || u.beside
+	return u.kinds != 0 || len(u.conds) > 0 && slices.ContainsFunc(u.conds, func(c condition) bool { return !c.loose }) || u.free || u.parallel
 }
 
-// units splits a sentence into what may be steps of their own.
-func (t *teller) units(s *form.Sentence) (out []unit) {
+// units splits a sentence into parts that may be steps.
+func (t *proseReader) units(s *form.Sentence) (out []unit) {
 	var cur unit
 	flush := func() {
 		if t.letters(cur.text) > 0 {
@@ -140,7 +139,7 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 		}
 		cur = unit{}
 	}
-	open, at := 0, s.Off // brackets that are open, up to a place
+	open, at := 0, s.Off // open brackets up to offset at
 	for k, c := range s.Clauses {
 		end := s.Off + len(s.Text)
 		part := s.Text[at-s.Off : c.Off-s.Off]
@@ -155,10 +154,10 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 				t.theses++
 			}
 			if len(cur.mains) == 0 && len(cur.conds) > 0 && (u.kinds != 0 || len(u.conds) > 0) && !correlative(piece.text) && t.letters(u.text) > 5 && (t.ands(piece.text) || wordsUpTo(cur.text, 10) > 9 && t.spaced()) {
-				cur.mains = []string{cur.text} // "After the rain we plant the trees, and then …"
+				cur.mains = []string{cur.text} // for example "After the rain we plant the trees, and then …"
 			}
 			leads := len(u.conds) > 0 && !u.conds[0].loose && (u.main == "" && !last || t.added(piece.text) || last && u.main != u.text && u.main != "")
-			fresh := u.beside || c.Sep == ';' || u.kinds&^lexicon.KindsOf(lexicon.First) != 0 || u.kinds != 0 && (cur.ordered() || c.Sep == ':') || u.free && t.andLed(piece.text) || leads
+			fresh := u.parallel || c.Sep == ';' || u.kinds&^lexicon.KindsOf(lexicon.First) != 0 || u.kinds != 0 && (cur.ordered() || c.Sep == ':') || u.free && t.andLed(piece.text) || leads
 			if c.Sep == '(' || c.Sep == ')' {
 				fresh = false
 			}
@@ -166,7 +165,7 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 			case fresh && len(cur.mains) > 0:
 				if c.Sep == ':' && !cur.ordered() && len(out) == 0 && (u.ordered() || len(t.steps) == 0) {
 					t.intro = cur.text
-					cur = unit{} // "I would do it like this: first …"
+					cur = unit{} // for example "I would do it like this: first …"
 				}
 				flush()
 			case len(cur.conds) > 0 && len(cur.mains) == 0 && u.kinds.Has(lexicon.Then) && correlative(piece.text):
@@ -178,9 +177,9 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 			cur.end = piece.off + len(piece.text)
 			cur.text = s.Text[cur.off-s.Off : cur.end-s.Off]
 			cur.kinds |= u.kinds
-			remark := open > 0 && !u.ordered() // "first dig (Ann, 2h)"
+			remark := open > 0 && !u.ordered() // for example "first dig (Ann, 2h)"
 			cur.trails = cur.trails || len(cur.mains) > 0 && !remark && t.letters(u.main) > 0
-			cur.free, cur.beside = cur.free || u.free, cur.beside || u.beside
+			cur.free, cur.parallel = cur.free || u.free, cur.parallel || u.parallel
 			cur.conds = append(cur.conds, u.conds...)
 			if strings.TrimSpace(u.main) != "" {
 				cur.mains = append(cur.mains, u.main)
@@ -191,13 +190,13 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 	return out
 }
 
-// read reads the words of order of a piece. Last tells that the sentence ends with it, behind that it follows
-// a step.
-func (t *teller) read(p piece, last, behind bool) unit {
-	u := unit{text: p.text, off: p.off, end: p.off + len(p.text), beside: p.beside}
+// read reads the words of order of a piece. last is set if the piece ends the sentence, behind if the piece
+// follows a step.
+func (t *proseReader) read(p piece, last, behind bool) unit {
+	u := unit{text: p.text, off: p.off, end: p.off + len(p.text), parallel: p.parallel}
 	signs := t.signs(p.text)
 	if behind && len(signs) > 0 && signs[0].tone&toneWhile != 0 && t.letters(ahead(p.text, signs[0].off)) == 0 && !verbLast(t.lang) {
-		u.beside = true // "…, while she paints the doors"
+		u.parallel = true // for example "…, while she paints the doors"
 		signs = signs[1:]
 	}
 	from, to := t.condition(p.text, signs, last, &u)
@@ -238,13 +237,13 @@ func (t *teller) read(p piece, last, behind bool) unit {
 		u.main = p.text
 	}
 	if len(u.conds) > 0 && last && u.main == "" {
-		u.main = p.text // "After the rain we plant the trees."
+		u.main = p.text // for example "After the rain we plant the trees."
 	}
 	return u
 }
 
-// letters counts the letters of words that mean something.
-func (t *teller) letters(s string) (n int) {
+// letters counts the letters of all words but common ones.
+func (t *proseReader) letters(s string) (n int) {
 	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
 		if !lexicon.IsCommon(lexicon.Lang(t.lang), w) {
 			n += utf8.RuneCountInString(w)
@@ -253,8 +252,9 @@ func (t *teller) letters(s string) (n int) {
 	return n
 }
 
-// condition finds what a piece says of what it waits for, and where that stands.
-func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (from, to int) {
+// condition finds the condition in a piece, adds it to u and returns its extent, which is empty if there is
+// none.
+func (t *proseReader) condition(s string, signs []orderSign, last bool, u *unit) (from, to int) {
 	add := func(kind Kind, from, to, end int, loose bool) (int, int) {
 		u.conds = append(u.conds, condition{kind: kind, text: s[from:to], off: u.off + from, loose: loose})
 		return from, end
@@ -316,18 +316,18 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 	return 0, 0
 }
 
-// conjoins reports whether a phrase begins with a conjunction: "khi đã có".
-func (t *teller) conjoins(s string) bool {
+// conjoins reports whether a phrase of several words begins with a conjunction: "khi đã có".
+func (t *proseReader) conjoins(s string) bool {
 	first, _, more := strings.Cut(s, " ")
 	return more && hasTone(t.lang, first, toneWhen)
 }
 
-// relation returns the relation that a phrase begins.
-func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
+// relation returns the relation that a phrase states.
+func (t *proseReader) relation(s string, g *orderSign) (Kind, bool) {
 	next := strings.TrimLeft(s[g.end:], " ")
 	before := g.tone&toneWhen != 0 && g.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && next != "" && !strings.ContainsAny(next[:1], ",.:;")
 	switch {
-	case before: // "Après le tri …", but "Après, …"
+	case before: // "Après le tri …" is a relation, "Après, …" is not
 		g.kinds &^= adverbs
 		return Needs, true
 	case g.kinds&adverbs != 0 || g.tone&(toneThence|toneStart) != 0:
@@ -344,19 +344,19 @@ func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 	return 0, false
 }
 
-func (t *teller) spaced() bool { return lexicon.Lang(t.lang).Spaced() }
+func (t *proseReader) spaced() bool { return lexicon.Lang(t.lang).Spaced() }
 
-// theses begin an argument, behind a word of order: "d'abord, que la langue change".
+// theses introduce an argument behind a word of order: "d'abord, que la langue change".
 var theses = wordsOf("theses")
 
 type piece struct {
-	text   string
-	off    int
-	beside bool
+	text     string
+	off      int
+	parallel bool
 }
 
-// pieces splits a clause before "and then", "while" and the like inside of it.
-func (t *teller) pieces(s string, off int) (out []piece) {
+// pieces splits a clause before phrases such as "and then" and "while" in it.
+func (t *proseReader) pieces(s string, off int) (out []piece) {
 	at, beside := 0, false
 	cut := func(i int, b bool) {
 		if t.weighs(s[at:i]) && t.weighs(s[i:]) {
@@ -369,7 +369,7 @@ func (t *teller) pieces(s string, off int) (out []piece) {
 		meanwhile := g.kinds.Has(lexicon.Meanwhile) || g.tone&toneWhile != 0 && !verbLast(t.lang)
 		then := g.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0 && !g.kinds.Has(lexicon.Needs)
 		if kind, ok := t.relation(s, &g); ok && (kind == Needs || kind == Before) && t.pronoun(s[g.end:]) > 0 {
-			then = true // "… and only after that …"
+			then = true // for example "… and only after that …"
 		}
 		switch {
 		case !meanwhile && !then:
@@ -386,13 +386,13 @@ func (t *teller) pieces(s string, off int) (out []piece) {
 	return append(out, piece{s[at:], off + at, beside})
 }
 
-// near reports whether only a word such as "only" stands between "and" and a word of order.
-func (t *teller) near(s string) bool {
+// near reports whether there are at most two words, such as "only", between "and" and a word of order.
+func (t *proseReader) near(s string) bool {
 	return len(strings.Fields(s)) <= 2 && !strings.ContainsAny(s, ",;:")
 }
 
-// pronoun returns the length of the pronoun with which a text begins, and of the space before it.
-func (t *teller) pronoun(s string) int {
+// pronoun returns the length of the pronoun at the beginning of a text, including leading spaces, or 0.
+func (t *proseReader) pronoun(s string) int {
 	text, place := lexicon.FoldPlaces(s[:min(len(s), maxTone)])
 	for _, h := range tonesIn(t.lang, text) {
 		if h.kind&(tonePronoun|toneTwo) != 0 && strings.TrimSpace(text[:h.off]) == "" {
@@ -410,47 +410,47 @@ func (t *teller) pronoun(s string) int {
 	return 0
 }
 
-// backPronouns name what was told, besides those by which corrections do.
+// backPronouns refer to earlier steps, in addition to the pronouns of corrections.
 var backPronouns = wordsByLanguage("pronouns")
 
 // weighs reports whether a text is long enough for a step.
-func (t *teller) weighs(s string) bool {
+func (t *proseReader) weighs(s string) bool {
 	if !t.spaced() || t.lang == "ko" {
 		return utf8.RuneCountInString(strings.Trim(s, " ,，、。.")) >= 4
 	}
 	return len(strings.Fields(s)) > 1 && len(strings.TrimRight(s, " ,.")) > 7
 }
 
-// correlative reports whether a clause begins with the "then" that only goes with the "when" before it.
+// correlative reports whether a clause begins with a "then" that belongs to the "when" before it.
 func correlative(s string) bool {
 	f := strings.Fields(lexicon.Fold(s))
 	return len(f) > 0 && correlatives[strings.Trim(f[0], ",")]
 }
 
-// correlatives go with the word of a condition that stands before them.
+// correlatives belong to the word of a condition before them.
 var correlatives = wordsOf("correlatives")
 
 // ands reports whether a clause begins with "and" or another word that adds a step.
-func (t *teller) ands(s string) bool {
+func (t *proseReader) ands(s string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(s, " "), " ")
 	return t.andLed(s) || strings.HasPrefix(s, "و") || lexicon.Is(lexicon.And, first)
 }
 
 // andLed reports whether a clause begins with "and".
-func (t *teller) andLed(s string) bool {
+func (t *proseReader) andLed(s string) bool {
 	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
 		return tok.Off <= 1 && tok.Is(lexicon.And)
 	}
 	return false
 }
 
-// added reports whether a condition begins with "and", so that what follows it is another step.
-func (t *teller) added(s string) bool {
+// added reports whether a condition begins with "and", so that another step follows it.
+func (t *proseReader) added(s string) bool {
 	return t.ands(s) && (len(strings.Fields(s)) > 3 || !t.spaced())
 }
 
-// enumerated splits "two things: a, and b" into as many steps as the text says.
-func (t *teller) enumerated(u *unit) (out []unit) {
+// enumerated splits "two things: a, and b" into the number of steps that the text states, or returns nil.
+func (t *proseReader) enumerated(u *unit) (out []unit) {
 	count, at := 0, -1
 	s := u.text
 	start := 0
@@ -515,9 +515,9 @@ func (t *teller) enumerated(u *unit) (out []unit) {
 	return out
 }
 
-// abreast splits what runs side by side by the "and" between: "Getting the loan and settling the boundary can
+// abreast splits parallel steps at the "and" between them: "Getting the loan and settling the boundary can
 // run side by side."
-func (t *teller) abreast(u *unit) []unit {
+func (t *proseReader) abreast(u *unit) []unit {
 	signs := t.signs(u.text)
 	n := len(signs)
 	if n < 2 || !signs[n-1].kinds.Has(lexicon.Meanwhile) || t.weighs(u.text[signs[n-1].end:]) {

@@ -9,17 +9,17 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readers are the ways in which a text is read. Each returns the readings that it finds, or none.
+// readers are the readers of all forms. Each returns the readings that it finds.
 var readers = [...]func(*form.Source) []*Reading{
 	readRecords, readCode, readDiagram, readOutline, readProse, readLabeled,
 }
 
-// Read returns the readings of a text, the likeliest first. Its time is linear in the length of the text. Of
-// a text with alternatives, such as "Option A" and "Option B", the one that it chooses is read, and a
-// correction below a plan changes it.
+// Read returns the readings of a text, the most likely first. It takes time linear in the length of the text.
+// If a text has alternatives such as "Option A" and "Option B", the chosen one is read. A correction below a
+// plan is applied to it.
 func Read(src *form.Source) []*Reading {
 	if argues(src) {
-		return []*Reading{{Form: "outline", Weight: over, Not: "an argument: premises and a conclusion"}}
+		return []*Reading{{Form: "outline", Weight: pastWeight, Not: "an argument: premises and a conclusion"}}
 	}
 	src = withoutPrograms(src)
 	if all := readChoice(src, readAll); all != nil {
@@ -33,13 +33,14 @@ func Read(src *form.Source) []*Reading {
 	}
 	all := firstPlan(joined(readAll(src)))
 	if len(all) > 0 && all[0].Weight >= 30 {
-		below(src, all[0])
+		amendBelow(src, all[0])
 	}
 	return all
 }
 
-// below reads the sentences below a plan: "Steps 2 and 3 can run side by side; 4 waits for both."
-func below(src *form.Source, r *Reading) {
+// amendBelow applies the sentences below a plan to it: "Steps 2 and 3 can run side by side; 4 waits for
+// both."
+func amendBelow(src *form.Source, r *Reading) {
 	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || len(r.Items) > src.MaxItems || r.End >= len(src.Text) {
 		return
 	}
@@ -57,7 +58,7 @@ func below(src *form.Source, r *Reading) {
 	}
 }
 
-// maxClosing bounds the text below a plan that is read for what it says of the plan.
+// maxClosing bounds the text below a plan that is applied to it, in bytes.
 const maxClosing = 8 << 10
 
 func readAll(src *form.Source) []*Reading {
@@ -73,51 +74,51 @@ func readAll(src *form.Source) []*Reading {
 	return all
 }
 
-// A preference is a rule by which one of two readings of a text is clearly the better one.
+// preference is a rule by which one of two readings of a text is clearly the better one.
 type preference struct {
-	loser, winner string // their forms
+	loser, winner string // forms
 	when          func(loser, winner *Reading) bool
 }
 
-// preferences are for texts in which the signs of one form stand in another one.
+// preferences are for texts in which one form looks like another one.
 var preferences = [...]preference{
-	// Commas in a part of a list look like rows of a table; the list counts.
+	// Commas in a part of a list look like table rows. The list wins.
 	{"table", "outline", func(l, w *Reading) bool {
 		return w.Weight >= 70 && len(w.Items) > len(l.Items) && spans(l, w) && w.knows(l)
 	}},
-	// Data below a list may name only the ids of its steps; the list counts.
+	// Data below a list may contain only ids of its steps. The list wins.
 	{"records", "outline", func(l, w *Reading) bool {
 		return w.Weight >= 70 && untitled(l) && w.Start < l.Start && len(w.Links) >= len(l.Links) && w.knows(l)
 	}},
-	// Calls within one statement look like data; the program counts.
+	// Calls in one statement look like data. The program wins.
 	{"records", "code", func(l, w *Reading) bool {
 		return w.Weight >= 30 && l.by(callsInside) && w.Start < l.Start && w.End > l.End
 	}},
-	// A remark in brackets looks like a call: "2. ask the shop(after:1)". The list counts.
+	// A remark in brackets looks like a call: "2. ask the shop(after:1)". The list wins.
 	{"code", "outline", func(l, w *Reading) bool {
 		return w.Weight >= 70 && len(l.Links) == 0 && len(w.Links) > 0 && overlaps(w, l)
 	}},
-	// Lines that set variables look like entries; the program counts.
+	// Assignments look like list entries. The program wins.
 	{"outline", "code", func(l, w *Reading) bool {
 		return len(w.Items) > len(l.Items) && len(w.Links) > 0 && len(w.Links) >= len(l.Links) && overlaps(w, l) && sharedIDs(w, l) == len(l.Items)
 	}},
-	// Rows of bars in a drawing look like code; the drawing counts.
+	// Rows of bars in a drawing look like code. The drawing wins.
 	{"code", "diagram", func(l, w *Reading) bool {
 		return w.by("art") && len(w.Items) > 2 && w.Start <= l.Start && l.End <= w.End
 	}},
-	// Names of a drawing, one to a line, look like pseudo code; the drawing counts.
+	// Names in a drawing, one to a line, look like pseudo code. The drawing wins.
 	{"code", "diagram", func(l, w *Reading) bool {
 		return l.by("pseudo code") && w.by("arrows") && overlaps(l, w) && sharedIDs(w, l)*2 >= len(w.Items)
 	}},
-	// Arrows that only stand before what a step needs ("2. fill → after 1"), or who does it ("A1 → Ann:
-	// fill").
+	// Arrows that point to needs ("2. fill → after 1") or owners ("A1 → Ann: fill") are part of a list.
+	// Otherwise the drawing wins.
 	{"diagram", "outline", func(l, w *Reading) bool { return l.by("arrows") && w.lists(l) && w.outdoes(l) }},
 	{"outline", "diagram", func(l, w *Reading) bool {
 		return w.by("arrows") && l.lists(w) && !l.outdoes(w) && (within(l, w) || l.names(w))
 	}},
 }
 
-// prefer lowers the weight of readings that another one is better than.
+// prefer lowers the weight of readings to which another one is preferred.
 func prefer(all []*Reading) {
 	of := map[string][]*Reading{}
 	for _, r := range all {
@@ -140,8 +141,8 @@ func prefer(all []*Reading) {
 	}
 }
 
-// knows reports whether a list has all items of another reading. It collects its ids once: a text may have
-// many records that it is compared with.
+// knows reports whether a list has all items of another reading. The ids are collected once, because a text
+// may have many records that are compared with one list.
 func (r *Reading) knows(d *Reading) bool {
 	if r.ids == nil {
 		r.ids = make(map[string]bool, len(r.Items))
@@ -152,14 +153,14 @@ func (r *Reading) knows(d *Reading) bool {
 	return !slices.ContainsFunc(d.Items, func(it Item) bool { return !r.ids[it.ID] })
 }
 
-// by reports whether a reading goes by this evidence first of all.
+// by reports whether the evidence is the main evidence of a reading.
 func (r *Reading) by(evidence string) bool { return len(r.Evidence) > 0 && r.Evidence[0] == evidence }
 
-// lists reports whether a reading is a list in which, or around which, a drawing stands.
+// lists reports whether a reading is a list that overlaps a drawing.
 func (r *Reading) lists(d *Reading) bool { return r.Not == "" && len(r.Items) > 1 && overlaps(r, d) }
 
-// names reports whether a list holds names of a drawing, one to a line, of which some were taken for labels:
-// most have an id and nothing else.
+// names reports whether a list consists of names in a drawing that were read as entries with labels: most
+// entries are only an id.
 func (r *Reading) names(d *Reading) bool {
 	if len(d.Items) <= len(r.Items) || !d.knows(r) {
 		return false
@@ -167,7 +168,7 @@ func (r *Reading) names(d *Reading) bool {
 	n := 0
 	for i := range r.Items {
 		it := &r.Items[i]
-		n += b2i(it.Title == it.ID || IsArrowLine(it.Title)) // or the line of arrows below the last one
+		n += b2i(it.Title == it.ID || IsArrowLine(it.Title)) // the line of arrows may be below the last entry
 	}
 	return n*2 > len(r.Items)
 }
@@ -181,7 +182,7 @@ func (r *Reading) outdoes(d *Reading) bool {
 	return d.remarked || stated && r.lead(d) || r.Stated && len(r.Links) >= len(d.Links) && !within(r, d)
 }
 
-// insideData takes lists within data that is no plan for a part of that data.
+// insideData discards lists inside data that is no plan.
 func insideData(all []*Reading, data *Reading) {
 	for _, r := range all {
 		if r.Form == "outline" && !r.Stated && !r.demands && r.Not == "" && r.Start > data.Start && r.End <= data.End && r.by("bullets") {
@@ -190,8 +191,8 @@ func insideData(all []*Reading, data *Reading) {
 	}
 }
 
-// pointsAtWords reports whether most arrows of a drawing stand before words that relate a step rather than
-// name one.
+// pointsAtWords reports whether many arrows of a drawing, at least two fifths, point to words of a relation
+// rather than to names of steps.
 func (r *Reading) pointsAtWords() bool {
 	related := make(map[string]bool, len(r.Items))
 	for i := range r.Items {
@@ -206,7 +207,8 @@ func (r *Reading) pointsAtWords() bool {
 	return n*5 >= len(r.Links)*2
 }
 
-// lead reports whether arrows lead from the steps of a list, each on its own line, to what is no step of it.
+// lead reports whether all arrows lead from steps of a list, on the line of the step, to something other than
+// a step.
 func (r *Reading) lead(d *Reading) bool {
 	at := make(map[string]*Item, len(r.Items))
 	for i := range r.Items {
@@ -225,28 +227,28 @@ func untitled(r *Reading) bool {
 	return !slices.ContainsFunc(r.Items, func(it Item) bool { return it.Title != it.ID })
 }
 
-// within reports whether a reading knows all steps of a part of its text, and at least as many links.
+// within reports whether a reading spans a part and has all steps of it.
 func within(part, r *Reading) bool {
 	return spans(part, r) && sharedIDs(r, part) == len(part.Items)
 }
 
-// spans reports whether a reading is of all of a part of its text, and at least as large.
+// spans reports whether a reading covers the text of a part and has at least as many items and links.
 func spans(part, r *Reading) bool {
 	return len(part.Links) <= len(r.Links) && len(part.Items) <= len(r.Items) && r.Start <= part.Start && r.End >= part.End
 }
 
-// closeReading is the difference in weight from which one reading is clearly the better one.
+// closeReading is the difference in weight that makes one reading clearly better.
 const closeReading = 6
 
-// joined puts the likeliest reading together with those of other parts of the text, when a link of one part
-// names a step of the other: a list, a table and a drawing may be the parts of one plan.
+// joined combines the most likely reading with readings of other parts of the text if a link of one part
+// names a step of the other. A list, a table and a drawing may be the parts of one plan.
 func joined(all []*Reading) []*Reading {
 	if len(all) < 2 || all[0].Weight < 60 {
 		return all
 	}
 	best := all[0]
 	have := make(map[string]bool, len(best.Items))
-	missing := map[string]bool{} // ends of links that are no steps yet
+	missing := map[string]bool{} // ends of links that are not steps yet
 	note := func(r *Reading) {
 		for i := range r.Items {
 			have[r.Items[i].ID] = true
@@ -280,13 +282,13 @@ func joined(all []*Reading) []*Reading {
 }
 
 const (
-	// maxParts bounds the parts of one plan, partWeight is the weight of a part that is no plan by itself.
+	// maxParts bounds the parts of one plan. partWeight is the weight of a part that is no plan by itself.
 	maxParts   = 20
 	partWeight = 29
 )
 
-// apartFrom reports whether a reading overlaps none of the others: none of its steps stands within one of
-// theirs. Lists, tables and drawings may take turns.
+// apartFrom reports whether no step of a reading overlaps a step of the others. Lists, tables and drawings
+// may alternate.
 func apartFrom(parts []*Reading, r *Reading) bool {
 	for _, p := range parts {
 		if overlaps(r, p) && (crosses(p, r) || crosses(r, p)) {
@@ -296,7 +298,7 @@ func apartFrom(parts []*Reading, r *Reading) bool {
 	return true
 }
 
-// crosses reports whether a step of one reading begins within one of another.
+// crosses reports whether a step of b begins inside a step of a.
 func crosses(a, b *Reading) bool {
 	for i := range b.Items {
 		at := b.Items[i].Off
@@ -308,8 +310,7 @@ func crosses(a, b *Reading) bool {
 	return false
 }
 
-// fits reports whether a reading has steps that are missing, or links to steps that are there, and no step
-// twice.
+// fits reports whether a reading has a missing step or a link to a known step, and has no known step again.
 func fits(r *Reading, have, missing map[string]bool) bool {
 	own := make(map[string]bool, len(r.Items))
 	some := false
@@ -327,15 +328,15 @@ func fits(r *Reading, have, missing map[string]bool) bool {
 	return some
 }
 
-// firstPlan puts a list before a drawing of other steps further down first, and says what the one that is not
-// read holds: of several plans of a text the first counts.
+// firstPlan moves a list in front of a drawing of other steps further down, or the other way round, and notes
+// the content of the reading that does not count. Of several plans in a text the first one counts.
 func firstPlan(all []*Reading) []*Reading {
 	if len(all) == 0 || all[0].Form != "outline" && all[0].Form != "diagram" {
 		return all
 	}
 	best := all[0]
 	for k, r := range all[1:] {
-		if r.Weight < otherPlan || r.Not != "" || r.Form == best.Form || r.Form != "outline" && r.Form != "diagram" || len(r.Items) < 2 || overlaps(r, best) || retold(best, r) {
+		if r.Weight < otherPlanWeight || r.Not != "" || r.Form == best.Form || r.Form != "outline" && r.Form != "diagram" || len(r.Items) < 2 || overlaps(r, best) || retold(best, r) {
 			continue
 		}
 		chosen, other := best, r
@@ -351,10 +352,10 @@ func firstPlan(all []*Reading) []*Reading {
 	return all
 }
 
-// otherPlan is the weight from which a list or a drawing beside the plan is another plan.
-const otherPlan = 50
+// otherPlanWeight is the lowest weight of a second list or drawing that is another plan.
+const otherPlanWeight = 50
 
-// retold reports whether two readings have steps in common, by their ids or by the words of their titles.
+// retold reports whether two readings share a step, by its id or by a word of its title.
 func retold(a, b *Reading) bool {
 	words := map[string]bool{}
 	for i := range a.Items {
@@ -370,12 +371,12 @@ func retold(a, b *Reading) bool {
 	return same > 0
 }
 
-// titleWords returns the longer words of a title.
+// titleWords returns the words of a title that have at least four bytes.
 func titleWords(s string) []string {
 	return slices.DeleteFunc(strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !isLetterOrDigit(r) }), func(w string) bool { return len(w) < 4 })
 }
 
-// inOrder brings items into the order of the text.
+// inOrder sorts items by their offsets.
 func (r *Reading) inOrder() {
 	order := make([]int, len(r.Items))
 	for i := range order {
@@ -395,7 +396,7 @@ func (r *Reading) inOrder() {
 	r.Items = items
 }
 
-// together makes one reading of parts in the order of the text.
+// together combines parts, in the order of the text, into one reading.
 func together(parts []*Reading, best *Reading) *Reading {
 	sum := &Reading{Form: best.Form, Apart: best.Form == "records", Stated: true, Start: parts[0].Start, Weight: best.Weight + 1, Evidence: []string{"parts that name each other's steps"}}
 	for _, p := range parts {
@@ -416,8 +417,8 @@ func together(parts []*Reading, best *Reading) *Reading {
 		sum.Around = append(sum.Around, p.Around...)
 		own := *p
 		own.outer = nil
-		sum.beside = append(sum.beside, own.Outside()...)
-		for _, v := range p.outer { // many parts stand in one
+		sum.outside = append(sum.outside, own.Outside()...)
+		for _, v := range p.outer { // several parts may be in one value
 			if n := len(sum.outer); n == 0 || sum.outer[n-1] != v {
 				sum.outer = append(sum.outer, v)
 			}

@@ -1,25 +1,26 @@
-// Package meaning decides what a text says when it is read as a plan: which of its parts are problems, what
-// their ids are, which attributes and words are dependencies and which way they run. It goes by evidence, not
-// by families: names in many languages (package lexicon) and values (a field whose values are ids of others
-// is a reference). It reads the trees that package form makes of a text.
+// Package meaning reads a text as a plan: it decides which parts of the text are problems, what their ids
+// are, which attributes and words are dependencies, and which way these run. It relies on evidence rather
+// than on known families of plans: names in many languages (package lexicon) and values (a field that holds
+// ids of other records is a reference). Its input is the trees that package form makes of a text.
 //
-// Which file does what; data flows from the first group to the last one:
+// The files, in the direction of the data flow:
 //
-//   - words: lists, mood, tones, names, mentions, references, relations…, remarks, ditto. Whether a clause
-//     demands something, which item words mean, and how they relate items.
-//   - readers, one for each form: outline with groups, runs, statements, web and details; records…; code…;
-//     diagram…; prose…. What a text is instead of a plan stands in notcode, notgraph and notplan.
-//   - amending: correct…, uncovered, outside. What sentences around a plan change, and what was not read.
-//   - choosing: read, choice, section, other. Which reading counts, and what another one says.
+//   - words: lists, mood, tones, names, mentions, references, relations…, remarks, ditto. They tell whether a
+//     clause demands something, which item a word means, and how words relate items.
+//   - readers, one for each form: outline with groups, runs, statements, linker and details; records…; code…;
+//     diagram…; prose…. Texts that are no plan are recognized in notcode, notgraph and notplan.
+//   - amending: correct…, uncovered, outside. They apply the sentences around a plan, and find text that was
+//     not read.
+//   - choosing: read, choice, section, other. They choose between readings and compare them.
 //
-// Reading, Item and Link (this file) are what the readers make and the others use. The groups are one package
-// since the readers of records and of code read the words of their texts as the outline does, and corrections
+// Reading, Item and Link, in this file, are made by the readers and used by all others. The groups are one
+// package because the readers of records and code need the words like the outline, and because corrections
 // read steps again.
 package meaning
 
 import "github.com/epigraph-run/epigraph/plan/internal/form"
 
-// Source says what in the text a link was read from. The values are those of plan.EdgeSource.
+// Source is the part of a text that states a link. The values are those of plan.EdgeSource.
 type Source string
 
 // The sources of links.
@@ -31,38 +32,38 @@ const (
 	ListedOrder Source = "LISTED_ORDER"
 )
 
-// Item is one problem, or a group of problems.
+// Item is a problem or a group of problems.
 type Item struct {
-	// ID is the id as the text shows it. Shown is false when the text shows none and ID was made up from its
-	// place.
+	// ID is the id as the text shows it. If Shown is false, the text shows none and ID was made from the
+	// item's position.
 	ID    string
 	Shown bool
-	// Title is the request in one line or more.
+	// Title is the request, in one or more lines.
 	Title string
-	// Details are the lines below the title that belong to the item alone and are no fields, as written.
+	// Details are the lines below the title that belong only to the item and are no fields, verbatim.
 	Details string
-	// Also are other names by which the text may refer to it: a title, a variable, a file that it makes.
+	// Also are other names for the item in the text: a title, a variable, a file that it makes.
 	Also []string
-	// Parent is the place of its group in Reading.Items, or -1.
+	// Parent is the index of its group in Reading.Items, or -1.
 	Parent int
 	Attrs  []Attr
 	Refs   []Ref
-	// Off and End delimit all text that belongs to the item alone.
+	// Off and End delimit the text that belongs only to the item.
 	Off, End int
 }
 
-// Attr is something that the text says of an item and that is no dependency. Value is JSON, or a plain text.
-// Key is empty for positional arguments.
+// Attr is an attribute of an item that is no dependency. Value is JSON or plain text. Key is empty for
+// positional arguments.
 type Attr struct {
 	Key   string
 	Role  Role
 	Value string
-	// Refers tells that another item's result is used in it.
+	// Refers is set if the value uses the result of another item.
 	Refers bool
 	Off    int
 }
 
-// Role says what an attribute is, when that is known.
+// Role is the role of an attribute, or "" if it is unknown.
 type Role string
 
 // The roles of attributes.
@@ -75,70 +76,71 @@ const (
 	Detail   Role = "note"
 )
 
-// Ref is a use of another item's result inside an item's attributes: Text as written, To the id, Path the
-// part of the result, Arg the attribute it stands in.
+// Ref is a use of another item's result in an attribute. Text is the reference as written, To the other
+// item's id, Path the part of the result, and Arg the key of the attribute.
 type Ref struct {
 	Text, To, Path, Arg string
 	Off                 int
 }
 
-// Link says that From comes before To; both are ids as shown, and may be ids that no item has.
+// Link says that From comes before To. Both are ids as shown; a link may name ids that no item has.
 type Link struct {
 	From, To string
 	Source   Source
 	Off      int
-	// Says is what the text says of the link besides, as JSON: the label of an arrow, the reason of a link.
+	// Says holds more information about the link, as JSON: the label of an arrow, or the reason for a link.
 	Says string
 }
 
-// Note is a fault or a doubt. Code is one of package plan's, Fault makes it an ERROR; else it is a WARNING.
+// Note is a fault or a doubt. Code is one of package plan's codes. A note with Fault is an ERROR, otherwise a
+// WARNING.
 type Note struct {
 	Fault                        bool
 	Code, Element, Message, Hint string
 	Off                          int
 }
 
-// Span is a part of the text.
+// Span is a part of the text: the bytes [Off, End).
 type Span struct{ Off, End int }
 
-// Reading is what a part of the text says when it is read as a plan.
+// Reading is a part of the text, read as a plan.
 type Reading struct {
-	// Form names the kind of text: "outline", "records", "table", "diagram", "code", "prose".
+	// Form is the form of the text: "outline", "records", "table", "diagram", "code" or "prose".
 	Form  string
 	Items []Item
 	Links []Link
 	Notes []Note
-	// Stated is set when the text states dependencies, even if only to say that there are none. When it is
-	// not set, and there are no links, the items follow one another as they are listed.
+	// Stated is set if the text states dependencies, or states that there are none. If it is not set and
+	// there are no links, each item follows the one listed before it.
 	Stated bool
-	// Start and End delimit what was read. Open is set when nothing marks the end of the plan and it runs to
-	// the end of the text.
+	// Start and End delimit the text that was read. Open is set if nothing marks the end of the plan, so that
+	// it extends to the end of the text.
 	Start, End int
 	Open       bool
-	// Around are lines that are part of no item, wherever they stand; what they say of the order counts. They
-	// become plan.Result.Surroundings.
+	// Around are lines that belong to no item but may state the order. They become plan.Result.Surroundings.
 	Around []Span
-	// root is the value that the records stand in, outer those with the texts that records were read out of.
+	// root is the value that contains the records. outer are the values whose texts contained records.
 	root  *form.Value
 	outer []*form.Value
-	// beside are the places of items that stand in something else, which is part of none.
-	beside []Span
-	// Apart tells that the records stand one by one in the text.
+	// outside are spans that belong to no item, besides parts of root and outer: the values around records,
+	// and the uncovered parts of joined readings.
+	outside []Span
+	// Apart is set if the records stand one by one in the text.
 	Apart bool
-	// demands tells that most of the items say what to do.
+	// demands is set if most items demand something.
 	demands bool
-	// remarked tells that most arrows of a drawing stand before words that relate a step.
+	// remarked is the result of pointsAtWords for drawings of arrows.
 	remarked bool
-	// ids are those of a list, while it is compared with other readings.
+	// ids caches the ids of the items for knows.
 	ids map[string]bool
-	// left are other lists of the text, which were not read.
+	// left are other lists in the text, which were not read.
 	left []Span
-	// Weight says how sure it is that this is a plan. 90 and more: formal structure with ids and references
-	// that fit (records with dependencies, a diagram). 70 to 89: ids and stated relations (a numbered list
+	// Weight is the confidence that this is a plan. 90 and more: a formal structure with ids and matching
+	// references (records with dependencies, a diagram). 70 to 89: ids and stated relations (a numbered list
 	// with "after 2", a table with predecessors). 50 to 69: announced steps or imperatives without relations.
-	// 30 to 49: doubtful, better than nothing. Below 30 it is no plan. Evidence says why.
+	// 30 to 49: doubtful, but better than nothing. Below 30: no plan. Evidence holds the reasons.
 	Weight   int
 	Evidence []string
-	// Not is set when the text is understood, and is no plan: it says what the text is instead.
+	// Not is set if the text was understood and is no plan. It says what the text is instead.
 	Not string
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// readRecords reads plans that are written as values: JSON, Python, YAML, XML, tables and CSV. It finds all
-// collections of records in all values, whatever they are called and wherever they stand, and weighs what
-// each of them says.
+// readRecords reads plans in values: JSON, Python, YAML, XML, tables and CSV. It finds and weighs all
+// collections of records in all values, regardless of their names and depth.
 func readRecords(src *form.Source) []*Reading {
 	c := &collector{src: src, budget: 300_000, by: map[*Reading]*analysis{}, listed: map[*form.Value][]*form.Field{}, flowOf: map[*Reading]*flow{}}
 	bracketed := form.Bracketed(src.Text, src.MaxDepth)
@@ -77,12 +76,12 @@ func readRecords(src *form.Source) []*Reading {
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = c.severalReadings(out)
 	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
-		c.by[out[0]].heedProse()
+		c.by[out[0]].applyProse()
 	}
 	return out
 }
 
-// scattered makes lists of the objects that stand one by one in the text and begin with the same key: the
+// scattered makes lists of objects that stand one by one in the text and begin with the same key, such as the
 // arguments of calls in a log.
 func scattered(src *form.Source, trees []*form.Tree) []*form.Tree {
 	at := map[string]*form.Tree{}
@@ -94,7 +93,7 @@ func scattered(src *form.Source, trees []*form.Tree) []*form.Tree {
 		key := t.Root.Fields[0].Key
 		if line := src.Lines[src.LineAt(t.Root.Off)]; line.Off < t.Root.Off {
 			if ahead := strings.TrimRight(src.Text[line.Off:t.Root.Off], " "); strings.HasSuffix(ahead, ":") || strings.HasSuffix(ahead, "=") {
-				key += "|" + ahead // the value of a key: those of one key belong together
+				key += "|" + ahead // the object is the value of a key; values of the same key belong together
 			}
 		}
 		l := at[key]
@@ -109,7 +108,7 @@ func scattered(src *form.Source, trees []*form.Tree) []*form.Tree {
 	return slices.DeleteFunc(out, func(t *form.Tree) bool { return len(t.Root.Items) < 2 })
 }
 
-// flat reports whether an object holds no list of objects.
+// flat reports whether an object has fields but no list of objects.
 func flat(v *form.Value) bool {
 	for i := range v.Fields {
 		if x := v.Fields[i].Val; x.Kind == form.KindList && holdsMaps(x) {
@@ -119,20 +118,20 @@ func flat(v *form.Value) bool {
 	return len(v.Fields) > 0
 }
 
-// record is one part of a collection.
+// record is an element of a collection.
 type record struct {
-	// key is the key under which it stands in a map, or the tag of an element.
+	// key is the key of the record in a map, or the tag of an element.
 	key      string
 	off, end int
 	val      *form.Value
 	fields   []form.Field
-	// wrapped tells that what holds it says more, which is no part of it.
+	// wrapped is set if the value around the record has other fields, which are no part of the record.
 	wrapped bool
-	// group is what stands around it, of another set, or nil.
+	// group is the nearest value around the record that belongs to another set, or nil.
 	group *enclosing
 }
 
-// enclosing is a value with those that it stands in, the nearest first.
+// enclosing is a value and the values around it.
 type enclosing struct {
 	val *form.Value
 	up  *enclosing
@@ -142,21 +141,23 @@ type enclosing struct {
 type set struct {
 	tree *form.Tree
 	form string
-	// labels are the keys under which it stands, the nearest last.
+	// labels are the keys above the collection, the nearest last.
 	labels []string
-	// keyed tells that the records stand under keys that may be their ids.
+	// keyed is set if the records are values of keys that may be their ids.
 	keyed bool
-	// plain tells that the records are texts only.
+	// plain is set if the records are only texts.
 	plain bool
 	recs  []record
-	// val is the collection, owner the object that holds it, shape the way to it without places.
+	// val is the collection, owner the object that holds it. shape is the path to the collection without
+	// indexes.
 	val    *form.Value
 	owner  *form.Value
 	shape  string
-	nested bool // was read out of a string
-	// wrapped tells that the records are what others hold, so that they have to show that they are steps.
+	nested bool // the collection was in a string
+	// wrapped is set if the records are parts of other values. Such records need evidence that they are
+	// steps.
 	wrapped bool
-	// texts tells that only texts stand under the keys, so that links have to show that they are steps.
+	// texts is set if all values of the keys are texts. Then only links can show that the records are steps.
 	texts bool
 }
 
@@ -165,17 +166,17 @@ type collector struct {
 	sets   []*set
 	shapes map[string]*set
 	pairs  []*pairs
-	// setsIn and pairsIn are the sets and the lists of links by the value that they stand in.
+	// setsIn and pairsIn hold the sets and lists of links by tree.
 	setsIn  map[*form.Tree][]*set
 	pairsIn map[*form.Tree][]*pairs
-	looks   int // what all sets together may still look at: other sets, lists of links, fields beside them
-	tries   int // how many links may still be tried on sets, of which each may be that of any list of links
+	looks   int // how many more comparisons with sets, lists of links and fields are allowed
+	tries   int // how many more links may be tried on sets; each may belong to any list of links
 	flows   []*flow
 	flowOf  map[*Reading]*flow
-	// flowEnd is where the last flow ends.
+	// flowEnd is the end of the last flow.
 	flowEnd int
 	budget  int
-	length  int // of all records that were read
+	length  int // of all records read so far
 	by      map[*Reading]*analysis
 	listed  map[*form.Value][]*form.Field // the lists of links in an object
 	cur     *form.Tree
@@ -183,7 +184,7 @@ type collector struct {
 	nested  bool
 }
 
-// way is where a value stands.
+// way is the path to a value.
 type way struct {
 	labels []string
 	shape  string
@@ -201,10 +202,10 @@ func (w way) into(name, step string) way {
 	return w
 }
 
-// maxLooks bounds what all sets of a text look at, which is the square of their number.
+// maxLooks bounds the comparisons of all sets of a text, which would grow with the square of their number.
 const maxLooks = 4_000_000
 
-// index notes which sets and lists of links stand in one value.
+// index builds setsIn and pairsIn.
 func (c *collector) index() {
 	c.setsIn, c.pairsIn, c.looks = map[*form.Tree][]*set{}, map[*form.Tree][]*pairs{}, maxLooks
 	for _, s := range c.sets {
@@ -215,7 +216,7 @@ func (c *collector) index() {
 	}
 }
 
-// looksAt reports whether a set may still look at n things, and counts them.
+// looksAt counts n comparisons and reports whether they are allowed.
 func (c *collector) looksAt(n int) bool {
 	if n > c.looks {
 		return false
@@ -224,8 +225,8 @@ func (c *collector) looksAt(n int) bool {
 	return true
 }
 
-// severalReadings says of the best reading how others of the text, that are as sure, differ. The last one of
-// those that read the same ids counts.
+// severalReadings notes on the best reading how other readings of the text with a similar weight differ. If
+// one revises an earlier one, the later one counts.
 func (c *collector) severalReadings(all []*Reading) []*Reading {
 	if len(all) < 2 || all[0].Weight < 80 {
 		return all
@@ -247,7 +248,7 @@ func (c *collector) severalReadings(all []*Reading) []*Reading {
 	return all
 }
 
-// span returns where a reading stands, inside of the string that holds it.
+// span returns the extent of a reading. For records in a string it is the extent within the string.
 func (c *collector) span(r *Reading) Span {
 	if a := c.by[r]; a != nil && a.s.nested && a.s.val != nil {
 		return Span{a.s.val.Off, a.s.val.End}
@@ -255,7 +256,7 @@ func (c *collector) span(r *Reading) Span {
 	return Span{r.Start, r.End}
 }
 
-// together reports whether two readings stand at one place.
+// together reports whether two readings overlap, also within strings.
 func (c *collector) together(r, q *Reading) bool {
 	a, b := c.span(r), c.span(q)
 	return a.Off < b.End && b.Off < a.End
@@ -278,7 +279,7 @@ func sharedIDs(a, b *Reading) int {
 	return n
 }
 
-// planish reports whether a name says that what stands under it are steps.
+// planish reports whether a name is one for a collection of steps.
 func planish(name string) bool {
 	name = splitName(name)
 	if lexicon.Is(lexicon.Plan, name) || lexicon.Is(lexicon.Steps, name) {
@@ -294,7 +295,7 @@ func planish(name string) bool {
 	return false
 }
 
-// splitName parts the words of a name: stepsList, step_list and step-list are "steps list".
+// splitName splits a name into lower-case words: stepsList, steps_list and steps-list become "steps list".
 func splitName(name string) string {
 	var sb strings.Builder
 	var last rune

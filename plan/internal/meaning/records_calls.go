@@ -7,21 +7,22 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// formulas are functions of sheets, queries and languages: an expression of them is a formula, not a plan.
+// formulas are functions of spreadsheets, queries and languages. An expression of these is a formula, not a
+// plan.
 var formulas = wordSet("print, len, str, int, float, list, dict, set, sorted, range, sum, max, min, abs, if, and, or, not, round, vlookup, xlookup, iferror, index, match, concat, concatenate, now, today, date, coalesce, count, countif, sumif, avg, average, sin, cos, tan, log, exp, sqrt, pow, lower, upper, trim, substring, cast, console.log, math.max, math.min, println, printf, defun, let, lambda, define, car, cdr, cons")
 
-// combinators only order the calls inside them, which is read as code.
+// combinators only order the calls in their arguments, which are read as code.
 var combinators = wordSet("chain, group, chord, gather, asyncio.gather, parallel, sequence, seq, par, pipe, compose, then, series, all, promise.all, sequential, serial, concurrent, workflow, pipeline, plan, steps")
 
-// callsInside is the evidence of a plan that is one expression.
+// callsInside is the evidence for a plan that is a single expression.
 const callsInside = "calls in the arguments of calls"
 
-// nestedCalls reads a plan that is one expression: each call needs those in its arguments.
+// nestedCalls reads a plan that is a single expression: each call needs the calls in its arguments.
 func nestedCalls(src *form.Source) *Reading {
 	var root *form.Nest
 	for i := range src.Lines {
 		if strings.HasPrefix(src.Lines[i].Text, "def ") {
-			return nil // a program, which is read by its statements
+			return nil // a program is read by its statements
 		}
 	}
 	for _, c := range form.Nests(src) {
@@ -51,7 +52,7 @@ func nestedCalls(src *form.Source) *Reading {
 		}
 		at := len(r.Items)
 		r.Items = append(r.Items, Item{ID: id, Shown: true, Title: form.Clip(src.Text[c.Off:c.End]), Parent: -1, Off: c.Off, End: c.End})
-		var text strings.Builder // the call with the ids of those in it
+		var text strings.Builder // the call, with inner calls replaced by their ids
 		from := c.Off
 		for _, k := range c.Kids {
 			if len(r.Items) > src.MaxItems {
@@ -68,7 +69,7 @@ func nestedCalls(src *form.Source) *Reading {
 		return id
 	}
 	if strings.Contains(src.Text[root.Off:root.End], "=> {") {
-		return nil // a program that gives functions away
+		return nil // a program that passes functions on
 	}
 	if combinators[strings.ToLower(root.Name)] {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// isNone reports whether a cell says that there is nothing.
+// isNone reports whether a cell is empty or has a word or sign for "none".
 func isNone(s string) bool {
 	s = strings.Trim(strings.TrimSpace(s), "().[]{}<>*_ \"'")
 	if s == "" || strings.Trim(s, "-–—−‒―ー－~～∅/.…·•*×✗✕Ø") == "" || lexicon.Is(lexicon.None, s) {
@@ -20,7 +20,7 @@ func isNone(s string) bool {
 	return slices.Contains(lexicon.Fields(s), lexicon.Nothing)
 }
 
-// isName reports whether a cell is the name of an item, in letters of any case.
+// isName reports whether a cell is the name of an item, in any case.
 func (n *labels) isName(s string) bool {
 	s = strings.TrimSpace(s)
 	_, ok := n.exact[s]
@@ -30,8 +30,7 @@ func (n *labels) isName(s string) bool {
 	return ok
 }
 
-// noneFirst reports whether a cell says that there is nothing and goes on with a remark: "none (start)", "–
-// can start today".
+// noneFirst reports whether a cell has a word for "none" and a remark: "none (start)", "– can start today".
 func (n *labels) noneFirst(s string) bool {
 	head, rest, _ := strings.Cut(s, " ")
 	if !isNone(head) || head == "" {
@@ -49,7 +48,7 @@ func (n *labels) noneFirst(s string) bool {
 	return true
 }
 
-// listSigns stand between the references in a cell.
+// listSigns separate the references in a cell.
 const listSigns = ",;|&\n、，；・·،؛\t"
 
 // cellReader splits the text of a cell into references.
@@ -60,7 +59,7 @@ type cellReader struct {
 	rest bool
 }
 
-// cell splits the text of a cell into references. Rest is set when it holds more than references.
+// cell splits the text of a cell into references. rest is set if it holds anything else.
 func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
 	if !n.isName(s) && (isNone(s) || n.noneFirst(s)) {
 		return nil, false
@@ -88,11 +87,10 @@ func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
 	return c.all, c.rest
 }
 
-// lags match a kind of link or a lag behind a number, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day,
-// 5+3d.
+// lags match the kind of a link or a lag behind a number, as in schedules: 3FS+2d, 12EA, 4SS + 1 day, 5+3d.
 var lags = regexp.MustCompile(`\pN(?: ?(\p{Lu}{2})\b)?(?: ?[+−-] ?\d+(?:[.,]\d+)? ?(\pL+|%)?)?`)
 
-// withoutLags writes spaces over the kinds of links and the lags in a cell.
+// withoutLags blanks the kinds of links and the lags in a cell.
 func withoutLags(s string) string {
 	if len(s) > maxSentence {
 		return s
@@ -110,8 +108,8 @@ func withoutLags(s string) string {
 	return string(b)
 }
 
-// saysMore reports whether a cell of references says more of them than what they are called: a lag, a
-// condition, a remark. Ends are the names of the links' ends.
+// saysMore reports whether a cell of references holds more than names: a lag, a condition, a remark. ends are
+// the names of the ends of links.
 func (a *analysis) saysMore(v *form.Value, ends map[string]bool, depth int) bool {
 	if v == nil || depth > 20 {
 		return false
@@ -148,7 +146,7 @@ func (c *cellReader) add(at int, p cellPart) {
 	}
 }
 
-// whole takes a part that is one reference, or a range of them.
+// whole adds a part that is one reference or a range of references. It returns false for other parts.
 func (c *cellReader) whole(p cellPart) bool {
 	if k, ok := c.n.find(p.text); ok {
 		c.add(k, p)
@@ -156,7 +154,7 @@ func (c *cellReader) whole(p cellPart) bool {
 	}
 	if head, state, ok := strings.Cut(p.text, "."); ok && !digits(head) && isID(state) {
 		if k, ok := c.n.exact[head]; ok {
-			c.add(k, p) // the state in which it ends: fetch.Succeeded
+			c.add(k, p) // with the state of its end: fetch.Succeeded
 			return true
 		}
 	}
@@ -175,7 +173,8 @@ func (c *cellReader) whole(p cellPart) bool {
 	return false
 }
 
-// words takes a part that is nothing but references and nouns for steps: "Step 1 2 4", "1 + 2", "T1/T2".
+// words adds a part that consists of references and nouns for steps: "Step 1 2 4", "1 + 2", "T1/T2". It
+// returns false for other parts.
 func (c *cellReader) words(p cellPart) bool {
 	kept, hits := len(c.all), 0
 	for _, w := range splitCell(p.text, " /+\u00a0") {
@@ -198,7 +197,7 @@ func (c *cellReader) words(p cellPart) bool {
 	return hits > 0
 }
 
-// brief reports whether s looks like an id: one word with a digit.
+// brief reports whether s looks like an id: a short word with a digit.
 func brief(s string) bool {
 	return len(s) < 12 && strings.ContainsAny(s, "0123456789") && !strings.ContainsAny(s, " +")
 }
@@ -228,7 +227,7 @@ func splitCell(s, seps string) []cellPart {
 	return out
 }
 
-// splitAnd splits a part at the words for "and" of all languages.
+// splitAnd splits a part at words for "and" in any language.
 func splitAnd(p cellPart) []cellPart {
 	var out []cellPart
 	from := 0
@@ -268,7 +267,7 @@ func (n *labels) span(s string) ([]int, bool) {
 		i, okA := n.find(a)
 		j, okB := n.find(b)
 		if !okB && digits(b) && len(a) > 1 && !digits(a) {
-			// T1-3
+			// For example T1-3.
 			j, okB = n.find(strings.TrimRight(a, "0123456789") + b)
 		}
 		if !okA || !okB || j <= i || !strings.ContainsAny(a, "0123456789") || j-i > 500 {
@@ -283,7 +282,7 @@ func (n *labels) span(s string) ([]int, bool) {
 	return nil, false
 }
 
-// rangeSigns returns what may stand between the ends of a range in s.
+// rangeSigns returns the signs and words that may stand between the ends of a range in s.
 func rangeSigns(s string) []string {
 	signs := []string{"–", "—", "..", "…", "~", "～", "-", "至"}
 	for _, t := range lexicon.Scan(s) {

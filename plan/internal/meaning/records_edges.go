@@ -7,43 +7,42 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// pair is a link that is written as a value of its own; each end may be several steps.
+// pair is a link that is written as a value; each end may be several steps.
 type pair struct {
 	from, to []string
 	off      int
 	says     string // its other fields, as JSON
 }
 
-// pairs is a list of links. Where the names of the ends do not say which one is the first, the links are read
-// when the steps are known: then columns holds what stands under each name, and list is empty.
+// pairs is a list of links. If the names of the ends do not tell the direction, the links are read once the
+// steps are known. Until then columns holds the values of each name and list is empty.
 type pairs struct {
 	tree    *form.Tree
 	owner   *form.Value
 	form    string
 	labels  []string
 	val     *form.Value // the list
-	set     *set        // the set that its items are records of, too
+	set     *set        // the set of the same values, read as records
 	list    []pair
 	columns []linkColumn
 	used    bool
 }
 
-// linkColumn is a field of all items of a list of which each may be a link.
+// linkColumn is a field of all items of a list, if each item may be a link.
 type linkColumn struct {
 	key  string
 	ends [][]string
 	offs []int
 }
 
-// sources and targets are what the ends of links are called. The names of ends in the lexicon of fields are
-// used, too.
+// sources and targets are names for the ends of links, in addition to the names in the lexicon of fields.
 var sources, targets = wordsOf("ends of links, the earlier"), wordsOf("ends of links, the later")
 
-// openEnds are names of the end of a link that stand for either end: what they mean the name of the other end
-// says.
+// openEnds are names for either end of a link. The name of the other end decides.
 var openEnds = wordsOf("open ends")
 
-// endOf says whether a name is that of the end where a link begins (-1), where it ends (1), or of neither.
+// endOf returns -1 if a name means the end where a link begins, 1 if it means the end where the link ends,
+// and 0 otherwise.
 func endOf(name string) int {
 	k := strings.ToLower(strings.Trim(name, " :*"))
 	switch {
@@ -62,8 +61,8 @@ func endOf(name string) int {
 	return 0
 }
 
-// direction says whether the link runs from the end called a to the one called b (1), back (-1), or whether
-// the names leave it open.
+// direction returns 1 if a link runs from the end named a to the end named b, -1 if it runs back, and 0 if
+// the names do not tell.
 func direction(a, b string) int {
 	x, y := endOf(a), endOf(b)
 	if x == y || openEnds[strings.ToLower(a)] && y != 0 {
@@ -71,7 +70,7 @@ func direction(a, b string) int {
 	}
 	if y != 0 && x == 0 && endOf(a) == y && !openEnds[strings.ToLower(a)] {
 		if !openEnds[strings.ToLower(b)] {
-			return 0 // both are called the same end
+			return 0 // both names mean the same end
 		}
 		return -endOf(a)
 	}
@@ -81,7 +80,8 @@ func direction(a, b string) int {
 	return y
 }
 
-// readPairs returns the links in a list of which every item is one: [a, b], {"from": a, "to": b}, "a -> b".
+// readPairs returns the links in a list of links: [a, b], {"from": a, "to": b}, "a -> b". It returns nil for
+// other lists.
 func readPairs(v *form.Value) *pairs {
 	if len(v.Items) == 0 {
 		return nil
@@ -97,11 +97,11 @@ func readPairs(v *form.Value) *pairs {
 	return p
 }
 
-// linkHeads are what columns beside the ends of a link hold, of a table that is nothing but links.
+// linkHeads are the headings of other columns in a table of links.
 var linkHeads = wordsOf("heads of links")
 
-// pairsAlone reads a table, or a list that is called links, that is all of a plan: its steps are the ends of
-// the links. Links that do not meet, or that have anything else to say, are no plan.
+// pairsAlone reads a plan that is only a table or a named list of links. Its steps are the ends of the links.
+// Links that do not meet, or that have other content, are no plan.
 func (c *collector) pairsAlone(p *pairs) *Reading {
 	called := len(p.labels) > 0 && (isArcs(p.labels[len(p.labels)-1]) || planish(p.labels[len(p.labels)-1]))
 	if p.used || p.form != "table" && !called || len(p.list) < 2 || p.tree.Headless {
@@ -149,8 +149,8 @@ func (c *collector) pairsAlone(p *pairs) *Reading {
 	return r
 }
 
-// linkTable returns the fields of a list of small maps of which each may be a link between steps of another
-// list, or nil.
+// linkTable returns the fields of a list of small maps that may be links between steps of another list, or
+// nil.
 func linkTable(v *form.Value) *pairs {
 	if len(v.Items) == 0 || !isMap(v.Items[0]) || len(v.Items[0].Fields) > maxLinkFields {
 		return nil
@@ -196,7 +196,7 @@ func linkTable(v *form.Value) *pairs {
 // maxLinkFields bounds the fields of a link.
 const maxLinkFields = 8
 
-// textsOf returns the text that v is, or those of the list that it is.
+// textsOf returns the text of a scalar, or the texts of a list of scalars. It returns nil for other values.
 func textsOf(v *form.Value) []string {
 	if v.IsScalar() {
 		if v.Text() == "" {
@@ -257,7 +257,7 @@ func elementPair(x *form.Value) (pair, bool) {
 	for i := range x.Fields {
 		if f := &x.Fields[i]; len(textsOf(f.Val)) > 0 && (endOf(f.Key) != 0 || openEnds[strings.ToLower(f.Key)]) {
 			if role, ok := lexicon.Field(f.Key); ok && (role == lexicon.Requires || role == lexicon.Next) && !sources[strings.ToLower(f.Key)] && !targets[strings.ToLower(f.Key)] {
-				continue // what a step needs
+				continue // a need of a step
 			}
 			ends = append(ends, f)
 		}
@@ -275,11 +275,11 @@ func elementPair(x *form.Value) (pair, bool) {
 	return pair{textsOf(from.Val), textsOf(to.Val), x.Off, otherFields(x, from.Key, to.Key)}, true
 }
 
-// otherFields returns the fields of a link that are not its ends, as JSON, or "".
+// otherFields returns the fields of a link besides its ends as JSON, or "".
 func otherFields(x *form.Value, from, to string) string {
 	rest := &form.Value{Kind: form.KindObject}
 	for _, f := range x.Fields {
-		if f.Key != from && f.Key != to && says(f.Val) {
+		if f.Key != from && f.Key != to && hasContent(f.Val) {
 			rest.Fields = append(rest.Fields, f)
 		}
 	}
@@ -292,7 +292,7 @@ func otherFields(x *form.Value, from, to string) string {
 // maxOuter bounds the ends of links that are tried for one set of records.
 const maxOuter = 1000
 
-// outer returns the ends of the lists of links, and the keys of the maps, that may be about the records.
+// outer returns the ends of the lists of links, and the keys of the maps, that may refer to the records.
 func (a *analysis) outer() (out []probe) {
 	add := func(names ...string) {
 		for _, s := range names[:min(len(names), maxOuter-len(out))] {
@@ -334,16 +334,16 @@ func (a *analysis) outer() (out []probe) {
 	return out
 }
 
-// arcWords are the last words of the names of lists of links.
+// arcWords are the last words of names for lists of links.
 var arcWords = wordsOf("links")
 
-// isArcs reports whether a name is that of links, which run from what it stands under.
+// isArcs reports whether a name is one for links that run forward.
 func isArcs(name string) bool {
 	words := strings.Fields(splitName(name))
 	return len(words) > 0 && arcWords[words[len(words)-1]]
 }
 
-// noLinks reports whether the object around the records has a list of links that is empty.
+// noLinks reports whether the object around the records has an empty list of links.
 func (a *analysis) noLinks() bool {
 	if a.s.owner == nil {
 		return false

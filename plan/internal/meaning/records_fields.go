@@ -10,13 +10,13 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// column is one field of all records of a set.
+// column is one field in all records of a set.
 type column struct {
 	name  string
 	roles []lexicon.Role
 	cells []cell
-	// hinted is set when only a phrase in the name gives the role, so that the values have to bear it out.
-	// Whole is set when the whole name gives it.
+	// hinted is set if only a phrase in the name suggests the role, so that the values have to confirm it.
+	// whole is set if the whole name has a role.
 	hinted, whole bool
 }
 
@@ -30,12 +30,12 @@ func newColumn(name string) *column {
 	return c
 }
 
-// hintOf returns the role that a phrase of relation in a name speaks for, "Can start when…" or "Hands off
+// hintOf returns the role that a phrase of relation in a name suggests, as in "Can start when…" or "Hands off
 // to", or "".
 func hintOf(name string) lexicon.Role {
 	name = splitName(name)
 	if len(name) > 60 || name == "if" || name == "unless" {
-		return "" // a condition on values, in most languages for workflows
+		return "" // a condition on values in most workflow languages
 	}
 	hint := lexicon.Role("")
 	for _, t := range lexicon.Scan(name) {
@@ -75,8 +75,8 @@ func (c *column) is(role lexicon.Role) bool {
 	return false
 }
 
-// rolesOf returns the roles that a name can have: as a whole, by what stands in its brackets, or by some of
-// its words.
+// rolesOf returns the possible roles of a name: of the whole name, of the text in brackets, or of some of its
+// words.
 func rolesOf(name string) []lexicon.Role {
 	if r := lexicon.Fields(name); len(r) > 0 {
 		return r
@@ -105,7 +105,7 @@ func rolesOf(name string) []lexicon.Role {
 	}
 	if words[0] == "data" || words[0] == "x" {
 		if r := rolesOf(strings.Join(words[1:], " ")); len(r) > 0 {
-			return r // an attribute of the writer's own: data-depends, x-needs
+			return r // a custom attribute: data-depends, x-needs
 		}
 	}
 	for n := min(3, len(words)-1); n > 0; n-- {
@@ -124,7 +124,7 @@ func rolesOf(name string) []lexicon.Role {
 	return nil
 }
 
-// grid is a set as columns.
+// grid is a set in columns.
 type grid struct {
 	s    *set
 	recs []record
@@ -163,19 +163,19 @@ func newGrid(s *set, recs []record) *grid {
 	return g
 }
 
-// isID reports whether a text is written as ids are: short and without spaces.
+// isID reports whether a text looks like an id: short and without spaces.
 func isID(s string) bool {
 	return s != "" && utf8.RuneCountInString(s) <= 48 && !strings.ContainsAny(s, " \t\n{}[]<>,;|\"") && !strings.Contains(s, "://")
 }
 
-// candidate is a way to name the records.
+// candidate is a possible source of ids for the records.
 type candidate struct {
 	col   *column
 	keyed bool
 	ids   []string
 	score float64
 	hits  int
-	clear bool // the values look like ids, or a name says that they are
+	clear bool // the values look like ids, or a name says that they are ids
 }
 
 // probe is a text that may be a reference to another record.
@@ -185,7 +185,7 @@ type probe struct {
 	strong bool
 }
 
-// probes collects what may refer to other records.
+// probes collects the texts that may refer to other records.
 func (g *grid) probes() []probe {
 	var out []probe
 	add := func(rec int, s string, strong bool) {
@@ -242,9 +242,9 @@ func (g *grid) probes() []probe {
 	return out
 }
 
-// choose returns how the records are named: the field, or the key, whose values are used as references, or
-// that is called an id; nil when only their places tell them apart. Outer are the ends of the lists of links
-// beside the records.
+// choose returns the source of the ids: the field or key whose values are used as references or which is
+// named like an id. It returns nil if the records have no ids. outer returns the ends of lists of links
+// around the records.
 func (g *grid) choose(outer func() []probe) *candidate {
 	n := len(g.recs)
 	var all []*candidate
@@ -271,7 +271,7 @@ func (g *grid) choose(outer func() []probe) *candidate {
 	}
 	probes := g.probes()
 	if !slices.ContainsFunc(all, func(c *candidate) bool { return c.col != nil && c.col.is(lexicon.ID) && c.clear && !opaque(c.ids) }) {
-		probes = append(probes, outer()...) // else the records have ids, whatever else they are called by
+		probes = append(probes, outer()...) // otherwise the records have ids in any case
 	}
 	strong := 0
 	for _, p := range probes {
@@ -313,21 +313,21 @@ func (g *grid) choose(outer func() []probe) *candidate {
 	if best.col != nil && (opaque(best.ids) || best.col.is(lexicon.Output) || isOutput(best.col.name)) {
 		for _, c := range all {
 			if c.col != nil && c.clear && c.col.is(lexicon.ID) && !opaque(c.ids) {
-				return c // what people call them; the other names are known, too
+				return c // the ids for people; the other names are known, too
 			}
 		}
 	}
 	return best
 }
 
-// opaque reports whether ids are long random numbers, which only programs use.
+// opaque reports whether all ids are long random numbers, which are only for programs.
 func opaque(ids []string) bool {
 	return !slices.ContainsFunc(ids, func(s string) bool {
 		return len(s) < 8 || strings.Trim(strings.ToLower(s), "0123456789abcdef-") != "" || !strings.ContainsAny(s, "0123456789")
 	})
 }
 
-// byLabel takes the labels that all texts of a column begin with for ids; nil when they do not.
+// byLabel returns a candidate with the labels that all texts of a column begin with, or nil.
 func (g *grid) byLabel(col *column) *candidate {
 	if len(col.cells) < len(g.recs) || col.is(lexicon.Requires) || col.is(lexicon.Next) || col.is(lexicon.Output) || col.is(lexicon.Args) {
 		return nil
@@ -345,7 +345,7 @@ func (g *grid) byLabel(col *column) *candidate {
 	return c
 }
 
-// asID weighs a column as that of the ids; nil when it cannot be.
+// asID returns a candidate with the values of a column, or nil if these cannot be ids.
 func (g *grid) asID(col *column, first bool) *candidate {
 	n := len(g.recs)
 	if len(col.cells)*5 < n*4 || col.name == "" && (g.s.form != "table" || !first) || col.is(lexicon.Parallel) {
@@ -414,13 +414,13 @@ func (g *grid) asID(col *column, first bool) *candidate {
 	return c
 }
 
-// statesNeeds reports whether the name of a column says that it holds what each record needs.
+// statesNeeds reports whether there is a column for needs.
 func (g *grid) statesNeeds() bool {
 	return slices.ContainsFunc(g.cols, func(col *column) bool { return col.is(lexicon.Requires) && !col.is(lexicon.ID) })
 }
 
-// titleOf returns the column with what is to be done, or nil. Before the dependencies are known (deps is nil)
-// only a name tells.
+// titleOf returns the column with the requests, or nil. Before the dependencies are known, deps is nil and
+// only names of columns count.
 func (g *grid) titleOf(id *column, deps map[*column]bool) *column {
 	var best *column
 	most := 0.0
@@ -474,7 +474,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// places returns the made-up ids 1, 2, ….
+// places returns the ids 1 to n.
 func places(n int) []string {
 	ids := make([]string, n)
 	for i := range ids {

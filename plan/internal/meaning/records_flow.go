@@ -8,23 +8,23 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// flow is a tree of steps in groups that run one after the other or side by side.
+// flow is a tree of steps in groups that run one after the other or in parallel.
 type flow struct {
-	tree   *form.Tree
-	src    *form.Source
-	val    *form.Value
-	form   string
-	labels []string
-	nested bool
-	xml    bool
-	leaves []*form.Value
-	links  [][2]int
-	side   bool // steps stand side by side somewhere
-	named  bool // and a name says so, or a name says that they do not
-	most   int  // of links
+	tree     *form.Tree
+	src      *form.Source
+	val      *form.Value
+	form     string
+	labels   []string
+	nested   bool
+	xml      bool
+	leaves   []*form.Value
+	links    [][2]int
+	side     bool // some steps run in parallel
+	named    bool // a name states how the steps run
+	maxLinks int
 }
 
-// order says how the parts of a group run.
+// order is the order in which the parts of a group run.
 type order uint8
 
 const (
@@ -33,21 +33,21 @@ const (
 	abreast
 )
 
-// groupParts is a part of a flow that holds others.
+// groupParts is a part of a flow that contains other parts.
 type groupParts struct {
 	order order
 	parts []*form.Value
-	// isStep is set when the group is a step itself, one that decides or forks, ahead of its parts; passes
-	// tells that what comes after it may come right after itself.
+	// isStep is set if the group is a step itself, such as a decision or a fork, in front of its parts.
+	// passes is set if a successor may follow the step directly.
 	isStep, passes bool
 	list           bool
 }
 
-// readFlow reads a value that is a group of steps with groups in it that run side by side, or nil. Lists in a
-// list are groups (and sequences again inside them), and so is what stands under a name that says so, or
-// beside a field that does.
+// readFlow reads a value that is a group of steps with parallel groups in it, or returns nil. Groups are
+// lists in a list, which alternate between parallel and sequential, and values with a name or a sibling field
+// that states an order.
 func (c *collector) readFlow(v *form.Value) *flow {
-	f := &flow{src: c.src, val: v, xml: isElement(v), most: c.src.MaxLinks}
+	f := &flow{src: c.src, val: v, xml: isElement(v), maxLinks: c.src.MaxLinks}
 	g, ok := f.group(v, unordered)
 	f.named = ok && f.xml
 	if !ok && f.xml {
@@ -66,8 +66,8 @@ func (c *collector) readFlow(v *form.Value) *flow {
 	return f
 }
 
-// mayBegin reports whether a group may be a whole flow: it says how it runs, or it is a list with groups in
-// it.
+// mayBegin reports whether a group may be a whole flow: it states an order, or it is a list that contains
+// groups.
 func (f *flow) mayBegin(v *form.Value, g groupParts) bool {
 	if !g.list {
 		return g.order != unordered && !g.isStep
@@ -94,8 +94,8 @@ func (f *flow) mayBegin(v *form.Value, g groupParts) bool {
 	return groups > 0
 }
 
-// isEngine reports whether records are tasks of an engine that runs a list in its order, whatever they use of
-// each other.
+// isEngine reports whether all records are tasks of an engine that runs a list in order, regardless of the
+// references between the tasks.
 func isEngine(list []*form.Value) bool {
 	for _, x := range list {
 		if !isMap(x) || x.Get("taskreferencename") == nil {
@@ -107,7 +107,7 @@ func isEngine(list []*form.Value) bool {
 
 func isElement(v *form.Value) bool { return v != nil && v.Kind == form.KindObject && v.Str != "" }
 
-// orderOf returns the order that a name or a value speaks for.
+// orderOf returns the order that a name or value states.
 func orderOf(name string) order {
 	if len(name) > 60 {
 		return unordered
@@ -116,13 +116,13 @@ func orderOf(name string) order {
 	switch {
 	case ok && role == lexicon.Series, lexicon.Is(lexicon.Sequence, splitName(name)):
 		return serial
-	case isBeside(name):
+	case isParallel(name):
 		return abreast
 	}
 	return unordered
 }
 
-// group returns the parts of a value that holds steps or groups of steps; in is how the group around it runs.
+// group returns the parts of a value that contains steps or groups; in is the order of the group around it.
 func (f *flow) group(x *form.Value, in order) (g groupParts, ok bool) {
 	switch {
 	case x.Kind == form.KindList:
@@ -139,7 +139,7 @@ func (f *flow) group(x *form.Value, in order) (g groupParts, ok bool) {
 	return g, false
 }
 
-// element reads an element of XML: its tag, or an attribute, says how its parts run.
+// element reads an XML element whose tag or attribute states the order of its parts.
 func (f *flow) element(x *form.Value) (g groupParts, ok bool) {
 	g.order = orderOf(x.Str)
 	for i := range x.Fields {
@@ -157,12 +157,12 @@ func (f *flow) element(x *form.Value) (g groupParts, ok bool) {
 	return g, g.order != unordered && len(g.parts) > 0
 }
 
-// tagged reports whether a text is that of an element rather than of an attribute.
+// tagged reports whether a field is an element with a text rather than an attribute.
 func (f *flow) tagged(y *form.Field) bool {
 	return y.Val.Kind == form.KindString && y.Key != form.TextKey && y.Off < len(f.src.Text) && f.src.Text[y.Off] == '<'
 }
 
-// withGroups takes an element for a sequence when elements in it say how their parts run.
+// withGroups reads an element as a sequence if elements in it state the order of their parts.
 func (f *flow) withGroups(x *form.Value) (g groupParts, ok bool) {
 	g.order = serial
 	tags := map[string]bool{} // of the texts that are steps
@@ -183,7 +183,7 @@ func (f *flow) withGroups(x *form.Value) (g groupParts, ok bool) {
 	return g, ok && len(g.parts) > 1
 }
 
-// tags collects the names of the elements in a group that hold nothing but a text.
+// tags collects the names of the text elements in a group.
 func (f *flow) tags(x *form.Value, out map[string]bool, depth int) {
 	for i := range x.Fields {
 		if y := &x.Fields[i]; f.tagged(y) {
@@ -194,7 +194,7 @@ func (f *flow) tags(x *form.Value, out map[string]bool, depth int) {
 	}
 }
 
-// modeOf returns the order that a field speaks for: "mode": "parallel", "parallel": true.
+// modeOf returns the order that a field states: "mode": "parallel", "parallel": true.
 func modeOf(key string, v *form.Value) order {
 	if !v.IsScalar() {
 		return unordered
@@ -217,10 +217,10 @@ func modeOf(key string, v *form.Value) order {
 // branchWords are names of fields that hold the parts of a group.
 var branchWords = wordsOf("branches")
 
-// object reads a map: a field, or the value of one, says how the parts in another field run.
+// object reads a map in which a field, or the value of one, states the order of the parts in another field.
 func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 	named, engine := false, x.Get("taskreferencename") != nil // it has an id or a title
-	numbered := false                                         // which is a number
+	numbered := false                                         // the id or title is a number
 	var child *form.Field
 	var branches []*form.Value // of a decision or a fork
 	for i := range x.Fields {
@@ -267,8 +267,7 @@ func (f *flow) object(x *form.Value) (g groupParts, ok bool) {
 	return g, g.order != unordered || len(x.Fields) == 1 || !named || holdsMaps(child.Val)
 }
 
-// passes reports whether a decision may choose none of its branches: it has cases, and nothing for all
-// others.
+// passes reports whether a decision may choose none of its branches: it has cases but no default.
 func passes(x *form.Value, branches []*form.Value) bool {
 	cases := x.Get("decisioncases", "cases", "conditions", "rules")
 	otherwise := x.Get("defaultcase", "default", "else", "otherwise", "onfalse", "false")
@@ -284,7 +283,7 @@ func holdsMaps(v *form.Value) bool {
 	return false
 }
 
-// holdsNumbers reports whether a list holds a number.
+// holdsNumbers reports whether a list contains a number.
 func holdsNumbers(v *form.Value) bool {
 	return slices.ContainsFunc(v.Items, func(x *form.Value) bool { return x.Kind == form.KindNumber })
 }
@@ -307,8 +306,8 @@ func mapOfLists(v *form.Value) bool {
 	return len(v.Fields) > 0
 }
 
-// holdsSteps reports whether a field of a group holds its parts: by its name, or since they are like the
-// group.
+// holdsSteps reports whether a field of a group holds its parts, by its name or because the values resemble
+// the group.
 func (f *flow) holdsSteps(x *form.Value, y *form.Field) bool {
 	if branchWords[strings.ToLower(y.Key)] || planish(y.Key) {
 		return true
@@ -327,10 +326,10 @@ func (f *flow) holdsSteps(x *form.Value, y *form.Field) bool {
 	return same*3 >= len(part.Fields)*2 && same > 1
 }
 
-// maxFlow bounds the steps of a flow and the depth of its groups.
+// maxFlow bounds the steps of a flow, maxFlowDepth the depth of its groups.
 const maxFlow, maxFlowDepth = 20_000, 20
 
-// run adds the parts of a group, and returns the steps that it begins and ends with.
+// run adds the parts of a group and returns its first and last steps.
 func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 	if depth > maxFlowDepth {
 		return nil, nil, false
@@ -350,7 +349,7 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 			first = a
 		}
 		for _, p := range f.joined(x, last) {
-			if len(f.links) > f.most {
+			if len(f.links) > f.maxLinks {
 				break
 			}
 			for _, q := range a {
@@ -362,7 +361,7 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 	return first, last, true
 }
 
-// joined returns those of some steps that a join names, or all of them where it names none.
+// joined returns the steps that a join names, or all steps if it names none.
 func (f *flow) joined(x *form.Value, steps []int) []int {
 	on := x.Get("joinon")
 	if on == nil {
@@ -381,7 +380,8 @@ func (f *flow) joined(x *form.Value, steps []int) []int {
 	return out
 }
 
-// part adds a step or a group. Inside a sequence a list is a group side by side, and the other way round.
+// part adds a step or a group. A list in a sequence is a parallel group, and a list in a parallel group is a
+// sequence.
 func (f *flow) part(x *form.Value, in order, depth int) (first, last []int, ok bool) {
 	if len(f.leaves) > maxFlow {
 		return nil, nil, false
@@ -429,7 +429,7 @@ func (f *flow) part(x *form.Value, in order, depth int) (first, last []int, ok b
 	return self, last, true
 }
 
-// flowReading makes a reading of a flow.
+// flowReading makes a reading of a flow, or returns nil if the flow is no plan.
 func (c *collector) flowReading(f *flow) *Reading {
 	s := &set{tree: f.tree, form: f.form, labels: f.labels, nested: f.nested}
 	ids, title := make([]string, len(f.leaves)), make([]string, len(f.leaves))
@@ -488,7 +488,7 @@ func (c *collector) flowReading(f *flow) *Reading {
 	if f.named {
 		r.Weight = 89
 	} else if r.Weight == 88 && maps > 0 && listOfLists(f.val) {
-		r.Weight = 92 // steps: [[{…}], [{…}, {…}]]
+		r.Weight = 92 // for example steps: [[{…}], [{…}, {…}]]
 	}
 	if (len(ids) < 3 || !f.side) && r.Weight == 70 {
 		return nil // a pair of names
@@ -498,7 +498,8 @@ func (c *collector) flowReading(f *flow) *Reading {
 	return r
 }
 
-// records makes records of the steps. A step that is only a text has the first field of the others.
+// records returns the steps as records. The text of a step that is only a text becomes the first field of the
+// other steps.
 func (f *flow) records() []record {
 	key := ""
 	if f.xml {
@@ -521,8 +522,7 @@ func (f *flow) records() []record {
 	return recs
 }
 
-// surer lets flows that say how their groups run stand above records of the same text that state no needs by
-// name.
+// surer ranks flows that state their order above records of the same text without named needs.
 func (c *collector) surer(all []*Reading, flows []*Reading) {
 	for k, f := range flows {
 		if k >= 30 {
@@ -551,7 +551,7 @@ func (c *collector) surer(all []*Reading, flows []*Reading) {
 	}
 }
 
-func isBeside(name string) bool {
+func isParallel(name string) bool {
 	name = splitName(name)
 	if role, ok := lexicon.Field(name); ok && role == lexicon.Parallel || lexicon.Is(lexicon.Meanwhile, name) {
 		return true

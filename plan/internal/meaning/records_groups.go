@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// groups takes in the records that stand inside the set's records and are of the same kind: the branches of a
-// state, the children of a task.
+// groups adds the records of the same kind that are inside of the set's records: the branches of a state, the
+// children of a task.
 func (a *analysis) groups() {
 	kids := map[*form.Value][]record{}
 	mine := make(map[*form.Value]bool, len(a.g.recs))
@@ -62,7 +62,7 @@ func (a *analysis) groups() {
 	a.has = make([]bool, len(all))
 }
 
-// sameKind reports whether the records of t have most of their fields in common with those of the set.
+// sameKind reports whether the records of t share most of their fields with those of the set.
 func (a *analysis) sameKind(t *set) bool {
 	mine, common := map[string]bool{}, map[string]bool{}
 	for _, col := range a.g.cols {
@@ -86,17 +86,17 @@ func (a *analysis) sameKind(t *set) bool {
 		n += b2i(ok)
 	}
 	if strings.Count(t.shape[len(a.s.shape):], "/") > 1 && n*3 < len(common)*2 {
-		return false // arguments deep inside
+		return false // arguments deep inside a record
 	}
 	return same*3 >= all*2 && same > 0 && n*2 >= len(common)
 }
 
-// holdsParts reports whether a field holds records that were taken in as parts.
+// holdsParts reports whether a field holds records that groups added.
 func (a *analysis) holdsParts(col *column) bool {
 	return slices.ContainsFunc(col.cells, func(x cell) bool { return a.arePart(x.val) })
 }
 
-// arePart reports whether a value is a record that was taken in as a part, or holds one.
+// arePart reports whether a value is or holds a record that groups added.
 func (a *analysis) arePart(v *form.Value) bool {
 	if a.parent == nil {
 		return false
@@ -106,7 +106,8 @@ func (a *analysis) arePart(v *form.Value) bool {
 		slices.ContainsFunc(v.Fields, func(f form.Field) bool { return a.inner[f.Val] })
 }
 
-// ungroup sets the parents of items, and takes groups out through which the flow only runs on to their parts.
+// ungroup sets the parents of items. It removes groups that only pass the flow on to their parts, gateways,
+// and notes in drawings.
 func (a *analysis) ungroup() {
 	drop := make([]bool, len(a.r.Items))
 	some := false
@@ -138,11 +139,10 @@ func (a *analysis) ungroup() {
 	}
 }
 
-// noteKinds are the last words of the kinds of nodes that are notes beside a drawing.
+// noteKinds are the last words of the kinds of nodes that are notes in a drawing.
 var noteKinds = wordSet("note, notes, comment, annotation, memo")
 
-// dropNotes marks the nodes of a drawing that are notes beside it: no link reaches them, and their kind says
-// so.
+// dropNotes marks the nodes of a drawing that are notes: their kind says so, and no link reaches them.
 func (a *analysis) dropNotes(drop []bool) (some bool) {
 	linked := make(map[string]bool, len(a.r.Links))
 	for _, l := range a.r.Links {
@@ -159,11 +159,11 @@ func (a *analysis) dropNotes(drop []bool) (some bool) {
 	return some
 }
 
-// headingRows returns the rows of a table that only head those below them: one cell is filled, where most
-// rows fill three, and it is bold or stands where the others have ids.
+// headingRows returns the rows of a table that are headings of the rows below them. Most rows of the table
+// have more than two filled cells. A heading has a single one, which is bold or in a column of ids.
 func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
 	full := 0
-	ids := map[string]int{} // ids in each column
+	ids := map[string]int{} // number of ids in each column
 	alone := map[*form.Value]*form.Field{}
 	for _, row := range table.Items {
 		n := 0
@@ -192,7 +192,7 @@ func headingRows(src *form.Source, table *form.Value) map[*form.Value]bool {
 	return heads
 }
 
-// outlined takes records such as 1.1 and 1.2 of a table for parts of the record 1, which only groups them.
+// outlined makes records such as 1.1 and 1.2 of a table parts of the record 1, which only groups them.
 func (a *analysis) outlined() {
 	if a.s.form != "table" || a.id == nil {
 		return
@@ -212,105 +212,20 @@ func (a *analysis) outlined() {
 	}
 }
 
-// isGateway reports whether a tag is that of an event or a gateway of a process, which is no step.
+// isGateway reports whether a tag is an event or a gateway of a process, which are no steps.
 func isGateway(tag string) bool {
 	tag = strings.ToLower(tag)
 	return strings.HasSuffix(tag, "event") || strings.HasSuffix(tag, "gateway")
 }
 
-// contract takes out the items in drop and joins what comes before each of them with what comes after it.
+// contract removes the items in drop, and links the predecessors of each to its successors.
 func (a *analysis) contract(drop []bool) {
-	at := make(map[string]int, len(a.r.Items))
-	for i := range a.r.Items {
-		at[a.r.Items[i].ID] = i
-	}
-	n := len(a.r.Items)
-	next := make([][]int, n)
-	inside := make([]bool, n) // has a link from a part of the same group
-	onward := make([]bool, n)
-	offs := map[[2]int]Link{}
-	var loose []Link
-	for _, l := range a.r.Links {
-		i, ok := at[l.From]
-		j, ok2 := at[l.To]
-		if !ok || !ok2 {
-			loose = append(loose, l)
-			continue
-		}
-		next[i] = append(next[i], j)
-		offs[[2]int{i, j}] = l
-		if a.parent != nil && a.parent[i] == a.parent[j] {
-			inside[j], onward[i] = true, true
-		}
-	}
+	w := a.wiring()
 	if a.parent != nil {
-		// What leads to a group leads to its first parts, and its last parts lead to what comes after it.
-		for i, p := range a.parent {
-			if p < 0 {
-				continue
-			}
-			if !inside[i] {
-				next[p] = append(next[p], i)
-			}
-		}
-		after := make([][]int, n)
-		for p := range next {
-			if !drop[p] {
-				continue
-			}
-			kept := next[p][:0]
-			for _, j := range next[p] {
-				if a.parent[j] == p {
-					kept = append(kept, j)
-				} else {
-					after[p] = append(after[p], j)
-				}
-			}
-			next[p] = kept
-		}
-		for i, p := range a.parent {
-			if p >= 0 && !onward[i] {
-				next[i] = append(next[i], after[p]...)
-			}
-		}
+		w.enterGroups(a.parent, drop)
 	}
-	a.r.Links = loose
-	seen := map[[2]int]bool{}
-	work := 0
-	for i := range next {
-		if drop[i] {
-			continue
-		}
-		visited := map[int]bool{}
-		var run func(j int)
-		run = func(j int) {
-			if work++; work > 200_000 {
-				return
-			}
-			if !drop[j] {
-				if !seen[[2]int{i, j}] {
-					seen[[2]int{i, j}] = true
-					l, ok := offs[[2]int{i, j}]
-					if !ok {
-						l = Link{Source: Stated, Off: a.r.Items[j].Off}
-					}
-					l.From, l.To = a.r.Items[i].ID, a.r.Items[j].ID
-					a.r.Links = append(a.r.Links, l)
-				}
-				return
-			}
-			if visited[j] {
-				return
-			}
-			visited[j] = true
-			for _, k := range next[j] {
-				run(k)
-			}
-		}
-		for _, j := range next[i] {
-			run(j)
-		}
-	}
+	a.r.Links = w.loose
+	a.relink(w, drop)
 	kept := a.r.Items[:0]
 	for i, it := range a.r.Items {
 		if !drop[i] {
@@ -319,4 +234,109 @@ func (a *analysis) contract(drop []bool) {
 		}
 	}
 	a.r.Items = kept
+}
+
+// wiring holds the links of a reading by the indexes of their items.
+type wiring struct {
+	next  [][]int
+	links map[[2]int]Link
+	loose []Link // links with an end that is no item
+}
+
+func (a *analysis) wiring() *wiring {
+	at := make(map[string]int, len(a.r.Items))
+	for i := range a.r.Items {
+		at[a.r.Items[i].ID] = i
+	}
+	w := &wiring{next: make([][]int, len(a.r.Items)), links: map[[2]int]Link{}}
+	for _, l := range a.r.Links {
+		i, ok := at[l.From]
+		j, ok2 := at[l.To]
+		if !ok || !ok2 {
+			w.loose = append(w.loose, l)
+			continue
+		}
+		w.next[i] = append(w.next[i], j)
+		w.links[[2]int{i, j}] = l
+	}
+	return w
+}
+
+// enterGroups makes links to a group lead to its first parts, and links from a dropped group lead from its
+// last parts.
+func (w *wiring) enterGroups(parent []int, drop []bool) {
+	n := len(w.next)
+	inside := make([]bool, n) // has a link from a part of the same group
+	onward := make([]bool, n) // has a link to a part of the same group
+	for i := range w.next {
+		for _, j := range w.next[i] {
+			if parent[i] == parent[j] {
+				inside[j], onward[i] = true, true
+			}
+		}
+	}
+	for i, p := range parent {
+		if p >= 0 && !inside[i] {
+			w.next[p] = append(w.next[p], i)
+		}
+	}
+	after := make([][]int, n)
+	for p := range w.next {
+		if !drop[p] {
+			continue
+		}
+		kept := w.next[p][:0]
+		for _, j := range w.next[p] {
+			if parent[j] == p {
+				kept = append(kept, j)
+			} else {
+				after[p] = append(after[p], j)
+			}
+		}
+		w.next[p] = kept
+	}
+	for i, p := range parent {
+		if p >= 0 && !onward[i] {
+			w.next[i] = append(w.next[i], after[p]...)
+		}
+	}
+}
+
+// maxContracted bounds the links that are followed while items are removed.
+const maxContracted = 200_000
+
+// relink links each item that stays to the next ones that stay, through those in drop.
+func (a *analysis) relink(w *wiring, drop []bool) {
+	seen := map[[2]int]bool{}
+	work := 0
+	for i := range w.next {
+		if drop[i] {
+			continue
+		}
+		visited := map[int]bool{}
+		var run func(j int)
+		run = func(j int) {
+			if work++; work > maxContracted {
+				return
+			}
+			switch edge := [2]int{i, j}; {
+			case drop[j] && !visited[j]:
+				visited[j] = true
+				for _, k := range w.next[j] {
+					run(k)
+				}
+			case !drop[j] && !seen[edge]:
+				seen[edge] = true
+				l, ok := w.links[edge]
+				if !ok {
+					l = Link{Source: Stated, Off: a.r.Items[j].Off}
+				}
+				l.From, l.To = a.r.Items[i].ID, a.r.Items[j].ID
+				a.r.Links = append(a.r.Links, l)
+			}
+		}
+		for _, j := range w.next[i] {
+			run(j)
+		}
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// stages links jobs by the stages they are in, when a list beside them says in which order these come.
+// stages links jobs by their stages, if a list next to the jobs states the order of the stages.
 func (a *analysis) stages() {
 	root := a.s.owner
 	if root == nil && a.s.shape == "" {
@@ -29,8 +29,8 @@ func (a *analysis) stages() {
 	}
 }
 
-// staged links the records by the stages in a column, in the order of a list; each value of the column has to
-// be a stage of it.
+// staged links the records by the stages in a column, in the order of a list. It returns false if a value of
+// the column is not in the list.
 func (a *analysis) staged(order *form.Value, col *column) bool {
 	at := map[string]int{}
 	for i, x := range order.Items {
@@ -63,7 +63,7 @@ func (a *analysis) staged(order *form.Value, col *column) bool {
 	return true
 }
 
-// edges takes the links that stand in lists and maps of their own, when their ends are these records.
+// edges adds the links in separate lists and maps whose ends are these records.
 func (a *analysis) edges() {
 	before := len(a.r.Links)
 	lists := a.c.pairs
@@ -90,8 +90,7 @@ func (a *analysis) edges() {
 	a.drawn = len(a.r.Links) > before
 }
 
-// holds reports whether a list of links is that of the records, or a part of it: another reading of the same
-// text may be in c, too.
+// holds reports whether a list of links is the list of the records or overlaps it.
 func (a *analysis) holds(p *pairs) bool {
 	if p.set == a.s {
 		return true
@@ -99,8 +98,8 @@ func (a *analysis) holds(p *pairs) bool {
 	return p.val != nil && a.s.val != nil && p.val.Off < a.s.val.End && a.s.val.Off < p.val.End
 }
 
-// linkMaps takes the links in maps that stand beside the records: {"connections": {"a": {"main": [[{"node":
-// "b"}]]}}} and {"edges": {"a": ["b"]}}.
+// linkMaps adds the links in maps next to the records: {"connections": {"a": {"main": [[{"node": "b"}]]}}}
+// and {"edges": {"a": ["b"]}}.
 func (a *analysis) linkMaps() {
 	if a.s.owner == nil || !a.c.looksAt(len(a.s.owner.Fields)) {
 		return
@@ -172,7 +171,7 @@ func (c *collector) linkLists(owner *form.Value) []*form.Field {
 	return out
 }
 
-// sentences takes the links that a list of sentences beside the records states: "dependencies": ["b depends
+// sentences adds the links that a list of sentences next to the records states: "dependencies": ["b depends
 // on a"].
 func (a *analysis) sentences() {
 	if a.s.owner == nil || !a.c.looksAt(len(a.s.owner.Fields)) {
@@ -211,15 +210,16 @@ func (a *analysis) sentences() {
 	}
 }
 
-// drawnLink is a link between the records at two places, as it is written: the first one may be the earlier
-// one or not.
+// drawnLink is a link between the records at two indexes, in the order of the text. Either record may be the
+// earlier one.
 type drawnLink struct {
 	from, to, off int
 	says          string
 }
 
-// draw makes links. Way says whether they run as they are written (1), back (-1), or whether no name says it
-// (0): then they run with the list of the records, and where that does not decide, it is said.
+// draw adds links. way is 1 if they run as written, -1 if they run back, and 0 if no name tells. In the last
+// case they run in the direction in which most follow the list of the records, and a note says so if not all
+// do.
 func (a *analysis) draw(links []drawnLink, way int, name string) {
 	if way == 0 {
 		ahead := 0
@@ -248,18 +248,18 @@ func (a *analysis) draw(links []drawnLink, way int, name string) {
 		}
 		a.hits++
 		a.link(from, to, Stated, l.off)
-		a.say(l.says)
+		a.annotate(l.says)
 	}
 }
 
-// say keeps what the text says of the link that was added last.
-func (a *analysis) say(says string) {
+// annotate adds information to the last link.
+func (a *analysis) annotate(says string) {
 	if n := len(a.r.Links); n > 0 && says != "" {
 		a.r.Links[n-1].Says = says
 	}
 }
 
-// takeTable takes the links in a list of maps with two fields whose values are steps.
+// takeTable adds the links in a list of maps if exactly two fields hold steps.
 func (a *analysis) takeTable(p *pairs) {
 	var cols []*linkColumn
 	for i := range p.columns {
@@ -279,7 +279,7 @@ func (a *analysis) takeTable(p *pairs) {
 		return
 	}
 	if a.s.plain && len(p.columns) > 2 && direction(cols[0].key, cols[1].key) == 0 {
-		return // relations between texts are a notation of their own
+		return // relations between texts have a reader of their own
 	}
 	var links []drawnLink
 	for i := range cols[0].ends {
@@ -293,7 +293,7 @@ func (a *analysis) takeTable(p *pairs) {
 				to, ok2 := a.n.byName(y)
 				if !ok || !ok2 {
 					a.lost++
-					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
+					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that does not exist"})
 					continue
 				}
 				links = append(links, drawnLink{from, to, cols[0].offs[i], says})
@@ -339,14 +339,14 @@ func (a *analysis) takePairs(p *pairs) {
 				}
 				a.hits++
 				a.link(a.end(x), a.end(y), Stated, e.off)
-				a.say(e.says)
+				a.annotate(e.says)
 			}
 		}
 	}
 	a.r.Start, a.r.End = min(a.r.Start, p.tree.Root.Off), max(a.r.End, p.tree.Root.End)
 }
 
-// end returns the id of the record that the end of a link names.
+// end returns the id of the record that the end of a link names, or the name itself.
 func (a *analysis) end(s string) string {
 	if i, ok := a.n.find(s); ok {
 		return a.n.ids[i]

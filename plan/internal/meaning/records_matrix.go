@@ -4,7 +4,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// matrix reads a table that has the same steps as rows and as columns, and marks where one needs the other.
+// matrix reads a table with the same steps as rows and columns and a mark where one needs the other. It
+// returns nil for other tables.
 func matrix(src *form.Source, t *form.Tree) *Reading {
 	rows := t.Root.Items
 	n := len(rows)
@@ -63,19 +64,19 @@ func matrix(src *form.Source, t *form.Tree) *Reading {
 		turn(r)
 	case above > 0:
 		for _, l := range r.Links[:min(len(r.Links), maxUnsureLinks)] {
-			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.From + " -> " + l.To, Off: l.Off, Message: "nothing says whether rows need columns or columns rows; " + l.From + " was taken to come before " + l.To, Hint: "say that rows need columns"})
+			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.From + " -> " + l.To, Off: l.Off, Message: "nothing says whether rows need columns or columns need rows; " + l.From + " was taken to come before " + l.To, Hint: "say that rows need columns"})
 		}
 		r.moreUnsure(len(r.Links))
 	}
 	return r
 }
 
-// emptyMark reports whether a cell of a matrix says that there is no link.
+// emptyMark reports whether a cell of a matrix means that there is no link.
 func emptyMark(s string) bool {
 	switch s {
 	case "·", "0", "\\":
 		return true
-	case "x", "X", "×", "✗", "*", "•": // elsewhere some of them say that there is nothing
+	case "x", "X", "×", "✗", "*", "•": // isNone takes some of them for "none"
 		return false
 	}
 	return isNone(s)

@@ -2,7 +2,6 @@ package meaning
 
 import (
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -10,14 +9,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// found are the references of a column.
+// found holds the references in a column.
 type found struct {
 	col                       *column
 	list                      []saidOf
 	recs                      []int
 	hits, self, lost, earlier int
 	rest                      bool
-	lists, empty              int // cells that are lists, cells that say that there is nothing
+	lists, empty              int // cells with lists, cells that mean "none"
 }
 
 func (a *analysis) find(col *column) *found {
@@ -59,12 +58,12 @@ func (a *analysis) find(col *column) *found {
 	return f
 }
 
-// inWords reports whether a reference that is no item is written in words, not as an id.
+// inWords reports whether a reference to no item is written in words rather than as an id.
 func inWords(all []saidOf) bool {
 	return slices.ContainsFunc(all, func(m saidOf) bool { return m.at < 0 && (!isID(m.text) || !isASCII(m.text)) })
 }
 
-// nameAll makes the names by which sentences may call the records.
+// nameAll prepares the names of the records for sentences.
 func (a *analysis) nameAll() {
 	if a.names != nil {
 		return
@@ -81,7 +80,8 @@ func (a *analysis) nameAll() {
 	a.names = NewNames(named)
 }
 
-// inSentence reads a cell that says in words what a record waits for, or what waits for it.
+// inSentence reads a cell that states the needs or the successors of a record in words. ok is false if the
+// sentence was not understood.
 func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool) {
 	a.nameAll()
 	text := strings.ReplaceAll(x.val.Text(), "\n", "; ")
@@ -109,10 +109,10 @@ func (a *analysis) inSentence(x cell, role lexicon.Role) (all []saidOf, ok bool)
 	return all, len(doubts) == 0 && (ok || len(all) > 0)
 }
 
-// maxSentence bounds the text of a cell that is read as a sentence.
+// maxSentence bounds the text of a cell that is read as a sentence, in bytes.
 const maxSentence = 400
 
-// needs decides which fields are dependencies, and which way they run, and makes links of them.
+// needs decides which fields are dependencies and which way they run, and adds their links.
 func (a *analysis) needs() {
 	drawn := a.hits
 	var known, unknown []*found
@@ -136,7 +136,7 @@ func (a *analysis) needs() {
 			}
 			continue
 		}
-		// "to be finished first" has a word of time in it
+		// "to be finished first" contains a word of time.
 		times := col.is(lexicon.Duration) && (col.whole || a.n.numeric)
 		if col.is(lexicon.Owner) || times || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
 			continue
@@ -151,8 +151,8 @@ func (a *analysis) needs() {
 	for _, f := range known {
 		next := f.col.is(lexicon.Next) && !f.col.is(lexicon.Requires)
 		if next && f.hits > 1 && f.earlier == f.hits {
-			// "Before" may head what is before: where only a part of the name speaks for the way on, the
-			// order counts.
+			// "Before" may be the heading of predecessors, too. Unless the whole name means successors, the
+			// order of the records decides.
 			next = f.col.whole && !beforeNames[lexicon.Fold(splitName(f.col.name))]
 			a.unsure(f, next)
 		}
@@ -161,14 +161,14 @@ func (a *analysis) needs() {
 	}
 	known1 := a.hits
 	a.known = known1 - drawn
-	a.beside()
+	a.parallelNeeds()
 	a.nested()
 	for _, f := range unknown {
 		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
 			continue
 		}
 		next := a.forward || known1 == 0 && f.earlier*2 < f.hits
-		// What a step gets is made before it
+		// Arguments come from steps before, so that the direction is certain.
 		if !f.col.is(lexicon.Args) && !flowNames[lexicon.Fold(splitName(f.col.name))] {
 			a.unsaid(f, next)
 		}
@@ -176,10 +176,10 @@ func (a *analysis) needs() {
 	}
 }
 
-// beforeNames may say what is before a step as well as what it is before.
+// beforeNames may mean the steps before a step, or the steps that it is before.
 var beforeNames = wordsOf("before")
 
-// unsure notes that a field does not say which way its references run.
+// unsure notes that a field does not state the direction of its references.
 func (a *analysis) unsure(f *found, next bool) {
 	for i, m := range f.list {
 		from, to := m.at, f.recs[i]
@@ -192,11 +192,12 @@ func (a *analysis) unsure(f *found, next bool) {
 	}
 }
 
-// flowNames are names of fields whose ids say what comes before or after, though they may hold other things.
+// flowNames are names of fields whose ids state predecessors or successors, although such fields may hold
+// other data.
 var flowNames = wordsOf("flows")
 
-// unsaid notes that a field is taken for a dependency only since its values are ids of other records: it may
-// run the other way, or say nothing of the order.
+// unsaid notes that a field counts as a dependency only because its values are ids of other records. It may
+// run the other way, or state no order.
 func (a *analysis) unsaid(f *found, next bool) {
 	name := "“" + f.col.name + "” is no known name of a dependency"
 	if f.col.name == "" {
@@ -211,20 +212,20 @@ func (a *analysis) unsaid(f *found, next bool) {
 			continue
 		}
 		x, y := a.n.ids[from], a.n.ids[to]
-		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS_PLAN", Element: x + " -> " + y, Off: m.off, Message: name + "; it was taken that " + x + " comes before " + y + ", and it may be the other way round, or no order", Hint: "call the field depends_on or next"})
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS_PLAN", Element: x + " -> " + y, Off: m.off, Message: name + "; " + x + " was taken to come before " + y + ", but the order may be the other way round, or there may be none", Hint: "call the field depends_on or next"})
 	}
 }
 
-// doubt notes that the name of a field does not say which of two records comes first.
+// doubt notes that the name of a field does not tell which of two records comes first.
 func (a *analysis) doubt(name string, from, to, off int) {
 	if len(a.r.Notes) < maxUnread {
 		x, y := a.n.ids[from], a.n.ids[to]
-		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: x + " -> " + y, Off: off, Message: "“" + name + "” does not say whether it names what comes before or after; it was taken that " + x + " comes before " + y, Hint: "call the field depends_on or next, and the ends of links from and to"})
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: x + " -> " + y, Off: off, Message: "“" + name + "” does not say whether it names predecessors or successors; " + x + " was taken to come before " + y, Hint: "call the field depends_on or next, and the ends of links from and to"})
 	}
 }
 
-// fromZero reports whether dependencies count the places of records from 0: one of them is 0, and all of
-// them lie ahead.
+// fromZero reports whether dependencies are indexes of records from 0: one of them is 0, and all are smaller
+// than the index of their record.
 func (a *analysis) fromZero() bool {
 	zero, ahead := false, true
 	for _, col := range a.g.cols {
@@ -243,10 +244,9 @@ func (a *analysis) fromZero() bool {
 	return zero && ahead
 }
 
-// beside gives the records that run side by side with others, and state no needs of their own, what those
-// need.
-func (a *analysis) beside() {
-	var at [][2]int // a record, and one that it runs beside
+// parallelNeeds gives records that run in parallel to others, and state no needs, the needs of the others.
+func (a *analysis) parallelNeeds() {
+	var at [][2]int // a record, and one that it runs in parallel to
 	for _, col := range a.g.cols {
 		if !col.is(lexicon.Parallel) {
 			continue
@@ -278,7 +278,7 @@ func (a *analysis) beside() {
 	}
 }
 
-// noteUnread notes the fields that are called dependencies, and in which nothing was understood.
+// noteUnread notes the values of fields that are named as dependencies but were not understood.
 func (a *analysis) noteUnread() {
 	for _, f := range a.unread {
 		for i, m := range f.list {
@@ -291,10 +291,10 @@ func (a *analysis) noteUnread() {
 	}
 }
 
-// maxUnread bounds the notes of fields in which nothing was understood.
+// maxUnread bounds the notes about such fields, and about unclear directions.
 const maxUnread = 100
 
-// refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or
+// refersOnly reports whether the values of a field have the form of references: texts, lists of texts, or
 // maps of ids.
 func (a *analysis) refersOnly(col *column) bool {
 	if a.xml() {
@@ -341,7 +341,7 @@ func (a *analysis) pointsOnly(v *form.Value, depth int) bool {
 	return len(v.Fields) > 0
 }
 
-// isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.
+// isNeeds reports whether the values of a field confirm that it is a dependency, as its name says.
 func (a *analysis) isNeeds(f *found) bool {
 	if f.hits == 0 && yesOrNo(f.col) {
 		return false
@@ -352,7 +352,7 @@ func (a *analysis) isNeeds(f *found) bool {
 	if f.lost == 0 {
 		return !f.rest
 	}
-	// Nothing is known: ids of another text, or not ids at all.
+	// No reference is known: either the ids belong to another text, or the values are no ids.
 	for _, m := range f.list {
 		if !isID(m.text) || !a.alike(m.text) {
 			return false
@@ -361,13 +361,13 @@ func (a *analysis) isNeeds(f *found) bool {
 	return f.lists > 0 || a.id != nil && strings.ContainsAny(a.n.ids[0], "0123456789")
 }
 
-// askingNames are names of fields that say whether something is needed, and their answers.
+// askingNames are names of fields that tell whether something is needed; answers are their values.
 var (
 	askingNames = wordsOf("asking")
 	answers     = wordsOf("answers")
 )
 
-// yesOrNo reports whether a field says whether something is needed, and not what.
+// yesOrNo reports whether a field tells whether something is needed rather than what.
 func yesOrNo(col *column) bool {
 	if !askingNames[lexicon.Fold(splitName(col.name))] {
 		return false
@@ -386,20 +386,21 @@ func yesOrNo(col *column) bool {
 	return said > 0
 }
 
-// alike reports whether a text is written like the ids: with digits when they have digits, in words when not.
+// alike reports whether a text looks like the ids: with digits if these have digits, and only of digits if
+// these are numbers.
 func (a *analysis) alike(s string) bool {
 	id := a.n.ids[0]
 	return strings.ContainsAny(s, "0123456789") == strings.ContainsAny(id, "0123456789") && digits(s) == digits(id)
 }
 
-// mayBeNeeds reports whether a field of which nothing is known by its name is a dependency: all it holds are
-// ids of others.
+// mayBeNeeds reports whether a field whose name is unknown is a dependency: it holds only ids of other
+// records.
 func (a *analysis) mayBeNeeds(f *found) bool {
 	if f.hits == 0 || f.rest || f.lost*3 > f.hits || f.self > 0 && f.self*3 > f.hits {
 		return false
 	}
 	if f.col.is(lexicon.Args) && a.n.numeric && (f.lost > 0 || f.earlier != f.hits || f.empty == 0) {
-		return false // numbers in arguments may be any
+		return false // numbers in arguments may mean anything
 	}
 	if f.lists == 0 {
 		if f.lost > 0 || f.col.is(lexicon.Title) {
@@ -421,7 +422,7 @@ func (a *analysis) xml() bool {
 	return a.s.recs[0].val != nil && a.s.recs[0].val.Str != "" && a.s.recs[0].val.Kind == form.KindObject
 }
 
-// take makes links of a field's references.
+// take adds the links of a field's references.
 func (a *analysis) take(f *found, next bool) {
 	a.deps[f.col] = true
 	a.stated = true
@@ -430,15 +431,15 @@ func (a *analysis) take(f *found, next bool) {
 	}
 	a.hits += f.hits + f.self
 	a.lost += f.lost
-	var more []Link // what a field says twice is said twice, what two fields say is said once
+	var more []Link // repetitions inside one field stay, repetitions between fields do not
 	for i, m := range f.list {
 		to, from := a.n.ids[f.recs[i]], strings.Trim(m.text, "\"'` ")
 		if m.at >= 0 {
 			from = a.n.ids[m.at]
 		} else if f.hits > 0 && isFile(from) && !isFile(a.n.ids[0]) {
-			// Files that no step makes are there from the start.
+			// Files that no step makes exist from the start.
 			a.lost--
-			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: m.off, Message: to + " needs " + form.Clip(from) + ", which no step makes; it was taken to be there"})
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: m.off, Message: to + " needs " + form.Clip(from) + ", which no step makes; it was assumed to exist"})
 			continue
 		}
 		if next {
@@ -457,14 +458,14 @@ func (a *analysis) take(f *found, next bool) {
 	a.r.Links = append(a.r.Links, more...)
 }
 
-// isFile reports whether a name is that of a file: it has a folder or an ending.
+// isFile reports whether a name looks like a file: it has a folder or an extension.
 func isFile(s string) bool {
 	i := strings.LastIndexByte(s, '.')
 	return !strings.ContainsAny(s, " \t") && (strings.Contains(s, "/") || i > 0 && len(s)-i > 1 && len(s)-i <= 6 && !digits(s[i+1:]))
 }
 
-// nested finds what a record goes on to deep inside of it, the Next of choices, catches and conditions; and
-// what it needs, where nothing nearer relates the records: "plan": [{"get": "repo", "passed": ["unit"]}].
+// nested finds successors deep inside a record, such as the Next of choices, catches and conditions. If no
+// other links exist, it finds needs there, too: "plan": [{"get": "repo", "passed": ["unit"]}].
 func (a *analysis) nested() {
 	on, deep := a.forward || a.anyNext(), a.hits == 0 && !a.n.numeric
 	if !on && !deep {
@@ -526,8 +527,8 @@ func (a *analysis) nested() {
 	}
 }
 
-// relation returns the way that a field of an object states in words: {"type": "is blocked by", "issue":
-// "a"}.
+// relation returns the direction that a field of an object states in words, or 0: {"type": "is blocked by",
+// "issue": "a"}.
 func relation(v *form.Value) int {
 	for i := range v.Fields {
 		switch role, _ := lexicon.Field(v.Fields[i].Val.Text()); role {
@@ -550,7 +551,7 @@ func isNext(key string) bool {
 	return k == "default" || k == "transition" || k == "goto" || k == "nextstate" || k == "otherwise" || k == "else" || k == "catch"
 }
 
-// anyNext reports whether a field that runs on to the next step stands somewhere in the records.
+// anyNext reports whether any field of the records holds successors.
 func (a *analysis) anyNext() bool {
 	for _, col := range a.g.cols {
 		if isNext(col.name) && !a.holdsParts(col) {
@@ -564,153 +565,6 @@ func (a *analysis) isDep(key string) bool {
 	for col := range a.deps {
 		if strings.EqualFold(col.name, strings.TrimSpace(key)) {
 			return true
-		}
-	}
-	return false
-}
-
-// pointers are names of fields whose value names the step that a value comes from.
-var pointers = wordSet("ref, from, step, node, source, fromstep, outputof, resultof, sourcestep, stepid, nodeid, fromtask, taskid, dependency")
-
-// references finds the uses of results: in texts, and in objects such as {"$ref": "x"}.
-func (a *analysis) references() {
-	var idCol *column
-	if a.id != nil {
-		idCol = a.id.col
-	}
-	type lost struct {
-		rec, off int
-		name     string
-	}
-	var losts []lost
-	for _, col := range a.g.cols {
-		if col == idCol || a.deps[col] || col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Output) || isOutput(col.name) {
-			continue
-		}
-		title := col == a.title && !col.is(lexicon.Tool)
-		for _, x := range col.cells {
-			to := a.n.ids[x.rec]
-			arg := col.name
-			usage := func(at int, text, path string, off int) {
-				if at == x.rec {
-					return
-				}
-				a.used++
-				a.r.Items = grow(a.r.Items, len(a.g.recs))
-				it := &a.r.Items[x.rec]
-				if len(it.Refs) < 1000 {
-					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: arg, Off: off})
-				}
-				if !a.forward && !a.drawn {
-					a.link(a.n.ids[at], to, Variable, off)
-				}
-			}
-			var walk func(v *form.Value, key string, depth int)
-			walk = func(v *form.Value, key string, depth int) {
-				if v == nil || depth > 60 {
-					return
-				}
-				if v.IsScalar() {
-					s := v.Text()
-					if s == "" {
-						return
-					}
-					k := squash(strings.TrimLeft(key, "$"))
-					if depth > 0 && (strings.HasPrefix(key, "$") || pointers[k]) {
-						if at, path, ok := a.n.path(strings.TrimLeft(s, "$#@")); ok {
-							usage(at, s, path, v.Off)
-							return
-						}
-					}
-					for _, u := range a.n.uses(s, func(name string) {
-						if len(losts) < 200 {
-							losts = append(losts, lost{x.rec, v.Off, name})
-						}
-					}) {
-						if title && (u.text[0] == '@' || u.text[0] == '%' || u.text[0] == '<') {
-							continue
-						}
-						usage(u.at, u.text, u.path, v.Off+u.off)
-					}
-					if head, path, ok := strings.Cut(s, "."); ok && !title && isID(s) && path != "" && !digits(head) {
-						if at, ok := a.n.exact[head]; ok {
-							usage(at, s, path, v.Off)
-							return
-						}
-					}
-					if at, ok := a.n.other[s]; ok && at >= 0 && !title && len(s) > 2 && a.isMade(at, s) {
-						usage(at, s, "", v.Off)
-					}
-					return
-				}
-				for _, y := range v.Items {
-					walk(y, key, depth+1)
-				}
-				for i := range v.Fields {
-					walk(v.Fields[i].Val, v.Fields[i].Key, depth+1)
-				}
-			}
-			if col.is(lexicon.Args) && isMap(x.val) && x.val.Str == "" {
-				for i := range x.val.Fields {
-					arg = x.val.Fields[i].Key
-					walk(x.val.Fields[i].Val, arg, 1)
-				}
-				continue
-			}
-			walk(a.embedded(x.val), col.name, 0)
-		}
-	}
-	if a.used > 0 {
-		a.stated = true
-		for _, l := range losts {
-			if name := l.name; strings.ContainsAny(name, ".[") && a.stepLike(name) && len(a.r.Notes) < 100 {
-				a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: a.n.ids[l.rec], Off: l.off, Message: a.n.ids[l.rec] + " uses " + name + ", which labels no step"})
-			}
-		}
-	}
-}
-
-// stepLike reports whether a lost reference begins as one to a step does: steps.x.output.
-func (a *analysis) stepLike(name string) bool {
-	head, _, _ := strings.Cut(name, ".")
-	return lexicon.Is(lexicon.Steps, head) || a.alike(head) && strings.ContainsAny(head, "0123456789")
-}
-
-// embedded returns the value that stands, as JSON, in a string, or v itself.
-func (a *analysis) embedded(v *form.Value) *form.Value {
-	if v.Kind != form.KindString {
-		return v
-	}
-	s := strings.TrimSpace(v.Str)
-	if len(s) < 4 || s[0] != '{' || s[1] == '{' {
-		return v
-	}
-	t, _ := form.ValueAt(s, 0, a.c.src.MaxDepth, true)
-	if t.Root == nil || len(t.Faults) > 0 {
-		return v
-	}
-	shift(t.Root, v)
-	return t.Root
-}
-
-// isMade reports whether s is the name of something that the record at makes.
-func (a *analysis) isMade(at int, s string) bool {
-	for _, col := range a.g.cols {
-		if !col.is(lexicon.Output) && !isOutput(col.name) {
-			continue
-		}
-		i := sort.Search(len(col.cells), func(i int) bool { return col.cells[i].rec >= at })
-		if i == len(col.cells) || col.cells[i].rec != at {
-			continue
-		}
-		v := col.cells[i].val
-		if v.Text() == s {
-			return true
-		}
-		for _, x := range v.Items {
-			if x.Text() == s {
-				return true
-			}
 		}
 	}
 	return false

@@ -8,14 +8,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// opKeys are the fields by which objects name what they do to what stands inside them.
+// opKeys are the fields in which objects name their operation on the objects inside them.
 var opKeys = [...]string{"op", "operation", "operator", "function", "func", "fn", "call", "tool", "action", "step", "task", "do"}
 
-// groupKeys are fields whose objects are parts of what holds them, not what it works on.
+// groupKeys are fields whose objects are parts of the surrounding object rather than its inputs.
 var groupKeys = setOf("children subtasks then else next branches body catch states items nodes on_error on_failure")
 
-// nestedOps reads objects that each say what they do to the objects inside them: {"op": "join", "inputs":
-// [{"op": "read"}]}. What stands inside comes first.
+// nestedOps reads objects with operations on the objects inside them: {"op": "join", "inputs": [{"op":
+// "read"}]}. Inner objects come first. It returns nil for other values.
 func nestedOps(src *form.Source, root *form.Value) *Reading {
 	key, _ := opOf(root, "")
 	if key == "" || root.Kind != form.KindObject {
@@ -39,11 +39,11 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 			}
 			if count[id]++; count[id] > 1 {
 				id += "#" + strconv.Itoa(count[id])
-				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: v.Off, Message: name + " stands in the text more than once; this one is named " + id})
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: v.Off, Message: name + " occurs in the text more than once; this one is named " + id})
 			}
 			it := Item{ID: id, Shown: true, Title: name, Parent: -1, Off: v.Off, End: v.End}
 			for _, f := range v.Fields[:min(len(v.Fields), maxAttrs)] {
-				if s := f.Val.Text(); says(f.Val) && (f.Val.IsScalar() || linkLike(f.Val)) && s != id && s != name {
+				if s := f.Val.Text(); hasContent(f.Val) && (f.Val.IsScalar() || linkLike(f.Val)) && s != id && s != name {
 					it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: Args, Value: form.JSON(f.Val), Off: f.Off})
 				}
 			}
@@ -69,8 +69,8 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 	return r
 }
 
-// opOf returns the field by which an object names what it does, and what that is; key is the field, if it is
-// known.
+// opOf returns the field that names the operation of an object, and the operation. If key is not empty, only
+// that field counts.
 func opOf(v *form.Value, key string) (string, string) {
 	for i := range v.Fields {
 		if f := &v.Fields[i]; f.Val.Kind == form.KindString && f.Val.Str != "" && len(f.Val.Str) <= 60 && slices.Contains(opKeys[:], f.Key) && (key == "" || key == f.Key) {

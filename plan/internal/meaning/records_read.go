@@ -9,45 +9,45 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// analysis is what is found out about one set.
+// analysis is the state of reading one set.
 type analysis struct {
 	c     *collector
 	s     *set
 	g     *grid
 	r     *Reading
 	n     *labels
-	names *Names // made when a cell says something in words
-	// unread are the fields that are called dependencies, and in which nothing was understood.
+	names *Names // for cells with sentences; see nameAll
+	// unread are fields that are named as dependencies but were not understood.
 	unread []*found
 	id     *candidate
 	title  *column
 	deps   map[*column]bool
-	// hits and lost count the references that are items and those that are not; forward tells that links run
-	// on to the next.
+	// hits counts the references to items, lost the other references. forward is set if links lead to
+	// successors.
 	hits, lost, used int
 	stated           bool
-	// said counts the relations that the texts of records state in words.
+	// said counts the relations that texts of records state in words.
 	said int
-	// guessed is set when they state some only by words of titles.
+	// guessed is set if some of these name items only by words of titles.
 	guessed bool
 	forward bool
 	seen    map[[2]string]bool
-	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no
-	// parts.
+	// parent holds, for each record, the index of the record that it is a part of, or -1. It is nil if there
+	// are no parts.
 	parent []int
 	inner  map[*form.Value]bool
-	has    []bool // records that state their needs
-	// drawn tells that lists or maps of links beside the records say what comes before what.
+	has    []bool // records with stated needs
+	// drawn is set if lists or maps next to the records contain links.
 	drawn bool
-	// known counts the references in fields whose names say that they are dependencies.
+	// known counts the references in fields whose names mean dependencies.
 	known int
 }
 
-// analyze reads a set as a plan.
+// analyze reads a set as a plan, or returns nil.
 func (c *collector) analyze(s *set) *Reading {
 	recs := s.recs
 	if n := len(recs) - 1; n > 0 && recs[n].val != nil && recs[n].val.Open && !recs[n].said() {
-		recs = recs[:n] // the text ends before the record says anything
+		recs = recs[:n] // the text ends before the record has content
 	}
 	recs = recs[:min(len(recs), 4*c.src.MaxItems)]
 	if len(recs) == 0 || !c.affords(recs) {
@@ -86,8 +86,8 @@ func (c *collector) analyze(s *set) *Reading {
 	return a.r
 }
 
-// affords reports whether records are to be read: of records in records in records, each of which is as
-// long as all that it holds, no more is read than a multiple of the text.
+// affords reports whether the records are within the limit for all sets. Nested records contain each other's
+// text, so the total is limited to a multiple of the text.
 func (c *collector) affords(recs []record) bool {
 	for i := range recs {
 		c.length += recs[i].end - recs[i].off
@@ -95,14 +95,14 @@ func (c *collector) affords(recs []record) bool {
 	return c.length <= 6*len(c.src.Text)+1<<16
 }
 
-// said reports whether a record holds any value that is whole.
+// said reports whether a record has any complete value.
 func (r *record) said() bool {
 	return slices.ContainsFunc(r.fields, func(f form.Field) bool {
 		return f.Val != nil && !f.Val.Open && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0)
 	})
 }
 
-// isChat reports whether the records are messages of a conversation or parts of one.
+// isChat reports whether the records are messages of a conversation, or parts of one.
 func (a *analysis) isChat() bool {
 	for _, col := range a.g.cols {
 		switch strings.ToLower(col.name) {
@@ -124,7 +124,7 @@ func (a *analysis) isChat() bool {
 	return false
 }
 
-// plain reads a list of texts: a plan when the name above it says so.
+// plain reads a list of texts, which is a plan if the name above it says so.
 func (a *analysis) plain() *Reading {
 	labels := a.s.labels
 	if r := a.linkedTexts(); r != nil {
@@ -144,7 +144,7 @@ func (a *analysis) plain() *Reading {
 	}
 	a.r.Weight = 58
 	if a.s.tree.YAML && !a.fenced() {
-		a.r.Weight = 31 // as likely a list of Markdown
+		a.r.Weight = 31 // more likely a list in Markdown
 	}
 	if words*2 < len(ids) {
 		a.r.Weight = 40
@@ -163,8 +163,8 @@ func (a *analysis) plain() *Reading {
 	return a.r
 }
 
-// joined reports whether links between texts meet: pairs of which no two have an end in common are names with
-// what is said of them, and so are those that repeat a text.
+// joined reports whether links between texts meet. Pairs without a common end are names with descriptions,
+// and so are texts that repeat.
 func (a *analysis) joined() bool {
 	seen := map[string]bool{}
 	for _, r := range a.g.recs {
@@ -184,7 +184,7 @@ func (a *analysis) joined() bool {
 	return len(a.r.Links) < 2 && (len(a.s.labels) == 0 || planish(a.s.labels[len(a.s.labels)-1]))
 }
 
-// linkedTexts reads a list of texts between which links stand in another list.
+// linkedTexts reads a list of texts with links in another list.
 func (a *analysis) linkedTexts() *Reading {
 	ids := make([]string, len(a.g.recs))
 	for i, r := range a.g.recs {
@@ -205,7 +205,7 @@ func (a *analysis) linkedTexts() *Reading {
 	return a.r
 }
 
-// name decides on the ids, and by what else the records may be called.
+// name chooses the ids, and collects other names of the records.
 func (a *analysis) name() {
 	g := a.g
 	a.id = g.choose(a.outer)
@@ -268,7 +268,7 @@ func (a *analysis) idColumn() *column {
 // full reports whether there are more links than a plan may have.
 func (a *analysis) full() bool { return len(a.r.Links) > a.c.src.MaxLinks }
 
-// link adds a link that is not there, unless there are too many.
+// link adds a link unless it exists or there are too many.
 func (a *analysis) link(from, to string, source Source, off int) {
 	k := [2]string{from, to}
 	if a.seen[k] || a.full() {
@@ -285,13 +285,13 @@ func grow(items []Item, n int) []Item {
 	return items
 }
 
-// roleOfAttr maps the role of a field to that of an attribute.
+// roleOfAttr maps the role of a field to the role of an attribute.
 var roleOfAttr = map[lexicon.Role]Role{lexicon.Tool: Tool, lexicon.Args: Args, lexicon.Owner: Owner, lexicon.Duration: Duration, lexicon.Status: Status}
 
-// maxAttrs bounds the attributes of one item.
+// maxAttrs bounds the attributes of an item.
 const maxAttrs = 1000
 
-// items makes an item of each record.
+// items makes an item from each record.
 func (a *analysis) items() {
 	r := a.r
 	r.Items = grow(r.Items, len(a.g.recs))
@@ -299,7 +299,7 @@ func (a *analysis) items() {
 	for i := range r.Items {
 		it, rec := &r.Items[i], &a.g.recs[i]
 		if rec.wrapped {
-			r.beside = append(r.beside, Span{rec.off, rec.off + 1})
+			r.outside = append(r.outside, Span{rec.off, rec.off + 1})
 		}
 		it.ID, it.Shown, it.Parent, it.Off, it.End = a.n.ids[i], shown && a.id.ids[i] != "", -1, rec.off, rec.end
 	}
@@ -346,7 +346,7 @@ func (a *analysis) items() {
 	}
 }
 
-// fallback is the title of a record that has none: its tool with its arguments, or its id.
+// fallback returns a title for a record without one: its tool and arguments, or its id.
 func (a *analysis) fallback(i int) string {
 	title, args := "", ""
 	for _, x := range a.r.Items[i].Attrs {
@@ -363,7 +363,7 @@ func (a *analysis) fallback(i int) string {
 	return title + args
 }
 
-// faults notes what is wrong with the text of the values, by the record that it stands in or near.
+// faults notes the faults in the text of the values, each with the closest record before it.
 func (a *analysis) faults() {
 	near := func(off int) string {
 		i := sort.Search(len(a.r.Items), func(i int) bool { return a.r.Items[i].Off > off })
@@ -386,8 +386,8 @@ func (a *analysis) faults() {
 	}
 }
 
-// isList reports whether each record is one sentence after a colon, "- Maria: send the contract": a list of
-// Markdown.
+// isList reports whether each record is one sentence behind a colon, as in the Markdown list "- Maria: send
+// the contract".
 func (a *analysis) isList() bool {
 	cells := 0
 	for _, col := range a.g.cols {

@@ -10,14 +10,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// labels finds items by how a text calls them.
+// labels finds items by the names that a text uses.
 type labels struct {
 	ids     []string
 	exact   map[string]int
 	folded  map[string]int
-	other   map[string]int // titles and places
+	other   map[string]int // titles and other names
 	numeric bool
-	zero    bool // places count from 0
+	zero    bool // numbers count records from 0
 }
 
 func newNames(ids []string) *labels {
@@ -36,7 +36,7 @@ func newNames(ids []string) *labels {
 	return n
 }
 
-// also makes an item known by another name, unless another item has it.
+// also adds another name for an item. A name of several items is dropped.
 func (n *labels) also(name string, i int) {
 	name = strings.TrimSpace(name)
 	if name == "" {
@@ -52,7 +52,7 @@ func (n *labels) also(name string, i int) {
 	n.other[name] = i
 }
 
-// find returns the place of the item that is called s.
+// find returns the index of the item that s names: by id, by another name, or by position.
 func (n *labels) find(s string) (int, bool) {
 	s = strings.TrimSpace(s)
 	if i, ok := n.exact[s]; ok {
@@ -83,7 +83,7 @@ func (n *labels) find(s string) (int, bool) {
 	return 0, false
 }
 
-// byName is find without places.
+// byName is find without positions.
 func (n *labels) byName(s string) (int, bool) {
 	if _, ok := n.exact[s]; !ok && digits(strings.TrimSpace(s)) {
 		return 0, false
@@ -91,7 +91,7 @@ func (n *labels) byName(s string) (int, bool) {
 	return n.find(s)
 }
 
-// squash leaves out what may stand between the words of a name, but not between two numbers.
+// squash removes the separators between the words of a name, except between two numbers.
 func squash(s string) string {
 	s = lexicon.Fold(s)
 	var sb strings.Builder
@@ -119,17 +119,17 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// saidOf is one reference in a cell: the item it means, or -1 and the text as written.
+// saidOf is a reference in a cell: the index of the item, or -1 and the text.
 type saidOf struct {
 	at   int
 	text string
 	off  int
 }
 
-// maxMentions bounds what is read of one cell.
+// maxMentions bounds the references in a cell.
 const maxMentions = 2000
 
-// mentions returns what the value of a field refers to. Rest is set when it holds more than references.
+// mentions returns the references in the value of a field. rest is set if the value holds anything else.
 func (n *labels) mentions(v *form.Value) (all []saidOf, rest bool) {
 	var walk func(v *form.Value, depth int)
 	walk = func(v *form.Value, depth int) {
@@ -176,7 +176,7 @@ func (n *labels) mentions(v *form.Value) (all []saidOf, rest bool) {
 }
 
 // inMap looks for the reference in an object such as {"job": "a", "artifacts": true}: the values that are
-// ids, or the one under a name that refers.
+// ids, or else the value of a field for references.
 func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 	var named *form.Value
 	found := false
@@ -202,7 +202,7 @@ func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 }
 
 // inElement reads the references in an element such as <after ref="x"/> or <after><ref>x</ref></after>: the
-// texts that are ids, or where none is, all of them.
+// texts that are ids, or else all texts.
 func (n *labels) inElement(v *form.Value, walk func(*form.Value, int), depth int) {
 	var ids, other []*form.Value
 	for i := range v.Fields {
@@ -225,7 +225,7 @@ func (n *labels) inElement(v *form.Value, walk func(*form.Value, int), depth int
 	}
 }
 
-// otherRole reports whether a field is known to be about something else than references.
+// otherRole reports whether a field has a role that excludes references.
 func otherRole(key string) bool {
 	switch role, _ := lexicon.Field(key); role {
 	case lexicon.Status, lexicon.Owner, lexicon.Duration, lexicon.Output, lexicon.Tool:
@@ -234,14 +234,14 @@ func otherRole(key string) bool {
 	return strings.EqualFold(key, "type") || strings.EqualFold(key, "kind") || strings.EqualFold(key, "condition")
 }
 
-// usage is a reference to an item's result in a text.
+// usage is a use of an item's result in a text.
 type usage struct {
 	text, path string
 	at, off    int
 }
 
-// uses finds the references to the results of items in a text: $x, ${x.y}, {{x.output}}, ${{
-// needs.x.outputs.y }}, #E1, <x>, %x%, @x. Lost are labels in them that no item has.
+// uses finds the uses of results in a text: $x, ${x.y}, {{x.output}}, ${{ needs.x.outputs.y }}, #E1, <x>,
+// %x%, @x. It calls lost, which may be nil, with labels that no item has.
 func (n *labels) uses(s string, lost func(name string)) []usage {
 	var out []usage
 	for i := 0; i < len(s) && len(out) < 1000; {
@@ -257,7 +257,7 @@ func (n *labels) uses(s string, lost func(name string)) []usage {
 			continue
 		}
 		if open == "{{" || open == "${" {
-			// {{ x.y | filter }}: the first word may be an item although the rest is an expression.
+			// In {{ x.y | filter }} a name may be an item although the whole is an expression.
 			found := false
 			for _, w := range expressionNames(body) {
 				if at, path, ok := n.path(w); ok && strings.ContainsAny(w, ".[") {
@@ -276,7 +276,8 @@ func (n *labels) uses(s string, lost func(name string)) []usage {
 	return out
 }
 
-// openAt returns the sign that opens a reference at the start of s, what stands in it, and its whole length.
+// openAt returns the opening sign of a reference at the start of s, the text inside, and the length of the
+// whole reference, or 0.
 func openAt(s string) (open, body string, size int) {
 	for _, p := range [...][2]string{{"${{", "}}"}, {"{{", "}}"}, {"${", "}"}, {"$(", ")"}} {
 		if strings.HasPrefix(s, p[0]) {
@@ -320,7 +321,7 @@ func wordAt(s string) bool {
 	return unicode.IsLetter(r) || r == '_' || unicode.IsDigit(r)
 }
 
-// path resolves "steps.x.outputs.y" and "x[0].y" to the first of its labels that is an item's.
+// path resolves "steps.x.outputs.y" or "x[0].y" to the first of its labels that names an item, and the rest.
 func (n *labels) path(s string) (at int, path string, ok bool) {
 	from := 0
 	for c := 0; c < 4 && from < len(s); c++ {

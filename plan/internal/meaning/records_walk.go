@@ -12,7 +12,7 @@ func (c *collector) tree(t *form.Tree, formName string) {
 	c.walk(t.Root, way{})
 }
 
-// maxStrings bounds how deep values stand in strings of values.
+// maxStrings bounds the nesting of values inside strings.
 const maxStrings = 3
 
 // walk adds the collections in v.
@@ -37,7 +37,7 @@ func isMap(v *form.Value) bool {
 	return v != nil && (v.Kind == form.KindObject || v.Kind == form.KindCall && len(v.Fields) > 0)
 }
 
-// inString reads a value that stands, as text, in a string.
+// inString reads a value inside a string.
 func (c *collector) inString(v *form.Value, w way) {
 	s := strings.TrimSpace(v.Str)
 	if len(s) < 12 || strings.IndexByte("{[", s[0]) < 0 || strings.Count(w.shape, "!") >= maxStrings {
@@ -57,14 +57,15 @@ func (c *collector) inString(v *form.Value, w way) {
 		t.Outer = c.cur.Root
 	}
 	cur, shapes, nested := c.cur, c.shapes, c.nested
-	// What follows the plan stands below the value that holds the string
+	// Text after the plan comes after the value that contains the string.
 	t.Root.End = max(t.Root.End, cur.Root.End)
 	c.cur, c.shapes, c.nested = t, map[string]*set{}, true
 	c.walk(t.Root, w.into("", "!"))
 	c.cur, c.shapes, c.nested = cur, shapes, nested
 }
 
-// shift moves the places of a value that was read out of the string s to where they are in the text, or near.
+// shift converts the offsets of a value that was read from the string s to offsets in the text, which are
+// approximate.
 func shift(v *form.Value, s *form.Value) {
 	if v == nil {
 		return
@@ -80,7 +81,7 @@ func shift(v *form.Value, s *form.Value) {
 	}
 }
 
-// list adds a list of records, of texts, of records under one key each, and what stands in it.
+// list adds a list of records, texts, links, or records with one key each, and the collections in it.
 func (c *collector) list(v *form.Value, w way) {
 	maps, texts, single := 0, 0, 0
 	for _, x := range v.Items {
@@ -154,7 +155,7 @@ func (w way) inside(v *form.Value) way {
 	return w
 }
 
-// at returns the set at a way; collections at the same way in different groups are one.
+// at returns the set at a path. Collections at the same path in different groups are one set.
 func (c *collector) at(w way, keyed bool) *set {
 	key := w.shape
 	if s := c.shapes[key]; s != nil {
@@ -166,8 +167,8 @@ func (c *collector) at(w way, keyed bool) *set {
 	return s
 }
 
-// wrapped adds what the records of a list wrap as a list of its own: the arguments of calls that each add a
-// step.
+// wrapped adds the objects inside the records of a list as a set of their own, such as the arguments of calls
+// that add a step each.
 func (c *collector) wrapped(v *form.Value, w way) {
 	sets := map[string]*set{}
 	for _, x := range v.Items {
@@ -193,7 +194,7 @@ func (c *collector) wrapped(v *form.Value, w way) {
 	}
 }
 
-// inner returns the object that a value is, or that stands in it as a text.
+// inner returns the object that a value is or, as a text, contains. It returns nil for other values.
 func (c *collector) inner(v *form.Value) *form.Value {
 	if isMap(v) && v.Str == "" {
 		return v
@@ -213,7 +214,7 @@ func (c *collector) inner(v *form.Value) *form.Value {
 	return t.Root
 }
 
-// flow adds the flow that v is, unless it stands in one.
+// flow adds the flow that v is, unless it is inside of one.
 func (c *collector) flow(v *form.Value, w way) {
 	if n := len(c.flows); n > 0 && c.flows[n-1].tree == c.cur && v.Off < c.flowEnd {
 		return
@@ -224,15 +225,15 @@ func (c *collector) flow(v *form.Value, w way) {
 	}
 }
 
-// home says which collection the records stand in; of several it is the first.
+// home sets the collection of the records, unless it is set.
 func (s *set) home(v *form.Value) {
 	if s.val == nil {
 		s.val = v
 	}
 }
 
-// unwrapped returns the fields of a record, with those of the one object that stands in it for the call it
-// makes.
+// unwrapped returns the fields of a record. If the record has an object for the call that it makes, its
+// fields replace the object.
 func unwrapped(v *form.Value) []form.Field {
 	for i := range v.Fields {
 		f := &v.Fields[i]
@@ -245,7 +246,7 @@ func unwrapped(v *form.Value) []form.Field {
 	return related(v)
 }
 
-// titled reports whether each value in v is a text of its own.
+// titled reports whether all values in v are texts.
 func titled(v *form.Value) bool {
 	for i := range v.Fields {
 		if x := v.Fields[i].Val; x.Kind != form.KindString && x.Kind != form.KindBare {
@@ -255,7 +256,7 @@ func titled(v *form.Value) bool {
 	return true
 }
 
-// related returns the fields of a record, and those of the objects in it that relate it to others.
+// related returns the fields of a record, and the fields of objects in it that relate it to other records.
 func related(v *form.Value) []form.Field {
 	if v.Str != "" {
 		return v.Fields
@@ -269,7 +270,7 @@ func related(v *form.Value) []form.Field {
 	return out
 }
 
-// relationsIn returns the fields of an object in a record that say what comes before or after: "links":
+// relationsIn returns the fields for predecessors and successors of an object in a record: "links":
 // {"blocks": […]}.
 func relationsIn(f *form.Field) (out []form.Field) {
 	if role, ok := lexicon.Field(f.Key); ok && role != lexicon.Status || f.Val.Get("properties") != nil {
@@ -288,7 +289,7 @@ func relationsIn(f *form.Field) (out []form.Field) {
 	return out
 }
 
-// object adds the map of records that v is, and what stands in it.
+// object adds the map of records that v is, and the collections in it.
 func (c *collector) object(v *form.Value, w way) {
 	c.flow(v, w)
 	if v.Str != "" && v.Kind == form.KindObject {
@@ -327,7 +328,7 @@ func (c *collector) object(v *form.Value, w way) {
 			s.texts, key = true, form.TextKey
 		} else if n := len(w.labels); n > 0 {
 			if role, _ := lexicon.Field(w.labels[n-1]); role == lexicon.Requires || role == lexicon.Next {
-				key = w.labels[n-1] // "dependencies": {"plant": ["survey"]}
+				key = w.labels[n-1] // for example "dependencies": {"plant": ["survey"]}
 			}
 		}
 		for i := range v.Fields {
@@ -347,7 +348,7 @@ func (c *collector) object(v *form.Value, w way) {
 	}
 }
 
-// namesItself reports whether a value in v is one of its keys.
+// namesItself reports whether a value in v is one of the keys of v.
 func namesItself(v *form.Value) bool {
 	keys := make(map[string]bool, len(v.Fields))
 	for i := range v.Fields {
@@ -364,7 +365,7 @@ func namesItself(v *form.Value) bool {
 	return false
 }
 
-// alikeMaps reports whether the maps in v have a key in common.
+// alikeMaps reports whether more than half of the maps in v share a key.
 func alikeMaps(v *form.Value) bool {
 	count := map[string]int{}
 	maps := 0
@@ -384,7 +385,7 @@ func alikeMaps(v *form.Value) bool {
 	return false
 }
 
-// idList reports whether v may be the needs of the key it stands under: nothing, a text, or a list of them.
+// idList reports whether v may be the needs of its key: nothing, a text, or a list of texts.
 func idList(v *form.Value) bool {
 	switch v.Kind {
 	case form.KindNull, form.KindString, form.KindBare, form.KindNumber:
@@ -400,7 +401,7 @@ func idList(v *form.Value) bool {
 	return false
 }
 
-// element adds the elements in an element of XML.
+// element adds the collections in an XML element.
 func (c *collector) element(v *form.Value, w way) {
 	texts := map[string]int{}
 	var s, plain *set
@@ -443,7 +444,7 @@ func (c *collector) element(v *form.Value, w way) {
 	c.byTag(s, v)
 }
 
-// byTag adds the elements of each tag as a set of their own when there are several tags.
+// byTag adds the elements of each tag as a separate set if there are several tags.
 func (c *collector) byTag(s *set, v *form.Value) {
 	if s == nil {
 		return

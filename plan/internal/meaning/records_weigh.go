@@ -8,7 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// weigh says how sure it is that the records are a plan.
+// weigh sets the weight of the reading: how likely the records are a plan.
 func (a *analysis) weigh() {
 	a.r.Stated = a.stated
 	steps, named := a.calledSteps()
@@ -16,8 +16,8 @@ func (a *analysis) weigh() {
 	a.limit(steps, steps || a.announced())
 }
 
-// calledSteps reports whether a name over the records, or that of one of their first fields, says that they
-// are steps, and whether one says that they are a plan.
+// calledSteps reports whether a name above the records, or of one of their first fields, means steps, and
+// whether a name above them means a plan.
 func (a *analysis) calledSteps() (steps, named bool) {
 	for _, name := range a.s.labels[max(0, len(a.s.labels)-2):] {
 		steps = steps || planish(name)
@@ -35,7 +35,7 @@ func (a *analysis) calledSteps() (steps, named bool) {
 	return steps, named
 }
 
-// evidence weighs what relates the records, or else what they are called.
+// evidence weighs the relations between the records, or else their names.
 func (a *analysis) evidence(steps, named, announced bool) {
 	r, n := a.r, len(a.g.recs)
 	calls := a.calls()
@@ -53,7 +53,7 @@ func (a *analysis) evidence(steps, named, announced bool) {
 			r.Weight -= 4
 		}
 		if !steps && !announced && !a.drawn && a.onlyHinted() && (a.hits*3 < n || a.s.form == "table" && a.n.numeric && !a.hinted() && !a.acting()) {
-			r.Weight = 28 // some data name others
+			r.Weight = 28 // some records of data refer to others
 		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
 	case a.used > 0:
@@ -64,7 +64,7 @@ func (a *analysis) evidence(steps, named, announced bool) {
 		case steps || named || announced:
 			r.Weight = 86
 		case !calls && !(a.s.form == "table" && a.said*2 > n && a.labeled()):
-			r.Weight = 28 // sentences in data name other keys; nothing says that they are steps
+			r.Weight = 28 // sentences in data may name other keys; nothing says that the records are steps
 		case a.said*2 >= n:
 			r.Weight = 70
 		}
@@ -84,11 +84,11 @@ func (a *analysis) evidence(steps, named, announced bool) {
 		r.Weight = 54
 	default:
 		r.Weight = 10
-		r.Not = "records without anything that says that they are steps"
+		r.Not = "records that nothing identifies as steps"
 	}
 }
 
-// limit lowers the weight of records that have something of data.
+// limit lowers the weight of records that look like data.
 func (a *analysis) limit(steps, called bool) {
 	r, n := a.r, len(a.g.recs)
 	if a.s.texts && a.hits == 0 {
@@ -98,7 +98,7 @@ func (a *analysis) limit(steps, called bool) {
 		r.Weight = 20 // the packages of a lock file
 	}
 	if a.id == nil && !a.calls() && (a.title == nil || digits(a.title.cells[0].val.Text())) {
-		r.Weight = min(r.Weight, 25) // links, of which nothing tells what they do
+		r.Weight = min(r.Weight, 25) // links without a description of any step
 	}
 	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
 		r.Weight = min(r.Weight, 20)
@@ -107,7 +107,7 @@ func (a *analysis) limit(steps, called bool) {
 		r.Weight, r.Not = 20, "records that refer to each other"
 	}
 	if a.s.keyed && isMap(a.s.val) && !steps && !alikeMaps(a.s.val) && len(a.g.cols) > 1 {
-		r.Weight = min(r.Weight, 25) // the parts of one thing, of which one names another
+		r.Weight = min(r.Weight, 25) // the parts of one thing, some of which refer to others
 	}
 	if n == 1 && a.hits == 0 && a.used == 0 && !(a.stated && a.id != nil && a.title != nil && a.g.statesNeeds()) || a.s.tree.Headless && a.hits == 0 {
 		r.Weight = min(r.Weight, 20)
@@ -120,7 +120,7 @@ func (a *analysis) limit(steps, called bool) {
 	}
 }
 
-// mutual reports whether each link has one the other way: such references are no order.
+// mutual reports whether each link has a counterpart in the other direction. Such references are no order.
 func mutual(links []Link) bool {
 	have := make(map[[2]string]bool, len(links))
 	for _, l := range links {
@@ -134,10 +134,10 @@ func mutual(links []Link) bool {
 	return len(links) > 0
 }
 
-// fenced reports whether the value stands in a code fence.
+// fenced reports whether the value is in a code fence.
 func (a *analysis) fenced() bool { return a.c.src.Lines[a.c.src.LineAt(a.s.tree.Root.Off)].InCode }
 
-// inWords reports whether most titles are of more than one word.
+// inWords reports whether most titles have several words.
 func (a *analysis) inWords() bool {
 	n := 0
 	for _, x := range a.title.cells {
@@ -148,8 +148,7 @@ func (a *analysis) inWords() bool {
 	return n*2 > len(a.title.cells)
 }
 
-// figures reports whether the records hold numbers that say that they are data: two fields, or one with
-// prices.
+// figures reports whether the records hold numbers like data: two fields of numbers, or one of prices.
 func (a *analysis) figures() bool {
 	fields := 0
 	for _, col := range a.g.cols {
@@ -171,10 +170,10 @@ func (a *analysis) figures() bool {
 	return fields >= 2
 }
 
-// weakHeads head columns of steps, and of much else.
+// weakHeads are headings of columns of steps and of many other things.
 var weakHeads = wordsOf("weak heads")
 
-// acting reports whether half of the titles say what to do.
+// acting reports whether at least half of the titles demand something.
 func (a *analysis) acting() bool {
 	if a.title == nil {
 		return false
@@ -186,8 +185,7 @@ func (a *analysis) acting() bool {
 	return n*2 >= min(len(a.title.cells), 100)
 }
 
-// labeled reports whether all records have labels of letters and digits, which nothing but them is called
-// by.
+// labeled reports whether all records have labels of letters and digits. Such labels are unambiguous.
 func (a *analysis) labeled() bool {
 	for _, id := range a.n.ids {
 		if digits(id) || !strings.ContainsAny(id, "0123456789") {
@@ -197,7 +195,7 @@ func (a *analysis) labeled() bool {
 	return true
 }
 
-// hinted reports whether the name of a field of dependencies tells at least in part that it is one.
+// hinted reports whether the name of a dependency means one, at least in part.
 func (a *analysis) hinted() bool {
 	for col := range a.deps {
 		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
@@ -207,7 +205,7 @@ func (a *analysis) hinted() bool {
 	return false
 }
 
-// onlyHinted reports whether no field is called a dependency by its whole name.
+// onlyHinted reports whether no dependency has a whole name that means one.
 func (a *analysis) onlyHinted() bool {
 	for col := range a.deps {
 		if col.whole {
@@ -217,7 +215,7 @@ func (a *analysis) onlyHinted() bool {
 	return true
 }
 
-// strangers reports whether elements of a tag of their own have no part in the links of the others.
+// strangers reports whether all elements of some tag have no links.
 func (a *analysis) strangers() bool {
 	if !a.xml() || a.s.keyed {
 		return false
@@ -240,7 +238,7 @@ func (a *analysis) strangers() bool {
 	return false
 }
 
-// announced reports whether the text ahead of the value says that a plan follows.
+// announced reports whether the three lines above the value announce a plan.
 func (a *analysis) announced() bool {
 	i := a.c.src.LineAt(a.s.tree.Root.Off)
 	for k, n := i-1, 0; k >= 0 && n < 3; k-- {

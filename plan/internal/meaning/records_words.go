@@ -8,7 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// words takes the relations that the texts of records state in words, when no field states any.
+// words adds the relations that the texts of records state in words. It is for records without a field for
+// dependencies.
 func (a *analysis) words(texts func(i int) []text) {
 	n := len(a.n.ids)
 	named, steps, members := make([]Named, n), make([]step, n), make([][]int, n)
@@ -29,10 +30,10 @@ func (a *analysis) words(texts func(i int) []text) {
 	if size > 4*len(a.c.src.Text) {
 		return
 	}
-	w := &web{r: a.r, most: a.c.src.MaxLinks, pathed: -1, names: NewNames(named), steps: steps, members: members}
+	w := &linker{r: a.r, maxLinks: a.c.src.MaxLinks, pathed: -1, names: NewNames(named), steps: steps, members: members}
 	for i := range all {
 		for _, t := range all[i] {
-			w.say(i, t)
+			w.readText(i, t)
 		}
 	}
 	w.link()
@@ -41,7 +42,8 @@ func (a *analysis) words(texts func(i int) []text) {
 	a.guessed = a.said == 0
 }
 
-// cellTexts returns, for each record, the texts in fields that are no ids and no figures.
+// cellTexts returns a function with the texts of a record. Fields of ids, owners, outputs and the like are
+// left out.
 func (a *analysis) cellTexts() func(i int) []text {
 	all := make([][]text, len(a.g.recs))
 	put := func(col *column) {
@@ -67,7 +69,7 @@ func (a *analysis) cellTexts() func(i int) []text {
 	return func(i int) []text { return all[i] }
 }
 
-// inputs adds the texts of a column of inputs that name other records by their labels: "drawings from W2".
+// inputs adds the texts in a column of inputs that name other records by label: "drawings from W2".
 func (a *analysis) inputs(col *column, all [][]text) {
 	const lead = "inputs: "
 	for _, x := range col.cells {
@@ -80,7 +82,7 @@ func (a *analysis) inputs(col *column, all [][]text) {
 	}
 }
 
-// leadingLabel returns the label that begins a text, as in "PM-1 Reproduce it" and "T2: dig", or "".
+// leadingLabel returns the label at the beginning of a text, as in "PM-1 Reproduce it" or "T2: dig", or "".
 func leadingLabel(s string) string {
 	s = strings.TrimLeft(s, "*[(")
 	end := strings.IndexFunc(s, func(r rune) bool {
@@ -99,9 +101,9 @@ func leadingLabel(s string) string {
 	return label
 }
 
-// heedProse changes a reading by the prose around the value it was read from: what it states when the value
-// states nothing, and what it corrects.
-func (a *analysis) heedProse() {
+// applyProse applies the prose below a value to its reading. If the value states no dependencies, relations
+// in the prose count; otherwise only corrections do.
+func (a *analysis) applyProse() {
 	src := a.c.src
 	from := src.LineAt(min(a.r.End, len(src.Text))) + 1
 	for from < len(src.Lines) && (src.Lines[from].Fence || src.Lines[from].Text == "") {

@@ -8,21 +8,21 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// maxRange bounds how many items a reference such as "steps 2-90" can name.
+// maxRange bounds the items of a reference such as "steps 2-90".
 const maxRange = 2000
 
-// grouper puts atoms that refer to steps together: "steps 2, 3 and 5" becomes one group.
+// grouper combines atoms that refer to steps: "steps 2, 3 and 5" becomes one group.
 type grouper struct {
 	n    *Names
 	self int
 	text string
 	in   []atom
 	out  []atom
-	// before is the group that was found last; "both" is about its items.
+	// before are the items of the last group; "both" refers to them.
 	before []int
 }
 
-// groups returns the atoms with references put together.
+// groups returns the atoms with references combined into groups. The result is valid until the next call.
 func (n *Names) groups(self int, text string, in []atom) []atom {
 	g := grouper{n: n, self: self, text: text, in: in, out: n.put[:0]}
 	for i := 0; i < len(in); {
@@ -49,7 +49,7 @@ func (g *grouper) at(i int) *atom {
 	return &g.in[i]
 }
 
-// list takes references that are joined by "and", commas and the like, or a range of them.
+// list reads references that are joined by "and", commas and the like, or a range of references.
 func (g *grouper) list(i int) (atom, int, bool) {
 	a, next, ok := g.unit(i)
 	if !ok {
@@ -84,8 +84,8 @@ func (g *grouper) list(i int) (atom, int, bool) {
 	return a, next, true
 }
 
-// begins reports whether what stands behind a reference is said of it alone, and not of those ahead of the
-// comma: "after 1, 2 does not matter", "1, 2, and 3 at the end".
+// begins reports whether the text behind a reference is about this reference alone, not about those before
+// the comma: "after 1, 2 does not matter", "1, 2, and 3 at the end".
 func (g *grouper) begins(i int) bool {
 	c := g.at(i)
 	if c.class != phrase {
@@ -94,7 +94,7 @@ func (g *grouper) begins(i int) bool {
 	return c.is(lexicon.Apart) && c.tok.Side == lexicon.Behind || g.self < 0 && c.kinds&lexicon.KindsOf(lexicon.None, lexicon.Last) != 0
 }
 
-// join puts two references together; the lists of the first one grow.
+// join combines two references. It may append to the lists of the first one.
 func join(a, b atom) atom {
 	a.items = append(a.items, b.items...)
 	a.unknown = append(a.unknown, b.unknown...)
@@ -112,7 +112,7 @@ func without(list, drop []int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(i int) bool { return slices.Contains(drop, i) })
 }
 
-// span fills b with the items between a and b, and reports whether there is such a range.
+// span fills b with the items behind a up to b. It returns false if there is no such range.
 func (g *grouper) span(a, b *atom) bool {
 	if len(a.items) == 0 || len(b.items) == 0 {
 		return false
@@ -131,7 +131,7 @@ func (g *grouper) span(a, b *atom) bool {
 	return true
 }
 
-// separator reports whether references go on behind a place, and where.
+// separator reports whether references continue behind atom i, and at which atom.
 func (g *grouper) separator(i int) (ok bool, next int, isRange bool) {
 	j := i
 	if g.at(j).class == point {
@@ -153,7 +153,7 @@ func (g *grouper) separator(i int) (ok bool, next int, isRange bool) {
 			if seps == 0 {
 				return false, i, false
 			}
-			// "from 4 and from 5", "auf 2 und auf 3", "both 2 and also 3"
+			// For example "from 4 and from 5", "auf 2 und auf 3", "both 2 and also 3".
 			for n := 0; n < 2 && g.filler(j); n++ {
 				j++
 			}
@@ -164,7 +164,7 @@ func (g *grouper) separator(i int) (ok bool, next int, isRange bool) {
 	return true, j, isRange
 }
 
-// filler reports whether a word may stand between a separator and a reference.
+// filler reports whether an atom may stand between a separator and a reference.
 func (g *grouper) filler(i int) bool {
 	a := g.at(i)
 	if a.class == word {
@@ -176,20 +176,20 @@ func (g *grouper) filler(i int) bool {
 	return a.is(lexicon.Sources) || a.is(lexicon.Same) || a.is(lexicon.Both) && g.refers(i+1)
 }
 
-// refers reports whether a number or label stands at a place.
+// refers reports whether atom i begins a number or label.
 func (g *grouper) refers(i int) bool {
 	a := g.at(i)
 	return a.class == number || a.class == label || a.is(lexicon.Steps) && a.class == phrase &&
 		(g.at(i+1).class == number || g.at(i+1).class == label)
 }
 
-// paired reports whether both sides of a slash are items: else it is a date, a fraction or the border of a
-// column.
+// paired reports whether both sides of a slash are items. Otherwise it is part of a date or fraction, or
+// separates columns.
 func (g *grouper) paired(i int, a, b *atom) bool {
 	return g.text[g.at(i).off] != '/' || len(a.unknown) == 0 && len(b.unknown) == 0 && g.text[g.at(i+1).off] != '0'
 }
 
-// isAmount reports whether what stands behind a bare number makes it an amount of something.
+// isAmount reports whether atom i turns a bare number before it into an amount.
 func (g *grouper) isAmount(i int) bool { return g.at(i).isAmount(g.text) }
 
 func (g *grouper) skipPoint(i int) int {
@@ -199,12 +199,12 @@ func (g *grouper) skipPoint(i int) int {
 	return i
 }
 
-// unit takes one reference.
+// unit reads one reference.
 func (g *grouper) unit(i int) (atom, int, bool) {
 	a := *g.at(i)
 	switch {
 	case a.class == number && a.spelled && !a.ordinal && a.value > 1 && g.self >= 0 && g.at(i+1).is(lexicon.Earlier):
-		b, next, ok := g.byPlace(i, g.recent(a.value)) // "all three preceding tasks"
+		b, next, ok := g.byPlace(i, g.recent(a.value)) // for example "all three preceding tasks"
 		return b, next + 1 + b2i(g.at(i+2).is(lexicon.Steps)), ok
 	case a.class == number || a.class == label:
 		return g.numbered(i)
@@ -246,7 +246,7 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 	case a.is(lexicon.All):
 		from := i + 1
 		for n := 0; n < 2 && (g.at(from).class == word && g.at(from).common || g.at(from).class == phrase && (g.at(from).is(lexicon.Sources) || g.at(from).is(lexicon.Done))); n++ {
-			from++ // "everything in phase 2"
+			from++ // for example "everything in phase 2"
 		}
 		if g.refers(from) {
 			b, next, ok := g.list(from)
@@ -258,7 +258,7 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 	return a, i, false
 }
 
-// ordinal reports whether "first" counts steps where it stands, and does not begin a sentence.
+// ordinal reports whether "first" at atom i counts steps and does not merely begin a sentence.
 func (g *grouper) ordinal(i int) bool {
 	if a := g.at(i + 1); a.class == phrase && a.is(lexicon.Steps) || a.is(lexicon.And) && g.at(i+2).ordinal {
 		return true
@@ -269,7 +269,7 @@ func (g *grouper) ordinal(i int) bool {
 	return a.class == phrase && a.kinds&lexicon.Relations != 0 || a.class == phrase && a.is(lexicon.Sources)
 }
 
-// follows reports whether references were just taken, so that "both" and "all" only repeat them.
+// follows reports whether references directly precede, so that "both" and "all" only repeat them.
 func (g *grouper) follows() bool {
 	for i := len(g.out) - 1; i >= max(0, len(g.out)-3); i-- {
 		switch a := &g.out[i]; {
@@ -284,14 +284,14 @@ func (g *grouper) follows() bool {
 	return false
 }
 
-// byPlace makes a reference of a phrase such as "both".
+// byPlace makes a reference from a phrase such as "both".
 func (g *grouper) byPlace(i int, items []int) (atom, int, bool) {
 	a := *g.at(i)
 	a.class, a.place, a.items, a.count = group, true, items, 1
 	return a, i + 1, len(items) > 0
 }
 
-// recent returns the last items before self that are no groups.
+// recent returns the last steps before self, at most count.
 func (g *grouper) recent(count int) []int {
 	if g.self < 0 || g.self >= len(g.n.place) {
 		return nil
@@ -300,11 +300,11 @@ func (g *grouper) recent(count int) []int {
 	return g.n.steps[max(0, p-count):p]
 }
 
-// noun takes "step 3", "Schritt zwei" and "第三步".
+// noun reads "step 3", "Schritt zwei" and "第三步".
 func (g *grouper) noun(i int) (atom, int, bool) {
 	j := i + 1
 	for ; j < i+3; j++ {
-		// "step no. 3", "Step #3", "步骤(3)"
+		// For example "step no. 3", "Step #3", "步骤(3)".
 		if a := g.at(j); !(a.class == phrase && a.is(lexicon.Steps)) {
 			break
 		}
@@ -327,7 +327,7 @@ func (g *grouper) noun(i int) (atom, int, bool) {
 	return g.inPart(b, next)
 }
 
-// inPart puts "phase 2, step 1" and "step 1 of phase 2" together, when there is such an item.
+// inPart combines "phase 2, step 1" or "step 1 of phase 2" if there is such an item.
 func (g *grouper) inPart(a atom, next int) (atom, int, bool) {
 	k := next
 	for k < next+3 && (g.at(k).class == comma || g.at(k).class == opened || g.at(k).class == word && g.at(k).common || g.at(k).is(lexicon.Sources)) {
@@ -346,7 +346,7 @@ func (g *grouper) inPart(a atom, next int) (atom, int, bool) {
 	}
 	value := part.value
 	if value == 0 && len(part.items) == 1 && g.n.items[part.items[0]].Group {
-		value = g.n.items[part.items[0]].Number // phase B
+		value = g.n.items[part.items[0]].Number // the number of "phase B" is 2
 	}
 	if i, ok := g.n.byKey[strconv.Itoa(value)+"."+strconv.Itoa(step.value)]; ok {
 		step.items, step.unknown, step.sure, step.bare = []int{i}, nil, true, false
@@ -356,7 +356,7 @@ func (g *grouper) inPart(a atom, next int) (atom, int, bool) {
 	return a, next, true
 }
 
-// numbered takes a number or label with the noun that may follow.
+// numbered reads a number or label together with the noun that may follow.
 func (g *grouper) numbered(i int) (atom, int, bool) {
 	a := *g.at(i)
 	a.count = 1
@@ -376,7 +376,8 @@ func (g *grouper) numbered(i int) (atom, int, bool) {
 	return a, i + 1, true
 }
 
-// local returns the items that a number means: where numbers begin anew in each part, that of the same part.
+// local returns the items that a number refers to. If numbers start again in each part, it is the item in the
+// part of self.
 func (g *grouper) local(a atom) []int {
 	if g.self < 0 || len(a.items) == 0 {
 		return a.items
@@ -393,15 +394,15 @@ func (g *grouper) local(a atom) []int {
 // has reports whether a step has this id.
 func (n *Names) has(key string) bool { i, ok := n.byKey[key]; return ok && !n.items[i].Group }
 
-// isPart reports whether a noun is one of parts of a plan rather than of steps, and not that of the items.
+// isPart reports whether a noun is one for parts of a plan and not a noun of the steps.
 func (g *grouper) isPart(a *atom) bool {
 	return a.is(lexicon.Parts) && !g.n.nouns[a.tok.Phrase]
 }
 
-// spelled returns an id that no item has as the text writes it.
+// spelled returns an id that no item has in the spelling of the text.
 func (g *grouper) spelled(a atom) string { return strings.Trim(g.text[a.off:a.end], " #.") }
 
-// counted takes "the last two", "the first three steps", "previous 2 steps", "all three", "les trois".
+// counted reads "the last two", "the first three steps", "previous 2 steps", "all three", "les trois".
 func (g *grouper) counted(i int) (atom, int, bool) {
 	a := *g.at(i)
 	j := i + 1
@@ -419,7 +420,7 @@ func (g *grouper) counted(i int) (atom, int, bool) {
 	for g.at(next).class == phrase && (g.at(next).is(lexicon.Steps) || g.at(next).is(lexicon.Earlier)) {
 		next++
 	}
-	// Of "all three" there have to be three
+	// "All three" needs exactly three items.
 	exact := a.kinds&lexicon.KindsOf(lexicon.Recent, lexicon.Leading, lexicon.All) == 0
 	if next == j+1 && (a.is(lexicon.Leading) && !b.spelled || g.isAmount(next)) || exact && !b.spelled && (a.is(lexicon.Definite) || next == j+1 && len(g.recent(b.value+1)) != b.value) {
 		return a, i, false
@@ -435,7 +436,7 @@ func (g *grouper) counted(i int) (atom, int, bool) {
 		a.vague = exact && next == j+1 && len(g.recent(b.value+1)) > b.value
 	}
 	if exact && len(a.items) != b.value {
-		g.in[j].class = quantity // it counts something else, and is no number of a step
+		g.in[j].class = quantity // it counts something else and is no number of a step
 		return *g.at(i), i, false
 	}
 	return a, next, len(a.items) > 0

@@ -8,82 +8,92 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// Kind says how steps are related.
+// Kind is the kind of a relation between steps.
 type Kind uint8
 
 // The kinds of relations.
 const (
-	// Needs and Uses: the items come before the subjects.
+	// Needs and Uses mean that the items come before the subjects.
 	Needs Kind = iota
 	Uses
-	// Before: the subjects come before the items.
+	// Before means that the subjects come before the items.
 	Before
-	// Beside: the subjects need what the items need.
+	// Beside means that the subjects run in parallel to the items and have the same needs.
 	Beside
-	// Apart: the subjects do not need the items.
+	// Apart means that the subjects do not need the items.
 	Apart
-	// None: the subjects need nothing.
+	// None means that the subjects need nothing.
 	None
-	// Ditto: what is said of the items is said of the subjects.
+	// Ditto means that the relations of the items apply to the subjects, too.
 	Ditto
-	// Closing and Opening: the subject comes after, or before, all others.
+	// Closing and Opening mean that the subject comes after, or before, all others.
 	Closing
 	Opening
 )
 
-// Relation is one thing that a text says about steps. Subjects and Items are places in the list of items;
-// Unknown are ids that no item has. Guessed is set when the items were found by words of their titles.
+// Relation is one statement of a text about steps. Subjects and Items are indexes of items; Unknown are ids
+// that no item has. Guessed is set if the items were found by words of their titles.
 type Relation struct {
 	Kind            Kind
 	Subjects, Items []int
 	Unknown         []string
 	Guessed         bool
 	Off, End        int
-	// titled is set when they were found by a whole title, place when by a word such as "both".
+	// titled is set if the items were found by whole titles, place if they were found by a word such as
+	// "both".
 	titled, place bool
-	// own is set when a reference by label or number may be one of a step to itself.
+	// own is set if the reference is a label or number, with which a step may name itself.
 	own bool
 }
 
-// Doubt is something in a text that names a step and was not understood. Item is the step, or -1.
+// Doubt is a part of a text that names a step and was not understood. Item is the index of the step, or -1.
 type Doubt struct {
 	Item      int
 	Text, Why string
 	Off       int
-	// Stranger tells that the text may as well name what is no step: "after lunch".
+	// Stranger is set if the text may name something other than a step: "after lunch".
 	Stranger bool
 }
 
-// talk reads what one text says.
-type talk struct {
+// message describes the doubt, as seen from the step whose text it is about. Why says how the text was read
+// if it begins with "taken", and otherwise why it was not understood.
+func (d *Doubt) message() string {
+	if strings.HasPrefix(d.Why, "taken ") {
+		return "it names " + squeeze(d.Text) + ", which was " + d.Why
+	}
+	return "it names " + squeeze(d.Text) + ", but the relation was not understood: " + d.Why
+}
+
+// relationReader reads the relations in one text.
+type relationReader struct {
 	n     *Names
 	self  int
 	text  string
 	atoms []atom
-	// subject is what the sentence is about, when that is not self. open is the place of the relation that
-	// has no item yet, or -1.
+	// subject are the subjects of the sentence, if it is not about self. open is the atom of the relation
+	// that has no items yet, or -1.
 	subject []int
 	open    int
-	// prior is what the sentence before was about. Pending are needs whose subject comes behind them: "once 1
-	// is done, 2 …".
+	// prior are the subjects of the sentence before. pending are needs whose subject follows: "once 1 is
+	// done, 2 …".
 	prior   []int
 	pending []Relation
-	// last is the phrase that was read last in the sentence, or -1: "needs 1; 2; 3".
+	// last is the atom of the last relation in the sentence, or -1. It applies to references that follow:
+	// "needs 1; 2; 3".
 	last int
-	// lost is the first phrase of a remark that says what the step waits for, and names nothing that is
-	// known, or -1.
+	// lost is the atom of the first phrase that introduces a need but no known item, or -1.
 	lost   int
 	rels   []Relation
 	doubts []Doubt
 }
 
-// Relations returns what a text says about the item self, or about others when self is -1. Off is added to
-// all places.
+// Relations returns the relations that a text states about the item self, or about any items if self is -1.
+// off is added to all offsets.
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
-	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
+	t := relationReader{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
 	t.atoms = n.groups(self, text, n.atoms(text))
 	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase || t.atoms[1].kinds&lexicon.Relations == 0) {
-		t.atoms[0].used = true // its own name: "e2e: browser tests"
+		t.atoms[0].used = true // its own name, as in "e2e: browser tests"
 	}
 	for from := 0; from < len(t.atoms); {
 		to := from
@@ -105,7 +115,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 	if t.lost >= 0 && len(t.doubts) == 0 && (self >= 0 || len(t.rels) == 0) {
 		at := t.atoms[t.lost].off
 		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
-		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})
+		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step has these words in its title", Off: at, Stranger: true})
 	}
 	for i := range t.rels {
 		t.rels[i].Off += off
@@ -117,8 +127,8 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 	return t.rels, t.doubts
 }
 
-// parts reports whether an atom stands between clauses.
-func (t *talk) parts(i int) bool {
+// parts reports whether an atom separates clauses.
+func (t *relationReader) parts(i int) bool {
 	switch a := &t.atoms[i]; a.class {
 	case stop, opened, closed, point:
 		return true
@@ -131,9 +141,9 @@ func (t *talk) parts(i int) bool {
 }
 
 // clause reads a part of a sentence without brackets.
-func (t *talk) clause(from, to int) {
+func (t *relationReader) clause(from, to int) {
 	none, said := false, len(t.rels)
-	var free []int // what a sentence says to need nothing
+	var free []int // steps that need nothing, outside of the steps
 	if t.order(from, to) {
 		return
 	}
@@ -158,8 +168,8 @@ func (t *talk) clause(from, to int) {
 	}
 }
 
-// relates reports whether an atom states a relation: a phrase that does, or "until" behind a "not".
-func (t *talk) relates(from, at int) bool {
+// relates reports whether an atom states a relation: it is a phrase of relation, or "until" behind a "not".
+func (t *relationReader) relates(from, at int) bool {
 	a := &t.atoms[at]
 	if a.class != phrase {
 		return false
@@ -175,8 +185,9 @@ func (t *talk) relates(from, at int) bool {
 	return false
 }
 
-// negated returns how many atoms stand between a place and the "not" before it, or -1.
-func (t *talk) negated(from, at, within int) int {
+// negated returns the number of atoms between an atom and the "not" before it, or -1 if there is none within
+// the given number of atoms.
+func (t *relationReader) negated(from, at, within int) int {
 	for i := at - 1; i >= max(from, at-within); i-- {
 		a := &t.atoms[i]
 		if a.class == comma || a.class == group || a.kinds&lexicon.Relations != 0 {
@@ -189,8 +200,8 @@ func (t *talk) negated(from, at, within int) int {
 	return -1
 }
 
-// about returns the subjects of a relation.
-func (t *talk) about(subject []int) []int {
+// about returns the subjects of a relation: those given, those of the sentence, or self.
+func (t *relationReader) about(subject []int) []int {
 	switch {
 	case len(subject) > 0:
 		return subject
@@ -202,9 +213,9 @@ func (t *talk) about(subject []int) []int {
 	return nil
 }
 
-// says reports whether a phrase of the kind None is all that a clause says, or says by itself what is not
-// needed.
-func (t *talk) says(from, at, to int) bool {
+// says reports whether a phrase of the kind None states that nothing is needed: it is long enough, or it is
+// the only content of its part of the clause.
+func (t *relationReader) says(from, at, to int) bool {
 	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from; i-- {
 		if t.atoms[i].class == comma {
@@ -227,8 +238,8 @@ func (t *talk) says(from, at, to int) bool {
 	return true
 }
 
-// kindOf returns the kind of relation that a phrase stands for; negated when a "not" stands before it.
-func (t *talk) kindOf(from, at, to int) Kind {
+// kindOf returns the kind of relation that a phrase states, with regard to a "not" before it.
+func (t *relationReader) kindOf(from, at, to int) Kind {
 	a := &t.atoms[at]
 	k := Needs
 	switch {
@@ -251,11 +262,11 @@ func (t *talk) kindOf(from, at, to int) Kind {
 	return k
 }
 
-// reach bounds how many atoms before and behind a phrase are read for it, so that the time stays linear.
+// reach bounds the atoms before and behind a phrase that are considered for it. It keeps the time linear.
 const reach = 120
 
-// relation reads the references of one phrase of a relation.
-func (t *talk) relation(from, at, to int) {
+// relation reads the references of a phrase of relation and adds the relation.
+func (t *relationReader) relation(from, at, to int) {
 	from, to = max(from, at-reach), min(to, at+reach)
 	a := &t.atoms[at]
 	k := t.kindOf(from, at, to)
@@ -263,74 +274,20 @@ func (t *talk) relation(from, at, to int) {
 	var subject []int
 	switch a.tok.Side {
 	case lexicon.Around:
-		shut := t.find(at, to, a.tok.CloseOff)
-		for i := at + 1; i < shut; i++ {
-			t.take(&rel, i, true)
-		}
-		rel.End = max(rel.End, a.tok.CloseEnd)
-		if i := shut + 1; !rel.full() && t.ends(at+1, shut) {
-			for ; i < to && t.light(i); i++ {
-			}
-			if i < to {
-				t.take(&rel, i, false) // "когда готовы 2 и 3"
-			}
-			if !rel.full() && i < to {
-				t.named(&rel, i, t.stretch(i, to)) // "cuando estén listos los planos y la obra"
-			}
-		}
-		if !rel.full() {
-			t.named(&rel, at+1, shut)
-		}
-		if i := shut + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) {
-			if t.take(&rel, i+1, true); t.atoms[i+1].class != group {
-				t.named(&rel, i+1, t.stretch(i+1, to)) // "after the sawing is done and the glue is dry"
-			}
-		}
-		if rel.full() {
-			subject = t.subjectOf(from, at)
-		}
+		subject = t.enclosed(&rel, from, at, to)
 	case lexicon.Behind:
 		subject = t.behind(&rel, from, at)
 		if !rel.full() {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
-		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
-			for ; i < to && t.atoms[i].off < rel.End; i++ {
-				t.atoms[i].used = true
-			}
-			if t.self < 0 {
-				subject = t.subjectOf(from, at)
-			}
-			break
-		}
-		t.ahead(&rel, at, to)
-		if rel.full() {
-			subject = t.subjectOf(from, at)
-			break
-		}
-		if i := at - 1; !a.is(lexicon.Then) && t.ends(at+1, to) && i >= from && t.near(i, from) {
-			// "2 and 3 have to be done before"
-			switch {
-			case rel.Kind == Before:
-				rel.Kind = Needs
-			case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
-				rel.Kind = Before // "2 and 4 wait for this"
-			}
-			for ; i >= from && t.atoms[i].class != group; i-- {
-			}
-			if !t.atoms[i].used && !t.isUnit(i+1) {
-				t.take(&rel, i, true)
-			}
-			break
-		}
-		t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
+		subject = t.following(&rel, from, at, to)
 	}
 	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
-		// "if we have a barrel": a later step has it, too
+		// "If we have a barrel" may be true of later steps, too.
 		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self })
 		if len(rel.Items) > 0 && len(t.doubts) == 0 {
-			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "a case that may come or not was taken for a step to wait for", Off: rel.Off})
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for a step to wait for, although the case may not happen", Off: rel.Off})
 		}
 	}
 	if !rel.full() {
@@ -348,13 +305,82 @@ func (t *talk) relation(from, at, to int) {
 	t.state(rel, subject)
 }
 
-// supposes are words of a case that may come or not: "if the value is above 50".
+// enclosed reads the references between the two parts of a phrase, or else those behind it. It returns the
+// subject.
+func (t *relationReader) enclosed(rel *Relation, from, at, to int) (subject []int) {
+	a := &t.atoms[at]
+	shut := t.find(at, to, a.tok.CloseOff)
+	for i := at + 1; i < shut; i++ {
+		t.take(rel, i, true)
+	}
+	rel.End = max(rel.End, a.tok.CloseEnd)
+	if i := shut + 1; !rel.full() && t.ends(at+1, shut) {
+		for ; i < to && t.light(i); i++ {
+		}
+		if i < to {
+			t.take(rel, i, false) // for example "когда готовы 2 и 3"
+		}
+		if !rel.full() && i < to {
+			t.named(rel, i, t.stretch(i, to)) // for example "cuando estén listos los planos y la obra"
+		}
+	}
+	if !rel.full() {
+		t.named(rel, at+1, shut)
+	}
+	if i := shut + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) {
+		if t.take(rel, i+1, true); t.atoms[i+1].class != group {
+			t.named(rel, i+1, t.stretch(i+1, to)) // "after the sawing is done and the glue is dry"
+		}
+	}
+	if rel.full() {
+		subject = t.subjectOf(from, at)
+	}
+	return subject
+}
+
+// following reads the references behind a phrase. If there is nothing behind it, the phrase relates the
+// references before it to this step. It returns the subject.
+func (t *relationReader) following(rel *Relation, from, at, to int) (subject []int) {
+	if i := t.behindColon(at+1, to); i < to && rel.Kind <= Before && t.titled(rel, i) {
+		for ; i < to && t.atoms[i].off < rel.End; i++ {
+			t.atoms[i].used = true
+		}
+		if t.self < 0 {
+			subject = t.subjectOf(from, at)
+		}
+		return subject
+	}
+	t.ahead(rel, at, to)
+	if rel.full() {
+		return t.subjectOf(from, at)
+	}
+	i := at - 1
+	if t.atoms[at].is(lexicon.Then) || !t.ends(at+1, to) || i < from || !t.near(i, from) {
+		t.named(rel, t.behindColon(at+1, to), t.stretch(at+1, to))
+		return nil
+	}
+	// For example "2 and 3 have to be done before".
+	switch {
+	case rel.Kind == Before:
+		rel.Kind = Needs
+	case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
+		rel.Kind = Before // for example "2 and 4 wait for this"
+	}
+	for ; i >= from && t.atoms[i].class != group; i-- {
+	}
+	if !t.atoms[i].used && !t.isUnit(i+1) {
+		t.take(rel, i, true)
+	}
+	return nil
+}
+
+// supposes are words for a case that may not happen: "if the value is above 50".
 var supposes = wordsOf("supposing")
 
-// maxNested bounds how far up the groups of an item are looked for.
+// maxNested bounds the levels of groups above an item that are considered.
 const maxNested = 20
 
-// within reports whether an item stands in a group: what a step names of itself is no relation.
+// within reports whether an item is inside a group. A reference of an item to its own group is no relation.
 func (n *Names) within(item, group int) bool {
 	for d := 0; item >= 0 && d < maxNested; d++ {
 		if item = n.items[item].Parent; item == group {
@@ -366,8 +392,8 @@ func (n *Names) within(item, group int) bool {
 
 func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
 
-// state adds a relation.
-func (t *talk) state(rel Relation, subject []int) {
+// state adds a relation, or puts it into pending if it has no subject yet.
+func (t *relationReader) state(rel Relation, subject []int) {
 	if len(subject) > 0 {
 		t.subject = subject
 	}
@@ -376,8 +402,8 @@ func (t *talk) state(rel Relation, subject []int) {
 		t.pending = append(t.pending, rel)
 		return
 	}
-	// A step that names itself by its label waits for itself; other ways of naming it, or what holds it,
-	// are no relation, nor are the last digits of its number.
+	// A step that names itself by its label waits for itself. Other references to itself or to its group are
+	// no relations, nor are the last digits of its number.
 	itself := rel.Kind == Needs && rel.own && len(rel.Subjects) == 1 && len(subject) == 0 && !strings.Contains(t.n.items[rel.Subjects[0]].ID, ".")
 	rel.Items = slices.DeleteFunc(slices.Clone(rel.Items), func(i int) bool {
 		return !itself && slices.Contains(rel.Subjects, i) || slices.ContainsFunc(rel.Subjects, func(s int) bool { return t.n.within(s, i) || t.n.within(i, s) })
@@ -387,18 +413,18 @@ func (t *talk) state(rel Relation, subject []int) {
 	}
 	t.rels = append(t.rels, rel)
 	if t.self >= 0 && t.hedged(rel.Off, rel.End) {
-		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for certain, though the text is not sure of it", Off: rel.Off})
+		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for certain, although the text expresses doubt", Off: rel.Off})
 	}
 }
 
-// hedges are words with which a text says that it is not sure.
+// hedges are words that express uncertainty.
 var hedges = wordsOf("hedging")
 
-// maxHedge bounds the text around a relation in which a hedge is looked for.
+// maxHedge bounds the text around a relation in which a hedge is looked for, in bytes.
 const maxHedge = 60
 
-// hedged reports whether the part of a sentence around a place says that it is not sure: "(maybe after 1?)".
-func (t *talk) hedged(off, end int) bool {
+// hedged reports whether the part of a sentence around a relation expresses uncertainty: "(maybe after 1?)".
+func (t *relationReader) hedged(off, end int) bool {
 	from, to := max(0, off-maxHedge), min(len(t.text), end+maxHedge)
 	if i := strings.LastIndexAny(t.text[from:off], "([;.!?\n（。；"); i >= 0 {
 		from += i + 1
@@ -415,12 +441,11 @@ func (t *talk) hedged(off, end int) bool {
 	return strings.HasPrefix(strings.TrimLeft(t.text[end:to], " "), "?") || strings.HasPrefix(t.text[end:to], "？")
 }
 
-// maxPending bounds the needs of a sentence whose subject comes behind them, and the steps that need all
-// others.
+// maxPending bounds the needs of a sentence whose subject follows.
 const maxPending = 20
 
-// rest takes the references that no phrase explains.
-func (t *talk) rest(from, to int) {
+// rest reads the references that belong to no phrase.
+func (t *relationReader) rest(from, to int) {
 	alone, content := t.loneGroup(from, to)
 	for i := from; i < to; i++ {
 		a := &t.atoms[i]
@@ -450,7 +475,7 @@ func (t *talk) rest(from, to int) {
 				t.open = -1
 			}
 		case alone == i && t.last >= 0 && t.last < from && t.atoms[from-1].class == stop:
-			rel.Kind = t.kindOf(0, t.last, to) // "needs 1; 2; 3"
+			rel.Kind = t.kindOf(0, t.last, to) // for example "needs 1; 2; 3"
 		case a.spelled && !a.sure:
 			continue
 		case a.sure && (a.part || t.denies(from, i, to)):
@@ -459,7 +484,7 @@ func (t *talk) rest(from, to int) {
 			}
 			t.doubt(a)
 			continue
-		case a.sure && len(a.items) == 0 && t.text[a.off] == '#': // "fix issue #9"
+		case a.sure && len(a.items) == 0 && t.text[a.off] == '#': // for example "fix issue #9"
 			t.doubt(a)
 			continue
 		case a.sure:
@@ -468,7 +493,7 @@ func (t *talk) rest(from, to int) {
 		case t.inRemark(from, i, to):
 			t.take(&rel, i, true)
 			t.state(rel, nil)
-			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for what the step waits for", Off: a.off})
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for a step to wait for", Off: a.off})
 			continue
 		default:
 			continue
@@ -478,8 +503,8 @@ func (t *talk) rest(from, to int) {
 	}
 }
 
-// stated reports whether a clause says that something is done: "2 and 3 must be finished".
-func (t *talk) stated(from, to int) bool {
+// stated reports whether a clause has a word for done or first: "2 and 3 must be finished".
+func (t *relationReader) stated(from, to int) bool {
 	for i := from; i < to; i++ {
 		if a := &t.atoms[i]; a.class == phrase && (a.is(lexicon.Done) || a.is(lexicon.First)) && a.class != group {
 			return true
@@ -488,8 +513,8 @@ func (t *talk) stated(from, to int) bool {
 	return false
 }
 
-// denies reports whether a "not" stands in the same part of a clause as a reference that no phrase explains.
-func (t *talk) denies(from, at, to int) bool {
+// denies reports whether the part of a clause around a reference contains exactly one "not".
+func (t *relationReader) denies(from, at, to int) bool {
 	nots := 0
 	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from && t.atoms[i].class != comma; i-- {
@@ -505,15 +530,15 @@ func (t *talk) denies(from, at, to int) bool {
 	return nots == 1
 }
 
-// bracketed reports whether brackets stand around a clause.
-func (t *talk) bracketed(from, to int) bool {
+// bracketed reports whether a clause is in brackets.
+func (t *relationReader) bracketed(from, to int) bool {
 	return from > 0 && t.atoms[from-1].class == opened && to < len(t.atoms) && t.atoms[to].class == closed
 }
 
-// doubt notes a reference that was not understood.
-func (t *talk) doubt(a *atom) {
+// doubt adds a doubt about a reference.
+func (t *relationReader) doubt(a *atom) {
 	a.used = true
-	d := Doubt{Item: -1, Text: t.text[a.off:a.end], Why: "names a step, but no relation to it was read", Off: a.off}
+	d := Doubt{Item: -1, Text: t.text[a.off:a.end], Why: "no relation to it was found", Off: a.off}
 	if len(a.items) > 0 {
 		d.Item = a.items[0]
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// lead returns what a sentence outside of the steps begins with as the subject of a phrase further on: "3 can
-// only start, when 2 is done".
-func (t *talk) lead(from, at int) []int {
+// lead returns the reference at the beginning of a sentence outside of the steps as the subject of a later
+// phrase: "3 can only start, when 2 is done".
+func (t *relationReader) lead(from, at int) []int {
 	for from < at && t.light(from) {
 		from++
 	}
@@ -21,9 +21,9 @@ func (t *talk) lead(from, at int) []int {
 	return a.items
 }
 
-// subjectBehind reports whether a group is what needs without a subject are said of: nothing but some words
-// stands between it and the comma before it.
-func (t *talk) subjectBehind(from, i int) bool {
+// subjectBehind reports whether a group is the subject of the pending needs: only a few words separate it
+// from the comma before it.
+func (t *relationReader) subjectBehind(from, i int) bool {
 	if a := &t.atoms[i]; len(t.pending) == 0 || !t.known(a) || t.isUnit(i+1) || a.spelled && !a.sure {
 		return false
 	}
@@ -38,8 +38,9 @@ func (t *talk) subjectBehind(from, i int) bool {
 	return i-from < maxVerbs-1 && from > 0
 }
 
-// thereafter lets a sentence with "after that" need what the sentence before was about.
-func (t *talk) thereafter(from, to int) {
+// thereafter reads "after that" in a sentence outside of the steps as a need for the subjects of the sentence
+// before.
+func (t *relationReader) thereafter(from, to int) {
 	if t.self >= 0 || len(t.prior) == 0 {
 		return
 	}
@@ -61,8 +62,8 @@ func (t *talk) thereafter(from, to int) {
 	t.state(Relation{Kind: Needs, Items: t.prior, Off: t.atoms[then].off, End: t.atoms[then].end}, t.atoms[at].items)
 }
 
-// take adds the references of the group at a place to a relation.
-func (t *talk) take(rel *Relation, i int, amounts bool) {
+// take adds the references of the group at atom i to a relation. amounts allows numbers that may be amounts.
+func (t *relationReader) take(rel *Relation, i int, amounts bool) {
 	a := &t.atoms[i]
 	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
 		return
@@ -81,42 +82,42 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
 }
 
-// maxBeyond is how far behind the last step a number in words can stand that names a step that is missing.
+// maxBeyond bounds how far a number in words may exceed the last step and still name a missing step.
 const maxBeyond = 3
 
-// plausible reports whether a bare number that no item has can be meant as the id of one.
-func (t *talk) plausible(a *atom) bool {
+// plausible reports whether a bare number that no item has may be an id.
+func (t *relationReader) plausible(a *atom) bool {
 	if a.spelled && a.value > t.n.highest+maxBeyond {
-		return false // "before ten"
+		return false // for example "before ten"
 	}
 	return t.n.numbers && a.value > 0 && a.value <= 2*t.n.highest+99
 }
 
-// isAmount reports whether the word at a place makes an amount of the number before it.
-func (t *talk) isAmount(i int) bool {
+// isAmount reports whether atom i turns a number before it into an amount.
+func (t *relationReader) isAmount(i int) bool {
 	return i < len(t.atoms) && t.atoms[i].isAmount(t.text)
 }
 
-// isUnit reports whether a unit stands at a place.
-func (t *talk) isUnit(i int) bool {
+// isUnit reports whether atom i is a unit.
+func (t *relationReader) isUnit(i int) bool {
 	return i < len(t.atoms) && t.atoms[i].isUnit()
 }
 
-// ahead takes the references behind a phrase that stands ahead of them.
-func (t *talk) ahead(rel *Relation, at, to int) {
+// ahead reads the references behind a phrase.
+func (t *relationReader) ahead(rel *Relation, at, to int) {
 	a := &t.atoms[at]
 	words, pause := 0, false
 	for i := at + 1; i < to; i++ {
 		b := &t.atoms[i]
 		switch {
 		case b.is(lexicon.None) && b.class == phrase && words == 0 && !rel.full():
-			return // "unblocks: nothing, it is the last one"
+			return // for example "unblocks: nothing, it is the last one"
 		case b.class == group:
 			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
 				return
 			}
 			if !b.sure && words > 0 && len(b.items) == 0 && !b.place {
-				return // "when the sugar reaches 23"
+				return // for example "when the sugar reaches 23"
 			}
 			if b.sure || words == 0 || t.sourced(i) || a.tok.Opens && words < 9 && !pause {
 				t.take(rel, i, a.tok.Opens)
@@ -125,10 +126,10 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 				words++
 			}
 		case b.class == phrase && b.kinds&lexicon.Relations != 0:
-			return // "after using 2", "→ uses #2": the second phrase says it
+			return // in "after using 2" and "→ uses #2" the second phrase counts
 		case b.class == phrase && (b.is(lexicon.Not) || b.is(lexicon.Except)) && rel.full():
 			for k := i + 1; k < min(to, i+2+2*b2i(b.is(lexicon.Not))) && rel.Kind <= Uses; k++ {
-				t.take(&Relation{}, k, false) // "depends on 1, not on 2"
+				t.take(&Relation{}, k, false) // for example "depends on 1, not on 2"
 			}
 			return
 		case b.class == comma:
@@ -139,28 +140,28 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 	}
 }
 
-// sourced reports whether a preposition stands before the group at a place.
-func (t *talk) sourced(i int) bool {
+// sourced reports whether a preposition precedes the group at atom i.
+func (t *relationReader) sourced(i int) bool {
 	for n := 0; n < reach && i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common; n++ {
 		i--
 	}
 	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
 }
 
-// sums reports whether the group at a place is all that stands above, of which a step makes something: "a
-// summary of all of the above".
-func (t *talk) sums(from, i, to int) bool {
+// sums reports whether the group at atom i are all steps above, from which a step makes something: "a summary
+// of all of the above".
+func (t *relationReader) sums(from, i, to int) bool {
 	a := &t.atoms[i]
 	phrase := t.text[a.off:a.end]
 	several := strings.Contains(phrase, " ") || phrase[0] >= utf8.RuneSelf
 	return a.place && several && a.kinds&lexicon.KindsOf(lexicon.All, lexicon.Every) != 0 && t.sourced(i) && !t.isAmount(i+1) && !t.denies(from, i, to)
 }
 
-// isSubject reports whether the group at a place is what the next phrase is said of: "…, both need 1".
-func (t *talk) isSubject(i, to int) bool {
+// isSubject reports whether the group at atom i is the subject of the next phrase: "…, both need 1".
+func (t *relationReader) isSubject(i, to int) bool {
 	k := i - 1
 	for t.self < 0 && k > 0 && k > i-3 && t.atoms[k].class == word {
-		k-- // "…, whereas 5 waits for 4"
+		k-- // for example "…, whereas 5 waits for 4"
 	}
 	if k >= 0 && t.atoms[k].class != comma && !t.atoms[k].is(lexicon.And) {
 		return false
@@ -177,17 +178,18 @@ func (t *talk) isSubject(i, to int) bool {
 	return false
 }
 
-// subjectOf returns what stands before a phrase as its subject, when nothing else does: "Step 4 waits for 2".
-func (t *talk) subjectOf(from, at int) []int {
+// subjectOf returns the group directly before a phrase as its subject: "Step 4 waits for 2". It returns nil
+// if there is none, or if there is other content.
+func (t *relationReader) subjectOf(from, at int) []int {
 	i := at - 1
 	for i >= from && t.light(i) {
 		i--
 	}
 	for i > from && t.self < 0 && (t.light(i) || t.atoms[i].class == word) && at-i < maxVerbs {
-		i-- // "3 can only begin once 2 is done"
+		i-- // for example "3 can only begin once 2 is done"
 	}
 	if chained := &t.atoms[max(0, at-1)]; t.self < 0 && at > from && chained.class == group && chained.used && t.atoms[at].is(lexicon.Before) {
-		return chained.items // "1 before 3 before 2"
+		return chained.items // for example "1 before 3 before 2"
 	}
 	if i < from || t.atoms[i].class != group || t.atoms[i].used {
 		return nil
@@ -208,8 +210,8 @@ func (t *talk) subjectOf(from, at int) []int {
 	return a.items
 }
 
-// freed returns the steps of which a phrase says that they need nothing: they begin the part of the clause.
-func (t *talk) freed(from, at int) []int {
+// freed returns the steps that need nothing according to a phrase. They begin the part of the clause.
+func (t *relationReader) freed(from, at int) []int {
 	i := at - 1
 	for i >= from && t.light(i) {
 		i--
@@ -226,12 +228,11 @@ func (t *talk) freed(from, at int) []int {
 	return t.atoms[i].items
 }
 
-// maxVerbs bounds the words between a subject and what is said of it in a sentence that is about several
-// steps.
+// maxVerbs bounds the words between a subject and its phrase in a sentence outside of the steps.
 const maxVerbs = 6
 
-// light reports whether an atom may stand between a subject and what is said of it.
-func (t *talk) light(i int) bool {
+// light reports whether an atom may stand between a subject and its phrase.
+func (t *relationReader) light(i int) bool {
 	a := &t.atoms[i]
 	switch a.class {
 	case word:
@@ -242,21 +243,20 @@ func (t *talk) light(i int) bool {
 	return false
 }
 
-// near reports whether a group stands right before a place, but for light words.
-func (t *talk) near(i, from int) bool {
+// near reports whether only light words separate an atom from the group before it.
+func (t *relationReader) near(i, from int) bool {
 	for i >= from && t.light(i) {
 		i--
 	}
 	return i >= from && t.atoms[i].class == group && !t.atoms[i].used
 }
 
-// maxGap is how many letters of a script without spaces, or light words, stand between a number and what is
-// behind it.
+// maxGap bounds the distance between a number and the phrase behind it: letters of a script without spaces,
+// or light words.
 const maxGap = 5
 
-// behind takes the references before a phrase that stands behind them, and returns the subject that stands
-// before those.
-func (t *talk) behind(rel *Relation, from, at int) (subject []int) {
+// behind reads the references before a phrase that follows its objects. It returns the subject before those.
+func (t *relationReader) behind(rel *Relation, from, at int) (subject []int) {
 	gap, pause := 0, false
 	for i := at - 1; i >= from; i-- {
 		a := &t.atoms[i]
@@ -290,8 +290,8 @@ func (t *talk) behind(rel *Relation, from, at int) (subject []int) {
 	return nil
 }
 
-// start returns where the words begin that can name what stands before a phrase.
-func (t *talk) start(from, at int) int {
+// start returns the first of the words before a phrase that may name its object.
+func (t *relationReader) start(from, at int) int {
 	for i := at - 1; i >= from; i-- {
 		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
 			return i + 1
@@ -300,8 +300,8 @@ func (t *talk) start(from, at int) int {
 	return from
 }
 
-// stretch returns where the words end that can name what a phrase is about.
-func (t *talk) stretch(from, to int) int {
+// stretch returns the end of the words that may name the object of a phrase.
+func (t *relationReader) stretch(from, to int) int {
 	for i := t.behindColon(from, to); i < to; i++ {
 		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
 			return i
@@ -310,15 +310,15 @@ func (t *talk) stretch(from, to int) int {
 	return to
 }
 
-func (t *talk) behindColon(from, to int) int {
+func (t *relationReader) behindColon(from, to int) int {
 	if from < to && t.atoms[from].class == colon {
 		return from + 1
 	}
 	return from
 }
 
-// find returns the atom at or behind an offset.
-func (t *talk) find(from, to, off int) int {
+// find returns the first atom at or behind an offset.
+func (t *relationReader) find(from, to, off int) int {
 	for i := from; i < to; i++ {
 		if t.atoms[i].off >= off {
 			return i
@@ -327,8 +327,8 @@ func (t *talk) find(from, to, off int) int {
 	return to
 }
 
-// ends reports whether nothing of weight comes in a clause any more.
-func (t *talk) ends(i, to int) bool {
+// ends reports whether the rest of the clause has no content.
+func (t *relationReader) ends(i, to int) bool {
 	for ; i < to && t.atoms[i].class != comma; i++ {
 		if a := &t.atoms[i]; a.class == word && !a.common || a.class == group || a.class == quantity {
 			return false

@@ -6,26 +6,26 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// orderSigns are the kinds of phrases that a sentence about the order of steps does not have.
+// orderSigns are the kinds of phrases that a sentence about the order of steps must not contain.
 const orderSigns = lexicon.Relations | 1<<lexicon.Not | 1<<lexicon.Until | 1<<lexicon.Except | 1<<lexicon.None | 1<<lexicon.Choice
 
-// besides are the kinds of phrases that say that the steps of a group run side by side.
+// besides are the kinds of phrases for steps of a group that run in parallel.
 const besides lexicon.Kinds = 1<<lexicon.Meanwhile | 1<<lexicon.Abreast | 1<<lexicon.Loose
 
-// maxOrderWords bounds the words that are no part of the order in a sentence that tells it by bare numbers.
+// maxOrderWords bounds the other words in a sentence that states an order by bare numbers.
 const maxOrderWords = 3
 
-// stage are steps of a sentence that tells the order: "first 1, then 2 and 3 in parallel".
+// stage is a group of steps in a sentence that states an order: "first 1, then 2 and 3 in parallel".
 type stage struct {
 	group   *atom
-	at      int // its place
+	at      int // its index
 	abreast bool
 }
 
-// order reads a clause outside of the steps that says nothing but their order: "first 1, then 3, then 2",
-// "run 1, 2 and 3 in parallel, then 4", "2 and 3 can run side by side", "4 comes last". It reports whether
-// the clause is one.
-func (t *talk) order(from, to int) bool {
+// order reads a clause outside of the steps that states only an order: "first 1, then 3, then 2", "run 1, 2
+// and 3 in parallel, then 4", "2 and 3 can run side by side", "4 comes last". It returns false for other
+// clauses.
+func (t *relationReader) order(from, to int) bool {
 	if t.self >= 0 || to-from > reach {
 		return false
 	}
@@ -46,8 +46,8 @@ func (t *talk) order(from, to int) bool {
 	return true
 }
 
-// stages returns the stages of which a clause tells, or none when it tells something else.
-func (t *talk) stages(from, to int) []stage {
+// stages returns the stages in a clause, or none if the clause states anything else.
+func (t *relationReader) stages(from, to int) []stage {
 	out := []stage{{}}
 	words, numbers, then := 0, false, false
 	for i := from; i < to; i++ {
@@ -55,7 +55,7 @@ func (t *talk) stages(from, to int) []stage {
 		switch {
 		case a.class == group:
 			if now.group != nil && i+1 < to && t.atoms[i+1].is(lexicon.Last) {
-				out = append(out, stage{}) // "and 4 at the very end"
+				out = append(out, stage{}) // for example "and 4 at the very end"
 				now = &out[len(out)-1]
 			}
 			if a.used || a.place || a.spelled && !a.sure || !t.known(a) || now.group != nil || t.isAmount(i+1) && !a.sure {
@@ -65,7 +65,7 @@ func (t *talk) stages(from, to int) []stage {
 		case a.class == word && !a.common, a.class == quantity:
 			words++
 		case a.class != phrase:
-		// "dopo" is "after", too
+		// Italian "dopo" means "after", too.
 		case a.kinds&lexicon.KindsOf(lexicon.Then, lexicon.Last) != 0 && a.kinds&orderSigns&^(1<<lexicon.Before) == 0:
 			then = then || a.is(lexicon.Then)
 			if now.group != nil && !t.ends(i+1, to) {
@@ -83,9 +83,9 @@ func (t *talk) stages(from, to int) []stage {
 	return out
 }
 
-// orderOf returns what a text says of the order of steps, and nothing else.
+// orderOf returns the relations of the clauses in a text that state only an order.
 func (n *Names) orderOf(text string, off int) []Relation {
-	t := talk{n: n, self: -1, text: text, open: -1, last: -1, lost: -1}
+	t := relationReader{n: n, self: -1, text: text, open: -1, last: -1, lost: -1}
 	t.atoms = n.groups(-1, text, n.atoms(text))
 	for from := 0; from < len(t.atoms); {
 		to := from
@@ -102,8 +102,8 @@ func (n *Names) orderOf(text string, off int) []Relation {
 	return t.rels
 }
 
-// oneStage reads a clause that says something of one group of steps.
-func (t *talk) oneStage(s *stage, to int) bool {
+// oneStage reads a clause about one group of steps. It returns false if the clause states no order.
+func (t *relationReader) oneStage(s *stage, to int) bool {
 	rel := Relation{Off: s.group.off, End: t.atoms[to-1].end}
 	items, next := s.group.items, s.at+1
 	switch {
@@ -121,7 +121,7 @@ func (t *talk) oneStage(s *stage, to int) bool {
 	return true
 }
 
-// orders reports whether a text that goes on behind a number is a sentence about that step: "and 2 can run in
+// orders reports whether the text behind a number continues a sentence about that step: "and 2 can run in
 // parallel", "comes last".
 func (n *Names) orders(text string) bool {
 	in := n.groups(-1, text, n.atoms(text))

@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// said writes relations as edges: "1>4" is that 1 comes before 4, "4=3" beside, "4!3" apart, "4~3" what 3
-// needs, "4-" needs nothing, "?2" doubt.
+// said writes relations in short: "1>4" for 1 before 4, "4=3" for parallel, "4!3" for apart, "4~3" for the
+// same needs as 3, "4-" for no needs, "?2" for a doubt.
 func said(n *Names, self int, text string) string {
 	rels, doubts := n.Relations(self, text, 0)
 	id := func(i int) string { return n.items[i].ID }

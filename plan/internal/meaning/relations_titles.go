@@ -9,11 +9,11 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// maxNamed bounds the words by which an item is found.
+// maxNamed bounds the words from which an item is found.
 const maxNamed = 12
 
-// named finds the items whose titles have the words between two atoms.
-func (t *talk) named(rel *Relation, from, to int) {
+// named adds the items that the words between two atoms name by their titles.
+func (t *relationReader) named(rel *Relation, from, to int) {
 	if rel.Kind > Before || from >= to || t.atoms[from].is(lexicon.None) || !strings.ContainsFunc(t.text[rel.Off:rel.End], unicode.IsLetter) {
 		return
 	}
@@ -34,13 +34,13 @@ func (t *talk) named(rel *Relation, from, to int) {
 		if i, ok, weak := t.byTitle(from, min(next, from+maxNamed)); ok && !(t.n.items[i].Group && i > t.self && t.self >= 0) {
 			if rel.Kind == Before && t.self >= 0 && t.timed(rel.Off) {
 				from = next + 1
-				continue // "two weeks before the race"
+				continue // for example "two weeks before the race"
 			}
 			if rel.Kind == Before && i < t.self {
 				why := "it may come before " + t.n.items[i].ID + ", which is listed earlier"
 				whole := t.wholly(i, from, next)
 				if whole {
-					why = "taken for what comes after it, though it is listed earlier"
+					why = "taken for a step after it, although it is listed earlier"
 				}
 				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: why, Off: rel.Off})
 				if !whole {
@@ -66,16 +66,17 @@ func (t *talk) named(rel *Relation, from, to int) {
 	}
 }
 
-// stemOf returns the stem of an atom that is a word or a phrase with a meaning of its own, else "".
-func (t *talk) stemOf(a *atom) string {
+// stemOf returns the stem of an atom that is a word or a phrase, or "".
+func (t *relationReader) stemOf(a *atom) string {
 	if a.class != word && a.class != phrase {
 		return ""
 	}
 	return t.n.stem(t.text[a.off:a.end])
 }
 
-// wholly reports whether two words or more stand between two atoms, and an item has all of them.
-func (t *talk) wholly(item, from, to int) bool {
+// wholly reports whether there are at least two words between two atoms and the title of an item has all of
+// them.
+func (t *relationReader) wholly(item, from, to int) bool {
 	words := 0
 	for i := from; i < to; i++ {
 		stem := t.stemOf(&t.atoms[i])
@@ -89,9 +90,9 @@ func (t *talk) wholly(item, from, to int) bool {
 	return words > 1
 }
 
-// several returns the steps of which there are as many as the words between two atoms say: "both checks",
-// "all three snapshots".
-func (t *talk) several(from, to int) []int {
+// several returns the earlier steps with a word in their titles if their number is the one stated: "both
+// checks", "all three snapshots".
+func (t *relationReader) several(from, to int) []int {
 	count := 0
 	for i := from; i < to && t.self >= 0; i++ {
 		a := &t.atoms[i]
@@ -119,14 +120,15 @@ func (t *talk) several(from, to int) []int {
 	return nil
 }
 
-// timed reports whether a time stands before a place: "two weeks before".
-func (t *talk) timed(off int) bool {
+// timed reports whether a time precedes an offset: "two weeks before".
+func (t *relationReader) timed(off int) bool {
 	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
 	return i > 0 && (t.isUnit(i-1) || t.atoms[i-1].class == quantity)
 }
 
-// demands reads a remark that says of a step, by its words, what it must be: "(the lease must be signed)".
-func (t *talk) demands(from, to int) {
+// demands reads a remark with a demand on another step, which it names by words: "(the lease must be
+// signed)".
+func (t *relationReader) demands(from, to int) {
 	if from == 0 || t.self <= 0 || to-from > maxDemand || t.atoms[from-1].class == comma {
 		return
 	}
@@ -151,12 +153,12 @@ func (t *talk) demands(from, to int) {
 	}
 }
 
-// maxDemand bounds the words of a remark that says what a step must be, maxDemanded those behind the "must".
+// maxDemand bounds the words of such a remark, maxDemanded those behind the "must".
 const maxDemand, maxDemanded = 14, 6
 
-// guessable reports whether words behind a phrase can name an item. A verb that begins a text is what the
-// item does: "Combine the figures" names none, "after the survey, combine" does.
-func (t *talk) guessable(rel *Relation, from int) bool {
+// guessable reports whether words behind a phrase may name an item. A verb at the beginning of a text is the
+// step's own action: "Combine the figures" names no item, "after the survey, combine" does.
+func (t *relationReader) guessable(rel *Relation, from int) bool {
 	at := max(0, from-1)
 	for at > 0 && t.atoms[at].kinds&lexicon.Relations == 0 {
 		at--
@@ -166,7 +168,7 @@ func (t *talk) guessable(rel *Relation, from int) bool {
 		return true
 	}
 	if rel.Kind == Uses && !strings.Contains(a.tok.Phrase, " ") {
-		return at > 0 && t.atoms[at-1].class == opened // "(uses the map)"
+		return at > 0 && t.atoms[at-1].class == opened // for example "(uses the map)"
 	}
 	return at > 0 || rel.Kind == Needs
 }
@@ -174,8 +176,9 @@ func (t *talk) guessable(rel *Relation, from int) bool {
 // maxTitle bounds the atoms of a title that is looked up as a whole.
 const maxTitle = 14
 
-// titled takes a list of whole titles, as in "depends on: Book the hall, Print the posters".
-func (t *talk) titled(rel *Relation, from int) (some bool) {
+// titled adds the items of a list of whole titles, as in "depends on: Book the hall, Print the posters". It
+// returns false if there is none.
+func (t *relationReader) titled(rel *Relation, from int) (some bool) {
 	for from < len(t.atoms) {
 		for from < len(t.atoms) && t.atoms[from].class == colon {
 			from++
@@ -201,8 +204,9 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 	return some
 }
 
-// wholeTitle returns the item whose whole title begins at a place, the longest one, and where it ends.
-func (t *talk) wholeTitle(from int) (found, next int) {
+// wholeTitle returns the item with the longest title that begins at an atom, or -1, and the atom behind the
+// title.
+func (t *relationReader) wholeTitle(from int) (found, next int) {
 	found = -1
 	for i := from; i < min(len(t.atoms), from+maxTitle); i++ {
 		if c := t.atoms[i].class; c == stop || c == opened || c == closed {
@@ -217,8 +221,8 @@ func (t *talk) wholeTitle(from int) (found, next int) {
 	return found, next
 }
 
-// begins reports whether a clause begins at a place.
-func (t *talk) begins(off int) bool {
+// begins reports whether a clause begins at an offset.
+func (t *relationReader) begins(off int) bool {
 	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
 	if i == 0 {
 		return t.self < 0
@@ -227,11 +231,11 @@ func (t *talk) begins(off int) bool {
 	return c == opened || c == comma || c == dash || c == colon || c == stop
 }
 
-// byTitle returns the one item that the words name: it has a word that no other item has, or more of the
-// words than any other. When several have, it returns one of them, and false. Weak is set when most of the
-// words are not those of the item. Steps before this one are also known by the words of what is said of them,
-// when no title has any.
-func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
+// byTitle returns the item that the words name: it has a word that no other item has, or more of the words
+// than any other. If several items do, it returns one of them and ok is false. weak is set if most of the
+// words do not belong to the item. Steps before self are also found by the words of their remarks if no title
+// has any.
+func (t *relationReader) byTitle(from, to int) (item int, ok, weak bool) {
 	if item, ok, weak = t.byWords(from, to, t.n.stems, false); ok || t.self < 0 {
 		return item, ok, weak
 	}
@@ -242,8 +246,9 @@ func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
 	return item, ok, true
 }
 
-// byWords returns the item, or the earlier one, that has most of the words between two atoms.
-func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item int, ok, weak bool) {
+// byWords returns the item with the most words between two atoms, for byTitle. earlier admits only items
+// before self.
+func (t *relationReader) byWords(from, to int, stems map[string][]int, earlier bool) (item int, ok, weak bool) {
 	words, best, second, unique := 0, -1, 0, map[int]bool{}
 	count := map[int]int{}
 	for i := from; i < to; i++ {
@@ -257,7 +262,7 @@ func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item
 			have = stems[t.n.tail(t.text[a.off:a.end])]
 		}
 		if whole := stems[t.n.whole(t.text[a.off:a.end])]; len(have) > 1 && len(whole) > 0 {
-			have = whole // the auction, not the auctioneer
+			have = whole // for example the auction, not the auctioneer
 		}
 		items := slices.DeleteFunc(without(have, []int{t.self}), func(i int) bool {
 			return t.self >= 0 && (t.n.within(t.self, i) || earlier && i > t.self)

@@ -2,23 +2,23 @@ package meaning
 
 import "github.com/epigraph-run/epigraph/plan/internal/lexicon"
 
-// Rule is what a text says about all steps at once.
+// Rule is a statement of a text about all steps.
 type Rule uint8
 
 const (
-	// NoRule means that nothing is said.
+	// NoRule means that there is no such statement.
 	NoRule Rule = iota
-	// Loose means that steps need nothing, unless they say so.
+	// Loose means that steps need nothing unless they state a need.
 	Loose
-	// Chained means that each step needs the one before, unless it says otherwise.
+	// Chained means that each step needs the one before it unless it states otherwise.
 	Chained
 )
 
-// Rule returns what a line outside of the steps says about all of them. What a sentence says of some of them
-// that it names is none: "2 and 3 can be done in any order".
+// Rule returns the rule in a line outside of the steps. A sentence about particular steps is no rule: "2 and
+// 3 can be done in any order".
 func (n *Names) Rule(text string) Rule {
 	rule, said := NoRule, NoRule
-	// "all steps are independent", "all of them can run in parallel"
+	// For example "all steps are independent", "all of them can run in parallel".
 	every, steps, some := false, false, false
 	end := func() {
 		if !some || said == Chained {

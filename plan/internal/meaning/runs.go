@@ -7,14 +7,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// run is a part of a series that stands together: below one heading, or below one line of text.
+// run is a coherent part of a series: the items below one heading or one line of text.
 type run struct {
 	items []*form.Item
-	// head is the heading above it, intro the line of text before it; both may be nil.
+	// head is the heading above the run, intro the line of text before it. Both may be nil.
 	head, intro *form.Item
 }
 
-// runs splits a series where another heading or a line of text stands between two of its items.
+// runs splits a series where another heading or a line of text separates two of its items.
 func (o *outline) runs(items []*form.Item) []run {
 	in := make(map[*form.Item]bool, len(items))
 	for _, it := range items {
@@ -49,8 +49,7 @@ func (o *outline) runs(items []*form.Item) []run {
 	return out
 }
 
-// restarts returns the items, behind a gap, at which a list of two or more begins again with its first two
-// marks.
+// restarts returns the items, behind a gap, at which a list repeats its first two marks.
 func restarts(items []*form.Item) map[*form.Item]bool {
 	if len(items) < 4 || items[0].Mark.Style == form.NoMark || items[0].Mark.Label == items[1].Mark.Label {
 		return nil
@@ -64,7 +63,7 @@ func restarts(items []*form.Item) map[*form.Item]bool {
 	return out
 }
 
-// announced reports whether the heading or the line before a run says that a plan follows.
+// announced reports whether the heading above a run or the line before it announces a plan.
 func (r *run) announced(lang string) bool {
 	if r.head != nil && announces(lang, squeeze(r.head.Text), true) < 0 {
 		return true
@@ -72,13 +71,12 @@ func (r *run) announced(lang string) bool {
 	return r.intro != nil && announces(lang, squeeze(r.intro.Text), false) < 0
 }
 
-// phase reports whether a run stands below a heading with a number, such as "Phase 2: Build".
+// phase reports whether a run is below a heading with a number, such as "Phase 2: Build".
 func (r *run) phase() bool { return r.head != nil && r.head.Mark.Style != form.NoMark }
 
-// one leaves of a series the run that is the plan, when the others are something else: lists under other
-// headings, or the same list before it was revised. It returns the items that stay, and the runs that were
-// left out.
-func (o *outline) one(s series) ([]*form.Item, []run) {
+// choosePlan returns the run of a series that is the plan if the other runs are something else: lists under
+// other headings, or an earlier version of the list. It returns the items of the plan and the other runs.
+func (o *outline) choosePlan(s series) ([]*form.Item, []run) {
 	all := o.runs(s.items)
 	if len(all) < 2 {
 		return s.items, nil
@@ -100,7 +98,7 @@ func (o *outline) one(s series) ([]*form.Item, []run) {
 	case announced == 1 && (again || all[last].head != nil && s.name != "labels"):
 	case again && !headed(all):
 		last = 0
-		for i := range all { // as Replaces has it; their marks begin again
+		for i := range all { // the same rule as in Replaces, for runs whose marks start again
 			if len(all[i].items)*2 >= len(all[last].items) {
 				last = i
 			}
@@ -111,7 +109,7 @@ func (o *outline) one(s series) ([]*form.Item, []run) {
 	return all[last].items, append(append([]run{}, all[:last]...), all[last+1:]...)
 }
 
-// headed reports whether every run stands below a heading of its own.
+// headed reports whether every run has a heading of its own.
 func headed(all []run) bool {
 	for i := range all {
 		if all[i].head == nil || i > 0 && all[i].head == all[i-1].head {
@@ -121,7 +119,8 @@ func headed(all []run) bool {
 	return true
 }
 
-// numbering tells whether the numbers of a later run begin again, and whether those of all runs go on.
+// numbering reports whether the numbers of a later run start again, and whether the numbers continue over all
+// runs.
 func (o *outline) numbering(all []run) (restarts, goesOn bool) {
 	seen := map[string]bool{}
 	goesOn = true
@@ -145,17 +144,18 @@ func (o *outline) numbering(all []run) (restarts, goesOn bool) {
 	return restarts, goesOn
 }
 
-// maxRuns bounds how many of the lists that were left out are read.
+// maxRuns bounds how many of the other lists are read.
 const maxRuns = 4
 
-// other says of the runs that were left out what they hold that the plan does not.
-func (o *outline) other(r *Reading, s series, left []run) {
+// noteOthers notes the differences between the plan and the other runs, unless a run states relations of the
+// plan's steps.
+func (o *outline) noteOthers(r *Reading, s series, left []run) {
 	for i := range left {
-		if s.items = left[i].items; i < maxRuns && o.tellsOf(r, s.items) {
+		if s.items = left[i].items; i < maxRuns && o.statesRelations(r, s.items) {
 			continue
 		}
 		if i < maxRuns {
-			if other := o.alone(s); other != nil {
+			if other := o.readSeries(s); other != nil {
 				r.Notes = append(r.Notes, OtherPlan(r.chained(), other.chained())...)
 			}
 		}
@@ -164,9 +164,9 @@ func (o *outline) other(r *Reading, s series, left []run) {
 	r.Around = append(r.Around, r.left...)
 }
 
-// tellsOf reports whether most entries of a list below a plan say how its steps are related: "Step 3 can
-// only begin when 1 and 2 are complete."
-func (o *outline) tellsOf(r *Reading, entries []*form.Item) bool {
+// statesRelations reports whether most entries of a list below a plan state relations of its steps: "Step 3
+// can only begin when 1 and 2 are complete."
+func (o *outline) statesRelations(r *Reading, entries []*form.Item) bool {
 	if len(r.Items) < 2 || len(r.Items) > maxRemarked || entries[0].Off < r.Items[len(r.Items)-1].Off {
 		return false
 	}
@@ -182,10 +182,10 @@ func (o *outline) tellsOf(r *Reading, entries []*form.Item) bool {
 	return n*2 > len(entries)
 }
 
-// maxRemarked bounds the steps of a plan of which a list below may tell.
+// maxRemarked bounds the steps of a plan for which a list below is read.
 const maxRemarked = 500
 
-// chained is the reading with the links of the listed order where it states none.
+// chained returns the reading with explicit links in listed order, if it states no dependencies.
 func (r *Reading) chained() *Reading {
 	if r.Stated || len(r.Links) > 0 {
 		return r

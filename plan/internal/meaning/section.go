@@ -13,7 +13,7 @@ type section struct {
 	title           string
 }
 
-// sections returns the parts of a document of Markdown.
+// sections returns the sections of a Markdown document.
 func sections(src *form.Source) (out []section) {
 	var open []int
 	closeTo := func(level, off int) {
@@ -36,8 +36,8 @@ func sections(src *form.Source) (out []section) {
 	return out
 }
 
-// planSection returns the one section of a document that its heading calls the plan, when other sections
-// stand beside it.
+// planSection returns the section whose heading announces the plan. ok is false if there are several, or if
+// there is no section outside of it.
 func planSection(src *form.Source) (at section, ok bool) {
 	all := sections(src)
 	lang := languageOf(src)
@@ -46,12 +46,12 @@ func planSection(src *form.Source) (at section, ok bool) {
 		if announces(lang, s.title, true) >= 0 || ok && s.off < at.end {
 			continue
 		}
-		beside := false
+		others := false
 		for k := range all {
-			beside = beside || all[k].off >= s.end || all[k].end <= s.off
+			others = others || all[k].off >= s.end || all[k].end <= s.off
 		}
 		switch {
-		case !beside:
+		case !others:
 		case ok:
 			return at, false
 		default:
@@ -61,12 +61,12 @@ func planSection(src *form.Source) (at section, ok bool) {
 	return at, ok
 }
 
-// leastSection is the weight from which a section is the plan, whatever else its document holds.
+// leastSection is the lowest weight of a section that is the plan regardless of the rest of its document.
 const leastSection = 40
 
-// readSection reads a document with a section that is called the plan: what stands in other sections, such as
-// results, constraints and examples, is no plan. It returns nil when there is no such section, or when the
-// other sections say more of the same steps.
+// readSection reads a document with a section for the plan. Other sections, such as results, constraints and
+// examples, are ignored. It returns nil if there is no such section. If the whole document states more about
+// the same steps, its readings are returned instead.
 func readSection(src *form.Source, read func(*form.Source) []*Reading) []*Reading {
 	s, ok := planSection(src)
 	if !ok {
@@ -97,7 +97,7 @@ func readSection(src *form.Source, read func(*form.Source) []*Reading) []*Readin
 	return part
 }
 
-// blanked returns the text with spans blanked out, so that places stay what they are.
+// blanked returns the text with spans blanked out. Offsets do not change.
 func blanked(src *form.Source, spans ...Span) *form.Source {
 	b := []byte(src.Text)
 	for _, s := range spans {
@@ -112,31 +112,31 @@ func blanked(src *form.Source, spans ...Span) *form.Source {
 	return out
 }
 
-// withoutPrograms returns the text without blocks of code that define classes with state, or import modules
-// and loop, and without charts that are no graphs: such a block is no plan.
+// withoutPrograms returns the text with fences blanked out that are no plan: code that defines classes with
+// state, code that imports modules and loops, and charts that are no graphs.
 func withoutPrograms(src *form.Source) *form.Source {
 	var spans []Span
-	from, first, keeps, imports := -1, false, false, false
+	from, first, program, imports := -1, false, false, false
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
 		case l.Fence && from >= 0:
-			if keeps {
+			if program {
 				spans = append(spans, Span{from, l.Start})
 			}
 			from = -1
 		case l.Fence:
-			from, first, keeps, imports = l.End, l.Lang == "mermaid", false, false
+			from, first, program, imports = l.End, l.Lang == "mermaid", false, false
 		case from >= 0:
 			if first && l.Text != "" {
 				first = false
-				keeps = charts[strings.ToLower(firstWord(l.Text))]
+				program = charts[strings.ToLower(firstWord(l.Text))]
 			}
 			imports = imports || strings.HasPrefix(l.Text, "from ") && strings.Contains(l.Text, " import ") || strings.HasPrefix(l.Text, "import ")
-			keeps = keeps || imports && strings.HasPrefix(l.Text, "while ") || strings.HasPrefix(l.Text, "def __init__(self") || strings.HasPrefix(l.Text, "self.") && strings.Contains(l.Text, " = ")
+			program = program || imports && strings.HasPrefix(l.Text, "while ") || strings.HasPrefix(l.Text, "def __init__(self") || strings.HasPrefix(l.Text, "self.") && strings.Contains(l.Text, " = ")
 		}
 	}
-	if from >= 0 && keeps {
+	if from >= 0 && program {
 		spans = append(spans, Span{from, len(src.Text)})
 	}
 	if len(spans) == 0 {

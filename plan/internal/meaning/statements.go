@@ -7,16 +7,15 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// statements finds the items that say of steps what they wait for, and are none themselves: "- T3 requires
-// T1" below a list of T1 to T9, "1 can start right away; 2 comes after 1." Their labels are those of steps
-// before them.
+// statements finds the items that only state the needs of steps: "- T3 requires T1" below a list of T1 to T9,
+// "1 can start right away; 2 comes after 1." Their labels repeat those of earlier steps.
 func (o *outline) statements() {
 	seen := map[string]bool{}
 	var named []Named
 	var again []*form.Item
 	var head *form.Item
-	counted := map[*form.Item]bool{}     // items below which numbers begin again
-	below := map[*form.Item]*form.Item{} // the line that says that a revised plan follows
+	counted := map[*form.Item]bool{}     // items below which numbers start again
+	below := map[*form.Item]*form.Item{} // the line that announces a revised plan
 	for _, it := range o.all {
 		if it.Mark.Style == form.NoMark && it.Kind != form.Entry {
 			if head = nil; revises(o.src, it.Text) {
@@ -32,7 +31,7 @@ func (o *outline) statements() {
 			counted[p] = p.Kind == form.Entry && p.Mark.Style == form.Number && it.Indent > p.Indent && counts(p.Kids)
 		}
 		if (p.Mark.Noun != "" || counted[p]) && it.Mark.Style != form.Code {
-			// Numbers begin again below "Phase 2", and below "2."
+			// Numbers start again below "Phase 2", and below "2.".
 			key = p.Mark.Noun + " " + p.Mark.Label + key
 		}
 		if !seen[key] && !(it.Mark.Weak && ranges(it.Mark.Label, seen)) {
@@ -48,7 +47,7 @@ func (o *outline) statements() {
 	}
 	n := NewNames(named)
 	n.In(lexicon.Lang(language(o.src.Text)))
-	// By what they stand in: how many state something, less those that do not
+	// By parent: the number of items that state needs, minus those that do not.
 	states, fresh := map[*form.Item]int{}, map[*form.Item]bool{}
 	for _, it := range again {
 		if n.states(it.Text) || it.Mark.Weak && n.orders(it.Text) || o.needed(it) && n.onlyIDs(-1, it.Text) != nil {
@@ -63,7 +62,7 @@ func (o *outline) statements() {
 	}
 }
 
-// counts reports whether all items have numbers or letters, from the first one on.
+// counts reports whether the items have numbers or letters that count from the first one.
 func counts(items []*form.Item) bool {
 	for i, it := range items {
 		if m := it.Mark; m.Style != form.Number && m.Style != form.Letter || len(m.Path) != 1 || m.Path[0] != i+1 {
@@ -73,19 +72,18 @@ func counts(items []*form.Item) bool {
 	return len(items) > 1
 }
 
-// ranges reports whether a label is that of several items: "1-3 can run in parallel".
+// ranges reports whether a label stands for several items: "1-3 can run in parallel".
 func ranges(label string, seen map[string]bool) bool {
 	from, to, ok := strings.Cut(label, "-")
 	return ok && seen[" "+from] && seen[" "+to]
 }
 
-// revises reports whether a line announces the steps of a plan that is revised: "Revised plan:".
+// revises reports whether a line announces a revised plan: "Revised plan:".
 func revises(src *form.Source, s string) bool {
 	return strings.HasSuffix(strings.TrimRight(s, " "), ":") && (corrects(s) || hasTone(languageOf(src), s, toneRevised))
 }
 
-// needed reports whether an item stands below a heading or a line that says what its entries are: what steps
-// wait for, as "Dependencies".
+// needed reports whether an item is below a heading for needs, such as "Dependencies".
 func (o *outline) needed(it *form.Item) bool {
 	p := o.parent[it]
 	if p == nil || p.Kind != form.Heading || p.Level == 0 {
@@ -95,11 +93,11 @@ func (o *outline) needed(it *form.Item) bool {
 	return ok && role == lexicon.Requires
 }
 
-// maxTitled bounds the words of a statement that are part of no relation.
+// maxTitled bounds the words of a statement that belong to no relation.
 const maxTitled = 2
 
-// states reports whether a text says of a step what it waits for, and nothing else. It does not need to be
-// understood.
+// states reports whether the first sentence of a text consists of a relation between steps. The relation need
+// not be understood.
 func (n *Names) states(text string) bool {
 	if i := strings.IndexAny(text, ".;；。"); i > 0 {
 		text = text[:i]

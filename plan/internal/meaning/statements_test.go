@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// TestStatements reads lists whose steps are told apart from what they wait for, and lists with struck and
+// TestStatements reads lists of steps with separate statements of their needs, and lists with struck and
 // faulty parts.
 func TestStatements(t *testing.T) {
 	steps := "1. dig the pond\n2. line it\n3. fill it\n\n"

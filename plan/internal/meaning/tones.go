@@ -13,10 +13,10 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// tone is a kind of words of running text; a set of them is their sum.
+// tone is a kind of phrase in running text, or a set of kinds.
 type tone uint64
 
-// The kinds of words of tones.txt.
+// The kinds of phrases in tones.txt.
 const (
 	toneWhen tone = 1 << iota
 	toneFree
@@ -63,8 +63,8 @@ type toneHit struct {
 
 type tonePhrase struct {
 	text string
-	// kinds holds the kinds of the phrase in each language. Suffix is set for what ends a word, and rest is
-	// what must follow somewhere behind.
+	// kinds holds the kinds of the phrase by language, all those of all languages. suffix is set if the
+	// phrase is the end of a word. rest is a text that must follow the phrase.
 	kinds  map[string]tone
 	all    tone
 	suffix bool
@@ -72,8 +72,8 @@ type tonePhrase struct {
 }
 
 type toneWords struct {
-	phrases []tonePhrase // sorted; those that end a word stand behind the others once more
-	// words finds all phrases, ends those that end a word. Sets holds each language as a set for both.
+	phrases []tonePhrase // sorted by text, followed by copies of the suffixes
+	// words finds all phrases, ends only suffixes. sets holds the set number of each language in both.
 	words, ends lexicon.Trie
 	sets        map[string]uint32
 }
@@ -123,7 +123,7 @@ var toneData = sync.OnceValue(func() *toneWords {
 	return w
 })
 
-// trie makes a trie of the phrases from a place on. Its keys are counted from there.
+// trie makes a trie of the phrases from an index on. Its keys are relative to that index.
 func (w *toneWords) trie(from int) lexicon.Trie {
 	var keys []string
 	var sets []uint32
@@ -137,14 +137,14 @@ func (w *toneWords) trie(from int) lexicon.Trie {
 	return lexicon.NewTrie(keys, sets)
 }
 
-// maxTone bounds how long, in bytes, a phrase of tones.txt is.
+// maxTone bounds the phrases of tones.txt, in bytes.
 const maxTone = 60
 
-// maxRest bounds how far from a phrase, in bytes, what must follow it stands.
+// maxRest bounds the distance between a phrase and the text that must follow it, in bytes.
 const maxRest = 1000
 
-// tonesIn finds the phrases of a language, or of all when it is "", in a text; at each place the longest one
-// of each kind. The text is folded.
+// tonesIn finds the phrases of a language, or of all languages if lang is "". At each offset it returns the
+// longest phrase of each kind. The text must be folded.
 func tonesIn(lang, text string) (hits []toneHit) {
 	w := toneData()
 	set := w.sets[lang]
@@ -162,7 +162,7 @@ func tonesIn(lang, text string) (hits []toneHit) {
 	return hits
 }
 
-// at appends the phrases that begin at a place with the byte of a node.
+// at appends the phrases that begin at offset i. node is the trie node of the first byte.
 func (w *toneWords) at(hits []toneHit, lang, text string, i int, node int32, set uint32) []toneHit {
 	trie, base := &w.words, 0
 	if joinedAt(text, i) {
@@ -187,7 +187,7 @@ func (w *toneWords) at(hits []toneHit, lang, text string, i int, node int32, set
 	if len(hits) < from+2 {
 		return hits
 	}
-	for k := from; k < len(hits); k++ { // of each kind the longest
+	for k := from; k < len(hits); k++ { // keep the longest of each kind
 		for _, later := range hits[k+1:] {
 			hits[k].kind &^= later.kind
 		}
@@ -195,7 +195,7 @@ func (w *toneWords) at(hits []toneHit, lang, text string, i int, node int32, set
 	return append(hits[:from], slices.DeleteFunc(hits[from:], func(h toneHit) bool { return h.kind == 0 })...)
 }
 
-// hit appends a phrase that stands between two places, when it counts in the language.
+// hit appends the phrase, found between two offsets, if it belongs to the language.
 func (p *tonePhrase) hit(hits []toneHit, lang, text string, off, end int) []toneHit {
 	kind := p.all
 	if lang != "" {
@@ -207,7 +207,7 @@ func (p *tonePhrase) hit(hits []toneHit, lang, text string, off, end int) []tone
 	return append(hits, toneHit{kind, off, end})
 }
 
-// hasTone reports whether a phrase of one of the kinds stands in the text.
+// hasTone reports whether a text contains a phrase of one of the kinds.
 func hasTone(lang, text string, kinds tone) bool {
 	for _, h := range tonesIn(lang, lexicon.Fold(text)) {
 		if h.kind&kinds != 0 {
@@ -217,7 +217,7 @@ func hasTone(lang, text string, kinds tone) bool {
 	return false
 }
 
-// joinedAt reports whether a place stands within a word of a script that puts spaces between words.
+// joinedAt reports whether an offset is inside a word of a script that separates words by spaces.
 func joinedAt(text string, at int) bool {
 	if at <= 0 || at >= len(text) {
 		return false
@@ -237,15 +237,15 @@ func spaced(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsMark(r)) && (r < 0x1100 || r > 0x11FF && r < 0x2E80)
 }
 
-// verbLast reports whether a language puts its verbs behind what they need.
+// verbLast reports whether a language places verbs behind their objects.
 func verbLast(lang string) bool { return lexicon.Lang(lang).VerbLast() }
 
-// language tells the language of a text, or is "".
+// language returns the language of a text, or "".
 func language(text string) string { return string(lexicon.Language(text)) }
 
 type languageKey struct{}
 
-// languageOf tells the language of a whole text.
+// languageOf returns the language of a whole source. The result is cached.
 func languageOf(src *form.Source) string {
 	return form.Once(src, languageKey{}, func() string { return language(src.Text) })
 }

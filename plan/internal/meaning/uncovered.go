@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// Covered is a problem as it was read, with the place of its text.
+// Covered is a problem that was read, with the offset of its text.
 type Covered struct {
 	ID, Title string
 	Off       int
@@ -17,23 +17,22 @@ type Covered struct {
 	Parent    int
 }
 
-// maxUncovered bounds the notes of one text.
+// maxUncovered bounds the notes of a text.
 const maxUncovered = 300
 
-// cover compares a text with what was read of it.
+// cover compares a text with the plan that was read from it.
 type cover struct {
 	src   *form.Source
 	items []Covered
 	names *Names
 	links map[Link]bool
-	at    map[int]int // the items by the line that they begin on
+	at    map[int]int // the item that begins on a line
 	said  map[Note]bool
 	notes []Note
 }
 
-// Uncovered returns a note for each relation that the text states and no link shows, and for each labeled
-// line that is no item. Outside from and to, and on the lines of items, texts are read as relations are. Of
-// data, what lies between from and to is left out.
+// Uncovered returns a note for each relation in the text that no link represents. Relations are looked for in
+// all lines. If data is set, the text between from and to is data and left out.
 func Uncovered(src *form.Source, items []Covered, links []Link, from, to int, data bool) []Note {
 	c := cover{src: src, items: items, links: make(map[Link]bool, len(links)), at: make(map[int]int, len(items)), said: map[Note]bool{}}
 	named := make([]Named, len(items))
@@ -68,7 +67,7 @@ func Uncovered(src *form.Source, items []Covered, links []Link, from, to int, da
 	return c.notes
 }
 
-// line compares what one line says with the links.
+// line compares the relations in a line with the links.
 func (c *cover) line(self int, begins bool, l *form.Line) {
 	text, off := l.Text, l.Off
 	if begins {
@@ -92,24 +91,24 @@ func (c *cover) line(self int, begins bool, l *form.Line) {
 			}
 			for _, x := range r.Items {
 				if s != x && c.related(s, x) == (r.Kind == Apart || r.Kind == Beside) {
-					c.note("AMBIGUOUS", s, c.items[x].ID, r.Off, "the text relates it to "+c.items[x].ID+", and the plan was read otherwise")
+					c.note("AMBIGUOUS", s, c.items[x].ID, r.Off, "the text relates it to "+c.items[x].ID+", but the plan was read otherwise")
 				}
 			}
 			for _, u := range r.Unknown {
 				if id := c.items[s].ID; !c.links[Link{From: u, To: id}] && !c.links[Link{From: id, To: u}] {
-					c.note("UNKNOWN_REFERENCE", s, u, r.Off, "the text relates it to "+u+", which is no problem")
+					c.note("UNKNOWN_REFERENCE", s, u, r.Off, "the text relates it to "+u+", which is no problem of the plan")
 				}
 			}
 		}
 	}
 	for _, d := range doubts {
 		if d.Item >= 0 && (self < 0 || !c.related(self, d.Item)) {
-			c.note("AMBIGUOUS", d.Item, d.Text, d.Off, "the text names it, and what it says of it is not understood: "+squeeze(d.Text))
+			c.note("AMBIGUOUS", d.Item, d.Text, d.Off, "the text names it in a way that was not understood: "+squeeze(d.Text))
 		}
 	}
 }
 
-// related reports whether a link joins two items, or one of the parts of groups.
+// related reports whether a link joins two items in either direction. It is true if one of them is a group.
 func (c *cover) related(a, b int) bool {
 	x, y := c.items[a].ID, c.items[b].ID
 	return c.items[a].Group || c.items[b].Group || c.links[Link{From: x, To: y}] || c.links[Link{From: y, To: x}]
@@ -124,8 +123,7 @@ func (c *cover) note(code string, item int, other string, off int, message strin
 	c.notes = append(c.notes, Note{Code: code, Element: c.items[item].ID, Off: off, Message: message, Hint: "say which step waits for which"})
 }
 
-// CutOff reports why the last line of a text ends in the middle of something, or "". Other are lines of the
-// same kind.
+// CutOff returns why the last line of a text is incomplete, or "". other are lines of the same kind.
 func CutOff(line string, other []string) string {
 	line = strings.TrimRight(line, " \t\r")
 	depth := 0
@@ -156,7 +154,7 @@ func CutOff(line string, other []string) string {
 		}
 	}
 	if len(other) > 2 && stops == len(other) {
-		return "it does not end as the others do"
+		return "it does not end like the others"
 	}
 	return ""
 }

@@ -126,7 +126,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 	}
 
 	step(4, "The books")
-	if err := books(ctx, &remote, s, r.GetTaskId()); err != nil {
+	if err := showAccounts(ctx, &remote, s, r.GetTaskId()); err != nil {
 		return err
 	}
 
@@ -197,8 +197,8 @@ func scriptedModel() (stop func() error, base string, err error) {
 	return model.Close, base, nil
 }
 
-// books shows the task and its epic once the run's end has reached them.
-func books(ctx context.Context, e *env, s *services, taskID string) error {
+// showAccounts shows the task and its epic once the run's end has reached them.
+func showAccounts(ctx context.Context, e *env, s *services, taskID string) error {
 	deadline := time.Now().Add(settle)
 	for {
 		t, err := s.registry.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: taskID})

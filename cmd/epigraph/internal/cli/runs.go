@@ -174,7 +174,7 @@ func (c *runsGetCmd) Run(e *env) error {
 		if v.GetNextPageToken() != "" {
 			e.note("there are more visits: `epigraph runs visits %s`", c.ID)
 		}
-		e.tellUnbooked(r)
+		e.noteUnbooked(r)
 		if !over(r) && err == nil {
 			e.help("`epigraph runs explain %s` says why it does not move", c.ID)
 		}

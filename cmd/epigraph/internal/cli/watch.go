@@ -255,7 +255,7 @@ func (v *screen) end(r *executorv1.Run, booked []*registryv1.UsageEntry) error {
 	if h := advice(r); h != "" {
 		v.e.note("help: %s", h)
 	}
-	v.e.tellUnbooked(r)
+	v.e.noteUnbooked(r)
 	return err
 }
 
@@ -315,7 +315,7 @@ func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1
 }
 
 // tellUnbooked says when the cost that was shown is not the whole.
-func (e *env) tellUnbooked(r *executorv1.Run) {
+func (e *env) noteUnbooked(r *executorv1.Run) {
 	if n := r.GetUsage().GetUnbookedAttempts(); n > 0 {
 		e.note("help: the registry has not booked %s yet, whose cost is missing above; `epigraph runs show %s` tells it later", view.Plural(int(n), "attempt"), r.GetId())
 	}

@@ -33,7 +33,7 @@ func TestDatabaseUnreachable(t *testing.T) {
 
 	const wait = 30 * time.Second // it takes a second or two
 	c := base(t)
-	log := &testkit.LogBook{}
+	log := &testkit.LogBuffer{}
 	c.Telemetry.LogWriter, c.Telemetry.LogLevel, c.Telemetry.LogFormat = log, "info", "json"
 	c.StartTimeout = 0
 	c.Registry.Store, c.Registry.PostgresURL = "postgres", conf.NewSecret(db.URL(""))
@@ -95,8 +95,8 @@ func TestDatabaseUnreachable(t *testing.T) {
 			alive(t, p)
 		})
 	}
-	// told waits until a call is refused for this reason.
-	told := func(t *testing.T, method, path, body, reason, message string) {
+	// refused waits until a call is refused for this reason.
+	refused := func(t *testing.T, method, path, body, reason, message string) {
 		t.Helper()
 		var last answer
 		testkit.Within(t, wait, 20*time.Millisecond, func() bool {
@@ -115,9 +115,9 @@ func TestDatabaseUnreachable(t *testing.T) {
 	const start = `{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1"}}]}}`
 	t.Run("Start/CallersAreToldOfTheDatabase", func(t *testing.T) {
 		front(t, "DEGRADED", "DATABASE_UNREACHABLE", "executor", "registry")
-		told(t, "GET", "/v1/runs", "", "DATABASE_UNREACHABLE", "the database of the executor does not answer")
-		told(t, "POST", "/v1/runs", start, "DATABASE_UNREACHABLE", "the database of the executor does not answer")
-		told(t, "GET", "/v1/epics", "", "DATABASE_UNREACHABLE", "the database of the registry does not answer")
+		refused(t, "GET", "/v1/runs", "", "DATABASE_UNREACHABLE", "the database of the executor does not answer")
+		refused(t, "POST", "/v1/runs", start, "DATABASE_UNREACHABLE", "the database of the executor does not answer")
+		refused(t, "GET", "/v1/epics", "", "DATABASE_UNREACHABLE", "the database of the registry does not answer")
 	})
 	t.Run("Start/WhoNeedsNoDatabaseIsReady", func(t *testing.T) { comes(t, planner, http.StatusOK, "ok") })
 	t.Run("Start/BecomesReadyWhenTheDatabaseComes", func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestDatabaseUnreachable(t *testing.T) {
 			alive(t, p)
 		}
 		comes(t, planner, http.StatusOK, "ok")
-		told(t, "GET", "/v1/runs", "", "DATABASE_UNREACHABLE", "the database of the executor does not answer")
-		told(t, "POST", "/v1/runs", start, "DATABASE_UNREACHABLE", "the database of the executor does not answer")
+		refused(t, "GET", "/v1/runs", "", "DATABASE_UNREACHABLE", "the database of the executor does not answer")
+		refused(t, "POST", "/v1/runs", start, "DATABASE_UNREACHABLE", "the database of the executor does not answer")
 	})
 	t.Run("Crash/CallsAreRefusedAndTried", func(t *testing.T) {
 		for range 20 {

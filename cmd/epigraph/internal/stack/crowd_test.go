@@ -20,7 +20,7 @@ import (
 // The admitted ones must find room at the executor: their memory at the gateway takes nothing from them.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
-	log := &testkit.LogBook{}
+	log := &testkit.LogBuffer{}
 	c := quiet()
 	c.MaxInFlightBytes = 96 << 20
 	c.Telemetry.LogWriter, c.Telemetry.LogLevel, c.Telemetry.LogFormat = log, "info", "json"

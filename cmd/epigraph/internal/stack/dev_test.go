@@ -79,7 +79,7 @@ func TestDev(t *testing.T) {
 	})
 	t.Run("Stop/IsSilentBesideWatchers", func(t *testing.T) {
 		t.Parallel()
-		var log testkit.LogBook
+		var log testkit.LogBuffer
 		cfg := stack.DevConfig()
 		cfg.Telemetry.LogWriter = &log
 		d := openDev(t, stack.DevOptions{DataDir: t.TempDir(), Config: cfg})

@@ -20,7 +20,7 @@ func TestFiles(t *testing.T) {
 	t.Run("Dev/AllItMakesIsTheOwnersAlone", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "data")
-		var log testkit.LogBook
+		var log testkit.LogBuffer
 		c := quiet()
 		c.Telemetry.LogWriter = &log
 		d := openDev(t, stack.DevOptions{DataDir: dir, Config: c})
@@ -49,7 +49,7 @@ func TestFiles(t *testing.T) {
 			return path
 		}
 		start := func(file string) string {
-			var log testkit.LogBook
+			var log testkit.LogBuffer
 			c := quiet()
 			require.NoError(t, stack.Load(&c, conf.Sources{File: file, Env: []string{}}))
 			c.Telemetry.LogWriter, c.GRPC.PlannerAddr = &log, "127.0.0.1:0"

@@ -40,7 +40,7 @@ const (
 	healthInterval = time.Second
 	// openPatience is how long callers wait for a service that opens, before the answer is that it waits for
 	// its database.
-	openPatience = 3 * time.Second
+	openTimeout = 3 * time.Second
 	// openRetry is the pause between two attempts to open a service whose database does not answer.
 	openRetry = 500 * time.Millisecond
 )
@@ -239,7 +239,7 @@ func (p *Process) await(ctx context.Context, lis *shared, open func() (api, erro
 	}
 	meanwhile := &standIn{name: p.name, lis: lis, secure: secure}
 	defer meanwhile.close()
-	late := time.AfterFunc(openPatience, meanwhile.notReady)
+	late := time.AfterFunc(openTimeout, meanwhile.notReady)
 	defer late.Stop()
 	for told := ""; ; {
 		s, err := open()

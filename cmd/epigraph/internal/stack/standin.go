@@ -90,8 +90,8 @@ type standIn struct {
 	closed bool
 }
 
-// tell answers callers with why from now on.
-func (s *standIn) tell(why *errs.Error, hint string) {
+// answer answers callers with why from now on.
+func (s *standIn) answer(why *errs.Error, hint string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.reason == why.Reason {
@@ -114,11 +114,11 @@ func (s *standIn) tell(why *errs.Error, hint string) {
 }
 
 func (s *standIn) unreachable() {
-	s.tell(errs.DatabaseUnreachable(s.name), "nothing was changed; try again when the database is back")
+	s.answer(errs.DatabaseUnreachable(s.name), "nothing was changed; try again when the database is back")
 }
 
 func (s *standIn) notReady() {
-	s.tell(errs.DatabaseNotReady(s.name), "nothing was changed; try again later: readyz at the service's admin address tells what it waits for")
+	s.answer(errs.DatabaseNotReady(s.name), "nothing was changed; try again later: readyz at the service's admin address tells what it waits for")
 }
 
 // close leaves the listener to the service.

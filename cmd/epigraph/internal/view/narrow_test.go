@@ -64,7 +64,7 @@ func TestNarrow(t *testing.T) {
 			requireFits(t, c.text, width)
 			fmt.Fprintf(&b, "-- %s --\n%s", c.name, c.text)
 		}
-		told := tell(graph("prepare collect-the-changes translate publish", "prepare>collect-the-changes", "collect-the-changes>translate", "translate>publish"))
+		told := newStory(graph("prepare collect-the-changes translate publish", "prepare>collect-the-changes", "collect-the-changes>translate", "translate>publish"))
 		told.after(0, completed("prepare", 1)).after(0, started("collect-the-changes", 1, 1))
 		told.after(time.Second, ended(&executorv1.AttemptEnded{
 			Visit: ref("collect-the-changes", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_FAILED, Error: &executorv1.RunError{Reason: "HTTP_FAILED", Message: "the server answered 404"},
@@ -110,7 +110,7 @@ func TestNarrow(t *testing.T) {
 	})
 	t.Run("Tree/TheLastPictureLeavesNothingOut", func(t *testing.T) {
 		t.Parallel()
-		told := tell(graph("collect-all-the-changes-of-a-release"))
+		told := newStory(graph("collect-all-the-changes-of-a-release"))
 		told.after(0, ended(&executorv1.AttemptEnded{Visit: ref("collect-all-the-changes-of-a-release", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_FAILED,
 			Error: &executorv1.RunError{Reason: "HTTP_FAILED", Message: "the server answered 404"}}))
 		require.Equal(t, "✗ collect-all-the-changes-of-a-release\n    failed  HTTP_FAILED: the server\n    answered 404\n1 failed\n", told.tree.Render(Style{}, Frame{Now: told.now, Turn: -1, Width: 40}))

@@ -273,7 +273,7 @@ type story struct {
 	st   Style
 }
 
-func tell(g *graphv1.Graph) *story {
+func newStory(g *graphv1.Graph) *story {
 	return &story{tree: NewTree("run_1", g), now: time.Unix(1000, 0)}
 }
 
@@ -351,7 +351,7 @@ func TestCost(t *testing.T) {
 func TestTree(t *testing.T) {
 	second := time.Second
 	t.Run("Tree/Story", func(t *testing.T) {
-		s := tell(graph("ask 調べる write nap gone", "ask>write", "調べる>write", "write>gone"))
+		s := newStory(graph("ask 調べる write nap gone", "ask>write", "調べる>write", "write>gone"))
 		first := s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1})
 		s.after(0, started("ask", 1, 1)).after(0, started("調べる", 1, 1)).after(0, started("nap", 1, 1))
 		s.after(second, ended(&executorv1.AttemptEnded{Visit: ref("nap", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_WAITING}))
@@ -384,19 +384,19 @@ func TestTree(t *testing.T) {
 	})
 
 	t.Run("Tree/Color", func(t *testing.T) {
-		s := tell(graph("a b c", "a>b", "b>c"))
+		s := newStory(graph("a b c", "a>b", "b>c"))
 		s.after(0, completed("a", 1)).after(0, started("b", 1, 1))
 		golden(t, "tree.color.txt", s.tree.Render(Style{Color: true}, Frame{Now: s.now, Width: 30}))
 	})
 
 	t.Run("Tree/EveryVisitHasItsOwnTime", func(t *testing.T) {
-		s := tell(graph("a"))
+		s := newStory(graph("a"))
 		s.after(0, started("a", 1, 1)).after(5*second, completed("a", 1)).after(second, started("a", 2, 1)).after(2*second, completed("a", 2))
 		require.Equal(t, "✓ a  llm  visit 2  2.0s\n1 completed\n", s.tree.Render(Style{}, Frame{Now: s.now}))
 	})
 
 	t.Run("Tree/ItemsOfAMap", func(t *testing.T) {
-		s := tell(graph("m after", "m>after"))
+		s := newStory(graph("m after", "m>after"))
 		item := func(i int32, state executorv1.VisitState, failed bool) {
 			e := &executorv1.AttemptEnded{Visit: ref("m", 1, i), Attempt: 1, State: state}
 			if failed {
@@ -418,7 +418,7 @@ func TestTree(t *testing.T) {
 		item(3, executorv1.VisitState_VISIT_STATE_COMPLETED, false)
 		require.Equal(t, "✓ m  3 items  1 failed  3.0s", s.log[2], "a map that takes failed items is complete")
 
-		s = tell(graph("m"))
+		s = newStory(graph("m"))
 		all(executorv1.VisitState_VISIT_STATE_FAILED)
 		item(1, executorv1.VisitState_VISIT_STATE_FAILED, true)
 		require.Equal(t, []string{"✗ m  failed  1 item  1 failed  DRILL: no  (item 1: DRILL: no)"}, s.log)
@@ -430,7 +430,7 @@ func TestTree(t *testing.T) {
 		for i := range 100 {
 			names = append(names, fmt.Sprintf("n%02d", i))
 		}
-		s := tell(graph(strings.Join(names, " ")))
+		s := newStory(graph(strings.Join(names, " ")))
 		for i := range 50 {
 			s.after(second, completed(names[i], 1))
 		}
@@ -448,7 +448,7 @@ func TestTree(t *testing.T) {
 	})
 
 	t.Run("Tree/FitsTheWidth", func(t *testing.T) {
-		s := tell(graph("a 長い名前の節点 c", "a>長い名前の節点", "長い名前の節点>c"))
+		s := newStory(graph("a 長い名前の節点 c", "a>長い名前の節点", "長い名前の節点>c"))
 		s.after(0, started("長い名前の節点", 1, 1))
 		for w := 1; w < 60; w++ {
 			for l := range strings.Lines(s.tree.Render(Style{Color: true}, Frame{Now: s.now, Width: w, Height: 20})) {
@@ -458,7 +458,7 @@ func TestTree(t *testing.T) {
 	})
 
 	t.Run("Tree/EveryStateHasItsMark", func(t *testing.T) {
-		s := tell(graph("start closed ask late child nap gone off amount twice unsure never", "start>ask", "ask>never"))
+		s := newStory(graph("start closed ask late child nap gone off amount twice unsure never", "start>ask", "ask>never"))
 		change := func(node string, state executorv1.VisitState, reason, message string) *executorv1.VisitChange {
 			c := &executorv1.VisitChange{Visit: ref(node, 1, 0), State: state, Reason: reason}
 			if message != "" {
@@ -515,7 +515,7 @@ func TestTree(t *testing.T) {
 	})
 
 	t.Run("Tree/MapTakenBack", func(t *testing.T) {
-		s := tell(graph("m"))
+		s := newStory(graph("m"))
 		item := func(state executorv1.VisitState) *executorv1.RunEvent {
 			return changed(&executorv1.VisitChange{Visit: ref("m", 1, 1), State: state})
 		}
@@ -528,7 +528,7 @@ func TestTree(t *testing.T) {
 	})
 
 	t.Run("Tree/PausedAndResumed", func(t *testing.T) {
-		s := tell(graph("a"))
+		s := newStory(graph("a"))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_RunPaused{RunPaused: &executorv1.RunPaused{Reason: "MAX_VISITS", Message: "kept"}}})
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_RunResumed{RunResumed: &executorv1.RunResumed{}}})
 		require.Equal(t, []string{"⏸ paused: MAX_VISITS, kept", "▶ goes on"}, s.log)
@@ -537,13 +537,13 @@ func TestTree(t *testing.T) {
 	t.Run("Tree/UnexpectedGraphs", func(t *testing.T) {
 		g := graph("a b c", "a>b", "b>a", "ghost>c", "c>ghost")
 		g.Edges = append(g.Edges, &graphv1.Edge{From: "c", To: "c", Kind: graphv1.EdgeKind_EDGE_KIND_BACK})
-		s := tell(g)
+		s := newStory(g)
 		s.after(0, started("born-later", 1, 1))
 		got := s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1})
 		for _, id := range []string{"a", "b", "c", "born-later"} {
 			require.Contains(t, got, " "+id+" ")
 		}
-		require.Empty(t, tell(nil).tree.Render(Style{}, Frame{})[1:])
+		require.Empty(t, newStory(nil).tree.Render(Style{}, Frame{})[1:])
 	})
 
 	t.Run("Tree/EventsOfOtherRunsAreLeftAlone", func(t *testing.T) {

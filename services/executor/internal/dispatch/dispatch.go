@@ -166,7 +166,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 			journal.JobKind("").Queue(): {MaxWorkers: o.Work, FetchPollInterval: pollWork},
 		},
 		FetchPollInterval: poll, FetchCooldown: cooldown,
-		JobTimeout: defaultTimeout, RescueStuckJobsAfter: longest + o.RescueAfter, MaxAttempts: 1000, RetryPolicy: patience{},
+		JobTimeout: defaultTimeout, RescueStuckJobsAfter: longest + o.RescueAfter, MaxAttempts: 1000, RetryPolicy: retryPolicy{},
 		CompletedJobRetentionPeriod: o.Retention, CancelledJobRetentionPeriod: 24 * time.Hour, DiscardedJobRetentionPeriod: 24 * time.Hour,
 		SoftStopTimeout: o.Drain, Logger: o.Logger, ReindexerIndexNames: []string{"river_job_prioritized_fetching_index"},
 	}
@@ -330,10 +330,10 @@ func everyPeriod(k Kind) *river.PeriodicJob {
 	}, &river.PeriodicJobOpts{ID: string(k.Name), RunOnStart: true})
 }
 
-// patience retries a failed job soon at first, then ever later, up to half a minute.
-type patience struct{}
+// retryPolicy retries a failed job soon at first, then ever later, up to half a minute.
+type retryPolicy struct{}
 
-func (patience) NextRetry(job *rivertype.JobRow) time.Time {
+func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
 	wait := min(100*time.Millisecond<<min(len(job.Errors), 12), 30*time.Second)
 	return time.Now().Add(wait/2 + rand.N(wait))
 }

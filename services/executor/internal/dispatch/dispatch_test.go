@@ -36,7 +36,7 @@ import (
 
 const (
 	ns       = "acme"
-	patience = 60 * time.Second
+	timeout  = 60 * time.Second
 	childEnv = "EPIGRAPH_DISPATCH_CHILD"
 )
 
@@ -187,20 +187,20 @@ func (f *faults) lines() []string {
 	return slices.Clone(f.kept)
 }
 
-// book records the handled jobs.
-type book struct {
+// handled records the handled jobs.
+type handled struct {
 	mu   sync.Mutex
 	jobs []dispatch.Job
 }
 
-func (b *book) note(_ context.Context, j dispatch.Job) error {
+func (b *handled) note(_ context.Context, j dispatch.Job) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.jobs = append(b.jobs, j)
 	return nil
 }
 
-func (b *book) runs() (out []string) {
+func (b *handled) runs() (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, j := range b.jobs {
@@ -246,7 +246,7 @@ func started(t testing.TB, s *store, me journal.Owner) string {
 	return id
 }
 
-func parkAt(id string, last int64, jobs ...journal.Job) journal.Write {
+func releaseWith(id string, last int64, jobs ...journal.Job) journal.Write {
 	return journal.Write{Append: &journal.Append{
 		Namespace: ns, RunID: id, ExpectedLastSeq: last, Events: []journal.Event{{Kind: 2, Time: dbkit.Now()}},
 		Status: &journal.Status{State: journal.StateWaiting}, Release: true, Jobs: jobs,
@@ -258,7 +258,7 @@ func TestDispatch(t *testing.T) {
 	onBoth(t, "Insert/OnlyWithItsCommit", func(t *testing.T, s *store) {
 		me, err := s.Register(t.Context(), "a", "")
 		require.NoError(t, err)
-		var b book
+		var b handled
 		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
 			// The cause of the job is there when it comes.
 			r, err := s.Get(ctx, j.Namespace, j.RunID)
@@ -271,19 +271,19 @@ func TestDispatch(t *testing.T) {
 		for range 10 {
 			id, lost := started(t, s, me), started(t, s, me)
 			want = append(want, id)
-			res, err := s.Commit(t.Context(), me, []journal.Write{parkAt(id, 1, journal.Job{Kind: journal.JobWake}), parkAt(lost, 7, journal.Job{Kind: journal.JobWake})})
+			res, err := s.Commit(t.Context(), me, []journal.Write{releaseWith(id, 1, journal.Job{Kind: journal.JobWake}), releaseWith(lost, 7, journal.Job{Kind: journal.JobWake})})
 			require.NoError(t, err)
 			require.NoError(t, res[0].Err)
 			require.Equal(t, journal.ReasonSeqConflict, errs.ReasonOf(res[1].Err))
 		}
-		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) >= 10 })
+		testkit.Within(t, timeout, time.Millisecond, func() bool { return len(b.runs()) >= 10 })
 		require.ElementsMatch(t, want, b.runs())
 	})
 	onBoth(t, "Commands/WakesAParkedRun", func(t *testing.T, s *store) {
 		me, err := s.Register(t.Context(), "a", "")
 		require.NoError(t, err)
 		id := started(t, s, me)
-		_, err = s.Commit(t.Context(), me, []journal.Write{parkAt(id, 1)})
+		_, err = s.Commit(t.Context(), me, []journal.Write{releaseWith(id, 1)})
 		require.NoError(t, err)
 		claimed := make(chan journal.Owner, 1)
 		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
@@ -319,7 +319,7 @@ func TestDispatch(t *testing.T) {
 		s.insert(t, journal.Job{Kind: journal.JobWebhook, RunID: "run_1"})
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("it did not come again")
 		}
 		require.GreaterOrEqual(t, tries[1].Sub(tries[0]), 1400*time.Millisecond, "the client alone would have come sooner")
@@ -328,15 +328,15 @@ func TestDispatch(t *testing.T) {
 		for i, p := range []int{4, 2, 3, 1, 2, 0} {
 			s.insert(t, journal.Job{Kind: journal.JobWake, RunID: fmt.Sprintf("%d-%d", p, i), Priority: p})
 		}
-		var b book
+		var b handled
 		o := wakes(b.note)
 		o.Wakes = 1
 		work(t, s, o)
-		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) == 6 })
+		testkit.Within(t, timeout, time.Millisecond, func() bool { return len(b.runs()) == 6 })
 		require.Equal(t, []string{"1-3", "2-1", "2-4", "0-5", "3-2", "4-0"}, b.runs())
 	})
 	onBoth(t, "Time/NotBeforeItIsDue", func(t *testing.T, s *store) {
-		var b book
+		var b handled
 		due := time.Now().Add(1500 * time.Millisecond).Truncate(time.Millisecond)
 		var early atomic.Bool
 		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
@@ -346,7 +346,7 @@ func TestDispatch(t *testing.T) {
 			return b.note(ctx, j)
 		}))
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "later", At: due}, journal.Job{Kind: journal.JobWake, RunID: "now"})
-		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) == 2 })
+		testkit.Within(t, timeout, time.Millisecond, func() bool { return len(b.runs()) == 2 })
 		require.ElementsMatch(t, []string{"now", "later"}, b.runs())
 		require.False(t, early.Load())
 	})
@@ -355,22 +355,22 @@ func TestDispatch(t *testing.T) {
 		for range 5 {
 			s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"}, journal.Job{Kind: journal.JobWake, RunID: "a", At: at}, journal.Job{Kind: journal.JobWake, RunID: "b"})
 		}
-		var b book
+		var b handled
 		gate := make(chan struct{})
 		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
 			<-gate
 			return b.note(ctx, j)
 		}))
 		close(gate)
-		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) == 3 })
+		testkit.Within(t, timeout, time.Millisecond, func() bool { return len(b.runs()) == 3 })
 		// One that is worked or done is no hint any more.
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "b"})
-		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) == 4 })
+		testkit.Within(t, timeout, time.Millisecond, func() bool { return len(b.runs()) == 4 })
 		got := b.runs()
 		require.Equal(t, 2, count(got, "a"))
 	})
 	onBoth(t, "Unique/OneThatComesAgainGivesWayToAnEqualOneThatWaits", func(t *testing.T, s *store) {
-		var b book
+		var b handled
 		began, gate := make(chan string, 10), make(chan struct{})
 		var first atomic.Int32
 		o := wakes(func(ctx context.Context, j dispatch.Job) error {
@@ -404,8 +404,8 @@ func TestDispatch(t *testing.T) {
 		}
 		require.NoError(t, s.exec(`UPDATE river_job SET scheduled_at = `+later+` WHERE state = 'available'`))
 		close(gate)
-		testkit.Within(t, patience, time.Millisecond, func() bool { return len(b.runs()) >= 4 })
-		testkit.Within(t, patience, 5*time.Millisecond, func() bool {
+		testkit.Within(t, timeout, time.Millisecond, func() bool { return len(b.runs()) >= 4 })
+		testkit.Within(t, timeout, 5*time.Millisecond, func() bool {
 			n, err := s.count(`SELECT count(*) FROM river_job WHERE state <> 'completed'`)
 			return err == nil && n == 0
 		})
@@ -415,7 +415,7 @@ func TestDispatch(t *testing.T) {
 		require.Empty(t, log.lines(), "nothing that River ends jobs with failed")
 	})
 	onBoth(t, "Fail/ComesAgainAndLaterIsNoFailure", func(t *testing.T, s *store) {
-		var b book
+		var b handled
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "fails"}, journal.Job{Kind: journal.JobWake, RunID: "later"}, journal.Job{Kind: journal.JobWake, RunID: "never"},
 			journal.Job{Kind: journal.JobWake, RunID: "panics"})
 		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
@@ -433,7 +433,7 @@ func TestDispatch(t *testing.T) {
 			}
 			return nil
 		}))
-		testkit.Within(t, patience, time.Millisecond, func() bool {
+		testkit.Within(t, timeout, time.Millisecond, func() bool {
 			r := b.runs()
 			return count(r, "fails") == 2 && count(r, "later") == 2 && count(r, "panics") == 2
 		})
@@ -447,7 +447,7 @@ func TestDispatch(t *testing.T) {
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		guard := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		guard := time.AfterFunc(timeout, func() { _ = cmd.Process.Kill() })
 		defer guard.Stop()
 		line, err := bufio.NewReader(out).ReadString('\n')
 		require.NoError(t, err)
@@ -461,17 +461,17 @@ func TestDispatch(t *testing.T) {
 		}
 		require.NoError(t, s.exec("UPDATE river_job SET attempted_at = "+past+" WHERE state = 'running'"))
 		require.NoError(t, s.exec("DELETE FROM river_leader"))
-		var b book
+		var b handled
 		work(t, s, wakes(b.note))
-		testkit.Within(t, patience, 10*time.Millisecond, func() bool { return count(b.runs(), "a") == 1 })
+		testkit.Within(t, timeout, 10*time.Millisecond, func() bool { return count(b.runs(), "a") == 1 })
 		require.Equal(t, 2, b.jobs[0].Attempt)
 	})
 	onBoth(t, "Periodic/OneLeaderInserts", func(t *testing.T, s *store) {
-		var b book
+		var b handled
 		o := dispatch.Options{Kinds: []dispatch.Kind{{Name: "sweep", Handle: b.note, Every: time.Second}}}
 		work(t, s, o)
 		work(t, s, o)
-		testkit.Within(t, patience, 10*time.Millisecond, func() bool { return len(b.runs()) >= 3 })
+		testkit.Within(t, timeout, 10*time.Millisecond, func() bool { return len(b.runs()) >= 3 })
 	})
 	onBoth(t, "Stop/WhatIsInProgressEnds", func(t *testing.T, s *store) {
 		began, gate := make(chan struct{}), make(chan struct{})
@@ -482,7 +482,7 @@ func TestDispatch(t *testing.T) {
 			ended = true
 			return nil
 		})
-		o.Drain = patience
+		o.Drain = timeout
 		stop := work(t, s, o)
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"})
 		<-began
@@ -492,17 +492,17 @@ func TestDispatch(t *testing.T) {
 	})
 	onBoth(t, "Trace/AJobHasASpan", func(t *testing.T, s *store) {
 		rec := tracetest.NewSpanRecorder()
-		var b book
+		var b handled
 		o := wakes(b.note)
 		o.TracerProvider, o.MeterProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(rec)), sdkmetric.NewMeterProvider()
 		work(t, s, o)
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"})
-		testkit.Within(t, patience, time.Millisecond, func() bool {
+		testkit.Within(t, timeout, time.Millisecond, func() bool {
 			return slices.ContainsFunc(rec.Ended(), func(sp sdktrace.ReadOnlySpan) bool { return sp.Name() == "river.work/wake" })
 		})
 	})
 	onBoth(t, "UI/ShowsJobs", func(t *testing.T, s *store) {
-		d, err := s.dispatcher(dispatch.Options{Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: (&book{}).note}}})
+		d, err := s.dispatcher(dispatch.Options{Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: (&handled{}).note}}})
 		require.NoError(t, err)
 		ui, err := d.UI("/jobs")
 		require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMailLook(t *testing.T) {
+func TestCommandQueryReads(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ runs, want int }{
 		"Few":  {runs: 3, want: CommandScanLeast},

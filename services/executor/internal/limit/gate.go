@@ -24,12 +24,12 @@ func safe(key string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// enter puts a request into the book of its limit.
+// enter puts a request into the queue of its limit.
 func (l *Limiter) enter(k Key, kind sched.GateKind, req sched.GateRequest, ready func(sched.Pass)) func() {
 	l.mu.Lock()
 	b := l.places[k]
 	if b == nil {
-		b = &book{key: k, kind: kind}
+		b = &localLimit{key: k, kind: kind}
 		l.places[k] = b
 	}
 	w := newWaiter(req, ready)
@@ -50,7 +50,7 @@ func (l *Limiter) enterRate(k rateKey, req sched.GateRequest, ready func(sched.P
 	l.mu.Lock()
 	b := l.rates[k]
 	if b == nil {
-		b = &book{key: k.Key, also: k.also, kind: sched.GateRate, rate: true}
+		b = &localLimit{key: k.Key, also: k.also, kind: sched.GateRate, rate: true}
 		l.rates[k] = b
 	}
 	w := newWaiter(req, ready)
@@ -59,7 +59,7 @@ func (l *Limiter) enterRate(k rateKey, req sched.GateRequest, ready func(sched.P
 }
 
 // entered gives l.mu back, calls out and returns the way to give up.
-func (l *Limiter) entered(b *book, w *waiter, out []func()) func() {
+func (l *Limiter) entered(b *localLimit, w *waiter, out []func()) func() {
 	l.mu.Unlock()
 	for _, f := range out {
 		f()

@@ -41,10 +41,10 @@ type Limiter struct {
 	mu     sync.Mutex
 	owner  journal.Owner
 	turn   int64
-	dirty  []*book
-	places map[Key]*book
-	rates  map[rateKey]*book
-	// soonest is not after the first time that a book is due; zero when none is.
+	dirty  []*localLimit
+	places map[Key]*localLimit
+	rates  map[rateKey]*localLimit
+	// soonest is not after the first time that a localLimit is due; zero when none is.
 	soonest time.Time
 	grants  map[sched.GateKind]int64
 }
@@ -62,7 +62,7 @@ func New(store Store, log *slog.Logger) *Limiter {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	l := &Limiter{store: store, log: log, wake: make(chan struct{}, 1), places: map[Key]*book{}, rates: map[rateKey]*book{}, grants: map[sched.GateKind]int64{}}
+	l := &Limiter{store: store, log: log, wake: make(chan struct{}, 1), places: map[Key]*localLimit{}, rates: map[rateKey]*localLimit{}, grants: map[sched.GateKind]int64{}}
 	l.known.Store(&known{version: -1})
 	return l
 }
@@ -202,7 +202,7 @@ func (l *Limiter) watch(ctx context.Context) {
 			case k == Key{}:
 				changed = true
 			default:
-				l.told(k)
+				l.woken(k)
 			}
 		case <-look.C:
 			changed = true
@@ -214,8 +214,8 @@ func (l *Limiter) watch(ctx context.Context) {
 	}
 }
 
-// told handles a wake: another executor released a place of k, or wants one.
-func (l *Limiter) told(k Key) {
+// woken handles a wake: another executor released a place of k, or wants one.
+func (l *Limiter) woken(k Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.places[k]; b != nil {
@@ -224,7 +224,7 @@ func (l *Limiter) told(k Key) {
 	}
 }
 
-// renew makes all books be exchanged at the next opportunity.
+// renew makes all localLimits be exchanged at the next opportunity.
 func (l *Limiter) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +239,7 @@ func (l *Limiter) renew() {
 }
 
 // mark says that b has something to exchange. It is called with l.mu held.
-func (l *Limiter) mark(b *book) {
+func (l *Limiter) mark(b *localLimit) {
 	if !b.dirty {
 		b.dirty = true
 		l.dirty = append(l.dirty, b)
@@ -254,11 +254,11 @@ func (l *Limiter) notify() {
 	}
 }
 
-// overdue marks the books that are due, and returns the time until the next one is. The caller holds l.mu.
+// overdue marks the localLimits that are due, and returns the time until the next one is. The caller holds l.mu.
 func (l *Limiter) overdue(now time.Time) time.Duration {
 	if !l.soonest.IsZero() && !now.Before(l.soonest) {
 		l.soonest = time.Time{}
-		look := func(b *book) {
+		look := func(b *localLimit) {
 			switch {
 			case b.dirty || b.due.IsZero():
 			case now.Before(b.due):
@@ -292,7 +292,7 @@ func (l *Limiter) begin(owner journal.Owner) {
 	}
 	// The incarnation distinguishes turns, so counting may go on.
 	l.owner, l.dirty = owner, nil
-	l.places, l.rates, l.soonest = map[Key]*book{}, map[rateKey]*book{}, time.Time{}
+	l.places, l.rates, l.soonest = map[Key]*localLimit{}, map[rateKey]*localLimit{}, time.Time{}
 }
 
 func (l *Limiter) end(owner journal.Owner) {
@@ -300,7 +300,7 @@ func (l *Limiter) end(owner journal.Owner) {
 	defer l.mu.Unlock()
 	if l.owner == owner {
 		l.owner, l.dirty = journal.Owner{}, nil
-		l.places, l.rates, l.soonest = map[Key]*book{}, map[rateKey]*book{}, time.Time{}
+		l.places, l.rates, l.soonest = map[Key]*localLimit{}, map[rateKey]*localLimit{}, time.Time{}
 	}
 }
 

@@ -86,12 +86,12 @@ func (q *Quotas) Admit(ctx context.Context, namespace string) (release func(), o
 	return nil, false, ctx.Err()
 }
 
-// admit puts w into the book of a namespace.
+// admit puts w into the queue of a namespace.
 func (l *Limiter) admit(k Key, w *waiter) (cancel func()) {
 	l.mu.Lock()
 	b := l.places[k]
 	if b == nil {
-		b = &book{key: k, kind: sched.GateQuota}
+		b = &localLimit{key: k, kind: sched.GateQuota}
 		l.places[k] = b
 	}
 	b.push(w)

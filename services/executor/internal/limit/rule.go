@@ -50,8 +50,8 @@ const (
 	// handicap is how much later a waiter counts as having arrived for each step of its priority. So the
 	// urgent go first, and a waiter that has waited for long enough goes before all that come after.
 	handicap = 5 * time.Second
-	// patience is how long an executor that is first in the queue, but does not ask, keeps others out.
-	patience = 2 * time.Second
+	// askTimeout is how long an executor that is first in the queue, but does not ask, keeps others out.
+	askTimeout = 2 * time.Second
 	// horizon is how far beginnings are granted ahead, so that a busy rate needs an exchange only so often.
 	horizon = 250 * time.Millisecond
 	// maxRuns is how many holders are remembered for explanations.
@@ -85,7 +85,7 @@ func Decide(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
 		if age := now.Sub(o.Since); !d.Grant.Rival || age > d.Grant.RivalAge {
 			d.Grant.Rival, d.Grant.RivalAge = true, age
 		}
-		if now.Sub(o.Asked) < patience && (o.Since.Before(d.Row.Since) || o.Since.Equal(d.Row.Since) && o.Owner.ID < owner.ID) {
+		if now.Sub(o.Asked) < askTimeout && (o.Since.Before(d.Row.Since) || o.Since.Equal(d.Row.Since) && o.Owner.ID < owner.ID) {
 			ahead++
 		}
 	}

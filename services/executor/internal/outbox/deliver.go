@@ -116,8 +116,8 @@ func (d *Deliverer) Acknowledged() (next <-chan struct{}, away bool) {
 	return d.next, d.away
 }
 
-// told records the result of a batch.
-func (d *Deliverer) told(delivered, away bool) {
+// batchEnded records the result of a batch.
+func (d *Deliverer) batchEnded(delivered, away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.away = away; delivered || away {
@@ -195,7 +195,7 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	}
 	all.Wait()
 	d.slower(down.late)
-	d.told(false, down.whole(groups))
+	d.batchEnded(false, down.whole(groups))
 	return len(items), errors.Join(faults...)
 }
 
@@ -254,7 +254,7 @@ func (d *Deliverer) namespace(ctx, held context.Context, groups [][]journal.Outb
 		faults = append(faults, d.box.RetryOutbox(final, retries))
 	}
 	if len(acks) > 0 {
-		d.told(true, false)
+		d.batchEnded(true, false)
 	}
 	return errors.Join(faults...)
 }

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// books is a registry whose refusals can be set.
-type books struct {
+// fakeRegistry is a registry whose refusals can be set.
+type fakeRegistry struct {
 	mu      sync.Mutex
 	fail    error
 	failOf  map[string]error // by namespace
@@ -37,7 +37,7 @@ type books struct {
 	entries map[string]int
 }
 
-func (b *books) do(ns, what string) error {
+func (b *fakeRegistry) do(ns, what string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail != nil {
@@ -51,27 +51,27 @@ func (b *books) do(ns, what string) error {
 	return nil
 }
 
-func (b *books) refuse(err error) {
+func (b *fakeRegistry) refuse(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fail = err
 }
 
-func (b *books) said() []string {
+func (b *fakeRegistry) said() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.log...)
 }
 
-func (b *books) Confirm(_ context.Context, ns string, c outbox.Confirm) error {
+func (b *fakeRegistry) Confirm(_ context.Context, ns string, c outbox.Confirm) error {
 	return b.do(ns, fmt.Sprintf("confirm %s %s", ns, c.RunID))
 }
 
-func (b *books) Settle(_ context.Context, ns string, s outbox.Settle) error {
+func (b *fakeRegistry) Settle(_ context.Context, ns string, s outbox.Settle) error {
 	return b.do(ns, fmt.Sprintf("settle %s %s %s", ns, s.RunID, s.Outcome))
 }
 
-func (b *books) RecordUsage(_ context.Context, ns string, es []outbox.Entry) ([]*int64, error) {
+func (b *fakeRegistry) RecordUsage(_ context.Context, ns string, es []outbox.Entry) ([]*int64, error) {
 	b.mu.Lock()
 	b.calls++
 	for _, e := range es {
@@ -101,10 +101,10 @@ func (b *books) RecordUsage(_ context.Context, ns string, es []outbox.Entry) ([]
 }
 
 type world struct {
-	j     journal.Journal
-	me    journal.Owner
-	books *books
-	d     *outbox.Deliverer
+	j        journal.Journal
+	me       journal.Owner
+	registry *fakeRegistry
+	d        *outbox.Deliverer
 
 	reader *sdkmetric.ManualReader
 }
@@ -134,11 +134,11 @@ func open(t *testing.T) *world {
 	_, err = s.Migrations().Up(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	w := &world{j: s, books: &books{}}
+	w := &world{j: s, registry: &fakeRegistry{}}
 	w.me, err = s.Register(t.Context(), "me", "")
 	require.NoError(t, err)
 	w.reader = sdkmetric.NewManualReader()
-	w.d, err = outbox.New(s, w.books, outbox.Options{Logger: testkit.Logger(t), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.reader))})
+	w.d, err = outbox.New(s, w.registry, outbox.Options{Logger: testkit.Logger(t), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.reader))})
 	require.NoError(t, err)
 	return w
 }
@@ -206,7 +206,7 @@ func TestDeliver(t *testing.T) {
 		n, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 4, n)
-		require.Equal(t, []string{"confirm acme run_1", "usage acme run_1 4", "settle acme run_1 COMPLETED"}, w.books.said())
+		require.Equal(t, []string{"confirm acme run_1", "usage acme run_1 4", "settle acme run_1 COMPLETED"}, w.registry.said())
 		require.Zero(t, w.backlog(t))
 		row, err := w.j.Get(t.Context(), "acme", "run_1")
 		require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestDeliver(t *testing.T) {
 	t.Run("Refused/ForGoodIsDropped", func(t *testing.T) {
 		w := open(t)
 		w.run(t, "run_1")
-		w.books.refuse(errs.New(errs.FailedPrecondition, "CLAIM_LOST", "somebody else has it"))
+		w.registry.refuse(errs.New(errs.FailedPrecondition, "CLAIM_LOST", "somebody else has it"))
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(3), w.backlog(t), "only the confirm may be dropped, money is kept")
@@ -227,10 +227,10 @@ func TestDeliver(t *testing.T) {
 			t.Run(kind.String(), func(t *testing.T) {
 				w := open(t)
 				w.run(t, "run_1", "a", "bad", "b")
-				w.books.never = map[string]error{"bad": errs.New(kind, "NEVER", "no such call can be booked")}
+				w.registry.never = map[string]error{"bad": errs.New(kind, "NEVER", "no such call can be booked")}
 				_, err := w.d.Once(t.Context())
 				require.NoError(t, err)
-				require.Equal(t, []string{"confirm acme run_1", "usage acme run_1 2", "usage acme run_1 2", "settle acme run_1 COMPLETED"}, w.books.said())
+				require.Equal(t, []string{"confirm acme run_1", "usage acme run_1 2", "usage acme run_1 2", "settle acme run_1 COMPLETED"}, w.registry.said())
 				require.Zero(t, w.backlog(t), "nothing is tried for ever")
 				row, err := w.j.Get(t.Context(), "acme", "run_1")
 				require.NoError(t, err)
@@ -247,7 +247,7 @@ func TestDeliver(t *testing.T) {
 			nodes[i] = "good"
 		}
 		nodes[1234] = "bad"
-		w.books.never = map[string]error{"bad": errs.New(errs.InvalidArgument, "NEVER", "no such call can be booked")}
+		w.registry.never = map[string]error{"bad": errs.New(errs.InvalidArgument, "NEVER", "no such call can be booked")}
 		w.attempt(t, "run_1", nodes...)
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
@@ -264,12 +264,12 @@ func TestDeliver(t *testing.T) {
 		for i := range nodes {
 			nodes[i] = "bad"
 		}
-		w.books.never = map[string]error{"bad": errs.New(errs.InvalidArgument, "NEVER", "no such call can be booked")}
+		w.registry.never = map[string]error{"bad": errs.New(errs.InvalidArgument, "NEVER", "no such call can be booked")}
 		w.attempt(t, "run_1", nodes...)
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, w.backlog(t))
-		require.Less(t, w.books.calls, 100)
+		require.Less(t, w.registry.calls, 100)
 		require.Equal(t, map[string]int64{outbox.KindUsage: 1000}, w.refused(t))
 	})
 	t.Run("Nothing/IsDelivered", func(t *testing.T) {
@@ -278,17 +278,17 @@ func TestDeliver(t *testing.T) {
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, w.backlog(t))
-		require.Zero(t, w.books.calls, "no call asks to book nothing")
+		require.Zero(t, w.registry.calls, "no call asks to book nothing")
 	})
 	t.Run("Refused/UsageIsKeptWhileTheStateMayChange", func(t *testing.T) {
 		for _, kind := range []errs.Kind{errs.Internal, errs.Unavailable, errs.ResourceExhausted, errs.FailedPrecondition, errs.PermissionDenied, errs.Unauthenticated, errs.Conflict} {
 			t.Run(kind.String(), func(t *testing.T) {
 				w := open(t)
 				w.run(t, "run_1")
-				w.books.never = map[string]error{"b": errs.New(kind, "LATER", "not now")}
+				w.registry.never = map[string]error{"b": errs.New(kind, "LATER", "not now")}
 				_, err := w.d.Once(t.Context())
 				require.NoError(t, err)
-				require.Equal(t, []string{"confirm acme run_1"}, w.books.said())
+				require.Equal(t, []string{"confirm acme run_1"}, w.registry.said())
 				require.Equal(t, int64(3), w.backlog(t))
 				require.Empty(t, w.refused(t))
 			})
@@ -299,7 +299,7 @@ func TestDeliver(t *testing.T) {
 		for i := range 20 {
 			w.run(t, fmt.Sprintf("run_%02d", i))
 		}
-		w.books.refuse(errs.New(errs.Unavailable, "DOWN", "down"))
+		w.registry.refuse(errs.New(errs.Unavailable, "DOWN", "down"))
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(80), w.backlog(t))
@@ -307,15 +307,15 @@ func TestDeliver(t *testing.T) {
 	t.Run("Slow/NamespaceDoesNotHoldUpOthers", func(t *testing.T) {
 		w := open(t)
 		var err error
-		w.d, err = outbox.New(w.j, w.books, outbox.Options{Logger: testkit.Logger(t), Parallel: 1})
+		w.d, err = outbox.New(w.j, w.registry, outbox.Options{Logger: testkit.Logger(t), Parallel: 1})
 		require.NoError(t, err)
-		w.books.failOf = map[string]error{"slow": errs.New(errs.DeadlineExceeded, "DEADLINE_EXCEEDED", "it waits behind calls of its own")}
+		w.registry.failOf = map[string]error{"slow": errs.New(errs.DeadlineExceeded, "DEADLINE_EXCEEDED", "it waits behind calls of its own")}
 		w.runOf(t, "slow", "run_1")
 		w.runOf(t, "slow", "run_2")
 		w.runOf(t, "acme", "run_3")
 		_, err = w.d.Once(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []string{"confirm acme run_3", "usage acme run_3 4", "settle acme run_3 COMPLETED"}, w.books.said())
+		require.Equal(t, []string{"confirm acme run_3", "usage acme run_3 4", "settle acme run_3 COMPLETED"}, w.registry.said())
 		require.EqualValues(t, 8, w.backlog(t))
 		_, away := w.d.Acknowledged()
 		require.False(t, away, "the registry answers others")
@@ -323,8 +323,8 @@ func TestDeliver(t *testing.T) {
 		w.runOf(t, "acme", "run_5")
 		_, err = w.d.Once(t.Context())
 		require.NoError(t, err)
-		require.EqualValues(t, 1, w.books.failed.Load(), "nobody waits for it a second time so soon")
-		require.Len(t, w.books.said(), 6)
+		require.EqualValues(t, 1, w.registry.failed.Load(), "nobody waits for it a second time so soon")
+		require.Len(t, w.registry.said(), 6)
 	})
 	t.Run("Broken/ItemDoesNotStopOtherRuns", func(t *testing.T) {
 		w := open(t)
@@ -333,7 +333,7 @@ func TestDeliver(t *testing.T) {
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(2), w.backlog(t))
-		require.Len(t, w.books.said(), 3)
+		require.Len(t, w.registry.said(), 3)
 	})
 	t.Run("Broken/ItemDoesNotStopThoseBeforeIt", func(t *testing.T) {
 		w := open(t)
@@ -341,7 +341,7 @@ func TestDeliver(t *testing.T) {
 			journal.Out{Kind: outbox.KindUsage, Body: []byte("x")})
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []string{"usage acme run_0 1"}, w.books.said())
+		require.Equal(t, []string{"usage acme run_0 1"}, w.registry.said())
 		require.Equal(t, int64(1), w.backlog(t))
 	})
 }
@@ -350,7 +350,7 @@ func TestRun(t *testing.T) {
 	t.Run("Down/IsRetriedForEver", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := open(t)
-			w.books.refuse(errs.New(errs.Unavailable, "DOWN", "down"))
+			w.registry.refuse(errs.New(errs.Unavailable, "DOWN", "down"))
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- w.d.Run(ctx) }()
@@ -358,23 +358,23 @@ func TestRun(t *testing.T) {
 			w.d.Wake()
 			time.Sleep(10 * time.Second) //nolint:forbidigo // fake time
 			require.Equal(t, int64(4), w.backlog(t))
-			w.books.refuse(nil)
+			w.registry.refuse(nil)
 			// The store's own clock decides when a retry is due, and that one is real.
 			testkit.Within(t, 10*time.Hour, 100*time.Millisecond, func() bool {
 				w.d.Wake()
 				return w.backlog(t) == 0
 			})
-			w.books.mu.Lock()
-			for key, n := range w.books.entries {
+			w.registry.mu.Lock()
+			for key, n := range w.registry.entries {
 				require.Equal(t, 1, n, key)
 			}
-			w.books.mu.Unlock()
+			w.registry.mu.Unlock()
 			cancel()
 			require.NoError(t, <-done)
 		})
 	})
 	t.Run("Stop/WhileTheStoreIsBroken", func(t *testing.T) {
-		d, err := outbox.New(broken{}, &books{}, outbox.Options{})
+		d, err := outbox.New(broken{}, &fakeRegistry{}, outbox.Options{})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()

@@ -177,8 +177,8 @@ func reference(times []time.Time, o Overlap, catchup time.Duration, up func(time
 	return began, late
 }
 
-// told is a readable list of the starts.
-func told(began map[time.Time]time.Time) (out []string) {
+// describe returns a readable list of the starts.
+func describe(began map[time.Time]time.Time) (out []string) {
 	for t, at := range began {
 		out = append(out, t.Format(time.RFC3339)+" at "+at.UTC().Format(time.RFC3339Nano))
 	}
@@ -263,7 +263,7 @@ func TestStartsAreThoseOfTheReference(t *testing.T) {
 			require.NotContains(r, got, st.Time, "started twice")
 			got[st.Time] = w.began[st.RunID]
 		}
-		require.Equal(r, told(want), told(got))
+		require.Equal(r, describe(want), describe(got))
 		require.GreaterOrEqual(r, missed, int64(late))
 		require.Len(r, w.began, len(got), "every run is known")
 	})

@@ -273,11 +273,11 @@ func (d *Deliverer) send(ctx context.Context, x *Delivery) (time.Duration, error
 	}
 	defer func() { _ = resp.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
-	return judge(resp)
+	return classify(resp)
 }
 
-// judge returns the consequence of an answer: see send.
-func judge(resp *http.Response) (time.Duration, error) {
+// classify returns the consequence of an answer: see send.
+func classify(resp *http.Response) (time.Duration, error) {
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
 		return 0, nil

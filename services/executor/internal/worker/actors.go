@@ -213,22 +213,22 @@ func (r remote) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 			}
 		}
 		var a answer
-		var told func(*workgraph.Error)
+		var refuse func(*workgraph.Error)
 		if pl.s != nil {
 			var v *visit
 			sess := pl.s
 			a, v = sess.perform(ctx, pl, taskOf(ctx, c), r.s.reason, beat, report.Text)
-			told = func(e *workgraph.Error) { sess.refuse(v, e) }
+			refuse = func(e *workgraph.Error) { sess.refuse(v, e) }
 		} else {
 			a = r.s.hop(ctx, pl, r.namespace, taskOf(ctx, c), beat, report.Text)
-			told = func(*workgraph.Error) {} // the other executor has
+			refuse = func(*workgraph.Error) {} // the other executor has
 		}
 		if a.lost == lostUnsent && ctx.Err() == nil {
 			pl = nil
 			continue
 		}
 		engine.ReportedBy(ctx, a.by)
-		return r.s.conclude(ctx, a, told)
+		return r.s.conclude(ctx, a, refuse)
 	}
 }
 

@@ -95,7 +95,7 @@ type granted struct {
 	p *place
 }
 
-func tell(gs []granted) {
+func notify(gs []granted) {
 	for _, g := range gs {
 		g.w.ready(g.p)
 	}
@@ -335,7 +335,7 @@ func (pl *place) give(from placeState) {
 		out = p.serveFar(pl.name)
 	}
 	p.mu.Unlock()
-	tell(out)
+	notify(out)
 }
 
 // take marks that a visit begins. It reports false if the place is no good any more.
@@ -371,7 +371,7 @@ func (p *pool) add(s *session) {
 	}
 	out := p.serve(s)
 	p.mu.Unlock()
-	tell(out)
+	notify(out)
 }
 
 // remove lets a session take no more visits. gone says that those reserved at it cannot begin either.
@@ -453,7 +453,7 @@ func (p *pool) found(n name, routes []journal.WorkerRoute) {
 	}
 	out := p.serveFar(n)
 	p.mu.Unlock()
-	tell(out)
+	notify(out)
 }
 
 // holding is since when the oldest attempt waits for n, and how many workers are known that serve it.

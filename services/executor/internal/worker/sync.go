@@ -30,7 +30,7 @@ const (
 // Run publishes the workers here to other executors and looks for theirs, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { s.tellOthers(ctx); return nil })
+	g.Go(func() error { s.publishWorkers(ctx); return nil })
 	g.Go(func() error { s.lookFor(ctx); return nil })
 	return g.Wait()
 }
@@ -83,9 +83,9 @@ func same(a, b journal.Worker) bool {
 	return len(a.Actors) == len(b.Actors) && (len(a.Actors) == 0 || &a.Actors[0] == &b.Actors[0]) && a.Slots == b.Slots && a.Busy == b.Busy && a.Draining == b.Draining && a.ConnectTime.Equal(b.ConnectTime)
 }
 
-// tellOthers keeps the journal's picture of the workers here up to date.
-func (s *Server) tellOthers(ctx context.Context) {
-	t := teller{journal: s.journal, log: s.log}
+// publishWorkers keeps the journal's picture of the workers here up to date.
+func (s *Server) publishWorkers(ctx context.Context) {
+	t := publisher{journal: s.journal, log: s.log}
 	seen := time.Now()
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -106,10 +106,10 @@ func (s *Server) tellOthers(ctx context.Context) {
 		if owner.IsZero() {
 			continue
 		}
-		more, err := t.tell(ctx, owner, time.Now(), s.here(), s.routes())
+		more, err := t.publish(ctx, owner, time.Now(), s.here(), s.routes())
 		if err != nil {
 			if ctx.Err() == nil {
-				s.log.WarnContext(ctx, "others not told of the workers here", "err", err)
+				s.log.WarnContext(ctx, "workers here were not published", "err", err)
 			}
 			sleep.For(ctx, time.Second)
 		}

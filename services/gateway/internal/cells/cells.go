@@ -147,11 +147,11 @@ func (c *conn) Invoke(ctx context.Context, method string, in, out any, opts ...g
 	defer leave()
 	probe, err := l.admit(time.Now())
 	if err != nil {
-		return c.refuse(ctx, l, c.tell(ctx, l, err))
+		return c.refuse(ctx, l, c.nameCell(ctx, l, err))
 	}
 	err = l.conn.Invoke(ctx, method, in, out, opts...)
 	l.learn(ctx, err, probe)
-	return c.tell(ctx, l, err)
+	return c.nameCell(ctx, l, err)
 }
 
 // NewStream opens a stream.
@@ -162,12 +162,12 @@ func (c *conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	}
 	probe, err := l.admit(time.Now())
 	if err != nil {
-		return nil, c.refuse(ctx, l, c.tell(ctx, l, err))
+		return nil, c.refuse(ctx, l, c.nameCell(ctx, l, err))
 	}
 	s, err := l.conn.NewStream(ctx, desc, method, opts...)
 	l.learn(ctx, err, probe)
 	if err != nil {
-		return nil, c.tell(ctx, l, err)
+		return nil, c.nameCell(ctx, l, err)
 	}
 	return &stream{s, c, l}, nil
 }
@@ -185,7 +185,7 @@ func (s *stream) RecvMsg(m any) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
-	return s.c.tell(s.Context(), s.l, err)
+	return s.c.nameCell(s.Context(), s.l, err)
 }
 
 func (c *conn) choose(ctx context.Context, method string) (*lane, error) {
@@ -225,8 +225,8 @@ func (c *conn) refuse(ctx context.Context, l *lane, err error) error {
 	return err
 }
 
-// tell adds the cell to an error about an unreachable service.
-func (c *conn) tell(ctx context.Context, l *lane, err error) error {
+// nameCell adds the cell to an error about an unreachable service.
+func (c *conn) nameCell(ctx context.Context, l *lane, err error) error {
 	if err == nil || !c.named || errs.ReasonOf(err) != grpckit.ReasonServiceAway {
 		return err
 	}

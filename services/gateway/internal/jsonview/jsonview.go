@@ -88,7 +88,7 @@ const batch = 256 << 10
 // memory that they will need, besides that of the body; its error ends the reading.
 func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int64) error) ([]byte, error) {
 	d := &decoder{scanner: scanner{in: body, maxDepth: MaxDepth, checkIntegers: true, checkKeys: true}, take: take}
-	d.grown = d.need
+	d.grow = d.need
 	if d.peek() == 0 && d.pos >= len(body) {
 		return []byte("{}"), nil
 	}

@@ -32,11 +32,11 @@ type scanner struct {
 	checkIntegers bool
 	// checkKeys refuses objects that name a key twice, inside payloads.
 	checkKeys bool
-	// live is the memory of the keys of the objects that are being read, most its maximum; grown, if not nil,
+	// live is the memory of the keys of the objects that are being read, most its maximum; grow, if not nil,
 	// is called for more.
 	live, most int64
 	keys       []string
-	grown      func(bytes int64) error
+	grow       func(bytes int64) error
 }
 
 // keySet are the keys of one object that were read. The few of an ordinary object are in the scanner's own
@@ -79,9 +79,9 @@ func (s *scanner) remember(seen *keySet, key string) (first bool, err error) {
 	n := keyMemory + int64(len(key))
 	seen.bytes += n
 	s.live += n
-	if grown := s.live - s.most; grown > 0 && s.grown != nil {
+	if grown := s.live - s.most; grown > 0 && s.grow != nil {
 		s.most = s.live
-		return true, s.grown(grown)
+		return true, s.grow(grown)
 	}
 	return true, nil
 }

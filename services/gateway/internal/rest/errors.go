@@ -224,9 +224,9 @@ func stopping(ctx context.Context) bool {
 // A client that sends all before it reads must be able to read the answer. The rest of its body is discarded:
 // a little of an unauthenticated caller, a whole body of others.
 const (
-	strangerLinger = 500 * time.Millisecond
-	strangerBytes  = 256 << 10
-	linger         = 5 * time.Second
+	strangerDrain = 500 * time.Millisecond
+	strangerBytes = 256 << 10
+	callerDrain   = 5 * time.Second
 )
 
 // discardBody lets an answer be sent before the body has arrived, and returns the function to call
@@ -238,9 +238,9 @@ func (s *Server) discardBody(w http.ResponseWriter, r *http.Request) (after func
 	}
 	w.Header().Set("Connection", "close")
 	return func() {
-		rc, pause, most := http.NewResponseController(w), strangerLinger, int64(strangerBytes)
+		rc, pause, most := http.NewResponseController(w), strangerDrain, int64(strangerBytes)
 		if exchangeOf(r.Context()).known {
-			pause, most = linger, s.MaxBodyBytes
+			pause, most = callerDrain, s.MaxBodyBytes
 		}
 		// Where a writer cannot do this, nothing is left to be done.
 		if rc.Flush() == nil && rc.SetReadDeadline(time.Now().Add(pause)) == nil {

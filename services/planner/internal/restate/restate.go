@@ -80,8 +80,8 @@ func (m *Model) Close() error {
 	return m.client.Close()
 }
 
-// Told is the result of a restatement.
-type Told struct {
+// Report is the result of a restatement.
+type Report struct {
 	Accepted        bool
 	Provider, Model string
 	Calls           int
@@ -91,16 +91,16 @@ type Told struct {
 // Restate asks the model for the meaning of the text and returns the restated plan, or before with warnings
 // about the reason why there is none. It waits for its turn behind others of the namespace. An error means
 // that ctx ended, or that too many wait.
-func (m *Model) Restate(ctx context.Context, namespace, text string, before plan.Result) (plan.Result, Told, error) {
-	told := Told{Provider: m.cfg.Server.Provider, Model: m.cfg.Model}
+func (m *Model) Restate(ctx context.Context, namespace, text string, before plan.Result) (plan.Result, Report, error) {
+	report := Report{Provider: m.cfg.Server.Provider, Model: m.cfg.Model}
 	system, user, ok := plan.RestatePrompt(text)
 	if !ok {
 		why := fmt.Sprintf("a text of more than %d bytes is not restated", plan.MaxRestateBytes)
-		return before.RestateRefused(m.failed(why)), told, nil
+		return before.RestateRefused(m.failed(why)), report, nil
 	}
 	leave, err := m.turns.Enter(ctx, namespace, turn)
 	if err != nil {
-		return plan.Result{}, told, err
+		return plan.Result{}, report, err
 	}
 	defer leave()
 	messages := []llm.Message{{Role: "system", Content: system}, {Role: "user", Content: user}}
@@ -110,9 +110,9 @@ func (m *Model) Restate(ctx context.Context, namespace, text string, before plan
 			Model: m.cfg.Model, Messages: messages, MaxOutputTokens: m.cfg.MaxOutputTokens,
 			Format: &llm.Format{Name: "restatement", Schema: []byte(plan.RestateSchema), Strict: true},
 		})
-		told.Calls++
+		report.Calls++
 		if ctx.Err() != nil {
-			return plan.Result{}, told, context.Cause(ctx)
+			return plan.Result{}, report, context.Cause(ctx)
 		}
 		if err != nil {
 			after = before.RestateRefused(m.failed(failure(err)))
@@ -121,24 +121,24 @@ func (m *Model) Restate(ctx context.Context, namespace, text string, before plan
 			}
 			break
 		}
-		told.count(resp)
+		report.count(resp)
 		if why := unfinished(resp); why != "" {
 			after = before.RestateRefused(m.failed(why))
 			break
 		}
-		if after, told.Accepted = plan.Restate(ctx, text, before, resp.Text, told.Model); told.Accepted {
+		if after, report.Accepted = plan.Restate(ctx, text, before, resp.Text, report.Model); report.Accepted {
 			break
 		}
 		messages = append(messages[:2:2], llm.Message{Role: "assistant", Content: resp.Text}, llm.Message{Role: "user", Content: mend(after.Diagnostics)})
 	}
 	if ctx.Err() != nil {
-		return plan.Result{}, told, context.Cause(ctx)
+		return plan.Result{}, report, context.Cause(ctx)
 	}
-	return after, told, nil
+	return after, report, nil
 }
 
 // count adds what a call used.
-func (t *Told) count(resp llm.Response) {
+func (t *Report) count(resp llm.Response) {
 	if resp.Model != "" {
 		t.Model = resp.Model
 	}

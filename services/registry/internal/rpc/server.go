@@ -1,4 +1,4 @@
-// Package rpc turns requests of the registry's API into calls of package books and back. It owns field masks,
+// Package rpc turns requests of the registry's API into calls of package accounting and back. It owns field masks,
 // page tokens and the shape of messages; it must not know any rule of epics, tasks or prices.
 package rpc
 
@@ -16,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -25,13 +25,13 @@ import (
 // Server serves epigraph.registry.v1.RegistryService. It is safe for concurrent use.
 type Server struct {
 	registryv1.UnimplementedRegistryServiceServer
-	books *books.Books
+	accounts *accounting.Accounts
 }
 
 var _ registryv1.RegistryServiceServer = (*Server)(nil)
 
 // New returns a server of these use cases.
-func New(b *books.Books) *Server { return &Server{books: b} }
+func New(b *accounting.Accounts) *Server { return &Server{accounts: b} }
 
 // CreateEpic implements registryv1.RegistryServiceServer.
 func (s *Server) CreateEpic(ctx context.Context, req *registryv1.CreateEpicRequest) (*registryv1.Epic, error) {
@@ -39,12 +39,12 @@ func (s *Server) CreateEpic(ctx context.Context, req *registryv1.CreateEpicReque
 	if err != nil {
 		return nil, err
 	}
-	return epicReply(s.books.CreateEpic(ctx, grpckit.Namespace(ctx), o, in))
+	return epicReply(s.accounts.CreateEpic(ctx, grpckit.Namespace(ctx), o, in))
 }
 
 // GetEpic implements registryv1.RegistryServiceServer.
 func (s *Server) GetEpic(ctx context.Context, req *registryv1.GetEpicRequest) (*registryv1.Epic, error) {
-	return epicReply(s.books.Epic(ctx, grpckit.Namespace(ctx), req.GetEpicId()))
+	return epicReply(s.accounts.Epic(ctx, grpckit.Namespace(ctx), req.GetEpicId()))
 }
 
 // ListEpics implements registryv1.RegistryServiceServer.
@@ -60,7 +60,7 @@ func (s *Server) ListEpics(ctx context.Context, req *registryv1.ListEpicsRequest
 	if q.States, err = enums[epic.State]("states", req.GetStates(), epic.Canceled); err != nil {
 		return nil, err
 	}
-	found, err := s.books.Epics(ctx, q)
+	found, err := s.accounts.Epics(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func (s *Server) UpdateEpic(ctx context.Context, req *registryv1.UpdateEpicReque
 	if err != nil {
 		return nil, err
 	}
-	c := books.Change{Once: o, Etag: req.GetEpic().GetEtag()}
-	return epicReply(s.books.UpdateEpic(ctx, grpckit.Namespace(ctx), req.GetEpic().GetId(), c, in, fields))
+	c := accounting.Change{Once: o, Etag: req.GetEpic().GetEtag()}
+	return epicReply(s.accounts.UpdateEpic(ctx, grpckit.Namespace(ctx), req.GetEpic().GetId(), c, in, fields))
 }
 
 // TransitionEpic implements registryv1.RegistryServiceServer.
@@ -88,13 +88,13 @@ func (s *Server) TransitionEpic(ctx context.Context, req *registryv1.TransitionE
 	if err != nil {
 		return nil, err
 	}
-	c := books.Change{Once: o, Etag: req.GetEtag()}
-	return epicReply(s.books.MoveEpic(ctx, grpckit.Namespace(ctx), req.GetEpicId(), c, to, req.GetResultSummary()))
+	c := accounting.Change{Once: o, Etag: req.GetEtag()}
+	return epicReply(s.accounts.MoveEpic(ctx, grpckit.Namespace(ctx), req.GetEpicId(), c, to, req.GetResultSummary()))
 }
 
 // DeleteEpic implements registryv1.RegistryServiceServer.
 func (s *Server) DeleteEpic(ctx context.Context, req *registryv1.DeleteEpicRequest) (*emptypb.Empty, error) {
-	return &emptypb.Empty{}, s.books.DeleteEpic(ctx, grpckit.Namespace(ctx), req.GetEpicId(), req.GetEtag())
+	return &emptypb.Empty{}, s.accounts.DeleteEpic(ctx, grpckit.Namespace(ctx), req.GetEpicId(), req.GetEtag())
 }
 
 // CreateTask implements registryv1.RegistryServiceServer.
@@ -106,12 +106,12 @@ func (s *Server) CreateTask(ctx context.Context, req *registryv1.CreateTaskReque
 	if in.EpicID == "" {
 		return nil, invalid("task.epic_id", "EPIC_ID_REQUIRED", "a task needs an epic")
 	}
-	return taskReply(s.books.CreateTask(ctx, grpckit.Namespace(ctx), o, in))
+	return taskReply(s.accounts.CreateTask(ctx, grpckit.Namespace(ctx), o, in))
 }
 
 // GetTask implements registryv1.RegistryServiceServer.
 func (s *Server) GetTask(ctx context.Context, req *registryv1.GetTaskRequest) (*registryv1.Task, error) {
-	return taskReply(s.books.Task(ctx, grpckit.Namespace(ctx), req.GetTaskId()))
+	return taskReply(s.accounts.Task(ctx, grpckit.Namespace(ctx), req.GetTaskId()))
 }
 
 // ListTasks implements registryv1.RegistryServiceServer.
@@ -127,7 +127,7 @@ func (s *Server) ListTasks(ctx context.Context, req *registryv1.ListTasksRequest
 	if q.States, err = enums[epic.TaskState]("states", req.GetStates(), epic.TaskCanceled); err != nil {
 		return nil, err
 	}
-	found, err := s.books.Tasks(ctx, q)
+	found, err := s.accounts.Tasks(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +145,8 @@ func (s *Server) UpdateTask(ctx context.Context, req *registryv1.UpdateTaskReque
 	if err != nil {
 		return nil, err
 	}
-	c := books.Change{Once: o, Etag: req.GetTask().GetEtag()}
-	return taskReply(s.books.UpdateTask(ctx, grpckit.Namespace(ctx), req.GetTask().GetId(), c, in, fields))
+	c := accounting.Change{Once: o, Etag: req.GetTask().GetEtag()}
+	return taskReply(s.accounts.UpdateTask(ctx, grpckit.Namespace(ctx), req.GetTask().GetId(), c, in, fields))
 }
 
 // TransitionTask implements registryv1.RegistryServiceServer.
@@ -157,14 +157,14 @@ func (s *Server) TransitionTask(ctx context.Context, req *registryv1.TransitionT
 	if err != nil {
 		return nil, err
 	}
-	c := books.Change{Once: o, Etag: req.GetEtag()}
-	return taskReply(s.books.MoveTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), c, to,
-		books.Outcome{Summary: req.GetResultSummary(), Error: req.GetErrorMessage(), Note: req.GetNote()}))
+	c := accounting.Change{Once: o, Etag: req.GetEtag()}
+	return taskReply(s.accounts.MoveTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), c, to,
+		accounting.Outcome{Summary: req.GetResultSummary(), Error: req.GetErrorMessage(), Note: req.GetNote()}))
 }
 
 // DeleteTask implements registryv1.RegistryServiceServer.
 func (s *Server) DeleteTask(ctx context.Context, req *registryv1.DeleteTaskRequest) (*emptypb.Empty, error) {
-	return &emptypb.Empty{}, s.books.DeleteTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetEtag())
+	return &emptypb.Empty{}, s.accounts.DeleteTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetEtag())
 }
 
 // ClaimTask implements registryv1.RegistryServiceServer.
@@ -173,7 +173,7 @@ func (s *Server) ClaimTask(ctx context.Context, req *registryv1.ClaimTaskRequest
 	if err != nil {
 		return nil, err
 	}
-	t, until, err := s.books.ClaimTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), req.GetDatabase(), lease)
+	t, until, err := s.accounts.ClaimTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), req.GetDatabase(), lease)
 	if err != nil {
 		return nil, err
 	}
@@ -186,12 +186,12 @@ func (s *Server) ConfirmClaim(ctx context.Context, req *registryv1.ConfirmClaimR
 	if err != nil {
 		return nil, err
 	}
-	return taskReply(s.books.ConfirmClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), req.GetDatabase(), start))
+	return taskReply(s.accounts.ConfirmClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), req.GetDatabase(), start))
 }
 
 // SettleClaim implements registryv1.RegistryServiceServer.
 func (s *Server) SettleClaim(ctx context.Context, req *registryv1.SettleClaimRequest) (*registryv1.Task, error) {
-	o := books.Settlement{Summary: req.GetResultSummary(), Error: req.GetErrorMessage()}
+	o := accounting.Settlement{Summary: req.GetResultSummary(), Error: req.GetErrorMessage()}
 	var err error
 	if o.State, err = enum("state", req.GetState(), epic.TaskCanceled); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (s *Server) SettleClaim(ctx context.Context, req *registryv1.SettleClaimReq
 	if o.End, err = instant("end_time", req.GetEndTime()); err != nil {
 		return nil, err
 	}
-	return taskReply(s.books.SettleClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), o))
+	return taskReply(s.accounts.SettleClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), o))
 }
 
 // LeaseCancellations implements registryv1.RegistryServiceServer.
@@ -211,7 +211,7 @@ func (s *Server) LeaseCancellations(ctx context.Context, req *registryv1.LeaseCa
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.books.LeaseCancellations(ctx, req.GetDatabase(), int(req.GetMaxCount()), lease)
+	out, err := s.accounts.LeaseCancellations(ctx, req.GetDatabase(), int(req.GetMaxCount()), lease)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (s *Server) AcknowledgeCancellations(ctx context.Context, req *registryv1.A
 	done := each(req.GetCancellations(), func(c *registryv1.Cancellation) epic.Cancellation {
 		return epic.Cancellation{Namespace: c.GetNamespace(), TaskID: c.GetTaskId(), RunID: c.GetRunId()}
 	})
-	return &registryv1.AcknowledgeCancellationsResponse{}, s.books.AcknowledgeCancellations(ctx, done)
+	return &registryv1.AcknowledgeCancellationsResponse{}, s.accounts.AcknowledgeCancellations(ctx, done)
 }
 
 // RecordUsage implements registryv1.RegistryServiceServer.
@@ -232,7 +232,7 @@ func (s *Server) RecordUsage(ctx context.Context, req *registryv1.RecordUsageReq
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.books.RecordUsage(ctx, grpckit.Namespace(ctx), in)
+	out, err := s.accounts.RecordUsage(ctx, grpckit.Namespace(ctx), in)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func (s *Server) PriceUsage(ctx context.Context, req *registryv1.PriceUsageReque
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.books.PriceUsage(ctx, grpckit.Namespace(ctx), in)
+	out, err := s.accounts.PriceUsage(ctx, grpckit.Namespace(ctx), in)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (s *Server) ListUsage(ctx context.Context, req *registryv1.ListUsageRequest
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.books.Entries(ctx, store.EntryQuery{
+	rows, err := s.accounts.Entries(ctx, store.EntryQuery{
 		Namespace: grpckit.Namespace(ctx), EpicID: req.GetEpicId(), TaskID: req.GetTaskId(), RunID: req.GetRunId(),
 		After: p.After, Limit: p.Limit + 1,
 	})
@@ -283,7 +283,7 @@ func (s *Server) ListUsage(ctx context.Context, req *registryv1.ListUsageRequest
 // GetNamespaceUsage implements registryv1.RegistryServiceServer.
 func (s *Server) GetNamespaceUsage(ctx context.Context, _ *registryv1.GetNamespaceUsageRequest) (*registryv1.NamespaceUsage, error) {
 	namespace := grpckit.Namespace(ctx)
-	t, err := s.books.NamespaceTotals(ctx, namespace)
+	t, err := s.accounts.NamespaceTotals(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +299,7 @@ func (s *Server) CreatePrice(ctx context.Context, req *registryv1.CreatePriceReq
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.books.CreatePrice(ctx, grpckit.Namespace(ctx), o, in)
+	p, err := s.accounts.CreatePrice(ctx, grpckit.Namespace(ctx), o, in)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +312,7 @@ func (s *Server) ListPrices(ctx context.Context, req *registryv1.ListPricesReque
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.books.Prices(ctx, store.PriceQuery{
+	rows, err := s.accounts.Prices(ctx, store.PriceQuery{
 		Namespace: grpckit.Namespace(ctx), Provider: req.GetProvider(), Model: req.GetModel(), After: p.After, Limit: p.Limit + 1,
 	})
 	if err != nil {
@@ -323,12 +323,12 @@ func (s *Server) ListPrices(ctx context.Context, req *registryv1.ListPricesReque
 }
 
 // prepared reads a request and hashes what it asks for.
-func prepared[T any](req proto.Message, requestID string, read func() (T, error)) (in T, o books.Once, err error) {
+func prepared[T any](req proto.Message, requestID string, read func() (T, error)) (in T, o accounting.Once, err error) {
 	if in, err = read(); err != nil || requestID == "" {
 		return in, o, err
 	}
 	body, err := bytesWithout(req, "request_id")
-	return in, books.Once{ID: requestID, BodyHash: sha256.Sum256(body)}, err
+	return in, accounting.Once{ID: requestID, BodyHash: sha256.Sum256(body)}, err
 }
 
 type listRequest interface {

@@ -1,4 +1,4 @@
-// Package store owns the contract between package books and a database: rows in and out as domain values,
+// Package store owns the contract between package accounting and a database: rows in and out as domain values,
 // inside one transaction. It must not know any rule of epics, tasks or prices, nor any driver.
 package store
 

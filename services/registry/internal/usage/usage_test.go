@@ -140,7 +140,7 @@ func TestPrices(t *testing.T) {
 		dearest, err := usage.NewPrice("n", usage.Price{Model: "m", Input: most, CachedInput: &most, Output: most, Reasoning: &most})
 		require.NoError(t, err)
 		_, err = dearest.Cost(usage.Entry{InputTokens: 1e12, OutputTokens: 1e12})
-		require.NoError(t, err, "no call of an executor's books has more tokens")
+		require.NoError(t, err, "no call of an executor records has more tokens")
 	})
 	t.Run("Defaults/AreDistinctStableAndKnown", func(t *testing.T) {
 		t.Parallel()

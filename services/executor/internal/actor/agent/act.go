@@ -111,10 +111,10 @@ func (p *policy) round(ctx context.Context, c *workgraph.Call, groups [][]wanted
 	return p.insert(c, layers)
 }
 
-// grownRounds are the rounds whose actions become part of the agent's run. Each expansion writes the whole
+// expandedRounds are the rounds whose actions become part of the agent's run. Each expansion writes the whole
 // graph, so the actions of later rounds are runs of their own: a round of a long agent then costs as much as
 // one of a short agent.
-const grownRounds = 32
+const expandedRounds = 32
 
 // insert makes the graph of a round.
 func (p *policy) insert(c *workgraph.Call, layers [][]workgraph.Node) (workgraph.Outcome, error) {
@@ -153,7 +153,7 @@ func (p *policy) insert(c *workgraph.Call, layers [][]workgraph.Node) (workgraph
 	}
 	g.Nodes = append(g.Nodes, workgraph.Node{ID: nodeResults, Kind: workgraph.SummarizerKind, Actor: actorResults,
 		Named: map[string]json.RawMessage{"steps": list, "max_bytes": most}})
-	if c.Visit > grownRounds {
+	if c.Visit > expandedRounds {
 		g.Name = "round " + strconv.Itoa(c.Visit)
 		return workgraph.Outcome{Wait: part(g)}, nil
 	}

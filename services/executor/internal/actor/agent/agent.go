@@ -184,7 +184,7 @@ func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	// The reasoner's inputs are propagated inputs, so that any actor can be the reasoner, also one that knows
 	// none of them.
 	told := map[string]any{
-		"request": goal, "history": []any{}, "actions": a.told(), "attachments": in.documents(c),
+		"request": goal, "history": []any{}, "actions": a.catalog(), "attachments": in.documents(c),
 		"system": a.instructions(a.System), "response_schema": a.decisionSchema(),
 	}
 	if len(in.Arguments) > 0 {

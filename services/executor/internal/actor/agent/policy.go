@@ -213,8 +213,8 @@ func (p *policy) settle(ctx context.Context, raw json.RawMessage) (json.RawMessa
 	return nil, fmt.Errorf("the result is not what its schema asks for: %s", plain(first))
 }
 
-// told is the description of the actions for the reasoner.
-func (p *policy) told() map[string]any {
+// catalog is the description of the actions for the reasoner.
+func (p *policy) catalog() map[string]any {
 	type entry struct {
 		Description string          `json:"description,omitempty"`
 		Schema      json.RawMessage `json:"schema,omitempty"`

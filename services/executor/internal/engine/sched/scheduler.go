@@ -16,7 +16,7 @@ import (
 // Task is one attempt that wants a place. The caller fills in the exported fields before Add, and leaves them
 // alone from then on.
 type Task struct {
-	// Request is what gates are told.
+	// Request is what gates are asked with.
 	Request GateRequest
 	// Lane orders tasks: those with equal lanes begin in the order in which they were added. Mostly a pointer
 	// to the run.
@@ -107,9 +107,9 @@ const (
 	tenantShare = 7
 	// classes are that of suspect runs, which go before all others, and one for each priority.
 	classes = 1 + MaxPriority
-	// patience is how long a class is passed over for each step that it stands behind the one that gets its
+	// passOverTime is how long a class is passed over for each step that it stands behind the one that gets its
 	// turns.
-	patience = time.Second
+	passOverTime = time.Second
 )
 
 // Priorities of runs.
@@ -214,7 +214,7 @@ func (s *Scheduler) leave(a *Task) {
 	s.at[w.gates[w.at]]--
 }
 
-// through is told by a gate that a may pass.
+// through is called by a gate when a may pass.
 func (s *Scheduler) through(a *Task, turn int, p Pass) {
 	w := a.way
 	s.mu.Lock()
@@ -363,7 +363,7 @@ func (t *tenant) class() int {
 		case now.IsZero():
 			now = time.Now()
 		}
-		if first > 0 && now.Sub(c.since) >= time.Duration(i-first)*patience {
+		if first > 0 && now.Sub(c.since) >= time.Duration(i-first)*passOverTime {
 			c.since = now
 			return i
 		}

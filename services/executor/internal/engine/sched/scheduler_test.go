@@ -107,8 +107,8 @@ func TestScheduler(t *testing.T) {
 			turns++
 			require.Less(t, turns, 100)
 		}
-		require.GreaterOrEqual(t, time.Since(begun), 3*patience)
-		require.Less(t, time.Since(begun), 4*patience)
+		require.GreaterOrEqual(t, time.Since(begun), 3*passOverTime)
+		require.Less(t, time.Since(begun), 4*passOverTime)
 	})
 	bubble("Priority/IsOfOneNamespaceOnly", func(t *testing.T) {
 		st := newStage(t, 1, 1)

@@ -142,7 +142,7 @@ func event(data string) []journal.Event {
 	return []journal.Event{{Kind: 12, NodeID: "n", Visit: 1, Data: []byte(data)}}
 }
 
-func TestStash(t *testing.T) {
+func TestOffload(t *testing.T) {
 	journals(t, func(w *world) {
 		t := w.t
 		ctx := t.Context()
@@ -343,7 +343,7 @@ func TestCollectRace(t *testing.T) {
 		// The same value comes while it is removed: it stays with its row.
 		inline := put()
 		require.Empty(t, inline.Start.Blobs)
-		// The collector dies before it has told: another one does it again, later.
+		// The collector dies before it has reported: another one does it again, later.
 		require.NoError(t, w.store.Remove(ctx, w.objects()[0]))
 		names, err = w.rows.OrphanBlobs(ctx, time.Hour, 0, 10)
 		require.NoError(t, err)

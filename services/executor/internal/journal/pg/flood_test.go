@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 )
 
-func BenchmarkMail(b *testing.B) {
+func BenchmarkCommands(b *testing.B) {
 	journaltest.BenchCommands(b, driver(), func(b *testing.B, place, sql string) {
 		conn, err := pgx.Connect(b.Context(), place)
 		require.NoError(b, err)

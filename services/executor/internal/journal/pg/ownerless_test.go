@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkParked measures what is done all the time beside a great many parked runs, each with a timer.
-func BenchmarkParked(b *testing.B) {
+func BenchmarkEvicted(b *testing.B) {
 	const runs = 100_000
 	url := template.New(b)
 	ctx := b.Context()

@@ -109,11 +109,11 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 func (s *Store) shared() sqlstore.Database {
 	return sqlstore.Database{
 		Read: dbkit.PostgresPool(s.read, sqlstore.Away), Engine: dbkit.PostgresPool(s.hot, nil), Dialect: dbkit.DialectPostgres,
-		DueOutbox:   dueOutbox(),
-		TryLock:     `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`,
-		WaitLock:    `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`,
-		TellWorkers: `SELECT pg_notify('` + workerChannel + `', '')`,
-		ByValue:     []any{pgx.QueryExecModeCacheDescribe},
+		DueOutbox:     dueOutbox(),
+		TryLock:       `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`,
+		WaitLock:      `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`,
+		NotifyWorkers: `SELECT pg_notify('` + workerChannel + `', '')`,
+		ByValue:       []any{pgx.QueryExecModeCacheDescribe},
 	}
 }
 

@@ -20,10 +20,10 @@ import (
 
 // rowsEnv lists how many events are in the journal when it is measured, as in "0,1000000,10000000". A tenth
 // as many runs have ended, a hundredth wait without an owner.
-const rowsEnv = "EPIGRAPH_GROWTH_ROWS"
+const rowsEnv = "EPIGRAPH_JOURNAL_ROWS"
 
 // BenchmarkGrowth tells whether what a visit costs depends on how much there is.
-func BenchmarkGrowth(b *testing.B) {
+func BenchmarkJournalSize(b *testing.B) {
 	const ns = "acme"
 	place := template.New(b)
 	ctx := b.Context()

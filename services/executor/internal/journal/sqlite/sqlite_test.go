@@ -121,7 +121,7 @@ func BenchmarkCommit(b *testing.B) {
 	})
 }
 
-func BenchmarkMail(b *testing.B) {
+func BenchmarkCommands(b *testing.B) {
 	journaltest.BenchCommands(b, driver(), func(b *testing.B, place, query string) {
 		db, err := dbkit.OpenSQLite(b.Context(), place)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// Database is what the store must be told of its database.
+// Database describes the database to the store.
 type Database struct {
 	// Read answers the API. It reports a server that cannot be reached by Away.
 	Read dbkit.Pool
@@ -25,9 +25,9 @@ type Database struct {
 	// TryLock returns whether the transaction now holds the lock named $1; WaitLock waits for the lock.
 	// Empty means that a transaction is alone anyway.
 	TryLock, WaitLock string
-	// TellWorkers wakes the executors that wait for workers, at the commit. Empty means that the driver
+	// NotifyWorkers wakes the executors that wait for workers, at the commit. Empty means that the driver
 	// does it itself.
-	TellWorkers string
+	NotifyWorkers string
 	// ByValue goes before the arguments of a statement that is to be planned for them.
 	ByValue []any
 }
@@ -44,7 +44,7 @@ func New(db Database) *Store {
 	return &Store{db: db, d: db.Dialect, statements: newStatements(db.Dialect)}
 }
 
-// Away turns the error of a server that cannot be reached into what callers of the API are told: it is
+// Away turns the error of a server that cannot be reached into the error for callers of the API: it is
 // neither their fault nor ours. Other errors stay as they are.
 func Away(err error) error {
 	if dbkit.ConnectionLost(err) {

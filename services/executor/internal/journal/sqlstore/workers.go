@@ -166,8 +166,8 @@ func (s *Store) workerChanges(self journal.Owner, w journal.WorkerSync) (stmts [
 			ON CONFLICT (namespace, actor, executor_id) DO UPDATE SET incarnation = excluded.incarnation, slots = excluded.slots, busy = excluded.busy`,
 			r.Namespace, r.Actor, self.ID, self.Incarnation, r.Slots, r.Busy)
 	}
-	if w.Wakes() && s.db.TellWorkers != "" {
-		do(s.db.TellWorkers)
+	if w.Wakes() && s.db.NotifyWorkers != "" {
+		do(s.db.NotifyWorkers)
 	}
 	return stmts
 }

@@ -46,7 +46,7 @@ func Open(ctx context.Context, url string, tracer trace.TracerProvider) (*Store,
 		return nil, err
 	}
 	return &Store{pool: pool, Store: sqlstore.New(sqlstore.Database{
-		Pool: dbkit.PostgresPool(pool, nil), Dialect: dbkit.DialectPostgres, Lock: lock, Tell: tell, JobDue: `scheduled_at <= now()`,
+		Pool: dbkit.PostgresPool(pool, nil), Dialect: dbkit.DialectPostgres, Lock: lock, NotifyInTx: notify, JobDue: `scheduled_at <= now()`,
 	})}, nil
 }
 
@@ -71,8 +71,8 @@ func lock(ks []limit.Key) []dbkit.Stmt {
 	return []dbkit.Stmt{{Query: `SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)`, Args: []any{slices.Compact(locks)}}}
 }
 
-// tell sends the keys of limits at the commit.
-func tell(ks []limit.Key) []dbkit.Stmt {
+// notify sends the keys of limits at the commit.
+func notify(ks []limit.Key) []dbkit.Stmt {
 	if len(ks) == 0 {
 		return nil
 	}

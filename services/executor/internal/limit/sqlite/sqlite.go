@@ -27,10 +27,10 @@ type Store struct {
 func New(j *journalsqlite.Store) *Store {
 	s := &Store{wakes: map[chan limit.Key]struct{}{}}
 	s.Store = sqlstore.New(sqlstore.Database{
-		Pool:    j.Pool(),
-		Dialect: dbkit.DialectSQLite,
-		Told:    s.tell,
-		JobDue:  `scheduled_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')`,
+		Pool:        j.Pool(),
+		Dialect:     dbkit.DialectSQLite,
+		NotifyAfter: s.notify,
+		JobDue:      `scheduled_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')`,
 	})
 	return s
 }
@@ -53,8 +53,8 @@ func (s *Store) Wakes(ctx context.Context) (<-chan limit.Key, error) {
 	return wakes, nil
 }
 
-// tell passes keys on to the executors of this process.
-func (s *Store) tell(ks ...limit.Key) {
+// notify passes keys on to the executors of this process.
+func (s *Store) notify(ks ...limit.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ch := range s.wakes {

@@ -23,11 +23,11 @@ type Database struct {
 	// Lock makes the statements by which an exchange about these limits waits for others; nil means that it
 	// is alone anyway.
 	Lock func([]limit.Key) []dbkit.Stmt
-	// Tell makes the statements of a transaction that wake, at its commit, the waiters for limits; nil means
-	// that Told does it. The zero key says that limits were changed.
-	Tell func([]limit.Key) []dbkit.Stmt
-	// Told is called after a commit; nil means that Tell did it.
-	Told func(...limit.Key)
+	// NotifyInTx makes the statements of a transaction that wake, at its commit, the waiters for limits; nil
+	// means that NotifyAfter does it. The zero key says that limits were changed.
+	NotifyInTx func([]limit.Key) []dbkit.Stmt
+	// NotifyAfter is called after a commit; nil means that NotifyInTx did it.
+	NotifyAfter func(...limit.Key)
 	// JobDue holds for a job of the queue whose time has come.
 	JobDue string
 }
@@ -44,11 +44,11 @@ func New(db Database) *Store {
 	if db.Lock == nil {
 		db.Lock = func([]limit.Key) []dbkit.Stmt { return nil }
 	}
-	if db.Tell == nil {
-		db.Tell = func([]limit.Key) []dbkit.Stmt { return nil }
+	if db.NotifyInTx == nil {
+		db.NotifyInTx = func([]limit.Key) []dbkit.Stmt { return nil }
 	}
-	if db.Told == nil {
-		db.Told = func(...limit.Key) {}
+	if db.NotifyAfter == nil {
+		db.NotifyAfter = func(...limit.Key) {}
 	}
 	return &Store{db: db, d: db.Dialect}
 }
@@ -62,7 +62,7 @@ func (s *Store) Sync(ctx context.Context, owner journal.Owner, turn int64, asks 
 		}
 	}
 	var grants []limit.Grant
-	var told []limit.Key
+	var notified []limit.Key
 	err := s.db.Pool.Exchange(ctx, func() ([]dbkit.Stmt, func() ([]dbkit.Stmt, error)) {
 		registered, fresh := false, false
 		r, read := s.read(ks)
@@ -92,20 +92,20 @@ func (s *Store) Sync(ctx context.Context, owner journal.Owner, turn int64, asks 
 			case !fresh:
 				return nil, limit.Stale()
 			}
-			grants, told, stmts = decide(r, owner, asks)
-			return append(stmts, s.db.Tell(told)...), nil
+			grants, notified, stmts = decide(r, owner, asks)
+			return append(stmts, s.db.NotifyInTx(notified)...), nil
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.db.Told(told...)
+	s.db.NotifyAfter(notified...)
 	return grants, nil
 }
 
 // decide answers asks from the rows that were read, and returns the rows to be written and the limits whose
 // waiters must be woken.
-func decide(r *reading, owner journal.Owner, asks []limit.Ask) (grants []limit.Grant, told []limit.Key, stmts []dbkit.Stmt) {
+func decide(r *reading, owner journal.Owner, asks []limit.Ask) (grants []limit.Grant, notified []limit.Key, stmts []dbkit.Stmt) {
 	do := func(query string, args ...any) { stmts = append(stmts, dbkit.Stmt{Query: query, Args: args}) }
 	grants = make([]limit.Grant, len(asks))
 	for i, a := range asks {
@@ -142,10 +142,10 @@ func decide(r *reading, owner journal.Owner, asks []limit.Ask) (grants []limit.G
 				a.Namespace, a.Name, owner.ID, owner.Incarnation, d.Row.Held, d.Row.Waiting, d.Row.Since, d.Row.Asked, d.Row.Runs)
 		}
 		if d.Notify {
-			told = append(told, a.Key)
+			notified = append(notified, a.Key)
 		}
 	}
-	return grants, told, stmts
+	return grants, notified, stmts
 }
 
 // reading is what the tables say of some limits.
@@ -276,7 +276,7 @@ func (s *Store) List(ctx context.Context, namespace, after string, most int) ([]
 
 // change runs fn in a transaction that changes a limit. Changes take turns by the row of the version.
 func (s *Store) change(ctx context.Context, k limit.Key, fn func(ctx context.Context, tx dbkit.Querier) error) error {
-	told := []limit.Key{{}, k}
+	notified := []limit.Key{{}, k}
 	err := s.db.Pool.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		if _, err := tx.Exec(ctx, `UPDATE limits_version SET version = version + 1`); err != nil {
 			return err
@@ -284,10 +284,10 @@ func (s *Store) change(ctx context.Context, k limit.Key, fn func(ctx context.Con
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}
-		return tx.Batch(ctx, s.db.Tell(told)...)
+		return tx.Batch(ctx, s.db.NotifyInTx(notified)...)
 	})
 	if err == nil {
-		s.db.Told(told...)
+		s.db.NotifyAfter(notified...)
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
@@ -109,7 +109,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			f.move(t, lost.ID, epic.TaskCompleted)
 			f.begun(t, settled.ID, "settled")
-			_, err = f.SettleClaim(f.ctx, ns, settled.ID, "settled", books.Settlement{State: epic.TaskCompleted})
+			_, err = f.SettleClaim(f.ctx, ns, settled.ID, "settled", accounting.Settlement{State: epic.TaskCompleted})
 			require.NoError(t, err)
 			elsewhere := f.task(t, f.epic(t, epic.Epic{}).ID)
 			f.begun(t, elsewhere.ID, "elsewhere")
@@ -159,18 +159,18 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{})
 			for _, db := range []string{"db", "elsewhere", "late"} {
 				v := f.task(t, e.ID)
-				_, _, err := f.Books.ClaimTask(f.ctx, ns, v.ID, "of "+db, db, time.Hour)
+				_, _, err := f.Accounts.ClaimTask(f.ctx, ns, v.ID, "of "+db, db, time.Hour)
 				require.NoError(t, err)
 				if db == "late" {
 					f.move(t, v.ID, epic.TaskCanceled)
 					require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: ns, TaskID: v.ID, RunID: "of late"}}))
-					_, err = f.Books.ConfirmClaim(f.ctx, ns, v.ID, "of late", db, time.Time{})
+					_, err = f.Accounts.ConfirmClaim(f.ctx, ns, v.ID, "of late", db, time.Time{})
 					requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
 				}
 			}
 			f.moveEpic(t, e.ID, epic.Canceled)
 			for _, db := range []string{"db", "elsewhere", "late", "unknown"} {
-				list, err := f.Books.LeaseCancellations(f.ctx, db, 10, time.Hour)
+				list, err := f.Accounts.LeaseCancellations(f.ctx, db, 10, time.Hour)
 				require.NoError(t, err)
 				var runs []string
 				for _, c := range list {
@@ -258,7 +258,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			f.moveEpic(t, e.ID, epic.Canceled)
 			for id, run := range map[string]string{v.ID: "run", lost.ID: "lost"} {
 				for range 2 {
-					got, err := f.SettleClaim(f.ctx, ns, id, run, books.Settlement{State: epic.TaskCompleted, Summary: "late", Duration: time.Second})
+					got, err := f.SettleClaim(f.ctx, ns, id, run, accounting.Settlement{State: epic.TaskCompleted, Summary: "late", Duration: time.Second})
 					require.NoError(t, err)
 					require.Equal(t, epic.TaskCanceled, got.State, "a late end revives nothing")
 					require.Empty(t, got.ResultSummary)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -63,7 +63,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			v := f.task(t, e.ID)
 			_, _, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Minute)
 			require.NoError(t, err)
-			_, err = f.MoveEpic(f.ctx, ns, e.ID, books.Change{}, epic.Paused, "")
+			_, err = f.MoveEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Paused, "")
 			require.NoError(t, err)
 			requireError(t, claim(f, v.ID, "run"), errs.FailedPrecondition, epic.ReasonEpicNotActive)
 			_, _, err = f.ClaimTask(f.ctx, ns, v.ID, "run", time.Millisecond)
@@ -83,7 +83,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 				require.Equal(t, start, got.StartTime)
 				require.EqualValues(t, 2, got.Revision)
 			}
-			s := books.Settlement{State: epic.TaskCompleted, Summary: "good", Duration: 90 * time.Second, End: start.Add(90 * time.Second)}
+			s := accounting.Settlement{State: epic.TaskCompleted, Summary: "good", Duration: 90 * time.Second, End: start.Add(90 * time.Second)}
 			results := together(10, func(int) error {
 				_, err := f.SettleClaim(f.ctx, ns, v.ID, "run", s)
 				return err
@@ -102,7 +102,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 		"Claim/SettleWithoutConfirmation": func(t *testing.T, f *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)
 			require.NoError(t, claim(f, v.ID, "run"))
-			got, err := f.SettleClaim(f.ctx, ns, v.ID, "run", books.Settlement{State: epic.TaskFailed, Error: "bad", Duration: time.Second})
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "run", accounting.Settlement{State: epic.TaskFailed, Error: "bad", Duration: time.Second})
 			require.NoError(t, err)
 			require.Equal(t, epic.TaskFailed, got.State)
 			require.Equal(t, "bad", got.ErrorMessage)
@@ -112,7 +112,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)
 			_, err := f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimNotFound)
-			_, err = f.SettleClaim(f.ctx, ns, v.ID, "run", books.Settlement{State: epic.TaskCompleted})
+			_, err = f.SettleClaim(f.ctx, ns, v.ID, "run", accounting.Settlement{State: epic.TaskCompleted})
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimNotFound)
 		},
 		"Claim/LapsedOneIsTakenOver": func(t *testing.T, f *fixture) {
@@ -125,12 +125,12 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, "new", lost.Meta["run_id"])
 			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "new", time.Time{})
 			require.NoError(t, err)
-			got, err := f.SettleClaim(f.ctx, ns, v.ID, "old", books.Settlement{State: epic.TaskFailed, Error: "late", Duration: time.Hour})
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "old", accounting.Settlement{State: epic.TaskFailed, Error: "late", Duration: time.Hour})
 			require.NoError(t, err)
 			require.Equal(t, epic.TaskRunning, got.State, "a late settlement never touches the newer claim")
 			require.Equal(t, "new", got.RunID)
 			require.Zero(t, got.Duration)
-			got, err = f.SettleClaim(f.ctx, ns, v.ID, "new", books.Settlement{State: epic.TaskCompleted})
+			got, err = f.SettleClaim(f.ctx, ns, v.ID, "new", accounting.Settlement{State: epic.TaskCompleted})
 			require.NoError(t, err)
 			require.Equal(t, epic.TaskCompleted, got.State)
 		},
@@ -155,7 +155,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, epic.TaskRunning, got.State)
 			requireError(t, claim(f, v.ID, "other"), errs.FailedPrecondition, epic.ReasonNotClaimable)
 			lapse(t, f, w.ID, "run")
-			got, err = f.SettleClaim(f.ctx, ns, w.ID, "run", books.Settlement{State: epic.TaskCompleted, Summary: "kept"})
+			got, err = f.SettleClaim(f.ctx, ns, w.ID, "run", accounting.Settlement{State: epic.TaskCompleted, Summary: "kept"})
 			require.NoError(t, err)
 			require.Equal(t, "kept", got.ResultSummary, "a result is not lost because its messages were late")
 			lapse(t, f, x.ID, "run")
@@ -177,7 +177,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 		"Claim/OlderSettlementAfterARetry": func(t *testing.T, f *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)
 			require.NoError(t, claim(f, v.ID, "one"))
-			_, err := f.SettleClaim(f.ctx, ns, v.ID, "one", books.Settlement{State: epic.TaskFailed, Duration: time.Second})
+			_, err := f.SettleClaim(f.ctx, ns, v.ID, "one", accounting.Settlement{State: epic.TaskFailed, Duration: time.Second})
 			require.NoError(t, err)
 			requireError(t, claim(f, v.ID, "two"), errs.FailedPrecondition, epic.ReasonNotClaimable)
 			f.move(t, v.ID, epic.TaskPending)
@@ -185,10 +185,10 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, claim(f, v.ID, "two"))
 			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "two", time.Time{})
 			require.NoError(t, err)
-			got, err := f.SettleClaim(f.ctx, ns, v.ID, "one", books.Settlement{State: epic.TaskFailed, Duration: time.Second})
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "one", accounting.Settlement{State: epic.TaskFailed, Duration: time.Second})
 			require.NoError(t, err)
 			require.Equal(t, epic.TaskRunning, got.State)
-			got, err = f.SettleClaim(f.ctx, ns, v.ID, "two", books.Settlement{State: epic.TaskCompleted, Duration: time.Second})
+			got, err = f.SettleClaim(f.ctx, ns, v.ID, "two", accounting.Settlement{State: epic.TaskCompleted, Duration: time.Second})
 			require.NoError(t, err)
 			require.Equal(t, 2*time.Second, got.Duration)
 			require.EqualValues(t, 1, got.RetryCount)
@@ -243,7 +243,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 					continue
 				}
 				requireError(t, err, errs.FailedPrecondition, epic.ReasonBudgetExhausted)
-				_, err = f.UpdateEpic(f.ctx, ns, e.ID, books.Change{}, epic.Epic{}, []string{"budget_tokens", "budget_nano_usd"})
+				_, err = f.UpdateEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Epic{}, []string{"budget_tokens", "budget_nano_usd"})
 				require.NoError(t, err)
 				require.NoError(t, claim(f, v.ID, "run"), name)
 			}
@@ -267,11 +267,11 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			v, w := f.task(t, e.ID), f.task(t, e.ID)
 			require.NoError(t, claim(f, v.ID, "run"))
 			for _, to := range []epic.TaskState{epic.TaskRunning, epic.TaskCompleted, epic.TaskBlocked} {
-				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{})
+				_, err := f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, to, accounting.Outcome{})
 				bad := requireError(t, err, errs.FailedPrecondition, epic.ReasonTaskClaimed)
 				require.Equal(t, "run", bad.Meta["run_id"])
 			}
-			_, err := f.UpdateTask(f.ctx, ns, v.ID, books.Change{}, epic.Task{DependsOn: []string{w.ID}}, []string{"depends_on"})
+			_, err := f.UpdateTask(f.ctx, ns, v.ID, accounting.Change{}, epic.Task{DependsOn: []string{w.ID}}, []string{"depends_on"})
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonTaskClaimed)
 			f.move(t, v.ID, epic.TaskCanceled)
 			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
@@ -283,17 +283,17 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			v := f.task(t, e.ID)
 			f.begun(t, v.ID, "run")
 			for _, to := range []epic.TaskState{epic.TaskCompleted, epic.TaskFailed} {
-				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{Summary: "by hand"})
+				_, err := f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, to, accounting.Outcome{Summary: "by hand"})
 				bad := requireError(t, err, errs.FailedPrecondition, epic.ReasonTaskClaimed)
 				require.Equal(t, "run", bad.Meta["run_id"])
 				require.Contains(t, bad.HintText(), "CANCELED")
 			}
 			for _, to := range []epic.TaskState{epic.TaskPending, epic.TaskBlocked} {
-				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{})
+				_, err := f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, to, accounting.Outcome{})
 				requireError(t, err, errs.FailedPrecondition, epic.ReasonInvalidTransition)
 			}
 			requireError(t, claim(f, v.ID, "another"), errs.FailedPrecondition, epic.ReasonNotClaimable)
-			got, err := f.SettleClaim(f.ctx, ns, v.ID, "run", books.Settlement{State: epic.TaskFailed, Error: "x"})
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "run", accounting.Settlement{State: epic.TaskFailed, Error: "x"})
 			require.NoError(t, err)
 			require.Equal(t, epic.TaskFailed, got.State)
 			require.Empty(t, got.ResultSummary)
@@ -329,7 +329,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			f.move(t, w.ID, epic.TaskRunning)
 			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 10, 0)})
 			require.NoError(t, err)
-			_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskRunning, books.Outcome{})
+			_, err = f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, epic.TaskRunning, accounting.Outcome{})
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonBudgetExhausted)
 			require.Equal(t, epic.TaskPending, f.state(t, v.ID))
 			f.move(t, w.ID, epic.TaskFailed)

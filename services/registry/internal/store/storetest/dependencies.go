@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
@@ -27,7 +27,7 @@ func dependencyCases() map[string]func(*testing.T, *fixture) {
 			on := []string{first.ID}
 			waits, both, canceled := f.blocked(t, several, e.ID, on...), f.blocked(t, several, e.ID, first.ID, other.ID), f.blocked(t, 1, e.ID, on...)
 			f.move(t, canceled[0], epic.TaskCanceled)
-			_, err := f.MoveTask(access.With(f.ctx, ada), ns, first.ID, books.Change{}, epic.TaskCompleted, books.Outcome{})
+			_, err := f.MoveTask(access.With(f.ctx, ada), ns, first.ID, accounting.Change{}, epic.TaskCompleted, accounting.Outcome{})
 			require.NoError(t, err)
 			f.each(t, waits, func(v epic.Task) {
 				require.Equal(t, []any{epic.TaskPending, on, int64(2), ""}, []any{v.State, v.DependsOn, v.Revision, v.Principal})
@@ -94,20 +94,20 @@ func dependencyCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{})
 			ids := f.layers(t, e.ID, several, 1)
 			v := f.task(t, e.ID, ids[several-1])
-			_, err := f.UpdateTask(f.ctx, ns, ids[0], books.Change{}, epic.Task{DependsOn: []string{v.ID}}, []string{"depends_on"})
+			_, err := f.UpdateTask(f.ctx, ns, ids[0], accounting.Change{}, epic.Task{DependsOn: []string{v.ID}}, []string{"depends_on"})
 			bad := requireError(t, err, errs.FailedPrecondition, epic.ReasonDependencyCycle)
 			require.Contains(t, bad.Meta["cycle"], ids[0]+" <- "+ids[1]+" <- ")
 			require.Contains(t, bad.Meta["cycle"], " <- "+v.ID+" <- "+ids[0])
 		},
 		"Bounds/HoldHowManyDependenciesThereAre": func(t *testing.T, f *fixture) {
-			small := f.Within(books.Bounds{Epics: 9, Tasks: 9, Dependencies: 3})
+			small := f.Within(accounting.Bounds{Epics: 9, Tasks: 9, Dependencies: 3})
 			e := f.epic(t, epic.Epic{})
 			a, b := f.task(t, e.ID), f.task(t, e.ID)
 			create := func(on ...string) (epic.Task, error) {
-				return small.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: e.ID, DependsOn: on})
+				return small.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, DependsOn: on})
 			}
 			depend := func(id string, on ...string) error {
-				_, err := small.UpdateTask(f.ctx, ns, id, books.Change{}, epic.Task{DependsOn: on}, []string{"depends_on"})
+				_, err := small.UpdateTask(f.ctx, ns, id, accounting.Change{}, epic.Task{DependsOn: on}, []string{"depends_on"})
 				return err
 			}
 			c, err := create(a.ID, b.ID)
@@ -116,7 +116,7 @@ func dependencyCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			full := func(err error) {
 				t.Helper()
-				bad := requireError(t, err, errs.ResourceExhausted, books.ReasonTooManyDependencies)
+				bad := requireError(t, err, errs.ResourceExhausted, accounting.ReasonTooManyDependencies)
 				require.NotEmpty(t, bad.HintText())
 			}
 			_, err = create(a.ID)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -107,7 +107,7 @@ func RunMemory(t *testing.T, open Open) {
 		v := f.task(t, e.ID)
 		ids := f.layers(t, e.ID, 300, 60)
 		require.Less(t, allocates(func() {
-			_, err := f.UpdateTask(f.ctx, ns, v.ID, books.Change{}, epic.Task{DependsOn: ids[:2]}, []string{"depends_on"})
+			_, err := f.UpdateTask(f.ctx, ns, v.ID, accounting.Change{}, epic.Task{DependsOn: ids[:2]}, []string{"depends_on"})
 			require.NoError(t, err)
 		}), uint64(mib/2))
 	})
@@ -175,7 +175,7 @@ func BenchDepend(b *testing.B, open Open) {
 			ids := f.layers(b, e.ID, tasks, each)
 			i := 0
 			for b.Loop() {
-				_, err := f.UpdateTask(f.ctx, ns, v.ID, books.Change{}, epic.Task{DependsOn: []string{bc.on(ids, i)}}, []string{"depends_on"})
+				_, err := f.UpdateTask(f.ctx, ns, v.ID, accounting.Change{}, epic.Task{DependsOn: []string{bc.on(ids, i)}}, []string{"depends_on"})
 				require.NoError(b, err)
 				i++
 			}

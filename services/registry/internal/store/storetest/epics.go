@@ -13,7 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/page"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -22,35 +22,35 @@ import (
 func epicCases() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
 		"Bounds/HoldHowManyThereAre": func(t *testing.T, f *fixture) {
-			small := f.Within(books.Bounds{Epics: 2, Prices: 2, Tasks: 2})
+			small := f.Within(accounting.Bounds{Epics: 2, Prices: 2, Tasks: 2})
 			var last epic.Epic
 			for i := range 3 {
-				e, err := small.CreateEpic(f.ctx, ns, books.Once{ID: strconv.Itoa(i)}, epic.Epic{})
+				e, err := small.CreateEpic(f.ctx, ns, accounting.Once{ID: strconv.Itoa(i)}, epic.Epic{})
 				if i == 2 {
-					requireError(t, err, errs.ResourceExhausted, books.ReasonTooManyEpics)
+					requireError(t, err, errs.ResourceExhausted, accounting.ReasonTooManyEpics)
 					continue
 				}
 				require.NoError(t, err)
 				last = e
 			}
-			_, err := small.CreateEpic(f.ctx, ns, books.Once{ID: "1"}, epic.Epic{})
+			_, err := small.CreateEpic(f.ctx, ns, accounting.Once{ID: "1"}, epic.Epic{})
 			require.NoError(t, err, "a repeated request makes none")
-			_, err = small.CreateEpic(f.ctx, "other", books.Once{}, epic.Epic{})
+			_, err = small.CreateEpic(f.ctx, "other", accounting.Once{}, epic.Epic{})
 			require.NoError(t, err, "each namespace has its own")
 			for i := range 3 {
-				_, err := small.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: last.ID})
-				_, perr := small.CreatePrice(f.ctx, ns, books.Once{}, usage.Price{Model: "m" + strconv.Itoa(i)})
+				_, err := small.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: last.ID})
+				_, perr := small.CreatePrice(f.ctx, ns, accounting.Once{}, usage.Price{Model: "m" + strconv.Itoa(i)})
 				if i == 2 {
-					bad := requireError(t, err, errs.ResourceExhausted, books.ReasonTooManyTasks)
+					bad := requireError(t, err, errs.ResourceExhausted, accounting.ReasonTooManyTasks)
 					require.NotEmpty(t, bad.HintText())
-					requireError(t, perr, errs.ResourceExhausted, books.ReasonTooManyPrices)
+					requireError(t, perr, errs.ResourceExhausted, accounting.ReasonTooManyPrices)
 					continue
 				}
 				require.NoError(t, err)
 				require.NoError(t, perr)
 			}
 			require.NoError(t, small.DeleteEpic(f.ctx, ns, last.ID, ""))
-			_, err = small.CreateEpic(f.ctx, ns, books.Once{}, epic.Epic{})
+			_, err = small.CreateEpic(f.ctx, ns, accounting.Once{}, epic.Epic{})
 			require.NoError(t, err)
 		},
 		"Epic/RoundTrip": func(t *testing.T, f *fixture) {
@@ -79,7 +79,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			requireError(t, err, errs.NotFound, store.ReasonEpicNotFound)
 			_, err = f.Task(f.ctx, "other", v.ID)
 			requireError(t, err, errs.NotFound, store.ReasonTaskNotFound)
-			_, err = f.CreateTask(f.ctx, "other", books.Once{}, epic.Task{EpicID: e.ID})
+			_, err = f.CreateTask(f.ctx, "other", accounting.Once{}, epic.Task{EpicID: e.ID})
 			requireError(t, err, errs.NotFound, store.ReasonEpicNotFound)
 			_, _, err = f.ClaimTask(f.ctx, "other", v.ID, "run", 0)
 			requireError(t, err, errs.NotFound, store.ReasonTaskNotFound)
@@ -95,7 +95,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Epic/UpdateTakesOnlyTheNamedFields": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{Title: "a", Description: "b", BudgetTokens: ptr(int64(7)), Tags: []string{"x"}})
-			got, err := f.UpdateEpic(f.ctx, ns, e.ID, books.Change{}, epic.Epic{Title: "new", Description: "ignored"}, []string{"title", "budget_tokens", "tags"})
+			got, err := f.UpdateEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Epic{Title: "new", Description: "ignored"}, []string{"title", "budget_tokens", "tags"})
 			require.NoError(t, err)
 			require.Equal(t, "new", got.Title)
 			require.Equal(t, "b", got.Description)
@@ -109,7 +109,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		"Epic/StaleEtagLosesAndTellsThePresentOne": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			change := func(int) error {
-				_, err := f.UpdateEpic(f.ctx, ns, e.ID, books.Change{Etag: e.Etag()}, epic.Epic{Title: "x"}, []string{"title"})
+				_, err := f.UpdateEpic(f.ctx, ns, e.ID, accounting.Change{Etag: e.Etag()}, epic.Epic{Title: "x"}, []string{"title"})
 				return err
 			}
 			results := together(8, change)
@@ -155,7 +155,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			}))
 		},
 		"Request/RepetitionIsAnsweredFromTheFirst": func(t *testing.T, f *fixture) {
-			once := books.Once{ID: "req", BodyHash: [32]byte{1}}
+			once := accounting.Once{ID: "req", BodyHash: [32]byte{1}}
 			ids := make([]string, 20)
 			results := together(len(ids), func(i int) error {
 				e, err := f.CreateEpic(f.ctx, ns, once, epic.Epic{Title: "one"})
@@ -169,31 +169,31 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			all, err := f.Epics(f.ctx, store.EpicQuery{Namespace: ns, Limit: 100})
 			require.NoError(t, err)
 			require.Len(t, all, 1)
-			_, err = f.CreateEpic(f.ctx, ns, books.Once{ID: "req", BodyHash: [32]byte{2}}, epic.Epic{})
-			requireError(t, err, errs.InvalidArgument, books.ReasonRequestIDReused)
+			_, err = f.CreateEpic(f.ctx, ns, accounting.Once{ID: "req", BodyHash: [32]byte{2}}, epic.Epic{})
+			requireError(t, err, errs.InvalidArgument, accounting.ReasonRequestIDReused)
 			// The same id is another request in another namespace and for another method.
-			other, err := f.CreateEpic(f.ctx, "other", books.Once{ID: "req", BodyHash: [32]byte{2}}, epic.Epic{})
+			other, err := f.CreateEpic(f.ctx, "other", accounting.Once{ID: "req", BodyHash: [32]byte{2}}, epic.Epic{})
 			require.NoError(t, err)
 			require.NotEqual(t, ids[0], other.ID)
-			_, err = f.CreateTask(f.ctx, ns, books.Once{ID: "req", BodyHash: [32]byte{3}}, epic.Task{EpicID: ids[0]})
+			_, err = f.CreateTask(f.ctx, ns, accounting.Once{ID: "req", BodyHash: [32]byte{3}}, epic.Task{EpicID: ids[0]})
 			require.NoError(t, err)
 		},
 		"Request/ChangesHappenOnce": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			v := f.task(t, e.ID)
-			c := books.Change{Once: books.Once{ID: "r"}, Etag: v.Etag()}
+			c := accounting.Change{Once: accounting.Once{ID: "r"}, Etag: v.Etag()}
 			for range 2 {
 				got, err := f.UpdateTask(f.ctx, ns, v.ID, c, epic.Task{Notes: []epic.Note{{Text: "once"}}}, []string{"notes"})
 				require.NoError(t, err, "a repetition succeeds although the etag has changed")
 				require.Len(t, got.Notes, 1)
-				got, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{Once: c.Once}, epic.TaskRunning, books.Outcome{})
+				got, err = f.MoveTask(f.ctx, ns, v.ID, accounting.Change{Once: c.Once}, epic.TaskRunning, accounting.Outcome{})
 				require.NoError(t, err)
 				require.Equal(t, epic.TaskRunning, got.State)
 			}
 			for range 2 {
-				_, err := f.UpdateEpic(f.ctx, ns, e.ID, books.Change{Once: c.Once}, epic.Epic{Title: "t"}, []string{"title"})
+				_, err := f.UpdateEpic(f.ctx, ns, e.ID, accounting.Change{Once: c.Once}, epic.Epic{Title: "t"}, []string{"title"})
 				require.NoError(t, err)
-				_, err = f.MoveEpic(f.ctx, ns, e.ID, books.Change{Once: c.Once}, epic.Paused, "")
+				_, err = f.MoveEpic(f.ctx, ns, e.ID, accounting.Change{Once: c.Once}, epic.Paused, "")
 				require.NoError(t, err)
 				_, err = f.CreatePrice(f.ctx, ns, c.Once, usage.Price{Model: "m", ValidFrom: time.Unix(1, 0).UTC()})
 				require.NoError(t, err)
@@ -201,7 +201,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Request/AFailedOneMayBeSentAgain": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
-			c := books.Change{Once: books.Once{ID: "r"}}
+			c := accounting.Change{Once: accounting.Once{ID: "r"}}
 			_, err := f.MoveEpic(f.ctx, ns, e.ID, c, epic.Completed, "")
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonInvalidTransition)
 			f.moveEpic(t, e.ID, epic.Active)
@@ -209,7 +209,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 		},
 		"Request/SweepForgetsOldOnes": func(t *testing.T, f *fixture) {
-			once := books.Once{ID: "req", BodyHash: [32]byte{1}}
+			once := accounting.Once{ID: "req", BodyHash: [32]byte{1}}
 			_, err := f.CreateEpic(f.ctx, ns, once, epic.Epic{})
 			require.NoError(t, err)
 			_, n, err := f.store.Sweep(f.ctx, time.Now().Add(-time.Hour))
@@ -218,7 +218,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			_, n, err = f.store.Sweep(f.ctx, time.Now().Add(time.Hour))
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n)
-			_, err = f.CreateEpic(f.ctx, ns, books.Once{ID: "req", BodyHash: [32]byte{2}}, epic.Epic{})
+			_, err = f.CreateEpic(f.ctx, ns, accounting.Once{ID: "req", BodyHash: [32]byte{2}}, epic.Epic{})
 			require.NoError(t, err)
 		},
 		"List/EpicsNewestFirstWithoutGapsOrRepeats": func(t *testing.T, f *fixture) {
@@ -249,7 +249,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 				e = f.epic(t, epic.Epic{Description: large})
 			}
 			for range 5 {
-				_, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: e.ID, Description: large})
+				_, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Description: large})
 				require.NoError(t, err)
 			}
 			budget := inflight.New(0)
@@ -303,7 +303,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			_, err = f.ConfirmClaim(f.ctx, ns, running.ID, "run", time.Time{})
 			require.NoError(t, err)
-			e, err = f.MoveEpic(f.ctx, ns, e.ID, books.Change{}, epic.Canceled, "enough")
+			e, err = f.MoveEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Canceled, "enough")
 			require.NoError(t, err)
 			require.Equal(t, "enough", e.ResultSummary)
 			require.False(t, e.EndTime.IsZero())
@@ -317,7 +317,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, epic.TaskFailed, f.state(t, failed.ID))
 			f.recount(t, ns, e.ID)
 			// The run hears of it when it settles, which changes nothing but the time it took.
-			v, err := f.SettleClaim(f.ctx, ns, running.ID, "run", books.Settlement{State: epic.TaskCompleted, Summary: "late", Duration: time.Second})
+			v, err := f.SettleClaim(f.ctx, ns, running.ID, "run", accounting.Settlement{State: epic.TaskCompleted, Summary: "late", Duration: time.Second})
 			require.NoError(t, err)
 			require.Equal(t, epic.TaskCanceled, v.State)
 			require.Empty(t, v.ResultSummary)
@@ -329,9 +329,9 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 			f.move(t, v.ID, epic.TaskRunning)
 			f.move(t, v.ID, epic.TaskFailed)
 			f.moveEpic(t, e.ID, epic.Failed)
-			_, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: e.ID})
+			_, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID})
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonEpicEnded)
-			_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskPending, books.Outcome{})
+			_, err = f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, epic.TaskPending, accounting.Outcome{})
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonEpicEnded)
 		},
 		"Epic/DeleteTakesItsTasksAndKeepsItsEntries": func(t *testing.T, f *fixture) {
@@ -364,10 +364,10 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 				{Provider: "a", Model: "m", ValidFrom: day(2), Input: 9},
 				{Provider: "b", Model: "m", ValidFrom: day(5), Input: 2},
 			} {
-				_, err := f.CreatePrice(f.ctx, ns, books.Once{}, p)
+				_, err := f.CreatePrice(f.ctx, ns, accounting.Once{}, p)
 				require.NoError(t, err)
 			}
-			_, err := f.CreatePrice(f.ctx, ns, books.Once{}, usage.Price{Provider: "b", Model: "m", ValidFrom: day(5)})
+			_, err := f.CreatePrice(f.ctx, ns, accounting.Once{}, usage.Price{Provider: "b", Model: "m", ValidFrom: day(5)})
 			requireError(t, err, errs.AlreadyExists, store.ReasonPriceExists)
 			rows, err := f.Prices(f.ctx, store.PriceQuery{Namespace: ns, Provider: "b", Limit: 10})
 			require.NoError(t, err)
@@ -402,7 +402,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Price/BookHoldsWhatMayCoverTheModels": func(t *testing.T, f *fixture) {
 			for i, m := range []string{"mö*", "mö", "mör", "m*", "*", "x_*", "m%"} {
-				_, err := f.CreatePrice(f.ctx, ns, books.Once{}, usage.Price{Model: m, ValidFrom: time.Unix(int64(i+1), 0).UTC()})
+				_, err := f.CreatePrice(f.ctx, ns, accounting.Once{}, usage.Price{Model: m, ValidFrom: time.Unix(int64(i+1), 0).UTC()})
 				require.NoError(t, err)
 			}
 			require.NoError(t, f.store.View(f.ctx, ns, func(ctx context.Context, r store.Reader) error {
@@ -419,15 +419,15 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		"Epic/CountersUnderConcurrency": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			results := together(16, func(i int) error {
-				v, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: e.ID, Title: strconv.Itoa(i)})
+				v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: strconv.Itoa(i)})
 				if err != nil {
 					return err
 				}
-				_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskRunning, books.Outcome{})
+				_, err = f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, epic.TaskRunning, accounting.Outcome{})
 				if err == nil && i%2 == 0 {
-					_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskFailed, books.Outcome{})
+					_, err = f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, epic.TaskFailed, accounting.Outcome{})
 				} else if err == nil {
-					_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskCompleted, books.Outcome{})
+					_, err = f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, epic.TaskCompleted, accounting.Outcome{})
 				}
 				return err
 			})

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -34,8 +34,8 @@ func randomCases() map[string]func(*testing.T, *fixture) {
 	}
 }
 
-// model is the simplest implementation of the contract of books: it keeps everything in maps, scans all of it
-// each time, and shares no rule with books.
+// model is the simplest implementation of the contract of accounting: it keeps everything in maps, scans all of it
+// each time, and shares no rule with accounting.
 type model struct {
 	f       *fixture
 	ns      string
@@ -100,7 +100,7 @@ func (m *model) createEpic(t *rapid.T) {
 	if len(m.epics) >= 3 {
 		t.Skip("enough epics")
 	}
-	e, err := m.f.CreateEpic(m.f.ctx, m.ns, books.Once{}, epic.Epic{})
+	e, err := m.f.CreateEpic(m.f.ctx, m.ns, accounting.Once{}, epic.Epic{})
 	require.NoError(t, err)
 	m.epics[e.ID] = &modelEpic{order: len(m.epics) + len(m.tasks), state: "PLANNING"}
 }
@@ -115,7 +115,7 @@ func (m *model) moveEpic(t *rapid.T) {
 	allowed := e != nil && slices.Contains(map[string][]string{
 		"PLANNING": {"ACTIVE", "CANCELED"}, "ACTIVE": {"PAUSED", "COMPLETED", "FAILED", "CANCELED"}, "PAUSED": {"ACTIVE", "CANCELED"},
 	}[e.state], to.String())
-	_, err := m.f.MoveEpic(m.f.ctx, m.ns, id, books.Change{}, to, "")
+	_, err := m.f.MoveEpic(m.f.ctx, m.ns, id, accounting.Change{}, to, "")
 	m.agree(t, allowed, err)
 	if !allowed {
 		return
@@ -193,7 +193,7 @@ func (m *model) createTask(t *rapid.T) {
 	for _, d := range deps {
 		allowed = allowed && m.tasks[d].epic == id
 	}
-	got, err := m.f.CreateTask(m.f.ctx, m.ns, books.Once{}, epic.Task{EpicID: id, DependsOn: deps, MaxRetries: int32(limit)})
+	got, err := m.f.CreateTask(m.f.ctx, m.ns, accounting.Once{}, epic.Task{EpicID: id, DependsOn: deps, MaxRetries: int32(limit)})
 	m.agree(t, allowed, err)
 	if !allowed {
 		return
@@ -214,7 +214,7 @@ func (m *model) moveTask(t *rapid.T) {
 	}).Draw(t, "state")
 	v := m.tasks[id]
 	allowed := v != nil && m.mayMove(v, to.String())
-	_, err := m.f.MoveTask(m.f.ctx, m.ns, id, books.Change{}, to, books.Outcome{})
+	_, err := m.f.MoveTask(m.f.ctx, m.ns, id, accounting.Change{}, to, accounting.Outcome{})
 	m.agree(t, allowed, err)
 	if !allowed {
 		return
@@ -263,7 +263,7 @@ func (m *model) depend(t *rapid.T) {
 	for _, d := range deps {
 		allowed = allowed && m.tasks[d].epic == v.epic
 	}
-	_, err := m.f.UpdateTask(m.f.ctx, m.ns, id, books.Change{}, epic.Task{DependsOn: deps}, []string{"depends_on"})
+	_, err := m.f.UpdateTask(m.f.ctx, m.ns, id, accounting.Change{}, epic.Task{DependsOn: deps}, []string{"depends_on"})
 	m.agree(t, allowed, err)
 	if !allowed || same {
 		return
@@ -335,7 +335,7 @@ func (m *model) settle(t *rapid.T) {
 	to := rapid.SampledFrom([]epic.TaskState{epic.TaskCompleted, epic.TaskFailed, epic.TaskCanceled}).Draw(t, "state")
 	v := m.tasks[id]
 	allowed := v != nil && v.claims[run] != ""
-	_, err := m.f.SettleClaim(m.f.ctx, m.ns, id, run, books.Settlement{State: to})
+	_, err := m.f.SettleClaim(m.f.ctx, m.ns, id, run, accounting.Settlement{State: to})
 	m.agree(t, allowed, err)
 	if !allowed {
 		return

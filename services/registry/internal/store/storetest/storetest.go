@@ -1,5 +1,5 @@
 // Package storetest owns the one conformance suite of the registry's stores. It drives a store through
-// package books, as the service does, so that a driver is right when every use case is right on it, under
+// package accounting, as the service does, so that a driver is right when every use case is right on it, under
 // concurrency too. It must not know any driver.
 package storetest
 
@@ -15,7 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -43,7 +43,7 @@ func Run(t *testing.T, open Open) {
 
 // fixture is the environment of a case. Its ctx is that of a service.
 type fixture struct {
-	*books.Books
+	*accounting.Accounts
 	store store.Store
 	ctx   context.Context
 }
@@ -54,7 +54,7 @@ func newFixture(t testing.TB, open Open) *fixture {
 	prices, err := usage.Defaults()
 	require.NoError(t, err)
 	require.NoError(t, s.SeedPrices(t.Context(), prices))
-	return &fixture{Books: books.New(s), store: s, ctx: access.With(t.Context(), access.Principal{Kind: access.Internal})}
+	return &fixture{Accounts: accounting.New(s), store: s, ctx: access.With(t.Context(), access.Principal{Kind: access.Internal})}
 }
 
 // database is where the runs of cases are recorded that need only one.
@@ -62,55 +62,55 @@ const database = "db"
 
 // ClaimTask claims for a run of the one database.
 func (f *fixture) ClaimTask(ctx context.Context, namespace, taskID, runID string, lease time.Duration) (epic.Task, time.Time, error) {
-	return f.Books.ClaimTask(ctx, namespace, taskID, runID, database, lease)
+	return f.Accounts.ClaimTask(ctx, namespace, taskID, runID, database, lease)
 }
 
 // ConfirmClaim confirms for a run of the one database.
 func (f *fixture) ConfirmClaim(ctx context.Context, namespace, taskID, runID string, start time.Time) (epic.Task, error) {
-	return f.Books.ConfirmClaim(ctx, namespace, taskID, runID, database, start)
+	return f.Accounts.ConfirmClaim(ctx, namespace, taskID, runID, database, start)
 }
 
 // Epics lists epics; there are fewer than are examined for a page.
 func (f *fixture) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
-	found, err := f.Books.Epics(ctx, q)
+	found, err := f.Accounts.Epics(ctx, q)
 	return found.Rows, err
 }
 
 // Tasks lists tasks; there are fewer than are examined for a page.
 func (f *fixture) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
-	found, err := f.Books.Tasks(ctx, q)
+	found, err := f.Accounts.Tasks(ctx, q)
 	return found.Rows, err
 }
 
 // LeaseCancellations leases those of the one database.
 func (f *fixture) LeaseCancellations(ctx context.Context, limit int, hold time.Duration) ([]epic.Cancellation, error) {
-	return f.Books.LeaseCancellations(ctx, database, limit, hold)
+	return f.Accounts.LeaseCancellations(ctx, database, limit, hold)
 }
 
 func (f *fixture) epic(t testing.TB, in epic.Epic) epic.Epic {
 	t.Helper()
-	e, err := f.CreateEpic(f.ctx, ns, books.Once{}, in)
+	e, err := f.CreateEpic(f.ctx, ns, accounting.Once{}, in)
 	require.NoError(t, err)
 	return e
 }
 
 func (f *fixture) task(t testing.TB, epicID string, dependsOn ...string) epic.Task {
 	t.Helper()
-	v, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: epicID, Title: "task", DependsOn: dependsOn})
+	v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: epicID, Title: "task", DependsOn: dependsOn})
 	require.NoError(t, err)
 	return v
 }
 
 func (f *fixture) move(t testing.TB, id string, to epic.TaskState) epic.Task {
 	t.Helper()
-	v, err := f.MoveTask(f.ctx, ns, id, books.Change{}, to, books.Outcome{})
+	v, err := f.MoveTask(f.ctx, ns, id, accounting.Change{}, to, accounting.Outcome{})
 	require.NoError(t, err)
 	return v
 }
 
 func (f *fixture) moveEpic(t testing.TB, id string, to epic.State) epic.Epic {
 	t.Helper()
-	e, err := f.MoveEpic(f.ctx, ns, id, books.Change{}, to, "")
+	e, err := f.MoveEpic(f.ctx, ns, id, accounting.Change{}, to, "")
 	require.NoError(t, err)
 	return e
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -20,7 +20,7 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{})
 			dep := f.task(t, e.ID)
 			at := time.Date(2020, 2, 3, 4, 5, 6, 789_000, time.UTC)
-			made, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{
+			made, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{
 				EpicID: e.ID, Title: "t", Description: "d", Tags: []string{"x"}, Priority: epic.Critical, DependsOn: []string{dep.ID, dep.ID},
 				Requirements: []byte(`{"n": 9007199254740993}`), WorkflowSlug: "w", Source: epic.Template, EstimatedTokens: 1 << 60,
 				MaxRetries: -1, ResultSummary: "r", ErrorMessage: "e", Notes: []epic.Note{{Time: at, Author: "me", Text: "höre"}},
@@ -54,12 +54,12 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 		"Task/DependenciesMustBeInTheSameEpic": func(t *testing.T, f *fixture) {
 			e, other := f.epic(t, epic.Epic{}), f.epic(t, epic.Epic{})
 			stranger := f.task(t, other.ID)
-			_, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: e.ID, DependsOn: []string{stranger.ID, "tk_no"}})
+			_, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, DependsOn: []string{stranger.ID, "tk_no"}})
 			bad := requireError(t, err, errs.InvalidArgument, epic.ReasonDependencyUnknown)
 			require.Contains(t, bad.Message, stranger.ID)
 			require.Contains(t, bad.Message, "tk_no")
 			v := f.task(t, e.ID)
-			_, err = f.UpdateTask(f.ctx, ns, v.ID, books.Change{}, epic.Task{DependsOn: []string{stranger.ID}}, []string{"depends_on"})
+			_, err = f.UpdateTask(f.ctx, ns, v.ID, accounting.Change{}, epic.Task{DependsOn: []string{stranger.ID}}, []string{"depends_on"})
 			requireError(t, err, errs.InvalidArgument, epic.ReasonDependencyUnknown)
 			f.recount(t, ns, e.ID)
 		},
@@ -70,7 +70,7 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 			d := f.task(t, e.ID, c.ID)
 			f.move(t, a.ID, epic.TaskCompleted)
 			require.Equal(t, epic.TaskBlocked, f.state(t, c.ID))
-			_, err := f.MoveTask(f.ctx, ns, c.ID, books.Change{}, epic.TaskPending, books.Outcome{})
+			_, err := f.MoveTask(f.ctx, ns, c.ID, accounting.Change{}, epic.TaskPending, accounting.Outcome{})
 			unmet := requireError(t, err, errs.FailedPrecondition, epic.ReasonDependenciesUnmet)
 			require.Equal(t, b.ID, unmet.Meta["unmet"])
 			f.move(t, b.ID, epic.TaskRunning)
@@ -87,7 +87,7 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{})
 			a, b, c := f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID)
 			depend := func(id string, on ...string) (epic.Task, error) {
-				return f.UpdateTask(f.ctx, ns, id, books.Change{}, epic.Task{DependsOn: on}, []string{"depends_on"})
+				return f.UpdateTask(f.ctx, ns, id, accounting.Change{}, epic.Task{DependsOn: on}, []string{"depends_on"})
 			}
 			v, err := depend(b.ID, a.ID)
 			require.NoError(t, err)
@@ -111,13 +111,13 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Task/PendingToCompletedPassesThroughRunning": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
-			v, err := f.MoveTask(f.ctx, ns, f.task(t, e.ID).ID, books.Change{}, epic.TaskCompleted, books.Outcome{Summary: "s", Note: "n"})
+			v, err := f.MoveTask(f.ctx, ns, f.task(t, e.ID).ID, accounting.Change{}, epic.TaskCompleted, accounting.Outcome{Summary: "s", Note: "n"})
 			require.NoError(t, err)
 			require.False(t, v.StartTime.IsZero())
 			require.False(t, v.EndTime.IsZero())
 			require.Equal(t, "s", v.ResultSummary)
 			require.Len(t, v.Notes, 1)
-			_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskRunning, books.Outcome{})
+			_, err = f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, epic.TaskRunning, accounting.Outcome{})
 			bad := requireError(t, err, errs.FailedPrecondition, epic.ReasonInvalidTransition)
 			require.Contains(t, bad.Message, "COMPLETED to RUNNING")
 			require.NotEmpty(t, bad.HintText())
@@ -130,7 +130,7 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 				f.move(t, v.ID, epic.TaskRunning)
 				f.move(t, v.ID, epic.TaskFailed)
 				f.recount(t, ns, e.ID)
-				got, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskPending, books.Outcome{})
+				got, err := f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, epic.TaskPending, accounting.Outcome{})
 				if i == 2 {
 					requireError(t, err, errs.FailedPrecondition, epic.ReasonRetriesExhausted)
 					continue
@@ -140,11 +140,11 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 				require.True(t, got.EndTime.IsZero())
 				f.recount(t, ns, e.ID)
 			}
-			never, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: e.ID, MaxRetries: -1})
+			never, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, MaxRetries: -1})
 			require.NoError(t, err)
 			f.move(t, never.ID, epic.TaskRunning)
 			f.move(t, never.ID, epic.TaskFailed)
-			_, err = f.MoveTask(f.ctx, ns, never.ID, books.Change{}, epic.TaskPending, books.Outcome{})
+			_, err = f.MoveTask(f.ctx, ns, never.ID, accounting.Change{}, epic.TaskPending, accounting.Outcome{})
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonRetriesExhausted)
 		},
 		"Task/NothingStartsInAPausedEpic": func(t *testing.T, f *fixture) {
@@ -153,7 +153,7 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 			f.move(t, w.ID, epic.TaskRunning)
 			f.moveEpic(t, e.ID, epic.Paused)
 			for _, to := range []epic.TaskState{epic.TaskRunning, epic.TaskCompleted} {
-				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{})
+				_, err := f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, to, accounting.Outcome{})
 				requireError(t, err, errs.FailedPrecondition, epic.ReasonEpicNotActive)
 			}
 			f.move(t, w.ID, epic.TaskCompleted)
@@ -163,14 +163,14 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)
 			for _, text := range []string{"one", "two"} {
 				var err error
-				v, err = f.UpdateTask(f.ctx, ns, v.ID, books.Change{}, epic.Task{Notes: []epic.Note{{Text: text}}}, epic.TaskFields())
+				v, err = f.UpdateTask(f.ctx, ns, v.ID, accounting.Change{}, epic.Task{Notes: []epic.Note{{Text: text}}}, epic.TaskFields())
 				require.NoError(t, err)
 			}
 			require.Len(t, v.Notes, 2)
 			require.Equal(t, "one", v.Notes[0].Text)
 			require.False(t, v.Notes[0].Time.IsZero())
 			many := make([]epic.Note, 999)
-			_, err := f.UpdateTask(f.ctx, ns, v.ID, books.Change{}, epic.Task{Notes: many}, []string{"notes"})
+			_, err := f.UpdateTask(f.ctx, ns, v.ID, accounting.Change{}, epic.Task{Notes: many}, []string{"notes"})
 			requireError(t, err, errs.FailedPrecondition, epic.ReasonNotesFull)
 		},
 		"Task/DeleteTakesItOutOfWhatOthersDependOn": func(t *testing.T, f *fixture) {
@@ -208,7 +208,7 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 		"List/TasksOldestFirstAndFilters": func(t *testing.T, f *fixture) {
 			e, other := f.epic(t, epic.Epic{}), f.epic(t, epic.Epic{})
 			a := f.task(t, e.ID)
-			b, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{
+			b, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{
 				EpicID: e.ID, DependsOn: []string{a.ID}, Tags: []string{"x"}, Labels: map[string]string{"k": "v"},
 			})
 			require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
@@ -124,7 +124,7 @@ func turnCases() map[string]func(*testing.T, *fixture) {
 			answers := make(chan error, crowd)
 			for range crowd {
 				go func() {
-					_, err := f.Books.Epics(client, store.EpicQuery{Namespace: ns, Text: strings.Repeat("a", 250) + "b", Limit: 50})
+					_, err := f.Accounts.Epics(client, store.EpicQuery{Namespace: ns, Text: strings.Repeat("a", 250) + "b", Limit: 50})
 					answers <- err
 				}()
 			}
@@ -182,7 +182,7 @@ func lookCases() map[string]func(*testing.T, *fixture) {
 				q.Namespace, q.Limit, q.Look = ns, 10, 60
 				all := pages(t, func(after page.Cursor) (ids []string, last, stopped page.Cursor) {
 					q.After = after
-					found, err := f.Books.Epics(f.ctx, q)
+					found, err := f.Accounts.Epics(f.ctx, q)
 					require.NoError(t, err)
 					for _, e := range found.Rows {
 						ids, last = append(ids, e.ID), page.Cursor{CreateTime: e.CreateTime, ID: e.ID}
@@ -201,7 +201,7 @@ func lookCases() map[string]func(*testing.T, *fixture) {
 				if i == 12 || i == 25 {
 					in.Tags = []string{"x"}
 				}
-				v, err := f.CreateTask(f.ctx, ns, books.Once{}, in)
+				v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, in)
 				require.NoError(t, err)
 				if in.Tags != nil {
 					want = append(want, v.ID)
@@ -210,7 +210,7 @@ func lookCases() map[string]func(*testing.T, *fixture) {
 			q := store.TaskQuery{Namespace: ns, EpicID: e.ID, AnyTag: []string{"x"}, Limit: 10, Look: 10}
 			all := pages(t, func(after page.Cursor) (ids []string, last, stopped page.Cursor) {
 				q.After = after
-				found, err := f.Books.Tasks(f.ctx, q)
+				found, err := f.Accounts.Tasks(f.ctx, q)
 				require.NoError(t, err)
 				for _, v := range found.Rows {
 					ids, last = append(ids, v.ID), page.Cursor{CreateTime: v.CreateTime, ID: v.ID}
@@ -223,7 +223,7 @@ func lookCases() map[string]func(*testing.T, *fixture) {
 			for range 5 {
 				f.epic(t, epic.Epic{Tags: []string{"x"}})
 			}
-			found, err := f.Books.Epics(f.ctx, store.EpicQuery{Namespace: ns, AnyTag: []string{"x"}, Limit: 3})
+			found, err := f.Accounts.Epics(f.ctx, store.EpicQuery{Namespace: ns, AnyTag: []string{"x"}, Limit: 3})
 			require.NoError(t, err)
 			require.Len(t, found.Rows, 3)
 			last := found.Rows[2]
@@ -233,7 +233,7 @@ func lookCases() map[string]func(*testing.T, *fixture) {
 			f.epic(t, epic.Epic{})
 			for _, q := range []store.EpicQuery{{Text: "none"}, {}} {
 				q.Namespace, q.Limit = ns, 3
-				found, err := f.Books.Epics(f.ctx, q)
+				found, err := f.Accounts.Epics(f.ctx, q)
 				require.NoError(t, err)
 				require.True(t, found.Stopped.IsZero())
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
-	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -149,11 +149,11 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 				other := first
 				change(&other)
 				_, err := f.RecordUsage(client, ns, []usage.Entry{entry("run", 1, v.ID, 1, 1), other})
-				bad := requireError(t, err, errs.InvalidArgument, books.ReasonRequestIDReused)
+				bad := requireError(t, err, errs.InvalidArgument, accounting.ReasonRequestIDReused)
 				require.Equal(t, "entries[1]", bad.Violations[0].Field)
 			}
 			_, err = f.RecordUsage(client, ns, []usage.Entry{entry("run", 2, v.ID, 1, 1), entry("run", 2, v.ID, 2, 1)})
-			requireError(t, err, errs.InvalidArgument, books.ReasonRequestIDReused)
+			requireError(t, err, errs.InvalidArgument, accounting.ReasonRequestIDReused)
 			total, err := f.NamespaceTotals(f.ctx, ns)
 			require.NoError(t, err)
 			require.EqualValues(t, 13, total.Tokens, "what is refused books nothing")
@@ -191,12 +191,12 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 			_, err = f.RecordUsage(client, ns, []usage.Entry{said(1, "fake-model", 78)})
 			require.NoError(t, err, "the price book knows better")
 			_, err = f.RecordUsage(client, ns, []usage.Entry{said(0, "mystery", 78)})
-			requireError(t, err, errs.InvalidArgument, books.ReasonRequestIDReused)
+			requireError(t, err, errs.InvalidArgument, accounting.ReasonRequestIDReused)
 		},
 		"Usage/PricedByTheTimeOfTheCall": func(t *testing.T, f *fixture) {
 			day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
 			for n, rate := range map[int]int64{10: 2_000_000, 20: 3_000_000} {
-				_, err := f.CreatePrice(f.ctx, ns, books.Once{}, usage.Price{Model: "fake-model", ValidFrom: day(n), Input: rate})
+				_, err := f.CreatePrice(f.ctx, ns, accounting.Once{}, usage.Price{Model: "fake-model", ValidFrom: day(n), Input: rate})
 				require.NoError(t, err)
 			}
 			for i, tc := range []struct {
@@ -414,7 +414,7 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 func BenchPrices(b *testing.B, open Open) {
 	f := newFixture(b, open)
 	require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
-		for i := range books.DefaultBounds().Prices {
+		for i := range accounting.DefaultBounds().Prices {
 			p, err := usage.NewPrice(ns, usage.Price{Model: fmt.Sprintf("price-%d*", i), Input: 1})
 			if err != nil {
 				return err

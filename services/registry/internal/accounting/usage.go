@@ -1,4 +1,4 @@
-package books
+package accounting
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const entryPrefix = "us"
 // later; a client whose entry differs from the one under its key is refused, and nothing is booked. Costs
 // that would overflow a sum are refused to clients; the executor's calls are booked without them, as calls
 // without a price. A missing task or epic gets nothing, but the namespace does: the usage was real.
-func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.Entry) (out []usage.Entry, err error) {
+func (b *Accounts) RecordUsage(ctx context.Context, namespace string, in []usage.Entry) (out []usage.Entry, err error) {
 	now, source, principal := dbkit.Now(), usage.Client, caller(ctx)
 	if access.Of(ctx).IsService() {
 		source = usage.Executor
@@ -70,7 +70,7 @@ func otherUsage(i int, k usage.Key) error {
 }
 
 // PriceUsage returns entries with what they would cost if they were booked.
-func (b *Books) PriceUsage(ctx context.Context, namespace string, in []usage.Entry) ([]usage.Entry, error) {
+func (b *Accounts) PriceUsage(ctx context.Context, namespace string, in []usage.Entry) ([]usage.Entry, error) {
 	out, now := slices.Clone(in), dbkit.Now()
 	for i := range out {
 		if out[i].Time = dbkit.Micros(out[i].Time); out[i].Time.IsZero() {
@@ -247,12 +247,12 @@ func add(sums map[string]usage.Totals, id string, base, one usage.Totals, most i
 }
 
 // Entries lists usage entries.
-func (b *Books) Entries(ctx context.Context, q store.EntryQuery) ([]usage.Entry, error) {
+func (b *Accounts) Entries(ctx context.Context, q store.EntryQuery) ([]usage.Entry, error) {
 	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) ([]usage.Entry, error) { return r.Entries(ctx, q) })
 }
 
 // NamespaceTotals is what a namespace has used in all.
-func (b *Books) NamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error) {
+func (b *Accounts) NamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error) {
 	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (usage.Totals, error) {
 		return r.NamespaceTotals(ctx, namespace)
 	})

@@ -11,21 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LogBook keeps the log. It is an io.Writer, and safe for concurrent use.
-type LogBook struct {
+// LogBuffer collects log lines. It is an io.Writer, and safe for concurrent use.
+type LogBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
 // Write implements io.Writer.
-func (b *LogBook) Write(p []byte) (int, error) {
+func (b *LogBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
 // String is all that was logged.
-func (b *LogBook) String() string {
+func (b *LogBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
@@ -39,13 +39,13 @@ type LogLine struct {
 }
 
 // Lines are those of some levels, of all if none is named. All must be JSON.
-func (b *LogBook) Lines(t *testing.T, levels ...string) []LogLine {
+func (b *LogBuffer) Lines(t *testing.T, levels ...string) []LogLine {
 	t.Helper()
 	return linesOf(t, b, func(l LogLine) bool { return len(levels) == 0 || slices.Contains(levels, l.Level) })
 }
 
 // Line is the first line with this message.
-func (b *LogBook) Line(t *testing.T, msg string) (LogLine, bool) {
+func (b *LogBuffer) Line(t *testing.T, msg string) (LogLine, bool) {
 	t.Helper()
 	lines := linesOf(t, b, func(l LogLine) bool { return l.Msg == msg })
 	if len(lines) == 0 {
@@ -60,12 +60,12 @@ type Deletion struct {
 }
 
 // Deletions are the lines with this message.
-func (b *LogBook) Deletions(t *testing.T, msg string) []Deletion {
+func (b *LogBuffer) Deletions(t *testing.T, msg string) []Deletion {
 	t.Helper()
 	return linesOf(t, b, func(d Deletion) bool { return d.Msg == msg })
 }
 
-func linesOf[T any](t *testing.T, b *LogBook, wanted func(T) bool) (out []T) {
+func linesOf[T any](t *testing.T, b *LogBuffer, wanted func(T) bool) (out []T) {
 	t.Helper()
 	for line := range strings.Lines(b.String()) {
 		var l T

@@ -1,7 +1,7 @@
-// Package books owns the use cases of the registry: one method per request, each one transaction over the
+// Package accounting owns the use cases of the registry: one method per request, each one transaction over the
 // store, in which the rules of epic and usage are applied to the stored rows. It must not know any protocol
 // or driver.
-package books
+package accounting
 
 import (
 	"context"
@@ -22,14 +22,14 @@ const (
 	RequestLife = 72 * time.Hour
 )
 
-// Books applies the use cases to a store. It is safe for concurrent use.
-type Books struct {
+// Accounts applies the use cases to a store. It is safe for concurrent use.
+type Accounts struct {
 	store  store.Store
 	bounds Bounds
 }
 
 // New returns the use cases over a store, which stays the caller's to close.
-func New(s store.Store) *Books { return &Books{store: s, bounds: DefaultBounds()} }
+func New(s store.Store) *Accounts { return &Accounts{store: s, bounds: DefaultBounds()} }
 
 // Once makes a request repeatable: a second one with the same id and body is answered from what the
 // first one did. The zero value does not.
@@ -74,7 +74,7 @@ func caller(ctx context.Context) string {
 }
 
 // CreateEpic records a fresh epic.
-func (b *Books) CreateEpic(ctx context.Context, namespace string, o Once, in epic.Epic) (out epic.Epic, err error) {
+func (b *Accounts) CreateEpic(ctx context.Context, namespace string, o Once, in epic.Epic) (out epic.Epic, err error) {
 	now := dbkit.Now()
 	in = epic.New(namespace, in, now)
 	in.Principal = caller(ctx)
@@ -101,12 +101,12 @@ func (b *Books) CreateEpic(ctx context.Context, namespace string, o Once, in epi
 }
 
 // Epic reads one.
-func (b *Books) Epic(ctx context.Context, namespace, id string) (epic.Epic, error) {
+func (b *Accounts) Epic(ctx context.Context, namespace, id string) (epic.Epic, error) {
 	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (epic.Epic, error) { return r.Epic(ctx, namespace, id) })
 }
 
 // Epics lists.
-func (b *Books) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic], error) {
+func (b *Accounts) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic], error) {
 	q.Text = epic.Fold(q.Text)
 	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) (store.Found[epic.Epic], error) {
 		return r.Epics(ctx, q)
@@ -114,7 +114,7 @@ func (b *Books) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.
 }
 
 // changeEpic runs one change of an epic, with request id and etag.
-func (b *Books) changeEpic(ctx context.Context, namespace, method, id string, c Change,
+func (b *Accounts) changeEpic(ctx context.Context, namespace, method, id string, c Change,
 	fn func(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error,
 ) (out epic.Epic, err error) {
 	now := dbkit.Now()
@@ -146,7 +146,7 @@ func (b *Books) changeEpic(ctx context.Context, namespace, method, id string, c 
 }
 
 // UpdateEpic takes these fields from in.
-func (b *Books) UpdateEpic(ctx context.Context, namespace, id string, c Change, in epic.Epic, fields []string) (epic.Epic, error) {
+func (b *Accounts) UpdateEpic(ctx context.Context, namespace, id string, c Change, in epic.Epic, fields []string) (epic.Epic, error) {
 	return b.changeEpic(ctx, namespace, "UpdateEpic", id, c, func(_ context.Context, _ store.Tx, e *epic.Epic, _ time.Time) error {
 		for _, f := range fields {
 			e.Take(f, in)
@@ -157,7 +157,7 @@ func (b *Books) UpdateEpic(ctx context.Context, namespace, id string, c Change, 
 
 // MoveEpic takes the epic to another state. A summary that is not empty is kept. Canceling it cancels
 // its open tasks and the runs of all of its tasks.
-func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to epic.State, summary string) (epic.Epic, error) {
+func (b *Accounts) MoveEpic(ctx context.Context, namespace, id string, c Change, to epic.State, summary string) (epic.Epic, error) {
 	return b.changeEpic(ctx, namespace, "TransitionEpic", id, c, func(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
 		if err := e.Move(to, now); err != nil {
 			return err
@@ -181,7 +181,7 @@ func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to
 
 // DeleteEpic removes an epic and its tasks, and cancels runs that are still at work on one of them. Usage
 // entries stay.
-func (b *Books) DeleteEpic(ctx context.Context, namespace, id, etag string) error {
+func (b *Accounts) DeleteEpic(ctx context.Context, namespace, id, etag string) error {
 	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		e, err := tx.LockEpic(ctx, namespace, id)
 		if err != nil {
@@ -205,8 +205,8 @@ func (b *Books) DeleteEpic(ctx context.Context, namespace, id, etag string) erro
 	})
 }
 
-// CreatePrice adds a price to the book of a namespace.
-func (b *Books) CreatePrice(ctx context.Context, namespace string, o Once, in usage.Price) (out usage.Price, err error) {
+// CreatePrice adds a price to the price book of a namespace.
+func (b *Accounts) CreatePrice(ctx context.Context, namespace string, o Once, in usage.Price) (out usage.Price, err error) {
 	now := dbkit.Now()
 	in, err = usage.NewPrice(namespace, in)
 	if err != nil {
@@ -232,7 +232,7 @@ func (b *Books) CreatePrice(ctx context.Context, namespace string, o Once, in us
 				return err
 			}
 		}
-		// Read back, because its end depends on what else is in the book.
+		// Read back, because its end depends on what else is in the price book.
 		out, err = tx.Price(ctx, namespace, earlier)
 		return err
 	})
@@ -240,16 +240,16 @@ func (b *Books) CreatePrice(ctx context.Context, namespace string, o Once, in us
 }
 
 // Prices lists the prices that hold for a namespace, the ones that come with the registry included.
-func (b *Books) Prices(ctx context.Context, q store.PriceQuery) ([]usage.Price, error) {
+func (b *Accounts) Prices(ctx context.Context, q store.PriceQuery) ([]usage.Price, error) {
 	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) ([]usage.Price, error) { return r.Prices(ctx, q) })
 }
 
 // Sweep frees claims that were never confirmed and forgets old request ids.
-func (b *Books) Sweep(ctx context.Context) (claims, requests int64, err error) {
+func (b *Accounts) Sweep(ctx context.Context) (claims, requests int64, err error) {
 	return b.store.Sweep(ctx, dbkit.Now().Add(-RequestLife))
 }
 
-func view[T any](ctx context.Context, b *Books, namespace string, fn func(context.Context, store.Reader) (T, error)) (out T, err error) {
+func view[T any](ctx context.Context, b *Accounts, namespace string, fn func(context.Context, store.Reader) (T, error)) (out T, err error) {
 	err = b.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
 		out, err = fn(ctx, r)
 		return err

@@ -9,57 +9,56 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// web gathers what a text says about the order of steps, and makes links of it.
-type web struct {
-	r       *Reading
-	most    int // of links
-	pathed  int // steps with numbers such as 2.1, or -1 while they are not counted
-	names   *Names
-	steps   []step
-	members [][]int            // the steps that each name means: itself, or those of a group
-	heads   map[*form.Item]int // the names of headings and lines that hold steps
-	rels    []Relation
-	doubts  []Doubt
-	ids     map[string]bool
-	rule    Rule
-	// roles are those of fields with names that are not known.
+// linker collects the statements of a text about the order of steps, and makes links of them.
+type linker struct {
+	r        *Reading
+	maxLinks int
+	pathed   int // number of steps with numbers such as 2.1, or -1 before they are counted
+	names    *Names
+	steps    []step
+	members  [][]int            // the steps that each name refers to
+	heads    map[*form.Item]int // the names of headings and lines above steps
+	rels     []Relation
+	doubts   []Doubt
+	ids      map[string]bool
+	rule     Rule
+	// roles are the roles of fields with unknown names.
 	roles map[string]lexicon.Role
-	// abreast are the groups whose steps run side by side.
+	// abreast are the groups whose steps run in parallel.
 	abreast []int
-	// own is the number of relations that steps state, left tells that the lines below them are read later:
-	// they change the listed order.
+	// own is the number of relations that the steps state. left is set if the lines below the steps change
+	// the listed order, which amend does later.
 	own  int
 	left bool
 }
 
-// say takes what a text of a step says.
-func (w *web) say(self int, t text) {
+// readText adds the relations in a text of a step.
+func (w *linker) readText(self int, t text) {
 	rels, doubts := w.names.Relations(self, t.s, t.off)
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
 }
 
-// hear takes what all texts and fields of the steps say, and what stands around them.
-func (w *web) hear(o *outline, in map[*form.Item]bool) {
+// readSteps adds the relations in all texts and fields of the steps, and in the lines around them.
+func (w *linker) readSteps(o *outline, in map[*form.Item]bool) {
 	w.roleByValues()
 	for i := range w.steps {
 		if i&63 == 0 && o.src.Ended() {
 			return
 		}
 		for _, t := range w.steps[i].texts {
-			w.say(i, t)
+			w.readText(i, t)
 		}
 		for _, a := range w.steps[i].attrs {
 			w.field(i, a)
 		}
 	}
 	w.own = len(w.rels)
-	o.hearOutside(w, in)
+	o.readOutside(w, in)
 }
 
-// understood counts the references to steps that state a relation, less what names steps and was not
-// understood.
-func (w *web) understood() int {
+// understood counts the references in relations, minus the doubts.
+func (w *linker) understood() int {
 	n := -2 * len(w.doubts)
 	for _, rel := range w.rels {
 		switch {
@@ -72,13 +71,13 @@ func (w *web) understood() int {
 	return n
 }
 
-// fieldLeads are the words with which the values of fields are read.
+// fieldLeads are the words that precede the values of fields when these are read as sentences.
 var fieldLeads = map[lexicon.Role]string{
 	lexicon.Requires: "depends on: ", lexicon.Next: "is needed for: ", lexicon.Parallel: "in parallel with ",
 }
 
-// field takes what a field of a step says.
-func (w *web) field(self int, a Attr) {
+// field adds the relations in a field of a step.
+func (w *linker) field(self int, a Attr) {
 	role, ok := lexicon.Field(a.Key)
 	if !ok {
 		role = w.roles[lexicon.Fold(a.Key)]
@@ -103,14 +102,14 @@ func (w *web) field(self int, a Attr) {
 	w.doubts = append(w.doubts, doubts...)
 }
 
-// isData reports whether a field holds a tool or an object of arguments, which are no words about steps.
+// isData reports whether a field holds a tool or an object of arguments, which do not describe steps.
 func (a *Attr) isData() bool {
 	role, _ := lexicon.Field(a.Key)
 	return toolNames[strings.ToLower(a.Key)] || role == lexicon.Args && strings.HasPrefix(a.Value, "{")
 }
 
-// object takes what the texts in an object of arguments say. Its keys and numbers say nothing of steps.
-func (w *web) object(self int, a Attr) {
+// object adds the relations in the texts of an object of arguments. Keys and numbers are ignored.
+func (w *linker) object(self int, a Attr) {
 	t, _ := form.ValueAt(a.Value, 0, maxFields, false)
 	if t == nil || t.Root == nil {
 		return
@@ -118,7 +117,7 @@ func (w *web) object(self int, a Attr) {
 	var visit func(v *form.Value)
 	visit = func(v *form.Value) {
 		if v.Kind == form.KindString {
-			w.say(self, text{v.Str, a.Off + int(v.In)})
+			w.readText(self, text{v.Str, a.Off + int(v.In)})
 		}
 		for _, x := range v.Items {
 			visit(x)
@@ -130,7 +129,7 @@ func (w *web) object(self int, a Attr) {
 	visit(t.Root)
 }
 
-// parted puts signs between ids that only spaces part. Places stay what they are.
+// parted puts signs between ids that are separated only by spaces. Offsets do not change.
 func (n *Names) parted(value string) string {
 	words := strings.Fields(value)
 	for _, s := range words {
@@ -144,9 +143,9 @@ func (n *Names) parted(value string) string {
 	return strings.ReplaceAll(value, " ", "+")
 }
 
-// roleByValues finds fields with names that are not known and with values that are ids of other steps: what
-// they name comes before, unless all of it stands further down.
-func (w *web) roleByValues() {
+// roleByValues finds fields with unknown names whose values are ids of other steps. These steps come before,
+// unless all of them are listed later.
+func (w *linker) roleByValues() {
 	type evidence struct{ back, ahead, other int }
 	found := map[string]*evidence{}
 	for i := range w.steps {
@@ -181,8 +180,8 @@ func (w *web) roleByValues() {
 	}
 }
 
-// onlyIDs returns the steps that a value names when it holds their ids and nothing else. Bare numbers may
-// be anything.
+// onlyIDs returns the steps that a value names if it consists of ids. Otherwise, and for bare numbers, it
+// returns nil.
 func (n *Names) onlyIDs(self int, value string) (items []int) {
 	value = n.parted(value)
 	for _, a := range n.groups(self, value, n.atoms(value)) {
@@ -199,8 +198,9 @@ func (n *Names) onlyIDs(self int, value string) (items []int) {
 	return items
 }
 
-// aside takes what a line outside of the steps says, of the group that it holds or, with -1, of others.
-func (w *web) aside(self int, t text) bool {
+// readLine adds the relations in a line outside of the steps. self is the group that the line heads, or -1.
+// It returns whether there are any.
+func (w *linker) readLine(self int, t text) bool {
 	if self < 0 {
 		w.rule = max(w.rule, w.names.Rule(t.s))
 	}
@@ -216,8 +216,8 @@ func (w *web) aside(self int, t text) bool {
 	return len(w.rels) > n
 }
 
-// hearOutside reads the lines that belong to no step.
-func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
+// readOutside reads the lines that belong to no step.
+func (o *outline) readOutside(w *linker, in map[*form.Item]bool) {
 	inside := func(it *form.Item) bool {
 		for d := 0; it != nil && d <= o.src.MaxDepth; d++ {
 			if in[it] {
@@ -227,7 +227,7 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 		}
 		return false
 	}
-	gap := false // something below the steps was not understood
+	gap := false // some text below the steps was not understood
 	for _, it := range o.all {
 		if it.Kind == form.Row || inside(it) {
 			continue
@@ -242,7 +242,7 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 				continue
 			}
 		}
-		if links, ok := arrowLine(it.Text, it.TextOff, w.known, w.most); ok {
+		if links, ok := arrowLine(it.Text, it.TextOff, w.known, w.maxLinks); ok {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
@@ -253,7 +253,7 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 			w.abreast = append(w.abreast, self)
 		}
 		said := len(w.rels)
-		understood := w.aside(self, t) && o.said[it]
+		understood := w.readLine(self, t) && o.said[it]
 		if w.changes(it, said) && !o.said[it] || w.left {
 			w.rels, w.left, understood = w.rels[:said], true, false
 		}
@@ -264,9 +264,9 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 	}
 }
 
-// changes reports whether a line below steps that state nothing only says that one of them comes before
-// another one that is listed earlier: "step 3 comes before step 2". The others follow one another still.
-func (w *web) changes(it *form.Item, said int) bool {
+// changes reports whether a line below steps without relations only moves one step before another: "step 3
+// comes before step 2". The other steps stay in listed order.
+func (w *linker) changes(it *form.Item, said int) bool {
 	if said > 0 || len(w.rels) != 1 || w.rule != NoRule || it.Off < w.steps[len(w.steps)-1].it.Off {
 		return false
 	}
@@ -277,8 +277,8 @@ func (w *web) changes(it *form.Item, said int) bool {
 	return r.Kind == Before && r.Subjects[0] > r.Items[0] || r.Kind <= Uses && r.Subjects[0] < r.Items[0]
 }
 
-// sideBySide reports whether the steps of a group run side by side: its name says so, or its noun, such as
-// "Wave 2", where its name does not say that they run in sequence.
+// sideBySide reports whether the steps of a group run in parallel. Its title says so, or its noun does, as in
+// "Wave 2", and the title does not say that they run in sequence.
 func (n *Names) sideBySide(noun, title string) bool {
 	wave := lexicon.Is(lexicon.Waves, noun)
 	for _, t := range lexicon.ScanIn(n.lang, title) {
@@ -293,7 +293,7 @@ func (n *Names) sideBySide(noun, title string) bool {
 }
 
 // known reports whether a step has this id.
-func (w *web) known(id string) bool {
+func (w *linker) known(id string) bool {
 	if w.ids == nil {
 		w.ids = make(map[string]bool, len(w.steps))
 		for i := range w.steps {
@@ -303,8 +303,8 @@ func (w *web) known(id string) bool {
 	return w.ids[id]
 }
 
-// spread returns the steps that are meant by names. Of a group they are all its steps.
-func (w *web) spread(names []int) []int {
+// spread returns the steps that names refer to. A group refers to all its steps.
+func (w *linker) spread(names []int) []int {
 	var out []int
 	for _, x := range names {
 		if x >= 0 && x < len(w.members) {
@@ -314,19 +314,19 @@ func (w *web) spread(names []int) []int {
 	return out
 }
 
-// link makes links of the relations.
-func (w *web) link() {
+// link makes links from the relations.
+func (w *linker) link() {
 	r := w.r
 	needs := make([][]int, len(w.steps))
 	var beside, ends []Relation
 	said := make([]bool, len(w.steps))
 	add := func(a, b, off int) {
-		if len(r.Links) <= w.most {
+		if len(r.Links) <= w.maxLinks {
 			needs[b] = append(needs[b], a)
 			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
 		}
 	}
-	grouped := len(w.abreast) > 0 // only groups say what they wait for
+	grouped := len(w.abreast) > 0 // only groups state needs
 	for _, rel := range append(w.rels, w.dittos()...) {
 		if rel.Kind == Ditto {
 			continue
@@ -349,30 +349,7 @@ func (w *web) link() {
 		if rel.Kind == None || rel.Kind == Apart {
 			continue
 		}
-		for _, s := range subjects {
-			for _, x := range items {
-				switch {
-				case s == x && len(subjects) > 1: // what a group says of itself
-				case rel.Kind == Before:
-					add(s, x, rel.Off)
-				default:
-					add(x, s, rel.Off)
-				}
-			}
-			for _, u := range rel.Unknown {
-				if len(r.Links) >= w.most {
-					break
-				}
-				if w.strange(u) {
-					continue
-				}
-				l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
-				if rel.Kind == Before {
-					l.From, l.To = l.To, l.From
-				}
-				r.Links = append(r.Links, l)
-			}
-		}
+		w.relate(rel, subjects, items, add)
 	}
 	if grouped && r.Stated {
 		w.inTurn(needs, add)
@@ -385,7 +362,7 @@ func (w *web) link() {
 		w.stages(append(append(beside, w.lettered()...), w.waves()...), ends)
 	} else {
 		for _, rel := range beside {
-			w.beside(rel, needs, add)
+			w.parallelNeeds(rel, needs, add)
 		}
 		for _, rel := range ends[:min(len(ends), maxEnds)] {
 			w.end(rel, needs, said, add)
@@ -402,8 +379,37 @@ func (w *web) link() {
 	}
 }
 
-// silent says which phases say nothing of what they wait for where others do, and have no step that waits.
-func (w *web) silent(needs [][]int) {
+// relate adds the links of a relation between steps, and those to ids that no step has.
+func (w *linker) relate(rel Relation, subjects, items []int, add func(a, b, off int)) {
+	r := w.r
+	for _, s := range subjects {
+		for _, x := range items {
+			switch {
+			case s == x && len(subjects) > 1: // a group refers to itself
+			case rel.Kind == Before:
+				add(s, x, rel.Off)
+			default:
+				add(x, s, rel.Off)
+			}
+		}
+		for _, u := range rel.Unknown {
+			if len(r.Links) >= w.maxLinks {
+				break
+			}
+			if w.strange(u) {
+				continue
+			}
+			l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
+			if rel.Kind == Before {
+				l.From, l.To = l.To, l.From
+			}
+			r.Links = append(r.Links, l)
+		}
+	}
+}
+
+// silent notes phases without stated needs if other groups state theirs.
+func (w *linker) silent(needs [][]int) {
 	said := map[int]bool{}
 	for _, rel := range w.rels {
 		for _, x := range slices.Concat(rel.Subjects, rel.Items) {
@@ -420,13 +426,13 @@ func (w *web) silent(needs [][]int) {
 		}
 		if !slices.ContainsFunc(w.members[g], func(x int) bool { return len(needs[x]) > 0 || said[x] }) {
 			name := squeeze(it.Mark.Noun + " " + it.Mark.Label)
-			w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: name, Off: it.Off, Message: name + " does not say what it waits for, and other groups do; it was read as waiting for nothing", Hint: "say which step waits for which"})
+			w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: name, Off: it.Off, Message: name + " does not state its needs, although other groups do; it was read as needing nothing", Hint: "say which step waits for which"})
 		}
 	}
 }
 
-// inTurn lets each group whose steps run side by side, and which says nothing, follow the group before it.
-func (w *web) inTurn(needs [][]int, add func(a, b, off int)) {
+// inTurn lets each parallel group without needs follow the group before it.
+func (w *linker) inTurn(needs [][]int, add func(a, b, off int)) {
 	for k, g := range w.abreast[1:] {
 		for _, x := range w.members[g] {
 			if len(needs[x]) > 0 {
@@ -439,8 +445,8 @@ func (w *web) inTurn(needs [][]int, add func(a, b, off int)) {
 	}
 }
 
-// chain lets each step that says nothing follow the one before it.
-func (w *web) chain(said []bool, add func(a, b, off int)) {
+// chain lets each step without stated needs follow the step before it.
+func (w *linker) chain(said []bool, add func(a, b, off int)) {
 	last := -1
 	for i := range w.steps {
 		if w.steps[i].holds {
@@ -453,9 +459,9 @@ func (w *web) chain(said []bool, add func(a, b, off int)) {
 	}
 }
 
-// strange reports whether a number that is no step is an amount rather than a step that is missing: the steps
-// have other numbers, such as 2.1.
-func (w *web) strange(u string) bool {
+// strange reports whether a number without a step is an amount rather than a missing step, because most steps
+// have numbers such as 2.1.
+func (w *linker) strange(u string) bool {
 	if _, ok := lexicon.Digits(u); !ok {
 		return false
 	}
@@ -468,8 +474,8 @@ func (w *web) strange(u string) bool {
 	return w.pathed*2 > len(w.steps)
 }
 
-// waves returns that the steps of the groups that say so run beside each other.
-func (w *web) waves() (out []Relation) {
+// waves returns relations for the steps of parallel groups.
+func (w *linker) waves() (out []Relation) {
 	for _, g := range w.abreast {
 		if list := w.members[g]; len(list) > 1 {
 			out = append(out, Relation{Kind: Beside, Subjects: list[1:], Items: list[:1]})
@@ -478,8 +484,8 @@ func (w *web) waves() (out []Relation) {
 	return out
 }
 
-// lettered returns that 2a and 2b run beside each other, for all such steps.
-func (w *web) lettered() []Relation {
+// lettered returns relations for parallel steps such as 2a and 2b.
+func (w *linker) lettered() []Relation {
 	first := map[int]int{}
 	var out []Relation
 	for i := range w.steps {
@@ -499,8 +505,8 @@ func (w *web) lettered() []Relation {
 	return out
 }
 
-// beside gives steps that run beside others what those need, unless they say themselves what they need.
-func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
+// parallelNeeds gives the subjects of a relation the needs of its items, unless they have needs already.
+func (w *linker) parallelNeeds(rel Relation, needs [][]int, add func(a, b, off int)) {
 	for _, s := range rel.Subjects {
 		if len(needs[s]) > 0 {
 			continue
@@ -515,13 +521,12 @@ func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
 	}
 }
 
-// maxEnds bounds the sentences that say which step comes first or last.
+// maxEnds bounds the sentences about the first or last step that are applied.
 const maxEnds = 4
 
-// end lets a step come after, or before, all others where the plan states needs: after those for which
-// nothing else waits, or before those that
-// do not say what they need.
-func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off int)) {
+// end makes a step the last or the first one in a plan with stated needs. The last step follows all steps
+// without successors; the first one precedes all steps without stated needs.
+func (w *linker) end(rel Relation, needs [][]int, said []bool, add func(a, b, off int)) {
 	waited := make([]bool, len(w.steps))
 	for _, list := range needs {
 		for _, x := range list {
@@ -540,9 +545,8 @@ func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off i
 	}
 }
 
-// listed returns the steps in listed order, but for those of which the text says that they come first or
-// last.
-func (w *web) listed(ends []Relation) []int {
+// listed returns the steps in listed order, with stated first and last steps at the ends.
+func (w *linker) listed(ends []Relation) []int {
 	var opening, list, closing []int
 	at := make(map[int]Kind, len(ends))
 	for _, rel := range ends {
@@ -561,12 +565,12 @@ func (w *web) listed(ends []Relation) []int {
 	return slices.Concat(opening, list, closing)
 }
 
-// stages chains steps in listed order, with those that run beside each other as one stage.
-func (w *web) stages(beside, ends []Relation) {
+// stages links the steps in listed order. Parallel steps form one stage.
+func (w *linker) stages(beside, ends []Relation) {
 	if len(beside)+len(ends) == 0 {
 		return
 	}
-	stage := make([]int, len(w.steps)) // the first step of the stage of each step
+	stage := make([]int, len(w.steps)) // the first step of each step's stage
 	for i := range stage {
 		stage[i] = i
 	}
@@ -592,25 +596,21 @@ func (w *web) stages(beside, ends []Relation) {
 	}
 }
 
-// doubt says what was not understood.
-func (w *web) doubt(d Doubt) {
+// doubt adds a note about a doubt.
+func (w *linker) doubt(d Doubt) {
 	element := squeeze(d.Text)
 	if d.Item >= 0 && d.Item < len(w.steps) {
 		element = w.steps[d.Item].id
 	}
-	message := "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why
-	if strings.HasPrefix(d.Why, "taken ") {
-		message = "it names " + squeeze(d.Text) + ", which was " + d.Why
-	}
-	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: message, Hint: "say which step waits for which"})
+	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: d.message(), Hint: "say which step waits for which"})
 }
 
-// lonelyWeight is the highest weight of one step alone: it is no plan, unless it has the number 1 and is
+// lonelyWeight is the highest weight of a single step. It is no plan unless it has the number 1 and is nearly
 // the whole text.
 const lonelyWeight = 20
 
-// weigh says how sure the reading is.
-func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
+// weigh sets the weight of a reading of an outline.
+func (o *outline) weigh(r *Reading, s series, steps []step, w *linker) {
 	n := len(steps)
 	linked := map[string]bool{}
 	for _, l := range r.Links {
@@ -644,7 +644,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		}
 	}
 	if s.name == "headings" && sure == 0 && demands*2 <= n {
-		// What is below headings is text, which names words of titles by chance
+		// Text below headings contains words of their titles by chance.
 		r.Weight = min(r.Weight, 45) - 20
 	}
 	r.demands = demands*2 > n
@@ -653,7 +653,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 }
 
 // surelyRelated counts the steps that state a relation by an id or a whole title.
-func (w *web) surelyRelated() int {
+func (w *linker) surelyRelated() int {
 	sure := map[int]bool{}
 	for _, rel := range w.rels {
 		if len(rel.Items) > 0 && !rel.Guessed && rel.Kind != None {
@@ -665,7 +665,7 @@ func (w *web) surelyRelated() int {
 	return len(sure)
 }
 
-// listing is a series with what stands around it, for the question whether it is a plan at all.
+// listing returns a series with the text around it for the question whether it is a plan at all.
 func (o *outline) listing(s series, steps []step, related int, linked bool) *listing {
 	l := &listing{Lang: languageOf(o.src), Related: related, Linked: linked, looks: o.looks}
 	in := make(map[*form.Item]bool, len(steps))

@@ -1,4 +1,4 @@
-package books
+package accounting
 
 import (
 	"context"
@@ -17,7 +17,7 @@ const noteAuthor = "registry"
 // may wait longer or, with the shortest lease, give the task back. To wait longer it passes the same gate as
 // a new claim: the epic may have been paused, or have spent its budget, meanwhile. A claim of another run
 // whose lease ended unconfirmed is taken over. database is the one that the run is recorded in.
-func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID, database string, lease time.Duration) (t epic.Task, until time.Time, err error) {
+func (b *Accounts) ClaimTask(ctx context.Context, namespace, taskID, runID, database string, lease time.Duration) (t epic.Task, until time.Time, err error) {
 	if lease, err = epic.CheckLease(lease); err != nil {
 		return epic.Task{}, time.Time{}, err
 	}
@@ -85,7 +85,7 @@ func (w *work) warn() bool {
 // since the run has begun. A run that begins on a task that it may no longer take, or that is gone, is
 // canceled: a task has at most one run, and this one could not be reached when the task changed, because its
 // start was under way.
-func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID, database string, start time.Time) (out epic.Task, err error) {
+func (b *Accounts) ConfirmClaim(ctx context.Context, namespace, taskID, runID, database string, start time.Time) (out epic.Task, err error) {
 	now := dbkit.Now()
 	if start = dbkit.Micros(start); start.IsZero() {
 		start = now
@@ -177,7 +177,7 @@ type Settlement struct {
 // SettleClaim ends a claim with the outcome of its run, and with it a cancellation that has not reached the
 // run. A run that lost the task to another changes nothing of the task, and neither does a repetition, so
 // that a message may arrive late and more than once.
-func (b *Books) SettleClaim(ctx context.Context, namespace, taskID, runID string, s Settlement) (out epic.Task, err error) {
+func (b *Accounts) SettleClaim(ctx context.Context, namespace, taskID, runID string, s Settlement) (out epic.Task, err error) {
 	now := dbkit.Now()
 	if s.End = dbkit.Micros(s.End); s.End.IsZero() {
 		s.End = now
@@ -240,7 +240,7 @@ const maxLeased = 1000
 
 // LeaseCancellations returns at most limit runs of a database that are to be canceled, and hides them from
 // others during hold. The caller acknowledges the canceled ones; the others come again.
-func (b *Books) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error) {
+func (b *Accounts) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error) {
 	hold, err := epic.CheckLease(hold)
 	if err != nil {
 		return nil, err
@@ -249,6 +249,6 @@ func (b *Books) LeaseCancellations(ctx context.Context, database string, limit i
 }
 
 // AcknowledgeCancellations forgets cancellations that have reached their runs.
-func (b *Books) AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error {
+func (b *Accounts) AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error {
 	return b.store.AcknowledgeCancellations(ctx, done)
 }

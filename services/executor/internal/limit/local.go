@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 )
 
-// book is what this executor holds of one limit, and who waits here. Limiter.mu guards it.
-type book struct {
+// localLimit is what this executor holds of one limit, and the calls that wait for it here. Limiter.mu guards it.
+type localLimit struct {
 	key Key
 	// also is the second limit of a rate.
 	also string
@@ -62,14 +62,14 @@ func newWaiter(req sched.GateRequest, ready func(sched.Pass)) *waiter {
 	return &waiter{seniority: req.Queued.Add(time.Duration(p-1) * handicap), run: req.RunID, ready: ready}
 }
 
-// rateKey names a book of rates.
+// rateKey names the localLimit of a rate.
 type rateKey struct {
 	Key
 	also string
 }
 
 // current reports whether b is still in use.
-func (b *book) current(l *Limiter) bool {
+func (b *localLimit) current(l *Limiter) bool {
 	if b.rate {
 		return l.rates[rateKey{b.key, b.also}] == b
 	}
@@ -77,7 +77,7 @@ func (b *book) current(l *Limiter) bool {
 }
 
 // drop ends the use of b.
-func (b *book) drop(l *Limiter) {
+func (b *localLimit) drop(l *Limiter) {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
@@ -89,7 +89,7 @@ func (b *book) drop(l *Limiter) {
 }
 
 // at says when to ask again.
-func (b *book) at(l *Limiter, due time.Time) {
+func (b *localLimit) at(l *Limiter, due time.Time) {
 	b.due = due
 	if l.soonest.IsZero() || due.Before(l.soonest) {
 		l.soonest = due
@@ -98,7 +98,7 @@ func (b *book) at(l *Limiter, due time.Time) {
 }
 
 // push puts w where its turn is.
-func (b *book) push(w *waiter) {
+func (b *localLimit) push(w *waiter) {
 	i, _ := slices.BinarySearchFunc(b.waiting, w, func(x, w *waiter) int {
 		if x.seniority.After(w.seniority) {
 			return 1
@@ -110,7 +110,7 @@ func (b *book) push(w *waiter) {
 
 // ask returns the next request to the store; false if there is none. From then on nothing begins beyond that
 // request.
-func (b *book) ask(now time.Time) (Ask, bool) {
+func (b *localLimit) ask(now time.Time) (Ask, bool) {
 	a := Ask{Key: b.key, Rate: b.rate, Also: b.also}
 	if len(b.waiting) > 0 {
 		a.Age = now.Sub(b.waiting[0].seniority)
@@ -138,7 +138,7 @@ func (b *book) ask(now time.Time) (Ask, bool) {
 
 // failed handles a request whose fate is unknown. The store may know of more than is held, and gets the
 // numbers again.
-func (b *book) failed(l *Limiter) {
+func (b *localLimit) failed(l *Limiter) {
 	if !b.dirty {
 		b.dirty = true
 		l.dirty = append(l.dirty, b)
@@ -146,7 +146,7 @@ func (b *book) failed(l *Limiter) {
 }
 
 // granted takes the answer to an ask and returns the functions to call without the lock.
-func (b *book) granted(l *Limiter, g Grant, sent, received time.Time) []func() {
+func (b *localLimit) granted(l *Limiter, g Grant, sent, received time.Time) []func() {
 	if g.Unbounded {
 		return b.lift(l)
 	}
@@ -193,7 +193,7 @@ func (b *book) granted(l *Limiter, g Grant, sent, received time.Time) []func() {
 }
 
 // hand lets those begin for whom there is room here.
-func (b *book) hand(l *Limiter, now time.Time) (out []func()) {
+func (b *localLimit) hand(l *Limiter, now time.Time) (out []func()) {
 	for len(b.waiting) > 0 && len(b.holds) < b.allowed {
 		w := b.waiting[0]
 		b.waiting = b.waiting[1:]
@@ -206,7 +206,7 @@ func (b *book) hand(l *Limiter, now time.Time) (out []func()) {
 }
 
 // release gives a place back, to the next one here if nobody elsewhere has waited for longer.
-func (b *book) release(l *Limiter, h *hold) {
+func (b *localLimit) release(l *Limiter, h *hold) {
 	l.mu.Lock()
 	i := slices.Index(b.holds, h)
 	if i < 0 || !b.current(l) {
@@ -236,7 +236,7 @@ func (b *book) release(l *Limiter, h *hold) {
 }
 
 // lift lets all begin that wait: nothing bounds them any more.
-func (b *book) lift(l *Limiter) (out []func()) {
+func (b *localLimit) lift(l *Limiter) (out []func()) {
 	for _, w := range b.waiting {
 		l.grants[b.kind]++
 		out = append(out, func() { w.ready(sched.Pass{}) })
@@ -247,7 +247,7 @@ func (b *book) lift(l *Limiter) (out []func()) {
 }
 
 // turns lets the calls begin whose time has come, and sets the timer for the next.
-func (b *book) turns(l *Limiter, now time.Time) (out []func()) {
+func (b *localLimit) turns(l *Limiter, now time.Time) (out []func()) {
 	for len(b.moments) > 0 {
 		m := b.moments[0]
 		switch {
@@ -290,7 +290,7 @@ func (b *book) turns(l *Limiter, now time.Time) (out []func()) {
 }
 
 // alarm calls turns at a time.
-func (b *book) alarm(l *Limiter, at time.Time) {
+func (b *localLimit) alarm(l *Limiter, at time.Time) {
 	if b.timer != nil {
 		b.timer.Stop()
 	}

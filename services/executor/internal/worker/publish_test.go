@@ -52,29 +52,29 @@ func refuses(namespace string) func(journal.WorkerSync) error {
 	}
 }
 
-type tellWorld struct {
-	t       *testing.T
-	j       *scribe
-	me      journal.Owner
-	teller  *teller
-	now     time.Time
-	workers []journal.Worker
+type publishWorld struct {
+	t         *testing.T
+	j         *scribe
+	me        journal.Owner
+	publisher *publisher
+	now       time.Time
+	workers   []journal.Worker
 }
 
-func newTellWorld(t *testing.T) *tellWorld {
+func newPublishWorld(t *testing.T) *publishWorld {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	_, err = s.Migrations().Up(t.Context())
 	require.NoError(t, err)
-	w := &tellWorld{t: t, j: &scribe{Store: s}, now: time.Now()}
-	w.teller = &teller{journal: w.j, log: testkit.Logger(t)}
+	w := &publishWorld{t: t, j: &scribe{Store: s}, now: time.Now()}
+	w.publisher = &publisher{journal: w.j, log: testkit.Logger(t)}
 	w.register()
 	return w
 }
 
-func (w *tellWorld) register() {
+func (w *publishWorld) register() {
 	w.t.Helper()
 	var err error
 	w.me, err = w.j.Register(w.t.Context(), "me", "addr")
@@ -82,20 +82,20 @@ func (w *tellWorld) register() {
 }
 
 // add connects a worker that serves one actor of its own name.
-func (w *tellWorld) add(namespace, id string) {
+func (w *publishWorld) add(namespace, id string) {
 	w.workers = append(w.workers, journal.Worker{Namespace: namespace, ID: id, ExecutorID: "me", Actors: []string{id}, Slots: 1, ConnectTime: dbkit.Now()})
 }
 
-func (w *tellWorld) round() (more bool, err error) {
+func (w *publishWorld) round() (more bool, err error) {
 	routes := map[name]journal.NamedRoute{}
 	for _, x := range w.workers {
 		routes[name{x.Namespace, x.Actors[0]}] = journal.NamedRoute{Namespace: x.Namespace, Actor: x.Actors[0], Slots: x.Slots, Busy: x.Busy}
 	}
-	return w.teller.tell(w.t.Context(), w.me, w.now, w.workers, routes)
+	return w.publisher.publish(w.t.Context(), w.me, w.now, w.workers, routes)
 }
 
-// tell carries out rounds until nothing is left.
-func (w *tellWorld) tell() {
+// publish carries out rounds until nothing is left.
+func (w *publishWorld) publish() {
 	w.t.Helper()
 	for {
 		more, err := w.round()
@@ -107,7 +107,7 @@ func (w *tellWorld) tell() {
 }
 
 // seen are the workers of a namespace that others see, with the slots that their actors have.
-func (w *tellWorld) seen(namespace string) (out []string) {
+func (w *publishWorld) seen(namespace string) (out []string) {
 	w.t.Helper()
 	list, err := w.j.Workers(w.t.Context(), namespace, time.Hour)
 	require.NoError(w.t, err)
@@ -120,70 +120,70 @@ func (w *tellWorld) seen(namespace string) (out []string) {
 	return out
 }
 
-func TestTell(t *testing.T) {
+func TestPublish(t *testing.T) {
 	t.Run("News/AreToldOnce", func(t *testing.T) {
-		w := newTellWorld(t)
+		w := newPublishWorld(t)
 		w.add("ns", "a")
 		w.add("ns", "b")
-		w.tell()
+		w.publish()
 		require.Equal(t, []string{"a 0/1", "b 0/1"}, w.seen("ns"))
 		before := len(w.j.calls)
-		w.tell()
+		w.publish()
 		require.Len(t, w.j.calls, before)
 		w.workers[0].Busy = 1
-		w.tell()
+		w.publish()
 		require.Len(t, w.j.calls, before+1)
 		require.Len(t, w.j.calls[before].Put, 1)
 		require.Equal(t, []string{"a 1/1", "b 0/1"}, w.seen("ns"))
 		w.workers = w.workers[:1]
-		w.tell()
+		w.publish()
 		require.Equal(t, []string{"a 1/1"}, w.seen("ns"))
 	})
 	t.Run("News/OfManySmallNamespacesGoTogether", func(t *testing.T) {
-		w := newTellWorld(t)
+		w := newPublishWorld(t)
 		for i := range 100 {
 			w.add(fmt.Sprint("ns", i), "a")
 		}
-		w.tell()
+		w.publish()
 		require.Len(t, w.j.calls, 2, "one that clears, one that tells")
 	})
 	t.Run("Fault/OfOneNamespaceHidesNoOther", func(t *testing.T) {
-		w := newTellWorld(t)
+		w := newPublishWorld(t)
 		w.add("ns1", "a")
 		w.add("bad", "b")
 		w.add("ns2", "c")
 		w.j.fault = refuses("bad")
-		w.tell()
+		w.publish()
 		require.Equal(t, []string{"a 0/1"}, w.seen("ns1"))
 		require.Equal(t, []string{"c 0/1"}, w.seen("ns2"))
 		require.Empty(t, w.seen("bad"))
 		before := len(w.j.calls)
-		w.tell()
+		w.publish()
 		require.Len(t, w.j.calls, before, "it is left alone for a while")
 		w.j.fault = nil
 		w.now = w.now.Add(syncRest)
-		w.tell()
+		w.publish()
 		require.Equal(t, []string{"b 0/1"}, w.seen("bad"))
 	})
 	t.Run("Fault/AfterTheCommitLeavesNothingBehind", func(t *testing.T) {
-		w := newTellWorld(t)
+		w := newPublishWorld(t)
 		w.add("ns", "stays")
 		w.add("ns", "goes")
 		w.j.fault, w.j.late = refuses("ns"), true
-		w.tell()
+		w.publish()
 		w.j.fault = nil
 		w.workers = w.workers[:1]
 		w.now = w.now.Add(syncRest)
-		w.tell()
+		w.publish()
 		require.Equal(t, []string{"stays 0/1"}, w.seen("ns"))
 		gone, err := w.j.Routes(t.Context(), "ns", "goes", time.Hour)
 		require.NoError(t, err)
 		require.Empty(t, gone)
 	})
 	t.Run("Fault/OfTheJournalIsOfNoNamespace", func(t *testing.T) {
-		w := newTellWorld(t)
+		w := newPublishWorld(t)
 		w.add("ns1", "a")
-		w.tell()
+		w.publish()
 		w.workers = nil
 		w.add("ns1", "b")
 		w.add("ns2", "c")
@@ -195,12 +195,12 @@ func TestTell(t *testing.T) {
 		require.True(t, errs.Is(err, errs.Unavailable), "got %v", err)
 		require.Len(t, w.j.calls, before+1, "nobody else is tried")
 		w.j.fault = nil
-		w.tell()
+		w.publish()
 		require.Equal(t, []string{"b 0/1"}, w.seen("ns1"))
 		require.Equal(t, []string{"c 0/1"}, w.seen("ns2"))
 	})
 	t.Run("Large/NamespaceHoldsUpNoOther", func(t *testing.T) {
-		w := newTellWorld(t)
+		w := newPublishWorld(t)
 		const many = 2500
 		for i := range many {
 			w.add("large", fmt.Sprintf("w%04d", i))
@@ -210,7 +210,7 @@ func TestTell(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, more)
 		require.Equal(t, []string{"a 0/1"}, w.seen("small"))
-		w.tell()
+		w.publish()
 		for _, c := range w.j.calls {
 			require.LessOrEqual(t, (len(c.Put)+len(c.Drop)+len(c.Routes))*rowBytes, syncBytes)
 		}
@@ -218,27 +218,27 @@ func TestTell(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, many)
 		w.workers = w.workers[many:]
-		w.tell()
+		w.publish()
 		require.Empty(t, w.seen("large"))
 		require.Equal(t, []string{"a 0/1"}, w.seen("small"))
 	})
 	t.Run("Life/BeginsWithNothingOfTheLast", func(t *testing.T) {
-		w := newTellWorld(t)
+		w := newPublishWorld(t)
 		w.add("ns", "a")
 		w.add("gone", "b")
-		w.tell()
+		w.publish()
 		old := w.me
 		w.register()
 		require.NotEqual(t, old, w.me)
 		w.workers = w.workers[:1]
-		w.tell()
+		w.publish()
 		require.Equal(t, []string{"a 0/1"}, w.seen("ns"))
 		require.Empty(t, w.seen("gone"))
 	})
 	t.Run("Life/ThatEndedTellsNothing", func(t *testing.T) {
-		w := newTellWorld(t)
+		w := newPublishWorld(t)
 		w.add("ns1", "a")
-		w.tell()
+		w.publish()
 		old := w.me
 		w.register()
 		w.me = old
@@ -251,8 +251,8 @@ func TestTell(t *testing.T) {
 	})
 }
 
-func TestServerTellsOfOthersThanTheFaulty(t *testing.T) {
-	w := newTellWorld(t)
+func TestFaultyNamespaceDelaysNoOther(t *testing.T) {
+	w := newPublishWorld(t)
 	w.j.fault = refuses("bad")
 	s := New(DefaultConfig(), Deps{Journal: w.j, Logger: testkit.Logger(t)})
 	s.Own(func() journal.Owner { return w.me }, nil)
@@ -266,7 +266,7 @@ func TestServerTellsOfOthersThanTheFaulty(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.tellOthers(ctx)
+		s.publishWorkers(ctx)
 	}()
 	s.touch()
 	testkit.Eventually(t, func() bool { return slices.Equal(w.seen("ns"), []string{"a 0/1"}) })

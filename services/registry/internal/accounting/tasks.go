@@ -1,4 +1,4 @@
-package books
+package accounting
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func (w *work) claim(ctx context.Context, c epic.Claim, to epic.ClaimState) erro
 }
 
 // CreateTask adds a task to an epic that has not ended; the first one makes the epic active.
-func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epic.Task) (out epic.Task, err error) {
+func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in epic.Task) (out epic.Task, err error) {
 	now := dbkit.Now()
 	in.Notes = signed(ctx, in.Notes)
 	in, err = epic.NewTask(namespace, in, now)
@@ -153,19 +153,19 @@ func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epi
 }
 
 // Task reads one.
-func (b *Books) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
+func (b *Accounts) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
 	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (epic.Task, error) { return r.Task(ctx, namespace, id) })
 }
 
 // Tasks lists.
-func (b *Books) Tasks(ctx context.Context, q store.TaskQuery) (store.Found[epic.Task], error) {
+func (b *Accounts) Tasks(ctx context.Context, q store.TaskQuery) (store.Found[epic.Task], error) {
 	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) (store.Found[epic.Task], error) {
 		return r.Tasks(ctx, q)
 	})
 }
 
 // changeTask runs one change of a task, with request id and etag.
-func (b *Books) changeTask(ctx context.Context, namespace, method, id string, c Change, fn func(context.Context, *work) error) (out epic.Task, err error) {
+func (b *Accounts) changeTask(ctx context.Context, namespace, method, id string, c Change, fn func(context.Context, *work) error) (out epic.Task, err error) {
 	now := dbkit.Now()
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, method, id, c.Once, now)
@@ -197,7 +197,7 @@ func (b *Books) changeTask(ctx context.Context, namespace, method, id string, c 
 }
 
 // UpdateTask takes these fields from in. Other dependencies block or unblock the task.
-func (b *Books) UpdateTask(ctx context.Context, namespace, id string, c Change, in epic.Task, fields []string) (epic.Task, error) {
+func (b *Accounts) UpdateTask(ctx context.Context, namespace, id string, c Change, in epic.Task, fields []string) (epic.Task, error) {
 	in.Notes = signed(ctx, in.Notes)
 	return b.changeTask(ctx, namespace, "UpdateTask", id, c, func(ctx context.Context, w *work) error {
 		before := w.task.DependsOn
@@ -236,7 +236,7 @@ func (w *work) unclaimed(ctx context.Context) error {
 type Outcome struct{ Summary, Error, Note string }
 
 // MoveTask takes a task to another state.
-func (b *Books) MoveTask(ctx context.Context, namespace, id string, c Change, to epic.TaskState, o Outcome) (epic.Task, error) {
+func (b *Accounts) MoveTask(ctx context.Context, namespace, id string, c Change, to epic.TaskState, o Outcome) (epic.Task, error) {
 	return b.changeTask(ctx, namespace, "TransitionTask", id, c, func(ctx context.Context, w *work) error {
 		was := w.task.State
 		if err := w.task.Move(to, w.now); err != nil {
@@ -315,7 +315,7 @@ func (w *work) release(ctx context.Context, was epic.TaskState) error {
 
 // DeleteTask removes a task, and its id from what others depend on. Runs that are still at work on it are
 // canceled.
-func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) error {
+func (b *Accounts) DeleteTask(ctx context.Context, namespace, id, etag string) error {
 	now := dbkit.Now()
 	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		w, err := open(ctx, tx, namespace, id, now)

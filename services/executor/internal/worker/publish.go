@@ -20,15 +20,15 @@ const (
 	syncRest = time.Second
 )
 
-// teller keeps the journal's record of the workers here up to date. In a round each namespace publishes a
+// publisher keeps the journal's record of the workers here up to date. In a round each namespace publishes a
 // bounded share of its changes, so that none waits until another has published thousands of workers; a
 // namespace whose rows are refused delays no other.
-type teller struct {
+type publisher struct {
 	journal journal.Workers
 	log     *slog.Logger
 	// owner is the owner that published.
-	owner journal.Owner
-	told  map[string]*picture // by namespace
+	owner     journal.Owner
+	published map[string]*picture // by namespace
 }
 
 // picture is what there is of one namespace: its workers by id, and its routes by actor. A zero value says
@@ -51,9 +51,9 @@ type share struct {
 	size      int
 }
 
-// tell carries out one round. more says that a namespace has more to publish. An error is one of the journal
+// publish carries out one round. more says that a namespace has more to publish. An error is one of the journal
 // as a whole.
-func (t *teller) tell(ctx context.Context, owner journal.Owner, now time.Time, workers []journal.Worker, routes map[name]journal.NamedRoute) (more bool, err error) {
+func (t *publisher) publish(ctx context.Context, owner journal.Owner, now time.Time, workers []journal.Worker, routes map[name]journal.NamedRoute) (more bool, err error) {
 	if owner != t.owner {
 		// Nothing of an earlier ownership session counts. At its beginning, an executor without workers has
 		// no rows.
@@ -62,10 +62,10 @@ func (t *teller) tell(ctx context.Context, owner journal.Owner, now time.Time, w
 				return false, err
 			}
 		}
-		t.owner, t.told = owner, map[string]*picture{}
+		t.owner, t.published = owner, map[string]*picture{}
 	}
 	here := arrange(workers, routes)
-	for namespace := range t.told {
+	for namespace := range t.published {
 		if here[namespace] == nil {
 			here[namespace] = newPicture()
 		}
@@ -73,19 +73,19 @@ func (t *teller) tell(ctx context.Context, owner journal.Owner, now time.Time, w
 	var batch []share
 	size := 0
 	for _, namespace := range slices.Sorted(maps.Keys(here)) {
-		told := t.told[namespace]
-		if told == nil {
-			told = newPicture()
-			t.told[namespace] = told
+		published := t.published[namespace]
+		if published == nil {
+			published = newPicture()
+			t.published[namespace] = published
 		}
-		if told.rest.After(now) {
+		if published.rest.After(now) {
 			continue
 		}
-		s, left := news(namespace, told, here[namespace])
+		s, left := news(namespace, published, here[namespace])
 		more = more || left
 		if s.size == 0 {
-			if len(told.workers)+len(told.routes) == 0 {
-				delete(t.told, namespace)
+			if len(published.workers)+len(published.routes) == 0 {
+				delete(t.published, namespace)
 			}
 			continue
 		}
@@ -119,7 +119,7 @@ func arrange(workers []journal.Worker, routes map[name]journal.NamedRoute) map[s
 
 // news is the next share of what others do not know of a namespace, routes first: calls wait for them. left
 // says that there is more.
-func news(namespace string, told, here *picture) (s share, left bool) {
+func news(namespace string, published, here *picture) (s share, left bool) {
 	s.namespace = namespace
 	fits := func(bytes int) bool {
 		if s.size > 0 && s.size+rowBytes+bytes > syncBytes {
@@ -129,14 +129,14 @@ func news(namespace string, told, here *picture) (s share, left bool) {
 		s.size += rowBytes + bytes
 		return true
 	}
-	actors := slices.AppendSeq(slices.Collect(maps.Keys(told.routes)), maps.Keys(here.routes))
+	actors := slices.AppendSeq(slices.Collect(maps.Keys(published.routes)), maps.Keys(here.routes))
 	slices.Sort(actors)
 	for _, actor := range slices.Compact(actors) {
 		r, ok := here.routes[actor]
 		if !ok {
 			r = journal.NamedRoute{Namespace: namespace, Actor: actor}
 		}
-		if old, known := told.routes[actor]; known && ok && old == r {
+		if old, known := published.routes[actor]; known && ok && old == r {
 			continue
 		}
 		if !fits(len(actor)) {
@@ -144,7 +144,7 @@ func news(namespace string, told, here *picture) (s share, left bool) {
 		}
 		s.change.Routes = append(s.change.Routes, r)
 	}
-	for _, id := range slices.Sorted(maps.Keys(told.workers)) {
+	for _, id := range slices.Sorted(maps.Keys(published.workers)) {
 		if _, ok := here.workers[id]; !ok {
 			if !fits(len(id)) {
 				return s, left
@@ -154,7 +154,7 @@ func news(namespace string, told, here *picture) (s share, left bool) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(here.workers)) {
 		w := here.workers[id]
-		if old, ok := told.workers[id]; ok && same(old, w) {
+		if old, ok := published.workers[id]; ok && same(old, w) {
 			continue
 		}
 		bytes := len(id) + len(w.UserAgent)
@@ -170,7 +170,7 @@ func news(namespace string, told, here *picture) (s share, left bool) {
 }
 
 // send publishes shares in one transaction. If that fails, each is published alone.
-func (t *teller) send(ctx context.Context, now time.Time, batch []share) error {
+func (t *publisher) send(ctx context.Context, now time.Time, batch []share) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (t *teller) send(ctx context.Context, now time.Time, batch []share) error {
 	}
 	err := t.journal.SyncWorkers(ctx, t.owner, all)
 	for _, s := range batch {
-		t.told[s.namespace].note(s.change, err == nil)
+		t.published[s.namespace].note(s.change, err == nil)
 	}
 	switch {
 	case err == nil:
@@ -188,8 +188,8 @@ func (t *teller) send(ctx context.Context, now time.Time, batch []share) error {
 	case ctx.Err() != nil || errs.ReasonOf(err) == journal.ReasonFenced || errs.Is(err, errs.Unavailable):
 		return err
 	case len(batch) == 1:
-		t.log.WarnContext(ctx, "others not told of the workers here", "err", err, "namespace", batch[0].namespace)
-		t.told[batch[0].namespace].rest = now.Add(syncRest)
+		t.log.WarnContext(ctx, "workers here were not published", "err", err, "namespace", batch[0].namespace)
+		t.published[batch[0].namespace].rest = now.Add(syncRest)
 		return nil
 	}
 	for _, s := range batch {

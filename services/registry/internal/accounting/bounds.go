@@ -1,4 +1,4 @@
-package books
+package accounting
 
 import "github.com/epigraph-run/epigraph/internal/errs"
 
@@ -24,8 +24,8 @@ func DefaultBounds() Bounds {
 	return Bounds{Epics: 100_000, Prices: 10_000, Tasks: 10_000, Dependencies: 100_000}
 }
 
-// Within returns books over the same store with these bounds.
-func (b *Books) Within(bounds Bounds) *Books { return &Books{store: b.store, bounds: bounds} }
+// Within returns accounts over the same store with these bounds.
+func (b *Accounts) Within(bounds Bounds) *Accounts { return &Accounts{store: b.store, bounds: bounds} }
 
 // room refuses one more where there are as many as may be.
 func room(have, most int, reason, whose, what string) error {
