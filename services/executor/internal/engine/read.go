@@ -20,6 +20,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
+// read makes a run live that this executor owns: it is read, room is made for it, and it goes on. A run that has
+// ended, or is not this executor's any more, is left alone.
 func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	done, ok := t.readTurn()
 	if !ok {
@@ -37,102 +39,132 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	if row.State.Ended() || row.Owner != t.owner {
 		return nil
 	}
-	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
-	if suspect {
-		if has.suspect == nil {
-			leave, free := t.e.suspects.Try()
-			if !free {
-				return errSuspectAtWork
-			}
-			has.suspect = leave
-		}
-		if row.Doing == "" { // else it is recorded since its claim
-			row.Doing = journal.DoingReading
-			t.says(id, row.Doing, "")
-		}
-	}
-	at, err := t.e.Positions().Load(ctx, loaded)
+	r, err := t.restore(ctx, loaded, has)
 	if err != nil {
-		if row.Doing != "" {
-			t.says(id, "", row.Doing)
-		}
 		return err
 	}
-	r := t.newRun(id, at)
-	if row.Doing != "" {
-		r.marks.now = []string{row.Doing}
-		defer t.unmark(r, row.Doing)
+	for _, doing := range r.marks.now {
+		defer t.unmark(r, doing)
 	}
-	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
-	r.priority, r.deadline, r.schedule, r.metadata = int(row.Priority), row.Deadline, row.ScheduleID, row.Metadata
-	if r.lineage, err = record.LineageOf(row); err != nil {
-		return err
-	}
+	defer func() { r.takeRoom()() }() // unless it has begun
 	if row.LastSeq == 0 {
 		done() // the registry may be asked
-		ready, err := t.readPending(ctx, r, row, loaded.Snapshot)
-		defer func() { r.takeRoom()() }()
-		if err != nil || !ready {
+		if ready, err := t.readPending(ctx, r, row, loaded.Snapshot); err != nil || !ready {
 			return err
 		}
 	}
 	commands, err := t.withCancel(ctx, row, loaded.Command)
 	if err != nil {
-		r.takeRoom()()
 		return err
 	}
 	r.trace = t.continued(row)
-	r.suspect.Store(suspect)
-	r.regraphed.Store(r.State.MayExpand())
 	done() // what it takes is known
-	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
-		give, ok := t.e.computing.Try(r.namespace)
-		if !ok {
-			r.takeRoom()()
-			return &noTurnError{r.namespace}
-		}
-		has.compute = give
+	size, err := t.makeRoom(r, !row.CancelTime.IsZero(), commands, has)
+	if err != nil {
+		return err
 	}
-	size := r.Weight()
-	if !t.holds(r.Program) {
-		size += r.Program.Bytes()
-	}
-	canceled := !row.CancelTime.IsZero()
-	beyond, ok := t.memory.Take(id, r.namespace, size, canceled)
-	if !ok {
-		r.takeRoom()()
-		return &memory.FullError{Namespace: r.namespace, Size: size, Canceled: canceled}
-	}
-	r.beyond = beyond
 	defer r.stepIn(func() {})() // before anybody finds it
 	if !t.insert(r) {
 		t.memory.Add(r.namespace, -size)
-		t.memory.Canceled.Add(r.namespace, -beyond)
+		t.memory.Canceled.Add(r.namespace, -r.beyond)
 		return nil
 	}
 	r.weigh()
 	t.memory.Add(r.namespace, -size)
+	if err := t.goOn(ctx, r, commands); err != nil {
+		t.remove(r)
+		return err
+	}
+	if row.Takeovers > 0 && r.pendingStart == nil {
+		t.vouch(r)
+	}
+	return nil
+}
+
+// restore is the run of a row, which nobody finds yet. That a suspect is read is recorded, in r.marks too, and
+// takes the turn of suspects.
+func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turnsHeld) (*run, error) {
+	row := &loaded.Run
+	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
+	if suspect {
+		if has.suspect == nil {
+			leave, free := t.e.suspects.Try()
+			if !free {
+				return nil, errSuspectAtWork
+			}
+			has.suspect = leave
+		}
+		if row.Doing == "" { // else it is recorded since its claim
+			row.Doing = journal.DoingReading
+			t.says(row.ID, row.Doing, "")
+		}
+	}
+	at, err := t.e.Positions().Load(ctx, loaded)
+	var family record.Lineage
+	if err == nil {
+		family, err = record.LineageOf(*row)
+	}
+	if err != nil {
+		if row.Doing != "" {
+			t.says(row.ID, "", row.Doing)
+		}
+		return nil, err
+	}
+	r := t.newRun(row.ID, at)
+	if row.Doing != "" {
+		r.marks.now = []string{row.Doing}
+	}
+	r.identity = identity{id: row.ID, namespace: row.Namespace, root: row.RootID, task: row.TaskID, schedule: row.ScheduleID, priority: int(row.Priority),
+		created: row.CreateTime, lineage: family, deadline: row.Deadline}
+	r.usage, r.started, r.metadata = row.Usage, row.StartTime, row.Metadata
+	r.suspect.Store(suspect)
+	r.regraphed.Store(r.State.MayExpand())
+	return r, nil
+}
+
+// makeRoom takes what a run needs that is to become live: a turn to compute, if it computes, and memory. It
+// returns how much memory was taken. A noTurnError or a memory.FullError says what is missing.
+func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, has *turnsHeld) (size int64, err error) {
+	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
+		give, ok := t.e.computing.Try(r.namespace)
+		if !ok {
+			return 0, &noTurnError{r.namespace}
+		}
+		has.compute = give
+	}
+	size = r.Weight()
+	if !t.holds(r.Program) {
+		size += r.Program.Bytes()
+	}
+	beyond, ok := t.memory.Take(r.id, r.namespace, size, canceled)
+	if !ok {
+		return 0, &memory.FullError{Namespace: r.namespace, Size: size, Canceled: canceled}
+	}
+	r.beyond = beyond
+	return size, nil
+}
+
+// goOn begins a run that has just become live, or recovers it, and applies its commands. The caller holds r.mu.
+func (t *session) goOn(ctx context.Context, r *run, commands []journal.Command) error {
 	now := time.Now().UTC()
 	if r.pendingStart != nil {
 		if err := r.beginNow(now, commands); err != nil {
-			t.remove(r)
-			return fmt.Errorf("begin run %s: %w", id, err)
+			return fmt.Errorf("begin run %s: %w", r.id, err)
 		}
 		r.begins()
 		return nil
 	}
-	if why := t.lost(id); why != "" {
+	if why := t.lost(r.id); why != "" {
 		err := r.advance(workgraph.Pause{Reason: why, Now: now}, extra{})
 		if errors.Is(err, workgraph.ErrState) { // it is ending
 			err = r.advance(workgraph.Cancel{Reason: why, Now: now}, extra{})
 		}
 		if err != nil && !errors.Is(err, errDropped) {
-			t.e.log.ErrorContext(ctx, "run cannot be paused", "err", err, "run_id", id)
+			t.e.log.ErrorContext(ctx, "run cannot be paused", "err", err, "run_id", r.id)
 		}
 	}
 	if err := r.advance(workgraph.Recover{Now: now}, extra{recover: true}); err != nil && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, errDropped) {
-		t.remove(r)
-		return fmt.Errorf("recover run %s: %w", id, err)
+		return fmt.Errorf("recover run %s: %w", r.id, err)
 	}
 	r.begins()
 	if at, ok := r.next(); ok && !at.After(time.Now()) {
@@ -140,9 +172,6 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 		r.arm(at)
 	}
 	r.applyLocked(commands)
-	if row.Takeovers > 0 {
-		t.vouch(r)
-	}
 	return nil
 }
 
