@@ -135,7 +135,6 @@ func openEngine(ctx context.Context, url string, o Options, conns int32, off ...
 		params[name] = "off"
 	}
 	params["plan_cache_mode"] = "force_generic_plan"
-	cfg.AfterConnect = takePacks
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
