@@ -48,11 +48,16 @@ const (
 	fenceFailed = "22012"
 )
 
-// queueFence locks the row of the executor until the commit, in its present version, whatever the snapshot of
-// the statement is. It divides by zero if the row is not there. The lock is the weakest that a DELETE or FOR
-// UPDATE waits for, so that heartbeats do not wait for commits.
+// fence locks the row of the executor whose id and incarnation are the parameters from $first on, in its present
+// version, whatever the snapshot of the statement is. It divides by zero if the row is not there. The lock is
+// held until the commit. It is the weakest that a DELETE or FOR UPDATE waits for, so that heartbeats do not wait
+// for commits.
+func fence(first int) string {
+	return fmt.Sprintf("1 / coalesce((SELECT 1 FROM executors WHERE id = $%d AND incarnation = $%d FOR KEY SHARE), 0)", first, first+1)
+}
+
 func queueFence(b *pgx.Batch, owner journal.Owner) {
-	b.Queue("SELECT 1 / coalesce((SELECT 1 FROM executors WHERE id = $1 AND incarnation = $2 FOR KEY SHARE), 0)", owner.ID, owner.Incarnation)
+	b.Queue("SELECT "+fence(1), owner.ID, owner.Incarnation)
 }
 
 func (s *Store) try(ctx context.Context, owner journal.Owner, units []*journal.RunBatch, done *journal.Outcomes, optimistic bool) error {
@@ -239,7 +244,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 	if w.explicit {
 		b.Queue("COMMIT")
 	}
-	if err := w.conn.SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.send(ctx, w, &b); err != nil {
 		return nil, err
 	}
 	s.known.keepGraphs(w.number, begun, slices.Collect(maps.Keys(graphs)))
@@ -260,6 +265,16 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 		s.known.keep(w.number, w.owner, u, w.known[u])
 	}
 	return lost, nil
+}
+
+// send sends a batch. If that is the fence and one event, as in most commits of a lone run, both are one
+// statement: BenchmarkCommit/spread/rows=1 takes a tenth less of the processor.
+func (s *Store) send(ctx context.Context, w *writing, b *pgx.Batch) error {
+	if q := b.QueuedQueries; len(q) == 2 && q[1].SQL == s.sql.events.one {
+		_, err := w.conn.Exec(ctx, s.sql.fencedEvent, append(q[1].Arguments, w.owner.ID, w.owner.Incarnation)...)
+		return err
+	}
+	return w.conn.SendBatch(ctx, b).Close()
 }
 
 // divide tells the batches for which a condition holds from the others.

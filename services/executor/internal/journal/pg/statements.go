@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
@@ -47,10 +48,27 @@ func (t table[T]) names(skip ...string) string { return sqlstore.Columns[T](t).N
 func (t table[T]) args(rows []T) []any {
 	out := make([]any, len(t), len(t)+3)
 	for i, c := range t {
-		out[i] = c.List(rows)
+		out[i] = list[T]{rows, c.Value}
 	}
 	return out
 }
+
+// list is a column of rows, which pgx encodes as an array.
+type list[T any] struct {
+	rows  []T
+	value func(T) any
+}
+
+// Dimensions implements pgtype.ArrayGetter.
+func (l list[T]) Dimensions() []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(len(l.rows)), LowerBound: 1}}
+}
+
+// Index implements pgtype.ArrayGetter.
+func (l list[T]) Index(i int) any { return l.value(l.rows[i]) }
+
+// IndexType implements pgtype.ArrayGetter. The elements tell themselves what they are.
+func (l list[T]) IndexType() any { return nil }
 
 // argsOne are the parameters of fromOne.
 func (t table[T]) argsOne(row T) []any {
@@ -129,19 +147,21 @@ type statements struct {
 	anyAppends table[runBatch]
 	outcomes   statement[runBatch]
 	events     statement[sqlstore.EventRow]
-	outbox     statement[sqlstore.OutRow]
-	snapshots  statement[runBatch]
-	blobs      statement[sqlstore.BlobRow]
-	applied    statement[appliedRow]
-	commands   statement[sqlstore.CommandRow]
-	jobs       statement[journal.JobRow]
-	opened     statement[*journal.Interrupt]
-	closed     statement[closingRow]
+	// fencedEvent is events for one row, with the fence in it.
+	fencedEvent string
+	outbox      statement[sqlstore.OutRow]
+	snapshots   statement[runBatch]
+	blobs       statement[sqlstore.BlobRow]
+	applied     statement[appliedRow]
+	commands    statement[sqlstore.CommandRow]
+	jobs        statement[journal.JobRow]
+	opened      statement[*journal.Interrupt]
+	closed      statement[closingRow]
 }
 
 func newStatements() statements {
 	opened := sqlstore.InterruptColumns()
-	return statements{
+	s := statements{
 		runs:    startStatement(),
 		details: inserts("de", "run_details", sqlstore.DetailColumns(sqlstore.StoredResult), ""),
 		labels:  inserts("la", "run_labels", sqlstore.LabelColumns(), ""),
@@ -183,6 +203,8 @@ func newStatements() statements {
 				close_time = c.close_time FROM ` + from + only + " AND i.id = c.id AND i.run_id = c.run_id AND i.state = 1"
 		}),
 	}
+	s.fencedEvent = s.events.one + " AND " + fence(len(s.events.table)+1) + " = 1"
+	return s
 }
 
 // startStatement inserts the rows of new runs. Its own parameters are the owner's id and incarnation.
