@@ -23,8 +23,8 @@ type knownRows struct {
 	last   uint64
 }
 
-// knownRun is an open run as a commit left it, whose row counts no take-over. As long as the owner is not fenced,
-// only the owner itself changes the owner of the run.
+// knownRun is an open run as a commit left it, whose row counts no take-over. As long as the owner is not
+// fenced, only the owner itself changes the owner of the run.
 type knownRun struct {
 	conn      uint64
 	owner     journal.Owner
