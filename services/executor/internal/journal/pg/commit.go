@@ -18,11 +18,12 @@ import (
 )
 
 // Commit implements journal.Log. Without request ids and business keys everything is one message, which
-// PostgreSQL runs as one transaction. With them, one more message looks them up first. There are two routes:
+// PostgreSQL runs as one transaction. With them, one more message looks them up first. There are two
+// routes:
 //   - The optimistic one is for runs that begin, and for appends to runs that are known to be as the append
 //     expects. Its statements look for nothing. One that finds something else fails the transaction.
-//   - The general one is for all others, and for everything after the optimistic one has failed. Its statements
-//     write only for the runs that are as expected, and the others are classified afterwards.
+//   - The general one is for all others, and for everything after the optimistic one has failed. Its
+//     statements write only for the runs that are as expected, and the others are classified afterwards.
 func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journal.Write) ([]journal.Result, error) {
 	return journal.CommitBatches(ctx, writes, inRow, func(ctx context.Context, units []*journal.RunBatch, done *journal.Outcomes) error {
 		return s.attempt(ctx, owner, units, done)
@@ -30,8 +31,8 @@ func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journa
 }
 
 // attempt writes on the optimistic route what can be written so. If that fails, it writes everything on the
-// general one. A second copy of the commit that was under way meanwhile makes that fail too, once; the next try
-// finds what the copy wrote.
+// general one. A second copy of the commit that was under way meanwhile makes that fail too, once; the next
+// try finds what the copy wrote.
 func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journal.RunBatch, done *journal.Outcomes) error {
 	err := s.try(ctx, owner, units, done, true)
 	for range 2 {
@@ -53,9 +54,9 @@ const (
 )
 
 // fence locks the row of the executor whose id and incarnation are the parameters from $first on, in its
-// present version, whatever the snapshot of the statement is. It divides by zero if the row is not there. The
-// lock is held until the commit. It is the weakest that a DELETE or FOR UPDATE waits for, so that heartbeats do
-// not wait for commits.
+// present version, whatever the snapshot of the statement is. It divides by zero if the row is not there.
+// The lock is held until the commit. It is the weakest that a DELETE or FOR UPDATE waits for, so that
+// heartbeats do not wait for commits.
 func fence(first int) string {
 	return fmt.Sprintf("1 / coalesce((SELECT 1 FROM executors WHERE id = $%d AND incarnation = $%d FOR KEY SHARE), 0)", first, first+1)
 }

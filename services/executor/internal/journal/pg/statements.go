@@ -108,8 +108,8 @@ func inserts[T any](name, into string, columns sqlstore.Columns[T], conflict str
 }
 
 // few is up to how many rows are written by a statement each. That costs less than arrays, because the
-// database unnests every array by itself: without it, BenchmarkCommit/start/rows=1 takes half as much again of
-// the processor, and rows/rows=1 a fifth.
+// database unnests every array by itself: without it, BenchmarkCommit/start/rows=1 takes half as much again
+// of the processor, and rows/rows=1 a fifth.
 const few = 4
 
 // portions calls do with the text and the parameters of the statement by itself, for each of a few rows or
@@ -276,9 +276,9 @@ func updateRows(value, more string) string {
 	return set
 }
 
-// appendStatement updates rows by appends that have a status and leave the graph. Its own parameters are the
-// owner's id and incarnation, and the number of rows. It divides by zero unless it updates so many. It returns
-// the id and the revision of each.
+// appendStatement updates rows by appends that have a status and leave the graph. Its own parameters are
+// the owner's id and incarnation, and the number of rows. It divides by zero unless it updates so many. It
+// returns the id and the revision of each.
 func appendStatement() statement[runBatch] {
 	return newStatement("upd", "u", "u.run_id", appendColumns(), func(from, only string, next int) string {
 		return "WITH upd AS (" + updateRows("u.%[1]s", "") + " FROM " + from + only + " AND" + fmt.Sprintf(owned, next, next+1) +
@@ -370,9 +370,9 @@ func (s *statements) generalAppends(batch *pgx.Batch, owner journal.Owner, units
 	}
 }
 
-// builder takes the parts of what batches write. If done is empty, each part is a statement of its own. Else all
-// are one statement, and done is the part that returns the runs that it wrote to. The parts after it write only
-// for these runs, so a write that lost writes nothing else either.
+// builder takes the parts of what batches write. If done is empty, each part is a statement of its own.
+// Else all are one statement, and done is the part that returns the runs that it wrote to. The parts after
+// it write only for these runs, so a write that lost writes nothing else either.
 type builder struct {
 	batch *pgx.Batch
 	done  string
