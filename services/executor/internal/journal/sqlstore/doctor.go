@@ -27,8 +27,8 @@ const (
 	endEvent = `17`
 )
 
-// Suspicions are queries whose rows are one line of text each. $1 bounds the rows. Where there are $2 and $3, they
-// are half the size of a sample of runs and where its second half begins.
+// Suspicions are queries whose rows are one line of text each. $1 bounds the rows. Where there are $2 and $3,
+// they are half the size of a sample of runs and where its second half begins.
 func (s *Store) Suspicions() map[journal.Suspicion]string {
 	d := s.d
 	runs := `look` + d.LookUp(`runs`, `r`, `r.run_id = look.run_id`)
