@@ -46,7 +46,7 @@ var figures = map[string][]figure{
 	"connections on which no request has shown a valid key, TLS handshakes under way among them": {{"512", "internal/conns.maxStrangers"}},
 	"connections of one namespace":                                                                {words("429", status)},
 	"a connection without a request under way, event streams among them":                          {{"2 minutes", "internal/host.idleTimeout"}},
-	"a request without a valid key, or to an unknown path":                                        {{"half a second", gw + "rest.strangerLinger"}, words("401, 403, 404", status)},
+	"a request without a valid key, or to an unknown path":                                        {{"half a second", gw + "rest.strangerDrain"}, words("401, 403, 404", status)},
 	"requests of one namespace under way at one gateway, event streams and gRPC calls among them": {{"2,000", "internal/grpckit.DefaultMaxCalls"}, words("429", status)},
 	"headers":                  {{"64 KiB", "internal/host.maxHeaderBytes"}, {"5 seconds", "internal/host.headerTimeout"}, words("431", status)},
 	"`Content-Encoding`":       {words("415", status)},
@@ -78,7 +78,7 @@ var figures = map[string][]figure{
 	"one value that an expression makes": {{"1,048,576", wg + "maxValueParts"}, {"16-byte", wg + "textUnit"}},
 	"result of one expression, as JSON":  {{"16 MiB", wg + "maxExprResult"}},
 	"a regular expression":               {{"1,000 bytes", wg + "maxPattern"}, {"2,000", wg + "maxPatternSteps"}, {"four ranges", wg + "maxFoldedRanges"}, {"/ 16", wg + "textUnit"}},
-	"in work at once":                    {{"5 milliseconds", "internal/turns.restFrom"}, {"a second", "internal/turns.restMost"}, {"100 nodes", engine + "lightSize"}},
+	"in work at once":                    {{"5 milliseconds", "internal/turns.restFrom"}, {"a second", "internal/turns.restMost"}, {"100 nodes", "services/executor/internal/engine/program.lightSize"}},
 
 	"faults of one graph or patch":                   {{"100 are", wg + "MaxFaults"}, words("2,000 bytes", "twice maxFaultText"), words("20 nodes", "chosen where a cycle is told")},
 	"workflows that one question of approval covers": {{"256", engine + "maxCovered"}},
@@ -98,7 +98,7 @@ var figures = map[string][]figure{
 	"a compiled plan": {{"4,000,000", "plan/compile.maxSteps"}, {"1,000,000", "plan/compile.MaxEdges"}, {"32 MiB", "plan/compile.maxNamed"}},
 	"the actors that workers of a namespace serve":        {words("10,000", "a default of the configuration"), {"16 MiB", "services/executor/internal/journal.MaxActorBytes"}, words("64 MiB", "chosen where what is remembered is made")},
 	"names that are looked through for misspelled actors": {words("20,000,000", "chosen where names are held against each other")},
-	"programs that an executor remembers":                 {{"64 MiB", engine + "maxKeptBytes"}},
+	"programs that an executor remembers":                 {{"64 MiB", "services/executor/internal/engine/program.maxKeptBytes"}},
 	"an actor's schema of arguments":                      {{"100", wg + "maxDemanded"}, words("16 MiB", "two Mi words of 64 names: maxNameWords"), {"200", wg + "maxLikeNames"}},
 }
 

@@ -55,9 +55,9 @@ func (l liveRuns) Start(ctx context.Context, req command.StartRequest) (string, 
 // ApplySoon implements command.Live.
 func (l liveRuns) ApplySoon(p journal.Enqueued) { l.e.ApplySoon(p) }
 
-// Room implements command.Live: it refuses large commands for a run that is in memory here, if there is no room for it. A run
-// elsewhere takes it up where it is, and one that is in no memory is read when there is room for it and its
-// commands.
+// Room implements command.Live: it refuses large commands for a run that is in memory here, if there is no
+// room for it. A run elsewhere takes it up where it is, and one that is in no memory is read when there is
+// room for it and its commands.
 func (l liveRuns) Room(namespace, runID string, n int64) error {
 	t := l.e.current()
 	if t == nil || n <= inflight.Small {

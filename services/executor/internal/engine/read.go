@@ -20,8 +20,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// read makes a run live that this executor owns: it is read, room is made for it, and it goes on. A run that has
-// ended, or is not this executor's any more, is left alone.
+// read makes a run live that this executor owns: it is read, room is made for it, and it goes on. A run that
+// has ended, or is not this executor's any more, is left alone.
 func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	done, ok := t.readTurn()
 	if !ok {
@@ -81,8 +81,8 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	return nil
 }
 
-// restore is the run of a row, which nobody finds yet. That a suspect is read is recorded, in r.marks too, and
-// takes the turn of suspects.
+// restore is the run of a row, which nobody finds yet. That a suspect is read is recorded, in r.marks too,
+// and takes the turn of suspects.
 func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turnsHeld) (*run, error) {
 	row := &loaded.Run
 	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
@@ -144,7 +144,8 @@ func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, ha
 	return size, nil
 }
 
-// goOn begins a run that has just become live, or recovers it, and applies its commands. The caller holds r.mu.
+// goOn begins a run that has just become live, or recovers it, and applies its commands. The caller holds
+// r.mu.
 func (t *session) goOn(ctx context.Context, r *run, commands []journal.Command) error {
 	now := time.Now().UTC()
 	if r.pendingStart != nil {

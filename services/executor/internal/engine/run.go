@@ -91,8 +91,8 @@ type writes struct {
 type inbox struct {
 	// taken are the commands that are applied by writes which are not answered yet.
 	taken map[int64]bool
-	// heard are those of which such an answer has come while commands of the run are read, as what is read may
-	// name them still; nil at other times.
+	// heard are those of which such an answer has come while commands of the run are read, as what is read
+	// may name them still; nil at other times.
 	heard map[int64]bool
 	// early is set while commands wait for the end of a call under way.
 	early bool

@@ -1,5 +1,5 @@
-// Package feed tells what happens in runs: to those who watch them, to webhooks, and how much of what runs used the
-// registry has booked. It reads the journal; live runs publish to it what is faster than that.
+// Package feed tells what happens in runs: to those who watch them, to webhooks, and how much of what runs
+// used the registry has booked. It reads the journal; live runs publish to it what is faster than that.
 package feed
 
 import (

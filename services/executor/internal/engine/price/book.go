@@ -1,6 +1,6 @@
 // Package price asks what calls cost. It stops asking for a while for a namespace whose price book does not
-// answer. The circuit breaker is by hand: a caller that gave up must count neither as a success nor as a failure,
-// and the entry that was asked for last is what the probe asks for again.
+// answer. The circuit breaker is by hand: a caller that gave up must count neither as a success nor as a
+// failure, and the entry that was asked for last is what the probe asks for again.
 package price
 
 import (

@@ -24,8 +24,8 @@ type Position struct {
 	Tally *record.NodeTally
 	// Seq is that of the last event, snapSeq that of the last event below the last snapshot.
 	Seq, SnapSeq int64
-	// Kept counts the bytes of results that the machine holds, given those of the input and of what came since
-	// the position was last written, expanded what a graph takes that is not the program's.
+	// Kept counts the bytes of results that the machine holds, given those of the input and of what came
+	// since the position was last written, expanded what a graph takes that is not the program's.
 	Kept, Given, Expanded int64
 	// Sure says that every child had been recorded at the snapshot; unsure are those that came after it.
 	Sure   bool

@@ -12,8 +12,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// TurnTime is how long a suspect keeps others from their turn. What takes longer goes on, and stays recorded, beside
-// them.
+// TurnTime is how long a suspect keeps others from their turn. What takes longer goes on, and stays recorded,
+// beside them.
 const TurnTime = 3 * time.Second
 
 // maxExplained is how many owners are remembered whose end another run has caused than those they left.

@@ -1,4 +1,5 @@
-// Package tracing turns trace contexts into their stored form and back, and links spans to the traces of runs.
+// Package tracing turns trace contexts into their stored form and back, and links spans to the traces of
+// runs.
 package tracing
 
 import (
