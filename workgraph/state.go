@@ -55,7 +55,7 @@ type State struct {
 	held      []unit
 	timers    timerHeap
 	suspended int // visits and items in back-off or waiting
-	// waits are the open ones, in no order. asks are the questions among them by id, and listeners the waits
+	// waits are the open ones, in no order. asks are the interrupts among them by id, and listeners the waits
 	// for signals by name.
 	waits     []unit
 	asks      map[string]unit
@@ -73,8 +73,8 @@ type State struct {
 	// amendment has removed.
 	revision int64
 	removed  map[string]attemptNumbers
-	// watched says that some question of approval covers values of the state or workflows. approved are the
-	// visits whose questions were approved. outdated are, by key, the nodes that follow from an approval of
+	// watched says that some approval covers values of the state or workflows. approved are the
+	// visits whose approvals were granted. outdated are, by key, the nodes that follow from an approval of
 	// another value. Both are computed on demand and nil until then.
 	watched  bool
 	approved []*nodeState

@@ -177,7 +177,7 @@ func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe 
 		Look:         func(ctx context.Context, limit int) ([]string, error) { return missing(ctx, j, kept, in, limit) }})
 	add(journal.SuspectSnapshot, doctor.Fault, "snapshots are ahead of their journals", "events were lost: see journal-gap; the snapshot can be deleted")
 	add(journal.SuspectKey, doctor.Fault, "runs that have ended hold business keys", report)
-	add(journal.SuspectInterrupt, doctor.Fault, "questions are open that nobody waits for", report)
+	add(journal.SuspectInterrupt, doctor.Fault, "interrupts are open that nobody waits for", report)
 	add(journal.SuspectCommandLost, doctor.Fault, "there is commands to runs that are over", report)
 	add(journal.SuspectCommandOld, doctor.Warning, "commands to runs was not taken up for a minute", waiting)
 	add(journal.SuspectOverdue, doctor.Fault, "parked runs are more than a minute overdue", waiting)

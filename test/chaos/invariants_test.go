@@ -95,14 +95,14 @@ func invariants() []invariant {
 			`SELECT run_id || ' ' || kind FROM commands`},
 		{"outbox left", "the outbox is empty",
 			`SELECT run_id || ' ' || kind FROM outbox`},
-		{"questions not answered once", "every question has been answered",
+		{"interrupts not answered once", "every interrupt has been answered",
 			`SELECT id || ' ' || state FROM interrupts WHERE state <> 2`},
 		{"orphan children", "the parent of every child exists",
 			`SELECT r.run_id FROM runs r WHERE r.parent_run_id <> '' AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id)`},
 		{"children without end", "every child of a run that has ended has ended",
 			`SELECT r.run_id FROM runs r JOIN runs p ON p.run_id = r.parent_run_id WHERE p.state >= 6 AND r.state < 6`},
-		{"questions not asked and closed once", "the question is asked once and closed once",
-			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'question' AND ((SELECT count(*) FROM interrupts i WHERE i.run_id = r.run_id) <> 1
+		{"interrupts not opened and closed once", "the interrupt is opened once and closed once",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'interrupt' AND ((SELECT count(*) FROM interrupts i WHERE i.run_id = r.run_id) <> 1
 			OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 24) <> 1)`},
 		{"children not told of once", "the parent is told once of each of its 2 children",
 			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'children' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 22) <> 2`},

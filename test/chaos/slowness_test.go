@@ -110,10 +110,10 @@ func TestSlowDisk(t *testing.T) {
 	server := ownServer(t, "", map[string]string{"commit_delay": "100000", "commit_siblings": "0"})
 	// The disk is to be slow, not the machine: with the default lease a crowded one proves nothing.
 	x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2, settings: []string{"executor.lease=15s"}})
-	lives := func() []string { return x.rows(x.ctx, `SELECT id || ' ' || incarnation FROM executors ORDER BY id`) }
-	before := lives()
+	sessions := func() []string { return x.rows(x.ctx, `SELECT id || ' ' || incarnation FROM executors ORDER BY id`) }
+	before := sessions()
 	x.goesOn()
 	still(4 * time.Second)
-	require.Equal(t, before, lives(), "a slow disk is no reason to lose an executor")
+	require.Equal(t, before, sessions(), "a slow disk is no reason to lose an executor")
 	x.settle()
 }

@@ -94,12 +94,12 @@ type commands struct {
 	Run  runCmd  `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
 	Runs struct {
 		Ls         runsLsCmd         `cmd:"" aliases:"list" help:"List runs, newest first."`
-		Get        runsGetCmd        `cmd:"" aliases:"show" help:"Show a run with its visits, waits and open questions."`
+		Get        runsGetCmd        `cmd:"" aliases:"show" help:"Show a run with its visits, waits and open interrupts."`
 		Visits     runsVisitsCmd     `cmd:"" help:"List a run's visits with what came of them, in order."`
 		Watch      runsWatchCmd      `cmd:"" help:"Watch a run to its end."`
 		Explain    runsExplainCmd    `cmd:"" help:"Say why a run does not move."`
 		Graph      runsGraphCmd      `cmd:"" help:"Show the graph of a run."`
-		Interrupts runsInterruptsCmd `cmd:"" help:"List the questions of a run and of all below it."`
+		Interrupts runsInterruptsCmd `cmd:"" help:"List the interrupts of a run and of all below it."`
 		Pause      runsPauseCmd      `cmd:"" help:"Hold back new starts of a run."`
 		Resume     runsResumeCmd     `cmd:"" help:"Let a paused run go on."`
 		Reconcile  runsReconcileCmd  `cmd:"" help:"Say what became of a call of which nobody knows it."`
@@ -115,10 +115,10 @@ type commands struct {
 		BulkDelete runsBulkDeleteCmd `cmd:"" help:"Delete all ended runs that a filter finds."`
 	} `cmd:"" help:"Look at runs, steer them and stop them." group:"work"`
 	Interrupts struct {
-		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List questions, newest first."`
-		Show   interruptsShowCmd   `cmd:"" aliases:"get" help:"Show a question."`
-		Answer interruptsAnswerCmd `cmd:"" help:"Answer a question, once."`
-	} `cmd:"" help:"Answer the questions of runs." group:"work"`
+		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List interrupts, newest first."`
+		Show   interruptsShowCmd   `cmd:"" aliases:"get" help:"Show an interrupt."`
+		Answer interruptsAnswerCmd `cmd:"" help:"Answer an interrupt, once."`
+	} `cmd:"" help:"Answer the interrupts of runs." group:"work"`
 	Schedules struct {
 		List     schedulesListCmd     `cmd:"" aliases:"ls" help:"List schedules."`
 		Show     schedulesShowCmd     `cmd:"" aliases:"get" help:"Show a schedule with its next and last starts."`
@@ -312,8 +312,8 @@ func (e *env) fail(err error) int {
 			x = e.unreachable()
 		}
 	case x.Reason == "RPC_UNIMPLEMENTED" || strings.Contains(x.Message, otherHTTP):
-		if told := e.misaddressed(x); told != nil {
-			if x, code = told, exitUsage; told.Kind == errs.Unavailable {
+		if found := e.misaddressed(x); found != nil {
+			if x, code = found, exitUsage; found.Kind == errs.Unavailable {
 				code = exitNoServer
 			}
 		}

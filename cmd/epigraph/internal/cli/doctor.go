@@ -121,7 +121,7 @@ func examined(b *strings.Builder, style view.Style, r doctor.Report) {
 	if r.Sampled > 0 {
 		how = fmt.Sprintf("the newest and a random stretch, %d rows at most; --all looks at everything", r.Sampled)
 	}
-	fmt.Fprintf(b, "%s on %s: %s in %s (%s)\n", style.Bold(r.Service), r.Store, view.Plural(r.Checks, "question"), r.Took.Round(time.Millisecond), how)
+	fmt.Fprintf(b, "%s on %s: %s in %s (%s)\n", style.Bold(r.Service), r.Store, view.Plural(r.Checks, "interrupt"), r.Took.Round(time.Millisecond), how)
 	if len(r.Findings) == 0 {
 		b.WriteString("  nothing is wrong\n")
 	}

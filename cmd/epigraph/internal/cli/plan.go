@@ -123,15 +123,15 @@ func (c *planCmd) reader(e *env) (parse func(text string) (*plannerv1.ParsePlanR
 
 // restated shows which model was asked, and its usage.
 func (e *env) restated(r *plannerv1.ParsePlanResponse) {
-	told := r.GetRestatement()
-	if told == nil || e.json {
+	restatement := r.GetRestatement()
+	if restatement == nil || e.json {
 		return
 	}
 	verb := "did not restate"
-	if told.GetAccepted() {
+	if restatement.GetAccepted() {
 		verb = "restated"
 	}
-	e.note("%s %s the plan: calls %d, tokens %d→%d", told.GetModel(), verb, told.GetCalls(), told.GetInputTokens(), told.GetOutputTokens())
+	e.note("%s %s the plan: calls %d, tokens %d→%d", restatement.GetModel(), verb, restatement.GetCalls(), restatement.GetInputTokens(), restatement.GetOutputTokens())
 }
 
 // isGraph is the error if the text of a plan is, or was meant to be, a graph. Else it is the error of a text

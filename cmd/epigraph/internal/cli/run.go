@@ -253,12 +253,12 @@ func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest 
 		return err // a fault of the text is reported without a server
 	}
 	all := *x
-	told := map[int]bool{}
+	seen := map[int]bool{}
 	for _, v := range x.Violations {
-		told[locate(text, v.Field).offset] = true
+		seen[locate(text, v.Field).offset] = true
 	}
 	for _, v := range graphpb.Violations(r.GetFaults()) {
-		if !told[locate(text, v.Field).offset] {
+		if !seen[locate(text, v.Field).offset] {
 			// the reader names nodes by their number, the server by their id
 			all.Violations = append(all.Violations, v)
 		}

@@ -166,7 +166,7 @@ func (c *runsGetCmd) Run(e *env) error {
 				facts = append(facts, f[0]+" "+view.OneLine(f[1], 80))
 			}
 		}
-		open, err := openQuestions(ctx, e, s, r)
+		open, err := openInterrupts(ctx, e, s, r)
 		if err != nil {
 			return err
 		}
@@ -182,8 +182,8 @@ func (c *runsGetCmd) Run(e *env) error {
 	})
 }
 
-// openQuestions lists what a run and those below it ask, if they do.
-func openQuestions(ctx context.Context, e *env, s *services, r *executorv1.Run) (string, error) {
+// openInterrupts lists the open interrupts of a run and of its descendants.
+func openInterrupts(ctx context.Context, e *env, s *services, r *executorv1.Run) (string, error) {
 	if r.GetOpenInterrupts() == 0 {
 		return "", nil
 	}

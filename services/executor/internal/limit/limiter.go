@@ -310,11 +310,11 @@ func (l *Limiter) exchange(ctx context.Context) (time.Duration, error) {
 	l.mu.Lock()
 	owner, wait := l.owner, l.overdue(now)
 	n := min(len(l.dirty), batch)
-	books := slices.Clone(l.dirty[:n])
+	limits := slices.Clone(l.dirty[:n])
 	l.dirty = append(l.dirty[:0], l.dirty[n:]...)
 	asks := make([]Ask, 0, n)
-	asked := books[:0]
-	for _, b := range books {
+	asked := limits[:0]
+	for _, b := range limits {
 		b.dirty = false
 		if !b.current(l) {
 			continue

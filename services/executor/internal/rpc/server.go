@@ -247,13 +247,13 @@ func besides(misread, rest workgraph.Faults) workgraph.Faults {
 	place := func(f workgraph.Fault) workgraph.Fault {
 		return workgraph.Fault{Node: f.Node, From: f.From, To: f.To, Field: f.Field}
 	}
-	told := map[workgraph.Fault]bool{}
+	seen := map[workgraph.Fault]bool{}
 	out := slices.Clone(misread)
 	for _, f := range misread {
-		told[place(f)] = true
+		seen[place(f)] = true
 	}
 	for _, f := range rest {
-		if !told[place(f)] {
+		if !seen[place(f)] {
 			out = append(out, f)
 		}
 	}

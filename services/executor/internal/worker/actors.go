@@ -54,11 +54,11 @@ func (k *known) get(n name, fresh bool) (journal.RemoteActor, bool) {
 func (k *known) put(namespace string, actors []journal.RemoteActor) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	grown := int64(0)
+	added := int64(0)
 	for i := range actors {
-		grown += actors[i].Size()
+		added += actors[i].Size()
 	}
-	if len(k.actors)+len(actors) > maxKnown || k.bytes+grown > maxKnownBytes {
+	if len(k.actors)+len(actors) > maxKnown || k.bytes+added > maxKnownBytes {
 		clear(k.actors)
 		k.bytes = 0
 	}

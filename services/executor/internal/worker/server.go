@@ -184,8 +184,8 @@ func (s *Server) Work(stream grpc.BidiStreamingServer[executorv1.WorkRequest, ex
 		hello, err = stream.Recv()
 		first <- err
 	}()
-	patience := time.NewTimer(s.cfg.HeartbeatTimeout)
-	defer patience.Stop()
+	timeout := time.NewTimer(s.cfg.HeartbeatTimeout)
+	defer timeout.Stop()
 	select {
 	case err := <-first:
 		if errors.Is(err, io.EOF) {
@@ -194,7 +194,7 @@ func (s *Server) Work(stream grpc.BidiStreamingServer[executorv1.WorkRequest, ex
 		if err != nil {
 			return err
 		}
-	case <-patience.C:
+	case <-timeout.C:
 		return errHelloFirst
 	case <-grpckit.Draining(ctx):
 		return errStopping
@@ -288,12 +288,12 @@ func (s *Server) rest(ctx context.Context, namespace string) {
 	if held == nil {
 		return
 	}
-	patience := time.NewTimer(s.cfg.HeartbeatInterval)
-	defer patience.Stop()
+	timeout := time.NewTimer(s.cfg.HeartbeatInterval)
+	defer timeout.Stop()
 	for ; held != nil; held = s.held(namespace) {
 		select {
 		case <-held:
-		case <-patience.C:
+		case <-timeout.C:
 			return
 		case <-ctx.Done():
 			return
