@@ -12,8 +12,8 @@ import (
 
 // This file decides what an approval binds. An approval covers the node that asks and everything
 // that may run because of the answer, in the graph at the time of asking. A rejection fails the visit unless
-// the graph handles it. A change of what is covered makes the approval void: the interrupt is opened again, and
-// nothing that follows from it runs before the new answer.
+// the graph handles it. A change of what is covered makes the approval void: the interrupt is opened again,
+// and nothing that follows from it runs before the new answer.
 
 // ReasonRejected is the reason of a visit whose approval was rejected in a graph that does not
 // handle rejections.
@@ -146,8 +146,8 @@ func (a *amendment) touched() (old, now []int32) {
 	return old, now
 }
 
-// approvals makes the approvals void that cover a touched node; their interrupts are opened again. Each search
-// through the graph is done once for all approvals together.
+// approvals makes the approvals void that cover a touched node; their interrupts are opened again. Each
+// search through the graph is done once for all approvals together.
 func (a *amendment) approvals(ctx context.Context) error {
 	old, now := a.touched()
 	if len(old)+len(now) == 0 {

@@ -44,8 +44,8 @@ type ChildEnded struct {
 	Now  time.Time
 }
 
-// Answered closes the interrupt with the id. Decision is "", APPROVED or REJECTED. An interrupt that is not open
-// is ErrStale.
+// Answered closes the interrupt with the id. Decision is "", APPROVED or REJECTED. An interrupt that is not
+// open is ErrStale.
 type Answered struct {
 	ID       string
 	Answer   json.RawMessage
@@ -221,8 +221,8 @@ type Effects struct {
 	// CancelChildren are the ids of child runs to cancel. The caller records the request in the transaction
 	// of the events. The ends of these runs need not be reported.
 	CancelChildren []string
-	// Opened and Closed are interrupts to record in the transaction of the events. Recover names the open ones
-	// again.
+	// Opened and Closed are interrupts to record in the transaction of the events. Recover names the open
+	// ones again.
 	Opened []OpenedInterrupt
 	Closed []ClosedInterrupt
 	// Graph is the run's new graph if an expansion or an amendment changed it, else nil.

@@ -131,8 +131,8 @@ func (g *guards) handOn(n int32) {
 	}
 }
 
-// count adds one to the node's number for each of these interrupts. It returns the interrupts whose number has
-// just reached need. most is the largest possible number.
+// count adds one to the node's number for each of these interrupts. It returns the interrupts whose number
+// has just reached need. most is the largest possible number.
 func (g *guards) count(n int32, most, need int, fresh reachSet) reachSet {
 	if need == 1 {
 		return fresh
@@ -155,8 +155,8 @@ func (g *guards) count(n int32, most, need int, fresh reachSet) reachSet {
 	return reached
 }
 
-// stillGuarded refuses an amendment after which some node need no longer wait for an interrupt that was opened
-// at one of these visits. The visits are of different nodes.
+// stillGuarded refuses an amendment after which some node need no longer wait for an interrupt that was
+// opened at one of these visits. The visits are of different nodes.
 func (a *amendment) stillGuarded(ctx context.Context, asked []*nodeState) error {
 	for len(asked) > 0 {
 		batch := asked[:min(len(asked), reachBatch)]

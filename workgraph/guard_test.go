@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// interruptsGraph has a number of asking nodes, each guarding a chain of eight nodes, and one end to which all
-// of them lead.
+// interruptsGraph has a number of asking nodes, each guarding a chain of eight nodes, and one end to which
+// all of them lead.
 func interruptsGraph(questions int) *Graph {
 	g := &Graph{Nodes: []Node{{ID: "end", Actor: "noop"}}}
 	for i := range questions {

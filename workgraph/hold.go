@@ -282,9 +282,9 @@ func (s *State) doubted(d doubt) bool {
 	return true
 }
 
-// askDoubtsAgain opens again the interrupts whose approval does not hold, or fails the unit that was put aside
-// if something that follows from the approval has run. If the command's context ends first, the unit fails:
-// it must not run unless it is known to be what was approved.
+// askDoubtsAgain opens again the interrupts whose approval does not hold, or fails the unit that was put
+// aside if something that follows from the approval has run. If the command's context ends first, the unit
+// fails: it must not run unless it is known to be what was approved.
 func (s *State) askDoubtsAgain() {
 	d := s.doubts[0]
 	s.doubts = s.doubts[1:]

@@ -429,8 +429,8 @@ func (s *State) spawns(list []Spawn, u unit) []Spawn {
 	return list
 }
 
-// applyWake ends a wait. Children that still run are canceled. An open interrupt is closed: as how says, or as
-// canceled if how is nil.
+// applyWake ends a wait. Children that still run are canceled. An open interrupt is closed: as how says, or
+// as canceled if how is nil.
 func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 	t := u.try()
 	w := t.wait

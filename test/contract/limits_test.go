@@ -46,7 +46,7 @@ var figures = map[string][]figure{
 	"connections on which no request has shown a valid key, TLS handshakes under way among them": {{"512", "internal/conns.maxStrangers"}},
 	"connections of one namespace":                                                                {words("429", status)},
 	"a connection without a request under way, event streams among them":                          {{"2 minutes", "internal/host.idleTimeout"}},
-	"a request without a valid key, or to an unknown path":                                        {{"half a second", gw + "rest.strangerLinger"}, words("401, 403, 404", status)},
+	"a request without a valid key, or to an unknown path":                                        {{"half a second", gw + "rest.strangerDrain"}, words("401, 403, 404", status)},
 	"requests of one namespace under way at one gateway, event streams and gRPC calls among them": {{"2,000", "internal/grpckit.DefaultMaxCalls"}, words("429", status)},
 	"headers":                  {{"64 KiB", "internal/host.maxHeaderBytes"}, {"5 seconds", "internal/host.headerTimeout"}, words("431", status)},
 	"`Content-Encoding`":       {words("415", status)},

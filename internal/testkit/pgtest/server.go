@@ -32,9 +32,9 @@ const (
 // ErrNoBinaries says that no PostgreSQL of a usable version is installed, and what to do.
 var ErrNoBinaries = fmt.Errorf("no PostgreSQL >= %d found: apt-get install postgresql, or set %s or TEST_POSTGRES_URL", minMajor, BinEnv)
 
-// supervisor is the script of the parent of the server. It holds the read end of a pipe; when the word on it says
-// so, or when the pipe breaks because our process died, it stops the server, and in the second case cleans
-// up.
+// supervisor is the script of the parent of the server. It holds the read end of a pipe; when the word on it
+// says so, or when the pipe breaks because our process died, it stops the server, and in the second case
+// cleans up.
 const supervisor = `
 "$1" -D "$2" -k "$3" >>"$2.log" 2>&1 &
 pid=$!

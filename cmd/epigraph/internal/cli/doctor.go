@@ -18,9 +18,9 @@ import (
 type doctorCmd struct {
 	settings
 	Data     string   `help:"Folder of the databases that \"epigraph dev\" keeps there, in place of those of \"epigraph serve\"." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
-	Services []string `arg:"" optional:"" enum:"registry,executor" help:"Whose database: registry or executor; both when not given."`
-	All      bool     `help:"Look at everything, however long it takes, in place of a sample."`
-	Strict   bool     `help:"Fail for warnings, too."`
+	Services []string `arg:"" optional:"" enum:"registry,executor" help:"Database to check: registry or executor; default both."`
+	All      bool     `help:"Check everything instead of a sample, however long it takes."`
+	Strict   bool     `help:"Fail on warnings as well."`
 }
 
 // Help describes the command and its exit codes.

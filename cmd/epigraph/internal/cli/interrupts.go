@@ -14,8 +14,8 @@ import (
 
 type interruptsListCmd struct {
 	page
-	RunID string   `help:"Interrupts of this run and of all below it." name:"run" placeholder:"ID"`
-	State []string `help:"Interrupts in any of these states; open when not given." placeholder:"STATE"`
+	RunID string   `help:"Interrupts of this run and of its descendants." name:"run" placeholder:"ID"`
+	State []string `help:"Interrupts in any of these states; default open." placeholder:"STATE"`
 }
 
 // Run lists.
@@ -24,7 +24,7 @@ func (c *interruptsListCmd) Run(e *env) error { return e.interrupts(c.page, c.Ru
 type runsInterruptsCmd struct {
 	page
 	ID    string   `arg:"" help:"The run."`
-	State []string `help:"Interrupts in any of these states; open when not given." placeholder:"STATE"`
+	State []string `help:"Interrupts in any of these states; default open." placeholder:"STATE"`
 }
 
 // Run lists those of a run and of all below it.
@@ -142,10 +142,10 @@ type interruptsAnswerCmd struct {
 	ID      string  `arg:"" help:"The interrupt."`
 	Answer  *string `arg:"" optional:"" help:"The answer, as JSON or text. To an approval: yes or no."`
 	Approve bool    `help:"Approve the value that the interrupt shows." xor:"decision"`
-	Reject  bool    `help:"Reject it: the visit fails, unless the graph says what follows." xor:"decision"`
-	Why     string  `help:"Why it is approved or rejected; the visit's value and its error tell it." name:"reason" placeholder:"TEXT" short:"r"`
-	Hash    string  `help:"The hash of what you saw and approve." placeholder:"HASH"`
-	By      string  `help:"Who answers, for whoever reads the history." placeholder:"NAME"`
+	Reject  bool    `help:"Reject the value that the interrupt shows; the visit fails unless the graph handles it." xor:"decision"`
+	Why     string  `help:"Reason of the decision; part of the visit's value and error." name:"reason" placeholder:"TEXT" short:"r"`
+	Hash    string  `help:"Hash of the value that you saw and approve." placeholder:"HASH"`
+	By      string  `help:"Name of the person who answers, for the history." placeholder:"NAME"`
 }
 
 // Help gives examples.

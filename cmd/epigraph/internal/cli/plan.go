@@ -26,7 +26,7 @@ const maxFile = 16 << 20
 type planCmd struct {
 	File     string `arg:"" help:"The text with the plan; - reads standard input." default:"-"`
 	Dialect  string `help:"Read only this dialect." placeholder:"NAME"`
-	Complete bool   `help:"The text is whole, since the model stopped by itself: no note that it may be cut off."`
+	Complete bool   `help:"The text is complete, because the model stopped by itself: do not warn of a cut."`
 	Restate  bool   `help:"Let the server's model restate a plan that is ambiguous or is not found; it is taken only if all of it is found again in the text. Needs a server."`
 	JSONL    bool   `help:"Read one JSON string per line and print one answer per line, as JSON." name:"jsonl" xor:"form"`
 	Mermaid  bool   `help:"Print the plan as a Mermaid flowchart." xor:"form"`

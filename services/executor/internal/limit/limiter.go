@@ -254,7 +254,8 @@ func (l *Limiter) notify() {
 	}
 }
 
-// overdue marks the localLimits that are due, and returns the time until the next one is. The caller holds l.mu.
+// overdue marks the localLimits that are due, and returns the time until the next one is. The caller holds
+// l.mu.
 func (l *Limiter) overdue(now time.Time) time.Duration {
 	if !l.soonest.IsZero() && !now.Before(l.soonest) {
 		l.soonest = time.Time{}

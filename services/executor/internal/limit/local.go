@@ -7,7 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 )
 
-// localLimit is what this executor holds of one limit, and the calls that wait for it here. Limiter.mu guards it.
+// localLimit is what this executor holds of one limit, and the calls that wait for it here. Limiter.mu guards
+// it.
 type localLimit struct {
 	key Key
 	// also is the second limit of a rate.

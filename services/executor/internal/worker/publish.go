@@ -51,8 +51,8 @@ type share struct {
 	size      int
 }
 
-// publish carries out one round. more says that a namespace has more to publish. An error is one of the journal
-// as a whole.
+// publish carries out one round. more says that a namespace has more to publish. An error is one of the
+// journal as a whole.
 func (t *publisher) publish(ctx context.Context, owner journal.Owner, now time.Time, workers []journal.Worker, routes map[name]journal.NamedRoute) (more bool, err error) {
 	if owner != t.owner {
 		// Nothing of an earlier ownership session counts. At its beginning, an executor without workers has

@@ -58,14 +58,14 @@ const maxServed = 20_000
 type Config struct {
 	// HeartbeatInterval is how often a worker must be heard of at least, HeartbeatTimeout after how much
 	// silence it counts as gone.
-	HeartbeatInterval time.Duration `help:"how often a worker must be heard of at least"`
-	HeartbeatTimeout  time.Duration `help:"silence after which a worker's visits are given back"`
+	HeartbeatInterval time.Duration `help:"interval of worker heartbeats"`
+	HeartbeatTimeout  time.Duration `help:"silence after which the visits of a worker are given to others"`
 	// MaxStreams bounds the workers of one namespace at one executor, MaxActors the actors that all of them
 	// ever served.
 	MaxStreams int `help:"workers of one namespace at one executor at most"`
 	MaxActors  int `help:"actors of workers of one namespace at most"`
 	// MaxSlots bounds the visits of one worker, even if it offers more.
-	MaxSlots int `help:"visits that one worker takes at once at most"`
+	MaxSlots int `help:"visits of one worker at once at most"`
 
 	// MaxPayload is announced to workers.
 	MaxPayload int `conf:"-"`

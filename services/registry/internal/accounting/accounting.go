@@ -1,6 +1,6 @@
-// Package accounting owns the use cases of the registry: one method per request, each one transaction over the
-// store, in which the rules of epic and usage are applied to the stored rows. It must not know any protocol
-// or driver.
+// Package accounting owns the use cases of the registry: one method per request, each one transaction over
+// the store, in which the rules of epic and usage are applied to the stored rows. It must not know any
+// protocol or driver.
 package accounting
 
 import (

@@ -1,5 +1,5 @@
-// Package rpc turns requests of the registry's API into calls of package accounting and back. It owns field masks,
-// page tokens and the shape of messages; it must not know any rule of epics, tasks or prices.
+// Package rpc turns requests of the registry's API into calls of package accounting and back. It owns field
+// masks, page tokens and the shape of messages; it must not know any rule of epics, tasks or prices.
 package rpc
 
 import (

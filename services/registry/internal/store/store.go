@@ -1,5 +1,5 @@
-// Package store owns the contract between package accounting and a database: rows in and out as domain values,
-// inside one transaction. It must not know any rule of epics, tasks or prices, nor any driver.
+// Package store owns the contract between package accounting and a database: rows in and out as domain
+// values, inside one transaction. It must not know any rule of epics, tasks or prices, nor any driver.
 package store
 
 import (

@@ -107,8 +107,8 @@ const (
 	tenantShare = 7
 	// classes are that of suspect runs, which go before all others, and one for each priority.
 	classes = 1 + MaxPriority
-	// passOverTime is how long a class is passed over for each step that it stands behind the one that gets its
-	// turns.
+	// passOverTime is how long a class is passed over for each step that it stands behind the one that gets
+	// its turns.
 	passOverTime = time.Second
 )
 

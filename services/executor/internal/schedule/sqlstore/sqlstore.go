@@ -199,8 +199,8 @@ func (s *Store) locked(ctx context.Context, tx dbkit.Querier, k schedule.Key) (s
 	if err != nil {
 		return x, err
 	}
-	// This is a separate statement: on PostgreSQL, a statement that waits for a lock sees the locked row as it
-	// is now, but the rows joined to it as they were.
+	// This is a separate statement: on PostgreSQL, a statement that waits for a lock sees the locked row as
+	// it is now, but the rows joined to it as they were.
 	err = dbkit.FirstRow(tx.Query(ctx, `SELECT body FROM schedule_bodies WHERE uid = $1`, x.UID)).Scan(&x.Start)
 	if errors.Is(err, sql.ErrNoRows) {
 		return x, nil

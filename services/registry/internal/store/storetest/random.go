@@ -34,8 +34,8 @@ func randomCases() map[string]func(*testing.T, *fixture) {
 	}
 }
 
-// model is the simplest implementation of the contract of accounting: it keeps everything in maps, scans all of it
-// each time, and shares no rule with accounting.
+// model is the simplest implementation of the contract of accounting: it keeps everything in maps, scans all
+// of it each time, and shares no rule with accounting.
 type model struct {
 	f       *fixture
 	ns      string

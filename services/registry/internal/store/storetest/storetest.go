@@ -1,6 +1,6 @@
 // Package storetest owns the one conformance suite of the registry's stores. It drives a store through
-// package accounting, as the service does, so that a driver is right when every use case is right on it, under
-// concurrency too. It must not know any driver.
+// package accounting, as the service does, so that a driver is right when every use case is right on it,
+// under concurrency too. It must not know any driver.
 package storetest
 
 import (
