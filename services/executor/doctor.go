@@ -180,7 +180,7 @@ func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe 
 	add(journal.SuspectInterrupt, doctor.Fault, "interrupts are open that nobody waits for", report)
 	add(journal.SuspectCommandLost, doctor.Fault, "there is commands to runs that are over", report)
 	add(journal.SuspectCommandOld, doctor.Warning, "commands to runs was not taken up for a minute", waiting)
-	add(journal.SuspectOverdue, doctor.Fault, "parked runs are more than a minute overdue", waiting)
+	add(journal.SuspectOverdue, doctor.Fault, "waiting runs are more than a minute overdue", waiting)
 	add(journal.SuspectOwner, doctor.Warning, "runs are owned by executors that are gone", waiting)
 	add(journal.SuspectReleased, doctor.Warning, "running runs were handed back and have no owner", waiting)
 	add(journal.SuspectPending, doctor.Warning, "runs have waited for their start for more than ten minutes", "see `epigraph limits ls`: their namespace may have as many open runs as it is allowed")

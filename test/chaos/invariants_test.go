@@ -116,7 +116,7 @@ func invariants() []invariant {
 			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'amend' AND (r.graph_revision <> 1 OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 28) <> 1)`},
 		{"forks not made once", "the run is forked once",
 			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'fork' AND r.forked_from = '' AND (SELECT count(*) FROM runs f WHERE f.forked_from = r.run_id) <> 1`},
-		{"adopted visits run again", "no visit runs that was taken over from the run before",
+		{"reused visits run again", "no visit runs that was reused from the run before",
 			`SELECT e.run_id FROM events e JOIN runs r ON r.run_id = e.run_id WHERE r.forked_from <> '' AND e.kind IN (11, 12) AND e.node_id = 'p'`},
 		{"too many children", "a parent has 2 children",
 			`SELECT parent_run_id FROM runs WHERE parent_run_id <> '' GROUP BY parent_run_id HAVING count(*) <> 2`},
@@ -243,7 +243,7 @@ func (c *cluster) audit(ctx context.Context, o *outside, jobs []*job, extra bool
 		}
 		for _, node := range j.reused {
 			if o.performed(j.run, node, 1) {
-				a.add("adopted visits run again", j.run+"/"+node)
+				a.add("reused visits run again", j.run+"/"+node)
 			}
 		}
 		if j.task != "" {

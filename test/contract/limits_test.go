@@ -57,10 +57,10 @@ var figures = map[string][]figure{
 
 	"schedules":         {{"1,000", "services/executor/internal/schedule.DefaultMax"}},
 	"limits":            {{"10,000", "services/executor/internal/limit.MaxLimits"}},
-	"epics":             {words("100,000", "a field of books.DefaultBounds")},
-	"tasks of an epic":  {words("10,000", "a field of books.DefaultBounds")},
-	"prices of its own": {words("10,000", "a field of books.DefaultBounds")},
-	"tasks that a task depends on; dependencies of all tasks of an epic": {words("1,000", "a rule of the proto"), words("100,000", "a field of books.DefaultBounds")},
+	"epics":             {words("100,000", "a field of accounting.DefaultBounds")},
+	"tasks of an epic":  {words("10,000", "a field of accounting.DefaultBounds")},
+	"prices of its own": {words("10,000", "a field of accounting.DefaultBounds")},
+	"tasks that a task depends on; dependencies of all tasks of an epic": {words("1,000", "a rule of the proto"), words("100,000", "a field of accounting.DefaultBounds")},
 
 	"connections that one namespace's clients use at once, at one process":                                {words("at least 4", "chosen where the pool is opened")},
 	"calls of one namespace's clients that wait for a connection, at one process":                         {{"1,000", "internal/dbkit.MaxWaiting"}},

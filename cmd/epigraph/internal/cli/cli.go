@@ -150,19 +150,19 @@ type commands struct {
 		Update     epicsUpdateCmd     `cmd:"" help:"Change an epic."`
 		Transition epicsTransitionCmd `cmd:"" help:"Move an epic to another state."`
 		Rm         epicsRmCmd         `cmd:"" aliases:"delete" help:"Delete an epic and its tasks."`
-	} `cmd:"" help:"Create, show and change epics." group:"books"`
+	} `cmd:"" help:"Create, show and change epics." group:"accounting"`
 	Tasks struct {
 		Ls         tasksLsCmd         `cmd:"" aliases:"list" help:"List tasks, oldest first."`
 		Get        tasksGetCmd        `cmd:"" aliases:"show" help:"Show a task."`
 		Create     tasksCreateCmd     `cmd:"" help:"Add a task to an epic."`
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
 		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
-	} `cmd:"" help:"Create, show and change tasks." group:"books"`
-	Usage  usageCmd `cmd:"" help:"Show usage and cost." group:"books"`
+	} `cmd:"" help:"Create, show and change tasks." group:"accounting"`
+	Usage  usageCmd `cmd:"" help:"Show usage and cost." group:"accounting"`
 	Prices struct {
 		Ls  pricesLsCmd  `cmd:"" aliases:"list" help:"List the price book."`
 		Set pricesSetCmd `cmd:"" help:"Add a dated price."`
-	} `cmd:"" help:"Show the price book and add prices." group:"books"`
+	} `cmd:"" help:"Show the price book and add prices." group:"accounting"`
 
 	Dev     devCmd     `cmd:"" help:"Run the whole suite in this process, on SQLite files." group:"server"`
 	Serve   serveCmd   `cmd:"" help:"Run one service." group:"server"`
@@ -203,9 +203,9 @@ func Main(ctx context.Context, build buildinfo.Info, args []string, stdio IO) in
 	code := -1
 	parser, err := kong.New(&cmds,
 		kong.Name("epigraph"),
-		kong.Description("Epigraph takes the plan that a language model wrote, turns it into a checked graph of work, runs it durably and in parallel, and keeps the books."),
+		kong.Description("Epigraph takes the plan that a language model wrote, turns it into a checked graph of work, runs it durably and in parallel, and accounts for its costs."),
 		kong.ExplicitGroups([]kong.Group{
-			{Key: "work", Title: "Plans and runs:"}, {Key: "books", Title: "The books:"}, {Key: "server", Title: "Servers:"},
+			{Key: "work", Title: "Plans and runs:"}, {Key: "accounting", Title: "Accounting:"}, {Key: "server", Title: "Servers:"},
 			{Key: "other", Title: "Other:"}, {Key: "connection", Title: "Connection:"},
 		}),
 		kong.Vars{"default_addr": DefaultAddr},

@@ -304,7 +304,7 @@ type runsDeleteCmd struct {
 
 // Help says what goes with it.
 func (runsDeleteCmd) Help() string {
-	return `Its journal, values, interrupts and the runs below it that have ended go with it. What it cost stays in the books.`
+	return `Its journal, values, interrupts and the runs below it that have ended go with it. Its usage and costs stay recorded.`
 }
 
 // Run deletes.

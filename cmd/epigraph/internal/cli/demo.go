@@ -125,7 +125,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 		return err
 	}
 
-	step(4, "The books")
+	step(4, "Accounting")
 	if err := showAccounts(ctx, &remote, s, r.GetTaskId()); err != nil {
 		return err
 	}

@@ -21,13 +21,13 @@ func ownerlessCases(t *testing.T, d Driver) {
 		id := w.started(1)
 		other := w.register("exec-b")
 		at := dbkit.Now().Add(time.Hour)
-		park := appendTo(id, 1, 1, waiting(func(a *journal.Append) { a.Jobs = []journal.Job{{Kind: journal.JobWake, At: at}} })...)
-		res := w.commit(park)
+		released := appendTo(id, 1, 1, waiting(func(a *journal.Append) { a.Jobs = []journal.Job{{Kind: journal.JobWake, At: at}} })...)
+		res := w.commit(released)
 		require.NoError(t, res[0].Err)
 		require.True(t, w.get(id).Owner.IsZero())
 		require.Equal(t, []string{"wake scheduled " + id}, w.jobs())
 		reason(t, w.commit(appendTo(id, 2, 1))[0].Err, journal.ReasonNotOwner)
-		require.Equal(t, res, w.commit(park), "sent again")
+		require.Equal(t, res, w.commit(released), "sent again")
 		require.Len(t, w.jobs(), 1)
 		require.Empty(t, w.takeOver(other, journal.TakeOverOptions{Lease: dead}).Claimed, "a waiting run is in no scan")
 		require.Equal(t, other, w.claim(other, id))
@@ -120,21 +120,21 @@ func ownerlessCases(t *testing.T, d Driver) {
 	})
 	t.Run("Release/ClaimsTheRunAgainForItsMail", func(t *testing.T) {
 		w := open(t, d)
-		quiet, mailed := w.started(1), w.started(1)
-		_, err := w.j.Enqueue(t.Context(), enqueue(mailed, journal.CommandSignal, "1"))
+		quiet, commanded := w.started(1), w.started(1)
+		_, err := w.j.Enqueue(t.Context(), enqueue(commanded, journal.CommandSignal, "1"))
 		require.NoError(t, err)
 		release := func(id string) journal.Write {
 			return appendTo(id, 1, 1, waiting(func(a *journal.Append) { a.Claims = true })...)
 		}
-		park := []journal.Write{release(quiet), release(mailed)}
-		for _, claimed := range [][]string{{mailed}, nil} { // a commit without its answer is repeated
-			res := w.commit(park...)
+		released := []journal.Write{release(quiet), release(commanded)}
+		for _, claimed := range [][]string{{commanded}, nil} { // a commit without its answer is repeated
+			res := w.commit(released...)
 			require.NoError(t, res[0].Err)
 			require.Empty(t, res[0].Claimed)
 			require.NoError(t, res[1].Err)
 			require.Equal(t, claimed, res[1].Claimed)
 			require.True(t, w.get(quiet).Owner.IsZero())
-			require.Equal(t, w.me, w.get(mailed).Owner)
+			require.Equal(t, w.me, w.get(commanded).Owner)
 		}
 		require.Empty(t, w.jobs())
 		require.Len(t, w.pending(w.me), 1)
@@ -142,9 +142,9 @@ func ownerlessCases(t *testing.T, d Driver) {
 	t.Run("Release/WithoutEventsIsRepeatable", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
-		park := appendTo(id, 1, 0, waiting()...)
-		require.NoError(t, w.commit(park)[0].Err)
-		require.NoError(t, w.commit(park)[0].Err)
+		released := appendTo(id, 1, 0, waiting()...)
+		require.NoError(t, w.commit(released)[0].Err)
+		require.NoError(t, w.commit(released)[0].Err)
 		require.True(t, w.get(id).Owner.IsZero())
 	})
 	t.Run("Claim/WhatMayBeClaimed", func(t *testing.T) {
@@ -183,7 +183,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		_, err = w.j.ClaimRun(t.Context(), w.me, ns, sick, journal.TakeOverPolicy{})
 		reason(t, err, journal.ReasonFenced)
 		w.takeOver(again, journal.TakeOverOptions{Lease: time.Hour})
-		require.Zero(t, w.claim(again, sick), "what it was told brought its owner down again")
+		require.Zero(t, w.claim(again, sick), "its command brought its owner down again")
 		_, err = w.j.ClaimRun(t.Context(), again, "other", sick, journal.TakeOverPolicy{})
 		reason(t, err, journal.ReasonRunNotFound)
 		_, err = w.j.ClaimRun(t.Context(), again, ns, "run_none", journal.TakeOverPolicy{})
@@ -342,12 +342,12 @@ func ownerlessCases(t *testing.T, d Driver) {
 		one, two := paused("THIS", journal.StatePaused), paused("THIS", journal.StatePaused)
 		paused("OTHER", journal.StatePaused)
 		paused("THIS", journal.StateWaiting)
-		hasten := func() int {
+		expedite := func() int {
 			n, err := w.j.ExpediteUnpriced(t.Context(), "THIS", 1)
 			require.NoError(t, err)
 			return n
 		}
-		require.Equal(t, []int{1, 1, 0}, []int{hasten(), hasten(), hasten()})
+		require.Equal(t, []int{1, 1, 0}, []int{expedite(), expedite(), expedite()})
 		n, err := w.j.SweepOwnerless(t.Context(), 5*time.Second, 100)
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
@@ -359,11 +359,11 @@ func ownerlessCases(t *testing.T, d Driver) {
 		timer := w.started(1, func(s *journal.Start) { s.Run.State, s.Run.WakeTime = journal.StateWaiting, dbkit.Now().Add(time.Hour) })
 		paused := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
 		resting := w.started(1, func(s *journal.Start) { s.Run.State, s.Run.WakeTime = journal.StatePaused, dbkit.Now().Add(time.Hour) })
-		mailed := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
-		_, err := w.j.Enqueue(t.Context(), enqueue(mailed, journal.CommandResume, ""))
+		commanded := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
+		_, err := w.j.Enqueue(t.Context(), enqueue(commanded, journal.CommandResume, ""))
 		require.NoError(t, err)
 		require.NoError(t, w.j.Deregister(t.Context(), w.me))
-		require.ElementsMatch(t, []string{"wake available " + waiting, "wake scheduled " + timer, "wake scheduled " + resting, "wake available " + mailed}, w.jobs())
+		require.ElementsMatch(t, []string{"wake available " + waiting, "wake scheduled " + timer, "wake scheduled " + resting, "wake available " + commanded}, w.jobs())
 		require.True(t, w.get(paused).Owner.IsZero())
 	})
 	t.Run("Take-over/LeavesAMillionParkedRunsAlone", func(t *testing.T) {
